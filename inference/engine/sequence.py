@@ -1,0 +1,123 @@
+"""One sequence's life, in counters. Everything else about it is derived from them.
+
+A Task is what is asked of the engine, a Record what one step yields for it: both are plain integers and floats,
+made and read by other threads. A Sequence is the engine's own.
+"""
+
+import time
+from collections.abc import Sequence as Ids
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+
+from inference.types import Sampling, ServerError
+
+Tops = tuple[tuple[int, float], ...]
+
+
+class Matcher(Protocol):
+    """Which tokens may come next, by an automaton over token ids. One per sequence, used by one thread."""
+
+    def allowed(self) -> torch.Tensor | None:
+        """Bitmask over the vocabulary, int32 (ceil(V / 32),), bit i of word w set where token 32 w + i may come
+        next; None where every token may. On the CPU, valid until the next call."""
+        ...
+
+    def advance(self, token: int) -> None:
+        """Take a token that `allowed` permitted."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One answer to compute.
+
+    ids             the prompt; for an encoder-decoder model, the encoder's input
+    ends            token ids that end the answer (the model's own and the request's)
+    seed            of the answer's random stream; unused when sampling.greedy
+    logprobs        alternatives to report with each token; None: none, not even the chosen token's
+    prompt_logprobs likewise for the prompt
+    deadline        time.monotonic() after which it ends with reason "deadline"
+    """
+
+    ids: tuple[int, ...]
+    max_tokens: int
+    sampling: Sampling = Sampling(greedy=True)
+    min_tokens: int = 0
+    ends: frozenset[int] = frozenset()
+    seed: int = 0
+    matcher: Matcher | None = None
+    logprobs: int | None = None
+    prompt_logprobs: int | None = None
+    deadline: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What one step yields for one task: the tokens it gained, or its end, or both.
+
+    cached   set on the first record: prompt tokens that did not have to be computed
+    prompt   set on the first record when prompt logprobs were asked: (logprob, tops) per prompt token, None first
+    reason   "" while it goes on; else "stop" (one of its ends came, the last id), "length", "deadline", "cancelled"
+    error    set where the sequence failed; nothing follows
+    """
+
+    ids: tuple[int, ...] = ()
+    logprobs: tuple[float, ...] = ()
+    tops: tuple[Tops, ...] = ()
+    cached: int | None = None
+    prompt: tuple[tuple[float | None, Tops], ...] = ()
+    reason: str = ""
+    error: ServerError | None = None
+
+
+class Outlet(Protocol):
+    """Where a task's records go. `put` is called on the delivering thread and must not block."""
+
+    def put(self, record: Record) -> None: ...
+
+
+@dataclass(slots=True, eq=False)
+class Sequence:
+    """A task in the engine.
+
+    tokens  all its token ids: the prompt (for an encoder-decoder, the decoder's start), then the answer
+    cached  how many of them are in the row's memory
+    row     its row in the memory, -1 while it waits
+    source  the encoder's input, empty for a decoder-only model
+    """
+
+    id: int
+    task: Task
+    outlet: Outlet
+    tokens: list[int]
+    source: tuple[int, ...] = ()
+    cached: int = 0
+    row: int = -1
+    started: bool = False
+    reused: int = 0
+    prompt: int = field(init=False)
+    arrived: float = field(default_factory=time.monotonic)
+    prompt_scores: list[tuple[float | None, Tops]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.prompt = len(self.tokens)
+
+    @property
+    def todo(self) -> int:
+        """Tokens to compute before the next one can be sampled; 1 while it decodes."""
+        return len(self.tokens) - self.cached
+
+    @property
+    def generated(self) -> int:
+        return len(self.tokens) - self.prompt
+
+    @property
+    def answer(self) -> Ids[int]:
+        return self.tokens[self.prompt :]
+
+    @property
+    def limit(self) -> int:
+        """Tokens it may come to hold, prompt included."""
+        return self.prompt + self.task.max_tokens

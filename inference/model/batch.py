@@ -1,0 +1,90 @@
+"""What one step computes, in plain integers, and who computes it.
+
+The engine fills a Batch and knows a Runner; the seats in this folder are Runners. Nothing here knows torch's
+device or a model: a Batch can be printed, compared, or sent to another process.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """The first `columns` columns of row `source` are written over those of row `target`."""
+
+    source: int
+    target: int
+    columns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Swap:
+    """Rows `a` and `b` trade places, `columns` of each."""
+
+    a: int
+    b: int
+    columns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The memory becomes rows × columns; what fits in both shapes is kept."""
+
+    rows: int
+    columns: int
+
+
+Move = Copy | Swap | Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """R rows take T tokens in all. Row i takes ids[starts[i]:starts[i+1]], behind cached[i] tokens it holds.
+
+    ids      (T,)    token ids
+    starts   (R+1,)  where each row's ids begin; starts[R] = T
+    cached   (R,)    tokens already in the row's memory = position of its first new token
+    rows     (R,)    which row of the memory; ascending
+    want     (W,)    indices into ids after which logits are wanted, ascending
+    moves            memory moves, done in order before anything is computed
+    sources          row → encoder input, for rows of an encoder-decoder model that begin in this step
+    """
+
+    ids: Sequence[int]
+    starts: Sequence[int]
+    cached: Sequence[int]
+    rows: Sequence[int]
+    want: Sequence[int]
+    moves: Sequence[Move] = ()
+    sources: Mapping[int, Sequence[int]] = field(default_factory=dict)
+
+
+class Runner(Protocol):
+    """Runs steps and owns the tensors they remember.
+
+    max_rows   rows that can be in use at once
+    context    tokens one row can hold
+    area       rows × columns that the memory holds; a Shape never exceeds it
+    step       columns are allotted in multiples of this
+    vocab      width of the logits
+    resumes    a row that holds tokens takes several more in one step (chunked prefill, prefix reuse, drafts);
+               where False, a row's first step takes its whole prompt and every later step one token
+    encodes    an encoder-decoder model: the prompt is the encoder's input (Batch.sources) and the rows hold
+               decoder tokens, the first of which is `start_id`
+    """
+
+    max_rows: int
+    context: int
+    area: int
+    step: int
+    vocab: int
+    resumes: bool
+    encodes: bool
+    start_ids: tuple[int, ...]
+
+    def forward(self, batch: Batch) -> torch.Tensor:
+        """Compute the step: logits (W, V) in the model's dtype, on its device, valid until the next call."""
+        ...
