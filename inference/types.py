@@ -141,8 +141,8 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class CallDelta:
-    """A piece of a tool call. Pieces of one call share `number` (0, 1, …), `id` and `name`; `arguments` is the
-    next piece of its JSON text. `done` marks the last piece: joined, they are a JSON object."""
+    """A piece of a tool call. Pieces of one call share `number` (0, 1, …), `id` and `name`; `arguments` is
+    the next piece of its JSON text. `done` marks the last piece: joined, they are a JSON object."""
 
     index: int
     number: int
@@ -175,8 +175,8 @@ Event = Started | Token | CallDelta | Finished
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """What a backend serves. `context` counts prompt and answer together; `chat` is empty where the model's own
-    chat template is used, else it says what stands in for it."""
+    """What a backend serves. `context` counts prompt and answer together; `chat` is empty where the model's
+    own chat template is used, else it says what stands in for it."""
 
     id: str
     context: int
@@ -190,7 +190,7 @@ class ModelInfo:
 
 
 class ServerError(Exception):
-    """Something a user is told. `status` is the HTTP status a dialect uses unless its contract says otherwise."""
+    """Something a user is told. `status` is the HTTP status, unless a dialect's contract says otherwise."""
 
     status: ClassVar[int] = 500
 

@@ -1,7 +1,7 @@
 """One sequence's life, in counters. Everything else about it is derived from them.
 
-A Task is what is asked of the engine, a Record what one step yields for it: both are plain integers and floats,
-made and read by other threads. A Sequence is the engine's own.
+A Task is what is asked of the engine, a Record what one step yields for it: both are plain integers and
+floats, made and read by other threads. A Sequence is the engine's own.
 """
 
 import time
@@ -20,8 +20,8 @@ class Matcher(Protocol):
     """Which tokens may come next, by an automaton over token ids. One per sequence, used by one thread."""
 
     def allowed(self) -> torch.Tensor | None:
-        """Bitmask over the vocabulary, int32 (ceil(V / 32),), bit i of word w set where token 32 w + i may come
-        next; None where every token may. On the CPU, valid until the next call."""
+        """Bitmask over the vocabulary, int32 (ceil(V / 32),): bit i of word w is set where token 32 w + i may
+        come next; None where every token may. On the CPU, valid until the next call."""
         ...
 
     def advance(self, token: int) -> None:
@@ -43,7 +43,7 @@ class Task:
 
     ids: tuple[int, ...]
     max_tokens: int
-    sampling: Sampling = Sampling(greedy=True)
+    sampling: Sampling = field(default_factory=Sampling)
     min_tokens: int = 0
     ends: frozenset[int] = frozenset()
     seed: int = 0
@@ -58,8 +58,9 @@ class Record:
     """What one step yields for one task: the tokens it gained, or its end, or both.
 
     cached   set on the first record: prompt tokens that did not have to be computed
-    prompt   set on the first record when prompt logprobs were asked: (logprob, tops) per prompt token, None first
-    reason   "" while it goes on; else "stop" (one of its ends came, the last id), "length", "deadline", "cancelled"
+    prompt   on the first record when prompt logprobs were asked: (logprob, tops) per prompt token, None first
+    reason   "" while it goes on; else "stop" (the last id is one of its ends), "length", "deadline",
+             "cancelled"
     error    set where the sequence failed; nothing follows
     """
 

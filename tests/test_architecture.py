@@ -1,0 +1,126 @@
+"""The floors hold: imports go down only, nothing forbidden, no circle, no file too long."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+LIMIT = 300
+
+# The longest matching prefix decides.
+FLOORS = {
+    "main": 5,
+    "api": 4,
+    "inference": 4,
+    "inference.local": 3,
+    "inference.remote": 3,
+    "inference.engine": 2,
+    "inference.text": 2,
+    "inference.constrain": 2,
+    "inference.backend": 1,
+    "inference.metrics": 1,
+    "inference.model": 1,
+    "inference.types": 0,
+    "checks": 1,
+    "settings": 1,
+    "config": 0,
+}
+NEVER = {
+    "api": {"torch", "transformers", "inference.engine", "inference.model", "inference.local"},
+    "inference.engine": {"transformers", "flask", "tokenizers", "inference.text"},
+    "inference.model": {"inference.engine", "flask"},
+    "inference.text": {"torch", "flask", "inference.engine", "inference.model"},
+    "inference.types": {"torch", "flask", "transformers"},
+    "inference.backend": {"torch", "flask", "transformers"},
+    "checks": {"inference.engine", "flask"},
+}
+
+
+def sources() -> dict[str, Path]:
+    files = [p for top in ("api", "inference", "checks", "tuning") for p in (ROOT / top).rglob("*.py")]
+    files += [
+        ROOT / f"{name}.py"
+        for name in ("main", "config", "settings", "use")
+        if (ROOT / f"{name}.py").exists()
+    ]
+    return {module_name(path): path for path in files}
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports(path: Path, known: set[str]) -> set[str]:
+    """Modules that a file names; `from a import b` counts as a.b where that is a module."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {
+                full if (full := f"{node.module}.{alias.name}") in known else node.module
+                for alias in node.names
+            }
+    return found
+
+
+def within(module: str, prefix: str) -> bool:
+    return module == prefix or module.startswith(prefix + ".")
+
+
+def floor(module: str) -> int:
+    matches = [prefix for prefix in FLOORS if within(module, prefix)]
+    assert matches, f"{module} has no floor: add it to FLOORS"
+    return FLOORS[max(matches, key=len)]
+
+
+SOURCES = sources()
+GRAPH = {name: imports(path, set(SOURCES)) for name, path in SOURCES.items()}
+
+
+@pytest.mark.parametrize("module", SOURCES)
+def test_a_file_imports_only_from_its_own_floor_or_below(module: str) -> None:
+    if module == "use":
+        return
+    above = [name for name in GRAPH[module] if name in SOURCES and floor(name) > floor(module)]
+    assert not above, f"{module} imports upward: {above}"
+
+
+@pytest.mark.parametrize("prefix", NEVER)
+def test_a_floor_does_not_know_what_it_must_not(prefix: str) -> None:
+    for module, names in GRAPH.items():
+        if within(module, prefix):
+            known = {name for name in names for banned in NEVER[prefix] if within(name, banned)}
+            assert not known - {"inference.model.batch"}, f"{module} knows {known}"
+
+
+def test_imports_have_no_circle() -> None:
+    state: dict[str, str] = {}
+
+    def visit(module: str, path: tuple[str, ...]) -> None:
+        assert state.get(module) != "open", f"circle: {' → '.join((*path, module))}"
+        if state.get(module) == "done":
+            return
+        state[module] = "open"
+        for name in GRAPH[module] & set(SOURCES):
+            visit(name, (*path, module))
+        state[module] = "done"
+
+    for module in SOURCES:
+        visit(module, ())
+
+
+@pytest.mark.parametrize("module", SOURCES)
+def test_a_file_can_be_read_in_one_sitting(module: str) -> None:
+    lines = len(SOURCES[module].read_text().splitlines())
+    assert lines <= LIMIT, f"{module} has {lines} lines: split it by idea"
+
+
+def test_the_hot_path_can_be_read_in_one_sitting() -> None:
+    hot = ["engine", "scheduler", "rows", "sequence", "pack", "sampler"]
+    files = [ROOT / "inference" / "engine" / f"{name}.py" for name in hot] + [
+        ROOT / "inference/model/slots.py"
+    ]
+    assert sum(len(path.read_text().splitlines()) for path in files) < 1400
