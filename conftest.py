@@ -1,0 +1,20 @@
+"""Which tests run: the fast ones, and what is asked for besides."""
+
+import pytest
+
+OPT_IN = ("slow", "gpu", "hub")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    for mark in OPT_IN:
+        parser.addoption(f"--{mark}", action="store_true", help=f"run the tests marked {mark}, too")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for mark in OPT_IN:
+        if config.getoption(f"--{mark}"):
+            continue
+        skip = pytest.mark.skip(reason=f"needs --{mark}")
+        for item in items:
+            if mark in item.keywords:
+                item.add_marker(skip)
