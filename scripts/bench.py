@@ -1,0 +1,244 @@
+"""How fast is it? Our server over HTTP beside transformers' own generate, on one model, in one run.
+
+    python scripts/bench.py                        the demo model at 1, 8 and 32 clients
+    python scripts/bench.py --model FOLDER --rounds 5 --clients 1 16
+
+Each round runs both, one after the other, with the same prompts, greedy, in the same dtype; the table shows
+the medians over the rounds. transformers computes each load as one padded batch, without a server.
+"""
+
+import argparse
+import asyncio
+import itertools
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PORT = int(os.environ.get("BENCH_PORT", "8917"))
+READY_TIMEOUT_S = 300
+
+
+@dataclass(frozen=True)
+class Run:
+    """One load, once: when each answer's tokens came, in seconds after the load began."""
+
+    stamps: list[list[float]]
+
+    @property
+    def tokens(self) -> int:
+        return sum(map(len, self.stamps))
+
+    @property
+    def tokens_per_second(self) -> float:
+        return self.tokens / max(stamps[-1] for stamps in self.stamps)
+
+    @property
+    def first_token_ms(self) -> float:
+        return 1e3 * statistics.median(stamps[0] for stamps in self.stamps)
+
+    @property
+    def gap_ms(self) -> float:
+        return 1e3 * statistics.median(self.gaps)
+
+    @property
+    def gap_p99_ms(self) -> float:
+        return 1e3 * sorted(self.gaps)[int(0.99 * len(self.gaps))]
+
+    @property
+    def gaps(self) -> list[float]:
+        return [b - a for stamps in self.stamps for a, b in itertools.pairwise(stamps)]
+
+
+def main() -> None:
+    options = parse()
+    prompts = [f"Count from {k % 9 + 1} to {90 + k % 10}." for k in range(max(options.clients))]
+    results: dict[tuple[str, int], list[Run]] = {}
+    with server(options) as base:
+        peers = {"hearth": partial(over_http, base, options), "generate": generate_with(options)}
+        for run in peers.values():
+            run(prompts[:2])
+        for number in range(options.rounds):
+            for clients in options.clients:
+                for name, run in peers.items():
+                    print(f"round {number + 1}/{options.rounds}: {clients} × {name}", file=sys.stderr)
+                    results.setdefault((name, clients), []).append(run(prompts[:clients]))
+    report(results, options)
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--model", default=str(ROOT / "models" / "demo"), help="a model folder")
+    parser.add_argument("--dtype", default="float32", help="for both sides (default float32)")
+    parser.add_argument("--clients", type=int, nargs="+", default=[1, 8, 32])
+    parser.add_argument("--tokens", type=int, default=128, help="at most, per answer")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", help="also write the medians here")
+    return parser.parse_args()
+
+
+# Ours --------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def server(options: argparse.Namespace) -> Iterator[str]:
+    """The server as a user starts it, in a process of its own; yields its base URL."""
+    command = [sys.executable, str(ROOT / "main.py"), "--model", options.model, "--port", str(PORT)]
+    command += ["--dtype", options.dtype, "--log-level", "warning"]
+    process = subprocess.Popen(command, cwd=ROOT)
+    base = f"http://127.0.0.1:{PORT}"
+    try:
+        wait_until_ready(base, process)
+        yield base
+    finally:
+        process.terminate()
+        process.wait(timeout=60)
+
+
+def wait_until_ready(base: str, process: subprocess.Popen) -> None:
+    end = time.monotonic() + READY_TIMEOUT_S
+    while time.monotonic() < end and process.poll() is None:
+        try:
+            urllib.request.urlopen(f"{base}/health/ready", timeout=2).close()
+            return
+        except OSError:
+            time.sleep(0.2)
+    raise SystemExit(
+        f"the server did not become ready within {READY_TIMEOUT_S} s (exit code {process.poll()})"
+    )
+
+
+def over_http(base: str, options: argparse.Namespace, prompts: list[str]) -> Run:
+    return asyncio.run(load(base, prompts, options.tokens))
+
+
+async def load(base: str, prompts: list[str], tokens: int) -> Run:
+    start = time.perf_counter()
+    return Run(list(await asyncio.gather(*(stream(base, prompt, tokens, start) for prompt in prompts))))
+
+
+async def stream(base: str, prompt: str, tokens: int, start: float) -> list[float]:
+    """One streamed chat answer; the time of each token (asking for logprobs makes each one an event)."""
+    body = json.dumps(
+        {
+            "messages": [{"role": "user", "content": prompt}],
+            "sampling_params": {"strategy": "greedy", "max_tokens": tokens},
+            "logprobs": {"top_k": 1},
+            "stream": True,
+        }
+    )
+    url = urllib.parse.urlsplit(base)
+    reader, writer = await asyncio.open_connection(url.hostname, url.port)
+    head = f"POST /inference/chat_completion HTTP/1.1\r\nHost: {url.netloc}\r\nConnection: close\r\n"
+    head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    writer.write((head + body).encode())
+    stamps = []
+    async for line in reader:
+        if b'"event_type":"progress"' in line:
+            stamps.append(time.perf_counter() - start)
+    writer.close()
+    if not stamps:
+        raise SystemExit("the server answered without a token")
+    return stamps
+
+
+# transformers ------------------------------------------------------------------------------------------
+
+
+def generate_with(options: argparse.Namespace) -> Callable[[list[str]], Run]:
+    """transformers' generate on the same model, as a function from prompts to a Run."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer, LogitsProcessorList
+
+    tokenizer = AutoTokenizer.from_pretrained(options.model, padding_side="left")
+    model = AutoModelForCausalLM.from_pretrained(options.model, dtype=getattr(torch, options.dtype)).eval()
+    pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
+
+    def run(prompts: list[str]) -> Run:
+        start, steps = time.perf_counter(), []
+
+        def stamp(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+            steps.append(time.perf_counter() - start)
+            return scores
+
+        texts = [
+            tokenizer.apply_chat_template(
+                [{"role": "user", "content": prompt}], add_generation_prompt=True, tokenize=False
+            )
+            for prompt in prompts
+        ]
+        tokenizer.pad_token_id = pad
+        inputs = tokenizer(texts, return_tensors="pt", padding=True, add_special_tokens=False)
+        width = inputs["input_ids"].shape[1]
+        with torch.inference_mode():
+            ids = model.generate(
+                **inputs,
+                do_sample=False,
+                max_new_tokens=options.tokens,
+                pad_token_id=pad,
+                logits_processor=LogitsProcessorList([stamp]),
+            )
+        return Run([steps[: answer_length(row, pad, model)] for row in ids[:, width:].tolist()])
+
+    return run
+
+
+def answer_length(row: list[int], pad: int, model: object) -> int:
+    """Tokens of one answer in a padded batch: up to and with its end token."""
+    ends = model.generation_config.eos_token_id  # type: ignore[attr-defined]
+    ends = set(ends if isinstance(ends, list) else [ends])
+    return next((k + 1 for k, token in enumerate(row) if token in ends), len(row))
+
+
+# The table ---------------------------------------------------------------------------------------------
+
+COLUMNS = {
+    "tokens/s": lambda run: run.tokens_per_second,
+    "first token ms": lambda run: run.first_token_ms,
+    "gap p50 ms": lambda run: run.gap_ms,
+    "gap p99 ms": lambda run: run.gap_p99_ms,
+}
+
+
+def report(results: dict[tuple[str, int], list[Run]], options: argparse.Namespace) -> None:
+    medians = {
+        key: {column: statistics.median(map(value, runs)) for column, value in COLUMNS.items()}
+        for key, runs in results.items()
+    }
+    print(f"{options.model}, {options.dtype}, ≤ {options.tokens} tokens, medians of {options.rounds} rounds")
+    print(f"{'clients':>7}  {'':<9}" + "".join(f"{column:>16}" for column in COLUMNS) + f"{'tokens':>10}")
+    for (name, clients), row in medians.items():
+        tokens = results[name, clients][-1].tokens
+        print(
+            f"{clients:>7}  {name:<9}"
+            + "".join(f"{value:>16.2f}" for value in row.values())
+            + f"{tokens:>10}"
+        )
+    for clients in options.clients:
+        ratio = medians["hearth", clients]["tokens/s"] / medians["generate", clients]["tokens/s"]
+        print(f"{clients:>7}  hearth ÷ generate: {ratio:.2f} × tokens/s")
+    first = medians["hearth", options.clients[0]]["tokens/s"]
+    for clients in options.clients[1:]:
+        print(
+            f"{clients:>7}  hearth against 1: {medians['hearth', clients]['tokens/s'] / first:.2f} × tokens/s"
+        )
+    if options.json:
+        Path(options.json).write_text(
+            json.dumps({f"{n}@{c}": row for (n, c), row in medians.items()}, indent=1)
+        )
+
+
+if __name__ == "__main__":
+    main()
