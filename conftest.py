@@ -16,5 +16,5 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             continue
         skip = pytest.mark.skip(reason=f"needs --{mark}")
         for item in items:
-            if mark in item.keywords:
+            if item.get_closest_marker(mark):
                 item.add_marker(skip)

@@ -62,7 +62,7 @@ def help_text(settings: Settings, source: str) -> str:
         (
             "usage: python3 main.py [--setting=value …]",
             "",
-            "Every setting, its value now and what it means. They are kept in config.py; .env and environment",
+            "Every setting, its value now, and its meaning. They are kept in config.py; .env and environment",
             "variables of the same name override it, and flags override those.",
             "",
             table([*rows, ("", "", ""), *short, *actions]),

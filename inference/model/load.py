@@ -1,0 +1,141 @@
+"""A model folder becomes a model, its tokenizer, and the few facts the server needs about them.
+
+Knows transformers' auto classes. Does not know where the folder came from, nor how the model will be run.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from safetensors import SafetensorError
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
+
+from inference.model.architecture import needs_code, no_weights, unserved
+from inference.model.facts import ends_of, start_ids_of, vocab_of
+from inference.model.place import context_of
+from inference.types import BadRequest
+
+log = logging.getLogger(__name__)
+
+LARGE = 1_000_000_000  # bytes of weights above which loading is announced
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A model ready to run.
+
+    model      in eval mode, on `device`, in `dtype`
+    encodes    it is an encoder-decoder model, whose answers begin with `start_ids`
+    context    tokens it takes, prompt and answer together
+    vocab      width of its logits
+    ends       token ids that end an answer
+    """
+
+    model: Any
+    tokenizer: Any
+    encodes: bool
+    context: int
+    vocab: int
+    ends: frozenset[int]
+    start_ids: tuple[int, ...]
+    dtype: str
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A form that weights come in. `open(family, folder, **options)` gives the model and what it lacks."""
+
+    matches: Callable[[Path], bool]
+    open: Callable[..., tuple[Any, set[str]]]
+
+
+def load(folder: Path, *, dtype: str, device: str, trust_remote_code: bool) -> Loaded:
+    """Load the model in `folder`; dtype is float32, bfloat16 or float16. Raises BadRequest."""
+    transformers.utils.logging.disable_progress_bar()
+    config = config_of(folder, trust_remote_code)
+    encodes = bool(getattr(config, "is_encoder_decoder", False))
+    tokenizer = tokenizer_of(folder, trust_remote_code)
+    model = model_of(folder, config, dtype, device, trust_remote_code)
+    return Loaded(
+        model=model,
+        tokenizer=tokenizer,
+        encodes=encodes,
+        context=context_of(config),
+        vocab=vocab_of(model),
+        ends=ends_of(model, tokenizer),
+        start_ids=start_ids_of(model) if encodes else (),
+        dtype=dtype,
+        device=device,
+    )
+
+
+def config_of(folder: Path, trust_remote_code: bool) -> Any:
+    """The model's config, of an architecture that can be served. Raises BadRequest."""
+    if not (folder / "config.json").exists():
+        raise BadRequest("MODEL_NAME", "must be a folder with a config.json", str(folder))
+    with refusing(folder, "has a config that cannot be read"):
+        raw, _ = transformers.PreTrainedConfig.get_config_dict(folder)
+        if why := unserved(raw):
+            raise BadRequest("MODEL_NAME", why)
+        if needs_code(raw) and not trust_remote_code:
+            raise BadRequest("MODEL_NAME", "brings its own Python code; TRUST_REMOTE_CODE = True runs it")
+        return AutoConfig.from_pretrained(folder, trust_remote_code=trust_remote_code)
+
+
+def tokenizer_of(folder: Path, trust_remote_code: bool) -> Any:
+    with refusing(folder, "has no tokenizer that can be read"):
+        return AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
+
+
+def model_of(folder: Path, config: Any, dtype: str, device: str, trust_remote_code: bool) -> Any:
+    """The model in eval mode on its device. A weight that is missing is an error, never a random number."""
+    form = next((form for form in FORMATS if form.matches(folder)), None)
+    if form is None:
+        raise BadRequest("MODEL_NAME", no_weights(path.name for path in folder.iterdir()), str(folder))
+    announce(folder, dtype, device)
+    family = AutoModelForSeq2SeqLM if getattr(config, "is_encoder_decoder", False) else AutoModelForCausalLM
+    with refusing(folder, "has weights that cannot be loaded"):
+        model, missing = form.open(
+            family,
+            folder,
+            config=config,
+            dtype=getattr(torch, dtype),
+            device_map=None if device == "cpu" else device,
+            trust_remote_code=trust_remote_code,
+        )
+    if missing:
+        raise BadRequest(
+            "MODEL_NAME", f"lacks {len(missing)} of its weights, such as {min(missing)}", str(folder)
+        )
+    return model.eval().requires_grad_(False)
+
+
+def open_safetensors(family: Any, folder: Path, **options: Any) -> tuple[Any, set[str]]:
+    # No attn_implementation: transformers takes sdpa where the architecture has it, else eager.
+    model, report = family.from_pretrained(folder, use_safetensors=True, output_loading_info=True, **options)
+    return model, set(report["missing_keys"])
+
+
+FORMATS = (Format(lambda folder: any(folder.glob("*.safetensors")), open_safetensors),)
+
+
+def announce(folder: Path, dtype: str, device: str) -> None:
+    size = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
+    if size > LARGE:
+        log.info("loading size=%.1fGB dtype=%s device=%s", size / 1e9, dtype, device)
+
+
+@contextmanager
+def refusing(folder: Path, rule: str) -> Iterator[None]:
+    """What transformers raises about the content of a folder becomes a BadRequest."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
+        told = " ".join(str(error).split())[:400]
+        raise BadRequest("MODEL_NAME", f"{rule}: {folder}: {told}") from error
