@@ -1,0 +1,30 @@
+"""HTTP in, HTTP out: the Flask app over a Backend. One door: create_app.
+
+Knows the dialects' blueprints and what all of them share: request ids, keys, CORS, limits, errors as JSON.
+"""
+
+from flask import Flask
+
+from api import access, cors, errors, keys, limits
+from api.ops import Metrics
+from api.settings import AppSettings
+from inference.backend import Backend
+
+
+def create_app(backend: Backend, settings: AppSettings, metrics: Metrics | None = None) -> Flask:
+    """The app that answers for `backend`; `metrics`, if given, is shown at /metrics."""
+    from api import ops
+
+    app = Flask("hearth", static_folder=None)
+    app.url_map.strict_slashes = False
+    app.register_blueprint(ops.routes(backend, settings, metrics))
+    for routes in ():
+        app.register_blueprint(routes(backend, settings))
+
+    # The order in which a request meets them; responses pass the other way.
+    access.install(app)
+    cors.install(app, settings.cors_origins)
+    limits.install(app, settings.max_body_bytes)
+    keys.install(app, settings.api_keys)
+    errors.install(app)
+    return app

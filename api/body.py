@@ -1,0 +1,118 @@
+"""A request's JSON body, read once and strictly: what two readers could understand differently is refused.
+
+Knows JSON and msgspec's structs; what the fields mean is the dialect's. Every fault is a BadRequest.
+"""
+
+import json
+import math
+import re
+from typing import Any, NoReturn, TypeVar
+
+import msgspec
+from flask import request
+from werkzeug.exceptions import UnsupportedMediaType
+
+from inference.types import BadRequest
+
+MAX_DEPTH = 100
+PLAIN = ("json", "text/plain", "application/x-www-form-urlencoded", "application/octet-stream")
+PLACE = re.compile(r" - at `(?:key in )?\$\.?(?P<path>[^`]*)`$")
+
+T = TypeVar("T")
+
+
+def decode(shape: type[T]) -> T:
+    """The body as a msgspec struct; BadRequest names the field by its path: messages[0].role."""
+    try:
+        return msgspec.convert(read(), shape)
+    except msgspec.ValidationError as error:
+        message = str(error)
+        place = PLACE.search(message)
+        rule = PLACE.sub("", message)
+        raise BadRequest((place and place["path"]) or "the body", _lower(rule)) from None
+
+
+def read() -> Any:
+    """The body as plain Python objects."""
+    if request.content_encoding:
+        raise UnsupportedMediaType("Content-Encoding is not understood here: send the body uncompressed")
+    try:
+        return parse(request.get_data())
+    except BadRequest:
+        kind = request.mimetype
+        if kind and not any(name in kind for name in PLAIN):
+            raise UnsupportedMediaType(f"Content-Type {kind} is not understood here: send JSON") from None
+        raise
+
+
+def parse(data: bytes) -> Any:
+    """JSON without NaN, infinities, lone surrogates, repeated keys, or more than MAX_DEPTH levels."""
+    if not data.strip():
+        _refuse("is empty: send a JSON object")
+    try:
+        text = data.decode("utf-8-sig")
+        value = json.loads(
+            text, parse_constant=_constant, parse_float=_finite, object_pairs_hook=_without_repeats
+        )
+    except UnicodeDecodeError as error:
+        _refuse(f"is not UTF-8: byte {error.start} is wrong")
+    except json.JSONDecodeError as error:
+        _refuse(f"is not JSON: {_lower(error.msg)} at line {error.lineno} column {error.colno}")
+    except RecursionError:
+        _refuse(f"is nested deeper than {MAX_DEPTH} levels")
+    except ValueError:  # Python's limit on the digits of an integer
+        _refuse("holds an integer of too many digits")
+    _check_depth(value)
+    if "\\u" in text:
+        _check_surrogates(value)
+    return value
+
+
+def _refuse(rule: str) -> NoReturn:
+    raise BadRequest("the body", rule)
+
+
+def _constant(name: str) -> NoReturn:
+    _refuse(f"holds {name}, which is not JSON")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        _refuse(f"holds {digits[:20]}, a number too large")
+    return number
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        keys = [key for key, _ in pairs]
+        repeated = next(key for key in keys if keys.count(key) > 1)
+        raise BadRequest(repeated[:80], "stands twice in one object")
+    return value
+
+
+def _check_depth(value: Any) -> None:
+    level, depth = [value], 0
+    while level:
+        if depth > MAX_DEPTH:
+            _refuse(f"is nested deeper than {MAX_DEPTH} levels")
+        level = [child for parent in level for child in _children(parent)]
+        depth += 1
+
+
+def _children(value: Any) -> Any:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
+def _check_surrogates(value: Any) -> None:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        _refuse("holds half a character: a surrogate without its other half")
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]

@@ -1,0 +1,201 @@
+"""The Flask app as an ASGI app: a worker runs Flask up to the Response, an Answer then lives on the loop.
+
+Knows WSGI, ASGI and Answers; no route and no dialect. A client who leaves closes its Answer, at any time.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+from api.encode import MIMETYPE, encode
+from api.environ import ABORT, DRAINING, REFUSED, make_environ
+from api.errors import SlowBody, envelope
+from api.limits import too_large
+from api.outlet import Headers, Outlet, Send, encoded
+from api.stream import Answer
+from inference.types import ServerError, Unavailable
+
+Scope = dict[str, Any]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+WORKERS = 16
+SILENCE_S = 10.0  # a body that brings nothing for so long is given up
+SLOWEST = 1024  # and so is one that, after that time, has brought fewer bytes a second
+LINGER_S = 1.0  # a refused body is read on for so long, for its sender to see the refusal
+LAST_WORDS_S = 0.5  # what cut answers have to get their ends out
+
+log = logging.getLogger(__name__)
+
+
+class Gone(Exception):
+    """The client has left."""
+
+
+class Reply(NamedTuple):
+    status: int
+    headers: Headers
+    body: bytes | Answer
+
+
+class Bridge:
+    """`draining` is None, or the time (monotonic) at which what still runs is cut."""
+
+    def __init__(self, app: Wsgi, max_body: int, silence_s: float = SILENCE_S) -> None:
+        self.app = app
+        self.max_body = max_body
+        self.silence_s = silence_s
+        self.draining: float | None = None
+        self.outlets: set[Outlet] = set()
+        self.running = 0
+        self.idle = asyncio.Event()
+        self.workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="http")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.running += 1
+        self.idle.clear()
+        try:
+            await self._serve(scope, receive, send)
+        except Gone:
+            log.debug("client left: %s %s", scope["method"], scope["path"])
+        finally:
+            self.running -= 1
+            if not self.running:
+                self.idle.set()
+
+    async def drain(self, seconds: float) -> None:
+        """Refuse new requests, give running ones `seconds`, then end them in their dialect's words."""
+        self.draining = time.monotonic() + seconds
+        await self._until_idle(seconds)
+        for outlet in list(self.outlets):
+            outlet.cut(_shut_down())
+        await self._until_idle(LAST_WORDS_S)
+        self.workers.shutdown(wait=False, cancel_futures=True)
+
+    async def _until_idle(self, seconds: float) -> None:
+        if not self.running:
+            return
+        try:
+            async with asyncio.timeout(seconds):
+                await self.idle.wait()
+        except TimeoutError:
+            log.warning("%d requests still run after %.1f s", self.running, seconds)
+
+    # One request -----------------------------------------------------------------------------------------
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body, refused = await self._read(scope, receive)
+        environ = make_environ(scope, body)
+        if self.draining is not None:
+            environ[DRAINING] = max(0.0, self.draining - time.monotonic())
+        if refused:
+            environ[REFUSED] = refused
+            return await self._refuse(environ, receive, send)
+        gone = asyncio.ensure_future(_departure(receive))
+        try:
+            reply = await self._run(environ, gone.done)
+            if isinstance(reply.body, Answer):
+                await self._hand_over(reply.body, reply.headers, scope["extensions"][ABORT], gone, send)
+            else:
+                await _send(send, reply, reply.body)
+        finally:
+            gone.cancel()
+
+    async def _read(self, scope: Scope, receive: Receive) -> tuple[bytes, ServerError | None]:
+        """The body, or why it was not read to its end."""
+        declared = next((int(value) for name, value in scope["headers"] if name == b"content-length"), 0)
+        if declared > self.max_body:
+            return b"", too_large(self.max_body)
+        clock = asyncio.get_running_loop().time
+        begun, body, more = clock(), bytearray(), True
+        while more:
+            latest = min(clock() + self.silence_s, begun + self.silence_s + len(body) / SLOWEST)
+            try:
+                async with asyncio.timeout_at(latest):
+                    message = await receive()
+            except TimeoutError:
+                return b"", SlowBody(f"the body stopped arriving after {len(body)} bytes")
+            if message["type"] == "http.disconnect":
+                raise Gone
+            body += message.get("body", b"")
+            more = message.get("more_body", False)
+            if len(body) > self.max_body:
+                return b"", too_large(self.max_body)
+        return bytes(body), None
+
+    async def _refuse(self, environ: dict[str, Any], receive: Receive, send: Send) -> None:
+        """Answer, then read on for a while: a connection closed with unread bytes loses the answer too."""
+        reply = await self._run(environ, lambda: False)
+        assert isinstance(reply.body, bytes), "a refusal is never an Answer"
+        headers = [*reply.headers, (b"connection", b"close")]
+        await _send(send, Reply(reply.status, headers, reply.body), reply.body, more=True)
+        try:
+            async with asyncio.timeout(LINGER_S):
+                await _departure(receive)
+        except TimeoutError:
+            await send({"type": "http.response.body", "body": b""})
+
+    async def _run(self, environ: dict[str, Any], gone: Callable[[], bool]) -> Reply:
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self.workers, self._call, environ, gone)
+        except Gone:
+            raise
+        except Exception:
+            log.exception("the app failed: %s %s", environ["REQUEST_METHOD"], environ["PATH_INFO"])
+            body = encode(envelope("an unexpected error occurred"))
+            return Reply(500, encoded([("Content-Type", MIMETYPE)]), body)
+
+    def _call(self, environ: dict[str, Any], gone: Callable[[], bool]) -> Reply:
+        """Run the app, in a worker. What is not an Answer is read to its end here."""
+        if gone():
+            raise Gone
+        head: list[Any] = []
+        result = self.app(environ, lambda status, headers, exc_info=None: head.extend((status, headers)))
+        if isinstance(result, Answer):
+            return Reply(int(head[0][:3]), encoded(head[1]), result)
+        try:
+            body = b"".join(result)
+            return Reply(int(head[0][:3]), encoded(head[1]), body)
+        finally:
+            getattr(result, "close", lambda: None)()
+
+    async def _hand_over(
+        self,
+        answer: Answer,
+        headers: Headers,
+        abort: Callable[[], None],
+        gone: asyncio.Future[None],
+        send: Send,
+    ) -> None:
+        outlet = Outlet(answer, abort)
+        gone.add_done_callback(lambda _: outlet.leave())
+        self.outlets.add(outlet)
+        try:
+            if self.draining is not None and time.monotonic() > self.draining:
+                outlet.cut(_shut_down())
+            await outlet.run(send, headers)
+        finally:
+            self.outlets.discard(outlet)
+            answer.close()
+
+
+async def _departure(receive: Receive) -> None:
+    """Returns when the client has left; whatever it still sends is dropped."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _send(send: Send, reply: Reply, body: bytes, more: bool = False) -> None:
+    headers = reply.headers
+    if reply.status not in (204, 304) and all(name != b"content-length" for name, _ in headers):
+        headers = [*headers, (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body, "more_body": more})
+
+
+def _shut_down() -> Unavailable:
+    return Unavailable("the server is shutting down: the answer ends here")

@@ -1,0 +1,75 @@
+"""Every error as JSON: the body of those no dialect has claimed, and the headers an error brings along.
+
+Knows ServerError and HTTP's own exceptions. A dialect's blueprint may render its errors its own way.
+"""
+
+import logging
+import math
+from typing import Any, ClassVar
+
+from flask import Flask, Response
+from werkzeug.exceptions import HTTPException
+
+from api.encode import MIMETYPE, encode
+from inference.types import Internal, ServerError, Unavailable
+
+log = logging.getLogger(__name__)
+
+
+class SlowBody(ServerError):
+    """The request's body stopped arriving."""
+
+    status: ClassVar[int] = 408
+
+
+class Draining(Unavailable):
+    """The server finishes what it has begun and takes nothing new."""
+
+    def __init__(self, retry_after: float) -> None:
+        super().__init__("the server is shutting down: send the request to another, or again later")
+        self.retry_after = retry_after
+
+
+def envelope(message: str, detail: Any = None) -> dict[str, Any]:
+    """The body all client generations can read: `error.message`, `error.detail` and `detail`."""
+    detail = message if detail is None else detail
+    return {"error": {"detail": detail, "message": message}, "detail": detail}
+
+
+def reply(status: int, body: Any, error: ServerError | None = None) -> Response:
+    """A JSON response, with the headers that belong to `error`."""
+    return Response(encode(body), status, extra_headers(error), content_type=MIMETYPE)
+
+
+def extra_headers(error: ServerError | None) -> dict[str, str]:
+    headers = {}
+    retry_after = getattr(error, "retry_after", None)
+    if retry_after is not None:
+        headers["Retry-After"] = str(max(1, math.ceil(retry_after)))
+    if error is not None and error.status == 401:
+        headers["WWW-Authenticate"] = 'Bearer realm="hearth"'
+    return headers
+
+
+def install(app: Flask) -> None:
+    app.register_error_handler(ServerError, _told)
+    app.register_error_handler(HTTPException, _http)
+    app.register_error_handler(Exception, _unforeseen)
+
+
+def _told(error: ServerError) -> Response:
+    return reply(error.status, envelope(error.message), error)
+
+
+def _http(error: HTTPException) -> Response:
+    """404, 405 and the rest of HTTP's own, with their headers (Allow, Location)."""
+    body = envelope(error.description or error.name, error.name)
+    response = reply(error.code or 500, body)
+    response.headers.extend([(name, value) for name, value in error.get_headers() if name != "Content-Type"])
+    return response
+
+
+def _unforeseen(error: Exception) -> Response:
+    """A bug of ours: the log has it all, the client its request id (a header) and nothing else."""
+    log.error("unforeseen error", exc_info=error)
+    return _told(Internal("an unexpected error occurred; the server's log has it under this request's id"))

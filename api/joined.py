@@ -1,0 +1,52 @@
+"""Several requests as one stream, for routes that take a batch.
+
+Knows streams and the index of their events, nothing of what is in them.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain
+
+from inference.backend import Sink, Stream
+from inference.types import Event, ServerError
+
+
+class Joined:
+    """A Stream of all `streams`; answer k of the i-th has index i * answers + k. One error ends them all."""
+
+    def __init__(self, streams: list[Stream], answers: int = 1) -> None:
+        """`answers`: how many each stream brings, its request's n."""
+        self.streams = streams
+        self.answers = answers
+        self.closed = False
+        self._events = chain.from_iterable(self._renumbered(i, stream) for i, stream in enumerate(streams))
+
+    def __iter__(self) -> Iterator[Event]:
+        return self
+
+    def __next__(self) -> Event:
+        return next(self._events)
+
+    def start(self, sink: Sink) -> None:
+        for i, stream in enumerate(self.streams):
+            stream.start(self._sink(i, sink))
+
+    def close(self) -> None:
+        self.closed = True
+        for stream in self.streams:
+            stream.close()
+
+    def _sink(self, i: int, sink: Sink) -> Sink:
+        def receive(arrived: list[Event] | ServerError) -> None:
+            if self.closed:
+                return
+            if isinstance(arrived, ServerError):
+                self.close()
+                sink(arrived)
+            else:
+                sink(list(self._renumbered(i, arrived)))
+
+        return receive
+
+    def _renumbered(self, i: int, events: Stream | list[Event]) -> Iterator[Event]:
+        return (replace(event, index=i * self.answers + event.index) for event in events)

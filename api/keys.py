@@ -1,0 +1,38 @@
+"""API keys: which requests may pass. Knows the digests of the keys, not the keys."""
+
+import hashlib
+import hmac
+
+from flask import Flask, request
+
+from inference.types import Unauthorized
+
+OPEN = frozenset({"health", "live", "ready", "version"})  # a path's last word
+
+
+def install(app: Flask, keys: tuple[str, ...]) -> None:
+    """Refuse every request without one of `keys`, but those about health and version. No keys: all pass."""
+    digests = [_digest(key) for key in keys]
+
+    def check() -> None:
+        if is_open(request.path):
+            return
+        given = _digest(_given())
+        if not sum(hmac.compare_digest(given, digest) for digest in digests):
+            raise Unauthorized("this server asks for an API key: send the header Authorization: Bearer KEY")
+
+    if keys:
+        app.before_request(check)
+
+
+def is_open(path: str) -> bool:
+    return path.rstrip("/").rpartition("/")[2] in OPEN
+
+
+def _given() -> str:
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else request.headers.get("X-Api-Key", "")
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()

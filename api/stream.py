@@ -1,0 +1,182 @@
+"""From a stream's events to an answer's bytes, streamed or whole: the seam every dialect uses.
+
+Knows events, a dialect's Writer and how values are framed; not which server carries the bytes, nor who made
+the events. An Answer is pulled as a WSGI iterable, or started by a server with an event loop (bridge.py).
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
+
+from flask import Response, request
+
+from api.encode import MIMETYPE, encode
+from api.environ import HANDOVER
+from api.errors import extra_headers
+from api.joined import Joined
+from inference.backend import Stream
+from inference.types import Event, Finished, Internal, ServerError
+
+log = logging.getLogger(__name__)
+
+
+class Writer(Protocol):
+    """Folds one request's events into its dialect's JSON. `chunk` sees every event, of whole answers too.
+
+    Values are what JSON can say, msgspec structs, or bytes: JSON encoded already.
+    """
+
+    def chunk(self, event: Event) -> list[Any]:
+        """The values to send now; not used for whole answers."""
+        ...
+
+    def whole(self) -> Any:
+        """The whole answer, after the last event."""
+        ...
+
+    def failed(self, error: ServerError) -> tuple[int, Any]:
+        """Status and body of an error before the first byte."""
+        ...
+
+    def broken(self, error: ServerError) -> list[Any]:
+        """The values that end a stream after its first byte."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Framing:
+    """How a stream's values stand one after another; `end` follows the last, of broken streams too."""
+
+    mimetype: str
+    encode: Callable[[Any], bytes]
+    end: bytes = b""
+
+
+NDJSON = Framing("application/x-ndjson", lambda value: encode(value) + b"\n")
+SSE = Framing("text/event-stream", lambda value: b"data: " + encode(value) + b"\n\n")
+
+
+def answer(stream: Stream, writer: Writer, framing: Framing | None, answers: int = 1) -> Response:
+    """The response that carries `stream`; framing None: one whole JSON answer.
+
+    `answers` is the number of Finished events that end the stream: the request's n. An error before the first
+    event has the writer's status. Closing the response cancels what is still being generated.
+    """
+    body = Answer(stream, writer, framing, answers)
+    if HANDOVER not in request.environ:
+        body.open()
+    response = Response(body, body.status or 200, content_type=body.mimetype, direct_passthrough=True)
+    response.headers.update(body.headers)
+    if framing:
+        response.headers.update({"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+    return response
+
+
+def joined(streams: list[Stream], answers: int = 1) -> Stream:
+    """Several requests, each with n = `answers`, as one stream; answer k of the i-th has index i * n + k."""
+    return Joined(streams, answers)
+
+
+class Answer:
+    """One answer on its way out: iterate it from one thread, or `start` it and have its bytes pushed.
+
+    status    0 until the first bytes decide it
+    tokens    generated so far, of the finished answers
+    ended     nothing more will come
+    """
+
+    def __init__(self, stream: Stream, writer: Writer, framing: Framing | None, answers: int = 1) -> None:
+        self.stream = stream
+        self.writer = writer
+        self.framing = framing
+        self.answers = answers
+        self.finished = 0
+        self.tokens = 0
+        self.status = 0
+        self.mimetype = framing.mimetype if framing else MIMETYPE
+        self.headers: dict[str, str] = {}
+        self.ended = False
+        self._first: bytes | None = None
+        self._at_close: list[Callable[[], None]] = []
+
+    # Pushed ----------------------------------------------------------------------------------------------
+
+    def start(self, push: Callable[[bytes], None]) -> None:
+        """Have `push` called with the bytes of each step, possibly empty, on the thread that delivers."""
+        self.stream.start(lambda arrived: None if self.ended else push(self.feed(arrived)))
+
+    def feed(self, arrived: list[Event] | ServerError) -> bytes:
+        """Fold what arrived; returns the bytes to send now. Never raises."""
+        try:
+            return self._broken(arrived) if isinstance(arrived, ServerError) else self._folded(arrived)
+        except ServerError as error:
+            return self._broken(error)
+        except Exception:
+            log.exception("a writer failed: %s", type(self.writer).__name__)
+            return self._broken(Internal("the answer could not be written"))
+
+    def _folded(self, events: list[Event]) -> bytes:
+        values: list[Any] = []
+        for event in events:
+            values += self.writer.chunk(event)
+            if isinstance(event, Finished):
+                self.finished += 1
+                self.tokens += event.tokens
+        ended = self.finished >= self.answers
+        if self.framing:
+            data = b"".join(map(self.framing.encode, values)) + (self.framing.end if ended else b"")
+        else:
+            data = encode(self.writer.whole()) if ended else b""
+        self.ended = ended
+        if ended or self.framing:
+            self.status = 200
+        return data
+
+    def _broken(self, error: ServerError) -> bytes:
+        self.ended = True
+        if self.status and self.framing:
+            return b"".join(map(self.framing.encode, self.writer.broken(error))) + self.framing.end
+        self.status, body = self.writer.failed(error)
+        self.mimetype, self.headers = MIMETYPE, extra_headers(error)
+        return encode(body)
+
+    # Pulled ----------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Pull until the status is known: the first event of a stream, all of a whole answer."""
+        self._first = b""
+        while not self.status:
+            self._first += self._pulled()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> bytes:
+        if self._first is not None:
+            data, self._first = self._first, None
+            return data
+        if self.ended:
+            raise StopIteration
+        return self._pulled()
+
+    def _pulled(self) -> bytes:
+        try:
+            return self.feed([next(self.stream)])
+        except StopIteration:
+            return self.feed(Internal("the stream ended before its last answer"))
+        except ServerError as error:
+            return self.feed(error)
+
+    # Either way ------------------------------------------------------------------------------------------
+
+    def at_close(self, call: Callable[[], None]) -> None:
+        self._at_close.append(call)
+
+    def close(self) -> None:
+        """Cancel what is left, then call what waits for the end. Idempotent."""
+        self.stream.close()
+        self.ended = True
+        calls, self._at_close = self._at_close, []
+        for call in calls:
+            call()

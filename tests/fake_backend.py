@@ -1,0 +1,133 @@
+"""A Backend that follows a script. Knows the interface of inference/backend.py, and nothing of models."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from inference.backend import Sink
+from inference.types import Event, Finished, GenerationRequest, ModelInfo, ServerError, Started, Token
+
+Step = Event | ServerError | float  # a float is a pause in seconds
+Script = list[Step]
+
+
+def say(*texts: str, index: int = 0, pause_s: float = 0.0, reason: str = "stop") -> Script:
+    """The events of one answer made of `texts`, one token each, with a pause before each."""
+    tokens = [Token(index, number, text, logprob=-0.5) for number, text in enumerate(texts)]
+    steps: Script = [Started(index, prompt_tokens=3, cached_tokens=0)]
+    for token in tokens:
+        steps += [pause_s, token] if pause_s else [token]
+    return [*steps, Finished(index, reason, tokens=len(tokens))]
+
+
+class FakeBackend:
+    """Plays `script` (or what `script(request)` returns) to every request, one step every `pace_s`.
+
+    fails     raised at submission, if set
+    requests  what was asked; streams: what was handed out, each with `closed_at`
+    """
+
+    def __init__(
+        self,
+        script: Script | Callable[[GenerationRequest], Script] | None = None,
+        fails: ServerError | None = None,
+        pace_s: float = 0.001,
+    ) -> None:
+        self.script = say("Hello", " world") if script is None else script
+        self.fails = fails
+        self.pace_s = pace_s
+        self.unready = ""
+        self.requests: list[GenerationRequest] = []
+        self.streams: list[FakeStream] = []
+        self.post: Callable[[Callable[[], None]], None] = lambda call: call()
+        self._arrived: deque[tuple[FakeStream, Sink]] = deque()
+        self._stopped = threading.Event()
+        self._engine: threading.Thread | None = None
+
+    @property
+    def open(self) -> list["FakeStream"]:
+        return [stream for stream in self.streams if not stream.closed_at]
+
+    def info(self) -> ModelInfo:
+        return ModelInfo(id="fake/model", context=128, vocab=1000, created=1700000000)
+
+    def ready(self) -> str:
+        return self.unready
+
+    def generate(self, request: GenerationRequest) -> "FakeStream":
+        self.requests.append(request)
+        if self.fails:
+            raise self.fails
+        script = self.script(request) if callable(self.script) else self.script
+        self.streams.append(FakeStream(self, script))
+        return self.streams[-1]
+
+    def deliver_with(self, post: Callable[[Callable[[], None]], None]) -> None:
+        self.post = post
+
+    def close(self) -> None:
+        self._stopped.set()
+
+    def play(self, stream: "FakeStream", sink: Sink) -> None:
+        self._arrived.append((stream, sink))
+        if self._engine is None:
+            self._engine = threading.Thread(target=self._run, name="fake-engine", daemon=True)
+            self._engine.start()
+
+    def _run(self) -> None:
+        playing: list[tuple[FakeStream, Sink]] = []
+        while not self._stopped.wait(self.pace_s):
+            while self._arrived:
+                playing.append(self._arrived.popleft())
+            playing = [(stream, sink) for stream, sink in playing if not stream.done]
+            due = [(stream, sink, step) for stream, sink in playing if (step := stream.step())]
+            if due:
+                self.post(lambda due=due: deliver(due))
+
+
+def deliver(due: list[tuple["FakeStream", Sink, Event | ServerError]]) -> None:
+    for stream, sink, step in due:
+        if not stream.closed_at:
+            sink(step if isinstance(step, ServerError) else [step])
+
+
+class FakeStream:
+    def __init__(self, backend: FakeBackend, script: Script) -> None:
+        self.backend = backend
+        self.steps = deque(script)
+        self.resumes_at = 0.0
+        self.closed_at = 0.0
+
+    @property
+    def done(self) -> bool:
+        return bool(self.closed_at) or not self.steps
+
+    def step(self) -> Event | ServerError | None:
+        """The next step, if it is due."""
+        if self.done or time.monotonic() < self.resumes_at:
+            return None
+        step = self.steps.popleft()
+        if not isinstance(step, float):
+            return step
+        self.resumes_at = time.monotonic() + step
+        return None
+
+    def __iter__(self) -> Iterator[Event]:
+        return self
+
+    def __next__(self) -> Event:
+        while not self.done:
+            step = self.step()
+            if isinstance(step, ServerError):
+                raise step
+            if step:
+                return step
+            time.sleep(self.backend.pace_s)
+        raise StopIteration
+
+    def start(self, sink: Sink) -> None:
+        self.backend.play(self, sink)
+
+    def close(self) -> None:
+        self.closed_at = self.closed_at or time.monotonic()
