@@ -1,0 +1,11 @@
+from collections.abc import Iterator
+
+import pytest
+
+from tests.serving import Server, serving
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    with serving("--log-level", "warning") as running:
+        yield running

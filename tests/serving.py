@@ -1,0 +1,69 @@
+"""The real server in a process of its own, for tests that talk to it as users do."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import requests
+
+ROOT = Path(__file__).parent.parent
+READY_TIMEOUT_S = 120
+
+
+@dataclass(frozen=True)
+class Server:
+    url: str
+    process: subprocess.Popen
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
+
+    @property
+    def usage(self) -> tuple[int, int, int]:
+        """Threads, file descriptors and resident bytes of the server's process."""
+        process = psutil.Process(self.process.pid)
+        return process.num_threads(), process.num_fds(), process.memory_info().rss
+
+    def post(self, path: str, body: object, **options: object) -> requests.Response:
+        return requests.post(self.url + path, json=body, timeout=60, **options)  # type: ignore[arg-type]
+
+
+@contextmanager
+def serving(*flags: str, model: str = "models/demo") -> Iterator[Server]:
+    """`python main.py` on a free port of this machine, ready; told to stop at the end."""
+    port = free_port()
+    command = [sys.executable, "main.py", "--model", model, "--port", str(port), *flags]
+    process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "HF_HUB_OFFLINE": "1"})
+    try:
+        wait_until_ready(f"http://127.0.0.1:{port}", process)
+        yield Server(f"http://127.0.0.1:{port}", process)
+    finally:
+        process.terminate()
+        process.wait(timeout=60)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_until_ready(url: str, process: subprocess.Popen) -> None:
+    end = time.monotonic() + READY_TIMEOUT_S
+    while time.monotonic() < end:
+        assert process.poll() is None, f"the server stopped with exit code {process.returncode}"
+        try:
+            if requests.get(f"{url}/health/ready", timeout=2).ok:
+                return
+        except requests.ConnectionError:
+            pass
+        time.sleep(0.1)
+    raise AssertionError(f"the server was not ready within {READY_TIMEOUT_S} s")
