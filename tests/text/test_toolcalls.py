@@ -1,0 +1,190 @@
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from inference.text.toolcalls import ToolCalls
+from inference.types import CallDelta, Tool
+
+TOOLS = tuple(Tool(name, "", {"type": "object", "properties": {}}) for name in ("weather", "now", "a.b-c"))
+Told = tuple[str, list[tuple[str, dict]]]
+
+
+def read(*pieces: str) -> Told:
+    """(the text, the calls) of an answer that comes in these pieces."""
+    calls = ToolCalls(TOOLS)
+    told = [out for piece in pieces for out in calls.feed(piece)] + calls.flush()
+    deltas = [piece for piece in told if isinstance(piece, CallDelta)]
+    assert [delta.number for delta in deltas] == list(range(len(deltas)))
+    assert all(delta.done for delta in deltas)
+    text = "".join(piece for piece in told if isinstance(piece, str))
+    return text, [(delta.name, json.loads(delta.arguments)) for delta in deltas]
+
+
+PARIS = ("weather", {"city": "Paris"})
+JSON = '{"name": "weather", "parameters": {"city": "Paris"}}'
+CALLS = {
+    JSON: [PARIS],
+    '\n {"name":"weather","arguments":{"city":"Paris"}}\n': [PARIS],
+    '{"type": "function", "name": "weather", "parameters": {"city": "Paris"}}': [PARIS],
+    '{"parameters": {"city": "Paris"}, "name": "weather", "id": "x"}': [PARIS],
+    '{"type": "function", "function": {"name": "weather", "arguments": {"city": "Paris"}}}': [PARIS],
+    '{"function": "weather", "parameters": {"city": "Paris"}}': [PARIS],
+    '{"name": "weather", "arguments": "{\\"city\\": \\"Paris\\"}"}': [PARIS],
+    f"{JSON}; {JSON}": [PARIS, PARIS],
+    f"{JSON}\n{JSON}": [PARIS, PARIS],
+    f"[{JSON}, {JSON}]": [PARIS, PARIS],
+    f"<|python_tag|>{JSON}": [PARIS],
+    f"<tool_call>\n{JSON}\n</tool_call>": [PARIS],
+    f"<tool_call>{JSON}</tool_call>\n<tool_call>\n{JSON}\n</tool_call>": [PARIS, PARIS],
+    f"[TOOL_CALLS][{JSON}]": [PARIS],
+    f"[TOOL_CALLS] [{JSON}, {JSON}]": [PARIS, PARIS],
+    '<function=weather>{"city": "Paris"}</function>': [PARIS],
+    "<function=now></function>": [("now", {})],
+    '[weather(city="Paris")]': [PARIS],
+    "[weather(city='Paris'), now(), a.b-c(x=-1.5, y=[1, {'z': true}], n=None)]": [
+        PARIS,
+        ("now", {}),
+        ("a.b-c", {"x": -1.5, "y": [1, {"z": True}], "n": None}),
+    ],
+    '{"name": "weather", "parameters": {"a": "}\\"{", "b": [1, {"c": null}]}}': [
+        ("weather", {"a": '}"{', "b": [1, {"c": None}]})
+    ],
+    "[weather(city=')]\\'(')]": [("weather", {"city": ")]'("})],
+    '{"name": "weather", "parameters": {"city": "東京 😀"}}': [("weather", {"city": "東京 😀"})],
+    '{"name": "weather", "parameters": {"city": "\\ud83d"}}': [("weather", {"city": "\ud83d"})],
+    "[weather(city='\\ud83d')]": [("weather", {"city": "\ud83d"})],
+}
+TEXTS = (
+    "Hello, world.",
+    '{"city": "Paris"}',
+    '{"name": "unknown", "parameters": {}}',
+    '{"name": "weather"}',
+    '{"name": "weather", "parameters": {"city": "Paris"}',
+    '{"name": "weather", "parameters": {"city": "Par',
+    '{"name": "weather", "parameters": {"city": Paris}}',
+    '{"name": "weather", "parameters": {"x": NaN}}',
+    '{"name": "weather", "parameters": [1]}',
+    '{"name": "weather", "parameters": {"a": 1}, "more": 2}',
+    '{"name": "weather", "arguments": "no object"}',
+    '{"name": "weather", "parameters": ' + '{"a":' * 100 + "1" + "}" * 101,
+    f"[{JSON}, 3]",
+    "[1] a footnote, [2] another",
+    "[weather(city=open('x'))]",
+    "[weather('Paris')]",
+    "[weather(**{'a': 1})]",
+    "[weather(city='Paris'), unknown()]",
+    "[weather(x=" + "-" * 5000 + "1)]",
+    '{"function": ' * 2000,
+    "[weather(x={1, 2})]",
+    "[weather]",
+    "[]",
+    "<function=unknown>{}</function>",
+    "<function=weather>[1]</function>",
+    "<function=weather>oops</function>",
+    "a < b, <b>bold</b>, <tool_cal",
+    "<tool_call>not JSON</tool_call>",
+    "</tool_call>",
+    f"The call is {JSON}",
+    "  \n ",
+)
+
+
+@pytest.mark.parametrize("answer", CALLS)
+def test_every_format_of_call_is_read(answer: str) -> None:
+    text, calls = read(answer)
+    assert calls == CALLS[answer]
+    assert text == ""
+
+
+@pytest.mark.parametrize("answer", TEXTS)
+def test_what_is_no_call_stays_text_to_the_letter(answer: str) -> None:
+    assert read(answer) == (answer, [])
+
+
+SCRAPS = [
+    *CALLS,
+    *TEXTS,
+    "<",
+    "[",
+    "{",
+    '"',
+    "weather",
+    "(",
+    ")",
+    ";",
+    " ",
+    "<tool_call>",
+    "</tool_call>",
+    "x",
+]
+
+
+@given(scraps=st.lists(st.sampled_from(SCRAPS), max_size=5), cuts=st.sets(st.integers(0, 300), max_size=8))
+@settings(max_examples=500, deadline=None)
+def test_however_an_answer_is_split_the_same_is_read(scraps: list[str], cuts: set[int]) -> None:
+    answer = "".join(scraps)
+    edges = [0, *sorted(cut for cut in cuts if cut < len(answer)), len(answer)]
+    pieces = [answer[a:b] for a, b in pairwise(edges)]
+    assert read(*pieces) == read(answer)
+    if not read(answer)[1]:
+        assert read(answer)[0] == answer
+
+
+@given(answer=st.text("{}[]<>()\"'\\:,; =wnatherfucio1/_.|", max_size=80))
+@settings(max_examples=500, deadline=None)
+def test_no_text_is_lost_or_raises(answer: str) -> None:
+    text, calls = read(answer)
+    assert calls or text == answer
+
+
+def test_words_around_a_tagged_call_are_told() -> None:
+    assert read(f"Let me look.\n<tool_call>{JSON}</tool_call> Done.") == ("Let me look.\n Done.", [PARIS])
+
+
+def test_a_call_without_a_tag_counts_only_where_the_answer_begins() -> None:
+    assert read(f"Like this: {JSON}")[1] == []
+    assert read(f"Like this: <tool_call>{JSON}")[1] == [PARIS]
+
+
+def test_a_special_token_opens_the_way_for_a_call() -> None:
+    calls = ToolCalls(TOOLS)
+    told = [*calls.feed("Let me look."), *calls.mark(), *calls.feed(JSON), *calls.mark(), *calls.flush()]
+    assert "".join(piece for piece in told if isinstance(piece, str)) == "Let me look."
+    assert [piece.name for piece in told if isinstance(piece, CallDelta)] == ["weather"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ("Hello", "Hello"),
+        ("1 < 2", "1 < 2"),
+        ("[1", "[1"),
+        ("{ x", "{ x"),
+        ('{"city"', '{"city"'),
+        ('{"name": "none"', '{"name": "none"'),
+        ("say <tool_", "say "),
+        ("<tool_bar", "<tool_bar"),
+        ("[wea", ""),
+        ("[web", "[web"),
+    ],
+)
+def test_text_is_told_as_soon_as_it_can_be_no_call(answer: str, told: str) -> None:
+    assert "".join(str(piece) for piece in ToolCalls(TOOLS).feed(answer)) == told
+
+
+def test_ids_of_calls_differ() -> None:
+    told = ToolCalls(TOOLS, index=3).feed(f"{JSON};{JSON}")
+    assert len({piece.id for piece in told if isinstance(piece, CallDelta)}) == 2
+    assert {piece.index for piece in told if isinstance(piece, CallDelta)} == {3}
+
+
+def test_a_long_call_is_read_in_linear_time() -> None:
+    calls = ToolCalls(TOOLS)
+    calls.feed('{"name": "weather", "parameters": {"city": "')
+    assert not any(calls.feed("x" * 10) for _ in range(20_000))
+    [call] = calls.feed('"}}')
+    assert isinstance(call, CallDelta)
+    assert len(call.arguments) > 200_000
