@@ -16,6 +16,7 @@ class AppSettings:
     stream_format   framing on routes whose clients disagree; "auto" judges by the request's headers
     model_aliases   names that mean the served model, besides its own id
     max_tokens      of an answer whose request names none; None: as many as the context holds
+    temperature     of an answer whose request names none; 1 without a strategy is greedy for Llama Stack
     """
 
     version: str = "0.1.0"
@@ -25,3 +26,4 @@ class AppSettings:
     stream_format: StreamFormat = "auto"
     model_aliases: tuple[str, ...] = ()
     max_tokens: int | None = None
+    temperature: float = 1.0

@@ -1,0 +1,29 @@
+"""What clients can call beside inference and this server does not do: each answers 501 and says so.
+
+Other unknown paths are nobody's, and get the app's 404.
+"""
+
+from collections.abc import Callable
+from typing import NoReturn
+
+from flask import Blueprint
+
+from api.llama_stack.generation import Generation
+from inference.types import NotImplementedHere
+
+ABSENT = {
+    "/inference/embeddings": "the served model generates text and has no embeddings",
+    "/post training/<path:rest>": "this server does not train models",
+}
+
+
+def install(blueprint: Blueprint, generation: Generation) -> None:
+    for path, why in ABSENT.items():
+        blueprint.add_url_rule(generation.path(path), path, _refusal(why), methods=["GET", "POST"])
+
+
+def _refusal(why: str) -> Callable[..., NoReturn]:
+    def refuse(rest: str = "") -> NoReturn:
+        raise NotImplementedHere(f"Not implemented: {why}")
+
+    return refuse
