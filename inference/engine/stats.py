@@ -1,0 +1,50 @@
+"""What an engine has done and is doing, in numbers, for metrics and for the eye."""
+
+from dataclasses import dataclass, field
+
+REASONS = ("stop", "length", "deadline", "cancelled", "error")
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """A snapshot. The first group says how things stand, the second counts since the start.
+
+    rows, columns    the shape of the memory
+    budget           tokens a step may compute; below its full value after a shortage of memory
+    failing          sequences that failed in a row, with none that gained a token in between
+    prompt_tokens    prompt tokens of sequences that began, cached_tokens of which were not computed
+    step_seconds     seconds spent in steps
+    ends             sequences that ended, by reason
+    shortages        steps that found too little memory
+    preemptions      sequences that lost their row and computed again
+    """
+
+    running: int
+    waiting: int
+    waiting_tokens: int
+    rows: int
+    columns: int
+    budget: int
+    failing: int
+    steps: int
+    step_seconds: float
+    prompt_tokens: int
+    cached_tokens: int
+    generated_tokens: int
+    ends: dict[str, int]
+    shortages: int
+    preemptions: int
+
+
+@dataclass(slots=True)
+class Counts:
+    """The engine's own running counts, of Stats' second group and `failing`."""
+
+    failing: int = 0
+    steps: int = 0
+    step_seconds: float = 0.0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    generated_tokens: int = 0
+    ends: dict[str, int] = field(default_factory=lambda: dict.fromkeys(REASONS, 0))
+    shortages: int = 0

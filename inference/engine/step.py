@@ -1,0 +1,143 @@
+"""One step's computation: pack, forward, sample; and, when that fails, whose fault it was.
+
+Knows a Runner and a Sampler. Does not know who is next, nor who listens.
+"""
+
+import logging
+from collections.abc import Sequence as Several
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+
+from inference.engine.pack import Packed, pack
+from inference.engine.scheduler import Plan
+from inference.engine.sequence import Sequence, Tops
+from inference.model.batch import Move, Runner
+from inference.types import Internal, ServerError
+
+log = logging.getLogger(__name__)
+
+
+class Choice(Protocol):
+    """The next token of a sequence: its id, -1 where its logits hold no answer; its logprob and those of the
+    alternatives, if asked for."""
+
+    @property
+    def id(self) -> int: ...
+
+    @property
+    def logprob(self) -> float | None: ...
+
+    @property
+    def tops(self) -> Tops: ...
+
+
+class Sampler(Protocol):
+    def sample(self, logits: torch.Tensor, sequences: Several[Sequence]) -> Several[Choice]:
+        """One choice for each of the sequences; logits (W, V), a row for each. Advances their matchers.
+
+        The engine may ask again after an exception: whatever raises does so before any matcher has advanced.
+        What concerns one sequence alone is no exception but id -1.
+        """
+        ...
+
+    def score(self, logits: torch.Tensor, ids: Several[int], tops: int) -> list[tuple[float, Tops]]:
+        """The logprob of each of the ids by its row of logits (n, V), and the row's `tops` most likely."""
+        ...
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a step did for a sequence: `count` tokens computed, prompt tokens scored, the next token chosen if
+    none was left to compute; or the error it failed with."""
+
+    sequence: Sequence
+    count: int = 0
+    choice: Choice | None = None
+    scores: list[tuple[float, Tops]] = field(default_factory=list)
+    error: ServerError | None = None
+
+
+class Shortage(Exception):
+    """The step needs more memory than there is."""
+
+
+class Stepper:
+    """Computes plans. `context` is the number of tokens at which a row is full."""
+
+    def __init__(self, runner: Runner, sampler: Sampler, context: int) -> None:
+        self.runner = runner
+        self.sampler = sampler
+        self.context = context
+
+    def compute(self, plan: Plan, moves: Several[Move]) -> list[Outcome]:
+        """The outcome for each of the plan, in its order; it is for the caller to take it into the sequences.
+
+        What fails is tried again in parts, until each culprit stands alone. Raises Shortage when memory runs
+        out: the rows then hold what they held before, but for the moves, of which nobody knows.
+        """
+        try:
+            return self._attempt(plan, moves)
+        except Exception as error:
+            if short_of_memory(error):
+                raise Shortage(str(error)) from error
+            log.exception("step failed sequences=%d", len(plan))
+        return self._isolate(plan)
+
+    def _attempt(self, plan: Plan, moves: Several[Move]) -> list[Outcome]:
+        packed = pack(plan, moves, self.context)
+        logits = self.runner.forward(packed.batch)
+        outcomes = [Outcome(sequence, count) for sequence, count in plan]
+        if packed.scored:
+            self._score(packed, logits, outcomes)
+            logits = logits[packed.picks]
+        if packed.sampled:
+            self._sample(packed, logits, outcomes)
+        return outcomes
+
+    def _score(self, packed: Packed, logits: torch.Tensor, outcomes: list[Outcome]) -> None:
+        of = {outcome.sequence.id: outcome for outcome in outcomes}
+        for part in packed.scored:
+            tops = part.sequence.task.prompt_logprobs or 0
+            rows = logits[part.first : part.first + len(part.ids)]
+            of[part.sequence.id].scores = self.sampler.score(rows, part.ids, tops)
+
+    def _sample(self, packed: Packed, logits: torch.Tensor, outcomes: list[Outcome]) -> None:
+        choices = self.sampler.sample(logits, packed.sampled)
+        chosen = {sequence.id: choice for sequence, choice in zip(packed.sampled, choices, strict=True)}
+        for outcome in outcomes:
+            outcome.choice = chosen.get(outcome.sequence.id)
+            if outcome.choice is not None and outcome.choice.id < 0:
+                outcome.error = Internal("the model's output for this request is not a number")
+
+    def _isolate(self, plan: Plan) -> list[Outcome]:
+        """Compute in parts a plan that failed as a whole, its moves done. Who fails alone is the culprit.
+
+        A forward rewrites the same columns, so it can be repeated; a recurrent state cannot be taken back, so
+        where rows do not resume each sequence begins anew.
+        """
+        if len(plan) == 1:
+            return [Outcome(plan[0][0], error=Internal("the model failed on this request"))]
+        outcomes = []
+        for part in halves(plan) if self.runner.resumes else map(anew, plan):
+            try:
+                outcomes += self._attempt(part, ())
+            except Exception:
+                log.exception("part of a step failed sequences=%d", len(part))
+                outcomes += self._isolate(part)
+        return outcomes
+
+
+def halves(plan: Plan) -> tuple[Plan, Plan]:
+    return plan[: len(plan) // 2], plan[len(plan) // 2 :]
+
+
+def anew(share: tuple[Sequence, int]) -> Plan:
+    sequence = share[0]
+    sequence.cached = 0
+    return [(sequence, sequence.todo)]
+
+
+def short_of_memory(error: Exception) -> bool:
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
