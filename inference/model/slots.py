@@ -1,0 +1,116 @@
+"""The slots seat: transformers' graph over rows × columns of memory, rows of any length in one call.
+
+Computes a Batch: moves memory, runs the calls, picks the logits wanted. Knows a model's inputs; not sequences,
+nor how the next token is chosen.
+"""
+
+import inspect
+from collections.abc import Container
+from typing import Any
+
+import torch
+from transformers import Cache, PreTrainedModel
+
+from inference.model import attention, masks, quirks
+from inference.model.batch import Batch
+from inference.model.call import Call, computing, current
+from inference.model.layers import States, Unfit, layers
+from inference.model.memory import Memory
+from inference.model.plan import plan
+
+SPARE = 32  # tokens of padding that cost less than one more call of the model
+STEP = 64
+
+
+class SlotRunner:
+    """A Runner (see batch.py) for models that keep their memory in a transformers Cache.
+
+    Raises Unfit where the model cannot be driven so. Whether the logits are right is for fit.py to prove.
+    """
+
+    encodes = False
+    step = STEP
+
+    def __init__(
+        self, model: PreTrainedModel, *, max_rows: int, context: int, area: int, resumes: bool
+    ) -> None:
+        self.model, self.device = model, model.device
+        self.max_rows, self.context, self.area, self.resumes = max_rows, context, area, resumes
+        self.start_ids: tuple[int, ...] = ()
+        self.vocab = vocab(model)
+        self.memory = Memory()
+        kept = layers(model.config, self.memory)
+        self.cache = Cache(layers=kept)
+        self.states = [layer for layer in kept if isinstance(layer, States)]
+        if resumes and self.states:
+            raise Unfit("has recurrent states")
+        accepts = inspect.signature(model.forward).parameters
+        self.cache_name = cache_name(accepts)
+        self.takes_positions = "position_ids" in accepts
+        self.spare = SPARE if resumes else 0
+        prepare(model)
+
+    @torch.inference_mode()
+    def forward(self, batch: Batch) -> torch.Tensor:
+        """Compute the step: logits (W, V) in the model's dtype, on its device, valid until the next call."""
+        for move in batch.moves:
+            self.memory.do(move)
+        calls, order = plan(batch, self.memory.columns, self.spare, self.device)
+        logits = [self.compute(call) for call in calls]
+        if len(logits) == 1:
+            return logits[0]
+        together = torch.cat(logits)
+        return together if order is None else together.index_select(0, order)
+
+    def compute(self, call: Call) -> torch.Tensor:
+        for layer in self.states:
+            layer.show(call)
+        inputs = self.inputs(call)
+        with computing(call):
+            logits = self.model(**inputs, use_cache=True).logits
+        return chosen(logits, call)
+
+    def inputs(self, call: Call) -> dict[str, Any]:
+        found = {"input_ids": call.ids, self.cache_name: self.cache}
+        if self.takes_positions:
+            found["position_ids"] = call.positions
+        return found
+
+
+def prepare(model: PreTrainedModel) -> None:
+    """Make the model read the current call; outside of one it computes as before."""
+    masks.install()
+    attention.install()
+    quirks.mend(model)
+    output = model.get_output_embeddings()
+    if output is not None and not getattr(output, "picks", False):
+        output.register_forward_pre_hook(pick)
+        output.picks = True
+
+
+def pick(module: torch.nn.Module, args: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...] | None:
+    """Before the vocabulary matmul: keep the hidden states (R, q, d) of the tokens wanted, as (1, W, d)."""
+    call = current()
+    if call is None or call.wanted is None:
+        return None
+    call.picked = True
+    hidden = args[0].flatten(0, -2)
+    return hidden.index_select(0, call.wanted.to(hidden.device))[None], *args[1:]
+
+
+def chosen(logits: torch.Tensor, call: Call) -> torch.Tensor:
+    """Of logits (R, q, V), or (1, W, V) if they were picked before, those wanted: (W, V)."""
+    logits = logits.flatten(0, 1)
+    return logits if call.picked or call.wanted is None else logits.index_select(0, call.wanted)
+
+
+def cache_name(inputs: Container[str]) -> str:
+    for name in ("past_key_values", "cache_params"):
+        if name in inputs:
+            return name
+    raise Unfit("takes no cache")
+
+
+def vocab(model: PreTrainedModel) -> int:
+    output = model.get_output_embeddings()
+    return int(getattr(output, "out_features", 0) or model.config.get_text_config().vocab_size)
