@@ -21,10 +21,10 @@ from inference.text.messages import (
 from inference.types import BadRequest, Message, Tool, ToolCall, ToolFormat
 
 PLAIN = (
-    "{{ bos_token if begins }}"
     "{% for message in messages %}{{ message.role | capitalize }}: {{ message.content }}\n\n{% endfor %}"
     "Assistant:"
 )
+PLAIN_WHY = "the model has no chat template: turns are written as User: and Assistant:"
 PLAIN_STOPS = ("\nUser:", "\nSystem:")
 
 # Tried in this order, each on top of the last, until the template accepts the conversation.
@@ -54,13 +54,12 @@ class Chat:
     stops  strings that end an answer in the plain format: the model would go on with the next turn
     """
 
-    def __init__(self, tokenizer: Any, begins: bool = False) -> None:
-        """`begins`: the tokenizer begins every text with its BOS token, so the plain format does."""
+    def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
-        self.begins = begins
-        self.plain = not tokenizer.chat_template
-        self.why = "the model has no chat template: turns are written as User: and Assistant:" * self.plain
-        self.stops = PLAIN_STOPS if self.plain else ()
+        plain = not tokenizer.chat_template
+        self.template = PLAIN if plain else None
+        self.why = PLAIN_WHY if plain else ""
+        self.stops = PLAIN_STOPS if plain else ()
         self.takes_system = self._tells([Message("system", MARK), ASKED], 1)
         self.takes_tools = self._tells([ASKED], 1, (TOOL,))
         self.takes_calls = self._tells(CALLED, 2)
@@ -97,10 +96,9 @@ class Chat:
         return self.tokenizer.apply_chat_template(
             [as_dict(message) for message in messages],
             tools=[words.schema(tool) for tool in tools] or None,
-            chat_template=PLAIN if self.plain else None,
+            chat_template=self.template,
             add_generation_prompt=True,
             tokenize=False,
-            begins=self.begins,
         )
 
     def _tells(self, messages: Messages, times: int, tools: Sequence[Tool] = ()) -> bool:

@@ -1,0 +1,136 @@
+"""One answer on its way out: records of ids in, events of text out.
+
+Each token goes through decoding, stop strings and tool calls, in this order. Knows no thread and no queue.
+"""
+
+from collections.abc import Sequence
+from typing import cast
+
+from inference.engine.sequence import Record, Tops
+from inference.text.decode import Decoder
+from inference.text.stops import Watch
+from inference.text.toolcalls import ToolCalls
+from inference.text.vocabulary import Vocabulary
+from inference.types import (
+    Alternative,
+    CallDelta,
+    Event,
+    Finished,
+    FinishReason,
+    GenerationRequest,
+    Started,
+    Token,
+)
+
+
+class Answer:
+    """The answer `index` of a request.
+
+    prompt  ids it continues: the first record's scores are theirs
+    ends    the model's own end tokens, which are not reported as a stop
+    seed    in force; None where the answer is greedy
+    bare    leave out white space before the first word
+    """
+
+    def __init__(
+        self,
+        index: int,
+        request: GenerationRequest,
+        prompt: Sequence[int],
+        *,
+        decoder: Decoder,
+        watch: Watch,
+        calls: ToolCalls | None,
+        ends: frozenset[int],
+        seed: int | None,
+        bare: bool,
+    ) -> None:
+        self.index = index
+        self.request = request
+        self.prompt = prompt
+        self.ends = ends
+        self.seed = seed
+        self.finished = False
+        self.tokens = 0
+        self._decoder = decoder
+        self._watch = watch
+        self._calls = calls
+        self._bare = bare
+
+    def read(self, record: Record) -> list[Event]:
+        """The events a record makes. What follows the end, a stop string's for instance, makes none."""
+        events: list[Event] = []
+        if record.cached is not None:
+            events.append(self._start(record))
+        for position in range(len(record.ids)):
+            events += self._token(record, position)
+            if self.finished:
+                return events
+        if record.reason:
+            events += self._end(record)
+        return events
+
+    def _start(self, record: Record) -> Started:
+        words = self._decoder.vocabulary
+        scored = zip(self.prompt, record.prompt, strict=False)
+        scores = tuple((id, words.text(id), score, named(words, tops)) for id, (score, tops) in scored)
+        return Started(self.index, len(self.prompt), cast(int, record.cached), scores)
+
+    def _token(self, record: Record, position: int) -> list[Event]:
+        id = record.ids[position]
+        self.tokens += 1
+        ends = record.reason == "stop" and position == len(record.ids) - 1
+        special = ends or id in self._decoder.vocabulary.special
+        text, hit = ("", "") if special else self._guard(self._decoder.feed(id))
+        text, calls = self._parse(text, marks=special and not ends)
+        token = Token(
+            self.index,
+            id,
+            text,
+            record.logprobs[position] if record.logprobs else None,
+            named(self._decoder.vocabulary, record.tops[position]) if record.tops else (),
+            special,
+        )
+        return [token, *calls, *self._finish_on(hit)]
+
+    def _guard(self, text: str) -> tuple[str, str]:
+        """(text that may be told, the stop string that ended it or "")"""
+        if self._bare:
+            text = text.lstrip()
+            self._bare = not text
+        if self.tokens <= self.request.min_tokens:
+            return text, ""
+        return self._watch.feed(text)
+
+    def _parse(self, text: str, marks: bool = False, last: bool = False) -> tuple[str, list[Event]]:
+        if self._calls is None:
+            return text, []
+        pieces = [*self._calls.feed(text), *(self._calls.mark() if marks else ())]
+        if last:
+            pieces += self._calls.flush()
+        calls: list[Event] = [piece for piece in pieces if isinstance(piece, CallDelta)]
+        return "".join(piece for piece in pieces if isinstance(piece, str)), calls
+
+    def _finish_on(self, hit: str) -> list[Event]:
+        if not hit:
+            return []
+        text, calls = self._parse("", last=True)
+        return [*calls, self._finish("stop", text, hit)]
+
+    def _end(self, record: Record) -> list[Event]:
+        """The engine's own end: tell what was held back, unless that completes a stop string."""
+        text, hit = self._guard(self._decoder.flush())
+        text, calls = self._parse(text if hit else text + self._watch.flush(), last=True)
+        stop: str | int | None = hit or None
+        if not hit and record.reason == "stop" and record.ids and record.ids[-1] not in self.ends:
+            stop = record.ids[-1]
+        reason = "stop" if hit else cast(FinishReason, record.reason)
+        return [*calls, self._finish(reason, text, stop)]
+
+    def _finish(self, reason: FinishReason, text: str = "", stop: str | int | None = None) -> Finished:
+        self.finished = True
+        return Finished(self.index, reason, text, stop, self.tokens, self.seed)
+
+
+def named(words: Vocabulary, tops: Tops) -> tuple[Alternative, ...]:
+    return tuple(Alternative(id, words.text(id), logprob) for id, logprob in tops)

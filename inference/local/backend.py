@@ -1,0 +1,138 @@
+"""LocalBackend: requests to engine tasks, and a stream for what comes of them.
+
+Knows what each floor below wants of a request. Computes nothing itself.
+"""
+
+import secrets
+import time
+from dataclasses import replace
+from typing import Any, Protocol
+
+from inference.engine.engine import Engine, Post
+from inference.engine.sequence import Matcher, Task
+from inference.local.answer import Answer
+from inference.local.limits import check
+from inference.local.prompt import Prompts, is_chat
+from inference.local.stream import Channel, LocalStream
+from inference.text.decode import Decoder
+from inference.text.stops import Stops
+from inference.text.toolcalls import ToolCalls
+from inference.text.vocabulary import Vocabulary
+from inference.types import Constraint, GenerationRequest, ModelInfo, Sampling
+
+COLDEST = 1e-5  # a temperature below it would overflow the logits, and picks the most probable token anyway
+
+Seeds = list[int | None]
+
+
+class Compiler(Protocol):
+    """What makes automata of constraints."""
+
+    def compile(self, constraint: Constraint) -> Matcher: ...
+
+
+class LocalBackend:
+    """A Backend over an engine in this process.
+
+    context   tokens that prompt and answer share; an answer that does not fit is cut to what does
+    vocab     width of the logits; ids beyond the tokenizer's have no text
+    ends      the model's own end tokens
+    encodes   the model is an encoder-decoder: the prompt takes no room from the answer
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        tokenizer: Any,
+        *,
+        model_id: str,
+        context: int,
+        vocab: int,
+        ends: frozenset[int],
+        compiler: Compiler,
+        encodes: bool = False,
+    ) -> None:
+        self._engine = engine
+        self._vocabulary = Vocabulary(tokenizer)
+        self._prompts = Prompts(self._vocabulary, context=context, vocab=vocab, encodes=encodes)
+        self._ends = ends
+        self._compiler = compiler
+        self._info = ModelInfo(model_id, context, vocab, int(time.time()), chat=self._prompts.chat.why)
+
+    def info(self) -> ModelInfo:
+        return self._info
+
+    def ready(self) -> str:
+        return self._engine.reason
+
+    def generate(self, request: GenerationRequest) -> LocalStream:
+        check(request, self._info.vocab)
+        request = replace(request, sampling=settled(request.sampling, self._info.vocab))
+        ids = self._prompts.ids(request)
+        seeds = seeds_of(request.sampling, request.n)
+        channel = Channel(self._answers(request, ids, seeds), self._engine.cancel)
+        channel.ids = self._engine.submit(self._tasks(request, ids, seeds), channel.outlets())
+        return LocalStream(channel)
+
+    def deliver_with(self, post: Post) -> None:
+        self._engine.deliver_with(post)
+
+    def close(self) -> None:
+        self._engine.stop()
+
+    def _tasks(self, request: GenerationRequest, ids: tuple[int, ...], seeds: Seeds) -> list[Task]:
+        task = Task(
+            ids,
+            max_tokens=self._room(request, ids),
+            sampling=request.sampling,
+            min_tokens=request.min_tokens,
+            ends=frozenset(request.stop_tokens) | (frozenset() if request.ignore_eos else self._ends),
+            logprobs=request.logprobs,
+            prompt_logprobs=request.prompt_logprobs,
+            deadline=None if request.deadline is None else time.monotonic() + request.deadline,
+        )
+        return [replace(task, seed=seed or 0, matcher=self._matcher(request)) for seed in seeds]
+
+    def _room(self, request: GenerationRequest, ids: tuple[int, ...]) -> int:
+        room = self._info.context - (0 if self._prompts.encodes else len(ids))
+        return room if request.max_tokens is None else min(request.max_tokens, room)
+
+    def _matcher(self, request: GenerationRequest) -> Matcher | None:
+        constraint = request.constraint
+        return None if constraint is None else self._compiler.compile(constraint)
+
+    def _answers(self, request: GenerationRequest, ids: tuple[int, ...], seeds: Seeds) -> list[Answer]:
+        chats = not isinstance(request.prompt, str) and is_chat(request.prompt)
+        chat = self._prompts.chat
+        stops = Stops(request.stop + chat.stops if chats else request.stop)
+        calls = request.tools if request.tool_choice != "none" else ()
+        return [
+            Answer(
+                index,
+                request,
+                ids,
+                # A message begins a text of its own; a completion goes on with its prompt's.
+                decoder=Decoder(self._vocabulary, () if chats or self._prompts.encodes else ids),
+                watch=stops.watch(),
+                calls=ToolCalls(calls, index) if calls else None,
+                ends=self._ends,
+                seed=seed,
+                bare=chats and bool(chat.why),
+            )
+            for index, seed in enumerate(seeds)
+        ]
+
+
+def settled(sampling: Sampling, vocab: int) -> Sampling:
+    """The same choice in fewer ways: no temperature is greedy, and the top k of fewer tokens is no limit."""
+    if sampling.temperature < COLDEST:
+        return replace(sampling, greedy=True, temperature=1.0)
+    return replace(sampling, top_k=0) if sampling.top_k >= vocab else sampling
+
+
+def seeds_of(sampling: Sampling, n: int) -> Seeds:
+    """One for each answer, each another; None where chance plays no part."""
+    if sampling.greedy:
+        return [None] * n
+    first = secrets.randbits(63) if sampling.seed is None else sampling.seed
+    return [first + index for index in range(n)]

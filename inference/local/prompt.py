@@ -1,0 +1,88 @@
+"""A request's prompt as token ids, or the reason why it cannot be.
+
+Knows the tokenizer's habits and the chat template. Knows nothing of what is done with the ids.
+"""
+
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import Any, TypeGuard, cast
+
+from inference.local.limits import check_ids
+from inference.text.chat import Chat
+from inference.text.vocabulary import Vocabulary
+from inference.types import BadRequest, GenerationRequest, Message, TooLong
+
+MAX_CHARS_A_TOKEN = 64  # a longer text is refused before time is spent on tokenising it
+
+
+class Prompts:
+    """Prompts for a model with this tokenizer.
+
+    context  tokens that prompt and answer share; for an encoder-decoder, that the encoder takes
+    encodes  the model is an encoder-decoder, to whose encoder the tokenizer's closing token belongs as well
+    """
+
+    def __init__(self, vocabulary: Vocabulary, *, context: int, vocab: int, encodes: bool) -> None:
+        self.tokenizer: Any = vocabulary.tokenizer
+        self.context = context
+        self.vocab = vocab
+        self.encodes = encodes
+        opened = self.tokenizer.encode("a", add_special_tokens=True)
+        self.head = tuple(takewhile(vocabulary.special.__contains__, opened))
+        self.chat = Chat(self.tokenizer)
+
+    def ids(self, request: GenerationRequest) -> tuple[int, ...]:
+        """At least one id, at most as many as leave room for an answer. Raises BadRequest, TooLong."""
+        ids = self._ids(request)
+        if not ids:
+            raise BadRequest("prompt", "is empty, and this model has no token that begins a text")
+        room = self.context if self.encodes or request.max_tokens == 0 else self.context - 1
+        if len(ids) > room:
+            raise TooLong("prompt", self.context, len(ids))
+        return ids
+
+    def _ids(self, request: GenerationRequest) -> tuple[int, ...]:
+        prompt = request.prompt
+        if isinstance(prompt, str):
+            return self._continued(prompt, "prompt")
+        if is_chat(prompt):
+            tools = () if request.tool_choice == "none" else request.tools
+            text = self.chat.render(prompt, tools, request.tool_format)
+            return self._continued(text, "messages") if self.chat.why else self._encode(text, "messages")
+        ids = cast(Sequence[int], prompt)
+        check_ids("prompt", ids, self.vocab)
+        return tuple(ids)
+
+    def _continued(self, text: str, field: str) -> tuple[int, ...]:
+        """A text to go on with: begun as the tokenizer begins one, but not ended, save for an encoder."""
+        if self.encodes:
+            return self._encode(text, field, whole=True)
+        ids = self._encode(text, field)
+        begun = ids if ids[: len(self.head)] == self.head else (*self.head, *ids)
+        return begun or self._blank()
+
+    def _blank(self) -> tuple[int, ...]:
+        begin = self.tokenizer.bos_token_id
+        return () if begin is None else (begin,)
+
+    def _encode(self, text: str, field: str, *, whole: bool = False) -> tuple[int, ...]:
+        limit = self.context * MAX_CHARS_A_TOKEN
+        if len(text) > limit:
+            rule = f"has more than {limit} characters, and the context holds {self.context} tokens"
+            raise TooLong(field, self.context, len(text), rule)
+        check_unicode(text, field)
+        return tuple(self.tokenizer.encode(text, add_special_tokens=whole, verbose=False))
+
+
+def is_chat(prompt: Sequence[int] | Sequence[Message]) -> TypeGuard[Sequence[Message]]:
+    if not prompt:
+        raise BadRequest("prompt", "is empty")
+    return isinstance(prompt[0], Message)
+
+
+def check_unicode(text: str, field: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        half = ascii(text[error.start : error.end])
+        raise BadRequest(field, "holds half of a surrogate pair, which is no character", half) from None

@@ -1,0 +1,46 @@
+from typing import Any
+
+import pytest
+
+from inference.engine.sequence import Matcher
+from inference.local import LocalBackend
+from inference.types import Constraint
+from tests.local.fake_engine import FakeEngine
+from tests.text.tokenizers_of_three_kinds import tokenizer
+
+
+class FakeCompiler:
+    def __init__(self) -> None:
+        self.compiled: list[Constraint] = []
+
+    def compile(self, constraint: Constraint) -> Matcher:
+        self.compiled.append(constraint)
+        return object()  # type: ignore[return-value]
+
+
+@pytest.fixture
+def engine() -> FakeEngine:
+    return FakeEngine()
+
+
+@pytest.fixture
+def compiler() -> FakeCompiler:
+    return FakeCompiler()
+
+
+@pytest.fixture
+def words() -> Any:
+    return tokenizer("byte-level")
+
+
+@pytest.fixture
+def backend(engine: FakeEngine, compiler: FakeCompiler, words: Any) -> LocalBackend:
+    return LocalBackend(
+        engine,  # type: ignore[arg-type]
+        words,
+        model_id="tiny",
+        context=64,
+        vocab=400,
+        ends=frozenset([words.eos_token_id]),
+        compiler=compiler,
+    )

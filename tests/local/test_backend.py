@@ -1,0 +1,244 @@
+import time
+from typing import Any
+
+import pytest
+
+from inference.backend import Backend
+from inference.engine.sequence import Record
+from inference.local import LocalBackend
+from inference.types import (
+    BadRequest,
+    CallDelta,
+    Constraint,
+    Event,
+    Finished,
+    GenerationRequest,
+    Message,
+    Overloaded,
+    Sampling,
+    Started,
+    Token,
+    Tool,
+    TooLong,
+)
+from tests.local.conftest import FakeCompiler
+from tests.local.fake_engine import FakeEngine
+
+SAMPLED = Sampling()
+GREEDY = Sampling(greedy=True)
+WEATHER = Tool("weather", "of a city", {"type": "object", "properties": {"city": {"type": "string"}}})
+
+
+def text_of(events: list[Event]) -> str:
+    return "".join(event.text for event in events if isinstance(event, Token | Finished))
+
+
+def ids_of(words: Any, text: str) -> list[int]:
+    return words.encode(text, add_special_tokens=False)
+
+
+def test_an_answer_is_started_told_token_by_token_and_finished(
+    backend: LocalBackend, engine: FakeEngine, words: Any
+) -> None:
+    stream = backend.generate(GenerationRequest("The quick", sampling=GREEDY))
+    answer = ids_of(words, " brown fox")
+    engine.say(answer, end=words.eos_token_id)
+    first, *tokens, last = stream
+    assert first == Started(0, prompt_tokens=len(engine.tasks[0].ids), cached_tokens=0)
+    assert [token.id for token in tokens] == [*answer, words.eos_token_id]
+    assert "".join(token.text for token in tokens) == " brown fox"
+    assert tokens[-1] == Token(0, words.eos_token_id, "", special=True)
+    assert last == Finished(0, "stop", tokens=len(tokens))
+
+
+def test_a_request_becomes_a_task(backend: LocalBackend, engine: FakeEngine, words: Any) -> None:
+    sampling = Sampling(temperature=0.5, top_k=5, seed=7)
+    request = GenerationRequest("The", sampling, max_tokens=9, min_tokens=2, stop_tokens=(11,), logprobs=3)
+    backend.generate(request)
+    [task] = engine.tasks
+    assert list(task.ids) == ids_of(words, "The")
+    assert (task.max_tokens, task.min_tokens, task.logprobs, task.seed) == (9, 2, 3, 7)
+    assert task.sampling == sampling
+    assert task.ends == {11, words.eos_token_id}
+
+
+def test_without_a_limit_an_answer_may_fill_the_context(backend: LocalBackend, engine: FakeEngine) -> None:
+    backend.generate(GenerationRequest([5] * 60))
+    backend.generate(GenerationRequest([5] * 60, max_tokens=1000))
+    assert [task.max_tokens for task in engine.tasks] == [4, 4]
+
+
+def test_a_prompt_that_leaves_no_room_is_too_long(backend: LocalBackend) -> None:
+    with pytest.raises(TooLong) as caught:
+        backend.generate(GenerationRequest([5] * 64))
+    assert (caught.value.field, caught.value.limit, caught.value.tokens) == ("prompt", 64, 64)
+
+
+def test_a_prompt_to_be_scored_may_fill_the_context(backend: LocalBackend, engine: FakeEngine) -> None:
+    stream = backend.generate(GenerationRequest([5] * 64, max_tokens=0, prompt_logprobs=1))
+    scores = [(None, ()), *[(-1.0, ((6, -0.5),))] * 63]
+    engine.put(Record(cached=0, prompt=tuple(scores), reason="length"))
+    started, finished = stream
+    assert isinstance(started, Started)
+    assert started.prompt[0][2] is None
+    assert started.prompt[1][0] == 5
+    assert started.prompt[1][3][0].id == 6
+    assert finished == Finished(0, "length", seed=finished.seed)
+
+
+def test_a_drawn_seed_is_used_and_reported(backend: LocalBackend, engine: FakeEngine) -> None:
+    stream = backend.generate(GenerationRequest("The", SAMPLED))
+    engine.say([5], reason="length")
+    assert list(stream)[-1] == Finished(0, "length", tokens=1, seed=engine.tasks[0].seed)
+
+
+def test_several_answers_have_seeds_of_their_own(backend: LocalBackend, engine: FakeEngine) -> None:
+    stream = backend.generate(GenerationRequest("The", Sampling(seed=3), n=3))
+    for task in (2, 0, 1):
+        engine.say([5], reason="length", task=task)
+    ends = [event for event in stream if isinstance(event, Finished)]
+    assert [(end.index, end.seed) for end in ends] == [(2, 5), (0, 3), (1, 4)]
+    assert [task.seed for task in engine.tasks] == [3, 4, 5]
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, Sampling(temperature=0.0, seed=1)])
+def test_a_greedy_answer_has_no_seed(backend: LocalBackend, engine: FakeEngine, sampling: Sampling) -> None:
+    stream = backend.generate(GenerationRequest("The", sampling))
+    engine.say([5])
+    assert engine.tasks[0].sampling.greedy
+    assert list(stream)[-1].seed is None
+
+
+def test_a_stop_string_ends_the_answer_and_cancels_the_rest(
+    backend: LocalBackend, engine: FakeEngine, words: Any
+) -> None:
+    stream = backend.generate(GenerationRequest("The", GREEDY, stop=("fox jumps",)))
+    engine.say(ids_of(words, " brown fox jumps over"), reason="length")
+    events = list(stream)
+    assert text_of(events) == " brown "
+    assert events[-1].reason == "stop"
+    assert events[-1].stop == "fox jumps"
+    assert events[-1].tokens == len([event for event in events if isinstance(event, Token)])
+    assert engine.cancelled == [0]
+
+
+def test_text_held_for_a_stop_string_is_told_at_the_end(
+    backend: LocalBackend, engine: FakeEngine, words: Any
+) -> None:
+    stream = backend.generate(GenerationRequest("The", GREEDY, stop=("fox jumps",)))
+    engine.say(ids_of(words, " brown fox j"), reason="length")
+    events = list(stream)
+    assert text_of(events) == " brown fox j"
+    assert (events[-1].reason, events[-1].stop) == ("length", None)
+    assert engine.cancelled == []
+
+
+def test_no_stop_string_ends_an_answer_below_its_least_length(
+    backend: LocalBackend, engine: FakeEngine, words: Any
+) -> None:
+    ids = [words.convert_tokens_to_ids(letter) for letter in "xxaxa"]
+    stream = backend.generate(GenerationRequest("The", GREEDY, stop=("a",), min_tokens=3))
+    engine.say(ids, reason="length")
+    assert text_of(list(stream)) == "xxax"
+
+
+def test_a_stop_token_of_the_request_is_named(backend: LocalBackend, engine: FakeEngine) -> None:
+    stream = backend.generate(GenerationRequest("The", GREEDY, stop_tokens=(40,)))
+    engine.say([5], end=40)
+    *_, token, end = stream
+    assert (token.text, token.special) == ("", True)
+    assert (end.reason, end.stop) == ("stop", 40)
+
+
+def test_an_end_token_that_is_ignored_adds_no_text(
+    backend: LocalBackend, engine: FakeEngine, words: Any
+) -> None:
+    stream = backend.generate(GenerationRequest("The", GREEDY, ignore_eos=True))
+    engine.say([words.eos_token_id, *ids_of(words, " fox")], reason="length")
+    assert engine.tasks[0].ends == frozenset()
+    assert text_of(list(stream)) == " fox"
+
+
+def test_logprobs_come_with_the_text_of_their_alternatives(
+    backend: LocalBackend, engine: FakeEngine, words: Any
+) -> None:
+    [fox] = ids_of(words, " fox") if len(ids_of(words, " fox")) == 1 else [words.convert_tokens_to_ids("x")]
+    stream = backend.generate(GenerationRequest("The", GREEDY, logprobs=1))
+    engine.put(Record((fox,), (-0.25,), (((fox, -0.25),),), cached=2, reason="length"))
+    _, token, _ = stream
+    assert token.logprob == -0.25
+    assert [(other.id, other.text, other.logprob) for other in token.top] == [(fox, token.text, -0.25)]
+
+
+def test_half_a_character_is_told_when_it_is_whole(
+    backend: LocalBackend, engine: FakeEngine, words: Any
+) -> None:
+    stream = backend.generate(GenerationRequest("The", GREEDY))
+    engine.say(ids_of(words, "😀"), reason="length")
+    texts = [event.text for event in stream if isinstance(event, Token)]
+    assert texts == [*[""] * (len(texts) - 1), "😀"]
+
+
+def test_a_tool_call_is_told_as_a_call(backend: LocalBackend, engine: FakeEngine, words: Any) -> None:
+    stream = backend.generate(GenerationRequest("The", GREEDY, tools=(WEATHER,)))
+    call = '{"name": "weather", "parameters": {"city": "Paris"}}'
+    engine.say(ids_of(words, call), end=words.eos_token_id)
+    events = list(stream)
+    [delta] = [event for event in events if isinstance(event, CallDelta)]
+    assert (delta.name, delta.arguments, delta.done) == ("weather", '{"city": "Paris"}', True)
+    assert text_of(events) == ""
+
+
+@pytest.mark.parametrize("tools", [(), (WEATHER,)])
+def test_what_looks_like_a_call_is_text_where_none_is_wanted(
+    backend: LocalBackend, engine: FakeEngine, words: Any, tools: tuple[Tool, ...]
+) -> None:
+    stream = backend.generate(GenerationRequest("The", GREEDY, tools=tools, tool_choice="none"))
+    call = '{"name": "weather", "parameters": {}}'
+    engine.say(ids_of(words, call), reason="length")
+    assert text_of(list(stream)) == call
+
+
+def test_a_chat_answer_starts_at_its_first_word_and_ends_before_the_next_turn(
+    backend: LocalBackend, engine: FakeEngine, words: Any
+) -> None:
+    stream = backend.generate(GenerationRequest([Message("user", "Hi")], GREEDY))
+    engine.say(ids_of(words, " Hello.\nUser: and"), reason="length")
+    assert text_of(list(stream)) == "Hello."
+
+
+def test_each_answer_has_a_matcher_of_its_own(
+    backend: LocalBackend, engine: FakeEngine, compiler: FakeCompiler
+) -> None:
+    wish = Constraint("regex", "[ab]+")
+    backend.generate(GenerationRequest("The", n=2, constraint=wish))
+    assert compiler.compiled == [wish, wish]
+    assert engine.tasks[0].matcher is not engine.tasks[1].matcher
+
+
+def test_a_refusal_of_the_engine_is_raised_before_anything_is_told(
+    backend: LocalBackend, engine: FakeEngine
+) -> None:
+    engine.refuses = Overloaded(3)
+    with pytest.raises(Overloaded):
+        backend.generate(GenerationRequest("The"))
+
+
+def test_a_deadline_counts_from_now(backend: LocalBackend, engine: FakeEngine) -> None:
+    backend.generate(GenerationRequest("The", deadline=5.0))
+    assert 4 < engine.tasks[0].deadline - time.monotonic() <= 5
+
+
+def test_the_backend_says_what_it_serves(backend: LocalBackend, engine: FakeEngine) -> None:
+    served: Backend = backend
+    info = served.info()
+    assert (info.id, info.context, info.vocab) == ("tiny", 64, 400)
+    assert "no chat template" in info.chat
+    assert served.ready() == ""
+    served.close()
+    assert served.ready() == "stopped"
+
+
+def test_a_bad_number_is_named(backend: LocalBackend) -> None:
+    with pytest.raises(BadRequest, match=r"^top_p must be in \(0, 1\], got 1.5$"):
+        backend.generate(GenerationRequest("The", Sampling(top_p=1.5)))
