@@ -1,0 +1,75 @@
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from inference.local.limits import check
+from inference.types import BadRequest, GenerationRequest, Sampling, Tool
+
+TOOL = Tool("f", "", {})
+
+
+def request(**given: Any) -> GenerationRequest:
+    """A request with these fields; those of Sampling go there."""
+    sampling = {name: given.pop(name) for name in list(given) if name in Sampling.__slots__}
+    return replace(GenerationRequest("The", Sampling(**sampling)), **given)
+
+
+@pytest.mark.parametrize(
+    ("field", "given"),
+    [
+        ("temperature", {"temperature": -0.1}),
+        ("temperature", {"temperature": math.nan}),
+        ("temperature", {"temperature": math.inf}),
+        ("top_p", {"top_p": 0.0}),
+        ("top_p", {"top_p": 1.01}),
+        ("top_k", {"top_k": -1}),
+        ("min_p", {"min_p": 2.0}),
+        ("repetition_penalty", {"repetition": 0.0}),
+        ("presence_penalty", {"presence": 2.1}),
+        ("frequency_penalty", {"frequency": -2.1}),
+        ("seed", {"seed": 2**64}),
+        ("n", {"n": 0}),
+        ("n", {"n": 65}),
+        ("max_tokens", {"max_tokens": -1}),
+        ("min_tokens", {"min_tokens": 5, "max_tokens": 4}),
+        ("logprobs", {"logprobs": 21}),
+        ("prompt_logprobs", {"prompt_logprobs": -1}),
+        ("deadline", {"deadline": 0.0}),
+        ("stop", {"stop": ("",)}),
+        ("stop", {"stop": ("x" * 1001,)}),
+        ("stop", {"stop": ("x",) * 65}),
+        ("stop_token_ids", {"stop_tokens": (400,)}),
+        ("logit_bias", {"bias": {-1: 1.0}}),
+        ("logit_bias", {"bias": {1: math.nan}}),
+        ("tool_choice", {"tool_choice": "required"}),
+        ("tool_choice", {"tool_choice": "g", "tools": (TOOL,)}),
+    ],
+)
+def test_a_field_out_of_its_range_is_named(field: str, given: dict[str, Any]) -> None:
+    with pytest.raises(BadRequest) as caught:
+        check(request(**given), vocab=400)
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"temperature": 0.0, "top_p": 1.0, "top_k": 0, "min_p": 1.0, "repetition": 1.3, "seed": -1},
+        {"presence": -2.0, "frequency": 2.0, "bias": {399: -math.inf, 0: 100.0}},
+        {"n": 64, "max_tokens": 0, "logprobs": 0, "prompt_logprobs": 20, "stop": ("x" * 1000,) * 64},
+        {"max_tokens": None, "min_tokens": 10**9, "stop_tokens": (0, 399), "deadline": 0.001},
+        {"tools": (TOOL,), "tool_choice": "f"},
+        {"tools": (TOOL,), "tool_choice": "required"},
+        {"tool_choice": "none"},
+    ],
+)
+def test_the_edges_of_every_range_are_within(given: dict[str, Any]) -> None:
+    check(request(**given), vocab=400)
+
+
+def test_the_message_says_the_rule_and_the_value() -> None:
+    with pytest.raises(BadRequest, match=r"^temperature must be between 0 and 100, got -1$"):
+        check(request(temperature=-1), vocab=400)

@@ -1,0 +1,172 @@
+import gc
+import threading
+from typing import Any
+
+import pytest
+
+from inference.backend import Stream
+from inference.engine.sequence import Record
+from inference.local import LocalBackend
+from inference.types import (
+    Event,
+    Finished,
+    GenerationRequest,
+    Internal,
+    Sampling,
+    ServerError,
+    Started,
+    Token,
+    Unavailable,
+)
+from tests.local.fake_engine import FakeEngine
+
+REQUEST = GenerationRequest("The", Sampling(greedy=True))
+PAIR = GenerationRequest("The", Sampling(greedy=True), n=2)
+
+
+class Listener:
+    """A sink that remembers what it was handed."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[Event]] = []
+        self.errors: list[ServerError] = []
+
+    def __call__(self, handed: list[Event] | ServerError) -> None:
+        if isinstance(handed, ServerError):
+            self.errors.append(handed)
+        else:
+            self.batches.append(handed)
+
+    @property
+    def events(self) -> list[Event]:
+        return [event for batch in self.batches for event in batch]
+
+
+def test_a_sink_is_handed_what_came_before_and_then_each_record(
+    backend: LocalBackend, engine: FakeEngine
+) -> None:
+    stream: Stream = backend.generate(REQUEST)
+    engine.put(Record((5,), cached=0))
+    engine.put(Record((6,)))
+    listener = Listener()
+    stream.start(listener)
+    assert [type(event) for event in listener.events] == [Started, Token, Token]
+    engine.put(Record((7,), reason="length"))
+    assert [type(event) for event in listener.batches[-1]] == [Token, Finished]
+
+
+def test_pulled_and_pushed_events_are_the_same(backend: LocalBackend, engine: FakeEngine) -> None:
+    pulled, pushed = backend.generate(REQUEST), backend.generate(REQUEST)
+    listener = Listener()
+    pushed.start(listener)
+    for task in (0, 1):
+        engine.say([5, 6, 7], end=2, task=task)
+    assert list(pulled) == listener.events
+
+
+def test_closing_cancels_what_is_unfinished_once(backend: LocalBackend, engine: FakeEngine) -> None:
+    stream = backend.generate(PAIR)
+    engine.say([5], task=0)
+    assert [type(next(stream)) for _ in range(3)] == [Started, Token, Finished]
+    stream.close()
+    stream.close()
+    assert engine.cancelled == [1]
+    assert list(stream) == []
+
+
+def test_closing_a_stream_that_has_ended_cancels_nothing(backend: LocalBackend, engine: FakeEngine) -> None:
+    stream = backend.generate(REQUEST)
+    engine.say([5])
+    assert len(list(stream)) == 3
+    stream.close()
+    assert engine.cancelled == []
+
+
+def test_a_sink_is_not_called_after_close(backend: LocalBackend, engine: FakeEngine) -> None:
+    stream = backend.generate(REQUEST)
+    listener = Listener()
+    stream.start(listener)
+    stream.close()
+    engine.say([5])
+    assert listener.batches == []
+
+
+def test_a_sink_may_close_its_stream(backend: LocalBackend, engine: FakeEngine) -> None:
+    stream = backend.generate(REQUEST)
+    handed: list[Any] = []
+
+    def sink(events: list[Event] | ServerError) -> None:
+        handed.append(events)
+        stream.close()
+
+    stream.start(sink)
+    engine.say([5, 6, 7])
+    assert len(handed) == 1
+    assert engine.cancelled == [0]
+
+
+def test_an_abandoned_stream_is_cancelled(backend: LocalBackend, engine: FakeEngine) -> None:
+    stream = backend.generate(REQUEST)
+    next_record = Record((5,), cached=0)
+    engine.put(next_record)
+    next(stream)
+    del stream
+    gc.collect()
+    assert engine.cancelled == [0]
+
+
+def test_a_reader_that_waits_is_woken_by_close(backend: LocalBackend) -> None:
+    stream = backend.generate(REQUEST)
+    told: list[Event] = []
+    reader = threading.Thread(target=lambda: told.extend(stream))
+    reader.start()
+    stream.close()
+    reader.join(5)
+    assert not reader.is_alive()
+    assert told == []
+
+
+def test_an_error_of_one_answer_ends_the_stream(backend: LocalBackend, engine: FakeEngine) -> None:
+    stream = backend.generate(PAIR)
+    engine.put(Record((5,), cached=0), task=0)
+    engine.put(Record(error=Internal("broken")), task=1)
+    assert [type(next(stream)) for _ in range(2)] == [Started, Token]
+    with pytest.raises(Internal, match="broken"):
+        next(stream)
+    assert engine.cancelled == [0]
+    assert list(stream) == []
+
+
+def test_an_error_is_handed_to_the_sink(backend: LocalBackend, engine: FakeEngine) -> None:
+    stream = backend.generate(REQUEST)
+    listener = Listener()
+    stream.start(listener)
+    backend.close()
+    engine.put(Record((5,)))
+    assert [type(error) for error in listener.errors] == [Unavailable]
+    assert listener.events == []
+
+
+def test_what_cannot_be_told_fails_its_own_stream_alone(backend: LocalBackend, engine: FakeEngine) -> None:
+    stream = backend.generate(REQUEST)
+    listener = Listener()
+    stream.start(listener)
+    engine.put(Record(("no id",), cached=0))  # type: ignore[arg-type]
+    assert [type(error) for error in listener.errors] == [Internal]
+    assert engine.cancelled == [0]
+
+
+def test_records_of_two_threads_are_handed_over_in_order(backend: LocalBackend, engine: FakeEngine) -> None:
+    """As where `start` is called on a worker while the engine's thread delivers."""
+    for _ in range(30):
+        engine.tasks.clear()
+        engine.outlets.clear()
+        stream = backend.generate(REQUEST)
+        listener = Listener()
+        ids = list(range(4, 40))
+        deliverer = threading.Thread(target=engine.say, args=(ids,))
+        deliverer.start()
+        stream.start(listener)
+        deliverer.join()
+        assert [event.id for event in listener.events if isinstance(event, Token)] == ids
+        assert isinstance(listener.events[-1], Finished)
