@@ -6,45 +6,17 @@ Knows a Runner and a Sampler. Does not know who is next, nor who listens.
 import logging
 from collections.abc import Sequence as Several
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import torch
 
 from inference.engine.pack import Packed, pack
+from inference.engine.sampler import BROKEN, Choice, Sampler
 from inference.engine.scheduler import Plan
 from inference.engine.sequence import Sequence, Tops
 from inference.model.batch import Move, Runner
 from inference.types import Internal, ServerError
 
 log = logging.getLogger(__name__)
-
-
-class Choice(Protocol):
-    """The next token of a sequence: its id, -1 where its logits hold no answer; its logprob and those of the
-    alternatives, if asked for."""
-
-    @property
-    def id(self) -> int: ...
-
-    @property
-    def logprob(self) -> float | None: ...
-
-    @property
-    def tops(self) -> Tops: ...
-
-
-class Sampler(Protocol):
-    def sample(self, logits: torch.Tensor, sequences: Several[Sequence]) -> Several[Choice]:
-        """One choice for each of the sequences; logits (W, V), a row for each. Advances their matchers.
-
-        The engine may ask again after an exception: whatever raises does so before any matcher has advanced.
-        What concerns one sequence alone is no exception but id -1.
-        """
-        ...
-
-    def score(self, logits: torch.Tensor, ids: Several[int], tops: int) -> list[tuple[float, Tops]]:
-        """The logprob of each of the ids by its row of logits (n, V), and the row's `tops` most likely."""
-        ...
 
 
 @dataclass(slots=True)
@@ -108,7 +80,7 @@ class Stepper:
         chosen = {sequence.id: choice for sequence, choice in zip(packed.sampled, choices, strict=True)}
         for outcome in outcomes:
             outcome.choice = chosen.get(outcome.sequence.id)
-            if outcome.choice is not None and outcome.choice.id < 0:
+            if outcome.choice is not None and outcome.choice.id == BROKEN:
                 outcome.error = Internal("the model's output for this request is not a number")
 
     def _isolate(self, plan: Plan) -> list[Outcome]:

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from inference.engine.engine import Engine
+from inference.engine.sampler import BROKEN, Choice
 from inference.engine.sequence import Record, Task
 from inference.engine.sequence import Sequence as Answer
 from inference.model.batch import Batch, Copy, Move, Shape, Swap
@@ -151,15 +152,8 @@ class FakeRunner:
         return torch.tensor(logits).reshape(len(batch.want), VOCAB)
 
 
-@dataclass(frozen=True)
-class Pick:
-    id: int
-    logprob: float | None = None
-    tops: tuple[tuple[int, float], ...] = ()
-
-
 class GreedySampler:
-    def sample(self, logits: torch.Tensor, sequences: Sequence[Answer]) -> list[Pick]:
+    def sample(self, logits: torch.Tensor, sequences: Sequence[Answer]) -> list[Choice]:
         assert logits.shape == (len(sequences), VOCAB)
         return [self._pick(row, sequence) for row, sequence in zip(logits, sequences, strict=True)]
 
@@ -169,11 +163,11 @@ class GreedySampler:
         assert logits.shape == (len(ids), VOCAB)
         return [(float(row[id]), ()) for row, id in zip(logits, ids, strict=True)]
 
-    def _pick(self, row: torch.Tensor, sequence: Answer) -> Pick:
+    def _pick(self, row: torch.Tensor, sequence: Answer) -> Choice:
         if row.isnan().any():
-            return Pick(-1)
+            return Choice(BROKEN)
         id = int(row.argmax())
-        return Pick(id) if sequence.task.logprobs is None else Pick(id, float(row[id]))
+        return Choice(id) if sequence.task.logprobs is None else Choice(id, float(row[id]))
 
 
 @dataclass
@@ -223,12 +217,12 @@ class Bench:
 
     def step(self) -> bool:
         busy = self.engine.step()
-        self.engine.rows.check()
+        self.engine.loop.rows.check()
         return busy
 
     def alone(self, ids: Sequence[int], max_tokens: int = 8, **options: object) -> list[int]:
         start_ids = self.runner.start_ids if self.runner.encodes else None
-        return alone(Task(tuple(ids), max_tokens, **options), self.engine.rows.context, start_ids)
+        return alone(Task(tuple(ids), max_tokens, **options), self.engine.loop.rows.context, start_ids)
 
 
 @pytest.fixture

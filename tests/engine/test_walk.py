@@ -51,8 +51,8 @@ def walk(bench: Bench, chance: random.Random, steps: int) -> list[tuple[Box, dic
             sent.append((box, options))
         if ids and chance.random() < 0.05:
             bench.engine.cancel(chance.sample(ids, min(len(ids), 2)))
-        if bench.engine.scheduler.running and chance.random() < 0.05:
-            bench.engine.scheduler.preempt(chance.choice(bench.engine.scheduler.running))
+        if bench.engine.loop.scheduler.running and chance.random() < 0.05:
+            bench.engine.loop.scheduler.preempt(chance.choice(bench.engine.loop.scheduler.running))
         bench.step()
     bench.finish()
     return sent
@@ -75,4 +75,4 @@ def test_a_random_walk_changes_no_answer(name: str, often: float) -> None:
         else:
             assert box.ids == right[: len(box.ids)]
             assert box.records[-1].error is None or POISON in options["ids"] or often
-    assert not bench.engine.rows.live and bench.engine.stats().waiting_tokens == 0
+    assert not bench.engine.loop.rows.live and bench.engine.stats().waiting_tokens == 0

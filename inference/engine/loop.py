@@ -1,0 +1,188 @@
+"""The loop, turn by turn: schedule, compute, take the outcome into the sequences, send what they gained.
+
+Single-threaded: its caller is its one owner. It knows ids and integers, never text, HTTP, queues or a model.
+"""
+
+import heapq
+import logging
+import time
+from collections.abc import Iterable
+from collections.abc import Sequence as Several
+
+from inference.engine.gate import Gate
+from inference.engine.outbox import Outbox
+from inference.engine.rows import Rows
+from inference.engine.sampler import Choice, Sampler
+from inference.engine.scheduler import Scheduler
+from inference.engine.sequence import Record, Sequence, Tops
+from inference.engine.stats import Counts
+from inference.engine.step import Outcome, Shortage, Stepper
+from inference.model.batch import Move, Runner, Shape
+from inference.types import FinishReason, Internal, ServerError
+
+log = logging.getLogger(__name__)
+
+
+class Loop:
+    """`sequences` holds all that have entered and not ended, by id."""
+
+    def __init__(self, runner: Runner, sampler: Sampler, gate: Gate, budget: int) -> None:
+        self.runner = runner
+        self.rows = Rows(
+            max_rows=runner.max_rows,
+            context=runner.context,
+            area=runner.area,
+            step=runner.step,
+            keeps=runner.resumes and not runner.encodes,
+        )
+        self.scheduler = Scheduler(self.rows, budget=budget, whole=runner.encodes or not runner.resumes)
+        self.stepper = Stepper(runner, sampler, self.rows.context)
+        self.gate = gate
+        self.outbox = Outbox()
+        self.counts = Counts()
+        self.sequences: dict[int, Sequence] = {}
+        self._deadlines: list[tuple[float, int]] = []
+
+    @property
+    def idle(self) -> bool:
+        return not self.sequences
+
+    def enter(self, sequences: Iterable[Sequence]) -> None:
+        for sequence in sequences:
+            self.sequences[sequence.id] = sequence
+            self.scheduler.waiting.append(sequence)
+            if sequence.task.deadline is not None:
+                heapq.heappush(self._deadlines, (sequence.task.deadline, sequence.id))
+
+    def end(self, ids: Iterable[int], reason: FinishReason) -> None:
+        """End those of the ids that have not ended yet."""
+        for id in ids:
+            if id in self.sequences:
+                self._end(self.sequences[id], reason)
+
+    def turn(self) -> None:
+        """One step for whoever is here, and its records on their way."""
+        self._expire()
+        if not self.idle:
+            self._step()
+        self.outbox.send()
+        if self.idle:
+            self.rows.check()
+
+    def close(self, error: ServerError) -> None:
+        """End every sequence with error. Nothing can be computed afterwards."""
+        for sequence in self.sequences.values():
+            self.outbox.add(sequence.outlet, Record(error=error))
+        self.sequences.clear()
+        self.outbox.send()
+
+    def _expire(self) -> None:
+        while self._deadlines and self._deadlines[0][0] <= time.monotonic():
+            self.end([heapq.heappop(self._deadlines)[1]], "deadline")
+
+    def _step(self) -> None:
+        began = time.perf_counter()
+        plan = self.scheduler.schedule()
+        self._welcome(self.scheduler.seated)
+        moves = self.rows.take_moves()
+        try:
+            outcomes = self.stepper.compute(plan, moves)
+        except Shortage as shortage:
+            self._relieve(shortage, moves)
+        else:
+            self._commit(outcomes)
+        self.counts.steps += 1
+        self.counts.step_seconds += time.perf_counter() - began
+
+    def _welcome(self, seated: Several[Sequence]) -> None:
+        for sequence in seated:
+            if self.gate.leave(sequence.id):
+                sequence.reused = sequence.cached
+
+    def _commit(self, outcomes: Several[Outcome]) -> None:
+        """Take what the step computed into the sequences, and send what each gained."""
+        self.scheduler.succeed()
+        # From the last row down: freeing a row then never moves one that is about to be freed.
+        for outcome in reversed(outcomes):
+            sequence = outcome.sequence
+            if outcome.error is not None:
+                self._fail(sequence, outcome.error)
+                continue
+            sequence.cached += outcome.count
+            if outcome.scores:
+                sequence.prompt_scores += outcome.scores
+            if sequence.todo == 0:
+                self._gain(sequence, outcome.choice)
+
+    def _gain(self, sequence: Sequence, choice: Choice | None) -> None:
+        """Its tokens are all computed: add the one chosen, if one was to be, and see whether it ends."""
+        self.counts.failing = 0
+        if not sequence.started:
+            self.counts.prompt_tokens += len(sequence.task.ids)
+            self.counts.cached_tokens += sequence.reused
+        if choice is not None:
+            self.counts.generated_tokens += 1
+            sequence.tokens.append(choice.id)
+        if choice is not None and choice.id in sequence.task.ends:
+            self._end(sequence, "stop", choice)
+        elif len(sequence.tokens) >= min(sequence.limit, self.rows.context):
+            self._end(sequence, "length", choice)
+        else:
+            self.outbox.add(sequence.outlet, record(sequence, choice))
+
+    def _end(self, sequence: Sequence, reason: FinishReason, choice: Choice | None = None) -> None:
+        self.outbox.add(sequence.outlet, record(sequence, choice, reason))
+        self._leave(sequence)
+        self.counts.ends[reason] += 1
+        log.debug("sequence ended id=%d reason=%s tokens=%d", sequence.id, reason, sequence.generated)
+
+    def _fail(self, sequence: Sequence, error: ServerError) -> None:
+        """End it with error; what its row holds is not used again."""
+        self.outbox.add(sequence.outlet, Record(error=error))
+        self._leave(sequence, trusted=False)
+        self.counts.ends["error"] += 1
+        self.counts.failing += 1
+        log.error("sequence failed id=%d tokens=%d error=%s", sequence.id, len(sequence.tokens), error)
+
+    def _leave(self, sequence: Sequence, trusted: bool = True) -> None:
+        del self.sequences[sequence.id]
+        self.scheduler.drop(sequence, trusted)
+        self.gate.leave(sequence.id)
+
+    def _relieve(self, shortage: Shortage, moves: Several[Move]) -> None:
+        """Memory ran out, nothing was computed: ask for less next time, or give up whom it cannot hold.
+
+        What is in the memory counts as lost where moves may be half done, or a recurrent state half advanced.
+        """
+        self.counts.shortages += 1
+        excessive = self.scheduler.relieve()
+        if any(isinstance(move, Shape) for move in moves):
+            self.rows.shrink()
+        if moves or not self.runner.resumes:
+            self.scheduler.forget()
+        log.warning(
+            "memory ran out budget=%d seats=%d area=%d error=%s",
+            *(self.scheduler.budget, self.scheduler.seats, self.rows.area, shortage),
+        )
+        if excessive is not None:
+            self._fail(excessive, Internal("the server has too little memory for this request"))
+
+
+def record(sequence: Sequence, choice: Choice | None, reason: str = "") -> Record:
+    """What this step yields for sequence; the first one also tells what its prompt came to."""
+    first, sequence.started = not sequence.started, True
+    return Record(
+        *gained(choice),
+        cached=sequence.reused if first else None,
+        prompt=tuple(sequence.prompt_scores) if first else (),
+        reason=reason,
+    )
+
+
+def gained(choice: Choice | None) -> tuple[tuple[int, ...], tuple[float, ...], tuple[Tops, ...]]:
+    """Ids, logprobs and tops, as a Record holds them."""
+    if choice is None:
+        return (), (), ()
+    if choice.logprob is None:
+        return (choice.id,), (), ()
+    return (choice.id,), (choice.logprob,), (choice.tops,)
