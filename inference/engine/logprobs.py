@@ -4,6 +4,7 @@ They are packed into int32, so that they reach the host in the same copy as the 
 Knows neither sequences' state nor warpers.
 """
 
+import math
 from collections.abc import Sequence as Ids
 
 import torch
@@ -11,24 +12,34 @@ from torch import Tensor
 
 from inference.engine.sequence import Tops
 
+# Which of several tied tokens are among the best depends on K; so K seldom varies with what rows ask for.
+LEAST = 32
+
 
 def pack(raw: Tensor, ids: Tensor, most: int) -> Tensor:
-    """int32 (n, 1 + 2 most): each row's logprob of its id, the logprobs of the `most` best, the ids of these.
+    """int32 (n, 1 + 2K): each row's logprob of its id, those of the K >= most best tokens, and their ids.
 
-    raw (n, V) float32, ids (n,) int64, most at most V.
+    raw (n, V) float32, ids (n,) int64.
     """
     scores = raw.log_softmax(-1)
-    best = scores.topk(most, dim=-1)
+    best = scores.topk(min(LEAST * math.ceil(most / LEAST), raw.shape[1]), dim=-1)
     chosen = scores.gather(1, ids[:, None])
     return torch.cat([chosen.view(torch.int32), best.values.view(torch.int32), best.indices.int()], 1)
 
 
 def unpack(packed: Tensor, tops: Ids[int]) -> list[tuple[float, Tops]]:
-    """What `pack` made, on the host: per row the logprob, and as many of the best as that row asks for."""
+    """What `pack` made, on the host: per row the logprob, and as many of the best as that row asks for.
+
+    Tied tokens are ordered by id.
+    """
     most = packed.shape[1] // 2
     scores = packed[:, : 1 + most].contiguous().view(torch.float32).tolist()
     ids = packed[:, 1 + most :].tolist()
     return [
-        (score[0], tuple(zip(best[:top], score[1 : 1 + top], strict=True)))
-        for score, best, top in zip(scores, ids, tops, strict=True)
+        (chosen, tuple(sorted(zip(best, values, strict=True), key=_rank)[:top]))
+        for (chosen, *values), best, top in zip(scores, ids, tops, strict=True)
     ]
+
+
+def _rank(token: tuple[int, float]) -> tuple[float, int]:
+    return -token[1], token[0]

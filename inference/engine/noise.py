@@ -43,7 +43,7 @@ def gumbel(keys: Tensor, columns: Tensor) -> Tensor:
 
 
 def perturb(logits: Tensor, keys: Tensor) -> Tensor:
-    """logits (n, V) plus noise, in place: each row's argmax is a draw from its softmax (the Gumbel-max trick).
+    """logits (n, V) plus noise, in place: a row's argmax is a draw from its softmax (the Gumbel-max trick).
 
     On a CPU, where looking at values costs no sync, noise is made only for the tokens left if these are few.
     """

@@ -58,7 +58,7 @@ class Sampler:
         """For each row (n, V) the logprob of its id, and the `tops` most probable tokens with theirs."""
         raw = logits[:, : self.vocab].float()
         index = torch.tensor(ids, dtype=torch.int64).to(raw.device, non_blocking=True)
-        packed = logprobs.pack(raw, index, min(tops, raw.shape[1]))
+        packed = logprobs.pack(raw, index, tops)
         return logprobs.unpack(packed.cpu(), [tops] * len(ids))  # sync
 
 
@@ -109,7 +109,7 @@ def _scores(raw: Tensor, ids: Tensor, tops: dict[int, int]) -> Tensor:
     if not tops:
         return ids.new_empty((0, 1), dtype=torch.int32)
     index = torch.tensor(list(tops)).to(raw.device, non_blocking=True)
-    return logprobs.pack(raw[index], ids[index].clamp(min=0), min(max(tops.values()), raw.shape[1]))
+    return logprobs.pack(raw[index], ids[index].clamp(min=0), max(tops.values()))
 
 
 def _advance(sequences: Ids[Sequence], chosen: Ids[int]) -> None:

@@ -1,0 +1,100 @@
+"""The noise: a function of seed, position and column; uniform underneath, Gumbel on top."""
+
+import math
+
+import pytest
+import torch
+
+from inference.engine import noise
+
+CPU = torch.device("cpu")
+
+
+def uniforms(seeds: list[int], positions: list[int], width: int) -> torch.Tensor:
+    """(n, width) in (0, 1): the Gumbel distribution's own cumulative function of the noise."""
+    keys = noise.keys(seeds, positions, CPU)
+    return (-(-noise.gumbel(keys[:, None], torch.arange(width)).double()).exp()).exp()
+
+
+def splitmix64(state: int, count: int) -> list[int]:
+    """Vigna's splitmix64.c, in Python's integers."""
+    outputs = []
+    for _ in range(count):
+        state = (state + 0x9E3779B97F4A7C15) % 2**64
+        z = state
+        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) % 2**64
+        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) % 2**64
+        outputs.append(z ^ (z >> 31))
+    return outputs
+
+
+@pytest.mark.parametrize("seed", [0, 1, 1234567, 2**63, 2**64 - 1])
+def test_keys_are_the_outputs_of_splitmix64(seed: int) -> None:
+    keys = noise.keys([seed] * 5, list(range(5)), CPU)
+    assert [key % 2**64 for key in keys.tolist()] == splitmix64(seed, 5)
+
+
+def test_the_published_first_outputs_of_seed_1234567_come_out() -> None:
+    assert [key % 2**64 for key in noise.keys([1234567] * 2, [0, 1], CPU).tolist()] == [
+        6457827717110365317,
+        3203168211198807973,
+    ]
+
+
+def test_the_uniforms_have_the_mean_and_variance_of_uniforms() -> None:
+    u = uniforms(list(range(40)), [7] * 40, 25_000)
+    assert float(u.mean()) == pytest.approx(1 / 2, abs=5 * math.sqrt(1 / 12 / u.numel()))
+    assert float(u.var()) == pytest.approx(1 / 12, abs=5 * math.sqrt(1 / 180 / u.numel()))
+
+
+@pytest.mark.parametrize("axis", ["columns", "seeds", "positions"])
+def test_the_uniforms_fill_their_bins_evenly(axis: str) -> None:
+    n = 100_000
+    u = {
+        "columns": lambda: uniforms([3], [0], n),
+        "seeds": lambda: uniforms(list(range(n)), [0] * n, 1),
+        "positions": lambda: uniforms([3] * n, list(range(n)), 1),
+    }[axis]()
+    counts = torch.histc(u.float(), bins=100, min=0, max=1)
+    chi_square = float(((counts - n / 100) ** 2 / (n / 100)).sum())
+    assert 50 < chi_square < 165  # 99 degrees of freedom: outside once in 20,000 at either side
+
+
+@pytest.mark.parametrize("step", [(1, 0), (0, 1), (1, 1), (2**32, 0)])
+def test_neighbouring_streams_do_not_resemble_each_other(step: tuple[int, int]) -> None:
+    seeds, positions = list(range(100)), list(range(100))
+    here = uniforms(seeds, positions, 1_000)
+    there = uniforms([s + step[0] for s in seeds], [p + step[1] for p in positions], 1_000)
+    pair = torch.stack([here.flatten(), there.flatten()])
+    assert abs(float(torch.corrcoef(pair)[0, 1])) < 5 / math.sqrt(here.numel())
+
+
+def test_neighbouring_columns_do_not_resemble_each_other() -> None:
+    u = uniforms(list(range(100)), [0] * 100, 1_001)
+    pair = torch.stack([u[:, 1:].flatten(), u[:, :-1].flatten()])
+    assert abs(float(torch.corrcoef(pair)[0, 1])) < 5 / math.sqrt(u.numel())
+
+
+def test_the_noise_is_finite_at_both_ends_of_the_bits() -> None:
+    values = noise.gumbel(noise.keys(list(range(64)), [0] * 64, CPU)[:, None], torch.arange(150_000))
+    assert bool(values.isfinite().all())
+    assert 14 < float(values.max()) < 23 and -4 < float(values.min()) < -2
+
+
+def test_few_tokens_get_the_noise_they_get_among_many() -> None:
+    logits = torch.randn(4, 5_000)
+    few = logits.where(logits > 1.5, float("-inf"))
+    keys = noise.keys([1, 2, 3, 4], [0, 9, 9, 9], CPU)
+    sparse, dense = noise.perturb(few.clone(), keys), noise.perturb(logits.clone(), keys)
+    left = few.isfinite()
+    assert torch.equal(sparse[left], dense[left])
+    assert bool((sparse[~left] == float("-inf")).all())
+
+
+def test_the_tokens_of_one_answer_come_as_often_as_their_probabilities_say() -> None:
+    draws = 20_000
+    logits = torch.randn(8, generator=torch.Generator().manual_seed(6)) * 2
+    keys = noise.keys([11] * draws, list(range(draws)), CPU)
+    counts = noise.perturb(logits.repeat(draws, 1), keys).argmax(-1).bincount(minlength=8)
+    expected = draws * logits.softmax(-1)
+    assert float(((counts - expected) ** 2 / expected).sum()) < 35  # 7 degrees of freedom
