@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from api.errors import envelope
 from inference.types import BadRequest, ServerError
 
-MISSING = re.compile(r"missing required field `(?P<name>\w+)`")
+REQUIRED = "is required"
 STEP = re.compile(r"[^.\[\]]+")
 SAMPLED = ("temperature", "top_p", "top_k", "max_tokens", "repetition_penalty", "stop", "seed")
 PLACES = {"the body": ""} | {name: f"sampling_params.{name}" for name in SAMPLED}
@@ -37,8 +37,8 @@ def broken(error: ServerError) -> list[Any]:
 
 def _violation(error: BadRequest) -> dict[str, Any]:
     """messages[0].role → ["body", "messages", 0, "role"]"""
-    field = PLACES.get(error.field, error.field)
-    loc: list[str | int] = [int(step) if step.isdigit() else step for step in STEP.findall(field)]
-    if missing := MISSING.search(error.rule):
-        return {"loc": ["body", *loc, missing["name"]], "msg": "Field required", "type": "missing"}
-    return {"loc": ["body", *loc], "msg": error.message, "type": "value_error"}
+    steps = STEP.findall(PLACES.get(error.field, error.field))
+    loc = ["body", *(int(step) if step.isdigit() else step for step in steps)]
+    if error.rule.startswith(REQUIRED):
+        return {"loc": loc, "msg": "Field required", "type": "missing"}
+    return {"loc": loc, "msg": error.message, "type": "value_error"}

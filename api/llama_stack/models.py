@@ -12,7 +12,7 @@ def check(body: Body, info: ModelInfo, settings: AppSettings) -> None:
     """Raises where the body names no model, or one that is not served."""
     name = body.model_id or body.model
     if not name:
-        raise BadRequest("the body", f"is missing required field `model_id`: name the model, {info.id!r}")
+        raise BadRequest("model_id", f"is required: this server has {info.id!r}")
     if not known(name, info, settings):
         raise UnknownModel(name, info.id)
 

@@ -61,7 +61,7 @@ def _identifier() -> str:
     """The model asked for, under the name that clients have used since 0.0.40, or the one before."""
     name = request.args.get("identifier") or request.args.get("core_model_id")
     if not name:
-        raise BadRequest("the query", "is missing required field `identifier`")
+        raise BadRequest("identifier", "is required in the query")
     return name
 
 

@@ -1,0 +1,233 @@
+"""What reaches the backend for each shape of body that clients send."""
+
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from api import create_app
+from api.settings import AppSettings
+from inference.types import Constraint, GenerationRequest, Message, Tool, ToolCall
+from tests.fake_backend import FakeBackend
+
+USER = {"role": "user", "content": "hi"}
+ASKED = Message("user", "hi")
+PARIS = {"call_id": "c1", "tool_name": "get_weather", "arguments": {"city": "Paris"}}
+WEATHER = {
+    "tool_name": "get_weather",
+    "description": "Tell the weather",
+    "parameters": {
+        "city": {"param_type": "string", "description": "Where", "required": True},
+        "days": {"param_type": "int", "required": False, "default": 3},
+        "units": {"param_type": "List[str]"},
+        "whatever": {"param_type": "Any"},
+    },
+}
+
+
+def chat(client: FlaskClient, backend: FakeBackend, **fields: Any) -> GenerationRequest:
+    body = {"model_id": "fake/model", "messages": [USER]} | fields
+    response = client.post("/v1/inference/chat-completion", json=body)
+    assert response.status_code == 200, response.text
+    return backend.requests[-1]
+
+
+def complete(client: FlaskClient, backend: FakeBackend, **fields: Any) -> GenerationRequest:
+    response = client.post("/inference/completion", json={"model": "fake/model", "content": "Once"} | fields)
+    assert response.status_code == 200, response.text
+    return backend.requests[-1]
+
+
+def test_a_request_of_defaults_is_a_plain_one(client: FlaskClient, backend: FakeBackend) -> None:
+    """As the typed client 0.0.47 sends it."""
+    body = {
+        "model": "fake/model",
+        "messages": [{"role": "user", "content": "hi", "context": None}],
+        "sampling_params": {
+            "strategy": "greedy",
+            "temperature": 0.0,
+            "top_p": 0.95,
+            "top_k": 0,
+            "max_tokens": 0,
+            "repetition_penalty": 1.0,
+        },
+        "tools": [],
+        "tool_choice": "auto",
+        "tool_prompt_format": "json",
+        "response_format": None,
+        "stream": False,
+        "logprobs": None,
+    }
+    assert client.post("/inference/chat_completion", json=body).status_code == 200
+    (asked,) = backend.requests
+    assert (asked.prompt, asked.sampling.greedy) == ((ASKED,), True)
+    assert (asked.max_tokens, asked.tools, asked.tool_choice) == (None, (), "auto")
+    assert (asked.constraint, asked.logprobs, asked.stop) == (None, None, ())
+
+
+def test_every_optional_field_may_be_null(client: FlaskClient, backend: FakeBackend) -> None:
+    names = "sampling_params tools tool_choice tool_prompt_format tool_config response_format logprobs stream"
+    asked = chat(client, backend, model=None, **dict.fromkeys(names.split()))
+    empty_config = {"tool_choice": None, "tool_prompt_format": None, "system_message_behavior": None}
+    assert asked == chat(client, backend)
+    assert asked == chat(client, backend, tool_config=empty_config)
+
+
+def test_unknown_fields_are_ignored(client: FlaskClient, backend: FakeBackend) -> None:
+    assert chat(client, backend, x=1, sampling_params={"y": 2}) == chat(client, backend)
+
+
+@pytest.mark.parametrize("name", ["fake/model", "model", "alias"])
+@pytest.mark.parametrize("key", ["model", "model_id"])
+def test_the_model_has_several_names_under_either_key(backend: FakeBackend, name: str, key: str) -> None:
+    client = create_app(backend, AppSettings(model_aliases=("alias",))).test_client()
+    body = {key: name, "content": "Once"}
+    assert client.post("/inference/completion", json=body).status_code == 200
+
+
+def test_max_tokens_of_a_request_is_not_capped_by_the_default(backend: FakeBackend) -> None:
+    client = create_app(backend, AppSettings(max_tokens=100)).test_client()
+    given = [500, 0, None]
+    asked = [complete(client, backend, sampling_params={"max_tokens": count}) for count in given]
+    assert [request.max_tokens for request in asked] == [500, 100, 100]
+    assert complete(client, backend).max_tokens == 100
+
+
+@pytest.mark.parametrize(
+    ("stop", "expected"), [("a", ("a",)), (["a", "b"], ("a", "b")), ([], ()), (None, ())]
+)
+def test_stop_strings_come_alone_or_in_a_list(
+    client: FlaskClient, backend: FakeBackend, stop: Any, expected: tuple[str, ...]
+) -> None:
+    assert complete(client, backend, sampling_params={"stop": stop}).stop == expected
+
+
+@pytest.mark.parametrize(
+    ("logprobs", "expected"), [({"top_k": 0}, 1), ({}, 1), ({"top_k": 5}, 5), (None, None)]
+)
+def test_logprobs_are_at_least_the_most_probable_tokens(
+    client: FlaskClient, backend: FakeBackend, logprobs: Any, expected: int | None
+) -> None:
+    assert complete(client, backend, logprobs=logprobs).logprobs == expected
+
+
+@pytest.mark.parametrize(
+    ("form", "constraint"),
+    [
+        (
+            {"type": "json_schema", "json_schema": {"type": "object"}},
+            Constraint("json_schema", {"type": "object"}),
+        ),
+        ({"type": "grammar", "bnf": 'root ::= "a"'}, Constraint("grammar", 'root ::= "a"')),
+        (
+            {"type": "grammar", "bnf": {"root": "x", "x": '"a"'}},
+            Constraint("grammar", 'root ::= x\nx ::= "a"'),
+        ),
+    ],
+)
+def test_a_response_format_is_a_constraint(
+    client: FlaskClient, backend: FakeBackend, form: Any, constraint: Constraint
+) -> None:
+    assert complete(client, backend, response_format=form).constraint == constraint
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "hi",
+        ["h", "i"],
+        {"type": "text", "text": "hi"},
+        [{"type": "text", "text": "h"}, {"type": "text", "text": "i"}],
+        [{"type": "text", "text": "h"}, "i"],
+    ],
+)
+def test_content_is_text_a_part_or_a_list(client: FlaskClient, backend: FakeBackend, content: Any) -> None:
+    assert chat(client, backend, messages=[{"role": "user", "content": content}]).prompt == (ASKED,)
+    assert complete(client, backend, content=content).prompt == "hi"
+
+
+def test_a_users_context_follows_the_content(client: FlaskClient, backend: FakeBackend) -> None:
+    said = USER | {"context": ["Facts: ", "none"]}
+    assert chat(client, backend, messages=[said]).prompt == (Message("user", "hi\n\nFacts: none"),)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"role": "ipython", "call_id": "c1", "tool_name": "get_weather", "content": "sunny"},
+        {"role": "tool", "call_id": "c1", "content": "sunny"},
+    ],
+)
+@pytest.mark.parametrize(
+    "call",
+    [
+        PARIS,
+        PARIS | {"arguments": '{"city": "Paris"}'},
+        PARIS | {"arguments": None, "arguments_json": '{"city": "Paris"}'},
+    ],
+)
+def test_a_tools_answer_follows_its_call_in_either_spelling(
+    client: FlaskClient, backend: FakeBackend, call: Any, answer: Any
+) -> None:
+    assistant = {"role": "assistant", "content": "", "stop_reason": "end_of_message", "tool_calls": [call]}
+    asked = chat(
+        client, backend, messages=[{"role": "system", "content": "Be brief"}, USER, assistant, answer]
+    )
+    assert asked.prompt == (
+        Message("system", "Be brief"),
+        ASKED,
+        Message("assistant", "", tool_calls=(ToolCall("c1", "get_weather", '{"city": "Paris"}'),)),
+        Message("tool", "sunny", name="get_weather", tool_call_id="c1"),
+    )
+
+
+def test_an_assistants_tool_calls_and_content_may_be_null(client: FlaskClient, backend: FakeBackend) -> None:
+    said = [USER, {"role": "assistant", "content": None, "tool_calls": None}, USER]
+    assert chat(client, backend, messages=said).prompt == (ASKED, Message("assistant", ""), ASKED)
+
+
+def test_a_tools_parameters_become_a_json_schema(client: FlaskClient, backend: FakeBackend) -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "city": {"type": "string", "description": "Where"},
+            "days": {"type": "integer", "default": 3},
+            "units": {"type": "array"},
+            "whatever": {},
+        },
+        "required": ["city", "units", "whatever"],
+    }
+    assert chat(client, backend, tools=[WEATHER]).tools == (Tool("get_weather", "Tell the weather", schema),)
+
+
+def test_a_builtin_tool_needs_no_description(client: FlaskClient, backend: FakeBackend) -> None:
+    (tool,) = chat(client, backend, tools=[{"tool_name": "brave_search"}]).tools
+    assert tool.description
+    assert tool.parameters["required"] == ["query"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "choice", "form"),
+    [
+        ({"tool_choice": "required", "tool_prompt_format": "function_tag"}, "required", "function_tag"),
+        ({"tool_config": {"tool_choice": "none"}}, "none", None),
+        ({"tool_config": {"tool_choice": "get_weather"}, "tool_choice": "auto"}, "get_weather", None),
+        ({"tool_config": {"tool_prompt_format": "python_list"}}, "auto", "python_list"),
+    ],
+)
+def test_the_tool_config_goes_before_the_fields_it_replaced(
+    client: FlaskClient, backend: FakeBackend, fields: Any, choice: str, form: str | None
+) -> None:
+    asked = chat(client, backend, tools=[WEATHER], **fields)
+    assert (asked.tool_choice, asked.tool_format) == (choice, form)
+
+
+@pytest.mark.parametrize(("behavior", "filled"), [("replace", True), ("append", False), (None, False)])
+def test_a_replacing_system_message_tells_of_the_tools_itself(
+    client: FlaskClient, backend: FakeBackend, behavior: str | None, filled: bool
+) -> None:
+    said = [{"role": "system", "content": "Use {{function_definitions}} well"}, USER]
+    config = {"system_message_behavior": behavior}
+    system, _ = chat(client, backend, messages=said, tools=[WEATHER], tool_config=config).prompt
+    assert ("{{function_definitions}}" not in system.content) is filled
+    assert ('"name": "get_weather"' in system.content) is filled
