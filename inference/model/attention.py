@@ -1,6 +1,6 @@
 """Attention over grouped keys and values that never repeats them: the group is folded into the query.
 
-Stands in transformers' attention registry under "sdpa". Knows shapes; masks by head, biases and sinks are left
+Stands in transformers' attention registry under "sdpa". Knows shapes; masks by head, biases, sinks are left
 to transformers' own function.
 """
 

@@ -1,0 +1,139 @@
+"""Tiny random models of many families, float32, with weights large enough that the most probable token is clear.
+
+`tiny("bloom")` needs no network and takes a fraction of a second. All have the vocabulary VOCAB and 128 positions.
+"""
+
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, PreTrainedModel
+
+VOCAB = 97
+CONTEXT = 128
+LLAMA = {
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": CONTEXT,
+}
+UNGROUPED = LLAMA | {"num_key_value_heads": 4}
+WINDOW = LLAMA | {"head_dim": 8, "sliding_window": 6}
+GPT2 = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": CONTEXT}
+FALCON = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "new_decoder_architecture": False,
+}
+T5 = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4, "decoder_start_token_id": 0}
+BART = {
+    "d_model": 32,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 64,
+    "decoder_ffn_dim": 64,
+    "max_position_embeddings": CONTEXT,
+    "decoder_start_token_id": 2,
+    "forced_eos_token_id": None,
+}
+
+# name → settings of its config; what follows a "+" tells two of the same model type apart.
+ATTENTION: dict[str, dict[str, Any]] = {
+    "llama": LLAMA,
+    "qwen3": LLAMA | {"head_dim": 8},
+    "mistral": LLAMA | {"sliding_window": 6},
+    "gemma2": WINDOW,
+    "gemma3_text": WINDOW,
+    "phi": UNGROUPED,
+    "olmo2": LLAMA,
+    "cohere": LLAMA,
+    "starcoder2": LLAMA,
+    "stablelm": LLAMA,
+    "mixtral": LLAMA | {"num_local_experts": 4},
+    "gpt2": GPT2,
+    "gpt_bigcode": GPT2 | {"multi_query": True},
+    "gpt_neox": UNGROUPED,
+    "opt": {
+        "hidden_size": 32,
+        "ffn_dim": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "max_position_embeddings": CONTEXT,
+        "word_embed_proj_dim": 32,
+    },
+    "gpt_neo": {
+        "hidden_size": 32,
+        "num_layers": 2,
+        "num_heads": 4,
+        "attention_types": [[["global", "local"], 1]],
+        "window_size": 6,
+        "max_position_embeddings": CONTEXT,
+    },
+    "gptj": GPT2 | {"rotary_dim": 4},
+    "codegen": GPT2 | {"rotary_dim": 4},
+    "bloom": {"hidden_size": 32, "n_layer": 2, "n_head": 4},
+    "falcon": FALCON | {"multi_query": True, "parallel_attn": True, "alibi": False},
+    "falcon+alibi": FALCON | {"multi_query": False, "parallel_attn": False, "alibi": True},
+    "mpt": {"d_model": 32, "n_heads": 4, "n_layers": 2, "max_seq_len": CONTEXT},
+    "xglm": {
+        "d_model": 32,
+        "ffn_dim": 64,
+        "num_layers": 2,
+        "attention_heads": 4,
+        "max_position_embeddings": CONTEXT,
+    },
+}
+RECURRENT: dict[str, dict[str, Any]] = {
+    "mamba": {"hidden_size": 32, "num_hidden_layers": 2, "state_size": 8},
+    "jamba": LLAMA
+    | {
+        "num_experts": 2,
+        "attn_layer_period": 2,
+        "attn_layer_offset": 1,
+        "expert_layer_period": 2,
+        "expert_layer_offset": 1,
+        "use_mamba_kernels": False,
+        "mamba_d_state": 8,
+    },
+    "lfm2": LLAMA | {"full_attn_idxs": [1], "layer_types": ["conv", "full_attention"], "conv_L_cache": 3},
+    "granitemoehybrid": LLAMA
+    | {
+        "layer_types": ["mamba", "attention"],
+        "num_local_experts": 2,
+        "num_experts_per_tok": 1,
+        "shared_intermediate_size": 32,
+        "mamba_d_state": 8,
+        "mamba_n_heads": 8,
+        "mamba_d_head": 8,
+        "mamba_expand": 2,
+        "mamba_n_groups": 1,
+    },
+}
+ENCODERS: dict[str, dict[str, Any]] = {"t5": T5, "mt5": T5, "bart": BART}
+UNCACHED: dict[str, dict[str, Any]] = {
+    "openai-gpt": GPT2,
+    "rwkv": {
+        "hidden_size": 32,
+        "attention_hidden_size": 32,
+        "num_hidden_layers": 2,
+        "context_length": CONTEXT,
+    },
+}
+FAMILIES = ATTENTION | RECURRENT | ENCODERS
+
+
+def tiny(name: str, seed: int = 1, **settings: Any) -> PreTrainedModel:
+    """A model of the family `name`, with `settings` in its config besides the table's."""
+    known = FAMILIES | UNCACHED
+    special = {"vocab_size": VOCAB, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+    config = AutoConfig.for_model(name.split("+")[0], **(special | known[name] | settings))
+    make = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+    torch.manual_seed(seed)
+    model = make.from_config(config).eval().float()
+    for parameter in model.parameters():
+        parameter.data.normal_(0, 0.2)
+    return model
