@@ -1,6 +1,6 @@
-"""Tiny random models of many families, float32, with weights large enough that the most probable token is clear.
+"""Tiny random models of many families, float32, weights large enough that the most probable token is clear.
 
-`tiny("bloom")` needs no network and takes a fraction of a second. All have the vocabulary VOCAB and 128 positions.
+`tiny("bloom")` needs no network and a fraction of a second. All have VOCAB tokens and CONTEXT positions.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""A walk over batches: rows come and go, and every logit is checked against the row's tokens computed alone."""
+"""A walk over batches: rows come and go, and every logit is checked against the tokens computed alone."""
 
 import random
 from dataclasses import dataclass, field
@@ -21,12 +21,16 @@ class Row:
     truth: torch.Tensor
     held: int = 0
 
+    @property
+    def scale(self) -> torch.Tensor:
+        return self.truth.abs().max()
+
 
 @dataclass
 class Walk:
     """Plays the engine for a runner: keeps its rows dense and feeds them.
 
-    error    the largest difference seen between a logit and the truth
+    error    the largest difference seen between a logit and the truth, as a share of the largest logit
     checked  tokens whose logits were compared
     """
 
@@ -111,7 +115,7 @@ class Walk:
         at = 0
         for row, n in taken:
             truth = row.truth[row.held : row.held + n]
-            self.error = max(self.error, (logits[at : at + n] - truth).abs().max().item())
+            self.error = max(self.error, ((logits[at : at + n] - truth).abs().max() / row.scale).item())
             row.held += n
             at += n
         assert logits.shape == (at, self.runner.vocab)
@@ -123,7 +127,5 @@ def plain(model: PreTrainedModel, tokens: list[int], source: list[int]) -> torch
     """The model's own forward of the tokens alone, without any cache: logits (T, V)."""
     ids = torch.tensor([tokens])
     if source:
-        inputs = {"input_ids": torch.tensor([source]), "decoder_input_ids": ids}
-    else:
-        inputs = {"input_ids": ids}
-    return model(**inputs, use_cache=False).logits[0]
+        return model(torch.tensor([source]), decoder_input_ids=ids, use_cache=False).logits[0]
+    return model(ids, use_cache=False).logits[0]

@@ -1,6 +1,6 @@
 """The slots seat: transformers' graph over rows × columns of memory, rows of any length in one call.
 
-Computes a Batch: moves memory, runs the calls, picks the logits wanted. Knows a model's inputs, not sequences,
+Computes a Batch: moves memory, runs the calls, picks the logits wanted. Knows a model's inputs; not sequences
 nor how the next token is chosen.
 """
 
