@@ -11,7 +11,7 @@ from inference.engine.sequence import Sequence
 from inference.model.batch import Copy, Move, Shape, Swap
 
 MIN_PREFIX = 16  # tokens; a shorter match is not worth a move
-MIN_GAIN = 64  # tokens; what waiting for another's prefix must save to be worth a step's delay
+MIN_GAIN = 32  # tokens; what waiting for another's prefix must save to be worth a step's delay
 BLOCK = 256  # tokens compared at once
 
 

@@ -12,7 +12,7 @@ from inference.engine.sequence import Sequence
 
 Plan = list[tuple[Sequence, int]]  # who computes how many tokens, in the order of their rows
 
-PROMPTS = 4  # prompts computed side by side, so that a long one does not hold up the short ones behind it
+PROMPTS = 4  # prompts in rows side by side at least, so that a long one does not hide the short ones
 SCORED = 256  # tokens a step of a prompt whose every position yields logits, which are wide
 LEAST = 16  # tokens a step computes even when memory is short
 CALM = 256  # steps after which a shortage of memory counts as over
@@ -38,7 +38,7 @@ class Scheduler:
         self._calm = 0
 
     def schedule(self) -> Plan:
-        """Decoding sequences take their token each, the prompts share the rest of the budget, shortest first.
+        """Decoding sequences take their token each, prompts what is left of the budget.
 
         Where the memory cannot hold the running ones any longer, the youngest goes back to waiting. Waiting
         ones are seated in order while rows, area and budget last; `seated` lists them. One whose prefix a
@@ -127,15 +127,19 @@ class Scheduler:
         return wanted < room or prompts < min(PROMPTS, room)
 
     def _divide(self, prompts: list[Sequence], room: int) -> Iterator[tuple[Sequence, int]]:
-        """An equal share of the room for each prompt; what a short one leaves goes to the longer ones."""
-        for place, sequence in enumerate(sorted(prompts, key=attrgetter("todo"))):
-            if self.whole:
-                yield sequence, sequence.todo
-                continue
-            most = SCORED if sequence.task.prompt_logprobs is not None else sequence.todo
-            count = min(sequence.todo, most, room // (len(prompts) - place))
+        """The shortest first, so that most are soon through; but half the room is the oldest's, so that it
+        gets through at all."""
+        if self.whole:
+            yield from ((sequence, sequence.todo) for sequence in prompts)
+            return
+        oldest = min(prompts, key=id_of, default=None)
+        reserved = min(oldest.todo, -(-room // 2)) if oldest else 0
+        for sequence in sorted(prompts, key=attrgetter("todo")):
+            reserved = 0 if sequence is oldest else reserved
+            most = SCORED if sequence.task.prompt_logprobs is not None else room
+            count = min(sequence.todo, most, room - reserved)
+            room -= count
             if count:
-                room -= count
                 yield sequence, count
 
 
