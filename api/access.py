@@ -13,6 +13,7 @@ from flask import Flask, Response, g, request
 from api.stream import Answer
 
 SANE = re.compile(r"[\x21-\x7e]{1,128}")
+CANCELLED = 499  # logged, never sent: the client left before the end
 
 log = logging.getLogger("hearth.access")
 
@@ -37,10 +38,14 @@ def _leave(response: Response) -> Response:
     line = f"request id={g.request_id} method={request.method} path={_printable(request.path)}"
     started, body = g.started, response.response
     if isinstance(body, Answer):
-        body.at_close(lambda: _log(line, body.status or 499, started, f" tokens={body.tokens}"))
+        body.at_close(lambda: _log_answer(line, body, started))
     else:
         _log(line, response.status_code, started)
     return response
+
+
+def _log_answer(line: str, body: Answer, started: float) -> None:
+    _log(line, CANCELLED if body.cancelled else body.status, started, f" tokens={body.tokens}")
 
 
 def _log(line: str, status: int, started: float, rest: str = "") -> None:

@@ -17,6 +17,11 @@ from inference.types import BadRequest
 MAX_DEPTH = 100
 PLAIN = ("json", "text/plain", "application/x-www-form-urlencoded", "application/octet-stream")
 PLACE = re.compile(r" - at `(?:key in )?\$\.?(?P<path>[^`]*)`$")
+NAMED = (
+    (re.compile(r"Object missing required field `(.+)`"), "is required"),
+    (re.compile(r"Object contains unknown field `(.+)`"), "is not a field of this request"),
+)
+OPENINGS = {"Expected ": "must be ", "Invalid ": "has the invalid "}
 
 T = TypeVar("T")
 
@@ -26,10 +31,19 @@ def decode(shape: type[T]) -> T:
     try:
         return msgspec.convert(read(), shape)
     except msgspec.ValidationError as error:
-        message = str(error)
-        place = PLACE.search(message)
-        rule = PLACE.sub("", message)
-        raise BadRequest((place and place["path"]) or "the body", _lower(rule)) from None
+        raise _said_of_field(str(error)) from None
+
+
+def _said_of_field(message: str) -> BadRequest:
+    """msgspec's message, as a rule of the field it is about."""
+    place = PLACE.search(message)
+    path, message = (place["path"] if place else ""), PLACE.sub("", message)
+    for pattern, rule in NAMED:
+        if named := pattern.fullmatch(message):
+            return BadRequest(f"{path}.{named[1]}".lstrip("."), rule)
+    for opening, words in OPENINGS.items():
+        message = message.replace(opening, words, 1) if message.startswith(opening) else message
+    return BadRequest(path or "the body", message)
 
 
 def read() -> Any:
@@ -93,11 +107,11 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _check_depth(value: Any) -> None:
-    level, depth = [value], 0
+    level, depth = [value], 1
     while level:
         if depth > MAX_DEPTH:
             _refuse(f"is nested deeper than {MAX_DEPTH} levels")
-        level = [child for parent in level for child in _children(parent)]
+        level = [child for parent in level for child in _children(parent) if isinstance(child, dict | list)]
         depth += 1
 
 

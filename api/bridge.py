@@ -6,33 +6,27 @@ Knows WSGI, ASGI and Answers; no route and no dialect. A client who leaves close
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from api.encode import MIMETYPE, encode
 from api.environ import ABORT, DRAINING, REFUSED, make_environ
-from api.errors import SlowBody, envelope
-from api.limits import too_large
+from api.errors import envelope
+from api.intake import Gone, Receive, departure, read_body
 from api.outlet import Headers, Outlet, Send, encoded
 from api.stream import Answer
-from inference.types import ServerError, Unavailable
+from inference.types import Unavailable
 
-Scope = dict[str, Any]
-Receive = Callable[[], Awaitable[dict[str, Any]]]
+Abort = Callable[[], None]
 Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 WORKERS = 16
 SILENCE_S = 10.0  # a body that brings nothing for so long is given up
-SLOWEST = 1024  # and so is one that, after that time, has brought fewer bytes a second
 LINGER_S = 1.0  # a refused body is read on for so long, for its sender to see the refusal
 LAST_WORDS_S = 0.5  # what cut answers have to get their ends out
 
 log = logging.getLogger(__name__)
-
-
-class Gone(Exception):
-    """The client has left."""
 
 
 class Reply(NamedTuple):
@@ -42,27 +36,33 @@ class Reply(NamedTuple):
 
 
 class Bridge:
-    """`draining` is None, or the time (monotonic) at which what still runs is cut."""
+    """
+    running   how to drop each request that is not answered yet, by its scope's id
+    draining  None, or the time (monotonic) at which what still runs is cut
+    """
 
     def __init__(self, app: Wsgi, max_body: int, silence_s: float = SILENCE_S) -> None:
         self.app = app
         self.max_body = max_body
         self.silence_s = silence_s
         self.draining: float | None = None
+        self.running: dict[int, Abort] = {}
         self.outlets: set[Outlet] = set()
-        self.running = 0
         self.idle = asyncio.Event()
         self.workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="http")
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self.running += 1
+    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        abort = self.running[id(scope)] = scope["extensions"][ABORT]
         self.idle.clear()
         try:
-            await self._serve(scope, receive, send)
+            await self._answer(scope, receive, send)
         except Gone:
             log.debug("client left: %s %s", scope["method"], scope["path"])
+        except Exception:
+            log.exception("connection dropped: %s %s", scope["method"], scope["path"])
+            abort()
         finally:
-            self.running -= 1
+            del self.running[id(scope)]
             if not self.running:
                 self.idle.set()
 
@@ -73,6 +73,8 @@ class Bridge:
         for outlet in list(self.outlets):
             outlet.cut(_shut_down())
         await self._until_idle(LAST_WORDS_S)
+        for abort in list(self.running.values()):
+            abort()
         self.workers.shutdown(wait=False, cancel_futures=True)
 
     async def _until_idle(self, seconds: float) -> None:
@@ -82,21 +84,24 @@ class Bridge:
             async with asyncio.timeout(seconds):
                 await self.idle.wait()
         except TimeoutError:
-            log.warning("%d requests still run after %.1f s", self.running, seconds)
+            log.warning("requests=%d still run after %.1f s", len(self.running), seconds)
 
     # One request -----------------------------------------------------------------------------------------
 
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body, refused = await self._read(scope, receive)
+    async def _answer(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        body, refused = await read_body(scope, receive, self.max_body, self.silence_s)
         environ = make_environ(scope, body)
         if self.draining is not None:
             environ[DRAINING] = max(0.0, self.draining - time.monotonic())
         if refused:
             environ[REFUSED] = refused
-            return await self._refuse(environ, receive, send)
-        gone = asyncio.ensure_future(_departure(receive))
+            await self._refuse(environ, receive, send)
+            return
+        gone = asyncio.ensure_future(departure(receive))
         try:
             reply = await self._run(environ, gone.done)
+            if self.draining is not None:
+                reply.headers.append((b"connection", b"close"))
             if isinstance(reply.body, Answer):
                 await self._hand_over(reply.body, reply.headers, scope["extensions"][ABORT], gone, send)
             else:
@@ -104,37 +109,15 @@ class Bridge:
         finally:
             gone.cancel()
 
-    async def _read(self, scope: Scope, receive: Receive) -> tuple[bytes, ServerError | None]:
-        """The body, or why it was not read to its end."""
-        declared = next((int(value) for name, value in scope["headers"] if name == b"content-length"), 0)
-        if declared > self.max_body:
-            return b"", too_large(self.max_body)
-        clock = asyncio.get_running_loop().time
-        begun, body, more = clock(), bytearray(), True
-        while more:
-            latest = min(clock() + self.silence_s, begun + self.silence_s + len(body) / SLOWEST)
-            try:
-                async with asyncio.timeout_at(latest):
-                    message = await receive()
-            except TimeoutError:
-                return b"", SlowBody(f"the body stopped arriving after {len(body)} bytes")
-            if message["type"] == "http.disconnect":
-                raise Gone
-            body += message.get("body", b"")
-            more = message.get("more_body", False)
-            if len(body) > self.max_body:
-                return b"", too_large(self.max_body)
-        return bytes(body), None
-
     async def _refuse(self, environ: dict[str, Any], receive: Receive, send: Send) -> None:
         """Answer, then read on for a while: a connection closed with unread bytes loses the answer too."""
         reply = await self._run(environ, lambda: False)
         assert isinstance(reply.body, bytes), "a refusal is never an Answer"
-        headers = [*reply.headers, (b"connection", b"close")]
-        await _send(send, Reply(reply.status, headers, reply.body), reply.body, more=True)
+        reply.headers.append((b"connection", b"close"))
+        await _send(send, reply, reply.body, more=True)
         try:
             async with asyncio.timeout(LINGER_S):
-                await _departure(receive)
+                await departure(receive)
         except TimeoutError:
             await send({"type": "http.response.body", "body": b""})
 
@@ -145,7 +128,7 @@ class Bridge:
         except Gone:
             raise
         except Exception:
-            log.exception("the app failed: %s %s", environ["REQUEST_METHOD"], environ["PATH_INFO"])
+            log.exception("the app failed: %s %s", environ["REQUEST_METHOD"], environ["RAW_URI"])
             body = encode(envelope("an unexpected error occurred"))
             return Reply(500, encoded([("Content-Type", MIMETYPE)]), body)
 
@@ -155,21 +138,16 @@ class Bridge:
             raise Gone
         head: list[Any] = []
         result = self.app(environ, lambda status, headers, exc_info=None: head.extend((status, headers)))
+        status, headers = int(head[0].split()[0]), encoded(head[1])
         if isinstance(result, Answer):
-            return Reply(int(head[0][:3]), encoded(head[1]), result)
+            return Reply(status, headers, result)
         try:
-            body = b"".join(result)
-            return Reply(int(head[0][:3]), encoded(head[1]), body)
+            return Reply(status, headers, b"".join(result))
         finally:
             getattr(result, "close", lambda: None)()
 
     async def _hand_over(
-        self,
-        answer: Answer,
-        headers: Headers,
-        abort: Callable[[], None],
-        gone: asyncio.Future[None],
-        send: Send,
+        self, answer: Answer, headers: Headers, abort: Abort, gone: asyncio.Future[None], send: Send
     ) -> None:
         outlet = Outlet(answer, abort)
         gone.add_done_callback(lambda _: outlet.leave())
@@ -181,12 +159,6 @@ class Bridge:
         finally:
             self.outlets.discard(outlet)
             answer.close()
-
-
-async def _departure(receive: Receive) -> None:
-    """Returns when the client has left; whatever it still sends is dropped."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 async def _send(send: Send, reply: Reply, body: bytes, more: bool = False) -> None:

@@ -7,11 +7,16 @@ import logging
 import math
 from typing import Any, ClassVar
 
-from flask import Flask, Response
+from flask import Flask, Response, g
 from werkzeug.exceptions import HTTPException
 
 from api.encode import MIMETYPE, encode
 from inference.types import Internal, ServerError, Unavailable
+
+MENDS = {
+    404: "there is no such route: GET / lists what is served",
+    405: "this route does not take that method: the header Allow names those it takes",
+}
 
 log = logging.getLogger(__name__)
 
@@ -63,13 +68,13 @@ def _told(error: ServerError) -> Response:
 
 def _http(error: HTTPException) -> Response:
     """404, 405 and the rest of HTTP's own, with their headers (Allow, Location)."""
-    body = envelope(error.description or error.name, error.name)
-    response = reply(error.code or 500, body)
+    status = error.code or 500
+    response = reply(status, envelope(MENDS.get(status, error.description or error.name), error.name))
     response.headers.extend([(name, value) for name, value in error.get_headers() if name != "Content-Type"])
     return response
 
 
 def _unforeseen(error: Exception) -> Response:
     """A bug of ours: the log has it all, the client its request id (a header) and nothing else."""
-    log.error("unforeseen error", exc_info=error)
+    log.error("unforeseen error: request id=%s", g.get("request_id"), exc_info=error)
     return _told(Internal("an unexpected error occurred; the server's log has it under this request's id"))

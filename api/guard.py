@@ -8,6 +8,7 @@ import logging
 import sys
 from http import HTTPStatus
 
+from httptools import HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from api.access import request_id
@@ -18,6 +19,7 @@ from api.errors import envelope
 HEAD_S = 5.0  # from the first byte of a request, or from connecting, to the end of its headers
 HEAD_BYTES = 64 << 10
 LINGER_S = 1.0  # a refused connection stays for so long, for its sender to see the refusal
+OFFERS = (b"upgrade", b"connection")
 
 REFUSALS = {
     400: "the request is malformed: this server speaks HTTP/1.1",
@@ -37,11 +39,13 @@ class GuardedProtocol(HttpToolsProtocol):
 
     late     the timer of a head that is still arriving, None at any other time
     head     bytes of that head
+    piece    the bytes the parser is at
     refused  answered by the guard: what still comes is dropped
     """
 
     late: asyncio.TimerHandle | None = None
     head = 0
+    piece = b""
     refused = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -57,6 +61,7 @@ class GuardedProtocol(HttpToolsProtocol):
             return
         if self._resting() and self.late is None:
             self._await_head()
+        self.piece = data
         super().data_received(data)
         if self.late is not None:
             self.head += len(data)
@@ -65,7 +70,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self.scope["extensions"] = {ABORT: self.transport.abort}  # type: ignore[typeddict-item]
+        self.scope["extensions"] = {ABORT: self.transport.abort}  # type: ignore[dict-item]
         if self.late is None:
             self._await_head()
 
@@ -73,7 +78,25 @@ class GuardedProtocol(HttpToolsProtocol):
         self._head_ends()
         if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > HEAD_BYTES:
             raise HeadTooLarge
-        super().on_headers_complete()
+        if not self.parser.should_upgrade():
+            super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        if not self.parser.should_upgrade():
+            super().on_message_complete()
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """What uvicorn calls where the parser stopped: some clients offer HTTP/2 with every request, and the
+        parser leaves such a request's body alone. Begin again, with the head as it is without the offer."""
+        (end,) = sys.exception().args  # type: ignore[union-attr]
+        method, version = self.parser.get_method(), self.parser.get_http_version().encode()
+        if method == b"CONNECT":
+            self._refuse(400)
+        else:
+            kept = [b"%s: %s" % header for header in self.headers if header[0] not in OFFERS]
+            self.parser = HttpRequestParser(self)
+            lines = [b"%s %s HTTP/%s" % (method, self.url, version), *kept, b"", b""]
+            self.data_received(b"\r\n".join(lines) + self.piece[end:])
 
     def send_400_response(self, msg: str) -> None:
         error = sys.exception()

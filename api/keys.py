@@ -12,7 +12,7 @@ OPEN = frozenset({"health", "live", "ready", "version"})  # a path's last word
 
 def install(app: Flask, keys: tuple[str, ...]) -> None:
     """Refuse every request without one of `keys`, but those about health and version. No keys: all pass."""
-    digests = [_digest(key) for key in keys]
+    digests = [_digest(key.encode()) for key in keys]
 
     def check() -> None:
         if is_open(request.path):
@@ -29,10 +29,11 @@ def is_open(path: str) -> bool:
     return path.rstrip("/").rpartition("/")[2] in OPEN
 
 
-def _given() -> str:
+def _given() -> bytes:
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else request.headers.get("X-Api-Key", "")
+    key = token.strip() if scheme.lower() == "bearer" else request.headers.get("X-Api-Key", "")
+    return key.encode("latin1")  # WSGI's way to carry bytes in a str
 
 
-def _digest(key: str) -> bytes:
-    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
+def _digest(key: bytes) -> bytes:
+    return hashlib.sha256(key).digest()

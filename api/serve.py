@@ -91,6 +91,7 @@ class Front:
                 ws="none",
                 lifespan="off",
                 log_config=None,
+                log_level=logging.ERROR,
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
@@ -119,7 +120,7 @@ class Front:
             log.info("serving on %s", self.url)
             on_ready(self)
             await self.stopping.wait()
-            log.info("draining: %d requests run, at most %.0f s", self.bridge.running, self.drain_seconds)
+            log.info("draining: requests=%d seconds=%.0f", len(self.bridge.running), self.drain_seconds)
             await self.bridge.drain(self.drain_seconds)
             self.server.should_exit = True
             await serving
@@ -137,7 +138,7 @@ class Server(uvicorn.Server):
         self.listens = asyncio.Event()
 
     @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:  # type: ignore[override]
+    def capture_signals(self) -> Iterator[None]:
         yield
 
     async def main_loop(self) -> None:

@@ -16,7 +16,7 @@ from api.environ import HANDOVER
 from api.errors import extra_headers
 from api.joined import Joined
 from inference.backend import Stream
-from inference.types import Event, Finished, Internal, ServerError
+from inference.types import Event, Finished, Internal, ServerError, Token
 
 log = logging.getLogger(__name__)
 
@@ -81,9 +81,10 @@ def joined(streams: list[Stream], answers: int = 1) -> Stream:
 class Answer:
     """One answer on its way out: iterate it from one thread, or `start` it and have its bytes pushed.
 
-    status    0 until the first bytes decide it
-    tokens    generated so far, of the finished answers
-    ended     nothing more will come
+    status     0 until the first bytes decide it
+    tokens     generated so far
+    ended      nothing more will come
+    cancelled  closed before it had ended
     """
 
     def __init__(self, stream: Stream, writer: Writer, framing: Framing | None, answers: int = 1) -> None:
@@ -97,6 +98,7 @@ class Answer:
         self.mimetype = framing.mimetype if framing else MIMETYPE
         self.headers: dict[str, str] = {}
         self.ended = False
+        self.cancelled = False
         self._first: bytes | None = None
         self._at_close: list[Callable[[], None]] = []
 
@@ -120,9 +122,8 @@ class Answer:
         values: list[Any] = []
         for event in events:
             values += self.writer.chunk(event)
-            if isinstance(event, Finished):
-                self.finished += 1
-                self.tokens += event.tokens
+            self.tokens += isinstance(event, Token)
+            self.finished += isinstance(event, Finished)
         ended = self.finished >= self.answers
         if self.framing:
             data = b"".join(map(self.framing.encode, values)) + (self.framing.end if ended else b"")
@@ -157,6 +158,7 @@ class Answer:
             data, self._first = self._first, None
             return data
         if self.ended:
+            self.close()
             raise StopIteration
         return self._pulled()
 
@@ -176,6 +178,7 @@ class Answer:
     def close(self) -> None:
         """Cancel what is left, then call what waits for the end. Idempotent."""
         self.stream.close()
+        self.cancelled |= not self.ended
         self.ended = True
         calls, self._at_close = self._at_close, []
         for call in calls:

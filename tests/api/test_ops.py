@@ -1,0 +1,43 @@
+"""What operators ask of the server."""
+
+from flask.testing import FlaskClient
+
+from api import create_app
+from api.environ import DRAINING
+from api.settings import AppSettings
+from tests.fake_backend import FakeBackend
+
+
+def test_health_is_what_llama_stack_clients_expect(client: FlaskClient) -> None:
+    response = client.get("/health")
+    assert (response.status_code, response.json) == (200, {"status": "OK"})
+
+
+def test_a_server_that_loads_is_alive_and_not_ready(client: FlaskClient, backend: FakeBackend) -> None:
+    backend.unready = "the model is loading"
+    response = client.get("/health/ready")
+    assert (client.get("/health/live").status_code, response.status_code) == (200, 503)
+    assert response.json["error"]["message"] == "the model is loading"
+
+
+def test_a_server_that_drains_is_alive_and_not_ready(client: FlaskClient) -> None:
+    draining = {DRAINING: 4.2}
+    response = client.get("/health/ready", environ_overrides=draining)
+    assert client.get("/health/live", environ_overrides=draining).status_code == 200
+    assert (response.status_code, response.headers["Retry-After"]) == (503, "5")
+
+
+def test_the_index_lists_the_model_and_every_route(client: FlaskClient) -> None:
+    index = client.get("/").json
+    assert (index["version"], index["model"]) == ("1.2.3", "fake/model")
+    assert "GET /health/ready" in index["routes"]["ops"]
+
+
+def test_metrics_are_shown_where_there_are_any(backend: FakeBackend, client: FlaskClient) -> None:
+    class Figures:
+        def render(self) -> bytes:
+            return b"hearth_tokens_total 7\n"
+
+    response = create_app(backend, AppSettings(), Figures()).test_client().get("/metrics")
+    assert (response.mimetype, response.text) == ("text/plain", "hearth_tokens_total 7\n")
+    assert client.get("/metrics").status_code == 404
