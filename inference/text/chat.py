@@ -1,9 +1,10 @@
 """Conversations to prompts, by the model's own chat template; a plain format where it has none.
 
-What a template silently leaves out is found once, at load. Knows templates, not the models behind them.
+What a template takes is tried out, never guessed. Knows templates, not the models behind them.
 """
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 from jinja2 import TemplateError
@@ -27,21 +28,23 @@ PLAIN = (
 PLAIN_WHY = "the model has no chat template: turns are written as User: and Assistant:"
 PLAIN_STOPS = ("\nUser:", "\nSystem:")
 
-# Tried in this order, each on top of the last, until the template accepts the conversation.
-RESHAPES: tuple[Reshape, ...] = (
-    with_system_first,
-    with_short_ids,
-    with_turns,
-    with_tools_as_text,
-    without_system,
-    with_turns,
+# The ways to tell a template a conversation, tried in this order until it takes one and leaves nothing out.
+ATTEMPTS: tuple[tuple[Reshape, ...], ...] = (
+    (),
+    (with_system_first,),
+    (with_system_first, with_short_ids),
+    (with_system_first, with_short_ids, with_turns),
+    (without_system, with_short_ids, with_turns),
+    (with_system_first, with_tools_as_text, with_turns),
+    (without_system, with_tools_as_text, with_turns),
 )
+REFUSALS = (TemplateError, TypeError, ValueError, LookupError, AttributeError)  # a template is foreign code
 
 MARK = "xylograph"  # stands in no template
 TOOL = Tool(MARK, MARK, {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]})
-ASKED = Message("user", "Hi")
+ASKED = Message("user", MARK)
 CALLED = (
-    ASKED,
+    Message("user", "Hi"),
     Message("assistant", "", tool_calls=(ToolCall("callnumb1", MARK, '{"a": "b"}'),)),
     Message("tool", MARK, name="f", tool_call_id="callnumb1"),
 )
@@ -52,6 +55,10 @@ class Chat:
 
     why    empty where it is the model's own, else what stands in for it
     stops  strings that end an answer in the plain format: the model would go on with the next turn
+
+    in_parts     contents are lists of parts, as models of text and images have it
+    takes_tools  it describes tools itself
+    takes_calls  it tells of calls and of their results
     """
 
     def __init__(self, tokenizer: Any) -> None:
@@ -60,9 +67,9 @@ class Chat:
         self.template = PLAIN if plain else None
         self.why = PLAIN_WHY if plain else ""
         self.stops = PLAIN_STOPS if plain else ()
-        self.takes_system = self._tells([Message("system", MARK), ASKED], 1)
-        self.takes_tools = self._tells([ASKED], 1, (TOOL,))
-        self.takes_calls = self._tells(CALLED, 2)
+        self.in_parts = not self._tells([ASKED], 1, in_parts=False) and self._tells([ASKED], 1, in_parts=True)
+        self.takes_tools = self._tells([ASKED], 2, self.in_parts, (TOOL,))
+        self.takes_calls = self._tells(CALLED, 2, self.in_parts)
 
     def render(
         self, messages: Messages, tools: Sequence[Tool] = (), tool_format: ToolFormat | None = None
@@ -71,48 +78,55 @@ class Chat:
         how: ToolFormat = tool_format or "json"
         ours = bool(tools) and not (self.takes_tools and how == "json")
         if ours:
-            messages = [Message("system", words.describe(tools, how)), *messages]
-            messages = with_system_first(messages)
+            messages = with_system_first([Message("system", words.describe(tools, how)), *messages])
         if ours or not self.takes_calls:
             messages = with_tools_as_text(messages, how)
-        if not self.takes_system:
-            messages = without_system(messages)
         return self._render(messages, () if ours else tools)
 
     def _render(self, messages: Messages, tools: Sequence[Tool]) -> str:
-        try:
-            return self._apply(messages, tools)
-        except (TemplateError, TypeError) as error:
-            refusal = error
-        for reshape in RESHAPES:
-            messages = reshape(messages)
+        refusals: list[Exception] = []
+        partial = ""
+        for reshapes in ATTEMPTS:
+            told = reduce(lambda told, reshape: reshape(told), reshapes, messages)
             try:
-                return self._apply(messages, tools)
-            except (TemplateError, TypeError):
+                text = self._apply(told, self.in_parts, tools)
+            except REFUSALS as error:
+                refusals.append(error)
                 continue
-        raise BadRequest("messages", f"are refused by the model's chat template: {refusal}")
+            if tells_system(text, told):
+                return text
+            partial = partial or text
+        if not partial:
+            raise BadRequest("messages", f"are refused by the model's chat template: {refusals[0]}")
+        return partial
 
-    def _apply(self, messages: Messages, tools: Sequence[Tool]) -> str:
+    def _apply(self, messages: Messages, in_parts: bool, tools: Sequence[Tool]) -> str:
         return self.tokenizer.apply_chat_template(
-            [as_dict(message) for message in messages],
+            [as_dict(message, in_parts) for message in messages],
             tools=[words.schema(tool) for tool in tools] or None,
             chat_template=self.template,
             add_generation_prompt=True,
             tokenize=False,
         )
 
-    def _tells(self, messages: Messages, times: int, tools: Sequence[Tool] = ()) -> bool:
+    def _tells(self, messages: Messages, times: int, in_parts: bool, tools: Sequence[Tool] = ()) -> bool:
         """Whether the mark appears so often in what the template makes of this."""
         try:
-            return self._apply(messages, tools).count(MARK) >= times
-        except (TemplateError, TypeError, ValueError):
+            return self._apply(messages, in_parts, tools).count(MARK) >= times
+        except REFUSALS:
             return False
 
 
-def as_dict(message: Message) -> dict[str, Any]:
+def tells_system(text: str, messages: Messages) -> bool:
+    """Some templates pass over a system message where they do not expect one."""
+    return all(message.content.strip() in text for message in messages if message.role == "system")
+
+
+def as_dict(message: Message, in_parts: bool) -> dict[str, Any]:
     """A message as templates take it; they test whether a key is there, not what it holds."""
     given = {"name": message.name, "tool_call_id": message.tool_call_id}
-    told: dict[str, Any] = {"role": message.role, "content": message.content}
+    content = [{"type": "text", "text": message.content}] if in_parts else message.content
+    told: dict[str, Any] = {"role": message.role, "content": content}
     told |= {key: value for key, value in given.items() if value is not None}
     if message.tool_calls:
         told["tool_calls"] = [call_as_dict(call) for call in message.tool_calls]
