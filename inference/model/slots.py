@@ -17,6 +17,7 @@ from inference.model.call import Call, computing, current
 from inference.model.layers import States, Unfit, layers
 from inference.model.memory import Memory
 from inference.model.plan import plan
+from inference.model.start import vocab
 
 SPARE = 32  # tokens of padding that cost less than one more call of the model
 STEP = 64
@@ -109,8 +110,3 @@ def cache_name(inputs: Container[str]) -> str:
         if name in inputs:
             return name
     raise Unfit("takes no cache")
-
-
-def vocab(model: PreTrainedModel) -> int:
-    output = model.get_output_embeddings()
-    return int(getattr(output, "out_features", 0) or model.config.get_text_config().vocab_size)

@@ -15,6 +15,7 @@ from inference.model.batch import Batch, Copy, Move, Shape, Swap
 from inference.model.call import Call
 from inference.model.layers import Sources
 from inference.model.slots import SlotRunner
+from inference.model.start import start_ids
 
 
 class SourceRunner(SlotRunner):
@@ -85,18 +86,3 @@ def moved(lengths: list[int], move: Move) -> list[int]:
     elif isinstance(move, Copy):
         lengths[move.target] = lengths[move.source]
     return lengths
-
-
-def start_ids(model: PreTrainedModel) -> tuple[int, ...]:
-    """What the decoder begins with; a token that `generate` would force to come first stands with it."""
-    found = [setting(model, "decoder_start_token_id", setting(model, "bos_token_id"))]
-    found.append(setting(model, "forced_bos_token_id"))
-    return tuple(token for token in found if token is not None)
-
-
-def setting(model: PreTrainedModel, name: str, default: Any = None) -> Any:
-    for config in (model.generation_config, model.config):
-        value = getattr(config, name, None)
-        if value is not None:
-            return value
-    return default

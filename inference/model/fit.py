@@ -1,0 +1,103 @@
+"""Which seat fits a model: proved at load by computing a few tokens each way, not read from a flag.
+
+The worst case is slow, never wrong. Knows the seats and what they cost in memory.
+"""
+
+import logging
+from dataclasses import dataclass
+
+import torch
+from transformers import PreTrainedModel
+
+from inference.model.batch import Runner
+from inference.model.slots import SlotRunner
+from inference.model.solo import SoloRunner
+from inference.model.sources import SourceRunner
+from inference.model.trial import COLUMNS, ROWS, Trial
+from inference.types import Unavailable
+
+log = logging.getLogger(__name__)
+
+# The largest error allowed, in standard deviations of the true logits. A seat that is wrong is off by about
+# one and more; one that is right by what rounding in another order makes of it.
+TOLERANCE = {torch.float16: 0.1, torch.bfloat16: 0.3}
+EXACT = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A runner proved right for its model.
+
+    seat             "slots" or "solo"
+    error            the largest difference of a logit from the truth, in standard deviations of the logits
+    bytes_per_token  memory that one column of one row takes
+    """
+
+    runner: Runner
+    seat: str
+    resumes: bool
+    error: float
+    bytes_per_token: int
+
+
+def choose(model: PreTrainedModel, *, max_rows: int, context: int, kv_bytes: int) -> Fitted:
+    """The fastest seat that computes what the model's own forward does, with memory of at most kv_bytes.
+
+    Takes about a second, more for a large model; the model computes as before afterwards. Raises Unavailable
+    where the memory does not hold one row of the whole context, or the model's logits are not numbers.
+    """
+    trial = Trial(model)
+    if trial.spread != trial.spread:
+        raise Unavailable(
+            "the model's logits are not numbers: its weights are damaged, or need another dtype"
+        )
+    tolerance = TOLERANCE.get(model.dtype, EXACT)
+    causal = trial.drift <= tolerance
+    for resumes in (True, False) if causal else ():
+        tried = attempt(model, trial, resumes)
+        if tried and tried[1] <= tolerance:
+            return slots(model, *tried, max_rows=max_rows, context=context, kv_bytes=kv_bytes)
+    runner = SoloRunner(model, max_rows=max_rows, context=context, causal=causal)
+    return chosen(model, Fitted(runner, "solo", True, 0.0, 0))
+
+
+def attempt(model: PreTrainedModel, trial: Trial, resumes: bool) -> tuple[SlotRunner, float] | None:
+    """The slots seat and its error; None where it cannot compute the model, the reason logged."""
+    seat = SourceRunner if model.config.is_encoder_decoder else SlotRunner
+    name = f"{model.config.model_type}: slots{', resumes' * resumes}"
+    try:
+        runner = seat(model, max_rows=ROWS, context=COLUMNS, area=ROWS * COLUMNS, resumes=resumes)
+        error = trial.error(runner)
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as reason:  # code of any model, driven in a way it may not be made for
+        log.info("%s: no: %s: %s", name, type(reason).__name__, reason)
+        return None
+    log.debug("%s, error %.0e", name, error)
+    return runner, error
+
+
+def slots(
+    model: PreTrainedModel, tried: SlotRunner, error: float, *, max_rows: int, context: int, kv_bytes: int
+) -> Fitted:
+    """The seat that was tried, with as much memory as it may have."""
+    per_token, per_row = tried.memory.bytes_per_column(), tried.memory.bytes_per_row()
+    if tried.encodes:  # a source's tokens take what the answer's do
+        per_token, per_row = 2 * per_token, 0
+    per_token = max(per_token, 1)
+    left = kv_bytes - per_row * max_rows
+    if left < per_token * context:
+        needs = (per_row * max_rows + per_token * context) / 2**20
+        raise Unavailable(
+            f"one sequence of the whole context, {context} tokens, needs {needs:.0f} MiB of memory besides "
+            f"the model; {kv_bytes / 2**20:.0f} MiB are left: lower the context, or max_rows ({max_rows})"
+        )
+    area = min(max_rows * context, left // per_token)
+    runner = type(tried)(model, max_rows=max_rows, context=context, area=area, resumes=tried.resumes)
+    return chosen(model, Fitted(runner, "slots", tried.resumes, error, per_token))
+
+
+def chosen(model: PreTrainedModel, fitted: Fitted) -> Fitted:
+    resumes = ", resumes" * fitted.resumes
+    log.info("%s: %s%s, error %.0e", model.config.model_type, fitted.seat, resumes, fitted.error)
+    return fitted

@@ -1,0 +1,81 @@
+"""The solo seat: each row's tokens are computed anew and alone, for models that keep no memory we can hold.
+
+A row is its token ids. Slow, and right whatever a model is. Knows a model's inputs; nothing of its inside.
+"""
+
+import inspect
+from itertools import pairwise
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+
+from inference.model.batch import Batch, Copy, Move, Shape, Swap
+from inference.model.start import start_ids, vocab
+
+
+class SoloRunner:
+    """A Runner (see batch.py) that remembers tokens alone.
+
+    causal: the model's logits after a token depend on no later one. Where False (XLNet, XLM), each wanted
+    token is computed with its prefix alone, prepared the way the model's own generation does.
+    """
+
+    resumes = True
+    step = 64
+
+    def __init__(self, model: PreTrainedModel, *, max_rows: int, context: int, causal: bool = True) -> None:
+        self.model, self.causal = model, causal
+        self.max_rows, self.context, self.area = max_rows, context, max_rows * context
+        self.encodes = bool(model.config.is_encoder_decoder)
+        self.start_ids = start_ids(model) if self.encodes else ()
+        self.vocab = vocab(model)
+        self.rows: list[list[int]] = []
+        self.sources: list[list[int]] = []
+        self.uncached = {"use_cache": False} if accepts(model, "use_cache") else {}
+
+    @torch.inference_mode()
+    def forward(self, batch: Batch) -> torch.Tensor:
+        """Compute the step: logits (W, V) in the model's dtype, on its device."""
+        for move in batch.moves:
+            self.rows, self.sources = moved(self.rows, move), moved(self.sources, move)
+        for row, source in batch.sources.items():
+            self.sources[row] = list(source)
+        logits = [torch.empty(0, self.vocab, device=self.model.device, dtype=self.model.dtype)]
+        for i, (start, end) in enumerate(pairwise(batch.starts)):
+            row, cached = batch.rows[i], batch.cached[i]
+            self.rows[row][cached:] = batch.ids[start:end]
+            wanted = [cached + token - start for token in batch.want if start <= token < end]
+            logits += [self.compute(row, wanted)] if wanted else []
+        return torch.cat(logits)
+
+    def compute(self, row: int, wanted: list[int]) -> torch.Tensor:
+        """The logits after the tokens of a row at the positions wanted, (W, V)."""
+        ids = torch.tensor([self.rows[row][: wanted[-1] + 1]], device=self.model.device)
+        if not self.causal:
+            return torch.cat([self.after(ids[:, : position + 1]) for position in wanted])
+        inputs: dict[str, Any] = {"input_ids": ids}
+        if self.encodes:
+            source = torch.tensor([self.sources[row]], device=self.model.device)
+            inputs = {"input_ids": source, "decoder_input_ids": ids}
+        return self.model(**inputs, **self.uncached).logits[0, wanted]
+
+    def after(self, ids: torch.Tensor) -> torch.Tensor:
+        inputs = self.model.prepare_inputs_for_generation(ids)
+        return self.model(**inputs).logits[:, -1]
+
+
+def accepts(model: PreTrainedModel, name: str) -> bool:
+    return name in inspect.signature(model.forward).parameters
+
+
+def moved(rows: list[list[int]], move: Move) -> list[list[int]]:
+    """The rows after a move."""
+    rows = list(rows)
+    if isinstance(move, Shape):
+        return [*rows, *([] for _ in range(move.rows))][: move.rows]
+    if isinstance(move, Swap):
+        rows[move.a], rows[move.b] = rows[move.b], rows[move.a]
+    elif isinstance(move, Copy):
+        rows[move.target] = list(rows[move.source])
+    return rows
