@@ -1,0 +1,182 @@
+"""The whole way, on a model too small to make sense: text in, a real engine and seat, text out."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from inference.engine.engine import Engine
+from inference.engine.sampler import Sampler
+from inference.local import LocalBackend
+from inference.model.slots import SlotRunner
+from inference.types import (
+    Event,
+    Finished,
+    GenerationRequest,
+    Message,
+    Sampling,
+    ServerError,
+    Started,
+    Token,
+    Unavailable,
+)
+from tests import tiny
+from tests.local.conftest import FakeCompiler
+
+CONTEXT = 128
+GREEDY = Sampling(greedy=True)
+PROMPTS = ("The capital of France", "Zażółć", "1 2 3 4", "😀 and 😀", "x")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.llama(tmp_path_factory.mktemp("tiny"), vocab_size=261)
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> Any:
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+
+
+@pytest.fixture(scope="module")
+def words(folder: Path) -> Any:
+    return AutoTokenizer.from_pretrained(folder)
+
+
+@pytest.fixture
+def backend(folder: Path, words: Any) -> Iterator[LocalBackend]:
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    runner = SlotRunner(model, max_rows=8, context=CONTEXT, area=8 * CONTEXT, resumes=True)
+    engine = Engine(runner, Sampler(261), max_batch_tokens=64, max_waiting_tokens=10_000)
+    engine.start()
+    backend = LocalBackend(
+        engine,
+        words,
+        model_id="tiny",
+        context=CONTEXT,
+        vocab=261,
+        ends=frozenset([2]),
+        compiler=FakeCompiler(),
+    )
+    yield backend
+    backend.close()
+
+
+def plain(model: Any, words: Any, ids: list[int], count: int) -> list[int]:
+    """The answer of transformers' own loop."""
+    prompt = torch.tensor([ids])
+    told = model.generate(
+        prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=count, do_sample=False, pad_token_id=0
+    )
+    return told[0, len(ids) :].tolist()
+
+
+def ids_of(events: list[Event]) -> list[int]:
+    return [event.id for event in events if isinstance(event, Token)]
+
+
+def text_of(events: list[Event]) -> str:
+    return "".join(event.text for event in events if isinstance(event, Token | Finished))
+
+
+@pytest.mark.parametrize("prompt", PROMPTS)
+def test_a_greedy_answer_is_that_of_the_plain_loop(
+    backend: LocalBackend, model: Any, words: Any, prompt: str
+) -> None:
+    events = list(backend.generate(GenerationRequest(prompt, GREEDY, max_tokens=40)))
+    expected = plain(model, words, words.encode(prompt), 40)
+    assert ids_of(events) == expected
+    special = set(words.all_special_ids)
+    assert text_of(events) == words.decode([id for id in expected if id not in special])
+
+
+def test_answers_at_once_are_the_answers_alone(backend: LocalBackend) -> None:
+    requests = [GenerationRequest(prompt, Sampling(seed=1), max_tokens=30) for prompt in PROMPTS]
+    alone = [ids_of(list(backend.generate(request))) for request in requests]
+    streams = [backend.generate(request) for request in requests]
+    together: list[list[int]] = [[] for _ in streams]
+
+    def read(place: int) -> None:
+        together[place] = ids_of(list(streams[place]))
+
+    readers = [threading.Thread(target=read, args=(place,)) for place in range(len(streams))]
+    for reader in readers:
+        reader.start()
+    for reader in readers:
+        reader.join(60)
+    assert together == alone
+
+
+def test_a_pushed_answer_is_the_pulled_one(backend: LocalBackend) -> None:
+    request = GenerationRequest("The capital", Sampling(seed=5), max_tokens=30, n=3)
+    pulled = list(backend.generate(request))
+    pushed: list[Event] = []
+    done = threading.Event()
+
+    def sink(arrived: list[Event] | ServerError) -> None:
+        assert not isinstance(arrived, ServerError)
+        pushed.extend(arrived)
+        if sum(isinstance(event, Finished) for event in pushed) == 3:
+            done.set()
+
+    stream = backend.generate(request)
+    stream.start(sink)
+    assert done.wait(60)
+    for index in range(3):
+        mine = [event for event in pulled if event.index == index and not isinstance(event, Started)]
+        assert mine == [event for event in pushed if event.index == index and not isinstance(event, Started)]
+    stream.close()
+
+
+def test_a_stop_string_frees_the_row_at_once(backend: LocalBackend) -> None:
+    request = GenerationRequest("The capital", GREEDY, max_tokens=60)
+    whole = text_of(list(backend.generate(request)))
+    stop = whole[len(whole) // 2 :][:2]
+    stopped = GenerationRequest("The capital", GREEDY, max_tokens=60, stop=(stop,))
+    events = list(backend.generate(stopped))
+    assert text_of(events) == whole[: whole.index(stop)]
+    assert isinstance(events[-1], Finished)
+    assert events[-1].stop == stop
+
+
+def test_logprobs_of_a_prompt_are_those_of_the_plain_forward(
+    backend: LocalBackend, model: Any, words: Any
+) -> None:
+    ids = words.encode("The capital of France")
+    request = GenerationRequest(ids, GREEDY, max_tokens=0, prompt_logprobs=2)
+    started, finished = backend.generate(request)
+    assert isinstance(started, Started)
+    assert finished == Finished(0, "length")
+    with torch.inference_mode():
+        expected = model(torch.tensor([ids])).logits[0].log_softmax(-1)
+    assert [entry[0] for entry in started.prompt] == ids
+    assert started.prompt[0][2] is None
+    for place in range(1, len(ids)):
+        _, text, logprob, top = started.prompt[place]
+        assert text == words.decode([ids[place]])
+        assert logprob == pytest.approx(expected[place - 1, ids[place]].item(), abs=1e-4)
+        assert top[0].logprob == pytest.approx(expected[place - 1].max().item(), abs=1e-4)
+
+
+def test_a_chat_fills_the_template_and_the_context(backend: LocalBackend) -> None:
+    events = list(backend.generate(GenerationRequest([Message("user", "Hi")], GREEDY, ignore_eos=True)))
+    started, finished = events[0], events[-1]
+    assert isinstance(started, Started)
+    assert isinstance(finished, Finished)
+    assert finished.reason == "length"
+    assert started.prompt_tokens + finished.tokens == CONTEXT
+
+
+def test_closing_the_backend_ends_every_stream(backend: LocalBackend) -> None:
+    stream = backend.generate(GenerationRequest("The", ignore_eos=True, n=8))
+    next(stream)
+    backend.close()
+    with pytest.raises(Unavailable):
+        list(stream)
+    assert backend.ready()
+    with pytest.raises(Unavailable):
+        backend.generate(GenerationRequest("The"))
