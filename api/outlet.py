@@ -44,6 +44,9 @@ class Outlet:
                 return
 
     def push(self, data: bytes) -> None:
+        opens = self.answer.status and not self.opened
+        if not (data or opens or self.answer.ended):
+            return
         self.waiting.append(data)
         self.changed.set()
         if len(self.waiting) > QUEUED * self.answer.answers:

@@ -14,7 +14,6 @@ from flask import Response, request
 from api.encode import MIMETYPE, encode
 from api.environ import HANDOVER
 from api.errors import extra_headers
-from api.joined import Joined
 from inference.backend import Stream
 from inference.types import Event, Finished, Internal, ServerError, Token
 
@@ -71,11 +70,6 @@ def answer(stream: Stream, writer: Writer, framing: Framing | None, answers: int
     if framing:
         response.headers.update({"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
     return response
-
-
-def joined(streams: list[Stream], answers: int = 1) -> Stream:
-    """Several requests, each with n = `answers`, as one stream; answer k of the i-th has index i * n + k."""
-    return Joined(streams, answers)
 
 
 class Answer:

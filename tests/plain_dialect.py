@@ -6,7 +6,8 @@ import msgspec
 from flask import Blueprint, Response
 
 from api import body
-from api.stream import NDJSON, SSE, answer, joined
+from api.joined import Joined
+from api.stream import NDJSON, SSE, answer
 from inference.backend import Backend
 from inference.types import Event, Finished, GenerationRequest, ServerError, Token
 
@@ -49,7 +50,8 @@ def routes(backend: Backend) -> Blueprint:
     def say() -> Response:
         asked = body.decode(Say)
         streams = [backend.generate(GenerationRequest(asked.prompt, n=asked.n)) for _ in range(asked.copies)]
-        return answer(joined(streams, asked.n), Texts(), FRAMINGS[asked.stream], asked.n * asked.copies)
+        stream = streams[0] if asked.copies == 1 else Joined(streams, asked.n)
+        return answer(stream, Texts(), FRAMINGS[asked.stream], asked.n * asked.copies)
 
     @plain.post("/fail")
     def fail() -> Response:

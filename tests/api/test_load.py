@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import os
 import random
 import threading
@@ -36,6 +37,42 @@ def test_two_hundred_streams_at_once_are_all_whole(live: Start) -> None:
         texts = TEXTS if i % 2 == 0 else ["".join(TEXTS)]
         assert all(f'"{text}"'.encode() in answer for text in texts)
     server.until(lambda: not server.backend.open)
+
+
+def test_mangled_requests_are_answered_or_dropped(live: Start, caplog: pytest.LogCaptureFixture) -> None:
+    random.seed(2)
+    server = live(FakeBackend(say("a")))
+    whole = request("POST", "/say?a=%20", b'{"stream": "sse"}', "Accept: */*", "Connection: close")
+
+    async def all_at_once() -> list[int]:
+        return await asyncio.gather(*(status(server.port, mangled(whole)) for _ in range(300)))
+
+    statuses = set(asyncio.run(all_at_once()))
+    assert {200, 400} <= statuses and max(statuses) < 500
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+    assert server.exchange(request("GET", "/health", b"", "Connection: close")).endswith(b'{"status":"OK"}')
+
+
+async def status(port: int, sent: bytes) -> int:
+    """Of the answer to what was sent; 0 if there is none soon, the server waiting for more."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(sent)
+    try:
+        line = await asyncio.wait_for(reader.readline(), 1.0)
+    except TimeoutError:
+        line = b""
+    writer.close()
+    return int(line.split()[1]) if line else 0
+
+
+def mangled(data: bytes) -> bytes:
+    """`data` with up to three of its stretches deleted, doubled or replaced."""
+    for _ in range(random.randint(0, 3)):
+        at = random.randrange(len(data))
+        to = at + random.randint(1, 8)
+        middle = random.choice([b"", data[at:to] * 2, random.randbytes(4), b"\r\n", b"\x00", b"%ff"])
+        data = data[:at] + middle + data[to:]
+    return data
 
 
 async def leave(port: int, after_s: float, framing: str) -> None:
