@@ -76,14 +76,12 @@ def mend_bias(module: Any) -> None:
 
 def embeds_by_length(module: Any) -> bool:
     """BART, Pegasus, M2M100, Whisper and their kin: embed the q positions behind the cache's length."""
-    table = getattr(module, "weight", getattr(module, "weights", None))
-    return isinstance(table, torch.Tensor) and "past_key_values_length" in inputs(module)
+    return not list(module.children()) and "past_key_values_length" in inputs(module)
 
 
 def mend_embedding(module: Any) -> None:
-    """Embed positions 0…n - 1 and take each row's own, unless the model hands the call's positions on."""
+    """Embed the positions of each row, unless the model hands them on by itself."""
     guess, accepts = module.forward, inspect.signature(module.forward)
-    counted = (getattr(module, "padding_idx", None) or 0) + 1  # some pass over padding tokens as they count
 
     def forward(*args: Any, **kwargs: Any) -> torch.Tensor:
         call = uneven()
@@ -91,12 +89,20 @@ def mend_embedding(module: Any) -> None:
         told = given.get("position_ids")
         if call is None or (told is not None and told.shape == call.positions.shape):
             return guess(*args, **kwargs)
-        shape, first = (1, call.columns), next(iter(given.values()))
-        tokens = torch.full(shape, counted, device=first.device) if isinstance(first, torch.Tensor) else shape
-        table = guess(tokens).reshape(call.columns, -1)
-        return table[call.positions.to(table.device)]  # (R, q, d)
+        if "position_ids" in accepts.parameters:
+            first = next(iter(given.values()))
+            embedded = guess(first, position_ids=call.positions.flatten())
+            return embedded.reshape(call.num_rows, call.width, -1)  # (R, q, d)
+        return counted(guess, next(iter(accepts.parameters)) == "input_ids", module, call)
 
     module.forward = forward
+
+
+def counted(guess: Callable[..., torch.Tensor], tokens: bool, module: Any, call: Call) -> torch.Tensor:
+    """A module that counts `tokens`, or takes their shape, counts n of them: each row's own, (R, q, d)."""
+    shape, counts = (1, call.columns), (getattr(module, "padding_idx", None) or 0) + 1  # padding does not
+    table = guess(torch.full(shape, counts, device=call.positions.device) if tokens else shape)
+    return table.reshape(call.columns, -1)[call.positions.to(table.device)]
 
 
 def inputs(module: Any) -> Mapping[str, inspect.Parameter]:

@@ -31,6 +31,7 @@ class SlotRunner:
 
     encodes = False
     step = STEP
+    positions_name = "position_ids"
 
     def __init__(
         self, model: PreTrainedModel, *, max_rows: int, context: int, area: int, resumes: bool
@@ -47,7 +48,7 @@ class SlotRunner:
             raise Unfit("has recurrent states")
         accepts = inspect.signature(model.forward).parameters
         self.cache_name = cache_name(accepts)
-        self.takes_positions = "position_ids" in accepts
+        self.takes_positions = self.positions_name in accepts
         self.spare = SPARE if resumes else 0
         prepare(model)
 
@@ -67,15 +68,14 @@ class SlotRunner:
         for layer in self.states:
             layer.show(call)
         inputs = self.inputs(call)
+        if self.takes_positions:
+            inputs[self.positions_name] = call.positions
         with computing(call):
             logits = self.model(**inputs, use_cache=True).logits
         return chosen(logits, call)
 
     def inputs(self, call: Call) -> dict[str, Any]:
-        found = {"input_ids": call.ids, self.cache_name: self.cache}
-        if self.takes_positions:
-            found["position_ids"] = call.positions
-        return found
+        return {"input_ids": call.ids, self.cache_name: self.cache}
 
 
 def prepare(model: PreTrainedModel) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch.nn.utils.rnn import pad_sequence
 from transformers import Cache, EncoderDecoderCache, PreTrainedModel
-from transformers.modeling_outputs import BaseModelOutput
 
 from inference.model.batch import Batch, Copy, Move, Shape, Swap
 from inference.model.call import Call
@@ -25,6 +24,7 @@ class SourceRunner(SlotRunner):
     """
 
     encodes = True
+    positions_name = "decoder_position_ids"
 
     def __init__(
         self, model: PreTrainedModel, *, max_rows: int, context: int, area: int, resumes: bool
@@ -49,7 +49,8 @@ class SourceRunner(SlotRunner):
         encoder = self.model.get_encoder()
         for row, ids in batch.sources.items():
             source = torch.tensor([ids], device=self.device)
-            self.encoded[row] = encoder(input_ids=source).last_hidden_state[0]
+            output = encoder(input_ids=source)
+            self.encoded[row], self.kind = output.last_hidden_state[0], type(output)
             self.lengths[row] = len(ids)
 
     def inputs(self, call: Call) -> dict[str, Any]:
@@ -62,7 +63,7 @@ class SourceRunner(SlotRunner):
         seen = torch.arange(widest)[None] < torch.tensor(lengths)[:, None]
         return {
             "decoder_input_ids": call.ids,
-            "encoder_outputs": BaseModelOutput(last_hidden_state=self.outputs(call, widest)),
+            "encoder_outputs": self.kind(last_hidden_state=self.outputs(call, widest)),
             "attention_mask": seen.long().to(self.device) if min(lengths) < widest else None,
             "past_key_values": self.both,
         }
