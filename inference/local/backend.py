@@ -6,10 +6,11 @@ Knows what each floor below wants of a request. Computes nothing itself.
 import secrets
 import time
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
+from inference.constrain import Compiler, Matcher, tool_constraint
 from inference.engine.engine import Engine, Post
-from inference.engine.sequence import Matcher, Task
+from inference.engine.sequence import Task
 from inference.local.answer import Answer
 from inference.local.limits import check
 from inference.local.prompt import Prompts, is_chat
@@ -18,17 +19,11 @@ from inference.text.decode import Decoder
 from inference.text.stops import Stops
 from inference.text.toolcalls import ToolCalls
 from inference.text.vocabulary import Vocabulary
-from inference.types import Constraint, GenerationRequest, ModelInfo, Sampling
+from inference.types import GenerationRequest, ModelInfo, Sampling
 
 COLDEST = 1e-5  # a temperature below it would overflow the logits, and picks the most probable token anyway
 
 Seeds = list[int | None]
-
-
-class Compiler(Protocol):
-    """What makes automata of constraints."""
-
-    def compile(self, constraint: Constraint) -> Matcher: ...
 
 
 class LocalBackend:
@@ -81,25 +76,30 @@ class LocalBackend:
         self._engine.stop()
 
     def _tasks(self, request: GenerationRequest, ids: tuple[int, ...], seeds: Seeds) -> list[Task]:
+        matcher = self._matcher(request)
+        ignored = request.ignore_eos and matcher is None  # else nothing could follow a text that is complete
         task = Task(
             ids,
             max_tokens=self._room(request, ids),
             sampling=request.sampling,
             min_tokens=request.min_tokens,
-            ends=frozenset(request.stop_tokens) | (frozenset() if request.ignore_eos else self._ends),
+            ends=frozenset(request.stop_tokens) | (frozenset() if ignored else self._ends),
             logprobs=request.logprobs,
             prompt_logprobs=request.prompt_logprobs,
             deadline=None if request.deadline is None else time.monotonic() + request.deadline,
         )
-        return [replace(task, seed=seed or 0, matcher=self._matcher(request)) for seed in seeds]
+        return [replace(task, seed=seed or 0, matcher=matcher and matcher.copy()) for seed in seeds]
 
     def _room(self, request: GenerationRequest, ids: tuple[int, ...]) -> int:
         room = self._info.context - (0 if self._prompts.encodes else len(ids))
         return room if request.max_tokens is None else min(request.max_tokens, room)
 
     def _matcher(self, request: GenerationRequest) -> Matcher | None:
-        constraint = request.constraint
-        return None if constraint is None else self._compiler.compile(constraint)
+        """A call that is demanded goes before any other form, and comes as JSON however it is described."""
+        forced = tool_constraint(request.tools, request.tool_choice)
+        if forced:
+            return self._compiler.compile(forced, "tools")
+        return self._compiler.compile(request.constraint) if request.constraint else None
 
     def _answers(self, request: GenerationRequest, ids: tuple[int, ...], seeds: Seeds) -> list[Answer]:
         chats = not isinstance(request.prompt, str) and is_chat(request.prompt)

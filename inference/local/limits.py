@@ -45,7 +45,6 @@ def check(request: GenerationRequest, vocab: int) -> None:
     check_stops(request.stop)
     check_ids("stop_token_ids", request.stop_tokens, vocab)
     check_bias(request.sampling.bias, vocab)
-    check_tools(request)
 
 
 def check_range(field: str, value: Any, low: float, high: float) -> None:
@@ -74,13 +73,3 @@ def check_bias(bias: Mapping[int, float], vocab: int) -> None:
     for id, value in bias.items():
         if math.isnan(value) or value == math.inf:
             raise BadRequest("logit_bias", f"needs finite numbers, token {id} has {value}")
-
-
-def check_tools(request: GenerationRequest) -> None:
-    names = [tool.name for tool in request.tools]
-    if request.tool_choice in ("auto", "none"):
-        return
-    if request.tool_choice == "required" and names:
-        return
-    if request.tool_choice not in names:
-        raise BadRequest("tool_choice", "names no tool of the request", request.tool_choice)

@@ -2,20 +2,26 @@ from typing import Any
 
 import pytest
 
-from inference.engine.sequence import Matcher
 from inference.local import LocalBackend
 from inference.types import Constraint
 from tests.local.fake_engine import FakeEngine
 from tests.text.tokenizers_of_three_kinds import tokenizer
 
 
-class FakeCompiler:
-    def __init__(self) -> None:
-        self.compiled: list[Constraint] = []
+class FakeMatcher:
+    def copy(self) -> "FakeMatcher":
+        return FakeMatcher()
 
-    def compile(self, constraint: Constraint) -> Matcher:
-        self.compiled.append(constraint)
-        return object()  # type: ignore[return-value]
+
+class FakeCompiler:
+    """compiled  the constraints it was given, each with the field to blame"""
+
+    def __init__(self) -> None:
+        self.compiled: list[tuple[Constraint, str]] = []
+
+    def compile(self, constraint: Constraint, field: str = "response_format") -> FakeMatcher:
+        self.compiled.append((constraint, field))
+        return FakeMatcher()
 
 
 @pytest.fixture
@@ -42,5 +48,5 @@ def backend(engine: FakeEngine, compiler: FakeCompiler, words: Any) -> LocalBack
         context=64,
         vocab=400,
         ends=frozenset([words.eos_token_id]),
-        compiler=compiler,
+        compiler=compiler,  # type: ignore[arg-type]
     )

@@ -1,4 +1,5 @@
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -208,12 +209,34 @@ def test_a_chat_answer_starts_at_its_first_word_and_ends_before_the_next_turn(
 
 
 def test_each_answer_has_a_matcher_of_its_own(
-    backend: LocalBackend, engine: FakeEngine, compiler: FakeCompiler
+    backend: LocalBackend, engine: FakeEngine, compiler: FakeCompiler, words: Any
 ) -> None:
     wish = Constraint("regex", "[ab]+")
-    backend.generate(GenerationRequest("The", n=2, constraint=wish))
-    assert compiler.compiled == [wish, wish]
-    assert engine.tasks[0].matcher is not engine.tasks[1].matcher
+    backend.generate(GenerationRequest("The", n=2, constraint=wish, ignore_eos=True))
+    assert compiler.compiled == [(wish, "response_format")]
+    first, second = engine.tasks
+    assert first.matcher is not None
+    assert first.matcher is not second.matcher
+    assert first.ends == {words.eos_token_id}
+
+
+@pytest.mark.parametrize("choice", ["required", "weather"])
+def test_a_demanded_call_is_forced_whatever_else_is_asked_for(
+    backend: LocalBackend, engine: FakeEngine, compiler: FakeCompiler, choice: str
+) -> None:
+    wish = Constraint("regex", "[ab]+")
+    request = GenerationRequest("The", tools=(WEATHER,), tool_choice=choice, constraint=wish)
+    backend.generate(replace(request, tool_format="python_list"))
+    [(forced, field)] = compiler.compiled
+    assert "weather" in str(forced.spec)
+    assert field == "tools"
+
+
+@pytest.mark.parametrize(("tools", "choice"), [((), "required"), ((WEATHER,), "other")])
+def test_a_choice_of_no_tool_is_refused(backend: LocalBackend, tools: tuple[Tool, ...], choice: str) -> None:
+    with pytest.raises(BadRequest) as caught:
+        backend.generate(GenerationRequest("The", tools=tools, tool_choice=choice))
+    assert caught.value.field == "tool_choice"
 
 
 def test_a_refusal_of_the_engine_is_raised_before_anything_is_told(

@@ -1,5 +1,6 @@
 """The whole way, on a model too small to make sense: text in, a real engine and seat, text out."""
 
+import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,11 +10,13 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from inference.constrain import Compiler
 from inference.engine.engine import Engine
 from inference.engine.sampler import Sampler
 from inference.local import LocalBackend
 from inference.model.slots import SlotRunner
 from inference.types import (
+    CallDelta,
     Event,
     Finished,
     GenerationRequest,
@@ -22,10 +25,10 @@ from inference.types import (
     ServerError,
     Started,
     Token,
+    Tool,
     Unavailable,
 )
 from tests import tiny
-from tests.local.conftest import FakeCompiler
 
 CONTEXT = 128
 GREEDY = Sampling(greedy=True)
@@ -60,7 +63,7 @@ def backend(folder: Path, words: Any) -> Iterator[LocalBackend]:
         context=CONTEXT,
         vocab=261,
         ends=frozenset([2]),
-        compiler=FakeCompiler(),
+        compiler=Compiler(words, 261, frozenset([2])),
     )
     yield backend
     backend.close()
@@ -169,6 +172,23 @@ def test_a_chat_fills_the_template_and_the_context(backend: LocalBackend) -> Non
     assert isinstance(finished, Finished)
     assert finished.reason == "length"
     assert started.prompt_tokens + finished.tokens == CONTEXT
+
+
+def test_a_demanded_call_is_told_as_one(backend: LocalBackend) -> None:
+    days = {"type": "object", "properties": {"day": {"enum": ["Monday", "Friday"]}}, "required": ["day"]}
+    request = GenerationRequest(
+        "Call the shop:",
+        Sampling(seed=3),
+        n=4,
+        tools=(Tool("shop", "when it opens", days | {"additionalProperties": False}),),
+        tool_choice="required",
+    )
+    events = list(backend.generate(request))
+    calls = [event for event in events if isinstance(event, CallDelta)]
+    assert {call.index for call in calls} == {0, 1, 2, 3}
+    assert {call.name for call in calls} == {"shop"}
+    assert {json.loads(call.arguments)["day"] for call in calls} <= {"Monday", "Friday"}
+    assert text_of(events).strip() == ""
 
 
 def test_closing_the_backend_ends_every_stream(backend: LocalBackend) -> None:

@@ -5,9 +5,7 @@ from typing import Any
 import pytest
 
 from inference.local.limits import check
-from inference.types import BadRequest, GenerationRequest, Sampling, Tool
-
-TOOL = Tool("f", "", {})
+from inference.types import BadRequest, GenerationRequest, Sampling
 
 
 def request(**given: Any) -> GenerationRequest:
@@ -43,8 +41,6 @@ def request(**given: Any) -> GenerationRequest:
         ("stop_token_ids", {"stop_tokens": (400,)}),
         ("logit_bias", {"bias": {-1: 1.0}}),
         ("logit_bias", {"bias": {1: math.nan}}),
-        ("tool_choice", {"tool_choice": "required"}),
-        ("tool_choice", {"tool_choice": "g", "tools": (TOOL,)}),
     ],
 )
 def test_a_field_out_of_its_range_is_named(field: str, given: dict[str, Any]) -> None:
@@ -61,9 +57,6 @@ def test_a_field_out_of_its_range_is_named(field: str, given: dict[str, Any]) ->
         {"presence": -2.0, "frequency": 2.0, "bias": {399: -math.inf, 0: 100.0}},
         {"n": 64, "max_tokens": 0, "logprobs": 0, "prompt_logprobs": 20, "stop": ("x" * 1000,) * 64},
         {"max_tokens": None, "min_tokens": 10**9, "stop_tokens": (0, 399), "deadline": 0.001},
-        {"tools": (TOOL,), "tool_choice": "f"},
-        {"tools": (TOOL,), "tool_choice": "required"},
-        {"tool_choice": "none"},
     ],
 )
 def test_the_edges_of_every_range_are_within(given: dict[str, Any]) -> None:
