@@ -23,6 +23,15 @@ log = logging.getLogger(__name__)
 TOLERANCE = {torch.float16: 0.1, torch.bfloat16: 0.3}
 EXACT = 1e-3
 
+Way = tuple[bool, bool]  # (resumes, together) of a SlotRunner
+# Ways to drive the slots seat, the fastest first, and what they are called in the log.
+WAYS: dict[Way, str] = {
+    (True, True): "slots, resumes",
+    (False, True): "slots",
+    (True, False): "slots a row at a time, resumes",
+    (False, False): "slots a row at a time",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
@@ -53,28 +62,34 @@ def choose(model: PreTrainedModel, *, max_rows: int, context: int, kv_bytes: int
         )
     tolerance = TOLERANCE.get(model.dtype, EXACT)
     causal = trial.drift <= tolerance
-    for resumes in (True, False) if causal else ():
-        tried = attempt(model, trial, resumes)
-        if tried and tried[1] <= tolerance:
+    for way in WAYS if causal else ():
+        tried = attempt(model, trial, way, tolerance)
+        if tried:
             return slots(model, *tried, max_rows=max_rows, context=context, kv_bytes=kv_bytes)
     runner = SoloRunner(model, max_rows=max_rows, context=context, causal=causal)
     return chosen(model, Fitted(runner, "solo", True, 0.0, 0))
 
 
-def attempt(model: PreTrainedModel, trial: Trial, resumes: bool) -> tuple[SlotRunner, float] | None:
-    """The slots seat and its error; None where it cannot compute the model, the reason logged."""
+def attempt(
+    model: PreTrainedModel, trial: Trial, way: Way, tolerance: float
+) -> tuple[SlotRunner, float] | None:
+    """The slots seat and its error; None where it does not compute the model rightly, the reason logged."""
     seat = SourceRunner if model.config.is_encoder_decoder else SlotRunner
-    name = f"{model.config.model_type}: slots{', resumes' * resumes}"
+    resumes, together = way
     try:
-        runner = seat(model, max_rows=ROWS, context=COLUMNS, area=ROWS * COLUMNS, resumes=resumes)
+        runner = seat(
+            model, max_rows=ROWS, context=COLUMNS, area=ROWS * COLUMNS, resumes=resumes, together=together
+        )
         error = trial.error(runner)
+        if error <= tolerance:
+            return runner, error
+        reason = f"error {error:.0e}"
     except torch.OutOfMemoryError:
         raise
-    except Exception as reason:  # code of any model, driven in a way it may not be made for
-        log.info("%s: no: %s: %s", name, type(reason).__name__, reason)
-        return None
-    log.debug("%s, error %.0e", name, error)
-    return runner, error
+    except Exception as raised:  # code of any model, driven in a way it may not be made for
+        reason = f"{type(raised).__name__}: {raised}"
+    log.info("%s: not %s: %s", model.config.model_type, WAYS[way], reason)
+    return None
 
 
 def slots(
@@ -93,11 +108,13 @@ def slots(
             f"the model; {kv_bytes / 2**20:.0f} MiB are left: lower the context, or max_rows ({max_rows})"
         )
     area = min(max_rows * context, left // per_token)
-    runner = type(tried)(model, max_rows=max_rows, context=context, area=area, resumes=tried.resumes)
+    way = {"resumes": tried.resumes, "together": tried.together}
+    runner = type(tried)(model, max_rows=max_rows, context=context, area=area, **way)
     return chosen(model, Fitted(runner, "slots", tried.resumes, error, per_token))
 
 
 def chosen(model: PreTrainedModel, fitted: Fitted) -> Fitted:
-    resumes = ", resumes" * fitted.resumes
-    log.info("%s: %s%s, error %.0e", model.config.model_type, fitted.seat, resumes, fitted.error)
+    runner = fitted.runner
+    name = WAYS[runner.resumes, runner.together] if isinstance(runner, SlotRunner) else fitted.seat
+    log.info("%s: %s, error %.0e", model.config.model_type, name, fitted.error)
     return fitted

@@ -13,6 +13,8 @@ import torch
 from inference.model.batch import Batch
 from inference.model.call import Call
 
+ALONE = -1
+
 
 @dataclass(slots=True, eq=False)
 class Draft:
@@ -60,8 +62,8 @@ def plan(
 ) -> tuple[list[Call], torch.Tensor | None]:
     """The calls that compute `batch` in a memory of `columns` columns, and the order of their logits.
 
-    spare: tokens of padding a call may hold. The calls' logits, one behind the other and indexed by the
-    order, are in the order of batch.want; None: they are already.
+    spare: tokens of padding a call may hold; ALONE: a call computes one row. The calls' logits, one
+    behind the other and indexed by the order, are in the order of batch.want; None: they are already.
     """
     wants = wanted_by_row(batch)
     drafts = [draft(batch, members, wants, columns) for members in groups(batch, spare)]

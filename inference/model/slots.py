@@ -16,16 +16,17 @@ from inference.model.batch import Batch
 from inference.model.call import Call, computing, current
 from inference.model.layers import States, Unfit, layers
 from inference.model.memory import Memory
-from inference.model.plan import plan
+from inference.model.plan import ALONE, plan
 from inference.model.start import vocab
 
 SPARE = 32  # tokens of padding that cost less than one more call of the model
-STEP = 64
+STEP = 64  # columns
 
 
 class SlotRunner:
     """A Runner (see batch.py) for models that keep their memory in a transformers Cache.
 
+    together: rows share a call; else each has its own, for models that guess positions in ways not mended.
     Raises Unfit where the model cannot be driven so. Whether the logits are right is for fit.py to prove.
     """
 
@@ -34,7 +35,14 @@ class SlotRunner:
     positions_name = "position_ids"
 
     def __init__(
-        self, model: PreTrainedModel, *, max_rows: int, context: int, area: int, resumes: bool
+        self,
+        model: PreTrainedModel,
+        *,
+        max_rows: int,
+        context: int,
+        area: int,
+        resumes: bool,
+        together: bool = True,
     ) -> None:
         self.model, self.device = model, model.device
         self.max_rows, self.context, self.area, self.resumes = max_rows, context, area, resumes
@@ -49,7 +57,8 @@ class SlotRunner:
         accepts = inspect.signature(model.forward).parameters
         self.cache_name = cache_name(accepts)
         self.takes_positions = self.positions_name in accepts
-        self.spare = SPARE if resumes else 0
+        self.together = together
+        self.spare = ALONE if not together else SPARE if resumes and not self.encodes else 0
         prepare(model)
 
     @torch.inference_mode()

@@ -26,12 +26,9 @@ class SourceRunner(SlotRunner):
     encodes = True
     positions_name = "decoder_position_ids"
 
-    def __init__(
-        self, model: PreTrainedModel, *, max_rows: int, context: int, area: int, resumes: bool
-    ) -> None:
-        super().__init__(model, max_rows=max_rows, context=context, area=area, resumes=resumes)
+    def __init__(self, model: PreTrainedModel, **settings: Any) -> None:
+        super().__init__(model, **settings)
         self.start_ids = start_ids(model)
-        self.spare = 0
         self.read = [Sources(self.memory) for _ in self.cache.layers]
         self.both = EncoderDecoderCache(self.cache, Cache(layers=list(self.read)))
         self.lengths: list[int] = []
