@@ -42,10 +42,7 @@ API_KEYS = ""
 CORS_ORIGINS = ""
 
 # The largest request that is read, in MB.
-MAX_BODY_MB = 8
-
-# Answers that take longer than this many seconds end where they are; 0: no limit.
-REQUEST_TIMEOUT = 0
+MAX_BODY_MB = 32
 
 # How long running answers may go on, in seconds, once the server has been told to stop.
 DRAIN_SECONDS = 30
@@ -59,7 +56,7 @@ LOG_LEVEL = "info"
 # Answers ---------------------------------------------------------------------------------------------
 
 # Tokens in an answer when the request does not say; 0: as many as fit.
-DEFAULT_MAX_TOKENS = 100
+DEFAULT_MAX_TOKENS = 0
 
 # Temperature when the request does not say; 1 with no strategy picks the most probable token.
 DEFAULT_TEMPERATURE = 1.0

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 
 SMALL = 100_000_000  # parameters
+# Of the memory that a model leaves free. A GPU is the server's alone; RAM is not.
+SHARES = {"cpu": 0.5, "cuda": 0.9}
 OPEN_ENDED = 4096  # tokens of context for a model that sets no limit
 
 # Names that architectures give to the longest sequence they were made for.
@@ -95,6 +97,7 @@ def length_of(config: Any) -> int | None:
     return next((length for length in lengths if isinstance(length, int) and length > 0), None)
 
 
-def kv_bytes(free: int, per_token: int, tokens: int) -> int:
-    """Memory for KV out of what the model leaves free: most of it, but no more than `tokens` can fill."""
-    return max(0, min(int(free * 0.9), per_token * tokens if per_token else free))
+def kv_bytes(free: int, device: str, useful: int | None) -> int:
+    """Bytes for the tokens of running answers, out of what the weights leave free; no more than is useful."""
+    share = int(free * SHARES[device])
+    return share if useful is None else min(share, useful)

@@ -175,9 +175,9 @@ def test_the_context_is_what_the_config_says_it_is(
     assert (place.limit_of(made), place.context_of(made)) == (limit, context)
 
 
-def test_kv_takes_no_more_than_its_tokens_can_fill() -> None:
-    assert place.kv_bytes(10**9, per_token=100, tokens=1000) == 100_000
+def test_kv_takes_no_more_than_is_useful() -> None:
+    assert place.kv_bytes(10**9, "cuda", useful=100_000) == 100_000
 
 
-def test_kv_leaves_a_tenth_of_what_is_free() -> None:
-    assert place.kv_bytes(1000, per_token=100, tokens=1000) == 900
+def test_kv_leaves_other_programs_half_of_the_ram_that_is_free() -> None:
+    assert place.kv_bytes(1000, "cpu", useful=100_000) == 500

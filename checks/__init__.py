@@ -1,0 +1,48 @@
+"""Will the model run here? A table of need, have and mend, before a byte of weights is fetched.
+
+To add a check, write check(plan, machine) → Finding in a file of its own and name it in ALL.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from checks import access, architecture, disk, memory, weights
+from checks.finding import Finding, Refused
+from checks.machine import Machine
+from checks.plan import Plan
+
+__all__ = ["ALL", "Finding", "Refused", "as_json", "run", "table"]
+
+ALL = (
+    access.check,
+    architecture.check,
+    weights.check,
+    disk.check,
+    memory.check_ram,
+    memory.check_gpu,
+    memory.check_context,
+)
+
+
+def run(plan: Plan, machine: Machine) -> list[Finding]:
+    """Every check's finding; those that do not apply say nothing."""
+    findings = (check(plan, machine) for check in ALL)
+    return [finding for finding in findings if finding is not None]
+
+
+def table(findings: Sequence[Finding]) -> str:
+    """The findings in columns that line up, what to do about a bad one below it."""
+    rows = [("check", "", "need", "have")]
+    rows += [(item.name, "ok" if item.ok else "NO", item.need, item.have) for item in findings]
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
+    mends = ["", *(f"{' ' * widths[0]}  mend: {item.mend}" if item.mend else "" for item in findings)]
+    return "\n".join(line for pair in zip(lines, mends, strict=True) for line in pair if line)
+
+
+def as_json(findings: Sequence[Finding]) -> str:
+    verdict = {"ok": all(item.ok for item in findings), "findings": [asdict(item) for item in findings]}
+    return json.dumps(verdict, indent=2)

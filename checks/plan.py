@@ -1,0 +1,74 @@
+"""What serving a model will take, known before a byte of its weights is fetched.
+
+Knows a Repository and what was asked for; not what this machine has.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from transformers import AutoConfig
+
+from checks.measure import Measure, measure, stored_dtype
+from checks.repository import Repository
+from inference.model.architecture import needs_code, unserved
+from inference.model.place import OPEN_ENDED, context_of, dtype_of, limit_of
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One model, on one device, with so many answers at a time.
+
+    measure  None where the model cannot be served anyway
+    context  tokens asked for; 0: as many as fit, up to `longest`
+    limit    tokens the model can take at most; None: any number
+    kv       bytes asked for the tokens of running answers; 0: what is left
+    """
+
+    repository: Repository
+    device: str
+    measure: Measure | None
+    context: int
+    longest: int
+    limit: int | None
+    rows: int
+    kv: int
+    code: bool
+
+
+def plan(
+    repository: Repository,
+    *,
+    device: str,
+    dtype: str,
+    bfloat16: bool,
+    context: int,
+    rows: int,
+    kv: int,
+    code: bool,
+) -> Plan:
+    """`dtype` may be "auto"; `bfloat16`: the device has it; `code`: the model's own Python may run."""
+    raw = repository.config
+    servable = not unserved(raw)
+
+    def choose(parameters: int) -> str:
+        return dtype_of(
+            dtype, device=device, stored=stored_dtype(raw), parameters=parameters, bfloat16=bfloat16
+        )
+
+    config = known_config(raw) if servable and not needs_code(raw) else None
+    longest = context_of(config) if config else int(raw.get("max_position_embeddings") or OPEN_ENDED)
+    return Plan(
+        repository=repository,
+        device=device,
+        measure=measure(raw, repository.weights, choose) if servable else None,
+        context=context,
+        longest=longest,
+        limit=limit_of(config) if config else None,
+        rows=rows,
+        kv=kv,
+        code=code,
+    )
+
+
+def known_config(raw: Any) -> Any:
+    return AutoConfig.for_model(**raw)

@@ -1,0 +1,96 @@
+"""Run it: python3 main.py. Reads the settings, then has launch.py check, fetch, load and serve.
+
+Knows the command line and .env. No library is loaded before the settings are found right, so that a wrong
+one, or --help, is answered at once.
+"""
+
+import logging
+import os
+import sys
+import tomllib
+from pathlib import Path
+
+import flags
+from settings import BadSetting, Settings, config_layer, environment_layer, file_layer, resolve
+
+HOME = Path(__file__).resolve().parent
+CHATTY = ("httpx", "httpx2", "httpcore", "httpcore2", "urllib3", "filelock")
+
+
+def main(arguments: list[str]) -> int:
+    """The exit code: 0 served, or would serve; 1 refused; 2 a wrong setting."""
+    try:
+        command = flags.parse(arguments)
+        if "--version" in command.actions:
+            print(f"hearth {version()}")
+            return 0
+        settings = read_settings(command.flags)
+        if "--help" in command.actions:
+            print(flags.help_text(settings, (HOME / "config.py").read_text()))
+            return 0
+        prepare(settings)
+        return launch(settings, command.actions)
+    except BadSetting as error:
+        print(f"hearth: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+def version() -> str:
+    return str(tomllib.loads((HOME / "pyproject.toml").read_text())["project"]["version"])
+
+
+def read_settings(given: flags.Layer) -> Settings:
+    """config.py, under .env, under the environment, under the flags. Raises BadSetting."""
+    layers = (
+        config_layer(HOME / "config.py"),
+        file_layer(HOME / ".env"),
+        environment_layer(os.environ),
+        given,
+    )
+    return resolve(layers)
+
+
+def prepare(settings: Settings) -> None:
+    """Logging, and what torch and huggingface_hub read from the environment as they are imported."""
+    logging.basicConfig(
+        level=settings.log_level.upper(),
+        format="%(asctime)s %(levelname)s %(name)s %(message)s",
+        stream=sys.stderr,
+    )
+    for name in CHATTY:
+        logging.getLogger(name).setLevel(logging.WARNING)
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    if settings.offline:
+        os.environ["HF_HUB_OFFLINE"] = "1"
+    if settings.threads:
+        os.environ["OMP_NUM_THREADS"] = str(settings.threads)
+
+
+def launch(settings: Settings, actions: frozenset[str]) -> int:
+    """Load the libraries and go on with them, or say which one is missing."""
+    try:
+        from launch import check, serve
+    except ModuleNotFoundError as error:
+        return missing(error)
+    if "--check" in actions:
+        return check(settings, HOME, as_json="--json" in actions)
+    return serve(settings, HOME, version())
+
+
+def missing(error: ModuleNotFoundError) -> int:
+    """Say what to install. A module of this project that is not found is a bug, and raised."""
+    package = (error.name or "").partition(".")[0]
+    if not package or (HOME / package).exists() or (HOME / f"{package}.py").exists():
+        raise error
+    print(
+        f"hearth: the Python package {package} is not installed: run scripts/setup.sh, "
+        "or pip3 install -r requirements.txt",
+        file=sys.stderr,
+    )
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
