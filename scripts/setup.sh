@@ -1,0 +1,142 @@
+#!/usr/bin/env bash
+# Makes .venv with everything the server needs, on a bare Debian or Ubuntu machine as well as on a full one.
+# Done once: a second run compares a stamp and returns at once. Arguments: requirements files besides the first.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+readonly TORCH_CPU_INDEX=https://download.pytorch.org/whl/cpu
+readonly OLDEST=3.11
+requirements=(requirements.txt "$@")
+
+say() { echo "setup: $*" >&2; }
+fail() { say "$*"; exit 1; }
+
+# --- what there is ------------------------------------------------------------------------------------
+
+python_of_the_system() {
+    local name
+    for name in python3 python3.13 python3.12 python3.11; do
+        if command -v "$name" >/dev/null && "$name" -c "import sys; sys.exit(sys.version_info < (${OLDEST/./, }))"
+        then
+            command -v "$name"
+            return
+        fi
+    done
+}
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then "$@"; elif command -v sudo >/dev/null; then sudo "$@"; else return 1; fi
+}
+
+# Installs what is missing and touches nothing else: no upgrade of what the machine has.
+apt_install() {
+    command -v apt-get >/dev/null || return 1
+    say "installing $* with apt-get"
+    as_root apt-get update -q >&2 || say "apt-get update failed; trying with the lists there are"
+    DEBIAN_FRONTEND=noninteractive as_root apt-get install -y -q --no-install-recommends "$@" >&2
+}
+
+has_gpu() { command -v nvidia-smi >/dev/null && nvidia-smi -L 2>/dev/null | grep -q GPU; }
+
+report_gpu() {
+    if has_gpu; then
+        say "GPU: $(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader | paste -sd ';')"
+    else
+        say "no NVIDIA GPU with a driver: the model will run on the CPU"
+    fi
+}
+
+# --- the environment ----------------------------------------------------------------------------------
+
+# A machine that has torch and transformers already (a GPU image, say) lends them: nothing large is fetched.
+lends_torch() {
+    "$1" - <<'PYTHON' 2>/dev/null
+import sys, torch, transformers
+major = int(transformers.__version__.split(".")[0])
+sys.exit(not (torch.__version__ >= "2.6" and major >= 5))
+PYTHON
+}
+
+make_environment() {
+    local python=$1 options=()
+    lends_torch "$python" && options=(--system-site-packages)
+    if ! "$python" -m venv --clear "${options[@]}" .venv >/dev/null 2>&1; then
+        apt_install python3-venv || fail "python3 -m venv does not work; install python3-venv, then run this again"
+        "$python" -m venv --clear "${options[@]}" .venv
+    fi
+}
+
+# --- the packages -------------------------------------------------------------------------------------
+
+pip_install() { .venv/bin/python -m pip install --quiet --disable-pip-version-check "$@"; }
+
+wanted_torch() { sed -n 's/^\(torch==[^ ;]*\).*/\1/p' requirements.txt; }
+
+reachable() {
+    .venv/bin/python -c "import sys, urllib.request as u; u.urlopen(sys.argv[1], timeout=5)" "$1/torch/" 2>/dev/null
+}
+
+install_torch() {
+    local torch
+    torch=$(wanted_torch)
+    if has_gpu; then
+        say "$torch: the CUDA build, for the GPU"
+        pip_install "$torch"
+    elif [ "$(uname -s)" = Linux ] && reachable "$TORCH_CPU_INDEX"; then
+        say "$torch: the CPU build, which is a tenth of the size; there is no GPU"
+        pip_install --index-url "$TORCH_CPU_INDEX" "$torch"
+    else
+        say "$torch: the build that pip finds; the index of CPU builds does not answer"
+        pip_install "$torch"
+    fi
+}
+
+install_packages() {
+    local file arguments=()
+    for file in "${requirements[@]}"; do arguments+=(-r "$file"); done
+    if .venv/bin/python -c "import torch, transformers" 2>/dev/null; then
+        say "torch and transformers are this machine's own: $(
+            .venv/bin/python -c 'import torch, transformers; print(torch.__version__, transformers.__version__)')"
+        install_beside_the_machines_own
+        return
+    fi
+    install_torch
+    pip_install "${arguments[@]}"
+}
+
+# The rest, without moving what the machine lends: a version that it has counts as the right one.
+install_beside_the_machines_own() {
+    local line name
+    while read -r line; do
+        name=${line%%[=<>;[ ]*}
+        .venv/bin/python -c "import importlib.metadata as m, sys; m.version(sys.argv[1])" "$name" 2>/dev/null \
+            || pip_install "$line"
+    done < <(cat "${requirements[@]}" | grep -v -E '^(#|-r|$)')
+}
+
+# --- once -----------------------------------------------------------------------------------------------
+
+stamp() { cat "${requirements[@]}" scripts/setup.sh | sha256sum | cut -d' ' -f1; }
+
+main() {
+    local now
+    now=$(stamp)
+    # What a larger setup made serves a smaller one: each leaves a stamp of its own.
+    if [ -x .venv/bin/python ] && [ -e ".venv/hearth-$now" ]; then return; fi
+
+    local python
+    python=$(python_of_the_system)
+    if [ -z "$python" ]; then
+        apt_install python3 python3-venv || true
+        python=$(python_of_the_system)
+        [ -n "$python" ] || fail "needs Python $OLDEST or newer; install it, then run this again"
+    fi
+    say "Python: $("$python" --version 2>&1 | cut -d' ' -f2) at $python"
+    report_gpu
+    [ -x .venv/bin/python ] && .venv/bin/python -m pip --version >/dev/null 2>&1 || make_environment "$python"
+    install_packages
+    touch ".venv/hearth-$now"
+    say "done: .venv is ready"
+}
+
+main
