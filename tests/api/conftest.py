@@ -3,6 +3,7 @@
 import contextlib
 import json
 import queue
+import re
 import socket
 import threading
 import time
@@ -37,9 +38,9 @@ class Live:
         return self.connect(request("POST", path, json.dumps(body).encode(), *headers))
 
     def exchange(self, sent: bytes) -> bytes:
-        """Send and read until the server closes the connection."""
+        """Send, and read one response with a Content-Length."""
         with self.connect(sent) as connection:
-            return read(connection)
+            return read_response(connection)
 
     def until(self, claim: Callable[[], Any], within_s: float = 3.0) -> float:
         """Seconds until `claim` holds."""
@@ -64,34 +65,36 @@ def read(connection: socket.socket, until: bytes | None = None) -> bytes:
     return data
 
 
+def read_response(connection: socket.socket) -> bytes:
+    head, _, body = read(connection, b"\r\n\r\n").partition(b"\r\n\r\n")
+    length = re.search(rb"content-length: (\d+)", head.lower())
+    while length and len(body) < int(length[1]) and (piece := connection.recv(1 << 16)):
+        body += piece
+    return head + b"\r\n\r\n" + body
+
+
+@contextlib.contextmanager
+def served(backend: FakeBackend, drain_s: float = 0.2, **settings: Any) -> Iterator[Live]:
+    """A server in a thread of its own, stopped at the end."""
+    limits = AppSettings(**{"max_body_bytes": MAX_BODY, **settings})
+    app = create_app(backend, limits)
+    app.register_blueprint(routes(backend))
+    ready: queue.Queue[Front] = queue.Queue()
+    told = {"host": "127.0.0.1", "port": 0, "drain_seconds": drain_s, "max_body": limits.max_body_bytes}
+    thread = threading.Thread(target=serve, args=(app, backend), kwargs={**told, "on_ready": ready.put})
+    thread.start()
+    front = ready.get(timeout=10)
+    try:
+        yield Live(backend, front)
+    finally:
+        front.stop()
+        thread.join(timeout=10)
+        backend.close()
+        assert not thread.is_alive(), "the server did not stop"
+
+
 @pytest.fixture
 def live() -> Iterator[Callable[..., Live]]:
     """live(backend, **settings) starts a server; all are stopped at the end of the test."""
-    running: list[tuple[Live, threading.Thread]] = []
-
-    def start(backend: FakeBackend, drain_s: float = 0.2, **settings: Any) -> Live:
-        settings = {"max_body_bytes": MAX_BODY, **settings}
-        app = create_app(backend, AppSettings(**settings))
-        app.register_blueprint(routes(backend))
-        ready: queue.Queue[Front] = queue.Queue()
-        thread = threading.Thread(
-            target=serve,
-            args=(app, backend),
-            kwargs={
-                "host": "127.0.0.1",
-                "port": 0,
-                "drain_seconds": drain_s,
-                "max_body": settings["max_body_bytes"],
-                "on_ready": ready.put,
-            },
-        )
-        thread.start()
-        running.append((Live(backend, ready.get(timeout=10)), thread))
-        return running[-1][0]
-
-    yield start
-    for server, thread in running:
-        server.front.stop()
-        thread.join(timeout=10)
-        server.backend.close()
-        assert not thread.is_alive(), "the server did not stop"
+    with contextlib.ExitStack() as running:
+        yield lambda backend, **settings: running.enter_context(served(backend, **settings))

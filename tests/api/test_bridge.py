@@ -1,15 +1,19 @@
 """The server on a real socket: streams, clients who leave, and requests that are no good."""
 
+import asyncio
 import logging
 import socket
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
+from api.bridge import Bridge
+from api.environ import ABORT
 from inference.types import Overloaded, Unavailable
-from tests.api.conftest import MAX_BODY, Live, read, request
+from tests.api.conftest import Live, read
 from tests.fake_backend import FakeBackend, say
 
 Start = Callable[..., Live]
@@ -104,159 +108,63 @@ def test_a_slow_reader_does_not_hold_up_the_others(live: Start) -> None:
                 assert time.monotonic() - begun < 0.5
 
 
-# Requests that are no good -------------------------------------------------------------------------------
-
-LENGTHS = ["abc", "-5", "+2", "2\r\nContent-Length: 3", "2\r\nTransfer-Encoding: chunked", "0x2", "2, 3"]
+# Other apps ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("length", LENGTHS)
-def test_a_doubtful_content_length_is_refused(live: Start, length: str) -> None:
-    sent = f"POST /say HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n{{}}"
-    response = live(FakeBackend()).exchange(sent.encode())
-    assert response.startswith(b"HTTP/1.1 400 ") and b"application/json" in response
+def through_bridge(app: Any) -> list[dict[str, Any]]:
+    """What is sent for one GET to `app`, without a server."""
+    sent: list[dict[str, Any]] = []
+    scope = {
+        "method": "GET",
+        "path": "/",
+        "raw_path": b"/",
+        "query_string": b"",
+        "headers": [],
+        "http_version": "1.1",
+        "scheme": "http",
+        "server": None,
+        "client": None,
+        "extensions": {ABORT: lambda: sent.append({"type": "aborted"})},
+    }
+
+    async def run() -> None:
+        arriving = [{"type": "http.request"}]
+
+        async def receive() -> dict[str, Any]:
+            return arriving.pop() if arriving else await asyncio.Future()
+
+        async def send(message: dict[str, Any]) -> None:
+            sent.append(message)
+
+        await Bridge(app, max_body=10)(scope, receive, send)
+
+    asyncio.run(run())
+    return sent
 
 
-@pytest.mark.parametrize(
-    "sent", [b"GARBAGE\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00"]
-)
-def test_what_is_not_http_is_refused_in_json(live: Start, sent: bytes) -> None:
-    response = live(FakeBackend()).exchange(sent)
-    assert response.startswith(b"HTTP/1.1 400 ") and b'{"error":{' in response
+def test_an_app_that_fails_outright_is_an_error_in_json() -> None:
+    def app(environ: Any, start_response: Any) -> list[bytes]:
+        raise RuntimeError("secret")
+
+    start, body = through_bridge(app)
+    assert (start["status"], b"secret" in body["body"]) == (500, False)
+    assert body["body"].startswith(b'{"error":{')
 
 
-def test_headers_too_large_are_refused(live: Start) -> None:
-    server = live(FakeBackend())
-    for header in (b"X: " + b"a" * 70_000 + b"\r\n\r\n", b"X: " + b"a" * 1_000_000):
-        response = server.exchange(b"GET / HTTP/1.1\r\nHost: x\r\n" + header)
-        assert response.startswith(b"HTTP/1.1 431 ") and b'{"error":{' in response
+def test_any_wsgi_app_is_read_to_its_end_and_closed() -> None:
+    class Pieces:
+        closed = False
 
+        def __iter__(self) -> Iterator[bytes]:
+            yield from (b"a", b"b")
 
-@pytest.mark.slow
-def test_headers_that_never_end_are_cut_off(live: Start) -> None:
-    server = live(FakeBackend())
-    begun = time.monotonic()
-    with server.connect(b"GET / HTTP/1.1\r\nHost: x\r\n") as connection:
-        for letter in "abcdef":
-            time.sleep(0.5)
-            connection.sendall(f"X-{letter}: 1\r\n".encode())
-        assert read(connection).startswith(b"HTTP/1.1 408 ")
-    assert 4.5 < time.monotonic() - begun < 7.5
+        def close(self) -> None:
+            Pieces.closed = True
 
+    def app(environ: Any, start_response: Any) -> Pieces:
+        start_response("418 I'm a teapot", [("X-Of", "tea")])
+        return Pieces()
 
-def test_a_declared_body_too_large_is_refused_unread(live: Start) -> None:
-    sent = request("POST", "/say").replace(b"Content-Length: 0", b"Content-Length: 5000000000")
-    response = live(FakeBackend(), cors_origins=("*",)).exchange(sent)
-    assert response.startswith(b"HTTP/1.1 413 ") and b'{"error":{' in response
-    assert b"access-control-allow-origin: *" in response and b"x-request-id: " in response
-
-
-def test_a_chunked_body_is_counted(live: Start) -> None:
-    server = live(FakeBackend())
-    head = b"POST /say HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
-    response = server.exchange(head + (b"10000\r\n" + b"x" * 65536 + b"\r\n") * (MAX_BODY // 65536 + 1))
-    assert response.startswith(b"HTTP/1.1 413 ")
-    assert not server.backend.requests
-
-
-def test_a_chunked_body_is_read(live: Start) -> None:
-    head = b"POST /say HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
-    server = live(FakeBackend())
-    server.exchange(head + b'8\r\n{"prompt\r\n8\r\n": "yes"\r\n1\r\n}\r\n0\r\n\r\n')
-    assert server.backend.requests[0].prompt == "yes"
-
-
-def test_a_body_that_stops_arriving_is_given_up(live: Start) -> None:
-    server = live(FakeBackend())
-    server.front.bridge.silence_s = 0.3
-    sent = request("POST", "/say", b"{").replace(b"Content-Length: 1", b"Content-Length: 2")
-    assert server.exchange(sent).startswith(b"HTTP/1.1 408 ")
-
-
-def test_a_body_that_only_drips_is_given_up(live: Start) -> None:
-    server = live(FakeBackend())
-    server.front.bridge.silence_s = 0.3
-    head = request("POST", "/say").replace(b"Content-Length: 0", b"Content-Length: 100")
-    with server.connect(head) as connection:
-        for _ in range(5):
-            time.sleep(0.1)
-            connection.sendall(b" ")
-        assert read(connection).startswith(b"HTTP/1.1 408 ")
-
-
-def test_expected_bodies_are_asked_for_unless_too_large(live: Start) -> None:
-    server = live(FakeBackend())
-    head = request("POST", "/say", b"", "Expect: 100-continue")
-    with server.connect(head.replace(b"Length: 0", b"Length: 2")) as connection:
-        assert read(connection, b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
-        connection.sendall(b"{}")
-        assert read(connection, b"}").startswith(b"HTTP/1.1 200 ")
-    assert server.exchange(head.replace(b"Length: 0", b"Length: 9999999")).startswith(b"HTTP/1.1 413 ")
-
-
-# Connections ---------------------------------------------------------------------------------------------
-
-
-def test_pipelined_requests_are_answered_in_order(live: Start) -> None:
-    server = live(FakeBackend(lambda asked: say(asked.prompt, pause_s=0.05)))
-    bodies = [b'{"prompt": "%d", "stream": "%s"}' % (i, (b"", b"sse")[i % 2]) for i in range(6)]
-    with server.connect(b"".join(request("POST", "/say", body) for body in bodies)) as connection:
-        connection.sendall(request("GET", "/health", b"", "Connection: close"))
-        response = read(connection)
-    assert response.count(b"HTTP/1.1 200 OK") == 7
-    places = [
-        response.index(said) for said in (b'"said":"0"', b'[0,"1"]', b'"said":"2"', b'[0,"3"]', b'"OK"')
-    ]
-    assert places == sorted(places)
-
-
-def test_garbage_behind_a_running_stream_is_not_answered_into_it(live: Start) -> None:
-    with live(FakeBackend(ENDLESS)).post("/say", {"stream": "sse"}) as connection:
-        read(connection, b"data: ")
-        connection.sendall(b"GARBAGE\r\n\r\n")
-        assert b"HTTP/1.1" not in read(connection)
-
-
-def test_a_connection_is_kept_alive_between_requests(live: Start) -> None:
-    with live(FakeBackend(say("a"))).connect() as connection:
-        for _ in range(5):
-            connection.sendall(request("POST", "/say", b"{}"))
-            assert read(connection, b"}").endswith(b'{"said":"a"}')
-
-
-def test_an_underscore_cannot_pass_for_a_hyphen(live: Start) -> None:
-    server = live(FakeBackend(say("a")), api_keys=("key",))
-    for header, status in (("X_Api_Key: key", b"401"), ("X-Api-Key: key", b"200")):
-        with server.post("/say", {}, header) as connection:
-            assert read(connection, b"}").startswith(b"HTTP/1.1 " + status)
-
-
-def test_head_and_options_are_answered(live: Start) -> None:
-    server = live(FakeBackend())
-    head = server.exchange(request("HEAD", "/health", b"", "Connection: close"))
-    assert (
-        head.startswith(b"HTTP/1.1 200 ") and b"content-length: 15\r\n" in head and head.endswith(b"\r\n\r\n")
-    )
-    assert b"allow: " in server.exchange(request("OPTIONS", "/say", b"", "Connection: close"))
-
-
-def test_an_upgrade_is_not_taken_up(live: Start) -> None:
-    server = live(FakeBackend(say("a")))
-    with server.post("/say", {}, "Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c") as connection:
-        assert read(connection, b"}").endswith(b'{"said":"a"}')
-
-
-def test_a_tunnel_is_refused(live: Start) -> None:
-    assert live(FakeBackend()).exchange(request("CONNECT", "x:80")).startswith(b"HTTP/1.1 400 ")
-
-
-def test_an_http_1_0_client_is_answered_and_closed(live: Start) -> None:
-    response = live(FakeBackend()).exchange(b"GET /health HTTP/1.0\r\n\r\n")
-    assert response.startswith(b"HTTP/1.1 200 ") and response.endswith(b'{"status":"OK"}')
-
-
-@pytest.mark.parametrize(
-    "path", ["/%ff%00", "/%E2%82%AC", "//health", "/a%2Fb", "/?a=%ff", "http://x/nowhere"]
-)
-def test_any_path_is_found_or_not_found(live: Start, path: str) -> None:
-    response = live(FakeBackend()).exchange(request("GET", path, b"", "Connection: close"))
-    assert response[9:12] in (b"404", b"200") and b"application/json" in response
+    start, body = through_bridge(app)
+    assert (start["status"], start["headers"]) == (418, [(b"x-of", b"tea"), (b"content-length", b"2")])
+    assert (body["body"], Pieces.closed) == (b"ab", True)
