@@ -36,6 +36,8 @@ class CompletionWriter:
     def whole(self) -> dict[str, Any]:
         said = self.said
         body = {"content": said.text, "stop_reason": said.stop_reason, "logprobs": said.logprobs}
+        if self.generation.typed:
+            return body | {"metrics": said.metrics}
         return {"completion_message": self.message()} | body if self.generation.doubled else body
 
     def message(self) -> dict[str, Any]:

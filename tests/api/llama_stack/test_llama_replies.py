@@ -108,9 +108,14 @@ def test_a_whole_chat_for_the_passthrough_provider_has_its_content_in_an_object(
     assert message["content"] == {"type": "text", "text": "Hello world"}
 
 
-@pytest.mark.parametrize("prefix", ["/alpha", "/v1"])
-def test_a_whole_completion_is_content_and_stop_reason(client: FlaskClient, prefix: str) -> None:
-    reply = whole(client, f"{prefix}/inference/completion", COMPLETE)
+def test_a_whole_completion_is_content_and_stop_reason(client: FlaskClient) -> None:
+    reply = whole(client, "/alpha/inference/completion", COMPLETE)
+    assert reply == {"content": "Hello world", "stop_reason": "end_of_turn", "logprobs": None}
+
+
+def test_a_whole_completion_of_the_v1_generation_counts_its_tokens(client: FlaskClient) -> None:
+    reply = whole(client, "/v1/inference/completion", COMPLETE)
+    assert [metric["value"] for metric in reply.pop("metrics")] == [3, 2, 5]
     assert reply == {"content": "Hello world", "stop_reason": "end_of_turn", "logprobs": None}
 
 

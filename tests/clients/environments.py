@@ -1,0 +1,28 @@
+"""An environment for each real client, made on demand under .clients/ and kept for the next run."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ENVIRONMENTS = Path(__file__).parents[2] / ".clients"
+
+# What each environment holds: the client, then what it needs and does not declare, or not closely enough.
+PINS = {
+    "llama-stack-0.0.41": ("llama-stack-client==0.0.41", "httpx==0.27.2", "termcolor==3.1.0"),
+    "llama-stack-0.0.50": ("llama-stack-client==0.0.50", "httpx==0.27.2", "termcolor==3.1.0"),
+    "llama-stack-0.0.63": ("llama-stack-client==0.0.63", "httpx==0.28.1", "termcolor==3.1.0"),
+    "llama-stack-0.1.0": ("llama-stack-client==0.1.0", "httpx==0.28.1", "termcolor==3.1.0"),
+    "llama-stack-0.1.9": ("llama-stack-client==0.1.9", "httpx==0.28.1", "termcolor==3.1.0"),
+    "llama-stack-0.2.12": ("llama-stack-client==0.2.12", "httpx==0.28.1", "fire==0.7.0", "requests==2.32.4"),
+}
+
+
+def python(name: str) -> Path:
+    """The interpreter of an environment that holds what is pinned for `name`."""
+    home = ENVIRONMENTS / name
+    stamp, pins = home / "pins.txt", "\n".join(PINS[name])
+    if not stamp.exists() or stamp.read_text() != pins:
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(home)], check=True)
+        subprocess.run([home / "bin/python", "-m", "pip", "install", "-q", *PINS[name]], check=True)
+        stamp.write_text(pins)
+    return home / "bin/python"
