@@ -18,6 +18,7 @@ from api.errors import envelope
 
 HEAD_S = 5.0  # from the first byte of a request, or from connecting, to the end of its headers
 HEAD_BYTES = 64 << 10
+STUCK_S = 60.0  # what a reader may leave unread, with our buffers full, before it is dropped
 LINGER_S = 1.0  # a refused connection stays for so long, for its sender to see the refusal
 OFFERS = (b"upgrade", b"connection")
 
@@ -38,12 +39,14 @@ class GuardedProtocol(HttpToolsProtocol):
     """One connection.
 
     late     the timer of a head that is still arriving, None at any other time
+    stuck    the timer of a reader who does not read, None at any other time
     head     bytes of that head
     piece    the bytes the parser is at
     refused  answered by the guard: what still comes is dropped
     """
 
     late: asyncio.TimerHandle | None = None
+    stuck: asyncio.TimerHandle | None = None
     head = 0
     piece = b""
     refused = False
@@ -54,7 +57,18 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._head_ends()
+        self.resume_writing()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self.stuck = self.loop.call_later(STUCK_S, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self.stuck is not None:
+            self.stuck.cancel()
+            self.stuck = None
 
     def data_received(self, data: bytes) -> None:
         if self.refused:

@@ -15,7 +15,7 @@ def install(app: Flask, keys: tuple[str, ...]) -> None:
     digests = [_digest(key.encode()) for key in keys]
 
     def check() -> None:
-        if is_open(request.path):
+        if is_open(request.method, request.path):
             return
         given = _digest(_given())
         if not sum(hmac.compare_digest(given, digest) for digest in digests):
@@ -25,8 +25,9 @@ def install(app: Flask, keys: tuple[str, ...]) -> None:
         app.before_request(check)
 
 
-def is_open(path: str) -> bool:
-    return path.rstrip("/").rpartition("/")[2] in OPEN
+def is_open(method: str, path: str) -> bool:
+    """Whether the request is about health or version, which anybody may ask, at any time."""
+    return method in ("GET", "HEAD") and path.rstrip("/").rpartition("/")[2] in OPEN
 
 
 def _given() -> bytes:

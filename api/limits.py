@@ -17,7 +17,7 @@ def install(app: Flask, max_body_bytes: int) -> None:
             raise request.environ[REFUSED]
         if (request.content_length or 0) > max_body_bytes:
             raise too_large(max_body_bytes)
-        if DRAINING in request.environ and not is_open(request.path):
+        if DRAINING in request.environ and not is_open(request.method, request.path):
             raise Draining(request.environ[DRAINING])
 
     app.before_request(check)

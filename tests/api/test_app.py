@@ -131,6 +131,10 @@ def test_health_and_version_need_no_key(guarded: FlaskClient, path: str) -> None
     assert guarded.get(path).status_code == 200
 
 
+def test_a_path_that_ends_like_an_open_one_takes_no_body_without_a_key(guarded: FlaskClient) -> None:
+    assert guarded.post("/say/health", json={}).status_code == 401
+
+
 # CORS ----------------------------------------------------------------------------------------------------
 
 

@@ -119,9 +119,8 @@ def test_pipelined_requests_are_answered_in_order(live: Start) -> None:
 
 
 def test_garbage_behind_a_running_stream_is_not_answered_into_it(live: Start) -> None:
-    with live(FakeBackend(say(*["token "] * 10_000, pause_s=0.002))).post(
-        "/say", {"stream": "sse"}
-    ) as connection:
+    endless = say(*["token "] * 10_000, pause_s=0.002)
+    with live(FakeBackend(endless)).post("/say", {"stream": "sse"}) as connection:
         read(connection, b"data: ")
         connection.sendall(b"GARBAGE\r\n\r\n")
         assert b"HTTP/1.1" not in read(connection)
