@@ -52,8 +52,8 @@ report_gpu() {
 lends_torch() {
     "$1" - <<'PYTHON' 2>/dev/null
 import sys, torch, transformers
-major = int(transformers.__version__.split(".")[0])
-sys.exit(not (torch.__version__ >= "2.6" and major >= 5))
+version = lambda package: tuple(int(part) for part in package.__version__.split("+")[0].split(".")[:2])
+sys.exit(version(torch) < (2, 6) or version(transformers) < (5, 0))
 PYTHON
 }
 
@@ -94,7 +94,7 @@ install_torch() {
 install_packages() {
     local file arguments=()
     for file in "${requirements[@]}"; do arguments+=(-r "$file"); done
-    if .venv/bin/python -c "import torch, transformers" 2>/dev/null; then
+    if grep -q 'include-system-site-packages = true' .venv/pyvenv.cfg; then
         say "torch and transformers are this machine's own: $(
             .venv/bin/python -c 'import torch, transformers; print(torch.__version__, transformers.__version__)')"
         install_beside_the_machines_own
@@ -121,7 +121,6 @@ stamp() { cat "${requirements[@]}" scripts/setup.sh | sha256sum | cut -d' ' -f1;
 main() {
     local now
     now=$(stamp)
-    # What a larger setup made serves a smaller one: each leaves a stamp of its own.
     if [ -x .venv/bin/python ] && [ -e ".venv/hearth-$now" ]; then return; fi
 
     local python
