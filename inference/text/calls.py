@@ -1,28 +1,37 @@
-"""The grammar of tool calls in a model's answer, read one character at a time.
+"""The formats in which models write tool calls, as rules over characters.
 
-Each rule is a coroutine: it is sent characters, raises NotACall at the first that fits no call, and returns
-what it has read. Knows characters and the tools' names, not where in an answer it reads.
+Knows what a call looks like and the tools there are, not where in an answer it reads.
 """
 
 import ast
-import json
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn, TypeVar
+from typing import Any
 
-T = TypeVar("T")
-Rule = Generator[None, str, T]
-Names = frozenset[str]
+from inference.text.scan import (
+    MARK,
+    NotACall,
+    Rule,
+    enclosed,
+    exactly,
+    expect,
+    json_object,
+    json_string,
+    json_text,
+    json_value,
+    quoted,
+    refuse,
+    solid,
+    until,
+    word,
+)
+from inference.types import Tool
+
+Tools = Mapping[str, Tool]
 
 TAGS = ("<tool_call>", "<|python_tag|>", "<function=", "[TOOL_CALLS]")
 CLOSINGS = ("</tool_call>", "</function>")
-CLOSING = {"{": "}", "[": "]", "(": ")"}
-MAX_DEPTH = 64
 CONSTANTS = {"true": True, "false": False, "null": None}
-
-
-class NotACall(Exception):
-    """What was read is text after all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +42,7 @@ class Call:
     arguments: str
 
 
-# Where calls begin -------------------------------------------------------------------------------------
-
-
-def tagged(head: str, tags: tuple[str, ...], names: Names) -> Rule[list[Call]]:
+def tagged(head: str, tags: tuple[str, ...], tools: Tools) -> Rule[list[Call]]:
     """Calls behind one of `tags`, whose first character `head` is; none behind a closing tag."""
     tag = head
     while tag not in tags:
@@ -46,85 +52,81 @@ def tagged(head: str, tags: tuple[str, ...], names: Names) -> Rule[list[Call]]:
     if tag in CLOSINGS:
         return []
     if tag == "<function=":
-        return [(yield from function_call(names))]
-    return (yield from untagged((yield from solid()), names))
+        return [(yield from function_call(tools))]
+    return (yield from untagged((yield from solid()), tools))
 
 
-def untagged(head: str, names: Names) -> Rule[list[Call]]:
-    """{"name": …} or [{"name": …}, …] or [f(a=1), …], each also behind [TOOL_CALLS]."""
+def untagged(head: str, tools: Tools) -> Rule[list[Call]]:
+    """{"name": …} · [{"name": …}, …] · [f(a=1), …] · <function=f> · f{…}; also lists behind [TOOL_CALLS]."""
     if head == "{":
-        return [(yield from json_call(names))]
+        return [(yield from json_call(tools, OUTER))]
+    if head == "<":
+        yield from exactly("function=")
+        return [(yield from function_call(tools))]
     if head != "[":
-        raise NotACall
+        return [(yield from named_call(head, tools))]
     head = yield from solid()
     if head == "{":
-        return (yield from json_list(names))
-    return (yield from python_list(head, names))
+        return (yield from json_list(tools))
+    return (yield from python_list(head, tools))
 
 
-# JSON --------------------------------------------------------------------------------------------------
+# {"name": "f", "parameters": {…}} ----------------------------------------------------------------------
 
 
-def json_list(names: Names) -> Rule[list[Call]]:
+def json_list(tools: Tools) -> Rule[list[Call]]:
     """Behind its first two brackets."""
-    calls = [(yield from json_call(names))]
+    calls = [(yield from json_call(tools, OUTER))]
     while (char := (yield from solid())) != "]":
         expect(char == "," and (yield from solid()) == "{")
-        calls.append((yield from json_call(names)))
+        calls.append((yield from json_call(tools, OUTER)))
     return calls
 
 
-def json_call(names: Names, members: Mapping[str, "Member"] | None = None) -> Rule[Call]:
-    """{"name": …, "parameters": {…}} behind its bracket; refused at the first key or name that does not fit.
-
-    `members` are the keys it may have, OUTER unless given.
-    """
-    allowed = OUTER if members is None else members
+def json_call(tools: Tools, members: Mapping[str, "Member"]) -> Rule[Call]:
+    """Behind its bracket; refused at the first key or name that does not fit."""
     found: dict[str, str] = {}
     char = ","
     while char == ",":
         expect((yield from solid()) == '"')
-        key = value_of('"' + (yield from quoted('"')))
-        expect(key in allowed and (yield from solid()) == ":")
-        found |= yield from allowed[key]((yield from solid()), names)
+        key = yield from json_string()
+        expect(key in members and (yield from solid()) == ":")
+        found |= yield from members[key]((yield from solid()), tools)
         char = yield from solid()
     expect(char == "}" and found.keys() == {"name", "arguments"})
     return Call(found["name"], found["arguments"])
 
 
-def function_member(head: str, names: Names) -> Rule[dict[str, str]]:
+def function_member(head: str, tools: Tools) -> Rule[dict[str, str]]:
     """A name, or as in OpenAI's form {"name": …, "arguments": …}."""
     if head != "{":
-        return (yield from name_member(head, names))
-    inner = yield from json_call(names, INNER)
+        return (yield from name_member(head, tools))
+    inner = yield from json_call(tools, INNER)
     return {"name": inner.name, "arguments": inner.arguments}
 
 
-def name_member(head: str, names: Names) -> Rule[dict[str, str]]:
+def name_member(head: str, tools: Tools) -> Rule[dict[str, str]]:
     expect(head == '"')
-    name = value_of('"' + (yield from quoted('"')))
-    expect(name in names)
+    name = yield from json_string()
+    expect(name in tools)
     return {"name": name}
 
 
-def arguments_member(head: str, names: Names) -> Rule[dict[str, str]]:
+def arguments_member(head: str, tools: Tools) -> Rule[dict[str, str]]:
     """An object, or a string that holds one."""
     if head == '"':
-        text = value_of('"' + (yield from quoted('"')))
-        return {"arguments": written(value_of(text))}
+        return {"arguments": json_text(json_value((yield from json_string())))}
     expect(head == "{")
-    text = yield from enclosed("{", '"')
-    expect(isinstance(value_of(text), dict))
-    return {"arguments": text}
+    return {"arguments": (yield from json_object())}
 
 
-def other_member(head: str, names: Names) -> Rule[dict[str, str]]:
+def other_member(head: str, tools: Tools) -> Rule[dict[str, str]]:
     expect(head == '"')
     yield from quoted('"')
     return {}
 
 
-Member = Callable[[str, Names], Rule[dict[str, str]]]
+Member = Callable[[str, Tools], Rule[dict[str, str]]]
 INNER: Mapping[str, Member] = {
     "name": name_member,
     "parameters": arguments_member,
@@ -133,38 +135,72 @@ INNER: Mapping[str, Member] = {
 OUTER: Mapping[str, Member] = {
     **INNER,
     "function": function_member,
+    "tool_name": name_member,
     "type": other_member,
     "id": other_member,
+    "tool_call_id": other_member,
 }
 
 
-# <function=f>{…}</function> ----------------------------------------------------------------------------
+# f{…}, as Mistral's [TOOL_CALLS]f[ARGS]{…} -------------------------------------------------------------
 
 
-def function_call(names: Names) -> Rule[Call]:
+def named_call(head: str, tools: Tools) -> Rule[Call]:
+    name, char = yield from word(head, tools)
+    expect(name in tools)
+    if char == "[":
+        yield from exactly("ARGS]")
+    if char in ("[", MARK):
+        char = yield from solid()
+    expect(char == "{")
+    return Call(name, (yield from json_object()))
+
+
+# <function=f>{…}</function>, and Qwen 3's <function=f><parameter=a>1</parameter></function> -------------
+
+
+def function_call(tools: Tools) -> Rule[Call]:
     """Behind "<function="."""
-    name, char = yield from word((yield), names)
-    expect(char == ">" and name in names)
-    if (yield from solid()) == "{":
-        text = yield from enclosed("{", '"')
-        expect(isinstance(value_of(text), dict))
-        return Call(name, text)
-    for char in "/function>":
-        expect((yield) == char)
-    return Call(name, "{}")
+    name, char = yield from word((yield), tools)
+    expect(char == ">" and name in tools)
+    if (char := (yield from solid())) == "{":
+        return Call(name, (yield from json_object()))
+    expect(char == "<")
+    values: dict[str, Any] = {}
+    while (char := (yield)) == "p":
+        yield from exactly("arameter=")
+        key = yield from until(">")
+        values[key] = typed((yield from until("</parameter>")), key, tools[name])
+        expect((yield from solid()) == "<")
+    expect(char == "/")
+    yield from exactly("function>")
+    return Call(name, json_text(values))
+
+
+def typed(text: str, key: str, tool: Tool) -> Any:
+    """A parameter's value: what its text says as JSON, if it does and the schema does not want a string."""
+    text = text.removeprefix("\n").removesuffix("\n")
+    properties = tool.parameters.get("properties")
+    wanted = properties.get(key) if isinstance(properties, Mapping) else None
+    if isinstance(wanted, Mapping) and wanted.get("type") == "string":
+        return text
+    try:
+        return json_value(text)
+    except NotACall:
+        return text
 
 
 # [f(a=1, b="x"), g()] ----------------------------------------------------------------------------------
 
 
-def python_list(head: str, names: Names) -> Rule[list[Call]]:
+def python_list(head: str, tools: Tools) -> Rule[list[Call]]:
     """Behind its bracket and the first character of its first name."""
     calls: list[Call] = []
     while True:
-        name, char = yield from word(head, names | {"TOOL_CALLS"})
+        name, char = yield from word(head, (*tools, "TOOL_CALLS"))
         if name + char == "TOOL_CALLS]" and not calls:
-            return (yield from untagged((yield from solid()), names))
-        expect(char == "(" and name in names)
+            return (yield from untagged((yield from solid()), tools))
+        expect(char == "(" and name in tools)
         calls.append(Call(name, python_arguments((yield from enclosed("(", "\"'")))))
         if (char := (yield from solid())) == "]":
             return calls
@@ -180,7 +216,7 @@ def python_arguments(text: str) -> str:
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         refuse()
     expect(not call.args and all(keyword.arg for keyword in call.keywords))
-    return written(values)
+    return json_text(values)
 
 
 class Constants(ast.NodeTransformer):
@@ -188,78 +224,3 @@ class Constants(ast.NodeTransformer):
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         return ast.Constant(CONSTANTS[node.id]) if node.id in CONSTANTS else node
-
-
-# Characters --------------------------------------------------------------------------------------------
-
-
-def solid() -> Rule[str]:
-    """The next character that is no white space."""
-    while (char := (yield)).isspace():
-        pass
-    return char
-
-
-def word(head: str, words: Names) -> Rule[tuple[str, str]]:
-    """(the longest head of one of `words`, the character behind it)"""
-    text, char = "", head
-    while any(word.startswith(text + char) for word in words):
-        text += char
-        char = yield
-    return text, char
-
-
-def quoted(quote: str) -> Rule[str]:
-    """A string's text behind its opening quote, as it is written, with the closing one."""
-    text = []
-    char = ""
-    while char != quote:
-        text.append(char := (yield))
-        if char == "\\":
-            text.append((yield))
-    return "".join(text)
-
-
-def enclosed(opening: str, quotes: str) -> Rule[str]:
-    """The text from a bracket that has been read to the one that closes it."""
-    text = [opening]
-    closing = [CLOSING[opening]]
-    while closing:
-        text.append(char := (yield))
-        if char in quotes:
-            text.append((yield from quoted(char)))
-        elif char in CLOSING:
-            closing.append(CLOSING[char])
-            expect(len(closing) <= MAX_DEPTH)
-        elif char in ")]}":
-            expect(char == closing.pop())
-    return "".join(text)
-
-
-def value_of(text: str) -> Any:
-    try:
-        return json.loads(text, parse_constant=refuse)
-    except (ValueError, RecursionError):
-        refuse()
-
-
-def written(value: Any) -> str:
-    """A JSON object; readable where it can be encoded, which half a surrogate pair cannot."""
-    expect(isinstance(value, dict))
-    try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-        text.encode()
-    except UnicodeEncodeError:
-        return json.dumps(value)
-    except (TypeError, ValueError):
-        refuse()
-    return text
-
-
-def expect(fits: bool) -> None:
-    if not fits:
-        raise NotACall
-
-
-def refuse(*_: object) -> NoReturn:
-    raise NotACall

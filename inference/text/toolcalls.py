@@ -7,7 +7,8 @@ until then it may turn out to be text, of which nothing is lost.
 import secrets
 from collections.abc import Iterable, Iterator
 
-from inference.text.calls import CLOSINGS, TAGS, Call, NotACall, Rule, tagged, untagged
+from inference.text.calls import CLOSINGS, TAGS, Call, tagged, untagged
+from inference.text.scan import MARK, NotACall, Rule
 from inference.types import CallDelta, Tool
 
 Piece = str | CallDelta
@@ -21,7 +22,8 @@ class ToolCalls:
     """
 
     def __init__(self, tools: Iterable[Tool], index: int = 0) -> None:
-        self._names = frozenset(tool.name for tool in tools)
+        self._tools = {tool.name: tool for tool in tools}
+        self._heads = frozenset("{[").union(name[:1] for name in self._tools)
         self._index = index
         self._number = 0
         self._open = True
@@ -36,6 +38,13 @@ class ToolCalls:
 
     def mark(self) -> list[Piece]:
         """A special token stands here, of which no text is told, such as <|python_tag|>."""
+        if self._rule is not None:
+            try:
+                self._rule.send(MARK)
+            except NotACall:
+                pass
+            else:
+                return []
         pieces = self.flush()
         self._open = True
         return pieces
@@ -64,10 +73,10 @@ class ToolCalls:
         """A character outside any call: the first of one, part of the gap in front of one, or text."""
         self._held.append(char)
         if char == "<" or (char == "[" and not self._open):
-            self._rule = tagged(char, TAGS + CLOSINGS if self._open and self._number else TAGS, self._names)
+            self._rule = tagged(char, TAGS + CLOSINGS if self._open and self._number else TAGS, self._tools)
             next(self._rule)
-        elif self._open and char in "{[":
-            self._rule = untagged(char, self._names)
+        elif self._open and char in self._heads:
+            self._rule = untagged(char, self._tools)
             next(self._rule)
         elif not (self._open and (char.isspace() or (char in ";," and self._number))):
             yield self._release()

@@ -190,6 +190,28 @@ def test_a_tool_call_is_told_as_a_call(backend: LocalBackend, engine: FakeEngine
     assert text_of(events) == ""
 
 
+def test_a_call_may_follow_a_special_token(backend: LocalBackend, engine: FakeEngine, words: Any) -> None:
+    stream = backend.generate(GenerationRequest("The", GREEDY, tools=(WEATHER,)))
+    mark = words.convert_tokens_to_ids("<|eot|>")
+    call = ids_of(words, '{"name": "weather", "parameters": {}}')
+    engine.say([*ids_of(words, "Look: "), mark, *call], end=words.eos_token_id)
+    events = list(stream)
+    assert [event.name for event in events if isinstance(event, CallDelta)] == ["weather"]
+    assert text_of(events) == "Look: "
+    assert [event.id for event in events if isinstance(event, Token) and event.special] == [
+        mark,
+        words.eos_token_id,
+    ]
+
+
+def test_an_answer_that_never_began_is_started_and_finished(
+    backend: LocalBackend, engine: FakeEngine
+) -> None:
+    stream = backend.generate(GenerationRequest("The", GREEDY, deadline=1.0))
+    engine.put(Record(cached=0, reason="deadline"))
+    assert [type(event) for event in stream] == [Started, Finished]
+
+
 @pytest.mark.parametrize("tools", [(), (WEATHER,)])
 def test_what_looks_like_a_call_is_text_where_none_is_wanted(
     backend: LocalBackend, engine: FakeEngine, words: Any, tools: tuple[Tool, ...]

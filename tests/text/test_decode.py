@@ -37,7 +37,7 @@ def test_the_pieces_joined_are_the_whole_text(kind: str, text: str) -> None:
 
 @kinds
 @given(text=st.text(min_size=1), cut=st.floats(0, 1))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_an_answer_continues_its_prompt_exactly(kind: str, text: str, cut: float) -> None:
     ids = tokenizer(kind).encode("The fox: " + text, add_special_tokens=False)
     middle = 1 + int(cut * (len(ids) - 1))
@@ -49,14 +49,14 @@ def test_an_answer_continues_its_prompt_exactly(kind: str, text: str, cut: float
 
 @pytest.mark.parametrize("kind", ["byte-level", "wordpiece"])
 @given(ids=st.lists(st.integers(0, 420), max_size=60))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_any_ids_at_all_read_as_they_would_at_once(kind: str, ids: list[int]) -> None:
     context = tokenizer(kind).encode("The fox", add_special_tokens=False)
     assert "".join(pieces(kind, context, ids)) == whole(kind, context, ids)
 
 
 @given(values=st.lists(st.integers(0, 255), max_size=40))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_a_run_of_byte_tokens_reads_as_its_bytes(values: list[int]) -> None:
     names = tokenizer("sentencepiece").get_vocab()
     context = tokenizer("sentencepiece").encode("The fox", add_special_tokens=False)
