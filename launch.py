@@ -16,6 +16,7 @@ from api.serve import serve as serve_http
 from api.settings import AppSettings
 from checks import Finding, Refused, memory, port
 from checks.fetch import fetch
+from checks.hub import Hub
 from checks.machine import Machine, look
 from checks.plan import Plan, plan
 from checks.repository import find
@@ -80,7 +81,7 @@ def serve(settings: Settings, home: Path, version: str) -> int:
 
 def examine(settings: Settings, home: Path) -> Verdict:
     """Look at the machine and the model, and compare. Nothing but small files is fetched."""
-    machine = look(cache=cache_of(settings), host=settings.host, port=settings.port)
+    machine = look(cache=hub_of(settings).cache, host=settings.host, port=settings.port)
     listening = port.check(settings.host, settings.port, machine.taken)
     try:
         planned = plan_of(settings, home, machine)
@@ -95,8 +96,7 @@ def plan_of(settings: Settings, home: Path, machine: Machine) -> Plan:
         settings.model_name,
         settings.model_revision,
         home=home,
-        token=settings.huggingface_access_token,
-        cache=cache_of(settings),
+        hub=hub_of(settings),
         offline=settings.offline,
         code=settings.trust_remote_code,
     )
@@ -115,7 +115,7 @@ def plan_of(settings: Settings, home: Path, machine: Machine) -> Plan:
 def load(settings: Settings, planned: Plan, machine: Machine) -> Backend:
     """Fetch what is missing and open the model. Raises Refused or ServerError."""
     assert planned.measure is not None
-    folder = fetch(planned.repository, cache=cache_of(settings), token=settings.huggingface_access_token)
+    folder = fetch(planned.repository, hub_of(settings))
     share = memory.budget(planned, machine)
     return open_backend(
         folder,
@@ -144,8 +144,9 @@ def app_settings(settings: Settings, version: str) -> AppSettings:
     )
 
 
-def cache_of(settings: Settings) -> Path:
-    return Path(settings.cache_dir or constants.HF_HUB_CACHE).expanduser()
+def hub_of(settings: Settings) -> Hub:
+    cache = Path(settings.cache_dir or constants.HF_HUB_CACHE).expanduser()
+    return Hub(constants.ENDPOINT, cache, settings.huggingface_access_token)
 
 
 def warn_if_open(settings: Settings) -> None:

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from huggingface_hub import HfApi, hf_hub_download, try_to_load_from_cache
+from huggingface_hub.errors import RemoteEntryNotFoundError
 
 from checks.finding import Finding, Refused
-from checks.refusals import nothing_found, reaching
+from checks.hub import Hub, nothing_found, reaching
 
 INDEX = "model.safetensors.index.json"
 SMALL = (".json", ".model", ".jinja", ".txt", ".tiktoken")
@@ -56,9 +57,7 @@ class Repository:
         return sum(file.size for file in self.files if not file.here)
 
 
-def find(
-    name: str, revision: str, *, home: Path, token: str, cache: Path, offline: bool, code: bool
-) -> Repository:
+def find(name: str, revision: str, *, home: Path, hub: Hub, offline: bool, code: bool) -> Repository:
     """Look in folders, on the Hub, in what was fetched before.
 
     home: where folders are looked for besides the current one; code: its Python files are needed, too.
@@ -69,11 +68,11 @@ def find(
     if name.startswith((".", "/", "~", "models/")):
         raise Refused(nothing_found(name, f"no folder {name}"))
     if offline:
-        return in_cache(name, revision, cache, code, "OFFLINE is set", "OFFLINE = False, to fetch it")
+        return in_cache(name, revision, hub, code, "OFFLINE is set", "OFFLINE = False, to fetch it")
     try:
-        return on_hub(name, revision, token, cache, code)
+        return on_hub(name, revision, hub, code)
     except ConnectionError as error:
-        return in_cache(name, revision, cache, code, str(error), NO_NETWORK)
+        return in_cache(name, revision, hub, code, str(error), NO_NETWORK)
 
 
 def in_folder(name: str, folder: Path, code: bool, commit: str = "", revision: str = "") -> Repository:
@@ -96,39 +95,43 @@ def in_folder(name: str, folder: Path, code: bool, commit: str = "", revision: s
     )
 
 
-def in_cache(name: str, revision: str, cache: Path, code: bool, why: str, mend: str) -> Repository:
+def in_cache(name: str, revision: str, hub: Hub, code: bool, why: str, mend: str) -> Repository:
     """What an earlier start fetched, for when the Hub is not asked or does not answer."""
-    found = try_to_load_from_cache(name, "config.json", cache_dir=cache, revision=revision)
+    found = try_to_load_from_cache(name, "config.json", cache_dir=hub.cache, revision=revision)
     if not isinstance(found, str):
-        raise Refused(Finding("access", name, f"{why}, and no copy of it in {cache}", False, mend))
+        raise Refused(Finding("access", name, f"{why}, and no copy of it in {hub.cache}", False, mend))
     folder = Path(found).parent
     return in_folder(name, folder, code, commit=folder.name, revision=revision)
 
 
-def on_hub(name: str, revision: str, token: str, cache: Path, code: bool) -> Repository:
+def on_hub(name: str, revision: str, hub: Hub, code: bool) -> Repository:
     """Ask the Hub. Raises Refused, or ConnectionError where it cannot be reached."""
-    with reaching(name, revision):
-        api = HfApi(token=token or None)
+    with reaching(hub, name, revision):
+        api = HfApi(hub.endpoint, token=hub.key)
         info = api.model_info(name, revision=revision, files_metadata=True)
         if info.gated:
             api.auth_check(name)
-        commit = str(info.sha)
         siblings = {sibling.rfilename: sibling for sibling in info.siblings or ()}
-        if "config.json" not in siblings:
-            raise Refused(nothing_found(name, "no config.json in it"))
-
-        def read(file: str) -> dict[str, Any]:
-            path = hf_hub_download(name, file, revision=commit, cache_dir=cache, token=token or None)
-            return parsed(Path(path), name)
-
-        index = read(INDEX) if INDEX in siblings else None
-        config = read("config.json")
-    blobs = cache / f"models--{name.replace('/', '--')}" / "blobs"
+        index, config = (small_file(name, file, str(info.sha), hub) for file in (INDEX, "config.json"))
+    if config is None:
+        raise Refused(nothing_found(name, "no config.json in it"))
+    blobs = hub.storage(name) / "blobs"
     files = tuple(
         File(file, size_of(siblings.get(file)), held(siblings.get(file), blobs))
         for file in needed(siblings, index, code)
     )
-    return Repository(name, revision, commit, None, files, tuple(siblings), config)
+    return Repository(name, revision, str(info.sha), None, files, tuple(siblings), config)
+
+
+def small_file(name: str, file: str, commit: str, hub: Hub) -> dict[str, Any] | None:
+    """A JSON file of the model, kept in the cache; None where it has no such file."""
+    try:
+        path = hf_hub_download(
+            name, file, revision=commit, cache_dir=hub.cache, token=hub.key, endpoint=hub.endpoint
+        )
+    except RemoteEntryNotFoundError:
+        return None
+    return parsed(Path(path), name)
 
 
 def needed(names: Iterable[str], index: Mapping[str, Any] | None, code: bool) -> list[str]:

@@ -1,12 +1,13 @@
-"""What the Hub's refusals mean, and what to do about each.
+"""The Hub: where it is and who we are to it, what its refusals mean, and what to do about each.
 
 Knows huggingface_hub's exceptions; everything above sees Refused, or ConnectionError where nobody answers.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
 
-from huggingface_hub import constants
 from huggingface_hub.errors import (
     EntryNotFoundError,
     GatedRepoError,
@@ -46,24 +47,42 @@ REFUSALS: tuple[tuple[type[Exception], str, str], ...] = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Hub:
+    """token: empty for none; cache: the folder that downloads are kept in."""
+
+    endpoint: str
+    cache: Path
+    token: str = field(default="", repr=False)
+
+    @property
+    def key(self) -> str | None:
+        """The token for huggingface_hub; None has it look for one that the user logged in with."""
+        return self.token or None
+
+    def storage(self, name: str) -> Path:
+        """The folder of a model in the cache, in the layout that all Hugging Face programs share."""
+        return self.cache / f"models--{name.replace('/', '--')}"
+
+
 @contextmanager
-def reaching(name: str, revision: str) -> Iterator[None]:
+def reaching(hub: Hub, name: str, revision: str) -> Iterator[None]:
     """What the Hub's client raises becomes Refused; ConnectionError where the Hub does not answer."""
     try:
         yield
     except LocalEntryNotFoundError as error:
-        raise ConnectionError(f"{constants.ENDPOINT} does not answer") from error
+        raise ConnectionError(f"{hub.endpoint} does not answer") from error
     except (HfHubHTTPError, EntryNotFoundError, HFValidationError) as error:
-        raise Refused(refusal(error, name, revision)) from error
+        raise Refused(refusal(error, hub, name, revision)) from error
     except HTTPError as error:
-        raise ConnectionError(f"{constants.ENDPOINT} does not answer ({error})") from error
+        raise ConnectionError(f"{hub.endpoint} does not answer ({error})") from error
 
 
-def refusal(error: Exception, name: str, revision: str) -> Finding:
+def refusal(error: Exception, hub: Hub, name: str, revision: str) -> Finding:
     need = name if revision == "main" else f"{name} at {revision}"
     for kind, have, mend in REFUSALS:
         if isinstance(error, kind):
-            return Finding("access", need, have, False, mend.format(url=f"{constants.ENDPOINT}/{name}"))
+            return Finding("access", need, have, False, mend.format(url=f"{hub.endpoint}/{name}"))
     return Finding("access", need, f"the Hub says: {last_line(error)}", False, "try again later")
 
 

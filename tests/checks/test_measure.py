@@ -1,0 +1,50 @@
+"""How large a model is: asked of the model on the meta device, or estimated."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors import safe_open
+
+from checks.measure import Measure, measure
+from tests import tiny
+
+LLAMA = tiny.LLAMA | {"model_type": "llama"}
+
+
+def measured(raw: dict[str, Any], stored: int = 0) -> Measure:
+    return measure(raw, stored, lambda parameters: "bfloat16")
+
+
+def test_the_weights_are_those_in_the_file(tmp_path: Path) -> None:
+    folder = tiny.llama(tmp_path)
+    with safe_open(folder / "model.safetensors", "pt") as file:
+        count = sum(file.get_tensor(name).numel() for name in file.keys())  # noqa: SIM118
+    assert measured(LLAMA) == Measure(count, "bfloat16", 2 * count, token=2 * 2 * 2 * 8 * 2, row=0)
+
+
+def test_tied_weights_count_once() -> None:
+    tied = measured(LLAMA | {"tie_word_embeddings": True})
+    assert measured(LLAMA).parameters - tied.parameters == 320 * 32
+
+
+def test_a_sliding_window_costs_a_row_and_no_token() -> None:
+    sliding = measured(
+        LLAMA | {"model_type": "mistral", "sliding_window": 1024, "max_position_embeddings": 8192}
+    )
+    assert sliding.token == 0
+    assert sliding.row == pytest.approx(1024 * 128, rel=0.01)
+
+
+def test_a_recurrent_model_keeps_a_state_only() -> None:
+    state = measured({"model_type": "mamba", "hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 320})
+    assert state.token == 0 and state.row > 0
+
+
+def test_a_quantised_model_is_as_large_as_its_files() -> None:
+    assert measured(LLAMA | {"quantization_config": {}}, stored=12345).weights == 12345
+
+
+def test_a_model_with_its_own_code_is_estimated_from_files_and_config() -> None:
+    raw = LLAMA | {"model_type": "own", "dtype": "float32"}
+    assert measured(raw, stored=4000) == Measure(1000, "bfloat16", 2000, token=2 * 2 * 2 * 8 * 2, row=0)

@@ -1,0 +1,162 @@
+"""Looking at a model: on the Hub, in the cache, in a folder; and fetching exactly what loading needs."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import transformers
+
+from checks.fetch import fetch
+from checks.finding import Finding, Refused
+from checks.hub import Hub
+from checks.repository import Repository
+from inference.model.load import load
+from tests import hub, tiny
+
+LookUp = Callable[..., Repository]
+
+
+def refusal(look_up: LookUp, *args: str, **changes: object) -> Finding:
+    with pytest.raises(Refused) as caught:
+        look_up(*args, **changes)
+    return caught.value.finding
+
+
+def test_only_what_loading_reads_is_planned(tiny_repo: hub.Repo, look_up: LookUp) -> None:
+    names = {file.name for file in look_up().files}
+    assert names == {
+        "chat_template.jinja",
+        "config.json",
+        "generation_config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    }
+
+
+def test_looking_fetches_no_weights(fake: hub.Hub, tiny_repo: hub.Repo, look_up: LookUp) -> None:
+    look_up()
+    assert fake.sent < 20_000
+    assert not [
+        request for request, _ in fake.requests if "safetensors" in request and "index" not in request
+    ]
+
+
+def test_what_is_fetched_is_what_was_planned(
+    fake: hub.Hub, tiny_repo: hub.Repo, look_up: LookUp, client: Hub
+) -> None:
+    planned = look_up()
+    fake.requests.clear()
+    fetch(planned, client)
+    fetched = sum(size for request, size in fake.requests if request.startswith("GET /acme/tiny/resolve"))
+    assert fetched == planned.to_fetch
+
+
+def test_a_fetched_model_loads_from_its_folder(tiny_repo: hub.Repo, look_up: LookUp, client: Hub) -> None:
+    folder = fetch(look_up(), client)
+    loaded = load(folder, dtype="float32", device="cpu", trust_remote_code=False)
+    assert loaded.vocab == tiny.LLAMA["vocab_size"]
+
+
+def test_a_second_look_finds_nothing_to_fetch(tiny_repo: hub.Repo, look_up: LookUp, client: Hub) -> None:
+    fetch(look_up(), client)
+    assert look_up().to_fetch == 0
+
+
+def test_a_fetched_model_is_found_offline_without_a_request(
+    fake: hub.Hub, tiny_repo: hub.Repo, look_up: LookUp, client: Hub
+) -> None:
+    folder = fetch(look_up(), client)
+    fake.requests.clear()
+    found = look_up(offline=True)
+    assert (found.folder, found.commit, fake.requests) == (folder, tiny_repo.commit, [])
+
+
+def test_a_fetched_model_is_found_when_the_hub_is_down(
+    tiny_repo: hub.Repo, look_up: LookUp, client: Hub
+) -> None:
+    folder = fetch(look_up(), client)
+    assert look_up(hub=replace(client, endpoint="http://127.0.0.1:9")).folder == folder
+
+
+def test_offline_without_a_copy_is_refused(look_up: LookUp) -> None:
+    assert "OFFLINE = False" in refusal(look_up, offline=True).mend
+
+
+def test_a_hub_that_is_down_is_named(look_up: LookUp, client: Hub) -> None:
+    finding = refusal(look_up, hub=replace(client, endpoint="http://127.0.0.1:9"))
+    assert "http://127.0.0.1:9 does not answer" in finding.have
+    assert "HF_ENDPOINT" in finding.mend
+
+
+@pytest.mark.parametrize("token", ["", "hf_wrong"])
+def test_a_gated_model_names_the_licence_page_and_the_setting(
+    tiny_repo: hub.Repo, look_up: LookUp, client: Hub, token: str
+) -> None:
+    tiny_repo.gated = True
+    finding = refusal(look_up, hub=replace(client, token=token))
+    assert finding.mend == (
+        f"accept the licence at {client.endpoint}/acme/tiny, then put your token in HUGGINGFACE_ACCESS_TOKEN"
+    )
+
+
+def test_a_gated_model_opens_with_the_token(tiny_repo: hub.Repo, look_up: LookUp, client: Hub) -> None:
+    tiny_repo.gated = True
+    assert look_up(hub=replace(client, token=hub.TOKEN)).commit == tiny_repo.commit
+
+
+def test_an_unknown_model_is_refused(look_up: LookUp) -> None:
+    assert refusal(look_up, "acme/nothing").have == "no such model, or a private one"
+
+
+def test_an_unknown_revision_is_refused(tiny_repo: hub.Repo, look_up: LookUp) -> None:
+    finding = refusal(look_up, "acme/tiny", "v9")
+    assert (finding.need, finding.have) == ("acme/tiny at v9", "no such version")
+
+
+def test_a_name_that_cannot_be_one_is_refused(look_up: LookUp) -> None:
+    assert "owner/model" in refusal(look_up, "acme//tiny").mend
+
+
+def test_a_folder_that_is_not_there_is_not_asked_of_the_hub(fake: hub.Hub, look_up: LookUp) -> None:
+    assert refusal(look_up, "models/nothing").have == "no folder models/nothing"
+    assert fake.requests == []
+
+
+def test_a_folder_is_found_beside_main_py_from_anywhere(tmp_path: Path, look_up: LookUp) -> None:
+    folder = tiny.llama(tmp_path / "home" / "models" / "own")
+    assert look_up("models/own").folder == folder
+
+
+def test_a_config_that_is_no_json_is_refused(tmp_path: Path, look_up: LookUp) -> None:
+    (tmp_path / "config.json").write_text("{")
+    assert "config.json is not JSON" in refusal(look_up, str(tmp_path)).have
+
+
+def test_the_index_names_the_weights(tmp_path: Path, look_up: LookUp) -> None:
+    config = transformers.LlamaConfig(**tiny.LLAMA)
+    folder = tiny.saved(tmp_path / "s", transformers.LlamaForCausalLM, config, max_shard_size="50KB")
+    (folder / "model.safetensors").write_bytes(b"not named by the index")
+    weights = [file.name for file in look_up(str(folder)).files if file.name.endswith(".safetensors")]
+    assert len(weights) > 1 and "model.safetensors" not in weights
+
+
+def test_a_models_own_code_is_fetched_only_where_it_may_run(tiny_repo: hub.Repo, look_up: LookUp) -> None:
+    (tiny_repo.folder / "modeling.py").write_text("")
+    assert "modeling.py" not in {file.name for file in look_up().files}
+    assert "modeling.py" in {file.name for file in look_up(code=True).files}
+
+
+def test_a_fetch_that_fails_says_so_without_a_traceback(
+    tiny_repo: hub.Repo, look_up: LookUp, client: Hub
+) -> None:
+    planned = look_up()
+    tiny_repo.failing["model.safetensors"] = 500
+    with pytest.raises(Refused) as caught:
+        fetch(planned, client)
+    assert caught.value.finding.have == "the Hub says: boom"
+
+
+def test_the_token_is_not_in_the_hubs_repr(client: Hub) -> None:
+    assert "hf_secret" not in repr(replace(client, token="hf_secret"))
