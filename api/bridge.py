@@ -36,7 +36,8 @@ class Reply(NamedTuple):
 
 
 class Bridge:
-    """
+    """One app behind one event loop.
+
     running   how to drop each request that is not answered yet, by its scope's id
     draining  None, or the time (monotonic) at which what still runs is cut
     """

@@ -115,15 +115,15 @@ class Front:
         self.stopping = asyncio.Event()
         backend.deliver_with(self._post)
         with signals(self.stop):
-            serving = asyncio.create_task(self.server.serve([self.listener]))
-            await self.server.listens.wait()
-            log.info("serving on %s", self.url)
-            on_ready(self)
-            await self.stopping.wait()
-            log.info("draining: requests=%d seconds=%.0f", len(self.bridge.running), self.drain_seconds)
-            await self.bridge.drain(self.drain_seconds)
-            self.server.should_exit = True
-            await serving
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self.server.serve([self.listener]))
+                await self.server.listens.wait()
+                log.info("serving on %s", self.url)
+                on_ready(self)
+                await self.stopping.wait()
+                log.info("draining: requests=%d seconds=%.0f", len(self.bridge.running), self.drain_seconds)
+                await self.bridge.drain(self.drain_seconds)
+                self.server.should_exit = True
 
     def _post(self, call: Callable[[], None]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop has ended: nobody listens any more

@@ -8,7 +8,8 @@ StreamFormat = Literal["auto", "ndjson", "sse"]
 
 @dataclass(frozen=True, slots=True)
 class AppSettings:
-    """
+    """Every default is the least surprising one: open, and as the model's own limits allow.
+
     version         the server's own, shown by / and the dialects' version routes
     api_keys        any of them opens every route but health and version; empty: no key is asked for
     cors_origins    origins whose pages may call; "*" for any
