@@ -83,6 +83,7 @@ class Loop:
     def _step(self) -> None:
         began = time.perf_counter()
         plan = self.scheduler.schedule()
+        assert plan, "sequences are here and none can run"
         self._welcome(self.scheduler.seated)
         moves = self.rows.take_moves()
         try:

@@ -4,15 +4,13 @@ Integers only: it decides the moves, a runner carries them out. Live rows are 0 
 a view; the rows above keep what was freed into them, to be found again by its prefix.
 """
 
-from collections.abc import Sequence as Ids
 from dataclasses import dataclass
 
+from inference.engine.prefix import MIN_PREFIX, longest
 from inference.engine.sequence import Sequence
 from inference.model.batch import Copy, Move, Shape, Swap
 
-MIN_PREFIX = 16  # tokens; a shorter match is not worth a move
 MIN_GAIN = 32  # tokens; what waiting for another's prefix must save to be worth a step's delay
-BLOCK = 256  # tokens compared at once
 
 
 @dataclass(slots=True)
@@ -45,8 +43,8 @@ class Rows:
     def seat(self, sequence: Sequence) -> bool:
         """Give sequence the next row and the longest prefix that any row holds; False where there is no room.
 
-        Sets its row and cached; leaves it at least one token to compute. Where the memory must be reshaped,
-        one `step` of columns more than the live ones need is asked, so that none is preempted soon after.
+        Sets its row and cached; leaves it at least one token to compute. Room means one `step` of columns
+        more than it holds, and the live ones where the memory is reshaped: none is preempted soon after.
         """
         row, asked = len(self.live), self._ask(sequence)
         if row >= self.rows or asked > self.columns:
@@ -61,8 +59,8 @@ class Rows:
 
     def widen(self) -> bool:
         """Have every live row hold all its sequence's tokens; False where the area is too small for that."""
-        longest = max([len(sequence.tokens) for sequence in self.live], default=0)
-        return longest <= self.columns or self._shape(len(self.live), longest)
+        needed = max([len(sequence.tokens) for sequence in self.live], default=0)
+        return needed <= self.columns or self._shape(len(self.live), needed)
 
     def release(self, sequence: Sequence, trusted: bool = True) -> None:
         """Free its row; the last live row takes its place, so what it held survives beyond the live rows.
@@ -87,9 +85,8 @@ class Rows:
         """
         if not self._reuses(sequence):
             return False
-        computing = [other for other in self.live if other.todo > 1]
-        limit = len(sequence.tokens) - 1
-        promised = max([common(sequence.tokens, other.tokens, limit) for other in computing], default=0)
+        computing = [(s.row, s.tokens, len(s.tokens)) for s in self.live if s.todo > 1]
+        promised = longest(sequence.tokens, computing)[1]
         return promised >= MIN_GAIN and promised - self._match(sequence)[1] >= MIN_GAIN
 
     def forget(self) -> None:
@@ -121,7 +118,7 @@ class Rows:
             assert sequence.cached <= min(len(sequence.tokens), self.columns)
         for row, kept in self.kept.items():
             assert len(self.live) <= row < self.rows, f"kept row {row} is not free"
-            assert MIN_PREFIX <= len(kept.tokens) <= self.columns
+            assert len(kept.tokens) <= self.columns
 
     def _ask(self, sequence: Sequence) -> int:
         return min(len(sequence.tokens) + self.step, sequence.limit, self.context)
@@ -151,11 +148,9 @@ class Rows:
         """The row that holds the longest prefix of sequence, and how many tokens of it; (-1, 0) if none."""
         if not self._reuses(sequence):
             return -1, 0
-        limit = len(sequence.tokens) - 1
-        found = [(common(sequence.tokens, kept.tokens, limit), row) for row, kept in self.kept.items()]
-        found += [(common(sequence.tokens, s.tokens, min(limit, s.cached)), s.row) for s in self.live]
-        shared, row = max(found, default=(0, -1))
-        return (row, shared) if shared else (-1, 0)
+        held = [(row, kept.tokens, len(kept.tokens)) for row, kept in self.kept.items()]
+        held += [(live.row, live.tokens, live.cached) for live in self.live]
+        return longest(sequence.tokens, held)
 
     def _reuses(self, sequence: Sequence) -> bool:
         return self.keeps and sequence.task.prompt_logprobs is None
@@ -204,16 +199,3 @@ class Rows:
     def _tick(self) -> int:
         self._clock += 1
         return self._clock
-
-
-def common(a: Ids[int], b: Ids[int], limit: int) -> int:
-    """How many leading tokens, at most limit, a and b share; 0 where fewer than MIN_PREFIX."""
-    limit = min(limit, len(a), len(b))
-    if limit < MIN_PREFIX or a[:MIN_PREFIX] != b[:MIN_PREFIX]:
-        return 0
-    shared, width = MIN_PREFIX, BLOCK
-    while width:
-        while shared + width <= limit and a[shared : shared + width] == b[shared : shared + width]:
-            shared += width
-        width //= 2
-    return shared

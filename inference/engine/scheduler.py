@@ -73,9 +73,9 @@ class Scheduler:
     def relieve(self) -> Sequence | None:
         """Memory ran out in a step: half the budget and one sequence less, until CALM steps went well.
 
-        Returns the sequence that is too large even alone with the least budget, else None.
+        Returns the sequence for which it ran out again, alone and with the least budget; else None.
         """
-        if len(self.running) == 1 and self.budget <= LEAST:
+        if len(self.running) == 1 and self.budget <= LEAST and not self._calm:
             self._restore()
             return self.running[0]
         self.budget = max(min(LEAST, self.full_budget), self.budget // 2)

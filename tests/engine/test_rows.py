@@ -1,10 +1,8 @@
 """The seating plan, with integers alone."""
 
-import random
-
 import pytest
 
-from inference.engine.rows import MIN_GAIN, Rows, common
+from inference.engine.rows import MIN_GAIN, Rows
 from inference.engine.sequence import Sequence, Task
 from inference.model.batch import Copy, Shape, Swap
 
@@ -227,16 +225,3 @@ def test_nothing_is_trusted_after_forgetting() -> None:
     assert (one.row, one.cached, plan.rows, plan.columns, plan.moves) == (-1, 0, 0, 0, [])
     plan.seat(one)
     assert one.cached == 0 and plan.take_moves() == [Shape(4, 256)]
-
-
-def test_common_counts_equal_leading_tokens() -> None:
-    chance = random.Random(0)
-    for _ in range(300):
-        a = chance.choices((1, 2), k=chance.randint(0, 700))
-        b = a[: chance.randint(0, len(a))] + chance.choices((1, 2), k=chance.randint(0, 700))
-        limit = chance.randint(0, 700)
-        exact = next(
-            (n for n, (x, y) in enumerate(zip(a[:limit], b, strict=False)) if x != y),
-            min(len(a), len(b), limit),
-        )
-        assert common(a, b, limit) == (exact if exact >= 16 else 0)

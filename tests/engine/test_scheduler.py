@@ -237,6 +237,13 @@ def test_one_too_large_even_alone_with_the_least_budget_is_named() -> None:
     assert plan.budget == 64 and LEAST == 16
 
 
+def test_one_shortage_long_after_another_costs_nobody_the_answer() -> None:
+    plan = scheduler(budget=16)
+    decoding(plan, 1)
+    plan.succeed()
+    assert plan.relieve() is None
+
+
 def test_everyone_computes_again_in_order_after_forgetting() -> None:
     plan = scheduler()
     several = decoding(plan, 3)

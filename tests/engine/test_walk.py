@@ -23,7 +23,7 @@ SETTINGS = {
 def prompt(chance: random.Random) -> list[int]:
     """Often one of a few beginnings, so that prefixes are shared; sometimes poisoned."""
     beginning = random.Random(chance.randrange(3)).choices(range(1, 30), k=chance.choice((0, 20, 70)))
-    rest = chance.choices(range(1, 30), k=chance.randint(1, 20))
+    rest = chance.choices(range(1, 30), k=chance.randint(1, 19))
     return beginning + rest + ([POISON] if chance.random() < 0.05 else [])
 
 
