@@ -3,6 +3,7 @@
     python scripts/bench.py                        the demo model at 1, 8 and 32 clients
     python scripts/bench.py --model FOLDER --rounds 5 --clients 1 16
 
+Below the table: what a long system prompt costs when it comes for the first time, and when it comes again.
 Each round runs both, one after the other, with the same prompts, greedy, in the same dtype; the table shows
 the medians over the rounds. transformers computes each load as one padded batch, without a server.
 """
@@ -12,6 +13,7 @@ import asyncio
 import itertools
 import json
 import os
+import random
 import statistics
 import subprocess
 import sys
@@ -27,6 +29,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PORT = int(os.environ.get("BENCH_PORT", "8917"))
 READY_TIMEOUT_S = 300
+MODEL_ALIAS = "bench"
+WORDS = ("red", "green", "blue", "one", "two", "three", "day", "night", "sun", "moon", "tree", "river")
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,8 @@ def main() -> None:
     results: dict[tuple[str, int], list[Run]] = {}
     with server(options) as base:
         peers = {"hearth": partial(over_http, base, options), "generate": generate_with(options)}
+        print("measuring prefix reuse", file=sys.stderr)
+        reuse = [first_and_again(base, options, number) for number in range(options.rounds)]
         for run in peers.values():
             run(prompts[:2])
         for number in range(options.rounds):
@@ -74,6 +80,7 @@ def main() -> None:
                     print(f"round {number + 1}/{options.rounds}: {clients} × {name}", file=sys.stderr)
                     results.setdefault((name, clients), []).append(run(prompts[:clients]))
     report(results, options)
+    report_reuse(reuse, options)
 
 
 def parse() -> argparse.Namespace:
@@ -84,6 +91,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--dtype", default="float32", help="for both sides (default float32)")
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 8, 32])
     parser.add_argument("--tokens", type=int, default=128, help="at most, per answer")
+    parser.add_argument("--prefix", type=int, default=300, help="words in the long system prompt")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", help="also write the medians here")
     return parser.parse_args()
@@ -96,7 +104,7 @@ def parse() -> argparse.Namespace:
 def server(options: argparse.Namespace) -> Iterator[str]:
     """The server as a user starts it, in a process of its own; yields its base URL."""
     command = [sys.executable, str(ROOT / "main.py"), "--model", options.model, "--port", str(PORT)]
-    command += ["--dtype", options.dtype, "--log-level", "warning"]
+    command += ["--dtype", options.dtype, "--log-level", "warning", "--served-names", MODEL_ALIAS]
     process = subprocess.Popen(command, cwd=ROOT)
     base = f"http://127.0.0.1:{PORT}"
     try:
@@ -121,19 +129,35 @@ def wait_until_ready(base: str, process: subprocess.Popen) -> None:
 
 
 def over_http(base: str, options: argparse.Namespace, prompts: list[str]) -> Run:
-    return asyncio.run(load(base, prompts, options.tokens))
+    return asyncio.run(load(base, [[message("user", prompt)] for prompt in prompts], options.tokens))
 
 
-async def load(base: str, prompts: list[str], tokens: int) -> Run:
+def first_and_again(base: str, options: argparse.Namespace, number: int) -> tuple[float, float]:
+    """Milliseconds to the first token behind a system prompt that is new, and behind the same one again."""
+    words = random.Random(number).choices(WORDS, k=options.prefix)
+    system = message("system", f"{number} " + " ".join(words))
+    first, again = (
+        asyncio.run(load(base, [[system, message("user", question)]], 1)).first_token_ms
+        for question in ("What is the capital of France?", "What is two plus three?")
+    )
+    return first, again
+
+
+def message(role: str, content: str) -> dict[str, str]:
+    return {"role": role, "content": content}
+
+
+async def load(base: str, chats: list[list[dict[str, str]]], tokens: int) -> Run:
     start = time.perf_counter()
-    return Run(list(await asyncio.gather(*(stream(base, prompt, tokens, start) for prompt in prompts))))
+    return Run(list(await asyncio.gather(*(stream(base, chat, tokens, start) for chat in chats))))
 
 
-async def stream(base: str, prompt: str, tokens: int, start: float) -> list[float]:
+async def stream(base: str, chat: list[dict[str, str]], tokens: int, start: float) -> list[float]:
     """One streamed chat answer; the time of each token (asking for logprobs makes each one an event)."""
     body = json.dumps(
         {
-            "messages": [{"role": "user", "content": prompt}],
+            "model": MODEL_ALIAS,
+            "messages": chat,
             "sampling_params": {"strategy": "greedy", "max_tokens": tokens},
             "logprobs": {"top_k": 1},
             "stream": True,
@@ -238,6 +262,12 @@ def report(results: dict[tuple[str, int], list[Run]], options: argparse.Namespac
         Path(options.json).write_text(
             json.dumps({f"{n}@{c}": row for (n, c), row in medians.items()}, indent=1)
         )
+
+
+def report_reuse(reuse: list[tuple[float, float]], options: argparse.Namespace) -> None:
+    first, again = (statistics.median(column) for column in zip(*reuse, strict=True))
+    print(f"a system prompt of {options.prefix} words: first token after {first:.1f} ms, ", end="")
+    print(f"the next time after {again:.1f} ms: {first / again:.1f} × sooner")
 
 
 if __name__ == "__main__":

@@ -7,5 +7,5 @@ from tests.serving import Server, serving
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
-    with serving("--log-level", "warning") as running:
+    with serving("--served-names", "m", "--log-level", "warning") as running:
         yield running

@@ -15,7 +15,7 @@ PATHS = (
     "/v1/inference/completion",
     "/v1/inference/chat-completion",
 )
-CHAT = {"messages": [{"role": "user", "content": "hi"}]}
+CHAT = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 DEEP = 50_000
 
 
@@ -27,23 +27,23 @@ RAW = {
     "empty": b"",
     "truncated": b'{"messages": [{"role": "user", "con',
     "not json": b"hello",
-    "not utf-8": b'{"content": "\xff\xfe"}',
+    "not utf-8": b'{"model": "m", "content": "\xff\xfe"}',
     "null": b"null",
     "a list": b"[]",
     "a number": b"42",
     "a string": b'"x"',
-    "nan": b'{"content": "a", "sampling_params": {"temperature": NaN}}',
-    "infinity": b'{"content": "a", "sampling_params": {"temperature": 1e999}}',
+    "nan": b'{"model": "m", "content": "a", "sampling_params": {"temperature": NaN}}',
+    "infinity": b'{"model": "m", "content": "a", "sampling_params": {"temperature": 1e999}}',
     "deep list": nested(DEEP).encode(),
-    "deep content": ('{"content": ' + nested(DEEP) + "}").encode(),
+    "deep content": ('{"model": "m", "content": ' + nested(DEEP) + "}").encode(),
     "deep schema": (
-        '{"content": "a", "messages": [{"role": "user", "content": "a"}], "response_format": '
+        '{"model": "m", "content": "a", "messages": [{"role": "user", "content": "a"}], "response_format": '
         '{"type": "json_schema", "json_schema": ' + '{"items":' * 90 + "1" + "}" * 90 + "}}"
     ).encode(),
-    "lone surrogate": b'{"content": "\\ud800", "messages": [{"role": "user", "content": "a\\udfff"}]}',
-    "null byte": b'{"content": "a\\u0000b", "messages": [{"role": "user", "content": "a\\u0000b"}]}',
-    "huge integer": b'{"content": "a", "sampling_params": {"max_tokens": ' + b"9" * 400 + b"}}",
-    "duplicate keys": b'{"content": "a", "content": 1, "messages": 2}',
+    "lone surrogate": b'{"model": "m", "content": "\\ud800", "messages": [{"role": "user", "content": "a\\udfff"}]}',
+    "null byte": b'{"model": "m", "content": "a\\u0000b", "messages": [{"role": "user", "content": "a\\u0000b"}]}',
+    "huge integer": b'{"model": "m", "content": "a", "sampling_params": {"max_tokens": ' + b"9" * 400 + b"}}",
+    "duplicate keys": b'{"model": "m", "content": "a", "content": 1, "messages": 2}',
     "huge key": b'{"' + b"k" * 1_000_000 + b'": 1}',
 }
 WRONG = {
@@ -87,7 +87,7 @@ WRONG = {
 def still_serving(server: Server) -> None:
     yield
     assert server.process.poll() is None
-    answer = server.post("/inference/completion", {"content": "The capital of France is"})
+    answer = server.post("/inference/completion", {"model": "m", "content": "The capital of France is"})
     assert "Paris" in answer.json()["content"]
 
 
@@ -129,7 +129,7 @@ def test_a_body_over_the_limit_is_refused(server: Server) -> None:
     for size in (5_000_000, 20_000_000):
         for path in PATHS:
             content = "a " * (size // 2)
-            body = {"content": content, "messages": [{"role": "user", "content": content}]}
+            body = {**CHAT, "content": content, "messages": [{"role": "user", "content": content}]}
             response = server.post(path, body)
             assert response.status_code in (400, 413), response.text[:200]
             refused_cleanly(response)

@@ -19,6 +19,7 @@ RETURN_TIMEOUT_S = 20
 async def open_chat(port: int, prompt: str, *, stream: bool = True, tokens: int = 200) -> tuple:
     body = json.dumps(
         {
+            "model": "m",
             "messages": [{"role": "user", "content": prompt}],
             "sampling_params": {"max_tokens": tokens},
             "stream": stream,
