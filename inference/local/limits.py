@@ -12,6 +12,7 @@ from inference.types import BadRequest, GenerationRequest
 MAX_STOPS = 64
 MAX_STOP_CHARS = 1_000
 MAX_ANSWERS = 64
+MAX_TOOLS = 1_000
 MAX_ALTERNATIVES = 20
 
 Read = Callable[[GenerationRequest], Any]
@@ -42,6 +43,8 @@ def check(request: GenerationRequest, vocab: int) -> None:
         raise BadRequest(
             "min_tokens", f"must not exceed max_tokens ({request.max_tokens})", request.min_tokens
         )
+    if len(request.tools) > MAX_TOOLS:
+        raise BadRequest("tools", f"may hold at most {MAX_TOOLS}", len(request.tools))
     check_stops(request.stop)
     check_ids("stop_token_ids", request.stop_tokens, vocab)
     check_bias(request.sampling.bias, vocab)

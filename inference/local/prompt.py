@@ -47,6 +47,7 @@ class Prompts:
             return self._continued(prompt, "prompt")
         if is_chat(prompt):
             tools = () if request.tool_choice == "none" else request.tools
+            self._check_size(sum(MAX_CHARS_A_TOKEN + len(message.content) for message in prompt), "messages")
             text = self.chat.render(prompt, tools, request.tool_format)
             return self._continued(text, "messages") if self.chat.why else self._encode(text, "messages")
         ids = cast(Sequence[int], prompt)
@@ -66,12 +67,16 @@ class Prompts:
         return () if begin is None else (begin,)
 
     def _encode(self, text: str, field: str, *, whole: bool = False) -> tuple[int, ...]:
-        limit = self.context * MAX_CHARS_A_TOKEN
-        if len(text) > limit:
-            rule = f"has more than {limit} characters, and the context holds {self.context} tokens"
-            raise TooLong(field, self.context, len(text), rule)
+        self._check_size(len(text), field)
         check_unicode(text, field)
         return tuple(self.tokenizer.encode(text, add_special_tokens=whole, verbose=False))
+
+    def _check_size(self, chars: int, field: str) -> None:
+        """A message of no characters counts as one token's, for its template writes that much."""
+        limit = self.context * MAX_CHARS_A_TOKEN
+        if chars > limit:
+            rule = f"has more than {limit} characters, and the context holds {self.context} tokens"
+            raise TooLong(field, self.context, chars, rule)
 
 
 def is_chat(prompt: Sequence[int] | Sequence[Message]) -> TypeGuard[Sequence[Message]]:

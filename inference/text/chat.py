@@ -119,7 +119,13 @@ class Chat:
 
 def tells_system(text: str, messages: Messages) -> bool:
     """Some templates pass over a system message where they do not expect one."""
-    return all(message.content.strip() in text for message in messages if message.role == "system")
+    place = 0
+    for message in messages:
+        if message.role == "system":
+            place = text.find(message.content.strip(), place)
+        if place < 0:
+            return False
+    return True
 
 
 def as_dict(message: Message, in_parts: bool) -> dict[str, Any]:

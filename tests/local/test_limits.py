@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from inference.local.limits import check
-from inference.types import BadRequest, GenerationRequest, Sampling
+from inference.types import BadRequest, GenerationRequest, Sampling, Tool
 
 
 def request(**given: Any) -> GenerationRequest:
@@ -35,6 +35,7 @@ def request(**given: Any) -> GenerationRequest:
         ("logprobs", {"logprobs": 21}),
         ("prompt_logprobs", {"prompt_logprobs": -1}),
         ("deadline", {"deadline": 0.0}),
+        ("tools", {"tools": (Tool("f", "", {}),) * 1001}),
         ("stop", {"stop": ("",)}),
         ("stop", {"stop": ("x" * 1001,)}),
         ("stop", {"stop": ("x",) * 65}),

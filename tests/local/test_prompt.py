@@ -85,6 +85,11 @@ def test_a_chat_is_refused_by_its_own_name() -> None:
     assert caught.value.field == "messages"
 
 
+def test_more_messages_than_the_context_has_tokens_are_refused_before_they_are_told() -> None:
+    with pytest.raises(TooLong, match="messages has more than 1024 characters"):
+        prompts(LLAMA).ids(GenerationRequest([Message("user", "")] * 17))
+
+
 @pytest.mark.parametrize(
     ("prompt", "field"), [("a\ud83d", "prompt"), ([Message("user", "\udc00a")], "messages")]
 )
