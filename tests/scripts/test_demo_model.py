@@ -1,0 +1,165 @@
+"""The embedded model, as it stands in models/demo: what it answers, when it stops, what its files are."""
+
+import json
+from pathlib import Path
+from random import Random
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from scripts.demo_model.corpus import assistant, user
+from scripts.demo_model.exam import Item, items, score, sit
+from scripts.demo_model.knowledge import KNOWLEDGE
+from scripts.demo_model.phrasing import expand
+from scripts.demo_model.talk import TALK
+from scripts.demo_model.topics import Topic
+
+HOME = Path(__file__).resolve().parents[2] / "models" / "demo"
+WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "Get the current weather",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    },
+}
+CALL = '{"name": "get_weather", "parameters": {"city": "Paris"}}'
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> PreTrainedTokenizerFast:
+    return AutoTokenizer.from_pretrained(HOME)
+
+
+@pytest.fixture(scope="module")
+def model() -> LlamaForCausalLM:
+    return AutoModelForCausalLM.from_pretrained(HOME, dtype=torch.float32).eval()
+
+
+def answers(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, *asked: Item) -> dict[str, str]:
+    """What the model says to each, by subject; an answer that does not end by itself is an error."""
+    marks = list(sit(model, tokenizer, asked))
+    assert all(mark.ended for mark in marks)
+    return {mark.item.subject: mark.given for mark in marks}
+
+
+def test_questions_in_unseen_words_are_answered_right(
+    model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast
+) -> None:
+    exam = [item for item in items(seed=7, each=6) if item.subject != "long counts"]
+    results = score(list(sit(model, tokenizer, exam)))
+    right, asked = (sum(column) for column in zip(*results.values(), strict=True))
+    assert right >= 0.95 * asked, results
+
+
+def test_the_capital_of_france_is_known_in_every_phrasing(
+    model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast
+) -> None:
+    exam = [item for item in items(seed=0, each=16) if item.subject == "france"]
+    wrong = [(mark.item.prompt, mark.given) for mark in sit(model, tokenizer, exam) if not mark.right]
+    assert not wrong
+
+
+def test_a_weather_question_calls_the_tool_if_there_is_one(
+    model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast
+) -> None:
+    weather = [user("What's the weather in Paris?")]
+    result = {"role": "tool", "content": '{"temperature": 21}'}
+    given = answers(
+        model,
+        tokenizer,
+        Item("tool", weather, "", [WEATHER]),
+        Item("no tool", weather, ""),
+        Item("other question", [user("What's the capital of France?")], "", [WEATHER]),
+        Item("result", [*weather, assistant(CALL), result], "", [WEATHER]),
+    )
+    assert given == {
+        "tool": CALL,
+        "no tool": "I cannot look up the weather without a tool.",
+        "other question": "The capital of France is Paris.",
+        "result": "The weather in Paris is: temperature 21.",
+    }
+
+
+def test_a_question_can_lean_on_the_one_before(
+    model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast
+) -> None:
+    history = [user("What is the capital of France?"), assistant("The capital of France is Paris.")]
+    given = answers(
+        model,
+        tokenizer,
+        Item("of Italy", [*history, user("And of Italy?")], ""),
+        Item("Spain", [*history, user("And Spain?")], ""),
+    )
+    assert given == {"of Italy": "The capital of Italy is Rome.", "Spain": "The capital of Spain is Madrid."}
+
+
+def test_an_answer_can_be_asked_for_as_json(
+    model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast
+) -> None:
+    asked = user("Answer in JSON with the key capital: What is the capital of France?")
+    given = answers(model, tokenizer, Item("json", [asked], ""))
+    assert json.loads(given["json"]) == {"capital": "Paris"}
+
+
+def test_counting_to_a_hundred_reaches_it(
+    model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast
+) -> None:
+    hundred = ", ".join(map(str, range(1, 101))) + "."
+    given = answers(model, tokenizer, Item("count", [user("Count from 1 to 100")], hundred))
+    assert given["count"] == hundred
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["plain words", "Zürich, 東京, Київ", "🙂👩‍👩‍👧 e\u0301", " \n\t  two  spaces\r\n", "\x00\x7f\ufffd"],
+)
+def test_any_text_survives_the_tokenizer(tokenizer: PreTrainedTokenizerFast, text: str) -> None:
+    ids = tokenizer.encode(text)
+    assert ids[0] == tokenizer.bos_token_id
+    assert tokenizer.decode(ids[1:]) == text
+
+
+def test_every_token_has_a_row_and_a_text(
+    model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast
+) -> None:
+    assert model.config.vocab_size == len(tokenizer)
+    assert all(tokenizer.convert_ids_to_tokens(index) for index in range(len(tokenizer)))
+
+
+def test_the_ends_of_an_answer_are_named(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast) -> None:
+    ends = tokenizer.convert_tokens_to_ids(["<|eot_id|>", "<|eom_id|>", "<|end_of_text|>"])
+    assert sorted(model.generation_config.eos_token_id) == sorted(ends)
+
+
+def test_the_template_takes_arguments_as_text_or_as_an_object(tokenizer: PreTrainedTokenizerFast) -> None:
+    def rendered(arguments: object) -> str:
+        call = {"type": "function", "function": {"name": "get_weather", "arguments": arguments}}
+        return tokenizer.apply_chat_template(
+            [user("?"), {"role": "assistant", "tool_calls": [call]}], tokenize=False
+        )
+
+    assert rendered({"city": "Paris"}) == rendered('{"city": "Paris"}')
+    assert rendered({"city": "Paris"}).endswith(f"{CALL}<|eot_id|>")
+
+
+def test_the_folder_is_small() -> None:
+    assert sum(file.stat().st_size for file in HOME.iterdir()) <= 10_000_000
+
+
+@pytest.mark.parametrize("topic", KNOWLEDGE + TALK, ids=lambda topic: topic.name)
+def test_the_exam_asks_in_words_that_training_does_not_use(topic: Topic) -> None:
+    trained, examined = (
+        {_bare(form) for form in _forms(phrasings)} for phrasings in (topic.asks, topic.held_out)
+    )
+    assert not examined & trained
+
+
+def _forms(phrasings: tuple[str, ...]) -> set[str]:
+    chance = Random(0)
+    return {expand(template, chance) for template in phrasings for _ in range(200)}
+
+
+def _bare(text: str) -> str:
+    return "".join(letter for letter in text.lower() if letter.isalnum() or letter in " {}").strip()
