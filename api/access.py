@@ -13,6 +13,7 @@ from flask import Flask, Response, g, request
 from api.stream import Answer
 
 SANE = re.compile(r"[\x21-\x7e]{1,128}")
+ESCAPES = {code: f"\\x{code:02x}" for code in (*range(33), 127)}
 CANCELLED = 499  # logged, never sent: the client left before the end
 
 log = logging.getLogger("hearth.access")
@@ -54,7 +55,4 @@ def _log(line: str, status: int, started: float, rest: str = "") -> None:
 
 def _printable(path: str) -> str:
     """The path as one word of a log line."""
-    return path.encode("ascii", "backslashreplace").decode().translate(_ESCAPES)[:200]
-
-
-_ESCAPES = {code: f"\\x{code:02x}" for code in (*range(33), 127)}
+    return path.encode("ascii", "backslashreplace").decode().translate(ESCAPES)[:200]

@@ -6,6 +6,7 @@ Knows JSON and msgspec's structs; what the fields mean is the dialect's. Every f
 import json
 import math
 import re
+from collections import Counter
 from typing import Any, NoReturn, TypeVar
 
 import msgspec
@@ -21,7 +22,7 @@ NAMED = (
     (re.compile(r"Object missing required field `(.+)`"), "is required"),
     (re.compile(r"Object contains unknown field `(.+)`"), "is not a field of this request"),
 )
-OPENINGS = {"Expected ": "must be ", "Invalid ": "has the invalid "}
+OPENINGS = (("Expected ", "must be "), ("Invalid ", "has the invalid "))
 
 T = TypeVar("T")
 
@@ -41,8 +42,9 @@ def _said_of_field(message: str) -> BadRequest:
     for pattern, rule in NAMED:
         if named := pattern.fullmatch(message):
             return BadRequest(f"{path}.{named[1]}".lstrip("."), rule)
-    for opening, words in OPENINGS.items():
-        message = message.replace(opening, words, 1) if message.startswith(opening) else message
+    for opening, words in OPENINGS:
+        if message.startswith(opening):
+            message = words + message.removeprefix(opening)
     return BadRequest(path or "the body", message)
 
 
@@ -100,8 +102,7 @@ def _finite(digits: str) -> float:
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) < len(pairs):
-        keys = [key for key, _ in pairs]
-        repeated = next(key for key in keys if keys.count(key) > 1)
+        ((repeated, _),) = Counter(key for key, _ in pairs).most_common(1)
         raise BadRequest(repeated[:80], "stands twice in one object")
     return value
 

@@ -13,7 +13,7 @@ from inference.types import ServerError
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 
-QUEUED = 256  # steps a reader may lag behind
+QUEUED = 256  # steps that may wait for a reader whose connection takes no more
 
 
 class Outlet:
@@ -24,6 +24,7 @@ class Outlet:
         self.waiting: list[bytes] = []
         self.changed = asyncio.Event()
         self.opened = False
+        self.sending = False
         self.left = False
 
     async def run(self, send: Send, headers: Headers) -> None:
@@ -39,7 +40,9 @@ class Outlet:
             data, ended = b"".join(self.waiting), self.answer.ended
             self.waiting.clear()
             if self.answer.status:
+                self.sending = True
                 await self._send(send, headers, data, ended)
+                self.sending = False
             if ended:
                 return
 
@@ -49,7 +52,7 @@ class Outlet:
             return
         self.waiting.append(data)
         self.changed.set()
-        if len(self.waiting) > QUEUED * self.answer.answers:
+        if self.sending and len(self.waiting) > QUEUED * self.answer.answers:
             self.leave()
             self.abort()
 

@@ -13,7 +13,7 @@ from flask import Response, request
 
 from api.encode import MIMETYPE, encode
 from api.environ import HANDOVER
-from api.errors import extra_headers
+from api.errors import envelope, extra_headers
 from inference.backend import Stream
 from inference.types import Event, Finished, Internal, ServerError, Token
 
@@ -129,7 +129,15 @@ class Answer:
         return data
 
     def _broken(self, error: ServerError) -> bytes:
-        self.ended = True
+        begun, self.ended = self.status, True
+        try:
+            return self._told(error)
+        except Exception:
+            log.exception("a writer failed at an error: %s", type(self.writer).__name__)
+            self.status, self.mimetype = begun or 500, MIMETYPE
+            return b"" if begun else encode(envelope(error.message))
+
+    def _told(self, error: ServerError) -> bytes:
         if self.status and self.framing:
             return b"".join(map(self.framing.encode, self.writer.broken(error))) + self.framing.end
         self.status, body = self.writer.failed(error)

@@ -174,6 +174,20 @@ def test_a_writer_with_a_bug_is_logged_and_tells_nothing(caplog: pytest.LogCaptu
     assert (answer.status, b"secret" in chunks[0], "KeyError" in caplog.text) == (500, False, True)
 
 
+@pytest.mark.parametrize(("events", "sent"), [([], b"text"), (say("a")[:2], b'[0,"a"]\n')])
+def test_a_writer_that_fails_at_an_error_ends_the_answer_all_the_same(events: list, sent: bytes) -> None:
+    class Fails(Texts):
+        def failed(self, error: ServerError) -> tuple[int, Any]:
+            raise KeyError("secret")
+
+        def broken(self, error: ServerError) -> list[Any]:
+            raise KeyError("secret")
+
+    answer, chunks = fed(Fails(), *([events] if events else []), Unavailable("text"))
+    assert answer.ended and answer.status == (200 if events else 500)
+    assert sent in b"".join(chunks) and b"secret" not in b"".join(chunks)
+
+
 def test_what_waits_for_the_close_is_called_once() -> None:
     answer, _ = fed(Texts())
     calls: list[int] = []
