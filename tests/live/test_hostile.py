@@ -40,8 +40,10 @@ RAW = {
         '{"model": "m", "content": "a", "messages": [{"role": "user", "content": "a"}], "response_format": '
         '{"type": "json_schema", "json_schema": ' + '{"items":' * 90 + "1" + "}" * 90 + "}}"
     ).encode(),
-    "lone surrogate": b'{"model": "m", "content": "\\ud800", "messages": [{"role": "user", "content": "a\\udfff"}]}',
-    "null byte": b'{"model": "m", "content": "a\\u0000b", "messages": [{"role": "user", "content": "a\\u0000b"}]}',
+    "lone surrogate": b'{"model": "m", "content": "\\ud800", '
+    b'"messages": [{"role": "user", "content": "a\\udfff"}]}',
+    "null byte": b'{"model": "m", "content": "a\\u0000b", '
+    b'"messages": [{"role": "user", "content": "a\\u0000b"}]}',
     "huge integer": b'{"model": "m", "content": "a", "sampling_params": {"max_tokens": ' + b"9" * 400 + b"}}",
     "duplicate keys": b'{"model": "m", "content": "a", "content": 1, "messages": 2}',
     "huge key": b'{"' + b"k" * 1_000_000 + b'": 1}',
