@@ -17,15 +17,15 @@ from inference.model.start import start_ids, vocab
 class SoloRunner:
     """A Runner (see batch.py) that remembers tokens alone.
 
-    causal: the model's logits after a token depend on no later one. Where False (XLNet, XLM), each wanted
-    token is computed with its prefix alone, prepared the way the model's own generation does.
+    causal: the model's logits after a token depend on no later one. Where False, and for models that generate
+    into a token they append (XLNet, XLM), each wanted token is computed with its prefix alone.
     """
 
     resumes = True
     step = 64
 
     def __init__(self, model: PreTrainedModel, *, max_rows: int, context: int, causal: bool = True) -> None:
-        self.model, self.causal = model, causal
+        self.model, self.whole = model, causal and not appends(model)
         self.max_rows, self.context, self.area = max_rows, context, max_rows * context
         self.encodes = bool(model.config.is_encoder_decoder)
         self.start_ids = start_ids(model) if self.encodes else ()
@@ -52,7 +52,7 @@ class SoloRunner:
     def compute(self, row: int, wanted: list[int]) -> torch.Tensor:
         """The logits after the tokens of a row at the positions wanted, (W, V)."""
         ids = torch.tensor([self.rows[row][: wanted[-1] + 1]], device=self.model.device)
-        if not self.causal:
+        if not self.whole:
             return torch.cat([self.after(ids[:, : position + 1]) for position in wanted])
         inputs: dict[str, Any] = {"input_ids": ids}
         if self.encodes:
@@ -61,8 +61,16 @@ class SoloRunner:
         return self.model(**inputs, **self.uncached).logits[0, wanted]
 
     def after(self, ids: torch.Tensor) -> torch.Tensor:
-        inputs = self.model.prepare_inputs_for_generation(ids)
+        inputs = self.model.prepare_inputs_for_generation(ids) if appends(self.model) else {"input_ids": ids}
         return self.model(**inputs).logits[:, -1]
+
+
+def appends(model: PreTrainedModel) -> bool:
+    """Whether generation has the model fill in a token it appends, as some without a cache do."""
+    if accepts(model, "past_key_values") or accepts(model, "cache_params"):
+        return False
+    ids = torch.ones(1, 2, dtype=torch.int64, device=model.device)
+    return model.prepare_inputs_for_generation(ids)["input_ids"].shape != ids.shape
 
 
 def accepts(model: PreTrainedModel, name: str) -> bool:

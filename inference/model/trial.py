@@ -42,7 +42,8 @@ class Trial:
 
     truths  (T, V) for each prompt, from the model's own forward of the prompt alone
     spread  their standard deviation, in which every error is counted
-    drift   by how much a logit depends on later tokens: if at all, generation sees other logits than these
+    noise   by how much logits change with the tokens computed after theirs: rounding in another order, and
+            where it is more, a model that sees later tokens
     """
 
     def __init__(self, model: PreTrainedModel) -> None:
@@ -54,7 +55,10 @@ class Trial:
         self.prompts[3][:SHARED], self.sources[3] = self.prompts[1][:SHARED], self.sources[1]
         self.truths = [self.truth(row, COLUMNS) for row in range(ROWS)]
         self.spread = torch.cat(self.truths).float().std().item()
-        self.drift = self.difference(self.truth(0, 4), self.truths[0][:4])
+        self.noise = max(self.changed(row, 4 + 3 * row) for row in range(ROWS))
+
+    def changed(self, row: int, count: int) -> float:
+        return self.difference(self.truth(row, count), self.truths[row][:count])
 
     def some(self, start: int, count: int) -> list[int]:
         """Token ids, different ones for each start, some of them repeated."""
