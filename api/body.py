@@ -50,7 +50,7 @@ def _said_of_field(message: str) -> BadRequest:
 
 def read() -> Any:
     """The body as plain Python objects."""
-    if request.content_encoding:
+    if (request.content_encoding or "identity") != "identity":
         raise UnsupportedMediaType("Content-Encoding is not understood here: send the body uncompressed")
     try:
         return parse(request.get_data())

@@ -108,5 +108,10 @@ def test_what_is_not_json_and_says_so_is_an_unsupported_media_type(client: Flask
     assert client.post("/", data="<xml/>", content_type="application/xml").status_code == 415
 
 
+def test_a_body_encoded_as_itself_is_read(client: FlaskClient) -> None:
+    response = client.post("/", data='{"parts": []}', headers={"Content-Encoding": "identity"})
+    assert response.text == "[]"
+
+
 def test_a_compressed_body_is_an_unsupported_media_type(client: FlaskClient) -> None:
     assert client.post("/", data=b"\x1f\x8b", headers={"Content-Encoding": "gzip"}).status_code == 415
