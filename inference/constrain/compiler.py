@@ -23,14 +23,16 @@ NOUNS = {
     "choice": "list of choices",
     "grammar": "grammar",
 }
-# llguidance's own limits but for these. Its fuel of 1,000,000 burns for 1.5 s. A lexer state takes up to 2 kB:
-# 30,000 are 60 MB. An object with 2,000 optional properties is 8,000 items in a row of the parser.
+# llguidance's own limits but for these. Its fuel of 1,000,000 burns for 1.5 s. A lexer state takes up to
+# 2 kB: 30,000 are 60 MB. An object with 2,000 optional properties is 8,000 items in a row of the parser.
 LIMITS = {
     "initial_lexer_fuel": 200_000,
     "max_lexer_states": 30_000,
     "max_items_in_row": 10_000,
     "verbose_errors": False,
 }
+UNSATISFIED = "NoExtension"  # llguidance's word
+UNSATISFIABLE = "no text of this model's tokens can satisfy it"
 
 
 class Matcher:
@@ -89,11 +91,21 @@ class Compiler:
         except ValueError as error:
             raise _refusal(constraint, field, str(error)) from None
         automaton = LLMatcher(vocabulary, text, log_level=0, limits=LLParserLimits(**LIMITS))
-        if automaton.is_error():
-            raise _refusal(constraint, field, automaton.get_error())
-        if not any(automaton.compute_bitmask()) or automaton.is_error():
-            raise _refusal(constraint, field, "no text of this model's tokens can satisfy it")
+        if fault := self._fault(automaton.deep_copy()):
+            raise _refusal(constraint, field, fault)
         return Matcher(automaton, vocabulary.vocab_size)
+
+    def _fault(self, probe: LLMatcher) -> str:
+        """Why it cannot be used, as far as two masks show: some limits are only met behind the first token."""
+        ends = sum(1 << end for end in self._ends)
+        for _ in range(2):
+            mask = b"" if probe.is_error() else probe.compute_bitmask()
+            if probe.is_error() or not any(mask):
+                return UNSATISFIABLE if UNSATISFIED in probe.get_error() else probe.get_error()
+            inner = int.from_bytes(mask, "little") & ~ends
+            if inner:
+                probe.consume_token((inner & -inner).bit_length() - 1)
+        return ""
 
 
 def _refusal(constraint: Constraint, field: str, error: str) -> BadRequest:

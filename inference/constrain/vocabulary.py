@@ -47,7 +47,7 @@ class Joined:
         self._longest = max(map(len, self._ids))
 
     def __call__(self, text: bytes) -> list[int]:
-        """The longest token first: llguidance writes what is certain so; the tokenizer would add a boundary."""
+        """Longest token first: llguidance writes what is certain so; the tokenizer would add a boundary."""
         ids: list[int] = []
         while text:
             size = next((n for n in range(self._longest, 0, -1) if text[:n] in self._ids), 0)

@@ -146,6 +146,7 @@ BAD = {
     "a regex not closed": (Constraint("regex", "[a"), "unclosed character class"),
     "a regex that looks ahead": (Constraint("regex", "(?=a)b"), "look-around"),
     "a regex that is a number": (Constraint("regex", 5), "must be a string, got int"),
+    "a count too high": (Constraint("regex", "x{100000}"), "too many expressions"),
     "no choice": (Constraint("choice", []), "at least one string"),
     "choices that are numbers": (Constraint("choice", [1, 2]), "at least one string"),
     "a rule that is missing": (Constraint("grammar", "start: nothing"), "nothing"),
