@@ -43,6 +43,11 @@ def alone(task: Task, context: int, start_ids: tuple[int, ...] | None = None) ->
     return ids[first:]
 
 
+def scores(ids: Sequence[int]) -> list[float]:
+    """How GreedySampler scores the ids of a prompt, from the second on."""
+    return [float(torch.tensor(logits_after(ids[:n])[ids[n]])) for n in range(1, len(ids))]
+
+
 @dataclass
 class FakeRunner:
     """Holds the ids of each row and column, carries out every move, refuses every illegal Batch.

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from inference.model.batch import Batch
-from tests.engine.conftest import END, POISON, Bench, Box, FakeRunner
+from tests.engine.conftest import END, NAN, POISON, Bench, Box, FakeRunner, scores
 
 SETTINGS = {
     "roomy": {"max_rows": 6, "area": 6 * 96, "context": 96},
@@ -24,7 +24,7 @@ def prompt(chance: random.Random) -> list[int]:
     """Often one of a few beginnings, so that prefixes are shared; sometimes poisoned."""
     beginning = random.Random(chance.randrange(3)).choices(range(1, 30), k=chance.choice((0, 20, 70)))
     rest = chance.choices(range(1, 30), k=chance.randint(1, 19))
-    return beginning + rest + ([POISON] if chance.random() < 0.05 else [])
+    return beginning + rest + ([chance.choice((POISON, NAN))] if chance.random() < 0.05 else [])
 
 
 class Shortages:
@@ -45,6 +45,7 @@ def walk(bench: Bench, chance: random.Random, steps: int) -> list[tuple[Box, dic
     for _ in range(steps):
         if chance.random() < 0.3:
             options = {"ids": prompt(chance), "max_tokens": chance.randint(0, 50), "ends": frozenset({END})}
+            options |= {"prompt_logprobs": 0} if chance.random() < 0.1 else {}
             box = Box()
             late = {"deadline": time.monotonic() + 0.002} if chance.random() < 0.1 else {}
             ids.append(bench.submit_to(box, **options, **late))
@@ -72,7 +73,11 @@ def test_a_random_walk_changes_no_answer(name: str, often: float) -> None:
         right = bench.alone(**options)
         if box.reason in ("stop", "length"):
             assert box.ids == right
+            asked = "prompt_logprobs" in options and not runner.encodes
+            assert [score for score, _ in box.records[0].prompt][1:] == (
+                scores(options["ids"]) if asked else []
+            )
         else:
             assert box.ids == right[: len(box.ids)]
-            assert box.records[-1].error is None or POISON in options["ids"] or often
+            assert box.records[-1].error is None or {POISON, NAN} & set(options["ids"]) or often
     assert not bench.engine.loop.rows.live and bench.engine.stats().waiting_tokens == 0
