@@ -15,6 +15,8 @@ from . import tools
 from .facts import DAYS, MONTHS
 from .knowledge import KNOWLEDGE
 from .phrasing import expand, untidy
+from .results import result
+from .skills import TIME_TOOL, WEATHER_TOOL
 from .stories import ASKS as STORY_ASKS
 from .stories import HEROES, story
 from .systems import system_prompt
@@ -121,7 +123,7 @@ def _tooled(chance: Random) -> Chat:
     messages = _exchange(ask(_topic(chance), chance)) if chance.random() < 0.1 else []
     messages += [user(wanted.question), tools.called(wanted)]
     if chance.random() < 0.5:
-        returned, words = tools.result(wanted, chance)
+        returned, words = result(wanted, chance)
         messages += [
             {"role": "tool", "content": returned},
             assistant(wanted.report.replace("{result}", words)),
@@ -215,7 +217,7 @@ def _sequence(chance: Random) -> str:
     return ", ".join(cycle[chance.randrange(len(cycle) - 1) :]) + "."
 
 
-TOPIC_OF = {tools.WEATHER_TOOL: "weather", tools.TIME_TOOL: "time", "add": "sums"}
+TOPIC_OF = {WEATHER_TOOL: "weather", TIME_TOOL: "time", "add": "sums"}
 SHORT = tuple(topic for topic in KNOWLEDGE if topic.short and topic.name not in COUNTING)
 MIX: tuple[tuple[Callable[[Random], Chat | list[Segment]], float], ...] = (
     (_single, 40),

@@ -16,6 +16,8 @@ from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 from . import tools
 from .corpus import Message, assistant, others, user
 from .knowledge import KNOWLEDGE
+from .results import result
+from .skills import SKILLS
 from .systems import HELD_OUT as SYSTEMS
 from .talk import TALK
 from .topics import Topic, ask, examine, follow
@@ -160,7 +162,7 @@ def _follows(chance: Random) -> Iterator[Item]:
 
 def _calls(chance: Random) -> Iterator[Item]:
     while True:
-        task = tools.task(chance, chance.choice((*tools.SKILLS, tools.SKILLS[0])), held_out=True)
+        task = tools.task(chance, chance.choice((*SKILLS, SKILLS[0])), held_out=True)
         offered = [task.tool, *(other.tool for other in others(task.subject, chance))]
         chance.shuffle(offered)
         yield Item("tool calls", [user(task.question)], tools.call_text(task), offered)
@@ -168,8 +170,8 @@ def _calls(chance: Random) -> Iterator[Item]:
 
 def _reports(chance: Random) -> Iterator[Item]:
     while True:
-        task = tools.task(chance, tools.SKILLS[0], held_out=True)
-        returned, words = tools.result(task, chance)
+        task = tools.task(chance, SKILLS[0], held_out=True)
+        returned, words = result(task, chance)
         history = [user(task.question), tools.called(task), {"role": "tool", "content": returned}]
         yield Item("tool results", history, task.report.replace("{result}", words), [task.tool])
 
@@ -177,7 +179,7 @@ def _reports(chance: Random) -> Iterator[Item]:
 def _ignored(chance: Random) -> Iterator[Item]:
     while True:
         question = examine(chance.choice(KNOWLEDGE[:4]), chance)
-        offered = [tools.task(chance, tools.SKILLS[0]).tool]
+        offered = [tools.task(chance, SKILLS[0]).tool]
         yield Item("tools ignored", [user(question.text)], question.answer, offered)
 
 
