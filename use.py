@@ -48,6 +48,11 @@ class Wrong(Exception):
 def main(arguments: list[str]) -> int:
     """0 when every endpoint answers; where the question is ours, the answer must be right."""
     options = parser().parse_args(arguments)
+    try:
+        options.model = options.model or served_model(options)
+    except (Wrong, requests.RequestException) as error:
+        print(f"WRONG: {error}", file=sys.stderr)
+        return 1
     streams = (False, True) if options.stream is None else (options.stream,)
     failures = 0
     for endpoint in ENDPOINTS:
@@ -65,12 +70,27 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--url", default="http://127.0.0.1:8000", help="of the server (%(default)s)")
     made.add_argument("--prompt", default=QUESTION, help="what to ask (%(default)s)")
     made.add_argument("--max-tokens", type=int, default=100, help="of each answer (%(default)s)")
-    made.add_argument("--model", help="the model's name; not sent unless given")
+    made.add_argument("--model", help="the model's name (the one that the server says it has)")
     made.add_argument("--api-key", help="where the server asks for one")
     made.add_argument(
         "--stream", action=argparse.BooleanOptionalAction, default=None, help="only streams, or none (both)"
     )
     return made
+
+
+def served_model(options: argparse.Namespace) -> str:
+    with ask("GET", "/v1/models", options) as response:
+        return str(response.json()["data"][0]["id"])
+
+
+def ask(method: str, path: str, options: argparse.Namespace, **rest: Any) -> requests.Response:
+    """One request, with the key where there is one. Raises Wrong where the server says no."""
+    headers = {"Authorization": f"Bearer {options.api_key}"} if options.api_key else {}
+    url = options.url.rstrip("/") + path
+    response = requests.request(method, url, headers=headers, timeout=TIMEOUT_S, **rest)
+    if not response.ok:
+        raise Wrong(f"{path} says {response.status_code}: {response.text[:500]}")
+    return response
 
 
 def call(endpoint: Endpoint, stream: bool, options: argparse.Namespace) -> None:
@@ -93,16 +113,11 @@ def call(endpoint: Endpoint, stream: bool, options: argparse.Namespace) -> None:
 def answer(endpoint: Endpoint, stream: bool, options: argparse.Namespace) -> Iterator[str]:
     """The pieces of the answer: each token's text of a stream, or all at once."""
     body = endpoint.body(options.prompt) | {
+        "model": options.model,
         "stream": stream,
         "sampling_params": {"strategy": {"type": "greedy"}, "max_tokens": options.max_tokens},
     }
-    if options.model:
-        body["model"] = options.model
-    headers = {"Authorization": f"Bearer {options.api_key}"} if options.api_key else {}
-    url = options.url.rstrip("/") + endpoint.path
-    with requests.post(url, json=body, headers=headers, stream=stream, timeout=TIMEOUT_S) as response:
-        if not response.ok:
-            raise Wrong(f"{endpoint.path} says {response.status_code}: {response.text[:500]}")
+    with ask("POST", endpoint.path, options, json=body, stream=stream) as response:
         if stream:
             yield from pieces_of(response)
         else:

@@ -76,10 +76,17 @@ reachable() {
     .venv/bin/python -c "import sys, urllib.request as u; u.urlopen(sys.argv[1], timeout=5)" "$1/torch/" 2>/dev/null
 }
 
+installed() {
+    .venv/bin/python -c "import importlib.metadata as m, sys; name, version = sys.argv[1].split('==')
+sys.exit(m.version(name).split('+')[0] != version)" "$1" 2>/dev/null
+}
+
 install_torch() {
     local torch
     torch=$(wanted_torch)
-    if has_gpu; then
+    if installed "$torch"; then
+        return
+    elif has_gpu; then
         say "$torch: the CUDA build, for the GPU"
         pip_install "$torch"
     elif [ "$(uname -s)" = Linux ] && reachable "$TORCH_CPU_INDEX"; then
@@ -116,14 +123,19 @@ install_beside_the_machines_own() {
 
 # --- once -----------------------------------------------------------------------------------------------
 
-stamp() { cat "${requirements[@]}" scripts/setup.sh | sha256sum | cut -d' ' -f1; }
+# One stamp for each file of requirements, so that what was set up for the tests serves as well.
+stamp_of() { echo ".venv/installed-$(cat "$1" scripts/setup.sh | sha256sum | cut -c1-16)"; }
+
+is_done() {
+    local file
+    [ -x .venv/bin/python ] || return 1
+    for file in "${requirements[@]}"; do [ -e "$(stamp_of "$file")" ] || return 1; done
+}
 
 main() {
-    local now
-    now=$(stamp)
-    if [ -x .venv/bin/python ] && [ -e ".venv/hearth-$now" ]; then return; fi
+    if is_done; then return; fi
 
-    local python
+    local python file
     python=$(python_of_the_system)
     if [ -z "$python" ]; then
         apt_install python3 python3-venv || true
@@ -134,7 +146,7 @@ main() {
     report_gpu
     [ -x .venv/bin/python ] && .venv/bin/python -m pip --version >/dev/null 2>&1 || make_environment "$python"
     install_packages
-    touch ".venv/hearth-$now"
+    for file in "${requirements[@]}"; do touch "$(stamp_of "$file")"; done
     say "done: .venv is ready"
 }
 

@@ -1,0 +1,150 @@
+"""Starting: what is answered at once, what a start prints, and that it serves and stops."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import requests
+
+import main
+import settings
+from tests import tiny
+
+ROOT = Path(__file__).parent.parent
+PATIENCE_S = 120
+OURS = {name: value for name, value in os.environ.items() if name not in (*settings.NAMES, *settings.ALIASES)}
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, str(ROOT / "main.py"), *arguments]
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(*arguments), capture_output=True, text=True, timeout=PATIENCE_S, env=OURS | environment
+    )
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def serving(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A server that is ready, and its URL."""
+    port = free_port()
+    process = subprocess.Popen(
+        command(f"--port={port}", *arguments), text=True, stdout=subprocess.PIPE, env=OURS
+    )
+    url = f"http://127.0.0.1:{port}"
+    try:
+        wait_for(process, url)
+        yield process, url
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def wait_for(process: subprocess.Popen[str], url: str) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while time.monotonic() < end:
+        assert process.poll() is None, "the server has ended"
+        try:
+            if requests.get(f"{url}/health", timeout=5).ok:
+                return
+        except requests.ConnectionError:
+            time.sleep(0.1)
+    raise AssertionError("the server does not get ready")
+
+
+def test_the_version_is_the_projects(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"hearth {main.version()}\n"
+
+
+def test_help_is_answered_before_any_library_is_loaded() -> None:
+    code = (
+        "import sys, main; main.main(['--help']); sys.exit('torch' in sys.modules or 'flask' in sys.modules)"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, env=OURS)
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert "--model-name" in answer.stdout
+
+
+def test_a_wrong_flag_ends_the_start_with_one_line() -> None:
+    answer = run("--prot=9000")
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert answer.stderr == "hearth: --prot is not a flag; did you mean --port?; --help lists them all\n"
+
+
+def test_a_wrong_value_in_the_environment_ends_the_start_with_one_line() -> None:
+    answer = run(PORT="web")
+    assert answer.returncode == 2
+    assert answer.stderr == "hearth: environment: PORT must be a whole number, 0 to 65535, not 'web'\n"
+
+
+def test_a_missing_package_is_named_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.missing(ModuleNotFoundError("no", name="flask.json")) == 1
+    told = capsys.readouterr().err
+    assert "package flask is not installed" in told and "scripts/setup.sh" in told
+
+
+def test_a_missing_module_of_our_own_is_a_bug() -> None:
+    with pytest.raises(ModuleNotFoundError):
+        main.missing(ModuleNotFoundError("no", name="checks.nothing"))
+
+
+@pytest.mark.slow
+def test_check_gives_its_verdict_as_json_and_stops(tmp_path: Path) -> None:
+    answer = run("--check", "--json", f"--model={tiny.llama(tmp_path)}", "--port=0")
+    assert (answer.returncode, json.loads(answer.stdout)["ok"]) == (0, True)
+
+
+@pytest.mark.slow
+def test_a_model_that_is_not_there_is_refused_with_a_table() -> None:
+    answer = run("--model=models/nothing", "--port=0")
+    assert answer.returncode == 1
+    assert "access  NO  models/nothing" in answer.stdout and "Traceback" not in answer.stderr
+
+
+@pytest.mark.slow
+def test_a_start_ends_with_answers_and_a_stop_with_code_0(tmp_path: Path) -> None:
+    with serving(f"--model={tiny.llama(tmp_path)}", "--served-names=mine", "--default-max-tokens=3") as (
+        process,
+        url,
+    ):
+        body = {"model": "mine", "content": "hi"}
+        answer = requests.post(f"{url}/inference/completion", json=body, timeout=60)
+        assert answer.ok, answer.text
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) == 0
+
+
+@pytest.mark.slow
+def test_keys_from_the_settings_are_asked_for(tmp_path: Path) -> None:
+    with serving(
+        f"--model={tiny.llama(tmp_path)}",
+        "--api-keys=sesame",
+        "--served-names=mine",
+        "--default-max-tokens=3",
+    ) as (
+        _,
+        url,
+    ):
+        ask = {
+            "url": f"{url}/inference/completion",
+            "json": {"model": "mine", "content": "hi"},
+            "timeout": 60,
+        }
+        assert requests.post(**ask).status_code == 401
+        assert requests.post(**ask, headers={"Authorization": "Bearer sesame"}).ok
