@@ -114,6 +114,64 @@ RECURRENT: dict[str, dict[str, Any]] = {
     },
 }
 ENCODERS: dict[str, dict[str, Any]] = {"t5": T5, "mt5": T5, "bart": BART}
+MLA = LLAMA | {
+    "num_key_value_heads": 4,
+    "q_lora_rank": 16,
+    "kv_lora_rank": 16,
+    "qk_rope_head_dim": 8,
+    "qk_nope_head_dim": 8,
+    "v_head_dim": 12,
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "n_group": 1,
+    "topk_group": 1,
+    "moe_intermediate_size": 16,
+    "first_k_dense_replace": 1,
+}
+DELTA = LLAMA | {
+    "head_dim": 8,
+    "layer_types": ["linear_attention", "full_attention"],
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 8,
+    "num_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 16,
+    "shared_expert_intermediate_size": 16,
+}
+SSM = {"mamba_d_state": 8, "mamba_n_heads": 8, "mamba_d_head": 8, "mamba_d_ssm": 64, "mamba_n_groups": 1}
+LED = BART | {
+    "max_encoder_position_embeddings": CONTEXT,
+    "max_decoder_position_embeddings": CONTEXT,
+    "attention_window": 8,
+}
+# Sinks, chunks, keys wider than values, shared layers, states beside keys: what the others do not have.
+UNUSUAL: dict[str, dict[str, Any]] = {
+    "gpt_oss": WINDOW | {"num_local_experts": 4, "layer_types": ["sliding_attention", "full_attention"]},
+    "llama4_text": LLAMA
+    | {
+        "head_dim": 8,
+        "num_local_experts": 2,
+        "attention_chunk_size": 6,
+        "intermediate_size_mlp": 64,
+        "moe_layers": [1],
+        "no_rope_layers": [1, 0],
+    },
+    "deepseek_v3": MLA,
+    "qwen3_next": DELTA,
+    "falcon_h1": LLAMA | SSM | {"head_dim": 8},
+    "m2m_100": BART,
+    "pegasus": BART,
+    "switch_transformers": T5
+    | {
+        "num_experts": 2,
+        "num_sparse_encoder_layers": 1,
+        "num_sparse_decoder_layers": 1,
+        "expert_capacity": 64,
+    },
+    "led": LED,
+}
 UNCACHED: dict[str, dict[str, Any]] = {
     "openai-gpt": GPT2,
     "rwkv": {
@@ -122,13 +180,14 @@ UNCACHED: dict[str, dict[str, Any]] = {
         "num_hidden_layers": 2,
         "context_length": CONTEXT,
     },
+    "xlnet": {"d_model": 32, "n_layer": 2, "n_head": 4, "d_inner": 64},
 }
 FAMILIES = ATTENTION | RECURRENT | ENCODERS
 
 
 def tiny(name: str, seed: int = 1, **settings: Any) -> PreTrainedModel:
     """A model of the family `name`, with `settings` in its config besides the table's."""
-    known = FAMILIES | UNCACHED
+    known = FAMILIES | UNUSUAL | UNCACHED
     special = {"vocab_size": VOCAB, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
     config = AutoConfig.for_model(name.split("+")[0], **(special | known[name] | settings))
     make = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM

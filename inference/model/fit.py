@@ -19,8 +19,8 @@ from inference.types import Unavailable
 log = logging.getLogger(__name__)
 
 # Least and most error allowed, in standard deviations of the true logits; in between, NOISE times what
-# rounding makes of the model's own. A seat that is wrong is off by several; half precision hides small faults,
-# but what is fit in float32 is fit in any.
+# rounding makes of the model's own. A seat that is wrong is off by several; half precision hides small
+# faults, but what is fit in float32 is fit in any.
 ALLOWED = {torch.float16: (0.02, 1.0), torch.bfloat16: (0.1, 1.0)}
 EXACT = (1e-3, 1e-3)
 NOISE = 4

@@ -3,6 +3,8 @@
 Knows rows, columns and bytes; not what the numbers mean.
 """
 
+import math
+
 import numpy as np
 import torch
 
@@ -91,7 +93,7 @@ def blank(shape: tuple[int, ...], sample: torch.Tensor) -> torch.Tensor:
     Zeros, not what happened to be there: a column that the mask hides is multiplied by 0, and 0 × nan is nan.
     numpy has the system hand out zero pages as they are touched; torch.zeros touches them all.
     """
-    if sample.device.type != "cpu":
+    size = math.prod(shape) * sample.element_size()
+    if sample.device.type != "cpu" or not size:
         return torch.zeros(shape, dtype=sample.dtype, device=sample.device)
-    size = int(np.prod(shape)) * sample.element_size()
     return torch.from_numpy(np.zeros(size, np.uint8)).view(sample.dtype).view(shape)

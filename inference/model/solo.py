@@ -25,7 +25,8 @@ class SoloRunner:
     step = 64
 
     def __init__(self, model: PreTrainedModel, *, max_rows: int, context: int, causal: bool = True) -> None:
-        self.model, self.whole = model, causal and not appends(model)
+        self.model, self.appends = model, appends(model)
+        self.whole = causal and not self.appends
         self.max_rows, self.context, self.area = max_rows, context, max_rows * context
         self.encodes = bool(model.config.is_encoder_decoder)
         self.start_ids = start_ids(model) if self.encodes else ()
@@ -61,7 +62,7 @@ class SoloRunner:
         return self.model(**inputs, **self.uncached).logits[0, wanted]
 
     def after(self, ids: torch.Tensor) -> torch.Tensor:
-        inputs = self.model.prepare_inputs_for_generation(ids) if appends(self.model) else {"input_ids": ids}
+        inputs = self.model.prepare_inputs_for_generation(ids) if self.appends else {"input_ids": ids}
         return self.model(**inputs).logits[:, -1]
 
 

@@ -1,0 +1,99 @@
+"""Which seat is chosen, and with how much memory."""
+
+import logging
+
+import pytest
+import torch
+
+from inference.model import quirks
+from inference.model.fit import choose
+from inference.model.slots import SlotRunner
+from inference.types import Unavailable
+from tests.families import ATTENTION, CONTEXT, ENCODERS, FAMILIES, RECURRENT, UNCACHED, UNUSUAL, tiny
+from tests.walk import Walk, plain
+
+SAMPLE = ("llama", "gemma3_text", "falcon", "opt", "lfm2", "mt5", "llama4_text", "deepseek_v3", "m2m_100")
+REST = [pytest.param(name, marks=pytest.mark.slow) for name in FAMILIES | UNUSUAL if name not in SAMPLE]
+PLENTY = 1 << 24
+
+
+@pytest.mark.parametrize("name", [*SAMPLE, *REST])
+def test_every_family_fits_the_slots(name: str) -> None:
+    fitted = choose(tiny(name), max_rows=4, context=CONTEXT, kv_bytes=PLENTY)
+    assert fitted.seat == "slots"
+    assert fitted.resumes == (name not in RECURRENT and name not in ("qwen3_next", "falcon_h1"))
+    assert fitted.error < 1e-4
+
+
+@pytest.mark.parametrize("name", UNCACHED)
+def test_a_model_without_a_cache_computes_alone(name: str) -> None:
+    fitted = choose(tiny(name), max_rows=4, context=CONTEXT, kv_bytes=PLENTY)
+    assert fitted.seat == "solo"
+
+
+def test_a_model_that_guesses_positions_otherwise_has_a_call_for_each_row() -> None:
+    model = tiny("led")
+    fitted = choose(model, max_rows=4, context=CONTEXT, kv_bytes=PLENTY)
+    assert isinstance(fitted.runner, SlotRunner) and not fitted.runner.together
+    walk = Walk(model, fitted.runner, seed=3)
+    walk.go(8)
+    assert walk.error < 1e-4
+
+
+@pytest.mark.parametrize("name", ["gpt_neo", "t5", "bart"])
+def test_a_wrong_seat_is_not_chosen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without its quirk, a model that guesses positions is wrong in a shared call, and the proof sees it."""
+    monkeypatch.setattr(quirks, "QUIRKS", ())
+    fitted = choose(tiny(name), max_rows=4, context=CONTEXT, kv_bytes=PLENTY)
+    assert isinstance(fitted.runner, SlotRunner) and not fitted.runner.together
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_compared_with_half_precision(dtype: torch.dtype) -> None:
+    fitted = choose(tiny("mixtral").to(dtype), max_rows=4, context=CONTEXT, kv_bytes=PLENTY)
+    assert (fitted.seat, fitted.resumes) == ("slots", True)
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt_neo", "t5", "jamba"])
+def test_the_proof_leaves_the_model_as_it_was(name: str) -> None:
+    model = tiny(name)
+    tokens, source = [5, 9, 13, 40, 41], [7, 8, 9] if name in ENCODERS else []
+    before = plain(model, tokens, source)
+    choose(model, max_rows=4, context=CONTEXT, kv_bytes=PLENTY)
+    assert torch.equal(plain(model, tokens, source), before)
+
+
+def test_the_area_is_what_the_memory_holds() -> None:
+    model = tiny("llama")
+    fitted = choose(model, max_rows=8, context=CONTEXT, kv_bytes=300 * 256)
+    assert fitted.bytes_per_token == 2 * 2 * 2 * 8 * 4  # layers, keys and values, heads, width, float32
+    assert fitted.runner.area == 300
+    assert choose(model, max_rows=2, context=CONTEXT, kv_bytes=PLENTY).runner.area == 2 * CONTEXT
+
+
+def test_memory_for_less_than_one_row_is_refused() -> None:
+    with pytest.raises(Unavailable, match="128 tokens"):
+        choose(tiny("llama"), max_rows=8, context=CONTEXT, kv_bytes=100 * 256)
+
+
+def test_damaged_weights_are_refused() -> None:
+    model = tiny("llama")
+    model.model.norm.weight.data.fill_(float("nan"))
+    with pytest.raises(Unavailable, match="not numbers"):
+        choose(model, max_rows=4, context=CONTEXT, kv_bytes=PLENTY)
+
+
+def test_the_verdict_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="inference.model.fit"):
+        choose(tiny("bloom"), max_rows=4, context=CONTEXT, kv_bytes=PLENTY)
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line.startswith("bloom: slots, resumes, error ")
+
+
+def test_a_model_of_few_positions_fits() -> None:
+    model = tiny("gpt2", n_positions=64)
+    assert choose(model, max_rows=2, context=64, kv_bytes=PLENTY).seat == "slots"
+
+
+def test_every_attention_family_is_in_the_table() -> None:
+    assert len(ATTENTION) + len(RECURRENT) + len(ENCODERS) == 30
