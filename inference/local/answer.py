@@ -81,8 +81,9 @@ class Answer:
         self.tokens += 1
         ends = record.reason == "stop" and position == len(record.ids) - 1
         special = ends or id in self._decoder.vocabulary.special
-        text, hit = ("", "") if special else self._guard(self._decoder.feed(id))
-        text, calls = self._parse(text, marks=special and not ends)
+        marks = self._calls is not None and special and not ends
+        text, hit = self._before_mark() if marks else self._guard("" if ends else self._decoder.feed(id))
+        text, calls = self._parse(text, marks)
         token = Token(
             self.index,
             id,
@@ -92,6 +93,10 @@ class Answer:
             special,
         )
         return [token, *calls, *self._finish_on(hit)]
+
+    def _before_mark(self) -> tuple[str, str]:
+        """A special token may begin a call, so no text of before may come behind it."""
+        return self._watch.flush(), ""
 
     def _guard(self, text: str) -> tuple[str, str]:
         """(text that may be told, the stop string that ended it or "")"""

@@ -47,8 +47,9 @@ class Prompts:
             return self._continued(prompt, "prompt")
         if is_chat(prompt):
             tools = () if request.tool_choice == "none" else request.tools
+            form = request.tool_format if request.tool_choice == "auto" else None  # a demanded call is JSON
             self._check_size(sum(MAX_CHARS_A_TOKEN + len(message.content) for message in prompt), "messages")
-            text = self.chat.render(prompt, tools, request.tool_format)
+            text = self.chat.render(prompt, tools, form)
             return self._continued(text, "messages") if self.chat.why else self._encode(text, "messages")
         ids = cast(Sequence[int], prompt)
         check_ids("prompt", ids, self.vocab)

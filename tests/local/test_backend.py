@@ -191,7 +191,7 @@ def test_a_tool_call_is_told_as_a_call(backend: LocalBackend, engine: FakeEngine
 
 
 def test_a_call_may_follow_a_special_token(backend: LocalBackend, engine: FakeEngine, words: Any) -> None:
-    stream = backend.generate(GenerationRequest("The", GREEDY, tools=(WEATHER,)))
+    stream = backend.generate(GenerationRequest("The", GREEDY, tools=(WEATHER,), stop=(": no",)))
     mark = words.convert_tokens_to_ids("<|eot|>")
     call = ids_of(words, '{"name": "weather", "parameters": {}}')
     engine.say([*ids_of(words, "Look: "), mark, *call], end=words.eos_token_id)

@@ -6,7 +6,7 @@ from transformers import PreTrainedTokenizerFast
 
 from inference.local.prompt import Prompts
 from inference.text.vocabulary import Vocabulary
-from inference.types import BadRequest, GenerationRequest, Message, TooLong
+from inference.types import BadRequest, GenerationRequest, Message, Tool, TooLong
 from tests.text.tokenizers_of_three_kinds import byte_level, tokenizer
 
 
@@ -83,6 +83,19 @@ def test_a_chat_is_refused_by_its_own_name() -> None:
     with pytest.raises(TooLong) as caught:
         prompts(LLAMA).ids(GenerationRequest([Message("user", "x" * 2000)]))
     assert caught.value.field == "messages"
+
+
+@pytest.mark.parametrize(
+    ("choice", "told"), [("auto", "[function_name("), ("required", '{"name": "function_name"'), ("none", "")]
+)
+def test_tools_are_told_as_they_are_to_be_called(choice: str, told: str) -> None:
+    tool = Tool("f", "does it", {"type": "object", "properties": {}})
+    request = GenerationRequest(
+        [Message("user", "the fox")], tools=(tool,), tool_choice=choice, tool_format="python_list"
+    )
+    text = LLAMA.decode(Prompts(Vocabulary(LLAMA), context=999, vocab=400, encodes=False).ids(request))
+    assert told in text
+    assert ("does it" in text) == (choice != "none")
 
 
 def test_more_messages_than_the_context_has_tokens_are_refused_before_they_are_told() -> None:
