@@ -56,12 +56,12 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def wait_until_ready(url: str, process: subprocess.Popen) -> None:
+def wait_until_ready(url: str, process: subprocess.Popen, path: str = "/health/ready") -> None:
     end = time.monotonic() + READY_TIMEOUT_S
     while time.monotonic() < end:
         assert process.poll() is None, f"the server stopped with exit code {process.returncode}"
         try:
-            if requests.get(f"{url}/health/ready", timeout=2).ok:
+            if requests.get(f"{url}{path}", timeout=2).ok:
                 return
         except requests.ConnectionError:
             pass

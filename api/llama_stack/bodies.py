@@ -24,7 +24,7 @@ class Call(Struct):
     """A tool call of an earlier answer; `arguments` is an object or its JSON text."""
 
     tool_name: str
-    call_id: str = ""
+    call_id: str | None = None
     arguments: dict[str, Any] | str | None = None
     arguments_json: str | None = None
 

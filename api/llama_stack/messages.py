@@ -92,16 +92,17 @@ def _message(said: ChatMessage, names: dict[str, str], field: str) -> Message:
 
 
 def _call(call: Call, field: str) -> ToolCall:
+    id = call.call_id or ""
     given = call.arguments_json if call.arguments_json is not None else call.arguments
     if not isinstance(given, str):
-        return ToolCall(call.call_id, call.tool_name, json.dumps(given or {}, ensure_ascii=False))
+        return ToolCall(id, call.tool_name, json.dumps(given or {}, ensure_ascii=False))
     try:
         arguments = json.loads(given)
     except ValueError:
         arguments = None
     if not isinstance(arguments, dict):
         raise BadRequest(f"{field}.arguments", "must be a JSON object", given)
-    return ToolCall(call.call_id, call.tool_name, given)
+    return ToolCall(id, call.tool_name, given)
 
 
 def tools(defined: list[ToolDef] | None) -> tuple[Tool, ...]:

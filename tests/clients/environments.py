@@ -14,6 +14,22 @@ PINS = {
     "llama-stack-0.1.0": ("llama-stack-client==0.1.0", "httpx==0.28.1", "termcolor==3.1.0"),
     "llama-stack-0.1.9": ("llama-stack-client==0.1.9", "httpx==0.28.1", "termcolor==3.1.0"),
     "llama-stack-0.2.12": ("llama-stack-client==0.2.12", "httpx==0.28.1", "fire==0.7.0", "requests==2.32.4"),
+    "llama-stack-distribution-0.2.12": (
+        "llama-stack==0.2.12",
+        "llama-stack-client==0.2.12",
+        "aiohttp==3.14.5",
+        "aiosqlite==0.22.1",
+        "fastapi==0.165.0",
+        "fire==0.7.1",
+        "mcp==2.3.0",
+        "openai==3.52.0",
+        "opentelemetry-exporter-otlp-proto-http==1.45.2",
+        "opentelemetry-sdk==1.45.2",
+        "requests==2.34.2",
+        "sqlalchemy[asyncio]==2.1.9",
+        "starlette==1.10.0",
+        "uvicorn==0.54.0",
+    ),
 }
 
 

@@ -267,6 +267,13 @@ def test_a_batch_of_chats_is_answered_in_order(client: FlaskClient, backend: Fak
     assert "completion_message_batch" not in reply
 
 
+@pytest.mark.parametrize("path", [OLD, ALPHA, NEW])
+def test_what_is_not_streamed_is_json_whatever_accept_says(client: FlaskClient, path: str) -> None:
+    response = client.post(path, json=ASK, headers={"Accept": "text/event-stream"})
+    assert response.mimetype == "application/json"
+    assert response.get_json()["completion_message"]["role"] == "assistant"
+
+
 def test_the_predecessors_client_reads_lines(client: FlaskClient) -> None:
     """It asks with requests' own headers and reads each line's delta as text."""
     headers = {"Accept": "*/*", "User-Agent": "python-requests/2.32.3"}
