@@ -96,12 +96,13 @@ class Compiler:
         return Matcher(automaton, vocabulary.vocab_size)
 
     def _fault(self, probe: LLMatcher) -> str:
-        """Why it cannot be used, as far as two masks show: some limits are only met behind the first token."""
+        """Why not to use it, as far as two masks show; some limits are met behind a first token only."""
         ends = sum(1 << end for end in self._ends)
         for _ in range(2):
             mask = b"" if probe.is_error() else probe.compute_bitmask()
             if probe.is_error() or not any(mask):
-                return UNSATISFIABLE if UNSATISFIED in probe.get_error() else probe.get_error()
+                error = probe.get_error() or UNSATISFIED
+                return UNSATISFIABLE if UNSATISFIED in error else error
             inner = int.from_bytes(mask, "little") & ~ends
             if inner:
                 probe.consume_token((inner & -inner).bit_length() - 1)
