@@ -20,9 +20,9 @@ from checks.hub import Hub
 from checks.machine import Machine, look
 from checks.plan import Plan, plan
 from checks.repository import find
-from inference import open_backend
 from inference.backend import Backend
 from inference.model.place import device_of
+from inference.opening import open_backend
 from inference.types import ServerError
 from settings import Settings
 

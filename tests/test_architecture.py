@@ -12,7 +12,8 @@ LIMIT = 300
 FLOORS = {
     "main": 5,
     "api": 4,
-    "inference": 4,
+    "inference": 0,
+    "inference.opening": 4,
     "inference.local": 3,
     "inference.remote": 3,
     "inference.engine": 2,
