@@ -1,11 +1,10 @@
 """What the server did and is doing, for Prometheus: one registry, names that begin with hearth_.
 
-Told of what happens by whoever sees it; asks for the engine's state when it is read. Knows no engine, no HTTP.
+Told of what happens by whoever sees it; asks for the engine's state when read. Knows no engine and no HTTP.
 """
 
 import time
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
 import psutil
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
@@ -17,24 +16,17 @@ SHORT_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 LONG_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 
 
-class Row(NamedTuple):
-    """An attribute of the engine's state, and the metric it becomes."""
-
-    family: type[GaugeMetricFamily] | type[CounterMetricFamily]
-    attribute: str
-    help: str
-
-
+# An attribute of the engine's state, the kind of metric it becomes, and its help.
 STATE = (
-    Row(GaugeMetricFamily, "running", "Sequences that hold a row"),
-    Row(GaugeMetricFamily, "waiting", "Sequences that wait for a row"),
-    Row(GaugeMetricFamily, "waiting_tokens", "Tokens of the sequences that wait"),
-    Row(GaugeMetricFamily, "rows", "Rows of the key-value memory"),
-    Row(GaugeMetricFamily, "columns", "Columns of the key-value memory, in tokens"),
-    Row(CounterMetricFamily, "steps", "Forward passes"),
-    Row(CounterMetricFamily, "step_seconds", "Time spent in forward passes"),
-    Row(CounterMetricFamily, "preemptions", "Sequences that lost their row and computed again"),
-    Row(CounterMetricFamily, "shortages", "Steps that found too little memory"),
+    ("running", GaugeMetricFamily, "Sequences that hold a row"),
+    ("waiting", GaugeMetricFamily, "Sequences that wait for a row"),
+    ("waiting_tokens", GaugeMetricFamily, "Tokens of the sequences that wait"),
+    ("rows", GaugeMetricFamily, "Rows of the key-value memory"),
+    ("columns", GaugeMetricFamily, "Columns of the key-value memory, in tokens"),
+    ("steps", CounterMetricFamily, "Forward passes"),
+    ("step_seconds", CounterMetricFamily, "Time spent in forward passes"),
+    ("preemptions", CounterMetricFamily, "Sequences that lost their row and computed again"),
+    ("shortages", CounterMetricFamily, "Steps that found too little memory"),
 )
 
 
@@ -121,5 +113,5 @@ class State:
         resident = self._process.memory_info().rss
         yield GaugeMetricFamily("hearth_resident_bytes", "Memory of this process", resident)
         stats = self._stats()
-        for family, attribute, help in STATE if stats is not None else ():
+        for attribute, family, help in STATE if stats is not None else ():
             yield family(f"hearth_{attribute}", help, getattr(stats, attribute))

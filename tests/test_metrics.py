@@ -80,7 +80,7 @@ def test_the_engine_is_asked_each_time() -> None:
 
 
 def test_every_attribute_that_is_read_is_one_of_the_engines() -> None:
-    assert {row.attribute for row in STATE} <= {field.name for field in fields(Stats)}
+    assert {attribute for attribute, _, _ in STATE} <= {field.name for field in fields(Stats)}
 
 
 def test_without_an_engine_there_is_memory_and_no_state() -> None:
