@@ -19,7 +19,8 @@ def fetch(source: Repository, hub: Hub) -> Path:
     """The folder with the model's files. Raises Refused when Hub, network or disk fail on the way."""
     if source.folder is not None:
         return source.folder
-    log.info("fetching model=%s commit=%s size=%s", source.name, source.commit[:7], size(source.to_fetch))
+    if source.to_fetch:
+        log.info("fetching model=%s commit=%s size=%s", source.name, source.commit[:7], size(source.to_fetch))
     try:
         with reaching(hub, source.name, source.revision):
             folder = snapshot_download(

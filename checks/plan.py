@@ -6,8 +6,10 @@ Knows a Repository and what was asked for; not what this machine has.
 from dataclasses import dataclass
 from typing import Any
 
+from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoConfig
 
+from checks.finding import Finding, Refused
 from checks.measure import Measure, measure, stored_dtype
 from checks.repository import Repository
 from inference.model.architecture import needs_code, unserved
@@ -55,7 +57,7 @@ def plan(
             dtype, device=device, stored=stored_dtype(raw), parameters=parameters, bfloat16=bfloat16
         )
 
-    config = known_config(raw) if servable and not needs_code(raw) else None
+    config = read_config(repository) if servable and not needs_code(raw) else None
     longest = context_of(config) if config else int(raw.get("max_position_embeddings") or OPEN_ENDED)
     return Plan(
         repository=repository,
@@ -70,5 +72,13 @@ def plan(
     )
 
 
-def known_config(raw: Any) -> Any:
-    return AutoConfig.for_model(**raw)
+def read_config(repository: Repository) -> Any:
+    """The config as transformers understands it. Raises Refused where a value in it makes no sense."""
+    try:
+        return AutoConfig.for_model(**repository.config)
+    except (TypeError, ValueError, KeyError, AttributeError, StrictDataclassError) as error:
+        told = " ".join(str(error).split())[:200]
+        mend = "correct its config.json, or choose another model"
+        raise Refused(
+            Finding("architecture", repository.name, f"a config.json that is wrong: {told}", False, mend)
+        ) from error

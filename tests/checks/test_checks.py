@@ -131,6 +131,14 @@ def test_an_unknown_architecture_is_refused(tmp_path: Path, planned: Planner, ma
     assert not finding.ok and "'llama99', which transformers" in finding.mend
 
 
+def test_a_config_that_makes_no_sense_is_refused(tmp_path: Path, planned: Planner) -> None:
+    folder = tiny.llama(tmp_path / "wrong")
+    tiny.edit(folder / "config.json", hidden_size="wide")
+    with pytest.raises(checks.Refused) as caught:
+        planned(in_folder("wrong", folder, code=False))
+    assert "hidden_size" in caught.value.finding.have
+
+
 def test_own_code_needs_leave(tmp_path: Path, planned: Planner, machine: Machine) -> None:
     folder = tiny.llama(tmp_path / "own")
     tiny.edit(folder / "config.json", model_type="own", auto_map={"AutoModelForCausalLM": "x.M"})
