@@ -169,7 +169,7 @@ class Rows:
         if lender:
             lender.used = self._tick()
         if held:
-            self._save(row, held, source)
+            self._save(row, held)
         if shared and source != row:
             self.moves.append(Copy(source, row, shared))
 
@@ -183,12 +183,13 @@ class Rows:
         else:
             self.moves.append(Copy(source, row, shared))
 
-    def _save(self, row: int, held: Kept, source: int) -> None:
+    def _save(self, row: int, held: Kept) -> None:
         """Copy what row holds over the least recently used content above it, if that is older."""
-        others = [other for other in range(row + 1, self.rows) if other != source]
-        used = {other: self.kept[other].used if other in self.kept else 0 for other in others}
-        victim = min(others, key=used.__getitem__, default=-1)
-        if victim >= 0 and used[victim] < held.used:
+        used = {
+            other: self.kept[other].used if other in self.kept else 0 for other in range(row + 1, self.rows)
+        }
+        victim = min(used, key=used.__getitem__, default=row)
+        if used.get(victim, held.used) < held.used:
             self.moves.append(Copy(row, victim, len(held.tokens)))
             self.kept[victim] = held
 

@@ -48,9 +48,13 @@ def scores(ids: Sequence[int]) -> list[float]:
     return [float(torch.tensor(logits_after(ids[:n])[ids[n]])) for n in range(1, len(ids))]
 
 
+class Illegal(BaseException):
+    """A Batch that no runner could compute: the engine's mistake, which no net of its own may catch."""
+
+
 @dataclass
 class FakeRunner:
-    """Holds the ids of each row and column, carries out every move, refuses every illegal Batch.
+    """Holds the ids of each row and column, carries out every move, raises Illegal for an illegal Batch.
 
     fault   called with each Batch, before its moves and after them; may raise
     """
@@ -72,12 +76,11 @@ class FakeRunner:
 
     def forward(self, batch: Batch) -> torch.Tensor:
         self.fault(batch, False)
-        for move in batch.moves:
-            self._move(move)
-        self._examine(batch)
+        try:
+            self._accept(batch)
+        except (AssertionError, IndexError) as error:
+            raise Illegal(str(error)) from error
         self.batches.append(batch)
-        for index, row in enumerate(batch.rows):
-            self._take(batch, index, row)
         try:
             self.fault(batch, True)
             return self._logits(batch)
@@ -85,6 +88,14 @@ class FakeRunner:
             for row in batch.rows:
                 self.states[row] = -1
             raise
+
+    def _accept(self, batch: Batch) -> None:
+        for move in batch.moves:
+            self._move(move)
+        self._examine(batch)
+        for index, row in enumerate(batch.rows):
+            self._take(batch, index, row)
+            self.held(row, batch.cached[index])
 
     def held(self, row: int, columns: int) -> list[int]:
         ids = self.memory[row][:columns]

@@ -183,6 +183,13 @@ def test_a_sequence_that_fails_leaves_its_neighbours_untouched(bench: Make, bad:
     assert one.engine.stats().ends["error"] == 1 and one.engine.alive
 
 
+def test_what_a_failed_sequence_left_is_not_used_again(bench: Make) -> None:
+    one = bench(budget=16)
+    one.submit([*range(1, 29), NAN], 5)
+    one.finish()
+    assert not one.engine.loop.rows.kept
+
+
 def test_failures_in_a_row_are_counted_until_one_goes_well(bench: Make) -> None:
     one = bench()
     for _ in range(3):

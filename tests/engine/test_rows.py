@@ -128,6 +128,28 @@ def test_the_content_lost_is_the_least_recently_used() -> None:
     assert [kept.tokens[0] for _, kept in sorted(plan.kept.items())] == [1, 0]
 
 
+def test_content_that_is_itself_the_least_recently_used_is_overwritten_where_it_is() -> None:
+    plan = rows(max_rows=2)
+    first, second = (seated(plan, [n] * 30) for n in range(2))
+    plan.release(first)
+    plan.release(second)
+    plan.kept[1].used, plan.kept[0].used = 2, 1
+    moves(plan)
+    seated(plan, [8] * 30)
+    assert moves(plan) == [] and set(plan.kept) == {1}
+
+
+def test_a_prefix_is_copied_before_its_row_could_be_overwritten() -> None:
+    plan = rows(max_rows=2)
+    first, second = seated(plan, [5] * 30), seated(plan, range(100))
+    plan.release(second)
+    plan.release(first)
+    moves(plan)
+    other = sequence([*range(20), *[7] * 50])
+    plan.seat(other)
+    assert moves(plan) == [Copy(1, 0, 20)] and plan.kept[1].tokens == list(range(100))
+
+
 def test_nothing_is_kept_or_reused_where_rows_do_not_keep() -> None:
     plan = rows(keeps=False)
     seated(plan, range(40))

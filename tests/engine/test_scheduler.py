@@ -246,7 +246,8 @@ def test_one_shortage_long_after_another_costs_nobody_the_answer() -> None:
 
 def test_everyone_computes_again_in_order_after_forgetting() -> None:
     plan = scheduler()
-    several = decoding(plan, 3)
+    several, later = decoding(plan, 3), sequence(2)
+    waiting(plan, later)
     plan.forget()
-    assert plan.waiting == several and all(one.cached == 0 for one in several)
-    assert step(plan) == {one.id: 2 for one in several}
+    assert plan.waiting == [*several, later] and all(one.cached == 0 for one in several)
+    assert step(plan) == {one.id: 2 for one in (*several, later)}
