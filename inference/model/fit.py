@@ -10,6 +10,7 @@ import torch
 from transformers import PreTrainedModel
 
 from inference.model.batch import Runner
+from inference.model.rope import settle
 from inference.model.slots import SlotRunner
 from inference.model.solo import SoloRunner
 from inference.model.sources import SourceRunner
@@ -54,9 +55,12 @@ class Fitted:
 def choose(model: PreTrainedModel, *, max_rows: int, context: int, kv_bytes: int) -> Fitted:
     """The fastest seat that computes what the model's own forward does, with memory of at most kv_bytes.
 
-    Takes about a second, more for a large model; the model computes as before afterwards. Raises Unavailable
-    where the memory does not hold one row of the whole context, or the model's logits are not numbers.
+    Takes about a second, more for a large model; the model computes as before afterwards, but for rotary
+    frequencies that would change with length (rope.py). Raises Unavailable where the memory does not hold one
+    row of the whole context, or the model's logits are not numbers.
     """
+    for kind in set(settle(model, context)):
+        log.info("%s: %s frequencies settled for %d tokens", model.config.model_type, kind, context)
     trial = Trial(model)
     if trial.spread != trial.spread:
         raise Unavailable(
