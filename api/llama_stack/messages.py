@@ -1,42 +1,14 @@
-"""Llama Stack's conversations and tools in the server's own terms.
+"""Llama Stack's conversations in the server's own terms.
 
 All generations' message shapes are read alike: `ipython` is `tool`; content is text, a part or a list.
 """
 
 import json
-from typing import Any
 
-from api.llama_stack.bodies import Call, ChatMessage, Content, Parameter, Part, ToolDef
-from inference.types import BadRequest, Message, Tool, ToolCall
+from api.llama_stack.bodies import Call, ChatMessage, Content, Part
+from inference.types import BadRequest, Message, ToolCall
 
 ROLES = ("user", "system", "assistant", "tool", "ipython")
-DEFINITIONS = "{{function_definitions}}"
-
-# What clients may call a parameter's type → the JSON schema's.
-TYPES = {
-    "str": "string",
-    "string": "string",
-    "int": "integer",
-    "integer": "integer",
-    "float": "number",
-    "double": "number",
-    "number": "number",
-    "bool": "boolean",
-    "boolean": "boolean",
-    "list": "array",
-    "array": "array",
-    "tuple": "array",
-    "dict": "object",
-    "object": "object",
-}
-
-# Tools that a client may name without describing them, with the one argument each takes.
-BUILTIN = {
-    "brave_search": ("Search the web.", "query"),
-    "wolfram_alpha": ("Compute, or look up facts and figures.", "query"),
-    "photogen": ("Make a picture from a description.", "query"),
-    "code_interpreter": ("Run Python code.", "code"),
-}
 
 
 def text(content: Content | None, field: str) -> str:
@@ -63,7 +35,8 @@ def _part(part: Part, field: str) -> str:
 def messages(said: list[ChatMessage], field: str) -> tuple[Message, ...]:
     if not said:
         raise BadRequest(field, "must hold at least one message")
-    names = {call.call_id: call.tool_name for message in said for call in message.tool_calls or ()}
+    calls = [call for message in said for call in message.tool_calls or ()]
+    names = {call.call_id: call.tool_name for call in calls if call.call_id}
     return tuple(_message(message, names, f"{field}[{i}]") for i, message in enumerate(said))
 
 
@@ -98,52 +71,8 @@ def _call(call: Call, field: str) -> ToolCall:
         return ToolCall(id, call.tool_name, json.dumps(given or {}, ensure_ascii=False))
     try:
         arguments = json.loads(given)
-    except ValueError:
+    except (ValueError, RecursionError):
         arguments = None
     if not isinstance(arguments, dict):
         raise BadRequest(f"{field}.arguments", "must be a JSON object", given)
     return ToolCall(id, call.tool_name, given)
-
-
-def tools(defined: list[ToolDef] | None) -> tuple[Tool, ...]:
-    return tuple(map(_tool, defined or ()))
-
-
-def _tool(tool: ToolDef) -> Tool:
-    description, argument = BUILTIN.get(tool.tool_name, ("", ""))
-    parameters = tool.parameters
-    if parameters is None:
-        parameters = {argument: Parameter("string", required=True)} if argument else {}
-    schema = {
-        "type": "object",
-        "properties": {name: _property(value) for name, value in parameters.items()},
-        "required": [name for name, value in parameters.items() if value.required is not False],
-    }
-    return Tool(tool.tool_name, tool.description or description, schema)
-
-
-def _property(parameter: Parameter) -> dict[str, Any]:
-    """Types of Python's typing module are taken by their head: List[str] is an array. Others say nothing."""
-    head = parameter.param_type.partition("[")[0].strip().lower()
-    schema: dict[str, Any] = {"type": TYPES[head]} if head in TYPES else {}
-    if parameter.description:
-        schema["description"] = parameter.description
-    if parameter.default is not None:
-        schema["default"] = parameter.default
-    return schema
-
-
-def described(conversation: tuple[Message, ...], offered: tuple[Tool, ...]) -> tuple[Message, ...]:
-    """The conversation with the tools' definitions where its system message has a place for them."""
-    definitions = json.dumps(
-        [
-            {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
-            for tool in offered
-        ]
-    )
-    return tuple(
-        Message("system", message.content.replace(DEFINITIONS, definitions))
-        if message.role == "system"
-        else message
-        for message in conversation
-    )

@@ -12,45 +12,41 @@ from api.settings import AppSettings
 from inference.backend import Backend
 from inference.types import BadRequest, NotFound
 
+Tellers = dict[str, Callable[..., Any]]
+
 PROVIDER = {"provider_id": "local", "provider_type": "inline::hearth"}
 HEALTH = {"status": "OK"}  # clients compare it with exactly this
 
 
 def install(blueprint: Blueprint, generation: Generation, backend: Backend, settings: AppSettings) -> None:
-    """Generations before 0.1 ask for lists by the path …/list and read bare values; later ones `data`."""
+    tellers = _typed if generation.typed else _untyped
+    for path, tell in tellers(generation, backend, settings).items():
+        blueprint.add_url_rule(path, path, _view(tell))
 
-    def one(name: str) -> Any:
-        info = backend.info()
-        if not known(name, info, settings):
-            raise NotFound(f"Model '{name}' not found: this server has '{info.id}'")
-        return card(name, info)
 
-    def listed() -> Any:
-        models = cards(backend.info(), settings)
-        return {"object": "list", "data": models} if generation.typed else models
-
-    def version() -> Any:
-        return {"version": settings.version}
-
-    old: dict[str, Callable[..., Any]] = {
-        "/models/list": listed,
-        "/models/get": lambda: one(_identifier()),
+def _untyped(generation: Generation, backend: Backend, settings: AppSettings) -> Tellers:
+    """Before 0.1: lists have paths of their own and are bare."""
+    return {
+        "/models/list": lambda: cards(backend.info(), settings),
+        "/models/get": lambda: _model(_identifier(), backend, settings),
         "/health": lambda: HEALTH,
         "/providers/list": lambda: {"inference": [PROVIDER]},
         "/routes/list": lambda: {"inference": _routes(generation.prefix)},
     }
-    new: dict[str, Callable[..., Any]] = {
-        "/models": listed,
-        "/models/<path:name>": one,
+
+
+def _typed(generation: Generation, backend: Backend, settings: AppSettings) -> Tellers:
+    """Since 0.1: lists are `data`, as OpenAI's are."""
+    return {
+        "/models": lambda: {"object": "list", "data": cards(backend.info(), settings)},
+        "/models/<path:name>": lambda name: _model(name, backend, settings),
         "/health": lambda: HEALTH,
-        "/version": version,
+        "/version": lambda: {"version": settings.version},
         "/providers": lambda: {"data": [_provider()]},
-        "/providers/<provider_id>": _the_provider,
+        "/providers/<name>": _named_provider,
         "/inspect/providers": lambda: {"data": [_provider()]},
         "/inspect/routes": lambda: {"data": _routes(generation.prefix)},
     }
-    for path, tell in (new if generation.typed else old).items():
-        blueprint.add_url_rule(path, path, _view(tell))
 
 
 def _view(tell: Callable[..., Any]) -> Callable[..., Response]:
@@ -65,13 +61,20 @@ def _identifier() -> str:
     return name
 
 
+def _model(name: str, backend: Backend, settings: AppSettings) -> dict[str, Any]:
+    info = backend.info()
+    if not known(name, info, settings):
+        raise NotFound(f"Model '{name}' not found: this server has '{info.id}'")
+    return card(name, info)
+
+
 def _provider() -> dict[str, Any]:
     return {"api": "inference", **PROVIDER, "config": {}, "health": HEALTH}
 
 
-def _the_provider(provider_id: str) -> dict[str, Any]:
-    if provider_id != PROVIDER["provider_id"]:
-        raise NotFound(f"Provider '{provider_id}' not found: this server has '{PROVIDER['provider_id']}'")
+def _named_provider(name: str) -> dict[str, Any]:
+    if name != PROVIDER["provider_id"]:
+        raise NotFound(f"Provider '{name}' not found: this server has '{PROVIDER['provider_id']}'")
     return _provider()
 
 

@@ -20,8 +20,9 @@ from api.llama_stack.bodies import (
     SamplingParams,
     ToolConfig,
 )
-from api.llama_stack.messages import described, messages, text, tools
+from api.llama_stack.messages import messages, text
 from api.llama_stack.sampling import sampling
+from api.llama_stack.tools import described, tools
 from api.settings import AppSettings
 from inference.types import BadRequest, Constraint, GenerationRequest
 

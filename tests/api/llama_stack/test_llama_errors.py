@@ -45,6 +45,11 @@ def chatting(**message: Any) -> dict[str, Any]:
             ["messages", 1, "tool_calls", 0, "arguments"],
             "value_error",
         ),
+        (
+            chatting(role="assistant", tool_calls=[{"tool_name": "f", "arguments": '{"a":' * 100_000}]),
+            ["messages", 1, "tool_calls", 0, "arguments"],
+            "value_error",
+        ),
         (OK | {"sampling_params": {"strategy": "beam"}}, ["sampling_params", "strategy"], "value_error"),
         (OK | {"sampling_params": {"max_tokens": "9"}}, ["sampling_params", "max_tokens"], "value_error"),
         (OK | {"tools": [{"description": "?"}]}, ["tools", 0, "tool_name"], "missing"),
