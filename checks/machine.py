@@ -28,7 +28,6 @@ class Machine:
     ram: int
     gpus: tuple[Gpu, ...]
     bfloat16: frozenset[str]
-    cores: int
     taken: str
 
 
@@ -40,7 +39,6 @@ def look(*, cache: Path, host: str, port: int) -> Machine:
         ram=min(psutil.virtual_memory().available, *container_limits()),
         gpus=gpus,
         bfloat16=frozenset(device for device in devices if has_bfloat16(device)),
-        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         taken=taken(host, port),
     )
 

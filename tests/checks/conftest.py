@@ -15,7 +15,7 @@ from tests import hub, tiny
 
 @pytest.fixture
 def machine() -> Machine:
-    return Machine(disk=10**12, ram=10**11, gpus=(), bfloat16=frozenset({"cpu", "cuda"}), cores=2, taken="")
+    return Machine(disk=10**12, ram=10**11, gpus=(), bfloat16=frozenset({"cpu", "cuda"}), taken="")
 
 
 @pytest.fixture

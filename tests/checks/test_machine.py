@@ -56,4 +56,4 @@ def test_an_address_of_another_machine_is_none_to_listen_on() -> None:
 
 def test_this_machine_has_something_of_everything(tmp_path: Path) -> None:
     seen = machine.look(cache=tmp_path, host="127.0.0.1", port=0)
-    assert seen.disk > 0 and 0 < seen.ram < 2**63 and seen.cores > 0
+    assert seen.disk > 0 and 0 < seen.ram < 2**63
