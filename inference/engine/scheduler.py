@@ -104,8 +104,6 @@ class Scheduler:
     def _seat(self, prompts: int, wanted: int, room: int) -> list[Sequence]:
         """Seat waiting sequences behind so many prompts, which want so much of the room."""
         seated: list[Sequence] = []
-        if len(self.running) >= self.seats:
-            return seated
         for sequence in self.waiting[: self.rows.max_rows]:
             if not self._admits(sequence, prompts + len(seated), wanted, room):
                 break
