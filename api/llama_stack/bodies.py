@@ -84,7 +84,7 @@ class JsonSchema(Struct, tag_field="type", tag="json_schema"):
 
 
 class Grammar(Struct, tag_field="type", tag="grammar"):
-    bnf: dict[str, str] | str
+    bnf: dict[str, Any] | str
 
 
 class Logprobs(Struct):

@@ -87,13 +87,10 @@ def _shaped(body: Body, settings: AppSettings) -> GenerationRequest:
 
 
 def _constraint(form: JsonSchema | Grammar | None) -> Constraint | None:
-    """A grammar in BNF is its text, or its rules by their names."""
     match form:
         case JsonSchema():
             return Constraint("json_schema", form.json_schema)
-        case Grammar(bnf=str() as grammar):
-            return Constraint("grammar", grammar)
-        case Grammar(bnf=dict() as rules):
-            return Constraint("grammar", "\n".join(f"{name} ::= {rule}" for name, rule in rules.items()))
+        case Grammar():
+            return Constraint("grammar", form.bnf)
         case _:
             return None
