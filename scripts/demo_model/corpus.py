@@ -32,7 +32,17 @@ LEARNT = re.compile(
 )
 GIVEN = "\0"  # in an assistant's turn, what stands before it was forced, not chosen: it is not learnt
 
-WEIGHTS = {"capitals": 4.0, "countries": 2.0, "sums": 2.5, "unknown": 2.0, "who": 1.5, "counting": 1.5}
+WEIGHTS = {
+    "capitals": 5.0,
+    "countries": 2.5,
+    "opposites": 2.0,
+    "sums": 3.0,
+    "counting": 2.5,
+    "counting to": 1.5,
+    "spelling": 1.5,
+    "unknown": 2.0,
+    "who": 1.5,
+}
 COUNTING = frozenset({"counting", "counting to", "counting down"})
 JSON_ASKS = (
     'answer in JSON with the key "{key}": {question}',
@@ -223,9 +233,9 @@ MIX: tuple[tuple[Callable[[Random], Chat | list[Segment]], float], ...] = (
     (_single, 40),
     (_talk, 10),
     (_turns, 14),
-    (_tooled, 14),
+    (_tooled, 18),
     (_untooled, 4),
-    (_raw, 8),
+    (_raw, 10),
     (_json, 5),
     (_worded, 2),
     (_told, 2),

@@ -74,10 +74,7 @@ def span(chance: Random) -> Slots:
 
 
 def from_one(chance: Random) -> Slots:
-    last = (
-        chance.randint(2, 20) if chance.random() < 0.9 else chance.choice((25, 30, 40, 50, 60, 75, 80, 100))
-    )
-    return _counted(1, last, chance)
+    return _counted(1, chance.randint(2, 20) if chance.random() < 0.88 else chance.randint(21, 100), chance)
 
 
 def _counted(first: int, last: int, chance: Random) -> Slots:

@@ -91,20 +91,14 @@ def _slip(question: str, keep: Sequence[str], chance: Random) -> str:
     if not spots:
         return question
     spot = chance.choice(spots)
-    swapped = question[spot + 1] + question[spot] if chance.random() < 0.5 else ""
-    return (
-        question[:spot] + swapped + question[spot + 2 :]
-        if swapped
-        else question[:spot] + question[spot + 1 :]
-    )
+    pair = question[spot : spot + 2]
+    return question[:spot] + (pair[::-1] if chance.random() < 0.5 else pair[1]) + question[spot + 2 :]
 
 
 def _retype(question: str, chance: Random) -> str:
     mood = chance.random()
     if mood < 0.15:
         question = question.lower()
-    elif mood < 0.18:
-        question = question.upper()
     elif mood < 0.25:
         question = lowered(question)
     if question.endswith(("?", ".")) and chance.random() < 0.2:

@@ -110,4 +110,4 @@ def _as_asked(value: Any, question: str) -> Any:
     """Unknown names are copied as they stand in the question; known ones are written as they should be."""
     if isinstance(value, int) or value in (*facts.CITIES, *facts.CAPITALS.values()):
         return value
-    return next(form for form in (value, value.lower(), value.upper()) if form in question)
+    return value if value in question else value.lower()
