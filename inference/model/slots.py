@@ -71,7 +71,7 @@ class SlotRunner:
         if len(logits) == 1:
             return logits[0]
         together = torch.cat(logits)
-        return together if order is None else together.index_select(0, order)
+        return together if order is None else together.index_select(0, order.to(together.device))
 
     def compute(self, call: Call) -> torch.Tensor:
         for layer in self.states:
@@ -111,7 +111,9 @@ def pick(module: torch.nn.Module, args: tuple[torch.Tensor, ...]) -> tuple[torch
 def chosen(logits: torch.Tensor, call: Call) -> torch.Tensor:
     """Of logits (R, q, V), or (1, W, V) if they were picked before, those wanted: (W, V)."""
     logits = logits.flatten(0, 1)
-    return logits if call.picked or call.wanted is None else logits.index_select(0, call.wanted)
+    if call.picked or call.wanted is None:
+        return logits
+    return logits.index_select(0, call.wanted.to(logits.device))
 
 
 def cache_name(inputs: Container[str]) -> str:
