@@ -21,6 +21,7 @@ from checks.machine import Machine, look
 from checks.plan import Plan, plan
 from checks.repository import find
 from inference.backend import Backend
+from inference.metrics import Metrics
 from inference.model.place import device_of
 from inference.opening import open_backend
 from inference.types import ServerError
@@ -58,7 +59,8 @@ def serve(settings: Settings, home: Path, version: str) -> int:
     if not verdict.ok or verdict.plan is None:
         return 1
     try:
-        backend = load(settings, verdict.plan, verdict.machine)
+        metrics = Metrics()
+        backend = load(settings, verdict.plan, verdict.machine, metrics)
     except Refused as error:
         print(checks.table([error.finding]), flush=True)
         return 1
@@ -68,7 +70,7 @@ def serve(settings: Settings, home: Path, version: str) -> int:
     warn_if_open(settings)
     try:
         return serve_http(
-            create_app(backend, app_settings(settings, version)),
+            create_app(backend, app_settings(settings, version), metrics),
             backend,
             host=settings.host,
             port=settings.port,
@@ -112,7 +114,7 @@ def plan_of(settings: Settings, home: Path, machine: Machine) -> Plan:
     )
 
 
-def load(settings: Settings, planned: Plan, machine: Machine) -> Backend:
+def load(settings: Settings, planned: Plan, machine: Machine, metrics: Metrics) -> Backend:
     """Fetch what is missing and open the model. Raises Refused or ServerError."""
     assert planned.measure is not None
     folder = fetch(planned.repository, hub_of(settings))
@@ -128,6 +130,7 @@ def load(settings: Settings, planned: Plan, machine: Machine) -> Backend:
         max_batch_tokens=settings.max_batch_tokens,
         max_waiting_tokens=settings.max_waiting_tokens,
         trust_remote_code=settings.trust_remote_code,
+        metrics=metrics,
     )
 
 

@@ -6,9 +6,9 @@ Knows the dialects' blueprints and what all of them share: request ids, keys, CO
 from flask import Flask
 
 from api import access, cors, errors, keys, limits
-from api.ops import Metrics
 from api.settings import AppSettings
 from inference.backend import Backend
+from inference.metrics import Metrics
 
 
 def create_app(backend: Backend, settings: AppSettings, metrics: Metrics | None = None) -> Flask:
@@ -23,7 +23,7 @@ def create_app(backend: Backend, settings: AppSettings, metrics: Metrics | None 
         app.register_blueprint(routes(backend, settings))
 
     # The order in which a request meets them; responses pass the other way.
-    access.install(app)
+    access.install(app, metrics)
     cors.install(app, settings.cors_origins)
     limits.install(app, settings.max_body_bytes)
     keys.install(app, settings.api_keys)

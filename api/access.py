@@ -7,10 +7,12 @@ import logging
 import re
 import time
 import uuid
+from dataclasses import dataclass
 
 from flask import Flask, Response, g, request
 
 from api.stream import Answer
+from inference.metrics import Metrics
 
 SANE = re.compile(r"[\x21-\x7e]{1,128}")
 ESCAPES = {code: f"\\x{code:02x}" for code in (*range(33), 127)}
@@ -19,9 +21,10 @@ CANCELLED = 499  # logged, never sent: the client left before the end
 log = logging.getLogger("hearth.access")
 
 
-def install(app: Flask) -> None:
+def install(app: Flask, metrics: Metrics | None) -> None:
+    """`metrics`, if given, counts the requests."""
     app.before_request(_arrive)
-    app.after_request(_leave)
+    app.after_request(lambda response: _leave(response, metrics))
 
 
 def request_id(asked: str | None) -> str:
@@ -34,23 +37,43 @@ def _arrive() -> None:
     g.request_id = request_id(request.headers.get("X-Request-Id"))
 
 
-def _leave(response: Response) -> Response:
+def _leave(response: Response, metrics: Metrics | None) -> Response:
     response.headers["X-Request-Id"] = g.request_id
-    line = f"request id={g.request_id} method={request.method} path={_printable(request.path)}"
-    started, body = g.started, response.response
+    visit = Visit(
+        f"request id={g.request_id} method={request.method} path={_printable(request.path)}",
+        request.blueprint or "none",
+        request.url_rule.rule if request.url_rule else "none",
+        g.started,
+        metrics,
+    )
+    body = response.response
     if isinstance(body, Answer):
-        body.at_close(lambda: _log_answer(line, body, started))
+        body.at_close(lambda: visit.end(_status(body), f" tokens={body.tokens}"))
     else:
-        _log(line, response.status_code, started)
+        visit.end(response.status_code)
     return response
 
 
-def _log_answer(line: str, body: Answer, started: float) -> None:
-    _log(line, CANCELLED if body.cancelled else body.status, started, f" tokens={body.tokens}")
+def _status(body: Answer) -> int:
+    return CANCELLED if body.cancelled else body.status
 
 
-def _log(line: str, status: int, started: float, rest: str = "") -> None:
-    log.info("%s status=%d ms=%.0f%s", line, status, (time.perf_counter() - started) * 1e3, rest)
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """A request on its way: what is known of it before its answer has ended."""
+
+    line: str
+    dialect: str
+    route: str
+    started: float
+    metrics: Metrics | None
+
+    def end(self, status: int, rest: str = "") -> None:
+        """Log it, and count it."""
+        ms = (time.perf_counter() - self.started) * 1e3
+        log.info("%s status=%d ms=%.0f%s", self.line, status, ms, rest)
+        if self.metrics:
+            self.metrics.answered(self.dialect, self.route, status)
 
 
 def _printable(path: str) -> str:

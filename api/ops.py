@@ -4,7 +4,6 @@ Dialects have health routes of their own; these are the server's.
 """
 
 from itertools import groupby
-from typing import Protocol
 
 from flask import Blueprint, Response, current_app, request
 
@@ -12,13 +11,8 @@ from api.environ import DRAINING
 from api.errors import Draining, reply
 from api.settings import AppSettings
 from inference.backend import Backend
+from inference.metrics import Metrics
 from inference.types import Unavailable
-
-
-class Metrics(Protocol):
-    def render(self) -> bytes:
-        """All figures in Prometheus' text format."""
-        ...
 
 
 def routes(backend: Backend, settings: AppSettings, metrics: Metrics | None = None) -> Blueprint:

@@ -11,6 +11,7 @@ from inference.constrain import Compiler
 from inference.engine.engine import Engine
 from inference.engine.sampler import Sampler
 from inference.local import LocalBackend
+from inference.metrics import Metrics
 from inference.model import fit, load
 
 log = logging.getLogger(__name__)
@@ -28,11 +29,13 @@ def open_backend(
     max_batch_tokens: int,
     max_waiting_tokens: int,
     trust_remote_code: bool,
+    metrics: Metrics,
 ) -> Backend:
     """Load the model in `folder`, prove how it can be run, and start an engine for it.
 
-    context and kv_bytes are upper bounds, in tokens of a sequence and in bytes for all of them together.
-    Raises ServerError where the model cannot be loaded or does not fit.
+    context and kv_bytes are upper bounds, in tokens of a sequence and in bytes for all of them together. The
+    engine's state and the answers' times go to `metrics`. Raises ServerError where the model cannot be loaded
+    or does not fit.
     """
     loaded = load.load(folder, dtype=dtype, device=device, trust_remote_code=trust_remote_code)
     fitted = fit.choose(loaded.model, max_rows=max_rows, context=context, kv_bytes=kv_bytes)
@@ -42,6 +45,7 @@ def open_backend(
         max_batch_tokens=max_batch_tokens,
         max_waiting_tokens=max_waiting_tokens,
     )
+    metrics.watch(engine.stats)
     engine.start()
     return LocalBackend(
         engine,
@@ -51,5 +55,6 @@ def open_backend(
         vocab=loaded.vocab,
         ends=loaded.ends,
         compiler=Compiler(loaded.tokenizer, loaded.vocab, loaded.ends),
+        metrics=metrics,
         encodes=loaded.encodes,
     )

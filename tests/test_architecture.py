@@ -7,6 +7,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 LIMIT = 300
+ROOT_MODULES = ("main", "launch", "config", "settings", "flags", "use")
 
 # The longest matching prefix decides.
 FLOORS = {
@@ -25,6 +26,8 @@ FLOORS = {
     "inference.types": 0,
     "checks": 1,
     "settings": 1,
+    "flags": 1,
+    "launch": 5,
     "config": 0,
 }
 NEVER = {
@@ -40,11 +43,7 @@ NEVER = {
 
 def sources() -> dict[str, Path]:
     files = [p for top in ("api", "inference", "checks", "tuning") for p in (ROOT / top).rglob("*.py")]
-    files += [
-        ROOT / f"{name}.py"
-        for name in ("main", "config", "settings", "use")
-        if (ROOT / f"{name}.py").exists()
-    ]
+    files += [ROOT / f"{name}.py" for name in ROOT_MODULES if (ROOT / f"{name}.py").exists()]
     return {module_name(path): path for path in files}
 
 

@@ -1,6 +1,6 @@
 """What is told is what is read."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 from inference.engine.stats import Stats
 from inference.metrics import STATE, Metrics
@@ -16,6 +16,8 @@ class Clock:
 
 @dataclass
 class Engine:
+    """An engine's state, as Stats has it."""
+
     running: int = 3
     waiting: int = 2
     waiting_tokens: int = 50
@@ -24,7 +26,11 @@ class Engine:
     steps: int = 9
     step_seconds: float = 1.5
     preemptions: int = 1
+    prompt_tokens: int = 12
+    cached_tokens: int = 8
+    generated_tokens: int = 6
     shortages: int = 0
+    ends: dict[str, int] = field(default_factory=lambda: {"stop": 2, "length": 1})
 
 
 def read(metrics: Metrics) -> dict[str, float]:
@@ -34,32 +40,27 @@ def read(metrics: Metrics) -> dict[str, float]:
 
 def test_an_answer_leaves_its_counts_and_times() -> None:
     clock = Clock()
-    metrics = Metrics(lambda: None, clock)
+    metrics = Metrics(clock)
     span = metrics.submitted()
     for seconds, told in (
-        (0.5, span.admitted),
-        (0.25, lambda: span.started(12, 8)),
-        (0.25, span.token),
+        (1.0, lambda: span.started(0.5)),
+        (0.0, span.token),
         (0.02, span.token),
         (0.04, span.token),
-        (1.0, lambda: span.finished("stop")),
+        (1.0, span.finished),
     ):
         clock.now += seconds
         told()
     told_of = read(metrics)
-    assert told_of["hearth_prompt_tokens_total"] == 12
-    assert told_of["hearth_cached_tokens_total"] == 8
-    assert told_of["hearth_generated_tokens_total"] == 3
     assert told_of["hearth_queue_seconds_sum"] == 0.5
     assert told_of["hearth_time_to_first_token_seconds_sum"] == 1.0
     assert round(told_of["hearth_inter_token_seconds_sum"], 6) == 0.06
     assert told_of["hearth_inter_token_seconds_count"] == 2
     assert round(told_of["hearth_answer_seconds_sum"], 6) == 2.06
-    assert told_of['hearth_answers_total{reason="stop"}'] == 1
 
 
 def test_requests_are_counted_by_dialect_route_and_status() -> None:
-    metrics = Metrics(lambda: None)
+    metrics = Metrics()
     for status in (200, 200, 429):
         metrics.answered("openai", "/v1/completions", status)
     told_of = read(metrics)
@@ -70,32 +71,36 @@ def test_requests_are_counted_by_dialect_route_and_status() -> None:
 
 def test_the_engine_is_asked_each_time() -> None:
     engine = Engine()
-    metrics = Metrics(lambda: engine)
+    metrics = Metrics()
+    metrics.watch(lambda: engine)
     assert read(metrics)["hearth_running"] == 3
     engine.running, engine.preemptions = 7, 5
     told_of = read(metrics)
     assert told_of["hearth_running"] == 7
     assert told_of["hearth_preemptions_total"] == 5
     assert told_of["hearth_step_seconds_total"] == 1.5
+    assert told_of["hearth_generated_tokens_total"] == 6
+    assert told_of['hearth_answers_total{reason="length"}'] == 1
 
 
 def test_every_attribute_that_is_read_is_one_of_the_engines() -> None:
-    assert {attribute for attribute, _, _ in STATE} <= {field.name for field in fields(Stats)}
+    assert {attribute for attribute, _, _ in STATE} <= {one.name for one in fields(Stats)}
 
 
-def test_without_an_engine_there_is_memory_and_no_state() -> None:
-    told_of = read(Metrics(lambda: None))
-    assert told_of["hearth_resident_bytes"] > 1e6
-    assert "hearth_running" not in told_of
+def test_the_memory_of_the_process_is_told() -> None:
+    metrics = Metrics()
+    metrics.watch(Engine)
+    assert read(metrics)["hearth_resident_bytes"] > 1e6
 
 
 def test_two_servers_in_a_process_do_not_share_counts() -> None:
-    one, other = Metrics(lambda: None), Metrics(lambda: None)
-    one.submitted().started(5, 0)
-    assert read(other)["hearth_prompt_tokens_total"] == 0
+    one, other = Metrics(), Metrics()
+    one.submitted().finished()
+    assert read(other)["hearth_answer_seconds_count"] == 0
 
 
 def test_every_name_begins_with_hearth() -> None:
-    metrics = Metrics(Engine)
-    metrics.submitted().finished("length")
+    metrics = Metrics()
+    metrics.watch(Engine)
+    metrics.submitted().finished()
     assert all(name.startswith("hearth_") for name in read(metrics))

@@ -97,6 +97,11 @@ class Engine:
         """Why it takes no more tasks; empty while it does."""
         return self._gate.closed
 
+    @property
+    def failing(self) -> int:
+        """Sequences that failed one after the other, with none in between that gained a token."""
+        return self._loop.counts.failing
+
     def stats(self) -> Stats:
         scheduler, rows = self.loop.scheduler, self.loop.rows
         return Stats(

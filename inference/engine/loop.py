@@ -99,6 +99,7 @@ class Loop:
         for sequence in seated:
             if self.gate.leave(sequence.id):
                 sequence.reused = sequence.cached
+                sequence.waited = time.monotonic() - sequence.arrived
 
     def _commit(self, outcomes: Several[Outcome]) -> None:
         """Take what the step computed into the sequences, and send what each gained."""
@@ -175,6 +176,7 @@ def record(sequence: Sequence, choice: Choice | None, reason: str = "") -> Recor
     return Record(
         *gained(choice),
         cached=sequence.reused if first else None,
+        waited=sequence.waited if first else 0.0,
         prompt=tuple(sequence.prompt_scores) if first else (),
         reason=reason,
     )

@@ -58,6 +58,7 @@ class Record:
     """What one step yields for one task: the tokens it gained, or its end, or both.
 
     cached   set on the first record: prompt tokens that did not have to be computed
+    waited   on the first record: seconds from submission to its row
     prompt   on the first record when prompt logprobs were asked: (logprob, tops) per prompt token, None first
     reason   "" while it goes on; else "stop" (the last id is one of its ends), "length", "deadline",
              "cancelled"
@@ -68,6 +69,7 @@ class Record:
     logprobs: tuple[float, ...] = ()
     tops: tuple[Tops, ...] = ()
     cached: int | None = None
+    waited: float = 0.0
     prompt: tuple[tuple[float | None, Tops], ...] = ()
     reason: str = ""
     error: ServerError | None = None
@@ -98,6 +100,7 @@ class Sequence:
     row: int = -1
     started: bool = False
     reused: int = 0
+    waited: float = 0.0
     prompt: int = field(init=False)
     arrived: float = field(default_factory=time.monotonic)
     prompt_scores: list[tuple[float | None, Tops]] = field(default_factory=list)

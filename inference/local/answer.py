@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from inference.engine.sequence import Record, Tops
+from inference.metrics import Span
 from inference.text.decode import Decoder
 from inference.text.stops import Watch
 from inference.text.toolcalls import ToolCalls
@@ -30,6 +31,7 @@ class Answer:
     ends    the model's own end tokens, which are not reported as a stop
     seed    in force; None where the answer is greedy
     bare    leave out white space before the first word
+    span    told how the answer goes on, for the metrics
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class Answer:
         ends: frozenset[int],
         seed: int | None,
         bare: bool,
+        span: Span,
     ) -> None:
         self.index = index
         self.request = request
@@ -56,6 +59,7 @@ class Answer:
         self._watch = watch
         self._calls = calls
         self._bare = bare
+        self._span = span
 
     def read(self, record: Record) -> list[Event]:
         """The events a record makes. What follows the end, a stop string's for instance, makes none."""
@@ -71,6 +75,7 @@ class Answer:
         return events
 
     def _start(self, record: Record) -> Started:
+        self._span.started(record.waited)
         words = self._decoder.vocabulary
         scored = zip(self.prompt, record.prompt, strict=False)
         scores = tuple((id, words.text(id), score, named(words, tops)) for id, (score, tops) in scored)
@@ -79,6 +84,7 @@ class Answer:
     def _token(self, record: Record, position: int) -> list[Event]:
         id = record.ids[position]
         self.tokens += 1
+        self._span.token()
         ends = record.reason == "stop" and position == len(record.ids) - 1
         special = ends or id in self._decoder.vocabulary.special
         marks = self._calls is not None and special and not ends
@@ -134,6 +140,7 @@ class Answer:
 
     def _finish(self, reason: FinishReason, text: str = "", stop: str | int | None = None) -> Finished:
         self.finished = True
+        self._span.finished()
         return Finished(self.index, reason, text, stop, self.tokens, self.seed)
 
 

@@ -15,6 +15,7 @@ from inference.local.answer import Answer
 from inference.local.limits import check
 from inference.local.prompt import Prompts, is_chat
 from inference.local.stream import Channel, LocalStream
+from inference.metrics import Metrics
 from inference.text.decode import Decoder
 from inference.text.stops import Stops
 from inference.text.toolcalls import ToolCalls
@@ -22,6 +23,7 @@ from inference.text.vocabulary import Vocabulary
 from inference.types import GenerationRequest, ModelInfo, Sampling
 
 COLDEST = 1e-5  # a temperature below it would overflow the logits, and picks the most probable token anyway
+FAILING = 3  # requests that fail one after the other before the server counts as broken
 
 Seeds = list[int | None]
 
@@ -45,9 +47,11 @@ class LocalBackend:
         vocab: int,
         ends: frozenset[int],
         compiler: Compiler,
+        metrics: Metrics,
         encodes: bool = False,
     ) -> None:
         self._engine = engine
+        self._metrics = metrics
         self._vocabulary = Vocabulary(tokenizer)
         self._prompts = Prompts(self._vocabulary, context=context, vocab=vocab, encodes=encodes)
         self._ends = ends
@@ -58,6 +62,8 @@ class LocalBackend:
         return self._info
 
     def ready(self) -> str:
+        if self._engine.failing >= FAILING:
+            return f"the last {self._engine.failing} requests have failed"
         return self._engine.reason
 
     def generate(self, request: GenerationRequest) -> LocalStream:
@@ -117,6 +123,7 @@ class LocalBackend:
                 calls=ToolCalls(calls, index) if calls else None,
                 ends=self._ends,
                 seed=seed,
+                span=self._metrics.submitted(),
                 bare=chats and bool(chat.why),
             )
             for index, seed in enumerate(seeds)

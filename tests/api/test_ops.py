@@ -5,6 +5,7 @@ from flask.testing import FlaskClient
 from api import create_app
 from api.environ import DRAINING
 from api.settings import AppSettings
+from inference.metrics import Metrics
 from tests.fake_backend import FakeBackend
 
 
@@ -34,10 +35,9 @@ def test_the_index_lists_the_model_and_every_route(client: FlaskClient) -> None:
 
 
 def test_metrics_are_shown_where_there_are_any(backend: FakeBackend, client: FlaskClient) -> None:
-    class Figures:
-        def render(self) -> bytes:
-            return b"hearth_tokens_total 7\n"
-
-    response = create_app(backend, AppSettings(), Figures()).test_client().get("/metrics")
-    assert (response.mimetype, response.text) == ("text/plain", "hearth_tokens_total 7\n")
+    measured = create_app(backend, AppSettings(), Metrics()).test_client()
+    measured.get("/health")
+    response = measured.get("/metrics")
+    assert response.mimetype == "text/plain"
+    assert 'hearth_requests_total{dialect="ops",route="/health",status="200"} 1.0' in response.text
     assert client.get("/metrics").status_code == 404

@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 
 from inference.local import LocalBackend
+from inference.metrics import Metrics
 from inference.types import Constraint
 from tests.local.fake_engine import FakeEngine
 from tests.text.tokenizers_of_three_kinds import tokenizer
@@ -48,5 +49,6 @@ def backend(engine: FakeEngine, compiler: FakeCompiler, words: Any) -> LocalBack
         context=64,
         vocab=400,
         ends=frozenset([words.eos_token_id]),
+        metrics=Metrics(),
         compiler=compiler,  # type: ignore[arg-type]
     )

@@ -9,6 +9,7 @@ from inference.types import ServerError, Unavailable
 class FakeEngine:
     def __init__(self) -> None:
         self.reason = ""
+        self.failing = 0
         self.tasks: list[Task] = []
         self.outlets: list[Outlet] = []
         self.cancelled: list[int] = []

@@ -280,6 +280,9 @@ def test_the_backend_says_what_it_serves(backend: LocalBackend, engine: FakeEngi
     assert (info.id, info.context, info.vocab) == ("tiny", 64, 400)
     assert "no chat template" in info.chat
     assert served.ready() == ""
+    engine.failing = 3
+    assert served.ready() == "the last 3 requests have failed"
+    engine.failing = 0
     served.close()
     assert served.ready() == "stopped"
 

@@ -14,6 +14,7 @@ from inference.constrain import Compiler
 from inference.engine.engine import Engine
 from inference.engine.sampler import Sampler
 from inference.local import LocalBackend
+from inference.metrics import Metrics
 from inference.model.slots import SlotRunner
 from inference.types import (
     CallDelta,
@@ -63,6 +64,7 @@ def backend(folder: Path, words: Any) -> Iterator[LocalBackend]:
         context=CONTEXT,
         vocab=261,
         ends=frozenset([2]),
+        metrics=Metrics(),
         compiler=Compiler(words, 261, frozenset([2])),
     )
     yield backend
