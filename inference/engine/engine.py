@@ -100,7 +100,7 @@ class Engine:
     @property
     def failing(self) -> int:
         """Sequences that failed one after the other, with none in between that gained a token."""
-        return self._loop.counts.failing
+        return self.loop.counts.failing
 
     def stats(self) -> Stats:
         scheduler, rows = self.loop.scheduler, self.loop.rows
