@@ -13,7 +13,15 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from inference.model.call import current
 
 SDPA = ALL_ATTENTION_FUNCTIONS["sdpa"]
-PLAIN = {"sliding_window", "use_cache", "position_ids", "output_attentions", "output_hidden_states"}
+# What models pass along that does not change what attention computes: masks say it, or it is for others.
+PLAIN = {
+    "sliding_window",
+    "use_cache",
+    "position_ids",
+    "output_attentions",
+    "output_hidden_states",
+    "output_router_logits",
+}
 
 
 def install() -> None:

@@ -18,6 +18,8 @@ from transformers.cache_utils import (
 from inference.model.call import Call, current
 from inference.model.memory import Memory, Table
 
+DECODER_LAYERS = ("decoder_layers", "num_decoder_layers")
+
 
 class Unfit(Exception):
     """This seat cannot compute this model; the message says what it lacks."""
@@ -27,7 +29,7 @@ def layers(config: PretrainedConfig, memory: Memory) -> list[Any]:
     """Our layer for each that transformers would keep for this model; raises Unfit for an unknown kind."""
     kinds = DynamicCache(config=config).layers
     # A layer never written to holds nothing, so too many of them do no harm; decoders count theirs elsewhere.
-    missing = max(getattr(config, name, 0) for name in ("decoder_layers", "num_decoder_layers")) - len(kinds)
+    missing = max(getattr(config, name, 0) or 0 for name in DECODER_LAYERS) - len(kinds)
     return [layer(kind, memory) for kind in kinds] + [Columns(memory) for _ in range(missing)]
 
 
