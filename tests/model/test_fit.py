@@ -12,12 +12,10 @@ from inference.types import Unavailable
 from tests.families import ATTENTION, CONTEXT, ENCODERS, FAMILIES, RECURRENT, UNCACHED, UNUSUAL, tiny
 from tests.walk import Walk, plain
 
-SAMPLE = ("llama", "gemma3_text", "falcon", "opt", "lfm2", "mt5", "llama4_text", "deepseek_v3", "m2m_100")
-REST = [pytest.param(name, marks=pytest.mark.slow) for name in FAMILIES | UNUSUAL if name not in SAMPLE]
 PLENTY = 1 << 24
 
 
-@pytest.mark.parametrize("name", [*SAMPLE, *REST])
+@pytest.mark.parametrize("name", FAMILIES | UNUSUAL)
 def test_every_family_fits_the_slots(name: str) -> None:
     fitted = choose(tiny(name), max_rows=4, context=CONTEXT, kv_bytes=PLENTY)
     assert fitted.seat == "slots"

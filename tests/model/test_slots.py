@@ -11,9 +11,6 @@ from inference.model.sources import SourceRunner
 from tests.families import ATTENTION, CONTEXT, ENCODERS, FAMILIES, VOCAB, tiny
 from tests.walk import Walk
 
-SAMPLE = ("llama", "mistral", "gemma2", "gpt_neo", "bloom", "jamba", "t5", "bart")
-REST = [pytest.param(name, marks=pytest.mark.slow) for name in FAMILIES if name not in SAMPLE]
-
 
 def runner(name: str, **settings: bool) -> SlotRunner:
     seat = SourceRunner if name in ENCODERS else SlotRunner
@@ -21,7 +18,7 @@ def runner(name: str, **settings: bool) -> SlotRunner:
     return seat(tiny(name), max_rows=4, context=CONTEXT, area=4 * CONTEXT, resumes=resumes, **settings)
 
 
-@pytest.mark.parametrize("name", [*SAMPLE, *REST])
+@pytest.mark.parametrize("name", FAMILIES)
 def test_rows_that_come_and_go_compute_what_each_computes_alone(name: str) -> None:
     slots = runner(name)
     walk = Walk(slots.model, slots, seed=3)
