@@ -44,6 +44,9 @@ CORS_ORIGINS = ""
 # The largest request that is read, in MB.
 MAX_BODY_MB = 32
 
+# Answers that take longer than this, in seconds, end where they are; 0: no limit.
+REQUEST_TIMEOUT = 0
+
 # How long running answers may go on, in seconds, once the server has been told to stop.
 DRAIN_SECONDS = 30
 

@@ -3,6 +3,7 @@
 Knows every floor, and of each only its door.
 """
 
+import gc
 import logging
 import sys
 from dataclasses import dataclass
@@ -67,6 +68,8 @@ def serve(settings: Settings, home: Path, version: str) -> int:
     except ServerError as error:
         print(f"hearth: {error.message}", file=sys.stderr)
         return 1
+    gc.collect()
+    gc.freeze()  # what is loaded stays: a full collection that walks it would hold up every stream
     warn_if_open(settings)
     try:
         return serve_http(
@@ -121,7 +124,7 @@ def load(settings: Settings, planned: Plan, machine: Machine, metrics: Metrics) 
     share = memory.budget(planned, machine)
     return open_backend(
         folder,
-        model_id=settings.model_name,
+        model_id=public_name(settings.model_name),
         dtype=planned.measure.dtype,
         device=planned.device,
         context=share.context,
@@ -134,6 +137,11 @@ def load(settings: Settings, planned: Plan, machine: Machine, metrics: Metrics) 
     )
 
 
+def public_name(model: str) -> str:
+    """What clients call the model: its name on the Hub; of a folder somewhere on this machine, the last part."""
+    return Path(model).expanduser().resolve().name if model.startswith(("/", ".", "~")) else model
+
+
 def app_settings(settings: Settings, version: str) -> AppSettings:
     return AppSettings(
         version=version,
@@ -144,6 +152,7 @@ def app_settings(settings: Settings, version: str) -> AppSettings:
         model_aliases=settings.served_names,
         max_tokens=settings.default_max_tokens or None,
         temperature=settings.default_temperature,
+        deadline_s=settings.request_timeout or None,
     )
 
 

@@ -46,6 +46,7 @@ class Settings:
     api_keys: tuple[str, ...] = field(repr=False)
     cors_origins: tuple[str, ...]
     max_body_mb: Annotated[float, Limits(0.001)]
+    request_timeout: Amount
     drain_seconds: Amount
     stream_format: Literal["auto", "ndjson", "sse"]
     log_level: Literal["debug", "info", "warning", "error"]

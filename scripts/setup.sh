@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Makes .venv with everything the server needs, on a bare Debian or Ubuntu machine as well as on a full one.
 # Done once: a second run compares a stamp and returns at once. Arguments: requirements files besides the first.
+# TORCH_INDEX: a package index of PyTorch's CPU builds (their install page names it), a tenth of the download on
+# a machine without a GPU.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-readonly TORCH_CPU_INDEX=https://download.pytorch.org/whl/cpu
 readonly OLDEST=3.11
 requirements=(requirements.txt "$@")
 
@@ -72,10 +73,6 @@ pip_install() { .venv/bin/python -m pip install --quiet --disable-pip-version-ch
 
 wanted_torch() { sed -n 's/^\(torch==[^ ;]*\).*/\1/p' requirements.txt; }
 
-reachable() {
-    .venv/bin/python -c "import sys, urllib.request as u; u.urlopen(sys.argv[1], timeout=5)" "$1/torch/" 2>/dev/null
-}
-
 installed() {
     .venv/bin/python -c "import importlib.metadata as m, sys; name, version = sys.argv[1].split('==')
 sys.exit(m.version(name).split('+')[0] != version)" "$1" 2>/dev/null
@@ -89,13 +86,14 @@ install_torch() {
     elif has_gpu; then
         say "$torch: the CUDA build, for the GPU"
         pip_install "$torch"
-    elif [ "$(uname -s)" = Linux ] && reachable "$TORCH_CPU_INDEX"; then
-        say "$torch: the CPU build, which is a tenth of the size; there is no GPU"
-        pip_install --index-url "$TORCH_CPU_INDEX" "$torch"
+    elif [ -n "${TORCH_INDEX:-}" ]; then
+        say "$torch: the build at TORCH_INDEX; there is no GPU"
+        pip_install --index-url "$TORCH_INDEX" "$torch"
     else
-        say "$torch: the build that pip finds; the index of CPU builds does not answer"
+        say "$torch: the build that pip finds; there is no GPU, and TORCH_INDEX names no index of CPU builds"
         pip_install "$torch"
     fi
+    say "installed: torch $(.venv/bin/python -c 'import torch; print(torch.__version__)')"
 }
 
 install_packages() {

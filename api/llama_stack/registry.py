@@ -15,6 +15,7 @@ from inference.types import BadRequest, NotFound
 Tellers = dict[str, Callable[..., Any]]
 
 PROVIDER = {"provider_id": "local", "provider_type": "inline::hearth"}
+PROTOCOL = "0.2.12"  # the release of Llama Stack whose routes and shapes these are
 HEALTH = {"status": "OK"}  # clients compare it with exactly this
 
 
@@ -41,7 +42,7 @@ def _typed(generation: Generation, backend: Backend, settings: AppSettings) -> T
         "/models": lambda: {"object": "list", "data": cards(backend.info(), settings)},
         "/models/<path:name>": lambda name: _model(name, backend, settings),
         "/health": lambda: HEALTH,
-        "/version": lambda: {"version": settings.version},
+        "/version": lambda: {"version": PROTOCOL},
         "/providers": lambda: {"data": [_provider()]},
         "/providers/<name>": _named_provider,
         "/inspect/providers": lambda: {"data": [_provider()]},

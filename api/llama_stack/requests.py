@@ -82,6 +82,7 @@ def _shaped(body: Body, settings: AppSettings) -> GenerationRequest:
         max_tokens=params.max_tokens or settings.max_tokens,
         stop=(params.stop,) if isinstance(params.stop, str) else tuple(params.stop or ()),
         constraint=_constraint(body.response_format),
+        deadline=settings.deadline_s,
         logprobs=(body.logprobs.top_k or 1) if body.logprobs else None,
     )
 
