@@ -138,7 +138,7 @@ def load(settings: Settings, planned: Plan, machine: Machine, metrics: Metrics) 
 
 
 def public_name(model: str) -> str:
-    """What clients call the model: its name on the Hub; of a folder somewhere on this machine, the last part."""
+    """What clients call the model: its name on the Hub, or the last part of a folder's path."""
     return Path(model).expanduser().resolve().name if model.startswith(("/", ".", "~")) else model
 
 

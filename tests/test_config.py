@@ -41,9 +41,11 @@ def test_env_example_lists_every_setting() -> None:
     assert sorted(line.partition("=")[0] for line in lines if "=" in line) == sorted(NAMES)
 
 
-def test_the_readme_names_every_setting() -> None:
-    text = (ROOT / "README.md").read_text()
-    assert [name for name in NAMES if name not in text] == []
+@pytest.mark.parametrize("name", NAMES)
+def test_the_readme_tells_a_setting_as_config_py_does(name: str) -> None:
+    meaning = flags.meanings((ROOT / "config.py").read_text())[name]
+    row = f"| `{name}` | `{CONFIG.values[name]!r}` | {meaning} |"
+    assert row in (ROOT / "README.md").read_text().splitlines()
 
 
 def test_the_last_layer_that_has_a_setting_wins() -> None:
