@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from inference.engine.prefix import MIN_PREFIX, longest
 from inference.engine.sequence import Sequence
-from inference.model.batch import Copy, Move, Shape, Swap
+from inference.model.batch import Clear, Copy, Move, Shape, Swap
 
 MIN_GAIN = 32  # tokens; what waiting for another's prefix must save to be worth a step's delay
 
@@ -65,9 +65,11 @@ class Rows:
     def release(self, sequence: Sequence, trusted: bool = True) -> None:
         """Free its row; the last live row takes its place, so what it held survives beyond the live rows.
 
-        Sets its row to -1 and cached to 0. Not trusted: what the row holds is not kept.
+        Sets its row to -1 and cached to 0. Not trusted: what the row holds is wiped out.
         """
         row, last = sequence.row, len(self.live) - 1
+        if not trusted:
+            self.moves.append(Clear(row))
         left = sequence.tokens[: sequence.cached] if self.keeps and trusted else []
         mover = self.live.pop()
         if row < last:

@@ -30,6 +30,13 @@ class Swap:
 
 
 @dataclass(frozen=True, slots=True)
+class Clear:
+    """Row `row` is blank again: even what a mask hides of it must be numbers, and 0 × nan is nan."""
+
+    row: int
+
+
+@dataclass(frozen=True, slots=True)
 class Shape:
     """The memory becomes rows × columns; what fits in both shapes is kept."""
 
@@ -37,7 +44,7 @@ class Shape:
     columns: int
 
 
-Move = Copy | Swap | Shape
+Move = Copy | Swap | Clear | Shape
 
 
 @dataclass(frozen=True, slots=True)

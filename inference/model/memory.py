@@ -8,7 +8,7 @@ import math
 import numpy as np
 import torch
 
-from inference.model.batch import Copy, Move, Shape, Swap
+from inference.model.batch import Clear, Copy, Move, Shape, Swap
 
 
 class Memory:
@@ -57,6 +57,9 @@ class Table:
     def move(self, data: torch.Tensor, move: Move) -> None:
         if isinstance(move, Shape):
             self.data = reshaped(data, move.rows, data.shape[1] if self.whole else move.columns)
+            return
+        if isinstance(move, Clear):
+            data[move.row] = 0
             return
         columns = slice(None if self.whole else move.columns)
         if isinstance(move, Copy):

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
-from inference.model.batch import Batch, Copy, Move, Shape, Swap
+from inference.model.batch import Batch, Clear, Copy, Move, Shape, Swap
 from inference.model.start import start_ids, vocab
 
 
@@ -87,4 +87,6 @@ def moved(rows: list[list[int]], move: Move) -> list[list[int]]:
         rows[move.a], rows[move.b] = rows[move.b], rows[move.a]
     elif isinstance(move, Copy):
         rows[move.target] = list(rows[move.source])
+    elif isinstance(move, Clear):
+        rows[move.row] = []
     return rows

@@ -10,7 +10,7 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 from transformers import Cache, EncoderDecoderCache, PreTrainedModel
 
-from inference.model.batch import Batch, Copy, Move, Shape, Swap
+from inference.model.batch import Batch, Clear, Copy, Move, Shape, Swap
 from inference.model.call import Call
 from inference.model.layers import Sources
 from inference.model.slots import SlotRunner
@@ -83,4 +83,6 @@ def moved(lengths: list[int], move: Move) -> list[int]:
         lengths[move.a], lengths[move.b] = lengths[move.b], lengths[move.a]
     elif isinstance(move, Copy):
         lengths[move.target] = lengths[move.source]
+    elif isinstance(move, Clear):
+        lengths[move.row] = 0
     return lengths

@@ -11,7 +11,7 @@ from inference.engine.engine import Engine
 from inference.engine.sampler import BROKEN, Choice
 from inference.engine.sequence import Record, Task
 from inference.engine.sequence import Sequence as Answer
-from inference.model.batch import Batch, Copy, Move, Shape, Swap
+from inference.model.batch import Batch, Clear, Copy, Move, Shape, Swap
 
 VOCAB = 32
 END = 0  # the id that ends answers in these tests
@@ -115,6 +115,8 @@ class FakeRunner:
                     )
                 self.sources[a], self.sources[b] = self.sources[b], self.sources[a]
                 self.states[a], self.states[b] = self.states[b], self.states[a]
+            case Clear(row):
+                self.memory[row] = [None] * self.shape.columns
             case Copy(source, target, columns):
                 assert self.resumes, "a recurrent state has no prefix to copy"
                 self._within(source, target, columns)
