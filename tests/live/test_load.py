@@ -9,6 +9,7 @@ import time
 import pytest
 import requests
 
+from api.bridge import WORKERS
 from tests.serving import Server
 
 STREAMS = 64
@@ -60,15 +61,17 @@ async def everyone(port: int, prompts: list[str]) -> tuple[list[tuple[str, list[
 
 @pytest.mark.slow
 def test_64_streams_progress_together_and_faster_than_one_by_one(server: Server) -> None:
-    alone, alone_s = asyncio.run(everyone(server.port, [counting(1, 60)]))
     prompts = [counting(1 + k % 8, 60) for k in range(STREAMS)]
+    for warmth in (prompts, prompts[:1]):
+        asyncio.run(everyone(server.port, warmth))
+    alone, alone_s = asyncio.run(everyone(server.port, prompts[:1]))
     answers, together_s = asyncio.run(everyone(server.port, prompts))
     assert answers[0][0] == alone[0][0], "the same prompt has the same answer under load"
     speed = lambda batch, seconds: sum(len(stamps) for _, stamps in batch) / seconds  # noqa: E731
     ratio = speed(answers, together_s) / speed(alone, alone_s)
     spans = [stamps[-1] - stamps[0] for _, stamps in answers]
     print(f"\n{STREAMS} streams: {ratio:.1f} × the pieces per second of one")
-    assert ratio > 3
+    assert ratio > 4
     assert min(spans) > statistics.median(spans) / 3, "some streams waited for others to finish"
 
 
@@ -99,7 +102,7 @@ def test_a_thousand_hangups_leave_nothing_behind(server: Server) -> None:
     while time.monotonic() < end and (busy(server) or server.usage[1] > files):
         time.sleep(0.1)
     assert not busy(server)
-    assert server.usage[0] <= threads
+    assert server.usage[0] <= threads + WORKERS, "the pool may have grown to its size, nothing else"
     assert server.usage[1] <= files
     assert "20" in asyncio.run(chat(server.port, counting(17, 20)))[0]
 
