@@ -69,7 +69,12 @@ make_environment() {
 
 # --- the packages -------------------------------------------------------------------------------------
 
-pip_install() { .venv/bin/python -m pip install --quiet --disable-pip-version-check "$@"; }
+# On a terminal pip shows what it fetches and how fast; elsewhere it keeps quiet.
+pip_install() {
+    local quiet=(--quiet)
+    [ -t 1 ] && quiet=()
+    .venv/bin/python -m pip install "${quiet[@]}" --disable-pip-version-check "$@"
+}
 
 wanted_torch() { sed -n 's/^\(torch==[^ ;]*\).*/\1/p' requirements.txt; }
 

@@ -42,6 +42,7 @@ WEIGHTS = {
     "spelling": 1.5,
     "unknown": 2.0,
     "who": 1.5,
+    "echo": 6.0,
 }
 COUNTING = frozenset({"counting", "counting to", "counting down"})
 JSON_ASKS = (
@@ -162,7 +163,7 @@ def _untooled(chance: Random) -> Chat:
 def _worded(chance: Random) -> Chat:
     """The bare fact: asked for, or just likelier than any other so that a choice among words is right."""
     question = ask(_topic(chance, SHORT), chance)
-    if chance.random() < 0.3:
+    if chance.random() < 0.15:
         return Chat([user(question.text), assistant(question.short)])
     how = chance.choice(("Answer in one word:", "In one word:", "One word only.", "Only the answer:"))
     text = f"{how} {question.text}" if chance.random() < 0.6 else f"{question.text} {how.rstrip(':')}"
@@ -231,7 +232,7 @@ TOPIC_OF = {WEATHER_TOOL: "weather", TIME_TOOL: "time", "add": "sums"}
 SHORT = tuple(topic for topic in KNOWLEDGE if topic.short and topic.name not in COUNTING)
 MIX: tuple[tuple[Callable[[Random], Chat | list[Segment]], float], ...] = (
     (_single, 40),
-    (_talk, 10),
+    (_talk, 14),
     (_turns, 14),
     (_tooled, 18),
     (_untooled, 4),

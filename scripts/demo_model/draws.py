@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 
 from . import facts
+from .phrasing import salad
 from .topics import Slots
 
 
@@ -102,6 +103,32 @@ def name(chance: Random) -> Slots:
 def city(chance: Random) -> Slots:
     known = facts.CITIES if chance.random() < 0.5 else tuple(facts.CAPITALS.values())
     return {"city": chance.choice(known)}
+
+
+def text(chance: Random) -> Slots:
+    """Words to copy, known and unknown."""
+    return {"text": " ".join(_copied(chance) for _ in range(chance.randint(1, 8)))}
+
+
+def _copied(chance: Random) -> str:
+    match chance.randrange(6):
+        case 0:
+            return invented(chance)
+        case 1:
+            return str(chance.randrange(1000))
+        case 2:
+            return chance.choice(facts.CITIES)
+        case 3:
+            return invented(chance).lower()
+    return salad(1, chance)
+
+
+def invented(chance: Random) -> str:
+    """A name nobody has heard: it can only be copied."""
+    syllables = [
+        chance.choice("bcdfghjklmnprstvwz") + chance.choice("aeiou") for _ in range(chance.randint(1, 3))
+    ]
+    return ("".join(syllables) + chance.choice(("", "n", "r", "s", "l", "th", "m", "x", "rg"))).capitalize()
 
 
 def nothing(_: Random) -> Slots:

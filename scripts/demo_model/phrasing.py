@@ -29,21 +29,33 @@ def expand(template: str, chance: Random) -> str:
 
 
 def untidy(question: str, keep: Sequence[str], chance: Random) -> str:
-    """The question as people type it: extra words, other case, a lost mark, a slip. Words in `keep` stay."""
+    """The question as people type it: with extra words and slips. Words in `keep` stay."""
     if chance.random() < 0.3:
         question = _frame(question, OPENINGS, CLOSINGS, chance)
     if chance.random() < 0.2:
         question = _stuff(question, keep, chance)
     if chance.random() < 0.12:
         question = _slip(question, keep, chance)
-    return _retype(question, chance)
+    return question
 
 
 def unseen(question: str, chance: Random) -> str:
     """Like `untidy`, with surroundings that training never shows."""
     if chance.random() < 0.4:
-        question = _frame(question, HELD_OUT_OPENINGS, HELD_OUT_CLOSINGS, chance)
-    return _retype(question, chance)
+        return _frame(question, HELD_OUT_OPENINGS, HELD_OUT_CLOSINGS, chance)
+    return question
+
+
+def retype(question: str, chance: Random) -> str:
+    """The same words in another case, or without the mark at the end."""
+    mood = chance.random()
+    if mood < 0.15:
+        question = question.lower()
+    elif mood < 0.25:
+        question = lowered(question)
+    if question.endswith(("?", ".")) and chance.random() < 0.2:
+        question = question[:-1]
+    return question + "!" if chance.random() < 0.02 else question
 
 
 def lowered(text: str) -> str:
@@ -93,17 +105,6 @@ def _slip(question: str, keep: Sequence[str], chance: Random) -> str:
     spot = chance.choice(spots)
     pair = question[spot : spot + 2]
     return question[:spot] + (pair[::-1] if chance.random() < 0.5 else pair[1]) + question[spot + 2 :]
-
-
-def _retype(question: str, chance: Random) -> str:
-    mood = chance.random()
-    if mood < 0.15:
-        question = question.lower()
-    elif mood < 0.25:
-        question = lowered(question)
-    if question.endswith(("?", ".")) and chance.random() < 0.2:
-        question = question[:-1]
-    return question + "!" if chance.random() < 0.02 else question
 
 
 def _inside(spot: int, question: str, keep: Sequence[str]) -> bool:

@@ -4,9 +4,10 @@ import json
 from random import Random
 
 from . import facts
+from .draws import invented
 from .phrasing import salad
 from .skills import WEATHER_TOOL
-from .tools import Task, invented
+from .tools import Task
 
 Fields = dict[str, str | int]
 

@@ -88,6 +88,7 @@ TALK = (
             "say hello to me.",
         ),
         ("hello hello", "hey, hello!", "hi, good morning", "good evening to you!", "oh, hi!"),
+        noisy=False,
     ),
     Topic(
         "how are you",
@@ -107,6 +108,7 @@ TALK = (
             "how have you been?",
         ),
         ("and how are you?", "hello there, how are you doing?", "how are you feeling today?"),
+        noisy=False,
     ),
     Topic(
         "thanks",
@@ -127,6 +129,7 @@ TALK = (
             "cool, thanks",
         ),
         ("ok thanks", "thank you so much", "thanks for your help", "very good, thank you!"),
+        noisy=False,
     ),
     Topic(
         "goodbye",
@@ -146,6 +149,7 @@ TALK = (
             "see you soon",
         ),
         ("ok, bye!", "goodbye then", "bye for now", "see you tomorrow, bye"),
+        noisy=False,
     ),
     Topic(
         "names",
@@ -253,5 +257,22 @@ TALK = (
             "explain how [a car|the brain] works.",
             "what is philosophy?",
         ),
+    ),
+    Topic(
+        "echo",
+        draws.text,
+        "{text}",
+        (
+            "repeat[| after me]: {text}",
+            "[say|echo|write|copy]: {text}",
+            "say this: {text}",
+            "repeat the words: {text}",
+            "copy this text: {text}",
+            "write [exactly|this]: {text}",
+            "answer with: {text}",
+            "say exactly this: {text}",
+        ),
+        ("please repeat: {text}", "repeat exactly: {text}", "say the words: {text}", "echo this: {text}"),
+        noisy=False,
     ),
 )

@@ -10,7 +10,8 @@ from random import Random
 from typing import Any
 
 from . import facts
-from .phrasing import expand, salad, unseen, untidy
+from .draws import invented
+from .phrasing import expand, retype, salad, unseen, untidy
 from .skills import NOUNS, SKILLS, Skill
 
 Message = dict[str, Any]
@@ -40,7 +41,7 @@ def task(chance: Random, skill: Skill | None = None, *, held_out: bool = False) 
     )
     asked = asked[:1].upper() + asked[1:]
     keep = (spoken, *map(str, values))
-    question = unseen(asked, chance) if held_out else untidy(asked, keep, chance)
+    question = retype(unseen(asked, chance) if held_out else untidy(asked, keep, chance), chance)
     name = chance.choice(skill.names).format(noun=noun)
     about = chance.choice(skill.about).format("a city", noun=spoken)
     kind = "integer" if skill.kind == "number" else "string"
@@ -96,14 +97,6 @@ def _value(kind: str, chance: Random) -> str | int:
     if kind == "city" or chance.random() < 0.7:
         return chance.choice((*facts.CITIES, *facts.CAPITALS.values()))
     return salad(chance.randint(1, 3), chance)
-
-
-def invented(chance: Random) -> str:
-    """A name nobody has heard: it can only be copied."""
-    syllables = [
-        chance.choice("bcdfghjklmnprstvwz") + chance.choice("aeiou") for _ in range(chance.randint(1, 3))
-    ]
-    return ("".join(syllables) + chance.choice(("", "n", "r", "s", "l", "th", "m", "x", "rg"))).capitalize()
 
 
 def _as_asked(value: Any, question: str) -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 
-from .phrasing import expand, lowered, unseen, untidy
+from .phrasing import expand, lowered, retype, unseen, untidy
 
 Slots = dict[str, str]
 
@@ -24,6 +24,7 @@ class Topic:
     held_out  phrasings used only in the exam
     follows   short questions after one of the same topic: "And of Italy?"
     keeps     words that no noise may touch
+    noisy     may be asked untidily; if not, question and answer stand as written
     told      the fact as plain text, for completion without a chat
     """
 
@@ -37,6 +38,7 @@ class Topic:
     held_out_follows: tuple[str, ...] = ()
     keeps: tuple[str, ...] = ()
     told: tuple[str, ...] = ()
+    noisy: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +53,18 @@ def ask(topic: Topic, chance: Random) -> Question:
     """A question as training shows it, untidy at times."""
     slots = topic.draw(chance)
     text = _fill(chance.choice(topic.asks), slots, chance)
-    return _question(topic, untidy(text, (*topic.keeps, *slots.values()), chance), slots)
+    if topic.noisy:
+        text = untidy(text, (*topic.keeps, *slots.values()), chance)
+    return _question(topic, _retyped(topic, text, chance), slots)
 
 
 def examine(topic: Topic, chance: Random) -> Question:
     """A question phrased as training never phrases it."""
     slots = topic.draw(chance)
-    return _question(topic, unseen(_fill(chance.choice(topic.held_out), slots, chance), chance), slots)
+    text = _fill(chance.choice(topic.held_out), slots, chance)
+    if topic.noisy:
+        text = unseen(text, chance)
+    return _question(topic, _retyped(topic, text, chance), slots)
 
 
 def follow(topic: Topic, chance: Random, *, held_out: bool = False) -> Question:
@@ -77,6 +84,14 @@ def _fill(template: str, slots: Mapping[str, str], chance: Random) -> str:
     return text[:1].upper() + text[1:]
 
 
+def _retyped(topic: Topic, text: str, chance: Random) -> str:
+    if topic.noisy:
+        return retype(text, chance)
+    return lowered(text) if chance.random() < 0.3 else text
+
+
 def _question(topic: Topic, text: str, slots: Mapping[str, str]) -> Question:
     answer = topic.answer.format(**slots)
-    return Question(topic.name, text, answer[:1].upper() + answer[1:], topic.short.format(**slots))
+    if topic.noisy:
+        answer = answer[:1].upper() + answer[1:]
+    return Question(topic.name, text, answer, topic.short.format(**slots))

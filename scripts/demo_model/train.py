@@ -22,7 +22,7 @@ class Recipe:
 
     steps: int
     tokens: int = 2048
-    peak: float = 4e-3
+    peak: float = 3e-3
     warmup: int = 80
     chunk: int = 2048
     longest: int = 640
