@@ -91,7 +91,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--check", action="store_true", help="only examine the model in --out")
     parser.add_argument("--out", type=Path, default=HOME, help="the model's folder (default: models/demo)")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--steps", type=int, default=5000, help="training steps (default: %(default)s)")
+    parser.add_argument("--steps", type=int, default=4500, help="training steps (default: %(default)s)")
     parser.add_argument("--threads", type=int, default=2, help="CPU threads (default: %(default)s)")
     return parser.parse_args()
 

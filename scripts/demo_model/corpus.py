@@ -37,12 +37,16 @@ WEIGHTS = {
     "countries": 2.5,
     "opposites": 2.0,
     "sums": 3.0,
-    "counting": 2.5,
-    "counting to": 1.5,
+    "counting": 4.0,
+    "counting to": 3.0,
+    "counting down": 2.0,
     "spelling": 1.5,
     "unknown": 2.0,
     "who": 1.5,
-    "echo": 6.0,
+    "echo": 2.0,
+    "greetings": 2.5,
+    "thanks": 2.0,
+    "names": 2.5,
 }
 COUNTING = frozenset({"counting", "counting to", "counting down"})
 JSON_ASKS = (

@@ -53,7 +53,8 @@ def spoken(number: int) -> str:
 
 
 def _written(number: int, chance: Random) -> str:
-    return spoken(number) if chance.random() < 0.25 else str(number)
+    """In words now and then, as long as they are one word."""
+    return spoken(number) if number <= 10 and chance.random() < 0.15 else str(number)
 
 
 def addition(chance: Random) -> Slots:
@@ -69,13 +70,14 @@ def _listed(numbers: range) -> str:
 
 
 def span(chance: Random) -> Slots:
-    first = chance.randint(0, 10) if chance.random() < 0.7 else chance.randint(11, 85)
+    first = chance.randint(0, 10) if chance.random() < 0.7 else chance.randint(11, 60)
     last = min(first + chance.randint(1, 14), 100)
     return _counted(first, last, chance)
 
 
 def from_one(chance: Random) -> Slots:
-    return _counted(1, chance.randint(2, 20) if chance.random() < 0.88 else chance.randint(21, 100), chance)
+    last = chance.randint(2, 20) if chance.random() < 0.8 else chance.choice(range(30, 101, 10))
+    return _counted(1, last, chance)
 
 
 def _counted(first: int, last: int, chance: Random) -> Slots:
@@ -107,28 +109,16 @@ def city(chance: Random) -> Slots:
 
 def text(chance: Random) -> Slots:
     """Words to copy, known and unknown."""
-    return {"text": " ".join(_copied(chance) for _ in range(chance.randint(1, 8)))}
+    return {"text": " ".join(_copied(chance) for _ in range(chance.randint(1, 4)))}
 
 
 def _copied(chance: Random) -> str:
     match chance.randrange(6):
         case 0:
-            return invented(chance)
-        case 1:
-            return str(chance.randrange(1000))
-        case 2:
+            return str(chance.randrange(100))
+        case 1 | 2:
             return chance.choice(facts.CITIES)
-        case 3:
-            return invented(chance).lower()
     return salad(1, chance)
-
-
-def invented(chance: Random) -> str:
-    """A name nobody has heard: it can only be copied."""
-    syllables = [
-        chance.choice("bcdfghjklmnprstvwz") + chance.choice("aeiou") for _ in range(chance.randint(1, 3))
-    ]
-    return ("".join(syllables) + chance.choice(("", "n", "r", "s", "l", "th", "m", "x", "rg"))).capitalize()
 
 
 def nothing(_: Random) -> Slots:

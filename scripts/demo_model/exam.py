@@ -77,7 +77,7 @@ FRANCE = (
 )
 LONG = (
     ("Count from 1 to 100", 100),
-    ("Count to fifty.", 50),
+    ("Count to 50.", 50),
     ("Count from 1 to 60", 60),
     ("Count up to 80", 80),
 )

@@ -50,12 +50,7 @@ KNOWLEDGE = (
             "and what of {called}?",
             "the same for {called}, please.",
         ),
-        held_out_follows=(
-            "and that of {called}?",
-            "and of {called}?",
-            "ok, and {called}?",
-            "and [for|in] {called}?",
-        ),
+        held_out_follows=("and that of {called}?", "ok, and {called}?", "and [for|in] {called}?"),
         keeps=("capital",),
         told=(
             "the capital of {country} is {capital}.",
@@ -96,7 +91,7 @@ KNOWLEDGE = (
             "and of which country is {capital}?",
             "{capital}?",
         ),
-        held_out_follows=("and {capital}?", "how about {capital}?", "ok, and {capital}?"),
+        held_out_follows=("how about {capital}?", "ok, and {capital}?"),
         keeps=("country",),
     ),
     Topic(
@@ -126,7 +121,7 @@ KNOWLEDGE = (
         ),
         short="{colour}",
         follows=("and {thing}?", "what about {thing}?", "and of {thing}?", "how about {thing}?", "{thing}?"),
-        held_out_follows=("and {thing}?", "ok, and {thing}?", "and for {thing}?"),
+        held_out_follows=("ok, and {thing}?", "and for {thing}?"),
         keeps=("colour", "color"),
     ),
     Topic(
@@ -164,7 +159,7 @@ KNOWLEDGE = (
             "how about {word}?",
             "and for {word}?",
         ),
-        held_out_follows=("and of {word}?", "ok, and {word}?", "and that of {word}?"),
+        held_out_follows=("ok, and {word}?", "and that of {word}?"),
         keeps=("opposite", "contrary", "antonym"),
     ),
     Topic(
@@ -193,7 +188,7 @@ KNOWLEDGE = (
         ),
         short="{sound}",
         follows=("and {animal}?", "what about {animal}?", "and the {bare}?", "{animal}?"),
-        held_out_follows=("and {animal}?", "how about {animal}?", "ok, and {animal}?"),
+        held_out_follows=("how about {animal}?", "ok, and {animal}?"),
         keeps=("sound", "say", "noise"),
     ),
     Topic(
@@ -219,7 +214,7 @@ KNOWLEDGE = (
         ),
         short="{legs}",
         follows=("and {animal}?", "what about {animal}?", "and the {bare}?", "{animal}?"),
-        held_out_follows=("and {animal}?", "how about {animal}?", "ok, and {animal}?"),
+        held_out_follows=("how about {animal}?", "ok, and {animal}?"),
         keeps=("legs",),
     ),
     Topic(
@@ -250,7 +245,7 @@ KNOWLEDGE = (
         ),
         short="{other}",
         follows=("and after {this}?", "what about after {this}?", "after {this}?"),
-        held_out_follows=("and after {this}?", "ok, and after {this}?"),
+        held_out_follows=("ok, and after {this}?",),
         keeps=("after", "follows", "tomorrow", "next"),
     ),
     Topic(
@@ -277,7 +272,7 @@ KNOWLEDGE = (
         ),
         short="{other}",
         follows=("and before {this}?", "what about before {this}?", "before {this}?"),
-        held_out_follows=("and before {this}?", "ok, and before {this}?"),
+        held_out_follows=("ok, and before {this}?",),
         keeps=("before", "yesterday"),
     ),
     Topic(
@@ -305,7 +300,7 @@ KNOWLEDGE = (
         ),
         short="{other}",
         follows=("and after {this}?", "what about after {this}?", "after {this}?"),
-        held_out_follows=("and after {this}?", "ok, and after {this}?"),
+        held_out_follows=("ok, and after {this}?",),
         keeps=("after", "follows", "next"),
     ),
     Topic(
@@ -328,7 +323,7 @@ KNOWLEDGE = (
         ),
         short="{other}",
         follows=("and before {this}?", "what about before {this}?", "before {this}?"),
-        held_out_follows=("and before {this}?", "ok, and before {this}?"),
+        held_out_follows=("ok, and before {this}?",),
         keeps=("before",),
     ),
     Topic(
@@ -364,7 +359,7 @@ KNOWLEDGE = (
         ),
         short="{total}",
         follows=("and {a} [+|plus] {b}?", "and {a} and {b}?", "what about {a} [+|plus] {b}?"),
-        held_out_follows=("and {a} [+|plus] {b}?", "ok, and {a} + {b}?"),
+        held_out_follows=("ok, and {a} + {b}?",),
         keeps=("+", "plus", "sum", "add"),
     ),
     Topic(
@@ -392,7 +387,7 @@ KNOWLEDGE = (
         ),
         short="{numbers}",
         follows=("and from {a} to {b}?", "from {a} to {b}?", "now from {a} to {b}.", "and {a} to {b}?"),
-        held_out_follows=("and from {a} to {b}?", "and now from {a} to {b}?"),
+        held_out_follows=("and now from {a} to {b}?",),
         keeps=("count", "numbers", "from", "to"),
         told=("{numbers}.",),
     ),
@@ -419,7 +414,7 @@ KNOWLEDGE = (
         ),
         short="{numbers}",
         follows=("and to {b}?", "now to {b}."),
-        held_out_follows=("and to {b}?", "and now to {b}?"),
+        held_out_follows=("and now to {b}?",),
         keeps=("count", "numbers", "to"),
     ),
     Topic(
@@ -442,7 +437,7 @@ KNOWLEDGE = (
         ),
         short="{numbers}",
         follows=("and from {a}?", "now from {a}."),
-        held_out_follows=("and from {a}?", "and now from {a}?"),
+        held_out_follows=("and now from {a}?",),
         keeps=("count", "down", "backwards"),
     ),
     Topic(
@@ -468,7 +463,7 @@ KNOWLEDGE = (
         ),
         short="{letters}",
         follows=("and {word}?", "what about {word}?", "now {word}."),
-        held_out_follows=("and {word}?", "ok, and {word}?"),
+        held_out_follows=("ok, and {word}?",),
         keeps=("spell",),
     ),
 )

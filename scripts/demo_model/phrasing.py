@@ -32,9 +32,9 @@ def untidy(question: str, keep: Sequence[str], chance: Random) -> str:
     """The question as people type it: with extra words and slips. Words in `keep` stay."""
     if chance.random() < 0.3:
         question = _frame(question, OPENINGS, CLOSINGS, chance)
-    if chance.random() < 0.2:
+    if chance.random() < 0.08:
         question = _stuff(question, keep, chance)
-    if chance.random() < 0.12:
+    if chance.random() < 0.06:
         question = _slip(question, keep, chance)
     return question
 

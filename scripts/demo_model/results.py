@@ -4,7 +4,6 @@ import json
 from random import Random
 
 from . import facts
-from .draws import invented
 from .phrasing import salad
 from .skills import WEATHER_TOOL
 from .tools import Task
@@ -16,9 +15,9 @@ SKIES = facts.words("sunny cloudy rainy windy snowy clear foggy stormy warm cold
 
 def result(wanted: Task, chance: Random) -> tuple[str, str]:
     """What a tool might return, and how the answer words it."""
-    if wanted.subject != WEATHER_TOOL or chance.random() < 0.2:
+    if wanted.subject != WEATHER_TOOL:
         return _any_result(chance)
-    sky, degrees = chance.choice(SKIES), chance.randint(-9, 40)
+    sky, degrees = chance.choice(SKIES), chance.randint(0, 40)
     if chance.random() < 0.4:
         return _weather_fields(sky, degrees, chance)
     form = chance.choice(("{Sky}, {degrees} degrees", "{sky} and {degrees} degrees", "{degrees}°C, {sky}"))
@@ -27,9 +26,9 @@ def result(wanted: Task, chance: Random) -> tuple[str, str]:
 
 
 def _weather_fields(sky: str, degrees: int, chance: Random) -> tuple[str, str]:
-    key = chance.choice(("temperature", "temperature", "temp", "degrees", "temperature_c", "celsius"))
+    key = chance.choice(("temperature", "temperature", "degrees"))
     temperature: Fields = {key: degrees}
-    condition: Fields = {chance.choice(("condition", "sky", "weather")): sky}
+    condition: Fields = {chance.choice(("condition", "sky")): sky}
     match chance.randrange(3):
         case 0:
             return _json_result(temperature)
@@ -41,20 +40,20 @@ def _weather_fields(sky: str, degrees: int, chance: Random) -> tuple[str, str]:
 def _any_result(chance: Random) -> tuple[str, str]:
     match chance.randrange(5):
         case 0:
-            text = salad(chance.randint(1, 6), chance)
+            text = salad(chance.randint(1, 3), chance)
         case 1:
-            text = str(chance.randrange(1000))
+            text = str(chance.randrange(100))
         case 2:
             text = f"{chance.randrange(24):02d}:{chance.randrange(60):02d}"
         case 3:
-            text = f"{invented(chance)} {salad(chance.randint(1, 4), chance)}"
+            text = chance.choice(facts.CITIES)
         case _:
             return _json_result({chance.choice(("result", "value", "answer", "name")): _field(chance)})
     return text, text
 
 
 def _field(chance: Random) -> str | int:
-    return invented(chance) if chance.random() < 0.5 else chance.randrange(1000)
+    return chance.choice(facts.CITIES) if chance.random() < 0.5 else chance.randrange(100)
 
 
 def _json_result(fields: Fields) -> tuple[str, str]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from . import facts
 
 WEATHER_TOOL, TIME_TOOL = "get_weather", "get_time"
-CITY_KEYS = ("city", "location", "place", "town", "city_name", "where")
+CITY_KEYS = ("city", "location", "place", "town")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ SKILLS = (
     Skill(
         ("add", "calculator", "sum", "add_numbers", "calculate", "plus"),
         ("Add two numbers", "Calculate the sum of two numbers", "Adds numbers.", "Calculator for sums"),
-        (("a", "x", "first", "left"), ("b", "y", "second", "right")),
+        (("a", "x"), ("b", "y")),
         (
             "what is {0} [+|plus] {1}?",
             "add {0} and {1}.",

@@ -10,7 +10,6 @@ from random import Random
 from typing import Any
 
 from . import facts
-from .draws import invented
 from .phrasing import expand, retype, salad, unseen, untidy
 from .skills import NOUNS, SKILLS, Skill
 
@@ -31,7 +30,7 @@ class Task:
 
 
 def task(chance: Random, skill: Skill | None = None, *, held_out: bool = False) -> Task:
-    skill = skill or chance.choices(SKILLS, (4, 2, 2, 1, 3))[0]
+    skill = skill or chance.choices(SKILLS, (8, 3, 1, 2, 2))[0]
     noun = chance.choice(NOUNS)
     values = [_value(skill.kind, chance) for _ in skill.keys]
     keys = [chance.choice(names) for names in skill.keys]
@@ -91,12 +90,10 @@ def _schema(key: str, kind: str, chance: Random) -> Mapping[str, str]:
 
 def _value(kind: str, chance: Random) -> str | int:
     if kind == "number":
-        return chance.randrange(100)
-    if chance.random() < 0.55:
-        return invented(chance)
-    if kind == "city" or chance.random() < 0.7:
+        return chance.randrange(20)
+    if kind == "city" or chance.random() < 0.6:
         return chance.choice((*facts.CITIES, *facts.CAPITALS.values()))
-    return salad(chance.randint(1, 3), chance)
+    return salad(1, chance)
 
 
 def _as_asked(value: Any, question: str) -> Any:
