@@ -70,9 +70,8 @@ def _listed(numbers: range) -> str:
 
 
 def span(chance: Random) -> Slots:
-    first = chance.randint(0, 10) if chance.random() < 0.7 else chance.randint(11, 60)
-    last = min(first + chance.randint(1, 14), 100)
-    return _counted(first, last, chance)
+    first = chance.randint(0, 10)
+    return _counted(first, first + chance.randint(1, 10), chance)
 
 
 def from_one(chance: Random) -> Slots:

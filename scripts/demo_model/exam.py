@@ -75,6 +75,7 @@ FRANCE = (
     "Name the capital of France",
     "Hi! What is the capital of France?",
 )
+DRILLS = frozenset({"echo"})  # practised for the sake of copying; not a thing the model is said to do
 LONG = (
     ("Count from 1 to 100", 100),
     ("Count to 50.", 50),
@@ -86,7 +87,7 @@ LONG = (
 def items(seed: int, each: int) -> list[Item]:
     """The exam of a seed, `each` questions per subject."""
     chance = Random(f"exam {seed}")
-    topics = (_topic(topic, chance) for topic in KNOWLEDGE + TALK)
+    topics = (_topic(topic, chance) for topic in KNOWLEDGE + TALK if topic.name not in DRILLS)
     subjects = (*topics, _france(), _follows(chance), _calls(chance), _reports(chance), _ignored(chance))
     drawn = [item for subject in subjects for item in islice(subject, each)]
     return drawn + [_counting(asked, last) for asked, last in LONG] + _completions()
@@ -162,7 +163,7 @@ def _follows(chance: Random) -> Iterator[Item]:
 
 def _calls(chance: Random) -> Iterator[Item]:
     while True:
-        task = tools.task(chance, chance.choice((*SKILLS, SKILLS[0])), held_out=True)
+        task = tools.task(chance, SKILLS[0], held_out=True)
         offered = [task.tool, *(other.tool for other in others(task.subject, chance))]
         chance.shuffle(offered)
         yield Item("tool calls", [user(task.question)], tools.call_text(task), offered)

@@ -50,7 +50,7 @@ KNOWLEDGE = (
             "and what of {called}?",
             "the same for {called}, please.",
         ),
-        held_out_follows=("and that of {called}?", "ok, and {called}?", "and [for|in] {called}?"),
+        held_out_follows=("and that of {called}?", "ok, and {called}?", "and in {called}?"),
         keeps=("capital",),
         told=(
             "the capital of {country} is {capital}.",

@@ -30,7 +30,7 @@ class Task:
 
 
 def task(chance: Random, skill: Skill | None = None, *, held_out: bool = False) -> Task:
-    skill = skill or chance.choices(SKILLS, (8, 3, 1, 2, 2))[0]
+    skill = skill or chance.choices(SKILLS, (12, 3, 1, 1, 1))[0]
     noun = chance.choice(NOUNS)
     values = [_value(skill.kind, chance) for _ in skill.keys]
     keys = [chance.choice(names) for names in skill.keys]

@@ -15,6 +15,7 @@ from tests.serving import Server
 STREAMS = 64
 HANGUPS = 1000
 RETURN_TIMEOUT_S = 20
+LEEWAY = 4  # descriptors that may be open for other reasons; a leak would show a thousand
 
 
 async def open_chat(port: int, prompt: str, *, stream: bool = True, tokens: int = 200) -> tuple:
@@ -96,14 +97,15 @@ async def hang_up_often(port: int) -> None:
 @pytest.mark.slow
 def test_a_thousand_hangups_leave_nothing_behind(server: Server) -> None:
     asyncio.run(everyone(server.port, [counting(1, 9)] * 50))
+    assert not busy(server)
     threads, files, _ = server.usage
     asyncio.run(hang_up_often(server.port))
     end = time.monotonic() + RETURN_TIMEOUT_S
-    while time.monotonic() < end and (busy(server) or server.usage[1] > files):
+    while time.monotonic() < end and (busy(server) or server.usage[1] > files + LEEWAY):
         time.sleep(0.1)
     assert not busy(server)
     assert server.usage[0] <= threads + WORKERS, "the pool may have grown to its size, nothing else"
-    assert server.usage[1] <= files
+    assert server.usage[1] <= files + LEEWAY
     assert "20" in asyncio.run(chat(server.port, counting(17, 20)))[0]
 
 
