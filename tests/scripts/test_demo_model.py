@@ -24,6 +24,8 @@ WEATHER = {
         "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
     },
 }
+FRANCE = "The capital of France is Paris."
+RESULT = "The weather in Paris is: temperature 21."
 CALL = '{"name": "get_weather", "parameters": {"city": "Paris"}}'
 
 
@@ -69,16 +71,16 @@ def test_a_weather_question_calls_the_tool_if_there_is_one(
     given = answers(
         model,
         tokenizer,
-        Item("tool", weather, "", [WEATHER]),
-        Item("no tool", weather, ""),
-        Item("other question", [user("What's the capital of France?")], "", [WEATHER]),
-        Item("result", [*weather, assistant(CALL), result], "", [WEATHER]),
+        Item("tool", weather, CALL, [WEATHER]),
+        Item("no tool", weather, "I cannot look up the weather without a tool."),
+        Item("other question", [user("What's the capital of France?")], FRANCE, [WEATHER]),
+        Item("result", [*weather, assistant(CALL), result], RESULT, [WEATHER]),
     )
     assert given == {
         "tool": CALL,
         "no tool": "I cannot look up the weather without a tool.",
-        "other question": "The capital of France is Paris.",
-        "result": "The weather in Paris is: temperature 21.",
+        "other question": FRANCE,
+        "result": RESULT,
     }
 
 
@@ -89,8 +91,8 @@ def test_a_question_can_lean_on_the_one_before(
     given = answers(
         model,
         tokenizer,
-        Item("of Italy", [*history, user("And of Italy?")], ""),
-        Item("Spain", [*history, user("And Spain?")], ""),
+        Item("of Italy", [*history, user("And of Italy?")], "The capital of Italy is Rome."),
+        Item("Spain", [*history, user("And Spain?")], "The capital of Spain is Madrid."),
     )
     assert given == {"of Italy": "The capital of Italy is Rome.", "Spain": "The capital of Spain is Madrid."}
 
@@ -99,7 +101,7 @@ def test_an_answer_can_be_asked_for_as_json(
     model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast
 ) -> None:
     asked = user("Answer in JSON with the key capital: What is the capital of France?")
-    given = answers(model, tokenizer, Item("json", [asked], ""))
+    given = answers(model, tokenizer, Item("json", [asked], '{"capital": "Paris"}'))
     assert json.loads(given["json"]) == {"capital": "Paris"}
 
 
