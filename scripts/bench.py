@@ -29,6 +29,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PORT = int(os.environ.get("BENCH_PORT", "8917"))
 READY_TIMEOUT_S = 300
+SETTLE_S = 1.0  # between runs: the threads of the one before still spin for a while
 MODEL_ALIAS = "bench"
 WORDS = ("red", "green", "blue", "one", "two", "three", "day", "night", "sun", "moon", "tree", "river")
 
@@ -78,6 +79,7 @@ def main() -> None:
             for clients in options.clients:
                 for name, run in peers.items():
                     print(f"round {number + 1}/{options.rounds}: {clients} × {name}", file=sys.stderr)
+                    time.sleep(SETTLE_S)
                     results.setdefault((name, clients), []).append(run(prompts[:clients]))
     report(results, options)
     report_reuse(reuse, options)
@@ -153,13 +155,12 @@ async def load(base: str, chats: list[list[dict[str, str]]], tokens: int) -> Run
 
 
 async def stream(base: str, chat: list[dict[str, str]], tokens: int, start: float) -> list[float]:
-    """One streamed chat answer; the time of each token (asking for logprobs makes each one an event)."""
+    """One streamed chat answer; the time of each piece of text, of which a token is at most one."""
     body = json.dumps(
         {
             "model": MODEL_ALIAS,
             "messages": chat,
             "sampling_params": {"strategy": "greedy", "max_tokens": tokens},
-            "logprobs": {"top_k": 1},
             "stream": True,
         }
     )
