@@ -22,10 +22,10 @@ from checks.machine import Machine, look
 from checks.plan import Plan, plan
 from checks.repository import find
 from inference.backend import Backend
+from inference.errors import ServerError
 from inference.metrics import Metrics
 from inference.model.place import device_of
 from inference.opening import open_backend
-from inference.types import ServerError
 from settings import Settings
 
 log = logging.getLogger("hearth")

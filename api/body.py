@@ -13,7 +13,7 @@ import msgspec
 from flask import request
 from werkzeug.exceptions import UnsupportedMediaType
 
-from inference.types import BadRequest
+from inference.errors import BadRequest
 
 MAX_DEPTH = 100
 PLAIN = ("json", "text/plain", "application/x-www-form-urlencoded", "application/octet-stream")

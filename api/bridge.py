@@ -16,7 +16,7 @@ from api.errors import envelope
 from api.intake import Gone, Receive, departure, read_body
 from api.outlet import Headers, Outlet, Send, encoded
 from api.stream import Answer
-from inference.types import Unavailable
+from inference.errors import Unavailable
 
 Abort = Callable[[], None]
 Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]

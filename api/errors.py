@@ -11,7 +11,7 @@ from flask import Flask, Response, g
 from werkzeug.exceptions import HTTPException
 
 from api.encode import MIMETYPE, encode
-from inference.types import Internal, ServerError, Unavailable
+from inference.errors import Internal, ServerError, Unavailable
 
 MENDS = {
     404: "there is no such route: GET / lists what is served",

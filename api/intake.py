@@ -9,7 +9,7 @@ from typing import Any
 
 from api.errors import SlowBody
 from api.limits import too_large
-from inference.types import ServerError
+from inference.errors import ServerError
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 

@@ -8,7 +8,8 @@ from dataclasses import replace
 from itertools import chain
 
 from inference.backend import Sink, Stream
-from inference.types import Event, ServerError
+from inference.errors import ServerError
+from inference.types import Event
 
 
 class Joined:

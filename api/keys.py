@@ -5,7 +5,7 @@ import hmac
 
 from flask import Flask, request
 
-from inference.types import Unauthorized
+from inference.errors import Unauthorized
 
 OPEN = frozenset({"health", "live", "ready", "version"})  # a path's last word
 

@@ -8,7 +8,7 @@ from flask import Flask, request
 from api.environ import DRAINING, REFUSED
 from api.errors import Draining
 from api.keys import is_open
-from inference.types import TooLarge
+from inference.errors import TooLarge
 
 
 def install(app: Flask, max_body_bytes: int) -> None:

@@ -11,8 +11,8 @@ from api.environ import DRAINING
 from api.errors import Draining, reply
 from api.settings import AppSettings
 from inference.backend import Backend
+from inference.errors import Unavailable
 from inference.metrics import Metrics
-from inference.types import Unavailable
 
 
 def routes(backend: Backend, settings: AppSettings, metrics: Metrics | None = None) -> Blueprint:

@@ -15,7 +15,8 @@ from api.encode import MIMETYPE, encode
 from api.environ import HANDOVER
 from api.errors import envelope, extra_headers
 from inference.backend import Stream
-from inference.types import Event, Finished, Internal, ServerError, Token
+from inference.errors import Internal, ServerError
+from inference.types import Event, Finished, Token
 
 log = logging.getLogger(__name__)
 

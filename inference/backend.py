@@ -3,10 +3,11 @@
 Local models and remote servers implement it alike; a dialect never knows which one answers.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
-from inference.types import Event, GenerationRequest, ModelInfo, ServerError
+from inference.errors import ServerError
+from inference.types import Event, GenerationRequest, Load, ModelInfo, Tokenized
 
 Sink = Callable[[list[Event] | ServerError], None]
 
@@ -44,6 +45,16 @@ class Backend(Protocol):
     def generate(self, request: GenerationRequest) -> Stream:
         """Check the request and queue it. Raises ServerError; nothing has been generated then."""
         ...
+
+    def tokenize(self, request: GenerationRequest) -> Tokenized:
+        """The request's prompt as `generate` would have it, however long. Raises BadRequest."""
+        ...
+
+    def detokenize(self, ids: Sequence[int], special: bool = True) -> str:
+        """The text of the ids; `special`: with the special tokens among them. Raises BadRequest."""
+        ...
+
+    def load(self) -> Load: ...
 
     def deliver_with(self, post: Callable[[Callable[[], None]], None]) -> None:
         """Deliver every stream's events by `post(callback)`, once a step, e.g. loop.call_soon_threadsafe."""

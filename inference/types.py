@@ -1,11 +1,13 @@
-"""The vocabulary of the server: what is asked, what comes back, what can go wrong.
+"""The vocabulary of the server: what is asked and what comes back.
 
 Every floor speaks it. Plain values only: no torch, no HTTP, no tokenizer.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
+
+from inference.sampling import Sampling
 
 Role = Literal["system", "user", "assistant", "tool"]
 FinishReason = Literal["stop", "length", "deadline", "cancelled"]
@@ -44,22 +46,6 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class Sampling:
-    """How the next token is chosen. Every default is neutral: it changes no logit."""
-
-    greedy: bool = False
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-    min_p: float = 0.0
-    repetition: float = 1.0
-    presence: float = 0.0
-    frequency: float = 0.0
-    bias: Mapping[int, float] = field(default_factory=dict)
-    seed: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Constraint:
     """What the text must match. `spec` is a schema (mapping), a pattern, a list of choices or a grammar."""
 
@@ -68,33 +54,62 @@ class Constraint:
 
 
 @dataclass(frozen=True, slots=True)
+class Template:
+    """How a conversation goes through the chat template.
+
+    opens      the assistant's next message begins behind it; False: it ends with the last message
+    continues  the last message is not closed: the answer goes on with it
+    arguments  further values for the template, by name
+    """
+
+    opens: bool = True
+    continues: bool = False
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class GenerationRequest:
     """One prompt and everything that shapes its answers.
 
     prompt          text, token ids, or a conversation for the model's chat template
+    template        how a conversation is told
+    special         whether the tokenizer adds its special tokens; None: as suits the kind of prompt
+    truncate        keep no more than the last so many prompt tokens
     max_tokens      None: as many as the context holds
-    stop            strings that end the text and are not part of it
+    stop            strings that end the text and are not part of it, unless keep_stop
     stop_tokens     ids that end the text, besides the model's own
+    bad_words       texts that never come, however their tokens are spelled
+    show_special    special tokens are part of the text
     logprobs        alternatives to report with each token; None: no logprobs, 0: the chosen token's alone
+    warped          logprobs are of the distribution behind all edits and warpers, not of the model's own
     prompt_logprobs the same, for the prompt's own tokens
     deadline        seconds from submission after which the answer ends with reason "deadline"
     tool_choice     "auto", "none", "required", or the name of one tool
+    parallel_calls  an answer may hold several calls; False: its first one ends it
     tool_format     how tools are described to the model; None: as its chat template does
     """
 
     prompt: str | Sequence[int] | Sequence[Message]
-    sampling: Sampling = Sampling()
+    template: Template = Template()
+    special: bool | None = None
+    truncate: int | None = None
+    sampling: Sampling = field(default_factory=Sampling)
     max_tokens: int | None = None
     min_tokens: int = 0
     stop: tuple[str, ...] = ()
+    keep_stop: bool = False
     stop_tokens: tuple[int, ...] = ()
     ignore_eos: bool = False
+    bad_words: tuple[str, ...] = ()
+    show_special: bool = False
     constraint: Constraint | None = None
     n: int = 1
     logprobs: int | None = None
+    warped: bool = False
     prompt_logprobs: int | None = None
     tools: tuple[Tool, ...] = ()
     tool_choice: str = "auto"
+    parallel_calls: bool = True
     tool_format: ToolFormat | None = None
     deadline: float | None = None
     id: str = ""
@@ -113,23 +128,39 @@ class Alternative:
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
-    """The answer `index` begins; its prompt has been computed.
+class PromptToken:
+    """A token of the prompt and how likely it was. The first has logprob None, for nothing came before.
 
-    prompt is empty unless prompt_logprobs was asked: then one entry per prompt token, the first of which has
-    logprob None; each entry is (id, text, logprob, alternatives).
+    rank  how many tokens were at least as likely; the most likely has 1
     """
+
+    id: int
+    text: str
+    logprob: float | None
+    rank: int = 0
+    top: tuple[Alternative, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The answer `index` begins; its prompt has been computed. `ids` are the prompt's, `prompt` says more of
+    each where prompt_logprobs was asked."""
 
     index: int
     prompt_tokens: int
     cached_tokens: int
-    prompt: tuple[tuple[int, str, float | None, tuple[Alternative, ...]], ...] = ()
+    ids: tuple[int, ...] = ()
+    prompt: tuple[PromptToken, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One generated token. `text` is what it adds to the answer: it may be empty (half a character, text held
-    back because it may belong to a stop string, a special token, part of a tool call)."""
+    """One generated token.
+
+    text      what it adds to the answer; may be empty (half a character, text held back because it may belong
+              to a stop string, a special token, part of a tool call)
+    spelling  how the token is written by itself: of a special one, its name
+    """
 
     index: int
     id: int
@@ -137,6 +168,7 @@ class Token:
     logprob: float | None = None
     top: tuple[Alternative, ...] = ()
     special: bool = False
+    spelling: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +206,53 @@ Event = Started | Token | CallDelta | Finished
 
 
 @dataclass(frozen=True, slots=True)
+class Piece:
+    """A token of a text, and the characters [start, stop) of it that it stands for."""
+
+    id: int
+    text: str
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tokenized:
+    """A request's prompt as the model reads it: the text, as its chat template told it, and the tokens."""
+
+    text: str
+    pieces: tuple[Piece, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Embedding:
+    """One input's vector, and how many tokens it was made from."""
+
+    vector: tuple[float, ...]
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A GPU's memory in bytes: its own figures (free, total), and this process's share of them."""
+
+    name: str
+    total: int
+    free: int
+    reserved: int
+    allocated: int
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How busy a backend is. used: the share, 0 to 1, of its room for tokens that running answers take."""
+
+    running: int = 0
+    waiting: int = 0
+    used: float = 0.0
+    devices: tuple[Device, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ModelInfo:
     """What a backend serves. `context` counts prompt and answer together; `chat` is empty where the model's
     own chat template is used, else it says what stands in for it."""
@@ -184,77 +263,3 @@ class ModelInfo:
     created: int
     chat: str = ""
     details: Mapping[str, str] = field(default_factory=dict)
-
-
-# What can go wrong -------------------------------------------------------------------------------------
-
-
-class ServerError(Exception):
-    """Something a user is told. `status` is the HTTP status, unless a dialect's contract says otherwise."""
-
-    status: ClassVar[int] = 500
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
-
-
-class BadRequest(ServerError):
-    """A field breaks a rule: BadRequest("top_p", "must be in (0, 1]", 1.5)."""
-
-    status = 400
-
-    def __init__(self, field: str, rule: str, got: Any = ...) -> None:
-        given = "" if got is ... else f", got {short(got)}"
-        super().__init__(f"{field} {rule}{given}" if field else f"{rule}{given}")
-        self.field = field
-        self.rule = rule
-
-
-class TooLong(BadRequest):
-    """The prompt, or the prompt with the answer asked for, exceeds the context."""
-
-    def __init__(self, field: str, limit: int, got: int, rule: str = "") -> None:
-        super().__init__(field, rule or f"has more tokens than the context of {limit} holds", got)
-        self.limit = limit
-        self.tokens = got
-
-
-class Unauthorized(ServerError):
-    status = 401
-
-
-class NotFound(ServerError):
-    status = 404
-
-
-class TooLarge(ServerError):
-    status = 413
-
-
-class Overloaded(ServerError):
-    """The queue is full; a client should try again after `retry_after` seconds."""
-
-    status = 429
-
-    def __init__(self, retry_after: float) -> None:
-        super().__init__(f"the server is busy: try again in {retry_after:.0f} s")
-        self.retry_after = retry_after
-
-
-class NotImplementedHere(ServerError):
-    status = 501
-
-
-class Unavailable(ServerError):
-    status = 503
-
-
-class Internal(ServerError):
-    status = 500
-
-
-def short(value: Any, limit: int = 80) -> str:
-    """`repr`, cut so that a message never carries a whole body."""
-    text = repr(value)
-    return text if len(text) <= limit else text[: limit - 1] + "…"

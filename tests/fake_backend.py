@@ -1,12 +1,24 @@
 """A Backend that follows a script. Knows the interface of inference/backend.py, and nothing of models."""
 
+import re
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from inference.backend import Sink
-from inference.types import Event, Finished, GenerationRequest, ModelInfo, ServerError, Started, Token
+from inference.errors import ServerError
+from inference.types import (
+    Event,
+    Finished,
+    GenerationRequest,
+    Load,
+    ModelInfo,
+    Piece,
+    Started,
+    Token,
+    Tokenized,
+)
 
 Step = Event | ServerError | float  # a float is a pause in seconds
 Script = list[Step]
@@ -14,7 +26,7 @@ Script = list[Step]
 
 def say(*texts: str, index: int = 0, pause_s: float = 0.0, reason: str = "stop") -> Script:
     """The events of one answer made of `texts`, one token each, with a pause before each."""
-    tokens = [Token(index, number, text, logprob=-0.5) for number, text in enumerate(texts)]
+    tokens = [Token(index, number, text, logprob=-0.5, spelling=text) for number, text in enumerate(texts)]
     steps: Script = [Started(index, prompt_tokens=3, cached_tokens=0)]
     for token in tokens:
         steps += [pause_s, token] if pause_s else [token]
@@ -62,6 +74,19 @@ class FakeBackend:
         script = self.script(request) if callable(self.script) else self.script
         self.streams.append(FakeStream(self, script))
         return self.streams[-1]
+
+    def tokenize(self, request: GenerationRequest) -> Tokenized:
+        """A token a word; the id is its place."""
+        text = request.prompt if isinstance(request.prompt, str) else repr(request.prompt)
+        words = list(re.finditer(r"\s*\S+", text))
+        pieces = (Piece(i, word[0], *word.span()) for i, word in enumerate(words))
+        return Tokenized(text, tuple(pieces))
+
+    def detokenize(self, ids: Sequence[int], special: bool = True) -> str:
+        return " ".join(f"w{id}" for id in ids)
+
+    def load(self) -> Load:
+        return Load(running=len(self.open))
 
     def deliver_with(self, post: Callable[[Callable[[], None]], None]) -> None:
         self.post = post

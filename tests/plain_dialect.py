@@ -9,7 +9,8 @@ from api import body
 from api.joined import Joined
 from api.stream import NDJSON, SSE, answer
 from inference.backend import Backend
-from inference.types import Event, Finished, GenerationRequest, ServerError, Token
+from inference.errors import ServerError
+from inference.types import Event, Finished, GenerationRequest, Token
 
 FRAMINGS = {"": None, "ndjson": NDJSON, "sse": SSE}
 

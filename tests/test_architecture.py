@@ -24,6 +24,8 @@ FLOORS = {
     "inference.metrics": 1,
     "inference.model": 1,
     "inference.types": 0,
+    "inference.errors": 0,
+    "inference.sampling": 0,
     "checks": 1,
     "settings": 1,
     "flags": 1,

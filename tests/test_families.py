@@ -10,7 +10,7 @@ from inference.engine.engine import Engine
 from inference.engine.sampler import Sampler
 from inference.engine.sequence import Record, Task
 from inference.model import fit
-from inference.types import Sampling
+from inference.sampling import Sampling
 from tests.families import FAMILIES, UNCACHED, VOCAB, tiny
 
 FAST = ("llama", "mistral", "gpt_neo", "bloom", "jamba", "t5", "openai-gpt")

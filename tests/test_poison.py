@@ -6,8 +6,9 @@ from transformers import PreTrainedModel
 from inference.engine.engine import Engine
 from inference.engine.sampler import Sampler
 from inference.engine.sequence import Record, Task
+from inference.errors import Internal
 from inference.model import fit
-from inference.types import Internal, Sampling
+from inference.sampling import Sampling
 from tests.families import VOCAB, tiny
 
 POISON = VOCAB - 1

@@ -10,7 +10,7 @@ from werkzeug.serving import make_server
 import use
 from api import create_app
 from api.settings import AppSettings
-from inference.types import Internal
+from inference.errors import Internal
 from tests.fake_backend import FakeBackend, Script, say
 
 

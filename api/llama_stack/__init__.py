@@ -8,7 +8,7 @@ from api.llama_stack.errors import failed
 from api.llama_stack.generation import GENERATIONS, Generation
 from api.settings import AppSettings
 from inference.backend import Backend
-from inference.types import ServerError
+from inference.errors import ServerError
 
 
 def routes(backend: Backend, settings: AppSettings) -> Blueprint:

@@ -7,7 +7,7 @@ import re
 from typing import Any, ClassVar
 
 from api.errors import envelope
-from inference.types import BadRequest, ServerError
+from inference.errors import BadRequest, ServerError
 
 REQUIRED = "is required"
 STEP = re.compile(r"[^.\[\]]+")

@@ -22,7 +22,8 @@ from api.llama_stack.replies import ChatWriter, CompletionWriter
 from api.settings import AppSettings
 from api.stream import answer
 from inference.backend import Backend, Stream
-from inference.types import GenerationRequest, ServerError
+from inference.errors import ServerError
+from inference.types import GenerationRequest
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ All generations' message shapes are read alike: `ipython` is `tool`; content is 
 import json
 
 from api.llama_stack.bodies import Call, ChatMessage, Content, Part
-from inference.types import BadRequest, Message, ToolCall
+from inference.errors import BadRequest
+from inference.types import Message, ToolCall
 
 ROLES = ("user", "system", "assistant", "tool", "ipython")
 

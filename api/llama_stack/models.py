@@ -5,7 +5,8 @@ from typing import Any
 from api.llama_stack.bodies import Body
 from api.llama_stack.errors import UnknownModel
 from api.settings import AppSettings
-from inference.types import BadRequest, ModelInfo
+from inference.errors import BadRequest
+from inference.types import ModelInfo
 
 
 def check(body: Body, info: ModelInfo, settings: AppSettings) -> None:

@@ -9,7 +9,7 @@ from typing import NoReturn
 from flask import Blueprint
 
 from api.llama_stack.generation import Generation
-from inference.types import NotImplementedHere
+from inference.errors import NotImplementedHere
 
 ABSENT = {
     "/inference/embeddings": "the served model generates text and has no embeddings",

@@ -10,7 +10,7 @@ from api.llama_stack.generation import Generation
 from api.llama_stack.models import card, cards, known
 from api.settings import AppSettings
 from inference.backend import Backend
-from inference.types import BadRequest, NotFound
+from inference.errors import BadRequest, NotFound
 
 Tellers = dict[str, Callable[..., Any]]
 

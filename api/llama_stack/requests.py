@@ -24,7 +24,8 @@ from api.llama_stack.messages import messages, text
 from api.llama_stack.sampling import sampling
 from api.llama_stack.tools import described, tools
 from api.settings import AppSettings
-from inference.types import BadRequest, Constraint, GenerationRequest
+from inference.errors import BadRequest
+from inference.types import Constraint, GenerationRequest
 
 T = TypeVar("T")
 

@@ -7,7 +7,8 @@ temperature alone is what this project's predecessor was sent. Ranges are checke
 from dataclasses import replace
 
 from api.llama_stack.bodies import SamplingParams, Strategy
-from inference.types import BadRequest, Sampling
+from inference.errors import BadRequest
+from inference.sampling import Sampling
 
 STRATEGIES = ("greedy", "top_p", "top_k")
 TOP_P = 0.95  # of the strategy top_p, where it is not given

@@ -12,7 +12,8 @@ from transformers import PreTrainedTokenizerBase
 
 from inference.constrain.grammars import grammar
 from inference.constrain.vocabulary import open_vocabulary
-from inference.types import BadRequest, Constraint
+from inference.errors import BadRequest
+from inference.types import Constraint
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from inference.constrain.grammars import JSON_OPTIONS
-from inference.types import BadRequest, Constraint, NotImplementedHere, Tool, ToolFormat
+from inference.errors import BadRequest, NotImplementedHere
+from inference.types import Constraint, Tool, ToolFormat
 
 
 def tool_constraint(tools: Sequence[Tool], choice: str, form: ToolFormat = "json") -> Constraint | None:

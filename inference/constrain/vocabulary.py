@@ -11,7 +11,7 @@ from llguidance import LLTokenizer, TokenizerWrapper
 from llguidance.hf import from_tokenizer
 from transformers import PreTrainedTokenizerBase
 
-from inference.types import NotImplementedHere
+from inference.errors import NotImplementedHere
 
 SAMPLE = 'All is well: "a b", [1, 22, 30]'
 BYTE = re.compile(r"<0x([0-9A-F]{2})>")

@@ -20,8 +20,8 @@ from inference.engine.outbox import Post
 from inference.engine.sampler import Sampler
 from inference.engine.sequence import Outlet, Sequence, Task
 from inference.engine.stats import Stats
+from inference.errors import BadRequest, Internal, ServerError, TooLong, Unavailable
 from inference.model.batch import Runner
-from inference.types import BadRequest, Internal, ServerError, TooLong, Unavailable
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from inference.types import Overloaded, Unavailable
+from inference.errors import Overloaded, Unavailable
 
 WINDOW_S = 10.0  # how far back the rate of draining is measured
 LONGEST_S = 60.0  # longest wait that is advised

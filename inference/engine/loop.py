@@ -17,8 +17,9 @@ from inference.engine.scheduler import Scheduler
 from inference.engine.sequence import Record, Sequence, Tops
 from inference.engine.stats import Counts
 from inference.engine.step import Outcome, Shortage, Stepper
+from inference.errors import Internal, ServerError
 from inference.model.batch import Move, Runner, Shape
-from inference.types import FinishReason, Internal, ServerError
+from inference.types import FinishReason
 
 log = logging.getLogger(__name__)
 

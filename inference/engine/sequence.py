@@ -11,7 +11,8 @@ from typing import Protocol
 
 import torch
 
-from inference.types import Sampling, ServerError
+from inference.errors import ServerError
+from inference.sampling import Sampling
 
 Tops = tuple[tuple[int, float], ...]
 

@@ -13,8 +13,8 @@ from inference.engine.pack import Packed, pack
 from inference.engine.sampler import BROKEN, Choice, Sampler
 from inference.engine.scheduler import Plan
 from inference.engine.sequence import Sequence, Tops
+from inference.errors import Internal, ServerError
 from inference.model.batch import Move, Runner
-from inference.types import Internal, ServerError
 
 log = logging.getLogger(__name__)
 

@@ -19,6 +19,7 @@ from inference.types import (
     Finished,
     FinishReason,
     GenerationRequest,
+    PromptToken,
     Started,
     Token,
 )
@@ -78,8 +79,10 @@ class Answer:
         self._span.started(record.waited)
         words = self._decoder.vocabulary
         scored = zip(self.prompt, record.prompt, strict=False)
-        scores = tuple((id, words.text(id), score, named(words, tops)) for id, (score, tops) in scored)
-        return Started(self.index, len(self.prompt), cast(int, record.cached), scores)
+        tokens = tuple(
+            PromptToken(id, words.text(id), score, top=named(words, tops)) for id, (score, tops) in scored
+        )
+        return Started(self.index, len(self.prompt), cast(int, record.cached), tuple(self.prompt), tokens)
 
     def _token(self, record: Record, position: int) -> list[Event]:
         id = record.ids[position]
@@ -97,6 +100,7 @@ class Answer:
             record.logprobs[position] if record.logprobs else None,
             named(self._decoder.vocabulary, record.tops[position]) if record.tops else (),
             special,
+            self._decoder.vocabulary.text(id),
         )
         return [token, *calls, *self._finish_on(hit)]
 

@@ -5,6 +5,7 @@ Knows what each floor below wants of a request. Computes nothing itself.
 
 import secrets
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,15 +13,16 @@ from inference.constrain import Compiler, Matcher, tool_constraint
 from inference.engine.engine import Engine, Post
 from inference.engine.sequence import Task
 from inference.local.answer import Answer
-from inference.local.limits import check
+from inference.local.limits import check, check_ids
 from inference.local.prompt import Prompts, is_chat
 from inference.local.stream import Channel, LocalStream
 from inference.metrics import Metrics
+from inference.sampling import Sampling
 from inference.text.decode import Decoder
 from inference.text.stops import Stops
 from inference.text.toolcalls import ToolCalls
 from inference.text.vocabulary import Vocabulary
-from inference.types import GenerationRequest, ModelInfo, Sampling
+from inference.types import GenerationRequest, Load, ModelInfo, Tokenized
 
 COLDEST = 1e-5  # a temperature below it would overflow the logits, and picks the most probable token anyway
 FAILING = 3  # requests that fail one after the other before the server counts as broken
@@ -74,6 +76,17 @@ class LocalBackend:
         channel = Channel(self._answers(request, ids, seeds), self._engine.cancel)
         channel.ids = self._engine.submit(self._tasks(request, ids, seeds), channel.outlets())
         return LocalStream(channel)
+
+    def tokenize(self, request: GenerationRequest) -> Tokenized:
+        return self._prompts.tokenized(request)
+
+    def detokenize(self, ids: Sequence[int], special: bool = True) -> str:
+        check_ids("tokens", ids, self._info.vocab)
+        return self._vocabulary.detokenize(ids, special)
+
+    def load(self) -> Load:
+        stats = self._engine.stats()
+        return Load(stats.running, stats.waiting)
 
     def deliver_with(self, post: Post) -> None:
         self._engine.deliver_with(post)

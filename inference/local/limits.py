@@ -7,7 +7,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from inference.types import BadRequest, GenerationRequest
+from inference.errors import BadRequest
+from inference.types import GenerationRequest
 
 MAX_STOPS = 64
 MAX_STOP_CHARS = 1_000

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any, TypeGuard, cast
 
+from inference.errors import BadRequest, TooLong
 from inference.local.limits import check_ids
 from inference.text.chat import Chat
+from inference.text.decode import Decoder
 from inference.text.vocabulary import Vocabulary
-from inference.types import BadRequest, GenerationRequest, Message, TooLong
+from inference.types import GenerationRequest, Message, Piece, Tokenized
 
 MAX_CHARS_A_TOKEN = 64  # a longer text is refused before time is spent on tokenising it
 
@@ -23,6 +25,7 @@ class Prompts:
     """
 
     def __init__(self, vocabulary: Vocabulary, *, context: int, vocab: int, encodes: bool) -> None:
+        self.vocabulary = vocabulary
         self.tokenizer: Any = vocabulary.tokenizer
         self.context = context
         self.vocab = vocab
@@ -40,6 +43,23 @@ class Prompts:
         if len(ids) > room:
             raise TooLong("prompt", self.context, len(ids))
         return ids
+
+    def tokenized(self, request: GenerationRequest) -> Tokenized:
+        """The same, however many ids there are, with the text that each stands for."""
+        pieces: list[Piece] = []
+        decoder, end = Decoder(self.vocabulary), 0
+        for id in self._ids(request):
+            start, end = end, end + len(decoder.feed(id))
+            pieces.append(Piece(id, self.vocabulary.text(id), start, end))
+        return Tokenized(self._text(request), tuple(pieces))
+
+    def _text(self, request: GenerationRequest) -> str:
+        prompt = request.prompt
+        if isinstance(prompt, str):
+            return prompt
+        if is_chat(prompt):
+            return self.chat.render(prompt, request.tools, request.tool_format)
+        return self.vocabulary.detokenize(cast(Sequence[int], prompt), special=True)
 
     def _ids(self, request: GenerationRequest) -> tuple[int, ...]:
         prompt = request.prompt

@@ -12,8 +12,9 @@ from queue import SimpleQueue
 
 from inference.backend import Sink
 from inference.engine.sequence import Record
+from inference.errors import Internal, ServerError
 from inference.local.answer import Answer
-from inference.types import Event, Internal, ServerError
+from inference.types import Event
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ Knows transformers' models and tokenizers; changes nothing.
 
 from typing import Any
 
-from inference.types import BadRequest
+from inference.errors import BadRequest
 
 # Tokens with which chat templates end a turn. They end an answer where the template uses them.
 TURN_ENDS = (

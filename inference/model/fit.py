@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import torch
 from transformers import PreTrainedModel
 
+from inference.errors import Unavailable
 from inference.model.batch import Runner
 from inference.model.rope import settle
 from inference.model.slots import SlotRunner
 from inference.model.solo import SoloRunner
 from inference.model.sources import SourceRunner
 from inference.model.trial import COLUMNS, ROWS, Trial
-from inference.types import Unavailable
 
 log = logging.getLogger(__name__)
 

@@ -15,10 +15,10 @@ import transformers
 from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
+from inference.errors import BadRequest
 from inference.model.architecture import needs_code, no_weights, unserved
 from inference.model.facts import ends_of, start_ids_of, vocab_of
 from inference.model.place import context_of
-from inference.types import BadRequest
 
 log = logging.getLogger(__name__)
 

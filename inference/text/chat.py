@@ -9,6 +9,7 @@ from typing import Any
 
 from jinja2 import TemplateError
 
+from inference.errors import BadRequest
 from inference.text import tools as words
 from inference.text.messages import (
     Messages,
@@ -19,7 +20,7 @@ from inference.text.messages import (
     with_turns,
     without_system,
 )
-from inference.types import BadRequest, Message, Tool, ToolCall, ToolFormat
+from inference.types import Message, Tool, ToolCall, ToolFormat
 
 PLAIN = (
     "{% for message in messages %}{{ message.role | capitalize }}: {{ message.content }}\n\n{% endfor %}"

@@ -7,7 +7,8 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from inference.types import BadRequest, Tool, ToolCall, ToolFormat
+from inference.errors import BadRequest
+from inference.types import Tool, ToolCall, ToolFormat
 
 HOW: Mapping[ToolFormat, str] = {
     "json": (

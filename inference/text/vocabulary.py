@@ -27,6 +27,11 @@ class Vocabulary:
         """The text of a run of ids; the spaces it was written with are kept."""
         return self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
 
+    def detokenize(self, ids: Sequence[int], special: bool) -> str:
+        """The text of whole ids, with the special ones among them if `special`; unknown ids have none."""
+        known = [id for id in ids if 0 <= id < self.size and (special or id not in self.special)]
+        return self.spell(known)
+
     def text(self, id: int) -> str:
         """What one token adds inside a text: " Paris", where decoding it alone may say "Paris"."""
         if id not in self._texts:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.body import decode, parse
-from inference.types import BadRequest
+from inference.errors import BadRequest
 
 FAULTS = {
     b"": "is empty",

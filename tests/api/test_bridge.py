@@ -12,7 +12,7 @@ import pytest
 
 from api.bridge import Bridge
 from api.environ import ABORT
-from inference.types import Overloaded, Unavailable
+from inference.errors import Overloaded, Unavailable
 from tests.api.conftest import Live, read
 from tests.fake_backend import FakeBackend, say
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from api.outlet import QUEUED, Outlet
 from api.stream import NDJSON, Answer
-from inference.types import Event, Finished, GenerationRequest, ServerError, Started, Token
+from inference.errors import ServerError
+from inference.types import Event, Finished, GenerationRequest, Started, Token
 from tests.fake_backend import FakeBackend
 from tests.plain_dialect import Texts
 

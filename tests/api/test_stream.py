@@ -12,17 +12,8 @@ from api.encode import encode
 from api.joined import Joined
 from api.settings import AppSettings
 from api.stream import NDJSON, SSE, Answer
-from inference.types import (
-    Event,
-    Finished,
-    GenerationRequest,
-    Internal,
-    Overloaded,
-    ServerError,
-    Started,
-    Token,
-    Unavailable,
-)
+from inference.errors import Internal, Overloaded, ServerError, Unavailable
+from inference.types import Event, Finished, GenerationRequest, Started, Token
 from tests.fake_backend import FakeBackend, say
 from tests.plain_dialect import Texts, routes
 

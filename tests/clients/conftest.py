@@ -9,17 +9,8 @@ import pytest
 from api import create_app
 from api.serve import Front, serve
 from api.settings import AppSettings
-from inference.types import (
-    Alternative,
-    CallDelta,
-    Finished,
-    GenerationRequest,
-    Message,
-    Overloaded,
-    Started,
-    Token,
-    Unavailable,
-)
+from inference.errors import Overloaded, Unavailable
+from inference.types import Alternative, CallDelta, Finished, GenerationRequest, Message, Started, Token
 from tests.fake_backend import FakeBackend, Script, say
 from tests.serving import serving
 

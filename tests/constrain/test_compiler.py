@@ -11,7 +11,9 @@ import torch
 from inference.constrain import Compiler
 from inference.engine.sampler import Sampler
 from inference.engine.sequence import Sequence, Task
-from inference.types import BadRequest, Constraint, NotImplementedHere, Sampling
+from inference.errors import BadRequest, NotImplementedHere
+from inference.sampling import Sampling
+from inference.types import Constraint
 from tests.constrain.conftest import Writer, allowed_ids, make_tokenizer
 
 PERSON = {

@@ -6,7 +6,8 @@ import re
 import pytest
 
 from inference.constrain import tool_constraint
-from inference.types import BadRequest, NotImplementedHere, Tool
+from inference.errors import BadRequest, NotImplementedHere
+from inference.types import Tool
 from tests.constrain.conftest import Writer
 
 WEATHER = Tool(

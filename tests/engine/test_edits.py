@@ -8,7 +8,7 @@ from transformers import MinNewTokensLengthLogitsProcessor, RepetitionPenaltyLog
 
 from inference.engine.edits import bias, constraint, early, repeats, repetition
 from inference.engine.sequence import Sequence, Task
-from inference.types import Sampling
+from inference.sampling import Sampling
 
 WIDTH = 100
 

@@ -8,7 +8,7 @@ import pytest
 
 from inference.engine.engine import Engine
 from inference.engine.sequence import Task
-from inference.types import BadRequest, Internal, Overloaded, TooLong, Unavailable
+from inference.errors import BadRequest, Internal, Overloaded, TooLong, Unavailable
 from tests.engine.conftest import END, NAN, POISON, Bench, Box, FakeRunner, GreedySampler
 
 Make = Callable[..., Bench]

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from inference.engine.gate import LONGEST_S, Gate
-from inference.types import Overloaded, Unavailable
+from inference.errors import Overloaded, Unavailable
 
 
 def enter(gate: Gate, id: int, tokens: int) -> None:

@@ -6,7 +6,7 @@ from transformers import MinPLogitsWarper, TemperatureLogitsWarper, TopKLogitsWa
 
 from inference.engine.sampler import BROKEN, Choice, Sampler
 from inference.engine.sequence import Sequence, Task
-from inference.types import Sampling
+from inference.sampling import Sampling
 
 WIDTH = 500
 GREEDY = Sampling(greedy=True)

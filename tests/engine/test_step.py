@@ -8,8 +8,8 @@ import torch
 from inference.engine.sampler import Choice
 from inference.engine.sequence import Sequence, Task
 from inference.engine.step import Shortage, Stepper
+from inference.errors import Internal
 from inference.model.batch import Batch, Shape
-from inference.types import Internal
 from tests.engine.conftest import NAN, POISON, FakeRunner, GreedySampler, alone
 
 CONTEXT = 64

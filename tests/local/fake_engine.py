@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from inference.engine.sequence import Outlet, Record, Task
-from inference.types import ServerError, Unavailable
+from inference.errors import ServerError, Unavailable
 
 
 class FakeEngine:

@@ -6,21 +6,19 @@ import pytest
 
 from inference.backend import Backend
 from inference.engine.sequence import Record
+from inference.errors import BadRequest, Overloaded, TooLong
 from inference.local import LocalBackend
+from inference.sampling import Sampling
 from inference.types import (
-    BadRequest,
     CallDelta,
     Constraint,
     Event,
     Finished,
     GenerationRequest,
     Message,
-    Overloaded,
-    Sampling,
     Started,
     Token,
     Tool,
-    TooLong,
 )
 from tests.local.conftest import FakeCompiler
 from tests.local.fake_engine import FakeEngine
@@ -45,10 +43,10 @@ def test_an_answer_is_started_told_token_by_token_and_finished(
     answer = ids_of(words, " brown fox")
     engine.say(answer, end=words.eos_token_id)
     first, *tokens, last = stream
-    assert first == Started(0, prompt_tokens=len(engine.tasks[0].ids), cached_tokens=0)
+    assert first == Started(0, len(engine.tasks[0].ids), cached_tokens=0, ids=engine.tasks[0].ids)
     assert [token.id for token in tokens] == [*answer, words.eos_token_id]
     assert "".join(token.text for token in tokens) == " brown fox"
-    assert tokens[-1] == Token(0, words.eos_token_id, "", special=True)
+    assert tokens[-1] == Token(0, words.eos_token_id, "", special=True, spelling=words.eos_token)
     assert last == Finished(0, "stop", tokens=len(tokens))
 
 

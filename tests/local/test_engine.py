@@ -13,22 +13,12 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from inference.constrain import Compiler
 from inference.engine.engine import Engine
 from inference.engine.sampler import Sampler
+from inference.errors import ServerError, Unavailable
 from inference.local import LocalBackend
 from inference.metrics import Metrics
 from inference.model.slots import SlotRunner
-from inference.types import (
-    CallDelta,
-    Event,
-    Finished,
-    GenerationRequest,
-    Message,
-    Sampling,
-    ServerError,
-    Started,
-    Token,
-    Tool,
-    Unavailable,
-)
+from inference.sampling import Sampling
+from inference.types import CallDelta, Event, Finished, GenerationRequest, Message, Started, Token, Tool
 from tests import tiny
 
 CONTEXT = 128

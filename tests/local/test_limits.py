@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
+from inference.errors import BadRequest
 from inference.local.limits import check
-from inference.types import BadRequest, GenerationRequest, Sampling, Tool
+from inference.sampling import Sampling
+from inference.types import GenerationRequest, Tool
 
 
 def request(**given: Any) -> GenerationRequest:

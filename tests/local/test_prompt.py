@@ -4,9 +4,10 @@ import pytest
 from tokenizers import processors
 from transformers import PreTrainedTokenizerFast
 
+from inference.errors import BadRequest, TooLong
 from inference.local.prompt import Prompts
 from inference.text.vocabulary import Vocabulary
-from inference.types import BadRequest, GenerationRequest, Message, Tool, TooLong
+from inference.types import GenerationRequest, Message, Tool
 from tests.text.tokenizers_of_three_kinds import byte_level, tokenizer
 
 

@@ -6,18 +6,10 @@ import pytest
 
 from inference.backend import Stream
 from inference.engine.sequence import Record
+from inference.errors import Internal, ServerError, Unavailable
 from inference.local import LocalBackend
-from inference.types import (
-    Event,
-    Finished,
-    GenerationRequest,
-    Internal,
-    Sampling,
-    ServerError,
-    Started,
-    Token,
-    Unavailable,
-)
+from inference.sampling import Sampling
+from inference.types import Event, Finished, GenerationRequest, Started, Token
 from tests.local.fake_engine import FakeEngine
 
 REQUEST = GenerationRequest("The", Sampling(greedy=True))

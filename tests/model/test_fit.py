@@ -5,10 +5,10 @@ import logging
 import pytest
 import torch
 
+from inference.errors import Unavailable
 from inference.model import quirks
 from inference.model.fit import choose
 from inference.model.slots import SlotRunner
-from inference.types import Unavailable
 from tests.families import ATTENTION, CONTEXT, ENCODERS, FAMILIES, RECURRENT, UNCACHED, UNUSUAL, tiny
 from tests.walk import Walk, plain
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 import transformers
 
+from inference.errors import BadRequest
 from inference.model import load as loading
 from inference.model import place
-from inference.types import BadRequest
 from tests import tiny
 
 

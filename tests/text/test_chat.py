@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import pytest
 
+from inference.errors import BadRequest
 from inference.text.chat import Chat
 from inference.text.toolcalls import ToolCalls
 from inference.text.tools import describe, write
-from inference.types import BadRequest, CallDelta, Message, Tool, ToolCall, ToolFormat
+from inference.types import CallDelta, Message, Tool, ToolCall, ToolFormat
 from tests.text.tokenizers_of_three_kinds import tokenizer
 
 FREE = (

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from inference.types import BadRequest, Overloaded, ServerError, TooLong, Unavailable
+from inference.errors import BadRequest, Overloaded, ServerError, TooLong, Unavailable
 from tests.fake_backend import FakeBackend, say
 
 USER = {"role": "user", "content": "hi"}

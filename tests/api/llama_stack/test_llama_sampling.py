@@ -7,7 +7,8 @@ import pytest
 
 from api.llama_stack.bodies import SamplingParams
 from api.llama_stack.sampling import sampling
-from inference.types import BadRequest, Sampling
+from inference.errors import BadRequest
+from inference.sampling import Sampling
 
 GREEDY = Sampling(greedy=True)
 OLD_DEFAULTS = {

@@ -1,0 +1,74 @@
+"""What can go wrong, as a user is told: the words of every floor for it. Plain values only."""
+
+from typing import Any, ClassVar
+
+
+class ServerError(Exception):
+    """Something a user is told. `status` is the HTTP status, unless a dialect's contract says otherwise."""
+
+    status: ClassVar[int] = 500
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class BadRequest(ServerError):
+    """A field breaks a rule: BadRequest("top_p", "must be in (0, 1]", 1.5)."""
+
+    status = 400
+
+    def __init__(self, field: str, rule: str, got: Any = ...) -> None:
+        given = "" if got is ... else f", got {short(got)}"
+        super().__init__(f"{field} {rule}{given}" if field else f"{rule}{given}")
+        self.field = field
+        self.rule = rule
+
+
+class TooLong(BadRequest):
+    """The prompt, or the prompt with the answer asked for, exceeds the context."""
+
+    def __init__(self, field: str, limit: int, got: int, rule: str = "") -> None:
+        super().__init__(field, rule or f"has more tokens than the context of {limit} holds", got)
+        self.limit = limit
+        self.tokens = got
+
+
+class Unauthorized(ServerError):
+    status = 401
+
+
+class NotFound(ServerError):
+    status = 404
+
+
+class TooLarge(ServerError):
+    status = 413
+
+
+class Overloaded(ServerError):
+    """The queue is full; a client should try again after `retry_after` seconds."""
+
+    status = 429
+
+    def __init__(self, retry_after: float) -> None:
+        super().__init__(f"the server is busy: try again in {retry_after:.0f} s")
+        self.retry_after = retry_after
+
+
+class NotImplementedHere(ServerError):
+    status = 501
+
+
+class Unavailable(ServerError):
+    status = 503
+
+
+class Internal(ServerError):
+    status = 500
+
+
+def short(value: Any, limit: int = 80) -> str:
+    """`repr`, cut so that a message never carries a whole body."""
+    text = repr(value)
+    return text if len(text) <= limit else text[: limit - 1] + "…"
