@@ -19,6 +19,12 @@ class AppSettings:
     deadline_s      seconds after which an answer ends where it is; None: never
     max_tokens      of an answer whose request names none; None: as many as the context holds
     temperature     of an answer whose request names none; 1 without a strategy is greedy for Llama Stack
+    max_concurrent  requests at once; one more is told to come back later
+    max_best_of, max_stop_sequences, max_top_n_tokens, max_client_batch   what one request may ask for
+    max_input_tokens  of a prompt; None: as many as leave room for one token in the context
+    grammars        whether answers may be bound to a grammar
+    watermark_gamma, watermark_delta   of the answers that ask for a watermark
+    prefill_logprobs  whether the prompt's logprobs may be asked for
     """
 
     version: str = "0.1.0"
@@ -30,3 +36,13 @@ class AppSettings:
     max_tokens: int | None = None
     deadline_s: float | None = None
     temperature: float = 1.0
+    max_concurrent: int = 128
+    max_best_of: int = 2
+    max_stop_sequences: int = 4
+    max_top_n_tokens: int = 5
+    max_client_batch: int = 4
+    max_input_tokens: int | None = None
+    grammars: bool = True
+    watermark_gamma: float = 0.5
+    watermark_delta: float = 2.0
+    prefill_logprobs: bool = True
