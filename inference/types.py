@@ -90,10 +90,10 @@ class GenerationRequest:
     """
 
     prompt: str | Sequence[int] | Sequence[Message]
-    template: Template = Template()
+    sampling: Sampling = field(default_factory=Sampling)
+    template: Template = field(default_factory=Template)
     special: bool | None = None
     truncate: int | None = None
-    sampling: Sampling = field(default_factory=Sampling)
     max_tokens: int | None = None
     min_tokens: int = 0
     stop: tuple[str, ...] = ()
