@@ -1,5 +1,7 @@
 """A Backend that follows a script. Knows the interface of inference/backend.py, and nothing of models."""
 
+import math
+import random
 import re
 import threading
 import time
@@ -9,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from inference.backend import Sink
 from inference.errors import ServerError
 from inference.types import (
+    Embedding,
     Event,
     Finished,
     GenerationRequest,
@@ -85,6 +88,12 @@ class FakeBackend:
     def detokenize(self, ids: Sequence[int], special: bool = True) -> str:
         return " ".join(f"w{id}" for id in ids)
 
+    def embed(self, inputs: Sequence[str | Sequence[int]]) -> list[Embedding]:
+        """Four numbers an input, drawn from what it says; a token a word, or an id."""
+        if self.fails:
+            raise self.fails
+        return [embedding(each) for each in inputs]
+
     def load(self) -> Load:
         return Load(running=len(self.open))
 
@@ -109,6 +118,14 @@ class FakeBackend:
             due = [(stream, sink, step) for stream, sink in playing if (step := stream.step())]
             if due:
                 self.post(lambda due=due: deliver(due))
+
+
+def embedding(given: str | Sequence[int]) -> Embedding:
+    draws = random.Random(repr(given))
+    vector = [draws.uniform(-1, 1) for _ in range(4)]
+    length = math.hypot(*vector)
+    tokens = len(given.split()) if isinstance(given, str) else len(given)
+    return Embedding(tuple(each / length for each in vector), tokens)
 
 
 def deliver(due: list[tuple["FakeStream", Sink, Event | ServerError]]) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from inference.constrain import Compiler, Matcher, tool_constraint
 from inference.engine.engine import Engine, Post
 from inference.engine.sequence import Task
+from inference.errors import NotImplementedHere
 from inference.local.answer import Answer
 from inference.local.limits import check, check_ids
 from inference.local.prompt import Prompts, is_chat
@@ -22,7 +23,7 @@ from inference.text.decode import Decoder
 from inference.text.stops import Stops
 from inference.text.toolcalls import ToolCalls
 from inference.text.vocabulary import Vocabulary
-from inference.types import GenerationRequest, Load, ModelInfo, Tokenized
+from inference.types import Embedding, GenerationRequest, Load, ModelInfo, Tokenized
 
 COLDEST = 1e-5  # a temperature below it would overflow the logits, and picks the most probable token anyway
 FAILING = 3  # requests that fail one after the other before the server counts as broken
@@ -83,6 +84,9 @@ class LocalBackend:
     def detokenize(self, ids: Sequence[int], special: bool = True) -> str:
         check_ids("tokens", ids, self._info.vocab)
         return self._vocabulary.detokenize(ids, special)
+
+    def embed(self, inputs: Sequence[str | Sequence[int]]) -> list[Embedding]:
+        raise NotImplementedHere("this model's hidden states cannot be had")
 
     def load(self) -> Load:
         stats = self._engine.stats()
