@@ -40,6 +40,7 @@ class Bridge:
 
     running   how to drop each request that is not answered yet, by its scope's id
     draining  None, or the time (monotonic) at which what still runs is cut
+    closed    the drain is over: a request that was waiting behind a cut one is dropped with its connection
     """
 
     def __init__(self, app: Wsgi, max_body: int, silence_s: float = SILENCE_S) -> None:
@@ -47,13 +48,18 @@ class Bridge:
         self.max_body = max_body
         self.silence_s = silence_s
         self.draining: float | None = None
+        self.closed = False
         self.running: dict[int, Abort] = {}
         self.outlets: set[Outlet] = set()
         self.idle = asyncio.Event()
         self.workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="http")
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
-        abort = self.running[id(scope)] = scope["extensions"][ABORT]
+        abort = scope["extensions"][ABORT]
+        if self.closed:
+            abort()
+            return
+        self.running[id(scope)] = abort
         self.idle.clear()
         try:
             await self._answer(scope, receive, send)
@@ -74,6 +80,7 @@ class Bridge:
         for outlet in list(self.outlets):
             outlet.cut(_shut_down())
         await self._until_idle(LAST_WORDS_S)
+        self.closed = True
         for abort in list(self.running.values()):
             abort()
         self.workers.shutdown(wait=False, cancel_futures=True)

@@ -111,8 +111,8 @@ def test_a_slow_reader_does_not_hold_up_the_others(live: Start) -> None:
 # Other apps ----------------------------------------------------------------------------------------------
 
 
-def through_bridge(app: Any) -> list[dict[str, Any]]:
-    """What is sent for one GET to `app`, without a server."""
+def through_bridge(app: Any, drained: bool = False) -> list[dict[str, Any]]:
+    """What is sent for one GET to `app`, without a server; `drained`: after it has been shut down."""
     sent: list[dict[str, Any]] = []
     scope = {
         "method": "GET",
@@ -136,7 +136,10 @@ def through_bridge(app: Any) -> list[dict[str, Any]]:
         async def send(message: dict[str, Any]) -> None:
             sent.append(message)
 
-        await Bridge(app, max_body=10)(scope, receive, send)
+        bridge = Bridge(app, max_body=10)
+        if drained:
+            await bridge.drain(0.0)
+        await bridge(scope, receive, send)
 
     asyncio.run(run())
     return sent
@@ -149,6 +152,14 @@ def test_an_app_that_fails_outright_is_an_error_in_json() -> None:
     start, body = through_bridge(app)
     assert (start["status"], b"secret" in body["body"]) == (500, False)
     assert body["body"].startswith(b'{"error":{')
+
+
+def test_a_request_after_the_end_is_dropped_with_its_connection(caplog: pytest.LogCaptureFixture) -> None:
+    def app(environ: Any, start_response: Any) -> list[bytes]:
+        raise AssertionError("nothing runs any more")
+
+    assert through_bridge(app, drained=True) == [{"type": "aborted"}]
+    assert not caplog.records
 
 
 def test_any_wsgi_app_is_read_to_its_end_and_closed() -> None:
