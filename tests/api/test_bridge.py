@@ -54,7 +54,7 @@ def test_an_overload_while_queued_says_when_to_come_back(live: Start) -> None:
 
 
 def test_an_error_after_the_first_event_ends_the_stream_properly(live: Start) -> None:
-    server = live(FakeBackend([*say("a")[:2], Unavailable("stopped")]))
+    server = live(FakeBackend([*say("a")[:2], 0.3, Unavailable("stopped")]))
     with server.post("/say", {"stream": "ndjson"}) as connection:
         assert b'{"broken":"stopped"}\n\r\n0\r\n\r\n' in read(connection, b"0\r\n\r\n")
 
