@@ -2,16 +2,18 @@
 
 import hashlib
 import hmac
+import re
 
 from flask import Flask, request
 
 from inference.errors import Unauthorized
 
 OPEN = frozenset({"health", "live", "ready", "version"})  # a path's last word
+PAGE = re.compile(r"/playground(/|/[\w/-]+\.(css|js|svg))?", re.ASCII)  # asks for the key itself
 
 
 def install(app: Flask, keys: tuple[str, ...]) -> None:
-    """Refuse every request without one of `keys`, but those about health and version. No keys: all pass."""
+    """Refuse every request without one of `keys`, but those that `is_open`. No keys: all pass."""
     digests = [_digest(key.encode()) for key in keys]
 
     def check() -> None:
@@ -26,8 +28,9 @@ def install(app: Flask, keys: tuple[str, ...]) -> None:
 
 
 def is_open(method: str, path: str) -> bool:
-    """Whether the request is about health or version, which anybody may ask, at any time."""
-    return method in ("GET", "HEAD") and path.rstrip("/").rpartition("/")[2] in OPEN
+    """Whether the request is about health or version, or loads a page; anybody may ask that, at any time."""
+    told = path.rstrip("/").rpartition("/")[2] in OPEN or PAGE.fullmatch(path) is not None
+    return method in ("GET", "HEAD") and told
 
 
 def _given() -> bytes:

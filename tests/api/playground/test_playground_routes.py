@@ -1,0 +1,148 @@
+"""The playground's routes: the page and its files, how they are sent, and the machine's figures."""
+
+import re
+from pathlib import Path
+
+import pytest
+from flask.testing import FlaskClient
+
+from api import create_app
+from api.playground.files import files
+from api.settings import AppSettings
+from inference.types import Device, Load
+from tests.fake_backend import FakeBackend
+
+FOLDER = Path(__file__).parents[3] / "api/playground"
+NAMES = sorted(files())
+
+
+class BusyBackend(FakeBackend):
+    def load(self) -> Load:
+        return Load(
+            running=2, waiting=1, used=0.25, devices=(Device("GPU", 8 << 30, 2 << 30, 5 << 30, 4 << 30),)
+        )
+
+
+def client_with(settings: AppSettings) -> FlaskClient:
+    return create_app(BusyBackend(), settings).test_client()
+
+
+@pytest.fixture
+def client() -> FlaskClient:
+    return client_with(AppSettings())
+
+
+def test_the_page_is_html(client: FlaskClient) -> None:
+    response = client.get("/playground")
+    assert (response.status_code, response.content_type) == (200, "text/html; charset=utf-8")
+    assert response.data == (FOLDER / "index.html").read_bytes()
+
+
+def test_a_slash_too_many_leads_to_the_page(client: FlaskClient) -> None:
+    response = client.get("/playground/")
+    assert (response.status_code, response.location) == (302, "../playground")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_file_has_its_type_and_the_headers(client: FlaskClient, name: str) -> None:
+    response = client.get(f"/playground/{name}")
+    kinds = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+    assert response.status_code == 200 and response.mimetype == kinds[name.rpartition(".")[2]]
+    assert response.headers["X-Content-Type-Options"] == "nosniff"
+    assert response.headers["Cache-Control"] == "no-cache"
+    assert "default-src 'none'" in response.headers["Content-Security-Policy"]
+    assert "unsafe" not in response.headers["Content-Security-Policy"]
+
+
+def test_a_file_that_is_known_is_not_sent_again(client: FlaskClient) -> None:
+    etag = client.get("/playground").headers["ETag"]
+    response = client.get("/playground", headers={"If-None-Match": etag})
+    assert (response.status_code, response.data) == (304, b"")
+    assert client.get("/playground", headers={"If-None-Match": '"other"'}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "nothing.js",
+        "__init__.py",
+        "files.py",
+        "../keys.py",
+        "%2e%2e/keys.py",
+        "..%2fkeys.py",
+        "/etc/passwd",
+        ".",
+    ],
+)
+def test_what_is_not_of_the_page_is_not_found(client: FlaskClient, path: str) -> None:
+    response = client.get(f"/playground/{path}")
+    assert (response.status_code, response.is_json) == (404, True)
+    assert "error" in response.json
+
+
+def test_every_file_that_is_named_is_there() -> None:
+    """A module imports what exists, the page links what exists, and all of it is used."""
+    links = {link for name in NAMES for link in linked(name)}
+    assert links - set(NAMES) == set()
+    assert set(NAMES) - links == {"index.html"}
+
+
+def linked(name: str) -> set[str]:
+    """What a file loads, as names from the page's folder."""
+    text = (FOLDER / name).read_text()
+    if name.endswith(".html"):
+        return set(re.findall(r'(?:href|src)="playground/([^"]+)"', text))
+    if not name.endswith(".js"):
+        return set()
+    modules = re.findall(r'(?:from|import) "(\.[^"]+)"', text)
+    return {
+        (FOLDER / name).parent.joinpath(module).resolve().relative_to(FOLDER).as_posix() for module in modules
+    }
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_file_names_another_site(name: str) -> None:
+    text = (FOLDER / name).read_text().replace("http://www.w3.org/2000/svg", "")
+    assert not re.search(r"https?://(?!\$)|[\"'(]//\w", text)
+
+
+def test_no_module_is_long() -> None:
+    assert {name for name in NAMES if (FOLDER / name).read_text().count("\n") > 200} == set()
+
+
+# Figures -------------------------------------------------------------------------------------------------
+
+
+def test_the_status_tells_load_and_memory(client: FlaskClient) -> None:
+    response = client.get("/playground/status")
+    body = response.json
+    assert response.headers["Cache-Control"] == "no-store"
+    assert (body["model"], body["context"], body["running"], body["waiting"]) == ("fake/model", 128, 2, 1)
+    assert 0 < body["ram"]["own"] < body["ram"]["total"] and 0 < body["ram"]["free"] < body["ram"]["total"]
+    assert body["devices"] == [
+        {"name": "GPU", "total": 8 << 30, "free": 2 << 30, "reserved": 5 << 30, "allocated": 4 << 30}
+    ]
+
+
+# Keys ----------------------------------------------------------------------------------------------------
+
+
+def test_the_page_loads_without_a_key() -> None:
+    client = client_with(AppSettings(api_keys=("secret",)))
+    for path in (
+        "/playground",
+        "/playground/",
+        *(f"/playground/{name}" for name in NAMES if name != "index.html"),
+    ):
+        assert client.get(path).status_code in (200, 302), path
+
+
+@pytest.mark.parametrize("path", ["/playground/status", "/playground/x", "/v1/models", "/x/playground/a.js"])
+def test_what_the_page_asks_for_needs_the_key(path: str) -> None:
+    client = client_with(AppSettings(api_keys=("secret",)))
+    assert client.get(path).status_code == 401
+    assert client.get(path, headers={"Authorization": "Bearer secret"}).status_code in (200, 404)
+
+
+def test_the_page_takes_nothing_without_a_key() -> None:
+    assert client_with(AppSettings(api_keys=("secret",))).post("/playground").status_code == 401
