@@ -85,7 +85,7 @@ KV_MEMORY_GB = 0
 MAX_BATCH_TOKENS = 512
 
 # Prompt tokens that may wait for their turn; beyond that, clients are told to come back later.
-MAX_WAITING_TOKENS = 100_000
+MAX_QUEUED_TOKENS = 100_000
 
 # Processor threads to compute with; 0: one for each core.
 THREADS = 0

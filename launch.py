@@ -131,7 +131,7 @@ def load(settings: Settings, planned: Plan, machine: Machine, metrics: Metrics) 
         max_rows=settings.max_sequences,
         kv_bytes=share.kv,
         max_batch_tokens=settings.max_batch_tokens,
-        max_waiting_tokens=settings.max_waiting_tokens,
+        max_queued_tokens=settings.max_queued_tokens,
         trust_remote_code=settings.trust_remote_code,
         metrics=metrics,
     )

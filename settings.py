@@ -58,7 +58,7 @@ class Settings:
     max_sequences: Positive
     kv_memory_gb: Amount
     max_batch_tokens: Positive
-    max_waiting_tokens: Positive
+    max_queued_tokens: Positive
     threads: Natural
 
 

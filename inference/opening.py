@@ -27,7 +27,7 @@ def open_backend(
     max_rows: int,
     kv_bytes: int,
     max_batch_tokens: int,
-    max_waiting_tokens: int,
+    max_queued_tokens: int,
     trust_remote_code: bool,
     metrics: Metrics,
 ) -> Backend:
@@ -43,7 +43,7 @@ def open_backend(
         fitted.runner,
         Sampler(loaded.vocab),
         max_batch_tokens=max_batch_tokens,
-        max_waiting_tokens=max_waiting_tokens,
+        max_queued_tokens=max_queued_tokens,
     )
     metrics.watch(engine.stats)
     engine.start()

@@ -53,7 +53,7 @@ def generated(model: PreTrainedModel, prompt: list[int]) -> list[int]:
 
 def engine(model: PreTrainedModel) -> Engine:
     runner = fit.choose(model, max_rows=4, context=64, kv_bytes=1 << 24).runner
-    return Engine(runner, Sampler(VOCAB), max_batch_tokens=16, max_waiting_tokens=10_000)
+    return Engine(runner, Sampler(VOCAB), max_batch_tokens=16, max_queued_tokens=10_000)
 
 
 def ask(served: Engine, prompt: list[int]) -> Ear:

@@ -48,7 +48,7 @@ def finish(engine: Engine) -> None:
 @pytest.mark.parametrize("family", ["llama", "jamba", "gptj"])
 def test_a_request_that_overflows_leaves_nothing_behind(family: str) -> None:
     runner = fit.choose(poisoned(family), max_rows=3, context=64, kv_bytes=1 << 24).runner
-    engine = Engine(runner, Sampler(POISON), max_batch_tokens=64, max_waiting_tokens=1000)
+    engine = Engine(runner, Sampler(POISON), max_batch_tokens=64, max_queued_tokens=1000)
     alone = ask(engine, PROMPT)
     finish(engine)
     together = [ask(engine, prompt) for prompt in ((*PROMPT, POISON, *PROMPT[:9]), PROMPT, PROMPT[:5])]

@@ -45,13 +45,13 @@ class Engine:
     """Computes tasks on a Runner.
 
     max_batch_tokens    tokens a step computes: decoding sequences always get theirs, prompts share the rest
-    max_waiting_tokens  prompt tokens that may wait for their turn; beyond, submit raises Overloaded
+    max_queued_tokens   prompt tokens that may wait for their turn; beyond, submit raises Overloaded
     """
 
     def __init__(
-        self, runner: Runner, sampler: Sampler, *, max_batch_tokens: int, max_waiting_tokens: int
+        self, runner: Runner, sampler: Sampler, *, max_batch_tokens: int, max_queued_tokens: int
     ) -> None:
-        self._gate = Gate(max_waiting_tokens)
+        self._gate = Gate(max_queued_tokens)
         self._inbox: SimpleQueue[Submit | Cancel | Stop] = SimpleQueue()
         self._ids = count()
         self._stopping = False

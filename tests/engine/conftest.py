@@ -216,7 +216,7 @@ class Bench:
 
     def __init__(self, runner: FakeRunner, budget: int = 32, waiting: int = 1_000_000) -> None:
         self.runner = runner
-        self.engine = Engine(runner, GreedySampler(), max_batch_tokens=budget, max_waiting_tokens=waiting)
+        self.engine = Engine(runner, GreedySampler(), max_batch_tokens=budget, max_queued_tokens=waiting)
 
     def submit(self, ids: Sequence[int], max_tokens: int = 8, **options: object) -> Box:
         box = Box()

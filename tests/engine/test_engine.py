@@ -302,7 +302,7 @@ def test_the_numbers_add_up(bench: Make) -> None:
 
 @pytest.fixture
 def engine() -> Iterator[Engine]:
-    engine = Engine(FakeRunner(), GreedySampler(), max_batch_tokens=32, max_waiting_tokens=10_000)
+    engine = Engine(FakeRunner(), GreedySampler(), max_batch_tokens=32, max_queued_tokens=10_000)
     engine.start()
     yield engine
     engine.stop()

@@ -45,7 +45,7 @@ def words(folder: Path) -> Any:
 def backend(folder: Path, words: Any) -> Iterator[LocalBackend]:
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     runner = SlotRunner(model, max_rows=8, context=CONTEXT, area=8 * CONTEXT, resumes=True)
-    engine = Engine(runner, Sampler(261), max_batch_tokens=64, max_waiting_tokens=10_000)
+    engine = Engine(runner, Sampler(261), max_batch_tokens=64, max_queued_tokens=10_000)
     engine.start()
     backend = LocalBackend(
         engine,
