@@ -14,6 +14,7 @@ from queue import SimpleQueue
 
 import torch
 
+from inference.engine.admission import Admission
 from inference.engine.gate import Gate
 from inference.engine.loop import Loop
 from inference.engine.outbox import Post
@@ -46,17 +47,24 @@ class Engine:
 
     max_batch_tokens    tokens a step computes: decoding sequences always get theirs, prompts share the rest
     max_queued_tokens   prompt tokens that may wait for their turn; beyond, submit raises Overloaded
+    admission           when those that wait may join those that run; by default at once
     """
 
     def __init__(
-        self, runner: Runner, sampler: Sampler, *, max_batch_tokens: int, max_queued_tokens: int
+        self,
+        runner: Runner,
+        sampler: Sampler,
+        *,
+        max_batch_tokens: int,
+        max_queued_tokens: int,
+        admission: Admission | None = None,
     ) -> None:
         self._gate = Gate(max_queued_tokens)
         self._inbox: SimpleQueue[Submit | Cancel | Stop] = SimpleQueue()
         self._ids = count()
         self._stopping = False
         self._thread: threading.Thread | None = None
-        self.loop = Loop(runner, sampler, self._gate, max_batch_tokens)
+        self.loop = Loop(runner, sampler, self._gate, max_batch_tokens, admission or Admission())
 
     def start(self) -> None:
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)

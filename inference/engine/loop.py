@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable
 from collections.abc import Sequence as Several
 
+from inference.engine.admission import Admission
 from inference.engine.gate import Gate
 from inference.engine.outbox import Outbox
 from inference.engine.rows import Rows
@@ -27,7 +28,9 @@ log = logging.getLogger(__name__)
 class Loop:
     """`sequences` holds all that have entered and not ended, by id."""
 
-    def __init__(self, runner: Runner, sampler: Sampler, gate: Gate, budget: int) -> None:
+    def __init__(
+        self, runner: Runner, sampler: Sampler, gate: Gate, budget: int, admission: Admission
+    ) -> None:
         self.runner = runner
         self.rows = Rows(
             max_rows=runner.max_rows,
@@ -36,7 +39,8 @@ class Loop:
             step=runner.step,
             keeps=runner.resumes and not runner.encodes,
         )
-        self.scheduler = Scheduler(self.rows, budget=budget, whole=runner.encodes or not runner.resumes)
+        whole = runner.encodes or not runner.resumes
+        self.scheduler = Scheduler(self.rows, budget=budget, whole=whole, admission=admission)
         self.stepper = Stepper(runner, sampler, self.rows.context)
         self.gate = gate
         self.outbox = Outbox()

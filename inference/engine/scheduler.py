@@ -7,6 +7,7 @@ from bisect import insort
 from collections.abc import Iterator
 from operator import attrgetter
 
+from inference.engine.admission import Admission
 from inference.engine.rows import Rows
 from inference.engine.sequence import Sequence
 
@@ -26,8 +27,9 @@ class Scheduler:
     seats    sequences that may run at once
     """
 
-    def __init__(self, rows: Rows, *, budget: int, whole: bool) -> None:
+    def __init__(self, rows: Rows, *, budget: int, whole: bool, admission: Admission | None = None) -> None:
         self.rows = rows
+        self.admission = admission or Admission()
         self.running: list[Sequence] = []
         self.waiting: list[Sequence] = []
         self.seated: list[Sequence] = []
@@ -104,6 +106,8 @@ class Scheduler:
     def _seat(self, prompts: int, wanted: int, room: int) -> list[Sequence]:
         """Seat waiting sequences behind so many prompts, which want so much of the room."""
         seated: list[Sequence] = []
+        if not self.admission.opens(len(self.waiting), len(self.running)):
+            return seated
         for sequence in self.waiting[: self.rows.max_rows]:
             if not self._admits(sequence, prompts + len(seated), wanted, room):
                 break
@@ -115,6 +119,7 @@ class Scheduler:
             insort(self.running, sequence, key=id_of)
             seated.append(sequence)
             wanted += cost(sequence)
+            self.admission.joined()
         return seated
 
     def _admits(self, sequence: Sequence, prompts: int, wanted: int, room: int) -> bool:

@@ -2,6 +2,7 @@
 
 from itertools import count
 
+from inference.engine.admission import Admission
 from inference.engine.rows import Rows
 from inference.engine.scheduler import CALM, LEAST, SCORED, Scheduler
 from inference.engine.sequence import Sequence, Task
@@ -10,9 +11,11 @@ OUTLET = None  # a scheduler never sends anything
 ids = count()
 
 
-def scheduler(budget: int = 64, whole: bool = False, **changes: object) -> Scheduler:
+def scheduler(
+    budget: int = 64, whole: bool = False, admission: Admission | None = None, **changes: object
+) -> Scheduler:
     shape = {"max_rows": 8, "context": 1024, "area": 8192, "step": 16, "keeps": not whole} | changes
-    return Scheduler(Rows(**shape), budget=budget, whole=whole)
+    return Scheduler(Rows(**shape), budget=budget, whole=whole, admission=admission)
 
 
 def sequence(length: int, token: int | None = None, source: int = 0, **options: object) -> Sequence:
@@ -251,3 +254,43 @@ def test_everyone_computes_again_in_order_after_forgetting() -> None:
     plan.forget()
     assert plan.waiting == [*several, later] and all(one.cached == 0 for one in several)
     assert step(plan) == {one.id: 2 for one in (*several, later)}
+
+
+def test_waiting_sequences_join_once_there_are_enough_of_them() -> None:
+    plan = scheduler(admission=Admission(ratio=0.5, patience=100))
+    running, first, second = decoding(plan, 4), sequence(5), sequence(5)
+    waiting(plan, first)
+    assert set(step(plan)) == {one.id for one in running}
+    waiting(plan, second)
+    assert {first.id, second.id} <= set(step(plan))
+
+
+def test_a_sequence_waits_for_company_no_longer_than_the_patience() -> None:
+    plan = scheduler(admission=Admission(ratio=1.0, patience=5))
+    decoding(plan, 4)
+    late = sequence(5)
+    waiting(plan, late)
+    assert [late.id in step(plan) for _ in range(5)] == [False, False, False, False, True]
+
+
+def test_a_sequence_that_comes_after_quiet_steps_joins_at_once() -> None:
+    plan = scheduler(admission=Admission(ratio=1.0, patience=5))
+    decoding(plan, 4)
+    for _ in range(9):
+        step(plan)
+    late = sequence(5)
+    waiting(plan, late)
+    assert late.id in step(plan)
+
+
+def test_whoever_waits_alone_is_not_held_back() -> None:
+    plan, one = scheduler(admission=Admission(ratio=1.2, patience=20)), sequence(5)
+    waiting(plan, one)
+    assert step(plan) == {one.id: 5}
+
+
+def test_without_a_ratio_waiting_sequences_join_at_once() -> None:
+    plan, one = scheduler(admission=Admission(patience=20)), sequence(5)
+    decoding(plan, 4)
+    waiting(plan, one)
+    assert one.id in step(plan)
