@@ -30,6 +30,13 @@ PINS = {
         "starlette==1.10.0",
         "uvicorn==0.54.0",
     ),
+    "openai-1": ("openai==1.109.1",),
+    "openai-3": ("openai==3.54.0",),
+    "langchain-openai": ("langchain-openai==1.0.3", "openai==1.109.1"),
+    "text-generation-0.7.0": ("text-generation==0.7.0",),
+    "text-generation-0.6.1": ("text-generation==0.6.1",),
+    "huggingface-hub-0.36": ("huggingface_hub==0.36.0", "aiohttp==3.14.5"),
+    "huggingface-hub-2.4": ("huggingface_hub==2.4.0",),
 }
 
 
