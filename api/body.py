@@ -10,7 +10,7 @@ from collections import Counter
 from typing import Any, NoReturn, TypeVar
 
 import msgspec
-from flask import request
+from flask import g, request
 from werkzeug.exceptions import UnsupportedMediaType
 
 from inference.errors import BadRequest
@@ -29,8 +29,13 @@ T = TypeVar("T")
 
 def decode(shape: type[T]) -> T:
     """The body as a msgspec struct; BadRequest names the field by its path: messages[0].role."""
+    return shaped(read(), shape)
+
+
+def shaped(value: Any, shape: type[T]) -> T:
+    """`value`, which was read, as a struct; raises as `decode` does."""
     try:
-        return msgspec.convert(read(), shape)
+        return msgspec.convert(value, shape)
     except msgspec.ValidationError as error:
         raise _said_of_field(str(error)) from None
 
@@ -49,7 +54,13 @@ def _said_of_field(message: str) -> BadRequest:
 
 
 def read() -> Any:
-    """The body as plain Python objects."""
+    """The body as plain Python objects; read once a request, however many ask."""
+    if "body" not in g:
+        g.body = _read()
+    return g.body
+
+
+def _read() -> Any:
     if (request.content_encoding or "identity") != "identity":
         raise UnsupportedMediaType("Content-Encoding is not understood here: send the body uncompressed")
     try:
