@@ -34,6 +34,17 @@ class TooLong(BadRequest):
         self.tokens = got
 
 
+class NoRoom(BadRequest):
+    """The prompt of `tokens` leaves less of the context than the `asked` tokens of the answer."""
+
+    def __init__(self, limit: int, tokens: int, asked: int) -> None:
+        rule = f"must be at most {limit - tokens}: the prompt has {tokens} tokens, the context holds {limit}"
+        super().__init__("max_tokens", rule, asked)
+        self.limit = limit
+        self.tokens = tokens
+        self.asked = asked
+
+
 class Unauthorized(ServerError):
     status = 401
 

@@ -76,6 +76,7 @@ class GenerationRequest:
     special         whether the tokenizer adds its special tokens; None: as suits the kind of prompt
     truncate        keep no more than the last so many prompt tokens
     max_tokens      None: as many as the context holds
+    fits            max_tokens must fit behind the prompt; False: what does not fit is not generated
     stop            strings that end the text and are not part of it, unless keep_stop
     stop_tokens     ids that end the text, besides the model's own
     bad_words       texts that never come, however their tokens are spelled
@@ -95,6 +96,7 @@ class GenerationRequest:
     special: bool | None = None
     truncate: int | None = None
     max_tokens: int | None = None
+    fits: bool = False
     min_tokens: int = 0
     stop: tuple[str, ...] = ()
     keep_stop: bool = False

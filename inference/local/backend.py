@@ -12,7 +12,7 @@ from typing import Any
 from inference.constrain import Compiler, Matcher, tool_constraint
 from inference.engine.engine import Engine, Post
 from inference.engine.sequence import Task
-from inference.errors import NotImplementedHere
+from inference.errors import NoRoom, NotImplementedHere
 from inference.local.answer import Answer
 from inference.local.limits import check, check_ids
 from inference.local.prompt import Prompts, is_chat
@@ -115,7 +115,11 @@ class LocalBackend:
 
     def _room(self, request: GenerationRequest, ids: tuple[int, ...]) -> int:
         room = self._info.context - (0 if self._prompts.encodes else len(ids))
-        return room if request.max_tokens is None else min(request.max_tokens, room)
+        if request.max_tokens is None:
+            return room
+        if request.fits and request.max_tokens > room:
+            raise NoRoom(self._info.context, len(ids), request.max_tokens)
+        return min(request.max_tokens, room)
 
     def _matcher(self, request: GenerationRequest) -> Matcher | None:
         """A call that is demanded goes before any other form, and comes as JSON however it is described."""

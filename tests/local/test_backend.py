@@ -6,7 +6,7 @@ import pytest
 
 from inference.backend import Backend
 from inference.engine.sequence import Record
-from inference.errors import BadRequest, Overloaded, TooLong
+from inference.errors import BadRequest, NoRoom, Overloaded, TooLong
 from inference.local import LocalBackend
 from inference.sampling import Sampling
 from inference.types import (
@@ -288,3 +288,10 @@ def test_the_backend_says_what_it_serves(backend: LocalBackend, engine: FakeEngi
 def test_a_bad_number_is_named(backend: LocalBackend) -> None:
     with pytest.raises(BadRequest, match=r"^top_p must be in \(0, 1\], got 1.5$"):
         backend.generate(GenerationRequest("The", Sampling(top_p=1.5)))
+
+
+def test_an_answer_that_must_fit_is_refused_where_it_does_not(backend: LocalBackend) -> None:
+    with pytest.raises(NoRoom) as refused:
+        backend.generate(GenerationRequest((1,) * 60, max_tokens=5, fits=True))
+    assert (refused.value.limit, refused.value.tokens, refused.value.asked) == (64, 60, 5)
+    backend.generate(GenerationRequest((1,) * 60, max_tokens=4, fits=True))
