@@ -8,13 +8,16 @@ import logging
 import threading
 from collections.abc import Iterable
 from collections.abc import Sequence as Several
+from concurrent.futures import Future
 from dataclasses import asdict, dataclass
 from itertools import count
 from queue import SimpleQueue
+from typing import Any, TypeVar
 
 import torch
 
 from inference.engine.admission import Admission
+from inference.engine.errand import Errand
 from inference.engine.gate import Gate
 from inference.engine.loop import Loop
 from inference.engine.outbox import Post
@@ -25,6 +28,8 @@ from inference.errors import BadRequest, Internal, ServerError, TooLong, Unavail
 from inference.model.batch import Runner
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +43,16 @@ class Cancel:
 
 
 @dataclass(frozen=True, slots=True)
+class Run:
+    errand: Errand[Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
     pass
+
+
+Command = Submit | Cancel | Run | Stop
 
 
 class Engine:
@@ -60,7 +73,7 @@ class Engine:
         admission: Admission | None = None,
     ) -> None:
         self._gate = Gate(max_queued_tokens)
-        self._inbox: SimpleQueue[Submit | Cancel | Stop] = SimpleQueue()
+        self._inbox: SimpleQueue[Command] = SimpleQueue()
         self._ids = count()
         self._stopping = False
         self._thread: threading.Thread | None = None
@@ -71,7 +84,7 @@ class Engine:
         self._thread.start()
 
     def stop(self) -> None:
-        """End every sequence with Unavailable and take no more. Returns when that is done; idempotent."""
+        """End all that was asked with Unavailable and take no more. Returns when that is done; idempotent."""
         self._inbox.put(Stop())
         if self._thread is None:
             self._close(Unavailable("the server is shutting down"))
@@ -92,13 +105,15 @@ class Engine:
         """End these within a step, whatever they are at, with reason "cancelled". Idempotent."""
         self._inbox.put(Cancel(tuple(ids)))
 
+    def run(self, errand: Errand[T]) -> Future[T]:
+        """Have the errand's work done, a step a turn. Raises Unavailable once stopped or dead."""
+        with self._gate.enter({}):
+            self._inbox.put(Run(errand))
+        return errand.future
+
     def deliver_with(self, post: Post) -> None:
         """Hand out each step's records by one `post(callback)`, instead of on the engine's thread."""
         self.loop.outbox.post = post
-
-    @property
-    def alive(self) -> bool:
-        return not self.reason
 
     @property
     def reason(self) -> str:
@@ -159,12 +174,14 @@ class Engine:
             error = Internal("the engine has failed: the server must be restarted")
         self._close(error)
 
-    def _obey(self, command: Submit | Cancel | Stop) -> None:
+    def _obey(self, command: Command) -> None:
         match command:
             case Submit(sequences):
                 self.loop.enter(sequences)
             case Cancel(ids):
                 self.loop.end(ids, "cancelled")
+            case Run(errand):
+                self.loop.errands.enter(errand)
             case Stop():
                 self._stopping = True
 
@@ -173,7 +190,7 @@ class Engine:
         self._gate.close(error.message)
         while not self._inbox.empty():
             command = self._inbox.get()
-            if isinstance(command, Submit):
-                self.loop.enter(command.sequences)
+            if isinstance(command, Submit | Run):
+                self._obey(command)
         self.loop.close(error)
         log.info("engine stopped reason=%s", error.message)

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from collections.abc import Sequence as Several
 
 from inference.engine.admission import Admission
+from inference.engine.errand import Errands
 from inference.engine.gate import Gate
 from inference.engine.outbox import Outbox
 from inference.engine.rows import Rows
@@ -26,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 class Loop:
-    """`sequences` holds all that have entered and not ended, by id."""
+    """`sequences` holds all that have entered and not ended, by id; `errands` go on between their steps."""
 
     def __init__(
         self, runner: Runner, sampler: Sampler, gate: Gate, budget: int, admission: Admission
@@ -44,13 +45,14 @@ class Loop:
         self.stepper = Stepper(runner, sampler, self.rows.context)
         self.gate = gate
         self.outbox = Outbox()
+        self.errands = Errands()
         self.counts = Counts()
         self.sequences: dict[int, Sequence] = {}
         self._deadlines: list[tuple[float, int]] = []
 
     @property
     def idle(self) -> bool:
-        return not self.sequences
+        return not self.sequences and not self.errands
 
     def enter(self, sequences: Iterable[Sequence]) -> None:
         for sequence in sequences:
@@ -66,19 +68,21 @@ class Loop:
                 self._end(self.sequences[id], reason)
 
     def turn(self) -> None:
-        """One step for whoever is here, and its records on their way."""
+        """One step for whoever is here and one of an errand, and their records on their way."""
         self._expire()
-        if not self.idle:
+        if self.sequences:
             self._step()
+        self.errands.turn()
         self.outbox.send()
         if self.idle:
             self.rows.check()
 
     def close(self, error: ServerError) -> None:
-        """End every sequence with error. Nothing can be computed afterwards."""
+        """End every sequence and errand with error. Nothing can be computed afterwards."""
         for sequence in self.sequences.values():
             self.outbox.add(sequence.outlet, Record(error=error))
         self.sequences.clear()
+        self.errands.close(error)
         self.outbox.send()
 
     def _expire(self) -> None:

@@ -181,7 +181,7 @@ def test_a_sequence_that_fails_leaves_its_neighbours_untouched(bench: Make, bad:
     one.finish()
     assert isinstance(failing.records[-1].error, Internal)
     assert [box.ids for box in boxes] == [one.alone([n, 5], 12) for n in (3, 4)]
-    assert one.engine.stats().ends["error"] == 1 and one.engine.alive
+    assert one.engine.stats().ends["error"] == 1 and not one.engine.reason
 
 
 def test_what_a_failed_sequence_left_is_not_used_again(bench: Make) -> None:
@@ -335,7 +335,7 @@ def test_many_threads_submit_and_cancel(engine: Engine) -> None:
     wait(lambda: all(box.ended for _, box in kept) and all(box.ended for box in cancelled))
     assert all(box.ids == bench.alone(prompt, 12) for prompt, box in kept)
     assert all(box.reason in ("cancelled", "length") for box in cancelled)
-    assert engine.stats().waiting_tokens == 0 and engine.alive
+    assert engine.stats().waiting_tokens == 0 and not engine.reason
 
 
 def test_an_idle_engine_takes_no_steps(engine: Engine) -> None:
@@ -354,7 +354,7 @@ def test_stopping_ends_everyone_and_takes_no_more(engine: Engine) -> None:
     engine.stop()
     engine.stop()
     assert all(isinstance(box.records[-1].error, Unavailable) for box in boxes)
-    assert not engine.alive
+    assert engine.reason
     with pytest.raises(Unavailable, match="shutting down"):
         engine.submit([Task((3,), 5)], [Box()])
 
@@ -370,6 +370,6 @@ def test_a_dead_engine_says_so_and_leaves_nobody_waiting(engine: Engine) -> None
     boxes = [Box(), Box()]
     engine.submit([Task((3,), 60)], boxes[:1])
     engine.submit([Task((3,), 60, ends=None)], boxes[1:])
-    wait(lambda: not engine.alive and all(box.ended for box in boxes))
+    wait(lambda: engine.reason and all(box.ended for box in boxes))
     assert all(isinstance(box.records[-1].error, Internal) for box in boxes)
     assert "restarted" in engine.reason
