@@ -7,7 +7,7 @@ from flask import Blueprint, Response, current_app, request
 
 from api.errors import reply
 from api.llama_stack.generation import Generation
-from api.llama_stack.models import card, cards, known
+from api.models import card, cards, known
 from api.settings import AppSettings
 from inference.backend import Backend
 from inference.errors import BadRequest, NotFound
