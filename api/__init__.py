@@ -6,6 +6,7 @@ Knows the dialects' blueprints and what all of them share: request ids, keys, CO
 from flask import Flask
 
 from api import access, cors, errors, keys, limits
+from api.concurrency import Admitted
 from api.settings import AppSettings
 from inference.backend import Backend
 from inference.metrics import Metrics
@@ -18,6 +19,7 @@ def create_app(backend: Backend, settings: AppSettings, metrics: Metrics | None 
     app = Flask("hearth", static_folder=None)
     app.url_map.strict_slashes = app.url_map.merge_slashes = False  # a redirect would lose the body
     app.config["MAX_CONTENT_LENGTH"] = settings.max_body_bytes
+    backend = Admitted(backend, settings.max_concurrent)
     app.register_blueprint(ops.routes(backend, settings, metrics))
     for routes in (llama_stack.routes, playground.routes):
         app.register_blueprint(routes(backend, settings))

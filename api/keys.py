@@ -8,7 +8,10 @@ from flask import Flask, request
 
 from inference.errors import Unauthorized
 
-OPEN = frozenset({"health", "live", "ready", "version"})  # a path's last word
+OPEN_WORDS = frozenset({"health", "live", "ready", "version"})  # a path's last: every dialect has its own
+PING = "/ping"  # POST, too
+OPEN_PATHS = frozenset({"/info", "/metrics", PING})
+READS = ("GET", "HEAD")
 PAGE = re.compile(r"/playground(/|/[\w/-]+\.(css|js|svg))?", re.ASCII)  # asks for the key itself
 
 
@@ -28,9 +31,11 @@ def install(app: Flask, keys: tuple[str, ...]) -> None:
 
 
 def is_open(method: str, path: str) -> bool:
-    """Whether the request is about health or version, or loads a page; anybody may ask that, at any time."""
-    told = path.rstrip("/").rpartition("/")[2] in OPEN or PAGE.fullmatch(path) is not None
-    return method in ("GET", "HEAD") and told
+    """Whether anybody may ask it, at any time: how the server does, what it serves, a page, a route's methods."""
+    if method not in READS:
+        return method == "OPTIONS" or path == PING
+    last = path.rstrip("/").rpartition("/")[2]
+    return last in OPEN_WORDS or path in OPEN_PATHS or PAGE.fullmatch(path) is not None
 
 
 def _given() -> bytes:

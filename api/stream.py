@@ -5,7 +5,7 @@ the events. An Answer is pulled as a WSGI iterable, or started by a server with 
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
@@ -46,24 +46,40 @@ class Writer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Framing:
-    """How a stream's values stand one after another; `end` follows the last, of broken streams too."""
+    """How a stream's values stand one after another; `end` follows the last, of broken streams too.
+
+    in_band  an error before the first value is told in the stream as well, which has status 200 then
+    """
 
     mimetype: str
     encode: Callable[[Any], bytes]
     end: bytes = b""
+    in_band: bool = False
 
 
 NDJSON = Framing("application/x-ndjson", lambda value: encode(value) + b"\n")
 SSE = Framing("text/event-stream", lambda value: b"data: " + encode(value) + b"\n\n")
 
 
-def answer(stream: Stream, writer: Writer, framing: Framing | None, answers: int = 1) -> Response:
+class Incomplete(Internal):
+    """The events ended before the last Finished."""
+
+
+def answer(
+    stream: Stream,
+    writer: Writer,
+    framing: Framing | None,
+    answers: int = 1,
+    headers: Callable[[], Mapping[str, str]] = dict,
+) -> Response:
     """The response that carries `stream`; framing None: one whole JSON answer.
 
     `answers` is the number of Finished events that end the stream: the request's n. An error before the first
-    event has the writer's status. Closing the response cancels what is still being generated.
+    event has the writer's status, unless the framing has it in band. `headers` is asked once the status is
+    known and no error: of a stream with its first bytes, of a whole answer at its end. Closing the response
+    cancels what is still being generated.
     """
-    body = Answer(stream, writer, framing, answers)
+    body = Answer(stream, writer, framing, answers, headers)
     if HANDOVER not in request.environ:
         body.open()
     response = Response(body, body.status or 200, content_type=body.mimetype, direct_passthrough=True)
@@ -82,7 +98,14 @@ class Answer:
     cancelled  closed before it had ended
     """
 
-    def __init__(self, stream: Stream, writer: Writer, framing: Framing | None, answers: int = 1) -> None:
+    def __init__(
+        self,
+        stream: Stream,
+        writer: Writer,
+        framing: Framing | None,
+        answers: int = 1,
+        headers: Callable[[], Mapping[str, str]] = dict,
+    ) -> None:
         self.stream = stream
         self.writer = writer
         self.framing = framing
@@ -92,6 +115,7 @@ class Answer:
         self.status = 0
         self.mimetype = framing.mimetype if framing else MIMETYPE
         self.headers: dict[str, str] = {}
+        self._own_headers = headers
         self.ended = False
         self.cancelled = False
         self._first: bytes | None = None
@@ -126,8 +150,13 @@ class Answer:
             data = encode(self.writer.whole()) if ended else b""
         self.ended = ended
         if ended or self.framing:
-            self.status = 200
+            self._begin()
         return data
+
+    def _begin(self) -> None:
+        if not self.status:
+            self.headers.update(self._own_headers())
+            self.status = 200
 
     def _broken(self, error: ServerError) -> bytes:
         begun, self.ended = self.status, True
@@ -139,7 +168,8 @@ class Answer:
             return b"" if begun else encode(envelope(error.message))
 
     def _told(self, error: ServerError) -> bytes:
-        if self.status and self.framing:
+        if self.framing and (self.status or self.framing.in_band):
+            self._begin()
             return b"".join(map(self.framing.encode, self.writer.broken(error))) + self.framing.end
         self.status, body = self.writer.failed(error)
         self.mimetype, self.headers = MIMETYPE, extra_headers(error)
@@ -169,7 +199,7 @@ class Answer:
         try:
             return self.feed([next(self.stream)])
         except StopIteration:
-            return self.feed(Internal("the stream ended before its last answer"))
+            return self.feed(Incomplete("the stream ended before its last answer"))
         except ServerError as error:
             return self.feed(error)
 
