@@ -31,7 +31,7 @@ def install(app: Flask, keys: tuple[str, ...]) -> None:
 
 
 def is_open(method: str, path: str) -> bool:
-    """Whether anybody may ask it, at any time: how the server does, what it serves, a page, a route's methods."""
+    """Whether anybody may ask it, at any time: health, what is served, a page, a route's methods."""
     if method not in READS:
         return method == "OPTIONS" or path == PING
     last = path.rstrip("/").rpartition("/")[2]

@@ -146,13 +146,14 @@ class PromptToken:
 @dataclass(frozen=True, slots=True)
 class Started:
     """The answer `index` begins; its prompt has been computed. `ids` are the prompt's, `prompt` says more of
-    each where prompt_logprobs was asked."""
+    each where prompt_logprobs was asked. `waited`: seconds from submission until it was its turn."""
 
     index: int
     prompt_tokens: int
     cached_tokens: int
     ids: tuple[int, ...] = ()
     prompt: tuple[PromptToken, ...] = ()
+    waited: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

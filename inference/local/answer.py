@@ -82,7 +82,8 @@ class Answer:
         tokens = tuple(
             PromptToken(id, words.text(id), score, top=named(words, tops)) for id, (score, tops) in scored
         )
-        return Started(self.index, len(self.prompt), cast(int, record.cached), tuple(self.prompt), tokens)
+        cached = cast(int, record.cached)
+        return Started(self.index, len(self.prompt), cached, tuple(self.prompt), tokens, record.waited)
 
     def _token(self, record: Record, position: int) -> list[Event]:
         id = record.ids[position]
