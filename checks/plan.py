@@ -12,8 +12,10 @@ from transformers import AutoConfig
 from checks.finding import Finding, Refused
 from checks.measure import Measure, measure, stored_dtype
 from checks.repository import Repository
+from inference.errors import BadRequest
 from inference.model.architecture import needs_code, unserved
 from inference.model.place import OPEN_ENDED, context_of, dtype_of, limit_of
+from inference.model.scaling import PLAIN, Scaling
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +49,14 @@ def plan(
     rows: int,
     kv: int,
     code: bool,
+    tokens: int = 0,
+    scaling: Scaling = PLAIN,
 ) -> Plan:
-    """`dtype` may be "auto"; `bfloat16`: the device has it; `code`: the model's own Python may run."""
+    """`dtype` may be "auto"; `bfloat16`: the device has it; `code`: the model's own Python may run.
+
+    `tokens`: of all running answers together; 0: no bound. The model's lengths are those that `scaling` gives
+    it. Raises Refused.
+    """
     raw = repository.config
     servable = not unserved(raw)
 
@@ -57,25 +65,31 @@ def plan(
             dtype, device=device, stored=stored_dtype(raw), parameters=parameters, bfloat16=bfloat16
         )
 
-    config = read_config(repository) if servable and not needs_code(raw) else None
+    config = read_config(repository, scaling) if servable and not needs_code(raw) else None
     longest = context_of(config) if config else int(raw.get("max_position_embeddings") or OPEN_ENDED)
+    longest, limit = scaling.length(longest), limit_of(config) if config else None
     return Plan(
         repository=repository,
         device=device,
         measure=measure(raw, repository.weights, choose) if servable else None,
         context=context,
-        longest=longest,
-        limit=limit_of(config) if config else None,
+        longest=min(longest, tokens or longest),
+        limit=limit and scaling.length(limit),
         rows=rows,
         kv=kv,
         code=code,
     )
 
 
-def read_config(repository: Repository) -> Any:
+def read_config(repository: Repository, scaling: Scaling) -> Any:
     """The config as transformers understands it. Raises Refused where a value in it makes no sense."""
     try:
-        return AutoConfig.for_model(**repository.config)
+        config = AutoConfig.for_model(**repository.config)
+        scaling.stretch(config)
+        return config
+    except BadRequest as error:
+        have = f"{repository.config.get('model_type')}, which has none"
+        raise Refused(Finding("positions", error.rule, have, False, 'ROPE_SCALING = ""')) from error
     except (TypeError, ValueError, KeyError, AttributeError, StrictDataclassError) as error:
         told = " ".join(str(error).split())[:200]
         mend = "correct its config.json, or choose another model"

@@ -4,15 +4,19 @@ Knows every floor below the API, and of each only its door.
 """
 
 import logging
+from functools import partial
 from pathlib import Path
 
 from inference.backend import Backend
 from inference.constrain import Compiler
+from inference.engine.admission import Admission
 from inference.engine.engine import Engine
 from inference.engine.sampler import Sampler
 from inference.local import LocalBackend
 from inference.metrics import Metrics
 from inference.model import fit, load
+from inference.model.embed import embed
+from inference.model.scaling import PLAIN, Scaling
 
 log = logging.getLogger(__name__)
 
@@ -30,20 +34,35 @@ def open_backend(
     max_queued_tokens: int,
     trust_remote_code: bool,
     metrics: Metrics,
+    max_area: int | None = None,
+    admission: Admission | None = None,
+    scaling: Scaling = PLAIN,
+    tokenizer_config: Path | None = None,
 ) -> Backend:
     """Load the model in `folder`, prove how it can be run, and start an engine for it.
 
-    context and kv_bytes are upper bounds, in tokens of a sequence and in bytes for all of them together. The
-    engine's state and the answers' times go to `metrics`. Raises ServerError where the model cannot be loaded
-    or does not fit.
+    context, kv_bytes and max_area are upper bounds: tokens of a sequence, bytes for all of them together, and
+    tokens for all of them together. `scaling` stretches the model's positions, `tokenizer_config` replaces
+    its chat template and special tokens. The engine's state and the answers' times go to `metrics`. Raises
+    ServerError where the model cannot be loaded or does not fit.
     """
-    loaded = load.load(folder, dtype=dtype, device=device, trust_remote_code=trust_remote_code)
-    fitted = fit.choose(loaded.model, max_rows=max_rows, context=context, kv_bytes=kv_bytes)
+    loaded = load.load(
+        folder,
+        dtype=dtype,
+        device=device,
+        trust_remote_code=trust_remote_code,
+        scaling=scaling,
+        tokenizer_config=tokenizer_config,
+    )
+    fitted = fit.choose(
+        loaded.model, max_rows=max_rows, context=context, kv_bytes=kv_bytes, max_area=max_area
+    )
     engine = Engine(
         fitted.runner,
         Sampler(loaded.vocab),
         max_batch_tokens=max_batch_tokens,
         max_queued_tokens=max_queued_tokens,
+        admission=admission,
     )
     metrics.watch(engine.stats)
     engine.start()
@@ -57,4 +76,5 @@ def open_backend(
         compiler=Compiler(loaded.tokenizer, loaded.vocab, loaded.ends),
         metrics=metrics,
         encodes=loaded.encodes,
+        embed=partial(embed, loaded.model),
     )

@@ -52,8 +52,11 @@ class Fitted:
     bytes_per_token: int
 
 
-def choose(model: PreTrainedModel, *, max_rows: int, context: int, kv_bytes: int) -> Fitted:
-    """The fastest seat that computes what the model's own forward does, with memory of at most kv_bytes.
+def choose(
+    model: PreTrainedModel, *, max_rows: int, context: int, kv_bytes: int, max_area: int | None = None
+) -> Fitted:
+    """The fastest seat that computes what the model's own forward does, with memory of at most kv_bytes, and
+    for at most max_area tokens.
 
     Takes about a second, more for a large model; the model computes as before afterwards, but for rotary
     frequencies that would change with length (rope.py). Raises Unavailable where the memory does not hold one
@@ -72,7 +75,8 @@ def choose(model: PreTrainedModel, *, max_rows: int, context: int, kv_bytes: int
     for way in WAYS if causal else ():
         tried = attempt(model, trial, way, tolerance)
         if tried:
-            return slots(model, *tried, max_rows=max_rows, context=context, kv_bytes=kv_bytes)
+            most = max_rows * context if max_area is None else min(max_area, max_rows * context)
+            return slots(model, *tried, max_rows=max_rows, context=context, kv_bytes=kv_bytes, most=most)
     return solo(model, trial, causal, tolerance, max_rows=max_rows, context=context)
 
 
@@ -99,9 +103,16 @@ def attempt(
 
 
 def slots(
-    model: PreTrainedModel, tried: SlotRunner, error: float, *, max_rows: int, context: int, kv_bytes: int
+    model: PreTrainedModel,
+    tried: SlotRunner,
+    error: float,
+    *,
+    max_rows: int,
+    context: int,
+    kv_bytes: int,
+    most: int,
 ) -> Fitted:
-    """The seat that was tried, with as much memory as it may have."""
+    """The seat that was tried, with as much memory as it may have: for `most` tokens at most."""
     per_token, per_row = tried.memory.bytes_per_column(), tried.memory.bytes_per_row()
     if tried.encodes:  # a source's tokens take what the answer's do
         per_token, per_row = 2 * per_token, 0
@@ -113,7 +124,7 @@ def slots(
             f"one sequence of the whole context, {context} tokens, needs {needs:.0f} MiB of memory besides "
             f"the model; {kv_bytes / 2**20:.0f} MiB are left: lower the context, or max_rows ({max_rows})"
         )
-    area = min(max_rows * context, left // per_token)
+    area = min(most, left // per_token)
     way = {"resumes": tried.resumes, "together": tried.together}
     runner = type(tried)(model, max_rows=max_rows, context=context, area=area, **way)
     return chosen(model, Fitted(runner, "slots", tried.resumes, error, per_token))

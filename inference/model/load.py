@@ -13,12 +13,14 @@ from typing import Any
 import torch
 import transformers
 from safetensors import SafetensorError
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
 from inference.errors import BadRequest
 from inference.model.architecture import needs_code, no_weights, unserved
 from inference.model.facts import ends_of, start_ids_of, vocab_of
 from inference.model.place import context_of
+from inference.model.scaling import PLAIN, Scaling
+from inference.model.tokenizer import open_tokenizer, replace_settings
 
 log = logging.getLogger(__name__)
 
@@ -55,18 +57,32 @@ class Format:
     open: Callable[..., tuple[Any, set[str]]]
 
 
-def load(folder: Path, *, dtype: str, device: str, trust_remote_code: bool) -> Loaded:
-    """Load the model in `folder`; dtype is float32, bfloat16 or float16. Raises BadRequest."""
+def load(
+    folder: Path,
+    *,
+    dtype: str,
+    device: str,
+    trust_remote_code: bool,
+    scaling: Scaling = PLAIN,
+    tokenizer_config: Path | None = None,
+) -> Loaded:
+    """Load the model in `folder`; dtype is float32, bfloat16 or float16. Raises BadRequest.
+
+    tokenizer_config  a file whose chat template and special tokens replace the model's
+    """
     transformers.utils.logging.disable_progress_bar()
     config = config_of(folder, trust_remote_code)
+    scaling.stretch(config)
     encodes = bool(getattr(config, "is_encoder_decoder", False))
     tokenizer = tokenizer_of(folder, trust_remote_code)
+    if tokenizer_config:
+        replace_settings(tokenizer, tokenizer_config)
     model = model_of(folder, config, dtype, device, trust_remote_code)
     return Loaded(
         model=model,
         tokenizer=tokenizer,
         encodes=encodes,
-        context=context_of(config),
+        context=scaling.length(context_of(config)),
         vocab=vocab_of(model),
         ends=ends_of(model, tokenizer),
         start_ids=start_ids_of(model) if encodes else (),
@@ -90,7 +106,7 @@ def config_of(folder: Path, trust_remote_code: bool) -> Any:
 
 def tokenizer_of(folder: Path, trust_remote_code: bool) -> Any:
     with refusing(folder, "has no tokenizer that can be read"):
-        return AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
+        return open_tokenizer(folder, trust_remote_code)
 
 
 def model_of(folder: Path, config: Any, dtype: str, device: str, trust_remote_code: bool) -> Any:

@@ -69,6 +69,12 @@ def test_the_area_is_what_the_memory_holds() -> None:
     assert choose(model, max_rows=2, context=CONTEXT, kv_bytes=PLENTY).runner.area == 2 * CONTEXT
 
 
+@pytest.mark.parametrize(("asked", "area"), [(200, 200), (10**9, 8 * CONTEXT)])
+def test_the_area_is_no_more_than_asked_for(asked: int, area: int) -> None:
+    fitted = choose(tiny("llama"), max_rows=8, context=CONTEXT, kv_bytes=PLENTY, max_area=asked)
+    assert fitted.runner.area == area
+
+
 def test_memory_for_less_than_one_row_is_refused() -> None:
     with pytest.raises(Unavailable, match="128 tokens"):
         choose(tiny("llama"), max_rows=8, context=CONTEXT, kv_bytes=100 * 256)

@@ -1,0 +1,43 @@
+"""How long a planned model's sequences may be: its own length, stretched, and bounded by what is asked."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import transformers
+
+from checks import Refused, memory
+from checks.machine import Machine
+from checks.plan import Plan
+from checks.repository import in_folder
+from inference.model.scaling import Scaling
+from tests import tiny
+
+Planned = Callable[..., Plan]
+
+
+@pytest.mark.parametrize("kind", ["linear", "dynamic", "yarn"])
+def test_a_stretched_model_is_planned_with_its_new_length(kind: str, planned: Planned) -> None:
+    plan = planned(scaling=Scaling(kind, 4.0))
+    assert (plan.longest, plan.limit) == (2048, 2048)
+
+
+def test_a_context_beyond_the_models_length_fits_a_stretched_one(planned: Planned, machine: Machine) -> None:
+    short, long = planned(context=1000), planned(context=1000, scaling=Scaling("yarn", 2.0))
+    findings = [memory.check_context(plan, machine) for plan in (short, long)]
+    assert [finding.ok for finding in findings if finding] == [False, True]
+
+
+def test_a_sequence_has_no_more_tokens_than_all_together(planned: Planned, machine: Machine) -> None:
+    assert memory.budget(planned(tokens=300), machine).context == 300
+    assert memory.budget(planned(tokens=3000), machine).context == 512
+
+
+def test_a_model_that_cannot_be_stretched_is_refused_before_it_is_fetched(
+    planned: Planned, tmp_path: Path
+) -> None:
+    config = transformers.GPT2Config(vocab_size=320, n_embd=32, n_layer=1, n_head=2, n_positions=64)
+    folder = tiny.saved(tmp_path / "gpt2", transformers.GPT2LMHeadModel, config)
+    with pytest.raises(Refused) as caught:
+        planned(in_folder("gpt2", folder, code=False), scaling=Scaling("linear", 2.0))
+    assert caught.value.finding.mend == 'ROPE_SCALING = ""'
