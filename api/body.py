@@ -27,15 +27,18 @@ OPENINGS = (("Expected ", "must be "), ("Invalid ", "has the invalid "))
 T = TypeVar("T")
 
 
-def decode(shape: type[T]) -> T:
-    """The body as a msgspec struct; BadRequest names the field by its path: messages[0].role."""
-    return shaped(read(), shape)
+def decode(shape: type[T], strict: bool = True) -> T:
+    """The body as a msgspec struct; BadRequest names the field by its path: messages[0].role.
+
+    Not strict: numbers and booleans may come as text.
+    """
+    return shaped(read(), shape, strict)
 
 
-def shaped(value: Any, shape: type[T]) -> T:
+def shaped(value: Any, shape: type[T], strict: bool = True) -> T:
     """`value`, which was read, as a struct; raises as `decode` does."""
     try:
-        return msgspec.convert(value, shape)
+        return msgspec.convert(value, shape, strict=strict)
     except msgspec.ValidationError as error:
         raise _said_of_field(str(error)) from None
 
