@@ -127,6 +127,7 @@ class Alternative:
     id: int
     text: str
     logprob: float
+    special: bool = False
 
 
 @dataclass(frozen=True, slots=True)

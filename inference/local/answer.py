@@ -80,7 +80,8 @@ class Answer:
         words = self._decoder.vocabulary
         scored = zip(self.prompt, record.prompt, strict=False)
         tokens = tuple(
-            PromptToken(id, words.text(id), score, top=named(words, tops)) for id, (score, tops) in scored
+            PromptToken(id, words.text(id), score.logprob, score.rank, named(words, score.tops))
+            for id, score in scored
         )
         cached = cast(int, record.cached)
         return Started(self.index, len(self.prompt), cached, tuple(self.prompt), tokens, record.waited)
@@ -91,9 +92,10 @@ class Answer:
         self._span.token()
         ends = record.reason == "stop" and position == len(record.ids) - 1
         special = ends or id in self._decoder.vocabulary.special
-        marks = self._calls is not None and special and not ends
-        text, hit = self._before_mark() if marks else self._guard("" if ends else self._decoder.feed(id))
-        text, calls = self._parse(text, marks)
+        # A special token may begin a call, so no text of before may come behind it.
+        before = self._watch.flush() if self._calls and special else ""
+        text, hit = self._guard("" if ends and not self._keeps(id) else self._decoder.feed(id))
+        text, calls = self._parse(before, text, marks=special and not ends)
         token = Token(
             self.index,
             id,
@@ -103,11 +105,13 @@ class Answer:
             special,
             self._decoder.vocabulary.text(id),
         )
+        if self._calls and self._calls.over:
+            return [token, *calls, self._finish("stop")]
         return [token, *calls, *self._finish_on(hit)]
 
-    def _before_mark(self) -> tuple[str, str]:
-        """A special token may begin a call, so no text of before may come behind it."""
-        return self._watch.flush(), ""
+    def _keeps(self, end: int) -> bool:
+        """Whether a token that ends the answer is part of its text; of the model's own, nobody expects it."""
+        return self.request.keep_stop and (self.request.show_special or end not in self.ends)
 
     def _guard(self, text: str) -> tuple[str, str]:
         """(text that may be told, the stop string that ended it or "")"""
@@ -118,10 +122,14 @@ class Answer:
             return text, ""
         return self._watch.feed(text)
 
-    def _parse(self, text: str, marks: bool = False, last: bool = False) -> tuple[str, list[Event]]:
+    def _parse(
+        self, before: str, text: str = "", *, marks: bool = False, last: bool = False
+    ) -> tuple[str, list[Event]]:
+        """(the text, the calls) among what is certain; `marks`: `text` is the name of a special token."""
         if self._calls is None:
-            return text, []
-        pieces = [*self._calls.feed(text), *(self._calls.mark() if marks else ())]
+            return before + text, []
+        pieces = self._calls.feed(before)
+        pieces += self._calls.mark(text) if marks else self._calls.feed(text)
         if last:
             pieces += self._calls.flush()
         calls: list[Event] = [piece for piece in pieces if isinstance(piece, CallDelta)]
@@ -150,4 +158,4 @@ class Answer:
 
 
 def named(words: Vocabulary, tops: Tops) -> tuple[Alternative, ...]:
-    return tuple(Alternative(id, words.text(id), logprob) for id, logprob in tops)
+    return tuple(Alternative(id, words.text(id), logprob, id in words.special) for id, logprob in tops)
