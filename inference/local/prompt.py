@@ -1,18 +1,18 @@
 """A request's prompt as token ids, or the reason why it cannot be.
 
-Knows the tokenizer's habits and the chat template. Knows nothing of what is done with the ids.
+Knows what is asked of a prompt and what the context holds. Knows nothing of what is done with the ids.
 """
 
+import sys
 from collections.abc import Sequence
-from itertools import takewhile
-from typing import Any, TypeGuard, cast
+from typing import TypeGuard, cast
 
 from inference.errors import BadRequest, TooLong
 from inference.local.limits import check_ids
 from inference.text.chat import Chat
-from inference.text.decode import Decoder
+from inference.text.encode import Encoder, check_unicode, located
 from inference.text.vocabulary import Vocabulary
-from inference.types import GenerationRequest, Message, Piece, Tokenized
+from inference.types import GenerationRequest, Message, Tokenized, ToolFormat
 
 MAX_CHARS_A_TOKEN = 64  # a longer text is refused before time is spent on tokenising it
 
@@ -26,17 +26,15 @@ class Prompts:
 
     def __init__(self, vocabulary: Vocabulary, *, context: int, vocab: int, encodes: bool) -> None:
         self.vocabulary = vocabulary
-        self.tokenizer: Any = vocabulary.tokenizer
         self.context = context
         self.vocab = vocab
         self.encodes = encodes
-        opened = self.tokenizer.encode("a", add_special_tokens=True)
-        self.head = tuple(takewhile(vocabulary.special.__contains__, opened))
-        self.chat = Chat(self.tokenizer)
+        self.chat = Chat(vocabulary.tokenizer)
+        self._encoder = Encoder(vocabulary)
 
     def ids(self, request: GenerationRequest) -> tuple[int, ...]:
         """At least one id, at most as many as leave room for an answer. Raises BadRequest, TooLong."""
-        ids = self._ids(request)
+        ids = self._ids(request)[-kept(request) :]
         if not ids:
             raise BadRequest("prompt", "is empty, and this model has no token that begins a text")
         room = self.context if self.encodes or request.max_tokens == 0 else self.context - 1
@@ -45,70 +43,77 @@ class Prompts:
         return ids
 
     def tokenized(self, request: GenerationRequest) -> Tokenized:
-        """The same, however many ids there are, with the text that each stands for."""
-        pieces: list[Piece] = []
-        decoder, end = Decoder(self.vocabulary), 0
-        for id in self._ids(request):
-            start, end = end, end + len(decoder.feed(id))
-            pieces.append(Piece(id, self.vocabulary.text(id), start, end))
-        return Tokenized(self._text(request), tuple(pieces))
-
-    def _text(self, request: GenerationRequest) -> str:
-        prompt = request.prompt
-        if isinstance(prompt, str):
-            return prompt
-        if is_chat(prompt):
-            return self.chat.render(prompt, request.tools, request.tool_format)
-        return self.vocabulary.detokenize(cast(Sequence[int], prompt), special=True)
+        """The same ids, however many there are, each with the characters that it stands for."""
+        prompt, keep = request.prompt, kept(request)
+        if not isinstance(prompt, str) and not is_chat(prompt):
+            ids = self._given(prompt)
+            text = self.vocabulary.detokenize(ids, special=True)
+            return Tokenized(text, tuple(located(self.vocabulary, text, ids))[-keep:])
+        text, special = self._text(request)
+        return Tokenized(text, self._encoder.pieces(text, special)[-keep:])
 
     def _ids(self, request: GenerationRequest) -> tuple[int, ...]:
         prompt = request.prompt
+        if not isinstance(prompt, str) and not is_chat(prompt):
+            return self._given(prompt)
+        return self._encoder.encode(*self._text(request))
+
+    def _given(self, prompt: Sequence[int] | Sequence[Message]) -> tuple[int, ...]:
+        check_ids("prompt", prompt, self.vocab)
+        return tuple(cast(Sequence[int], prompt))
+
+    def _text(self, request: GenerationRequest) -> tuple[str, bool | None]:
+        """(the prompt's text, what Encoder.encode is to add to it)"""
+        prompt = request.prompt
         if isinstance(prompt, str):
-            return self._continued(prompt, "prompt")
-        if is_chat(prompt):
-            tools = () if request.tool_choice == "none" else request.tools
-            form = request.tool_format if request.tool_choice == "auto" else None  # a demanded call is JSON
-            self._check_size(sum(MAX_CHARS_A_TOKEN + len(message.content) for message in prompt), "messages")
-            text = self.chat.render(prompt, tools, form)
-            return self._continued(text, "messages") if self.chat.why else self._encode(text, "messages")
-        ids = cast(Sequence[int], prompt)
-        check_ids("prompt", ids, self.vocab)
-        return tuple(ids)
+            return self._checked(prompt, "prompt", request), self._special(request)
+        text = self._told(cast(Sequence[Message], prompt), request)
+        return self._checked(text, "messages", request), self._special(request, bool(self.chat.why))
 
-    def _continued(self, text: str, field: str) -> tuple[int, ...]:
-        """A text to go on with: begun as the tokenizer begins one, but not ended, save for an encoder."""
-        if self.encodes:
-            return self._encode(text, field, whole=True)
-        ids = self._encode(text, field)
-        begun = ids if ids[: len(self.head)] == self.head else (*self.head, *ids)
-        return begun or self._blank()
+    def _special(self, request: GenerationRequest, plain: bool = True) -> bool | None:
+        """A text is begun, and only for an encoder ended too; a chat template has special tokens itself."""
+        if request.special is not None or not plain:
+            return bool(request.special)
+        return True if self.encodes else None
 
-    def _blank(self) -> tuple[int, ...]:
-        begin = self.tokenizer.bos_token_id
-        return () if begin is None else (begin,)
+    def _told(self, messages: Sequence[Message], request: GenerationRequest) -> str:
+        """The conversation in the template's words. A message of no characters counts as one token's, for
+        its template writes that much."""
+        self._check_size(sum(MAX_CHARS_A_TOKEN + len(message.content) for message in messages), "messages")
+        tools = () if request.tool_choice == "none" else request.tools
+        return self.chat.render(messages, tools, asked_format(request), request.template)
 
-    def _encode(self, text: str, field: str, *, whole: bool = False) -> tuple[int, ...]:
-        self._check_size(len(text), field)
+    def _checked(self, text: str, field: str, request: GenerationRequest) -> str:
+        """The text, or as much of its end as the tokens to be kept can be made of."""
+        if request.truncate is None:
+            self._check_size(len(text), field)
+        text = text[-self._limit :]
         check_unicode(text, field)
-        return tuple(self.tokenizer.encode(text, add_special_tokens=whole, verbose=False))
+        return text
+
+    @property
+    def _limit(self) -> int:
+        return self.context * MAX_CHARS_A_TOKEN
 
     def _check_size(self, chars: int, field: str) -> None:
-        """A message of no characters counts as one token's, for its template writes that much."""
-        limit = self.context * MAX_CHARS_A_TOKEN
-        if chars > limit:
-            rule = f"has more than {limit} characters, and the context holds {self.context} tokens"
+        if chars > self._limit:
+            rule = f"has more than {self._limit} characters, and the context holds {self.context} tokens"
             raise TooLong(field, self.context, chars, rule)
+
+
+def kept(request: GenerationRequest) -> int:
+    """How many ids to keep of the prompt's, from its end."""
+    if request.truncate is not None and request.truncate < 1:
+        raise BadRequest("truncate", "must be at least 1", request.truncate)
+    return request.truncate or sys.maxsize
+
+
+def asked_format(request: GenerationRequest) -> ToolFormat | None:
+    """The format in which tools are described; a call that is demanded comes in the usual one."""
+    return request.tool_format if request.tool_choice == "auto" else None
 
 
 def is_chat(prompt: Sequence[int] | Sequence[Message]) -> TypeGuard[Sequence[Message]]:
     if not prompt:
         raise BadRequest("prompt", "is empty")
     return isinstance(prompt[0], Message)
-
-
-def check_unicode(text: str, field: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        half = ascii(text[error.start : error.end])
-        raise BadRequest(field, "holds half of a surrogate pair, which is no character", half) from None

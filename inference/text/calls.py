@@ -1,226 +1,108 @@
-"""The formats in which models write tool calls, as rules over characters.
+"""The formats in which models write tool calls: what may begin a call, and where.
 
-Knows what a call looks like and the tools there are, not where in an answer it reads.
+Knows the rules of each form by name; what they tell goes to a Telling.
 """
 
-import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal, get_args
 
-from inference.text.scan import (
-    MARK,
-    NotACall,
-    Rule,
-    enclosed,
-    exactly,
-    expect,
-    json_object,
-    json_string,
-    json_text,
-    json_value,
-    quoted,
-    refuse,
-    solid,
-    until,
-    word,
-)
-from inference.types import Tool
+from inference.text.functioncalls import function_call
+from inference.text.jsoncalls import json_call, json_list, named_call
+from inference.text.pythoncalls import python_list
+from inference.text.scan import NotACall, Rule, exactly, expect, solid, word
+from inference.text.telling import Telling
 
-Tools = Mapping[str, Tool]
+CallFormat = Literal["llama", "hermes", "mistral", "python"]
+CALL_FORMATS: tuple[CallFormat, ...] = get_args(CallFormat)
+Form = Literal["object", "list", "python", "function", "named"]
+Forms = frozenset[Form]
 
-TAGS = ("<tool_call>", "<|python_tag|>", "<function=", "[TOOL_CALLS]")
+FUNCTION, TOOL_CALLS = "<function=", "[TOOL_CALLS]"
 CLOSINGS = ("</tool_call>", "</function>")
-CONSTANTS = {"true": True, "false": False, "null": None}
+JSON: Forms = frozenset({"object", "list"})
+ANY: Forms = JSON | {"python", "function", "named"}
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """`arguments` is a JSON object, as text."""
+class Format:
+    """tags    texts that announce a call wherever they stand
+    bare    forms that a call may have where nothing announces it: at an opening of the answer
+    behind  forms that it may have behind a tag or a special token
+    """
 
-    name: str
-    arguments: str
+    tags: tuple[str, ...]
+    bare: Forms
+    behind: Forms
 
 
-def tagged(head: str, tags: tuple[str, ...], tools: Tools) -> Rule[list[Call]]:
+FORMATS: Mapping[str, Format] = {
+    "auto": Format(("<tool_call>", "<|python_tag|>", FUNCTION, TOOL_CALLS), ANY, ANY),
+    "llama": Format(("<|python_tag|>", FUNCTION), JSON, JSON),
+    "hermes": Format(("<tool_call>", FUNCTION), frozenset(), frozenset({"object", "function"})),
+    "mistral": Format((TOOL_CALLS,), frozenset(), frozenset({"list", "named"})),
+    "python": Format(("<|python_tag|>",), frozenset({"python"}), frozenset({"python"})),
+}
+# What a chat template says of its model's format; the first that it holds decides.
+SIGNS: Mapping[str, CallFormat] = {
+    TOOL_CALLS: "mistral",
+    "<tool_call>": "hermes",
+    "<|python_tag|>": "llama",
+    "<|python_start|>": "python",
+}
+
+
+def format_of(template: str) -> CallFormat:
+    """The format of a model with this chat template."""
+    return next((form for sign, form in SIGNS.items() if sign in template), "llama")
+
+
+def heads(forms: Forms, names: Iterable[str]) -> frozenset[str]:
+    """The characters that a call of one of these forms may begin with; of a function's tag none is told."""
+    opening = {"object": "{", "list": "[", "python": "["}
+    first = {opening[form] for form in forms if form in opening}
+    return frozenset(first.union(name[:1] for name in names) if "named" in forms else first)
+
+
+def tagged(head: str, tags: Iterable[str], form: Format, told: Telling) -> Rule[None]:
     """Calls behind one of `tags`, whose first character `head` is; none behind a closing tag."""
-    tag = head
+    tag, tags = head, tuple(tags)
     while tag not in tags:
         if not any(other.startswith(tag) for other in tags):
             raise NotACall
         tag += yield
-    if tag in CLOSINGS:
-        return []
-    if tag == "<function=":
-        return [(yield from function_call(tools))]
-    return (yield from untagged((yield from solid()), tools))
+    if tag == FUNCTION:
+        yield from function_call(told)
+    elif tag not in CLOSINGS:
+        yield from bare((yield from solid()), form.behind, form, told, certain=True)
 
 
-def untagged(head: str, tools: Tools) -> Rule[list[Call]]:
+def bare(head: str, forms: Forms, form: Format, told: Telling, *, certain: bool = False) -> Rule[None]:
     """{"name": …} · [{"name": …}, …] · [f(a=1), …] · <function=f> · f{…}; also lists behind [TOOL_CALLS]."""
     if head == "{":
-        return [(yield from json_call(tools, OUTER))]
-    if head == "<":
+        expect("object" in forms)
+        yield from json_call(told)
+    elif head == "<":
+        expect("function" in forms)
         yield from exactly("function=")
-        return [(yield from function_call(tools))]
-    if head != "[":
-        return [(yield from named_call(head, tools))]
-    head = yield from solid()
-    if head == "{":
-        return (yield from json_list(tools))
-    return (yield from python_list(head, tools))
+        yield from function_call(told)
+    elif head == "[":
+        yield from bracketed(forms, form, told)
+    else:
+        expect("named" in forms)
+        yield from named_call(head, told, certain=certain)
 
 
-# {"name": "f", "parameters": {…}} ----------------------------------------------------------------------
-
-
-def json_list(tools: Tools) -> Rule[list[Call]]:
-    """Behind its first two brackets."""
-    calls = [(yield from json_call(tools, OUTER))]
-    while (char := (yield from solid())) != "]":
-        expect(char == "," and (yield from solid()) == "{")
-        calls.append((yield from json_call(tools, OUTER)))
-    return calls
-
-
-def json_call(tools: Tools, members: Mapping[str, "Member"]) -> Rule[Call]:
-    """Behind its bracket; refused at the first key or name that does not fit."""
-    found: dict[str, str] = {}
-    char = ","
-    while char == ",":
-        expect((yield from solid()) == '"')
-        key = yield from json_string()
-        expect(key in members and (yield from solid()) == ":")
-        found |= yield from members[key]((yield from solid()), tools)
-        char = yield from solid()
-    expect(char == "}" and found.keys() == {"name", "arguments"})
-    return Call(found["name"], found["arguments"])
-
-
-def function_member(head: str, tools: Tools) -> Rule[dict[str, str]]:
-    """A name, or as in OpenAI's form {"name": …, "arguments": …}."""
-    if head != "{":
-        return (yield from name_member(head, tools))
-    inner = yield from json_call(tools, INNER)
-    return {"name": inner.name, "arguments": inner.arguments}
-
-
-def name_member(head: str, tools: Tools) -> Rule[dict[str, str]]:
-    expect(head == '"')
-    name = yield from json_string()
-    expect(name in tools)
-    return {"name": name}
-
-
-def arguments_member(head: str, tools: Tools) -> Rule[dict[str, str]]:
-    """An object, or a string that holds one."""
-    if head == '"':
-        return {"arguments": json_text(json_value((yield from json_string())))}
-    expect(head == "{")
-    return {"arguments": (yield from json_object())}
-
-
-def other_member(head: str, tools: Tools) -> Rule[dict[str, str]]:
-    expect(head == '"')
-    yield from quoted('"')
-    return {}
-
-
-Member = Callable[[str, Tools], Rule[dict[str, str]]]
-INNER: Mapping[str, Member] = {
-    "name": name_member,
-    "parameters": arguments_member,
-    "arguments": arguments_member,
-}
-OUTER: Mapping[str, Member] = {
-    **INNER,
-    "function": function_member,
-    "tool_name": name_member,
-    "type": other_member,
-    "id": other_member,
-    "tool_call_id": other_member,
-}
-
-
-# f{…}, as Mistral's [TOOL_CALLS]f[ARGS]{…} -------------------------------------------------------------
-
-
-def named_call(head: str, tools: Tools) -> Rule[Call]:
-    name, char = yield from word(head, tools)
-    expect(name in tools)
-    if char == "[":
-        yield from exactly("ARGS]")
-    if char in ("[", MARK):
-        char = yield from solid()
-    expect(char == "{")
-    return Call(name, (yield from json_object()))
-
-
-# <function=f>{…}</function>, and Qwen 3's <function=f><parameter=a>1</parameter></function> -------------
-
-
-def function_call(tools: Tools) -> Rule[Call]:
-    """Behind "<function="."""
-    name, char = yield from word((yield), tools)
-    expect(char == ">" and name in tools)
-    if (char := (yield from solid())) == "{":
-        return Call(name, (yield from json_object()))
-    expect(char == "<")
-    values: dict[str, Any] = {}
-    while (char := (yield)) == "p":
-        yield from exactly("arameter=")
-        key = yield from until(">")
-        values[key] = typed((yield from until("</parameter>")), key, tools[name])
-        expect((yield from solid()) == "<")
-    expect(char == "/")
-    yield from exactly("function>")
-    return Call(name, json_text(values))
-
-
-def typed(text: str, key: str, tool: Tool) -> Any:
-    """A parameter's value: what its text says as JSON, if it does and the schema does not want a string."""
-    text = text.removeprefix("\n").removesuffix("\n")
-    properties = tool.parameters.get("properties")
-    wanted = properties.get(key) if isinstance(properties, Mapping) else None
-    if isinstance(wanted, Mapping) and wanted.get("type") == "string":
-        return text
-    try:
-        return json_value(text)
-    except NotACall:
-        return text
-
-
-# [f(a=1, b="x"), g()] ----------------------------------------------------------------------------------
-
-
-def python_list(head: str, tools: Tools) -> Rule[list[Call]]:
-    """Behind its bracket and the first character of its first name."""
-    calls: list[Call] = []
-    while True:
-        name, char = yield from word(head, (*tools, "TOOL_CALLS"))
-        if name + char == "TOOL_CALLS]" and not calls:
-            return (yield from untagged((yield from solid()), tools))
-        expect(char == "(" and name in tools)
-        calls.append(Call(name, python_arguments((yield from enclosed("(", "\"'")))))
-        if (char := (yield from solid())) == "]":
-            return calls
-        expect(char == ",")
-        head = yield from solid()
-
-
-def python_arguments(text: str) -> str:
-    """(a=1, b="x") as a JSON object. Nothing is run: the values are literals."""
-    try:
-        call = Constants().visit(ast.parse(f"f{text}", mode="eval")).body
-        values = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
-        refuse()
-    expect(not call.args and all(keyword.arg for keyword in call.keywords))
-    return json_text(values)
-
-
-class Constants(ast.NodeTransformer):
-    """Models write JSON's true, false and null among Python's literals."""
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        return ast.Constant(CONSTANTS[node.id]) if node.id in CONSTANTS else node
+def bracketed(forms: Forms, form: Format, told: Telling) -> Rule[None]:
+    """Behind an opening bracket: a list of calls, or the rest of [TOOL_CALLS]."""
+    if (head := (yield from solid())) == "{":
+        expect("list" in forms)
+        yield from json_list(told)
+        return
+    name, char = yield from word(head, (*told.tools, "TOOL_CALLS"))
+    if name + char == "TOOL_CALLS]":
+        expect(TOOL_CALLS in form.tags)
+        yield from bare((yield from solid()), form.behind, form, told, certain=True)
+    else:
+        expect("python" in forms)
+        yield from python_list(name, char, told)

@@ -5,9 +5,12 @@ What a template takes is tried out, never guessed. Knows templates, not the mode
 
 from collections.abc import Sequence
 from functools import reduce
+from inspect import signature
 from typing import Any
 
 from jinja2 import TemplateError
+from transformers import PreTrainedTokenizerBase
+from transformers.utils.chat_template_utils import render_jinja_template
 
 from inference.errors import BadRequest
 from inference.text import tools as words
@@ -20,11 +23,11 @@ from inference.text.messages import (
     with_turns,
     without_system,
 )
-from inference.types import Message, Tool, ToolCall, ToolFormat
+from inference.types import Message, Template, Tool, ToolCall, ToolFormat
 
 PLAIN = (
     "{% for message in messages %}{{ message.role | capitalize }}: {{ message.content }}\n\n{% endfor %}"
-    "Assistant:"
+    "{% if add_generation_prompt %}Assistant:{% endif %}"
 )
 PLAIN_WHY = "the model has no chat template: turns are written as User: and Assistant:"
 PLAIN_STOPS = ("\nUser:", "\nSystem:")
@@ -39,7 +42,26 @@ ATTEMPTS: tuple[tuple[Reshape, ...], ...] = (
     (with_system_first, with_tools_as_text, with_turns),
     (without_system, with_tools_as_text, with_turns),
 )
-REFUSALS = (TemplateError, TypeError, ValueError, LookupError, AttributeError)  # a template is foreign code
+# A template is foreign code.
+REFUSALS = (
+    TemplateError,
+    TypeError,
+    ValueError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+)
+
+NEXT = Template()
+# Arguments of the way to a template; only its documents are the user's to give.
+RESERVED = {
+    "self",
+    "messages",
+    "conversations",
+    *signature(PreTrainedTokenizerBase.apply_chat_template).parameters,
+    *signature(render_jinja_template).parameters,
+} - {"kwargs", "documents"}
 
 MARK = "xylograph"  # stands in no template
 TOOL = Tool(MARK, MARK, {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]})
@@ -73,24 +95,36 @@ class Chat:
         self.takes_calls = self._tells(CALLED, 2, self.in_parts)
 
     def render(
-        self, messages: Messages, tools: Sequence[Tool] = (), tool_format: ToolFormat | None = None
+        self,
+        messages: Messages,
+        tools: Sequence[Tool] = (),
+        tool_format: ToolFormat | None = None,
+        template: Template = NEXT,
     ) -> str:
-        """The prompt behind which the assistant's next message begins. Raises BadRequest."""
+        """The prompt behind which the assistant's next message begins, unless `template` says otherwise.
+
+        Raises BadRequest.
+        """
+        check(template, messages)
         how: ToolFormat = tool_format or "json"
-        ours = bool(tools) and not (self.takes_tools and how == "json")
+        ours = bool(tools) and not self.describes(how)
         if ours:
             messages = with_system_first([Message("system", words.describe(tools, how)), *messages])
         if ours or not self.takes_calls:
             messages = with_tools_as_text(messages, how)
-        return self._render(messages, () if ours else tools)
+        return self._render(messages, () if ours else tools, template)
 
-    def _render(self, messages: Messages, tools: Sequence[Tool]) -> str:
+    def describes(self, how: ToolFormat) -> bool:
+        """Whether tools are described by the model's template, and not in words of ours."""
+        return self.takes_tools and how == "json"
+
+    def _render(self, messages: Messages, tools: Sequence[Tool], template: Template) -> str:
         refusals: list[Exception] = []
         partial = ""
         for reshapes in ATTEMPTS:
             told = reduce(lambda told, reshape: reshape(told), reshapes, messages)
             try:
-                text = self._apply(told, self.in_parts, tools)
+                text = self._apply(told, self.in_parts, tools, template)
             except REFUSALS as error:
                 refusals.append(error)
                 continue
@@ -98,16 +132,20 @@ class Chat:
                 return text
             partial = partial or text
         if not partial:
-            raise BadRequest("messages", f"are refused by the model's chat template: {refusals[0]}")
+            raise BadRequest("messages", f"are refused by the model's chat template: {reason(refusals[0])}")
         return partial
 
-    def _apply(self, messages: Messages, in_parts: bool, tools: Sequence[Tool]) -> str:
+    def _apply(
+        self, messages: Messages, in_parts: bool, tools: Sequence[Tool], template: Template = NEXT
+    ) -> str:
         return self.tokenizer.apply_chat_template(
             [as_dict(message, in_parts) for message in messages],
             tools=[words.schema(tool) for tool in tools] or None,
             chat_template=self.template,
-            add_generation_prompt=True,
+            add_generation_prompt=template.opens and not template.continues,
+            continue_final_message=template.continues,
             tokenize=False,
+            **template.arguments,
         )
 
     def _tells(self, messages: Messages, times: int, in_parts: bool, tools: Sequence[Tool] = ()) -> bool:
@@ -116,6 +154,20 @@ class Chat:
             return self._apply(messages, in_parts, tools).count(MARK) >= times
         except REFUSALS:
             return False
+
+
+def check(template: Template, messages: Messages) -> None:
+    """Raises BadRequest for what no template could be given."""
+    if template.continues and messages[-1].role != "assistant":
+        rule = "must end with a message of the assistant's where that is to be continued"
+        raise BadRequest("messages", rule, messages[-1].role)
+    if taken := sorted(RESERVED.intersection(template.arguments)):
+        raise BadRequest("chat_template_kwargs", f"must not set {taken[0]!r}, which the server does")
+
+
+def reason(error: Exception) -> str:
+    """The first line of what a template says: the others may be the whole conversation."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
 
 
 def tells_system(text: str, messages: Messages) -> bool:

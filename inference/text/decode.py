@@ -17,10 +17,15 @@ Utf8 = codecs.getincrementaldecoder("utf-8")
 
 
 class Decoder:
-    """The text of one answer. `context` is the prompt it continues, or empty where it begins a text."""
+    """The text of one answer.
 
-    def __init__(self, vocabulary: Vocabulary, context: Sequence[int] = ()) -> None:
+    context  ids of the prompt it continues, or empty where it begins a text
+    special  special tokens are told by their names
+    """
+
+    def __init__(self, vocabulary: Vocabulary, context: Sequence[int] = (), *, special: bool = False) -> None:
         self.vocabulary = vocabulary
+        self._special = special
         # Where bytes are tokens of their own, no other token ends in half a character.
         self._unfinished = "" if vocabulary.bytes else UNFINISHED
         self._bytes = Utf8(errors="replace")
@@ -29,7 +34,9 @@ class Decoder:
         self._told = len(self._certain())
 
     def feed(self, id: int) -> str:
-        """The text that `id` adds; empty for special tokens, unknown ids and half characters."""
+        """The text that `id` adds; empty for unknown ids, half characters, and special tokens not wanted."""
+        if self._special and id in self.vocabulary.special:
+            return self._feed_name(id)
         if not self._spells(id):
             return ""
         if id in self.vocabulary.bytes:
@@ -44,6 +51,13 @@ class Decoder:
 
     def _spells(self, id: int) -> bool:
         return 0 <= id < self.vocabulary.size and id not in self.vocabulary.special
+
+    def _feed_name(self, id: int) -> str:
+        """No character goes on behind a name, and the next word has its space."""
+        rest = self.flush()
+        self._window = list(self.vocabulary.anchor)
+        self._told = len(self._certain())
+        return rest + self.vocabulary.text(id)
 
     def _feed_piece(self, id: int) -> str:
         self._window.append(id)

@@ -5,7 +5,7 @@ it has read. Knows quotes and brackets, no format.
 """
 
 import json
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from typing import Any, NoReturn, TypeVar
 
 T = TypeVar("T")
@@ -77,6 +77,19 @@ def enclosed(opening: str, quotes: str) -> Rule[str]:
         elif char in ")]}":
             expect(char == closing.pop())
     return "".join(text)
+
+
+def overheard(rule: Rule[T], hear: Callable[[str], None]) -> Rule[T]:
+    """The rule; `hear` is told each character that it takes."""
+    next(rule)
+    while True:
+        char = yield
+        try:
+            rule.send(char)
+        except StopIteration as end:
+            hear(char)
+            return end.value
+        hear(char)
 
 
 def json_string() -> Rule[str]:

@@ -12,15 +12,21 @@ class Stops:
     """What may end a text. The string completed first ends it; of several completed at once, the longest.
 
     Built in time linear in the strings' lengths, and shared by the answers of a request.
+
+    dropped  strings that are no part of the text they end
+    kept     strings that are
     """
 
-    def __init__(self, strings: Iterable[str]) -> None:
+    def __init__(self, dropped: Iterable[str], kept: Iterable[str] = ()) -> None:
+        self.kept = frozenset(kept)
         self.edges: list[dict[str, int]] = [{}]
-        self.depths = [0]
+        self.depths = [0]  # characters that belong to a string still to be dropped
         self.hits = [""]
         self.fails = [0]
-        for string in strings:
-            self._add(string)
+        for string in self.kept:
+            self._add(string, dropped=False)
+        for string in dropped:
+            self._add(string, dropped=string not in self.kept)
         self._link()
         self.heads = frozenset(self.edges[0])
 
@@ -33,15 +39,16 @@ class Stops:
             state = self.fails[state]
         return self.edges[state].get(char, 0)
 
-    def _add(self, string: str) -> None:
+    def _add(self, string: str, *, dropped: bool) -> None:
         state = 0
-        for char in string:
+        for depth, char in enumerate(string, 1):
             if char not in self.edges[state]:
                 self.edges[state][char] = len(self.edges)
                 self.edges.append({})
-                self.depths.append(self.depths[state] + 1)
+                self.depths.append(0)
                 self.hits.append("")
             state = self.edges[state][char]
+            self.depths[state] = depth if dropped else self.depths[state]
         self.hits[state] = string
 
     def _link(self) -> None:
@@ -51,13 +58,14 @@ class Stops:
         while queue:
             state = queue.popleft()
             for char, child in self.edges[state].items():
-                self.fails[child] = self.follow(self.fails[state], char)
-                self.hits[child] = self.hits[child] or self.hits[self.fails[child]]
+                fallback = self.fails[child] = self.follow(self.fails[state], char)
+                self.hits[child] = self.hits[child] or self.hits[fallback]
+                self.depths[child] = self.depths[child] or self.depths[fallback]
                 queue.append(child)
 
 
 class Watch:
-    """One text under watch. Only a possible head of a stop string is held back."""
+    """One text under watch. Only a possible head of a stop string that is dropped is held back."""
 
     def __init__(self, stops: Stops) -> None:
         self._stops = stops
@@ -73,7 +81,7 @@ class Watch:
             self._state = self._stops.follow(self._state, char)
             if hit := self._stops.hits[self._state]:
                 self._held = ""
-                return seen[: position - len(hit)], hit
+                return seen[: position if hit in self._stops.kept else position - len(hit)], hit
         certain = len(seen) - self._stops.depths[self._state]
         self._held = seen[certain:]
         return seen[:certain], ""

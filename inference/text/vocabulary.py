@@ -12,6 +12,7 @@ class Vocabulary:
 
     special   ids that are markup, not text
     bytes     id → value, for tokens such as <0xE2> that SentencePiece falls back to
+    anchor    ids of a word, behind which a token is spelled as it is within a text
     """
 
     def __init__(self, tokenizer: Any) -> None:
@@ -20,7 +21,7 @@ class Vocabulary:
         self.size = max(self.names.values(), default=-1) + 1
         self.special = special_ids(tokenizer)
         self.bytes = byte_ids(tokenizer, self.names)
-        self._anchor = anchor_ids(self)
+        self.anchor = anchor_ids(self)
         self._texts: dict[int, str] = {}
 
     def spell(self, ids: Sequence[int]) -> str:
@@ -33,7 +34,10 @@ class Vocabulary:
         return self.spell(known)
 
     def text(self, id: int) -> str:
-        """What one token adds inside a text: " Paris", where decoding it alone may say "Paris"."""
+        """What one token adds inside a text: " Paris", where decoding it alone may say "Paris".
+
+        Of a special token, its name; of half a character, U+FFFD; of an unknown id, nothing.
+        """
         if id not in self._texts:
             self._texts[id] = self._text(id)
         return self._texts[id]
@@ -41,9 +45,11 @@ class Vocabulary:
     def _text(self, id: int) -> str:
         if not 0 <= id < self.size:
             return ""
+        if id in self.special:
+            return str(self.tokenizer.convert_ids_to_tokens(id))
         if id in self.bytes:
             return bytes((self.bytes[id],)).decode(errors="replace")
-        return self.spell([*self._anchor, id])[len(self.spell(self._anchor)) :]
+        return self.spell([*self.anchor, id])[len(self.spell(self.anchor)) :]
 
 
 def special_ids(tokenizer: Any) -> frozenset[int]:
