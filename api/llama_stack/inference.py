@@ -13,17 +13,27 @@ from flask import Blueprint, Response, request
 from api.body import decode
 from api.joined import Joined
 from api.llama_stack import requests
+from api.llama_stack.answers import (
+    ChatAnswer,
+    ChatBatchAnswer,
+    CompletionAnswer,
+    CompletionBatchAnswer,
+    ErrorBody,
+)
 from api.llama_stack.batch import BatchWriter
 from api.llama_stack.bodies import Body, ChatBatchBody, ChatBody, CompletionBatchBody, CompletionBody
 from api.llama_stack.framing import framing
 from api.llama_stack.generation import Generation
 from api.llama_stack.models import check
 from api.llama_stack.replies import ChatWriter, CompletionWriter
+from api.operation import Operation, described
 from api.settings import AppSettings
-from api.stream import answer
+from api.stream import NDJSON, SSE, answer
 from inference.backend import Backend, Stream
 from inference.errors import ServerError
 from inference.types import GenerationRequest
+
+STREAMED = "With `stream`, events come one a line, or as server-sent events to clients that ask for these."
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +43,34 @@ class Kind:
     body: type[Body]
     read: Callable[[Any, AppSettings], Any]
     writer: type[CompletionWriter] | type[ChatWriter]
+    operation: Operation
 
 
-COMPLETION = Kind(CompletionBody, requests.completion, CompletionWriter)
-CHAT = Kind(ChatBody, requests.chat, ChatWriter)
-COMPLETIONS = Kind(CompletionBatchBody, requests.completions, CompletionWriter)
-CHATS = Kind(ChatBatchBody, requests.chats, ChatWriter)
+STREAMS = (NDJSON.mimetype, SSE.mimetype)
+COMPLETION = Kind(
+    CompletionBody,
+    requests.completion,
+    CompletionWriter,
+    Operation("Continue a text", STREAMED, CompletionBody, CompletionAnswer, STREAMS, error=ErrorBody),
+)
+CHAT = Kind(
+    ChatBody,
+    requests.chat,
+    ChatWriter,
+    Operation("Answer in a conversation", STREAMED, ChatBody, ChatAnswer, STREAMS, error=ErrorBody),
+)
+COMPLETIONS = Kind(
+    CompletionBatchBody,
+    requests.completions,
+    CompletionWriter,
+    Operation("Continue several texts", "", CompletionBatchBody, CompletionBatchAnswer, error=ErrorBody),
+)
+CHATS = Kind(
+    ChatBatchBody,
+    requests.chats,
+    ChatWriter,
+    Operation("Answer in several conversations", "", ChatBatchBody, ChatBatchAnswer, error=ErrorBody),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +115,14 @@ class Inference:
 
 def install(blueprint: Blueprint, generation: Generation, backend: Backend, settings: AppSettings) -> None:
     inference = Inference(generation, backend, settings)
-    views = {
-        "/inference/completion": partial(inference.one, COMPLETION),
-        "/inference/chat completion": partial(inference.one, CHAT),
-        "/inference/batch completion": partial(inference.many, COMPLETIONS),
-        "/inference/batch chat completion": partial(inference.many, CHATS),
-        "/batch inference/completion": partial(inference.many, COMPLETIONS),
-        "/batch inference/chat completion": partial(inference.many, CHATS),
+    routes = {
+        "/inference/completion": (inference.one, COMPLETION),
+        "/inference/chat completion": (inference.one, CHAT),
+        "/inference/batch completion": (inference.many, COMPLETIONS),
+        "/inference/batch chat completion": (inference.many, CHATS),
+        "/batch inference/completion": (inference.many, COMPLETIONS),
+        "/batch inference/chat completion": (inference.many, CHATS),
     }
-    for path, view in views.items():
+    for path, (answers, kind) in routes.items():
+        view = described(partial(answers, kind), kind.operation)
         blueprint.add_url_rule(generation.path(path), path, view, methods=["POST"])

@@ -8,7 +8,9 @@ from typing import NoReturn
 
 from flask import Blueprint
 
+from api.llama_stack.answers import ErrorBody
 from api.llama_stack.generation import Generation
+from api.operation import Operation, described
 from inference.errors import NotImplementedHere
 
 ABSENT = {
@@ -19,7 +21,8 @@ ABSENT = {
 
 def install(blueprint: Blueprint, generation: Generation) -> None:
     for path, why in ABSENT.items():
-        blueprint.add_url_rule(generation.path(path), path, _refusal(why), methods=["GET", "POST"])
+        view = described(_refusal(why), Operation(f"Answers 501: {why}", answer=None, error=ErrorBody))
+        blueprint.add_url_rule(generation.path(path), path, view, methods=["GET", "POST"])
 
 
 def _refusal(why: str) -> Callable[..., NoReturn]:

@@ -75,7 +75,7 @@ def span(chance: Random) -> Slots:
 
 
 def from_one(chance: Random) -> Slots:
-    last = chance.randint(2, 20) if chance.random() < 0.8 else chance.choice(range(30, 101, 10))
+    last = chance.randint(2, 20) if chance.random() < 0.7 else chance.choice(range(30, 101, 10))
     return _counted(1, last, chance)
 
 

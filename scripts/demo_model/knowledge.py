@@ -377,6 +377,12 @@ KNOWLEDGE = (
             "which numbers go from {a} to {b}?",
             "{a} to {b}, count.",
             "counting from {a} to {b}.",
+            "[begin|start] with {a} and [go on|go up|continue] to {b}.",
+            "beginning at {a}, count to {b}.",
+            "[starting|start] at {a}, count [up |on |]to {b}.",
+            "count [on |]from {a} until you reach {b}.",
+            "count [up|forward] from {a} to {b}.",
+            "all [the |]numbers from {a} to {b}.",
         ),
         (
             "could you count from {a} to {b}?",
@@ -405,6 +411,9 @@ KNOWLEDGE = (
             "let's count to {b}.",
             "count till {b}.",
             "[list|say|write] the numbers from 1 to {b}.",
+            "[please |]count until {b}.",
+            "count [on|up] to {b} [now|for us].",
+            "count as far as {b}.",
         ),
         (
             "could you count to {b}?",

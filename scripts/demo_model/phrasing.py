@@ -14,10 +14,16 @@ ALTERNATIVES = re.compile(r"\[([^\[\]]*)\]")
 OPENINGS = (
     "Please", "Hey,", "Hi!", "Hello,", "Tell me:", "Quick question:", "Ok,", "So", "Now,", "And", "Well,",
     "Question:", "I wonder,", "Hi there,", "Good morning!", "Excuse me,", "Can you help me?", "Sorry,", "Um,",
+    "Dear friend,", "My teacher asks:", "Look,", "Alright,", "Right now,", "Help!", "Friend,", "Hello again.",
+    "One more:", "A question for you:", "My son wants to know:", "Let's see:", "Oh,", "Yes,", "Model:",
+    "Bot,",
 )  # fmt: skip
 CLOSINGS = (
     "please", "Please.", "Thanks!", "Thank you.", "I forgot.", "Do you know?", "I need it for school.", "ok?",
     "Answer briefly.", "Be short.", "Can you tell me?", "It is urgent.", "Any idea?",
+    "I would like to know.", "I want to learn it.", "I really need it.", "Many thanks!", "Thank you so much.",
+    "Thanks a lot!", "Quickly.", "Please hurry.", "Be brief.", "Bye.", "That is all.", "I am curious.",
+    "Take your time.", "My friend wants to know.", "It really matters.", "Very important!", "Good luck.",
 )  # fmt: skip
 HELD_OUT_OPENINGS = ("Hey there!", "Dear model,", "Could you help?", "Right,", "Listen,", "My friend asks:")
 HELD_OUT_CLOSINGS = ("Thank you very much!", "I really want to know.", "Please be quick.", "Cheers.")

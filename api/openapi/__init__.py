@@ -1,0 +1,35 @@
+"""The API's own documentation: the OpenAPI document, and a page that shows it. One door: routes."""
+
+from functools import cache
+from typing import Any
+
+from flask import Blueprint, Response, current_app
+
+from api.errors import reply
+from api.openapi.document import document
+from api.operation import Operation, described
+from api.settings import AppSettings
+from inference.backend import Backend
+
+ABOUT = (
+    "One model in four dialects: Llama Stack, OpenAI (and vLLM), Text Generation Inference and Neodim. "
+    "Every route below is told by the code that answers it. Fields that are not listed are ignored."
+)
+DOCUMENT = Operation("This document, as OpenAPI 3.1")
+
+
+def routes(backend: Backend, settings: AppSettings) -> Blueprint:
+    blueprint = Blueprint("openapi", __name__)
+
+    @cache
+    def told() -> dict[str, Any]:
+        """Made once, when all routes are there."""
+        return document(current_app, "Hearth", settings.version, ABOUT)
+
+    def send() -> Response:
+        return reply(200, told())
+
+    view = described(send, DOCUMENT)
+    for path in ("/openapi.json", "/api-doc/openapi.json"):
+        blueprint.add_url_rule(path, "document", view)
+    return blueprint

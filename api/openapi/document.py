@@ -1,0 +1,106 @@
+"""The app's routes as an OpenAPI 3.1 document, from the operations that stand beside them.
+
+Knows Flask's rules and the specification; no dialect. https://spec.openapis.org/oas/v3.1.0
+"""
+
+import inspect
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from flask import Flask
+from werkzeug.routing import Rule
+
+from api.encode import MIMETYPE
+from api.operation import Operation, of
+
+PARAMETER = re.compile(r"<(?:\w+:)?(\w+)>")
+SCHEMAS = "#/components/schemas/"
+KEY = {"type": "http", "scheme": "bearer", "description": "One of the server's API_KEYS, where it has any."}
+
+Json = dict[str, Any]
+
+
+def document(app: Flask, title: str, version: str, about: str) -> Json:
+    """Every route that has an operation; those of one path stand together, in the order of the paths."""
+    routes = sorted(described(app), key=lambda route: (route[0].rule, route[1]))
+    schemas = Schemas(operation for _, _, operation in routes)
+    paths: dict[str, Json] = {}
+    for rule, method, operation in routes:
+        path = PARAMETER.sub(r"{\1}", rule.rule)
+        paths.setdefault(path, {})[method.lower()] = told(rule, method, operation, schemas)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": title, "version": version, "description": about},
+        "paths": paths,
+        "components": {"schemas": schemas.components, "securitySchemes": {"key": KEY}},
+        "security": [{}, {"key": []}],
+    }
+
+
+def described(app: Flask) -> Iterator[tuple[Rule, str, Operation]]:
+    for rule in app.url_map.iter_rules():
+        operation = of(app.view_functions[rule.endpoint])
+        if operation:
+            for method in sorted((rule.methods or set()) - {"HEAD", "OPTIONS"}):
+                yield rule, method, operation
+
+
+class Schemas:
+    """The JSON schemas of all types that the operations name; structs are components of the document."""
+
+    def __init__(self, operations: Iterator[Operation]) -> None:
+        named = ((each.body, each.answer, each.error) for each in operations)
+        self._types = [type for types in named for type in types if type is not None]
+        schemas, self.components = msgspec.json.schema_components(
+            self._types, ref_template=SCHEMAS + "{name}"
+        )
+        self._schemas = list(schemas)
+
+    def of(self, type: Any) -> Json:
+        return self._schemas[self._types.index(type)]
+
+
+def told(rule: Rule, method: str, operation: Operation, schemas: Schemas) -> Json:
+    failure = {"description": "An error", "content": {MIMETYPE: {"schema": schemas.of(operation.error)}}}
+    page: Json = {
+        "operationId": f"{method.lower()} {rule.rule}",
+        "tags": [rule.endpoint.partition(".")[0].replace("_", " ")],
+        "summary": operation.summary,
+        "parameters": [*in_path(rule), *in_query(operation)],
+        "responses": {
+            str(operation.status): good(operation, schemas),
+            "4XX": failure,
+            "5XX": failure,
+        },
+    }
+    if operation.about:
+        page["description"] = inspect.cleandoc(operation.about)
+    if operation.body is not None:
+        content = {MIMETYPE: {"schema": schemas.of(operation.body)}}
+        page["requestBody"] = {"required": True, "content": content}
+    return page
+
+
+def good(operation: Operation, schemas: Schemas) -> Json:
+    content: Json = {media: {"schema": {"type": "string"}} for media in operation.stream}
+    if operation.media:
+        content[operation.media] = {"schema": {"type": "string"}}
+    elif operation.answer is not None:
+        content[MIMETYPE] = {"schema": schemas.of(operation.answer)}
+    return {"description": "The answer", **({"content": content} if content else {})}
+
+
+def in_path(rule: Rule) -> list[Json]:
+    return [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in PARAMETER.findall(rule.rule)
+    ]
+
+
+def in_query(operation: Operation) -> list[Json]:
+    return [
+        {"name": name, "in": "query", "required": False, "schema": {"type": "string"}, "description": meaning}
+        for name, meaning in operation.query.items()
+    ]
