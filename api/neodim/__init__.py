@@ -1,0 +1,57 @@
+"""The Neodim dialect: one route, POST /generate, that answers as the last Neodim Server did.
+
+Three doors: views, for the path is shared with another dialect; told, how an error is said; routes, the rest.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from flask import Blueprint, Response, request
+
+from api.body import decode
+from api.errors import speak
+from api.neodim.bodies import Body
+from api.neodim.errors import told
+from api.neodim.gpus import Gpus
+from api.neodim.origins import permit
+from api.neodim.report import Report
+from api.neodim.requests import asked, watches
+from api.neodim.texts import Texts
+from api.neodim.together import Nothing, Together
+from api.settings import AppSettings
+from api.stream import NDJSON, answer
+from inference.backend import Backend, Stream
+
+PATH = "/generate"
+
+__all__ = ["routes", "told", "views"]
+
+
+def views(backend: Backend, settings: AppSettings) -> dict[str, Callable[[], Response]]:
+    return {PATH: partial(generate, backend, settings)}
+
+
+def routes(backend: Backend, settings: AppSettings) -> Blueprint:
+    blueprint = Blueprint("neodim", __name__)
+    for path, view in views(backend, settings).items():
+        blueprint.add_url_rule(path, path, view, methods=["POST"])
+    speak(blueprint, told)
+
+    @blueprint.after_app_request
+    def allow(response: Response) -> Response:
+        return permit(response) if request.path == PATH and not settings.cors_origins else response
+
+    return blueprint
+
+
+def generate(backend: Backend, settings: AppSettings) -> Response:
+    gpus = Gpus(lambda: backend.load().devices)
+    body = decode(Body, strict=False)
+    texts = Texts(backend)
+    request = asked(body, texts, backend, settings)
+    looking = watches(body)
+    stream: Stream = Nothing(request.sequences)
+    if request.length:
+        stream = Together(backend.generate(request.generation), looking)
+    writer = Report(request, texts, looking, gpus)
+    return answer(stream, writer, NDJSON if body.stream else None, request.sequences)

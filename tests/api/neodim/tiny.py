@@ -1,0 +1,26 @@
+"""The vectors' tiny model as a backend, loaded once."""
+
+from functools import cache
+
+from inference.backend import Backend
+from inference.metrics import Metrics
+from inference.opening import open_backend
+from tests.api.neodim.conftest import VECTORS
+
+
+@cache
+def tiny() -> Backend:
+    """A random GPT-Neo of 97,632 parameters and 256 tokens of context, in float32 on the CPU."""
+    return open_backend(
+        VECTORS / "neodim_tiny",
+        model_id="neodim_tiny",
+        dtype="float32",
+        device="cpu",
+        context=256,
+        max_rows=8,
+        kv_bytes=1 << 28,
+        max_batch_tokens=512,
+        max_queued_tokens=1 << 16,
+        trust_remote_code=False,
+        metrics=Metrics(),
+    )
