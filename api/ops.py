@@ -6,49 +6,66 @@ Dialects have health routes of their own; these are the server's.
 from itertools import groupby
 
 from flask import Blueprint, Response, current_app, request
+from msgspec import Struct
 
 from api.environ import DRAINING
 from api.errors import Draining, reply
+from api.operation import Operation, described
 from api.settings import AppSettings
 from inference.backend import Backend
 from inference.errors import Unavailable
 from inference.metrics import Metrics
 
 
+class Health(Struct):
+    status: str
+
+
+class Version(Struct):
+    version: str
+
+
+class Index(Struct):
+    name: str
+    version: str
+    model: str
+    routes: dict[str, list[str]]
+
+
+OK = Health("OK")
+LIVE = Operation("Whether the server answers", answer=Health)
+READY = Operation("Whether it takes requests", "503 while it loads, has failed or drains.", answer=Health)
+VERSION = Operation("The server's version", answer=Version)
+INDEX = Operation("What is served here, and every route", answer=Index)
+METRICS = Operation("Figures for Prometheus", media="text/plain")
+
+
 def routes(backend: Backend, settings: AppSettings, metrics: Metrics | None = None) -> Blueprint:
     ops = Blueprint("ops", __name__)
 
-    @ops.get("/health")
-    @ops.get("/health/live")
     def live() -> Response:
-        return reply(200, {"status": "OK"})
+        return reply(200, OK)
 
-    @ops.get("/health/ready")
     def ready() -> Response:
         if DRAINING in request.environ:
             raise Draining(request.environ[DRAINING])
         if why := backend.ready():
             raise Unavailable(why)
-        return reply(200, {"status": "OK"})
+        return reply(200, OK)
 
-    @ops.get("/version")
     def version() -> Response:
-        return reply(200, {"version": settings.version})
+        return reply(200, Version(settings.version))
 
-    @ops.get("/")
     def index() -> Response:
-        return reply(
-            200,
-            {
-                "name": "hearth",
-                "version": settings.version,
-                "model": backend.info().id,
-                "routes": served(),
-            },
-        )
+        return reply(200, Index("hearth", settings.version, backend.info().id, served()))
 
+    ops.add_url_rule("/health", "health", described(live, LIVE))
+    ops.add_url_rule("/health/live", "live", described(live, LIVE))
+    ops.add_url_rule("/health/ready", "ready", described(ready, READY))
+    ops.add_url_rule("/version", "version", described(version, VERSION))
+    ops.add_url_rule("/", "index", described(index, INDEX))
     if metrics:
-        ops.add_url_rule("/metrics", view_func=lambda: _text(metrics.render()))
+        ops.add_url_rule("/metrics", "metrics", described(lambda: _text(metrics.render()), METRICS))
     return ops
 
 

@@ -4,63 +4,39 @@ The page is the files beside this one, sent as they are. It asks the routes that
 its own for the machine's figures. It loads nothing from anywhere else; the browser is told to see to that.
 """
 
+from pathlib import Path
+
 from flask import Blueprint, Response, request
 
 from api.errors import reply
-from api.playground.files import PAGE, files
+from api.files import Files
+from api.operation import Operation, described
 from api.playground.status import status
 from api.settings import AppSettings
 from inference.backend import Backend
-from inference.errors import NotFound
 
-POLICY = "; ".join(
-    (
-        "default-src 'none'",
-        "script-src 'self'",
-        "style-src 'self'",
-        "img-src 'self'",
-        "connect-src 'self'",
-        "base-uri 'none'",
-        "form-action 'none'",
-        "frame-ancestors 'none'",
-    )
-)
-HEADERS = {
-    "Content-Security-Policy": POLICY,
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-cache",  # kept, and asked about each time: the ETag says whether it is still right
-}
+PAGE = "index.html"
+FIGURES = Operation("The machine's figures, as the playground shows them")
 
 
 def routes(backend: Backend, settings: AppSettings) -> Blueprint:
     blueprint = Blueprint("playground", __name__)
-    known = files()
-
-    def send(name: str) -> Response:
-        """Only what was found at the start can be had: a name is looked up, never a path."""
-        if name not in known:
-            raise NotFound(f"the playground has no file {name[:80]!r}")
-        file = known[name]
-        response = Response(file.content, headers=HEADERS, content_type=file.kind)
-        response.set_etag(file.etag)
-        response.make_conditional(request)
-        return response
+    files = Files(Path(__file__).parent)
 
     @blueprint.get("/playground")
     def page() -> Response:
         if request.path.endswith("/"):  # the page's links begin where it stands
             return Response(status=302, headers={"Location": "../playground"})
-        return send(PAGE)
+        return files.send(PAGE)
 
     @blueprint.get("/playground/<path:name>")
     def file(name: str) -> Response:
-        return send(name)
+        return files.send(name)
 
-    @blueprint.get("/playground/status")
     def figures() -> Response:
         response = reply(200, status(backend))
         response.headers["Cache-Control"] = "no-store"
         return response
 
+    blueprint.add_url_rule("/playground/status", "status", described(figures, FIGURES))
     return blueprint

@@ -7,13 +7,13 @@ import pytest
 from flask.testing import FlaskClient
 
 from api import create_app
-from api.playground.files import files
+from api.files import Files
 from api.settings import AppSettings
 from inference.types import Device, Load
 from tests.fake_backend import FakeBackend
 
 FOLDER = Path(__file__).parents[3] / "api/playground"
-NAMES = sorted(files())
+NAMES = sorted(Files(FOLDER).files)
 
 
 class BusyBackend(FakeBackend):
@@ -66,7 +66,7 @@ def test_a_file_that_is_known_is_not_sent_again(client: FlaskClient) -> None:
     [
         "nothing.js",
         "__init__.py",
-        "files.py",
+        "status.py",
         "../keys.py",
         "%2e%2e/keys.py",
         "..%2fkeys.py",
