@@ -17,12 +17,13 @@ from typing import Any, TypeVar
 import torch
 
 from inference.engine.admission import Admission
+from inference.engine.bans import check_left
 from inference.engine.errand import Errand
 from inference.engine.gate import Gate
 from inference.engine.loop import Loop
 from inference.engine.outbox import Post
 from inference.engine.sampler import Sampler
-from inference.engine.sequence import Outlet, Sequence, Task
+from inference.engine.sequence import Outlet, Score, Sequence, Task
 from inference.engine.stats import Stats
 from inference.errors import BadRequest, Internal, ServerError, TooLong, Unavailable
 from inference.model.batch import Runner
@@ -154,10 +155,13 @@ class Engine:
             raise BadRequest("prompt", "must hold at least one token")
         if not runner.encodes and len(task.ids) > context:
             raise TooLong("prompt", context, len(task.ids))
+        if task.max_tokens:
+            early = task.min_tokens > 0 and task.matcher is None
+            check_left(task.sampling, task.ends, early, runner.vocab)
         tokens, source = (runner.start_ids, task.ids) if runner.encodes else (task.ids, ())
         sequence = Sequence(next(self._ids), task, outlet, list(tokens), source)
         if task.prompt_logprobs is not None:
-            sequence.prompt_scores.append((None, ()))
+            sequence.prompt_scores.append(Score())
         return sequence
 
     def _run(self) -> None:

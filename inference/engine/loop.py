@@ -148,12 +148,14 @@ class Loop:
         log.debug("sequence ended id=%d reason=%s tokens=%d", sequence.id, reason, sequence.generated)
 
     def _fail(self, sequence: Sequence, error: ServerError) -> None:
-        """End it with error; what its row holds is not used again."""
+        """End it with error; what its row holds is not used again, unless the error is its request's own."""
+        ours = error.status >= 500
         self.outbox.add(sequence.outlet, Record(error=error))
-        self._leave(sequence, trusted=False)
+        self._leave(sequence, trusted=not ours)
         self.counts.ends["error"] += 1
-        self.counts.failing += 1
-        log.error("sequence failed id=%d tokens=%d error=%s", sequence.id, len(sequence.tokens), error)
+        self.counts.failing += ours
+        told = "sequence failed id=%d tokens=%d error=%s"
+        log.log(logging.ERROR if ours else logging.INFO, told, sequence.id, len(sequence.tokens), error)
 
     def _leave(self, sequence: Sequence, trusted: bool = True) -> None:
         del self.sequences[sequence.id]

@@ -7,14 +7,24 @@ floats, made and read by other threads. A Sequence is the engine's own.
 import time
 from collections.abc import Sequence as Ids
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 
+from inference.engine.bans import Bans
 from inference.errors import ServerError
 from inference.sampling import Sampling
 
 Tops = tuple[tuple[int, float], ...]
+
+
+class Score(NamedTuple):
+    """How likely a prompt token was: its logprob, the most probable ones, and how many were at least as
+    likely. The first token has none of these."""
+
+    logprob: float | None = None
+    tops: Tops = ()
+    rank: int = 0
 
 
 class Matcher(Protocol):
@@ -38,6 +48,7 @@ class Task:
     ends            token ids that end the answer (the model's own and the request's)
     seed            of the answer's random stream; unused when sampling.greedy
     logprobs        alternatives to report with each token; None: none, not even the chosen token's
+    warped          logprobs are of the distribution behind all edits and warpers, not of the model's own
     prompt_logprobs likewise for the prompt
     deadline        time.monotonic() after which it ends with reason "deadline"
     """
@@ -50,6 +61,7 @@ class Task:
     seed: int = 0
     matcher: Matcher | None = None
     logprobs: int | None = None
+    warped: bool = False
     prompt_logprobs: int | None = None
     deadline: float | None = None
 
@@ -60,7 +72,7 @@ class Record:
 
     cached   set on the first record: prompt tokens that did not have to be computed
     waited   on the first record: seconds from submission to its row
-    prompt   on the first record when prompt logprobs were asked: (logprob, tops) per prompt token, None first
+    prompt   on the first record when prompt logprobs were asked: a score per prompt token
     reason   "" while it goes on; else "stop" (the last id is one of its ends), "length", "deadline",
              "cancelled"
     error    set where the sequence failed; nothing follows
@@ -71,7 +83,7 @@ class Record:
     tops: tuple[Tops, ...] = ()
     cached: int | None = None
     waited: float = 0.0
-    prompt: tuple[tuple[float | None, Tops], ...] = ()
+    prompt: tuple[Score, ...] = ()
     reason: str = ""
     error: ServerError | None = None
 
@@ -90,6 +102,7 @@ class Sequence:
     cached  how many of them are in the row's memory
     row     its row in the memory, -1 while it waits
     source  the encoder's input, empty for a decoder-only model
+    bans    what its request rules out; None: nothing
     """
 
     id: int
@@ -104,10 +117,14 @@ class Sequence:
     waited: float = 0.0
     prompt: int = field(init=False)
     arrived: float = field(default_factory=time.monotonic)
-    prompt_scores: list[tuple[float | None, Tops]] = field(default_factory=list)
+    prompt_scores: list[Score] = field(default_factory=list)
+    bans: Bans | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.prompt = len(self.tokens)
+        sampling = self.task.sampling
+        if sampling.banned or sampling.allowed is not None:
+            self.bans = Bans(sampling, self.task.ends)
 
     @property
     def todo(self) -> int:
@@ -121,6 +138,15 @@ class Sequence:
     @property
     def answer(self) -> Ids[int]:
         return self.tokens[self.prompt :]
+
+    @property
+    def greedy(self) -> bool:
+        return self.task.sampling.greedy or self.task.sampling.temperature == 0
+
+    @property
+    def late(self) -> bool:
+        """Whether its repetition penalty has a place among its warpers, instead of before them."""
+        return not self.greedy and "repetition" in self.task.sampling.order
 
     @property
     def limit(self) -> int:

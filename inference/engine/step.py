@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 
 import torch
 
+from inference.engine.bans import NOTHING_LEFT
 from inference.engine.pack import Packed, pack
-from inference.engine.sampler import BROKEN, Choice, Sampler
+from inference.engine.sampler import EMPTY, Choice, Sampler
 from inference.engine.scheduler import Plan
-from inference.engine.sequence import Sequence, Tops
-from inference.errors import Internal, ServerError
+from inference.engine.sequence import Score, Sequence
+from inference.errors import BadRequest, Internal, ServerError
 from inference.model.batch import Move, Runner
 
 log = logging.getLogger(__name__)
@@ -27,7 +28,7 @@ class Outcome:
     sequence: Sequence
     count: int = 0
     choice: Choice | None = None
-    scores: list[tuple[float, Tops]] = field(default_factory=list)
+    scores: list[Score] = field(default_factory=list)
     error: ServerError | None = None
 
 
@@ -80,8 +81,8 @@ class Stepper:
         chosen = {sequence.id: choice for sequence, choice in zip(packed.sampled, choices, strict=True)}
         for outcome in outcomes:
             outcome.choice = chosen.get(outcome.sequence.id)
-            if outcome.choice is not None and outcome.choice.id == BROKEN:
-                outcome.error = Internal("the model's output for this request is not a number")
+            if outcome.choice is not None and outcome.choice.id < 0:
+                outcome.error = fault(outcome.choice.id)
 
     def _isolate(self, plan: Plan) -> list[Outcome]:
         """Compute in parts a plan that failed as a whole, its moves done. Who fails alone is the culprit.
@@ -109,6 +110,13 @@ def anew(share: tuple[Sequence, int]) -> Plan:
     sequence = share[0]
     sequence.cached = 0
     return [(sequence, sequence.todo)]
+
+
+def fault(id: int) -> ServerError:
+    """What a sequence without a token is told: id is EMPTY or BROKEN."""
+    if id == EMPTY:
+        return BadRequest("", NOTHING_LEFT)
+    return Internal("the model's output for this request is not a number")
 
 
 def short_of_memory(error: Exception) -> bool:

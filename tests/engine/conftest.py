@@ -9,7 +9,7 @@ import torch
 
 from inference.engine.engine import Engine
 from inference.engine.sampler import BROKEN, Choice
-from inference.engine.sequence import Record, Task
+from inference.engine.sequence import Record, Score, Task
 from inference.engine.sequence import Sequence as Answer
 from inference.model.batch import Batch, Clear, Copy, Move, Shape, Swap
 
@@ -175,11 +175,9 @@ class GreedySampler:
         assert logits.shape == (len(sequences), VOCAB)
         return [self._pick(row, sequence) for row, sequence in zip(logits, sequences, strict=True)]
 
-    def score(
-        self, logits: torch.Tensor, ids: Sequence[int], tops: int
-    ) -> list[tuple[float, tuple[tuple[int, float], ...]]]:
+    def score(self, logits: torch.Tensor, ids: Sequence[int], tops: int) -> list[Score]:
         assert logits.shape == (len(ids), VOCAB)
-        return [(float(row[id]), ()) for row, id in zip(logits, ids, strict=True)]
+        return [Score(float(row[id])) for row, id in zip(logits, ids, strict=True)]
 
     def _pick(self, row: torch.Tensor, sequence: Answer) -> Choice:
         if row.isnan().any():

@@ -1,76 +1,20 @@
-"""Bias, penalties, early ends and constraints: each against its formula or transformers' processor."""
+"""Which edit concerns whom, and what the table of them comes to."""
 
-from dataclasses import dataclass
+from dataclasses import replace
 
 import pytest
 import torch
-from transformers import MinNewTokensLengthLogitsProcessor, RepetitionPenaltyLogitsProcessor
 
-from inference.engine.edits import bias, constraint, early, repeats, repetition
-from inference.engine.sequence import Sequence, Task
-from inference.sampling import Sampling
+from inference.engine.edits import EDITS, bias, edit
+from inference.sampling import Sampling, Watermark, Window
+from tests.engine.answers import random_logits, sequence
 
 WIDTH = 100
 
 
-class Nowhere:
-    def put(self, record: object) -> None:
-        raise AssertionError("nothing is sent in these tests")
-
-
-@dataclass
-class Only:
-    """A matcher that allows these ids, in a mask of this many words."""
-
-    ids: tuple[int, ...]
-    words: int = (WIDTH + 31) // 32
-
-    def allowed(self) -> torch.Tensor:
-        bits = [sum(1 << id % 32 for id in self.ids if id // 32 == word) for word in range(self.words)]
-        return torch.tensor([b - 2**32 if b >= 2**31 else b for b in bits], dtype=torch.int32)
-
-    def advance(self, token: int) -> None:
-        raise AssertionError("an edit advances nothing")
-
-
-class Anything(Only):
-    def allowed(self) -> None:
-        return None
-
-
-def sequence(
-    prompt: list[int], answer: list[int], sampling: Sampling | None = None, **task: object
-) -> Sequence:
-    made = Sequence(0, Task(tuple(prompt), 100, sampling or Sampling(), **task), Nowhere(), list(prompt))
-    made.tokens += answer
-    return made
-
-
 @pytest.fixture
 def logits() -> torch.Tensor:
-    return torch.randn(3, WIDTH, generator=torch.Generator().manual_seed(1))
-
-
-def test_a_repetition_penalty_does_what_transformers_does(logits: torch.Tensor) -> None:
-    expected = logits.clone()
-    rows = {
-        0: sequence([1, 2, 2, 3], [4, 4, 5], Sampling(repetition=1.3)),
-        2: sequence([7], [9, 7, 50, 99], Sampling(repetition=0.8)),
-    }
-    for row, s in rows.items():
-        processor = RepetitionPenaltyLogitsProcessor(s.task.sampling.repetition)
-        expected[row : row + 1] = processor(torch.tensor([s.tokens]), logits[row : row + 1])
-    repetition(logits, rows)
-    assert torch.equal(logits, expected)
-
-
-def test_presence_and_frequency_follow_openai_and_spare_the_prompt(logits: torch.Tensor) -> None:
-    before = logits.clone()
-    repeats(logits, {1: sequence([1, 2, 3], [4, 4, 5], Sampling(presence=0.5, frequency=0.25))})
-    expected = before.clone()
-    expected[1, 4] -= 2 * 0.25 + 0.5
-    expected[1, 5] -= 1 * 0.25 + 0.5
-    assert torch.equal(logits, expected)
+    return random_logits(3, WIDTH)
 
 
 def test_a_bias_is_added_and_ids_beyond_the_logits_are_ignored(logits: torch.Tensor) -> None:
@@ -84,44 +28,45 @@ def test_a_bias_is_added_and_ids_beyond_the_logits_are_ignored(logits: torch.Ten
     assert torch.equal(logits, expected)
 
 
-def test_early_ends_are_forbidden_as_transformers_does(logits: torch.Tensor) -> None:
-    expected = logits.clone()
-    processor = MinNewTokensLengthLogitsProcessor(1, 3, [8, 9])
-    expected[1:2] = processor(torch.tensor([[1, 2]]), logits[1:2])
-    early(logits, {1: sequence([1], [2], min_tokens=3, ends=frozenset((8, 9, WIDTH + 5)))})
-    assert torch.equal(logits, expected)
-
-
-def test_a_constraint_leaves_what_it_allows_and_other_rows_alone(logits: torch.Tensor) -> None:
+def test_without_edits_the_logits_are_the_same_and_with_one_a_copy(logits: torch.Tensor) -> None:
     before = logits.clone()
-    constraint(logits, {0: sequence([1], [], matcher=Only((0, 31, 32, 63, 95, 99)))})
-    assert logits[0].isfinite().nonzero().flatten().tolist() == [0, 31, 32, 63, 95, 99]
-    assert torch.equal(logits[0, [31, 99]], before[0, [31, 99]])
-    assert torch.equal(logits[1:], before[1:])
+    plain = [sequence([1], [2], Sampling(temperature=0.5, top_k=3)) for _ in range(3)]
+    assert edit(logits, plain) is logits
+    edited = edit(logits, [*plain[:2], sequence([1], [2], Sampling(repetition=2.0))])
+    assert torch.equal(logits, before)
+    assert torch.equal(edited[:2], before[:2]) and not torch.equal(edited[2], before[2])
 
 
-@pytest.mark.parametrize("words", [1, 2, 9])
-def test_a_mask_of_another_width_forbids_what_it_does_not_name(logits: torch.Tensor, words: int) -> None:
-    constraint(logits, {2: sequence([1], [], matcher=Only((5, 40), words))})
-    assert logits[2].isfinite().nonzero().flatten().tolist() == [id for id in (5, 40) if id < 32 * words]
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        Sampling(bias={3: 1.0}),
+        Sampling(watermark=Watermark()),
+        Sampling(repetition=2.0),
+        Sampling(window=Window((2, 3), 2.0, 2)),
+        Sampling(presence=1.0),
+        Sampling(frequency=1.0),
+        Sampling(frequency_share=1.0),
+        Sampling(no_repeat_ngram=1),
+        Sampling(allowed=frozenset((3,))),
+        Sampling(banned=((3,),)),
+        Sampling(banned_first=frozenset((3,))),
+    ],
+)
+def test_every_edit_holds_for_greedy_rows_and_for_drawn_ones(sampling: Sampling) -> None:
+    logits = random_logits(1, WIDTH)
+    answer = [] if sampling.banned_first else [5]
+    drawn = edit(logits, [sequence([2, 3], answer, sampling)])
+    greedy = edit(logits, [sequence([2, 3], answer, replace(sampling, greedy=True))])
+    assert torch.equal(drawn, greedy) and not torch.equal(drawn, logits)
+    assert sum(concerns(sequence([2, 3], answer, sampling)) for concerns, _ in EDITS) == 1
 
 
-def test_a_matcher_that_allows_everything_changes_nothing(logits: torch.Tensor) -> None:
-    before = logits.clone()
-    constraint(logits, {0: sequence([1], [], matcher=Anything(())), 1: sequence([1], [], matcher=Only((4,)))})
-    assert torch.equal(logits[0], before[0])
-    assert logits[1].isfinite().nonzero().flatten().tolist() == [4]
+def test_what_may_not_begin_an_answer_may_go_on_with_it(logits: torch.Tensor) -> None:
+    rows = [sequence([1], answer, Sampling(banned_first=frozenset((4,)))) for answer in ([], [2], [4])]
+    assert edit(logits, rows)[:, 4].isfinite().tolist() == [False, True, True]
 
 
-def test_a_constraint_keeps_ends_away_while_anything_else_is_allowed(logits: torch.Tensor) -> None:
-    short = {"min_tokens": 3, "ends": frozenset((8, 31))}
-    constraint(
-        logits,
-        {
-            0: sequence([1], [2], matcher=Only((7, 8, 31)), **short),
-            1: sequence([1], [2], matcher=Only((8, 31)), **short),
-            2: sequence([1], [2, 3, 4], matcher=Only((7, 8)), **short),
-        },
-    )
-    allowed = [row.isfinite().nonzero().flatten().tolist() for row in logits]
-    assert allowed == [[7], [8, 31], [7, 8]]
+def test_a_bias_brings_no_banned_token_back(logits: torch.Tensor) -> None:
+    sampling = Sampling(bias={4: 100.0}, banned=((4,),), watermark=Watermark(delta=100.0))
+    assert float(edit(logits, [sequence([1], [2], sampling)] * 3)[0, 4]) == -torch.inf

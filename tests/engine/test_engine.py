@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from inference.engine.engine import Engine
-from inference.engine.sequence import Task
+from inference.engine.sequence import Score, Task
 from inference.errors import BadRequest, Internal, Overloaded, TooLong, Unavailable
 from tests.engine.conftest import END, NAN, POISON, Bench, Box, FakeRunner, GreedySampler
 
@@ -66,8 +66,8 @@ def test_a_prompt_can_be_scored_without_an_answer(bench: Make) -> None:
     one.finish()
     (record,) = box.records
     assert record.reason == "length" and record.ids == ()
-    assert len(record.prompt) == 50 and record.prompt[0] == (None, ())
-    assert all(isinstance(score, float) for score, _ in record.prompt[1:])
+    assert len(record.prompt) == 50 and record.prompt[0] == Score()
+    assert all(isinstance(score.logprob, float) for score in record.prompt[1:])
 
 
 def test_a_preempted_prompt_is_scored_once(bench: Make) -> None:

@@ -1,7 +1,7 @@
 """A plan becomes a Batch."""
 
 from inference.engine.pack import pack
-from inference.engine.sequence import Sequence, Task
+from inference.engine.sequence import Score, Sequence, Task
 from inference.model.batch import Batch, Swap
 
 CONTEXT = 100
@@ -16,7 +16,7 @@ def sequence(ids: list[int], row: int, cached: int = 0, max_tokens: int = 10, **
 
 def scored(ids: list[int], row: int, cached: int = 0, already: int = 1, **options: object) -> Sequence:
     one = sequence(ids, row, cached, prompt_logprobs=0, **options)
-    one.prompt_scores = [(None, ())] * already
+    one.prompt_scores = [Score()] * already
     return one
 
 

@@ -1,12 +1,20 @@
 """The sampler as a whole: who gets which token, alone and in company."""
 
+from dataclasses import replace
+
 import pytest
 import torch
-from transformers import MinPLogitsWarper, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+from transformers import (
+    MinPLogitsWarper,
+    RepetitionPenaltyLogitsProcessor,
+    TemperatureLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+)
 
-from inference.engine.sampler import BROKEN, Choice, Sampler
+from inference.engine.sampler import BROKEN, EMPTY, Choice, Sampler
 from inference.engine.sequence import Sequence, Task
-from inference.sampling import Sampling
+from inference.sampling import Sampling, Watermark, Window
 
 WIDTH = 500
 GREEDY = Sampling(greedy=True)
@@ -56,6 +64,26 @@ def variety() -> list[Sequence]:
         sequence(Sampling(min_p=0.3), seed=6, ends=frozenset(range(0, WIDTH, 2)), min_tokens=3),
         sequence(Sampling(temperature=0.0), logprobs=2),
         sequence(Sampling(temperature=2.0), seed=7, matcher=Listed(3, 33, 303)),
+        *unusual(),
+    ]
+
+
+def unusual() -> list[Sequence]:
+    """Sequences that want what few do, and logprobs of what they get."""
+    window = Window((1, 2, 3), 1.7, 4, slope=2.0)
+    shapes = [
+        Sampling(temperature=1.4, typical_p=0.6, frequency_share=0.5),
+        Sampling(temperature=0.9, tfs=0.9, window=window),
+        Sampling(temperature=0.9, top_a=0.2, watermark=Watermark()),
+        Sampling(temperature=0.8, tfs=0.8, top_k=30, order=("tfs", "temperature")),
+        Sampling(window=window, repetition=1.2, top_p=0.7, order=("top_p", "repetition")),
+        Sampling(no_repeat_ngram=2, banned=((5,), (4, 9), (9, 4, 4)), banned_first=frozenset((8,))),
+        Sampling(allowed=frozenset(range(9, 90))),
+        Sampling(greedy=True, window=window, watermark=Watermark(0.2, 5.0), allowed=frozenset((4, 7, 8))),
+    ]
+    return [
+        sequence(shape, (9, 4, 4), seed=row, logprobs=3 * (row % 2), warped=row % 3 > 0)
+        for row, shape in enumerate(shapes)
     ]
 
 
@@ -63,14 +91,14 @@ def variety() -> list[Sequence]:
 def test_a_row_in_a_batch_is_the_row_alone_bit_for_bit(dtype: torch.dtype) -> None:
     sampler = Sampler(WIDTH)
     for step in range(5):
-        logits = some_logits(10, seed=step).to(dtype)
+        logits = some_logits(18, seed=step).to(dtype)
         together = sampler.sample(logits, variety())
         alone = [sampler.sample(logits[i : i + 1], [s])[0] for i, s in enumerate(variety())]
         assert together == alone
 
 
 def test_order_and_company_do_not_matter() -> None:
-    logits = some_logits(10)
+    logits = some_logits(18)
     backwards = Sampler(WIDTH).sample(logits.flip(0), variety()[::-1])
     assert backwards[::-1] == Sampler(WIDTH).sample(logits, variety())
 
@@ -86,7 +114,7 @@ def test_greedy_rows_get_the_most_probable_token() -> None:
 
 
 def test_the_logits_are_left_as_they_were() -> None:
-    logits = some_logits(10)
+    logits = some_logits(18)
     before = logits.clone()
     Sampler(WIDTH).sample(logits, variety())
     assert torch.equal(logits, before)
@@ -130,26 +158,29 @@ def test_a_near_zero_temperature_is_greedy() -> None:
 
 @pytest.mark.parametrize("ill", [float("nan"), float("-inf"), float("inf")])
 def test_a_broken_row_is_told_and_the_others_are_not_touched(ill: float) -> None:
-    logits = some_logits(10)
+    logits = some_logits(18)
     sound = Sampler(WIDTH).sample(logits, variety())
-    for row in range(10):
+    for row in range(18):
         spoilt = logits.clone()
         spoilt[row] = ill
         assert Sampler(WIDTH).sample(spoilt, variety()) == [*sound[:row], Choice(BROKEN), *sound[row + 1 :]]
 
 
-@pytest.mark.parametrize("row", range(10))
+@pytest.mark.parametrize("row", range(16))
 def test_a_single_nan_breaks_its_row(row: int) -> None:
-    logits = some_logits(10)
+    logits = some_logits(18)
     logits[row, 303] = float("nan")
     broken = [i for i, c in enumerate(Sampler(WIDTH).sample(logits, variety())) if c.id == BROKEN]
     assert broken == [row]
 
 
-def test_a_matcher_that_allows_nothing_breaks_its_row() -> None:
-    matcher = Listed()
-    choices = Sampler(WIDTH).sample(some_logits(2), [sequence(), sequence(matcher=matcher)])
-    assert choices[0].id != BROKEN and choices[1] == Choice(BROKEN)
+@pytest.mark.parametrize("greedy", [True, False])
+def test_a_request_that_leaves_nothing_is_told_and_no_other(greedy: bool) -> None:
+    matcher = Listed(3)
+    sampling = Sampling(greedy=greedy, banned=((3,),), temperature=0.5, top_p=0.5, typical_p=0.5, tfs=0.5)
+    rows = [sequence(), sequence(sampling, matcher=matcher, logprobs=2, warped=True), sequence()]
+    choices = Sampler(WIDTH).sample(some_logits(3), rows)
+    assert choices[0].id >= 0 and choices[1] == Choice(EMPTY) and choices[2].id >= 0
     assert matcher.told == []
 
 
@@ -201,10 +232,47 @@ def test_scores_are_logprobs_of_given_ids() -> None:
     logits = some_logits(4).bfloat16()
     truth = logits.float().log_softmax(-1)
     scores = Sampler(WIDTH).score(logits, [5, 6, 7, 499], 2)
-    assert [score for score, _ in scores] == [float(truth[i, id]) for i, id in enumerate((5, 6, 7, 499))]
-    assert [tops[0][1] for _, tops in scores] == truth.amax(-1).tolist()
-    assert all(len(tops) == 2 for _, tops in scores)
-    assert Sampler(WIDTH).score(logits, [5, 6, 7, 8], 0)[0] == (float(truth[0, 5]), ())
+    assert [score.logprob for score in scores] == [float(truth[i, id]) for i, id in enumerate((5, 6, 7, 499))]
+    assert [score.tops[0][1] for score in scores] == truth.amax(-1).tolist()
+    assert all(len(score.tops) == 2 for score in scores)
+    assert Sampler(WIDTH).score(logits, [5, 6, 7, 8], 0)[0] == (float(truth[0, 5]), (), scores[0].rank)
+
+
+def test_a_scores_rank_counts_the_tokens_at_least_as_likely() -> None:
+    logits = torch.tensor([[3.0, 1.0, 2.0, 2.0, 0.0]] * 4)
+    assert [score.rank for score in Sampler(5).score(logits, [0, 2, 1, 4], 0)] == [1, 3, 4, 5]
+
+
+def test_warped_logprobs_are_of_what_a_token_is_drawn_from() -> None:
+    logits = some_logits(3)
+    drawn = Sampling(temperature=0.5, top_k=3, bias={9: 30.0}, repetition=1.5)
+    rows = [
+        sequence(drawn, seed=1, logprobs=5, warped=True),
+        sequence(Sampling(greedy=True, temperature=0.5, bias={7: 30.0}), logprobs=2, warped=True),
+        sequence(logprobs=1),
+    ]
+    choices = Sampler(WIDTH).sample(logits, rows)
+    edited = logits.clone()
+    edited[0, 9] += 30
+    edited[0] = RepetitionPenaltyLogitsProcessor(1.5)(torch.tensor([[1, 2, 3]]), edited[:1])
+    edited[1, 7] += 30
+    for choice, truth in zip(choices, (edited[:1] / 0.5, edited[1:2], edited[2:]), strict=True):
+        best = truth.topk(3).values
+        scores = truth.where(truth >= best[:, -1:], -torch.inf) if choice is choices[0] else truth
+        scores = scores.log_softmax(-1)[0]
+        assert choice.logprob == pytest.approx(float(scores[choice.id]), abs=1e-5)
+        assert [score for _, score in choice.tops] == pytest.approx(
+            scores.topk(len(choice.tops)).values.tolist(), abs=1e-5
+        )
+    assert [len(choice.tops) for choice in choices] == [3, 2, 1]  # what top-k has removed is left out
+
+
+def test_an_order_says_which_warper_comes_first() -> None:
+    logits = torch.tensor([[4.0, 3.0, 2.0, 0.0]])
+    hot = Sampling(temperature=10.0, top_p=0.8)
+    first = replace(hot, order=("top_p",))
+    left = [Sampler(4).sample(logits, [sequence(s, logprobs=4, warped=True)])[0].tops for s in (hot, first)]
+    assert [len(tops) for tops in left] == [4, 2]
 
 
 def test_penalties_reach_greedy_rows() -> None:

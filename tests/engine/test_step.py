@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from inference.engine.sampler import Choice
-from inference.engine.sequence import Sequence, Task
+from inference.engine.sequence import Score, Sequence, Task
 from inference.engine.step import Shortage, Stepper
 from inference.errors import Internal
 from inference.model.batch import Batch, Shape
@@ -128,10 +128,10 @@ def test_a_lack_of_memory_is_nobodys_fault(error: Exception) -> None:
 def test_prompt_tokens_are_scored_by_the_logits_before_them() -> None:
     step = Step([3, 4, 5], [6])
     scored = Sequence(2, Task((7, 8, 9), 5, prompt_logprobs=0), None, [7, 8, 9], row=2)
-    scored.prompt_scores.append((None, ()))
+    scored.prompt_scores.append(Score())
     plan = [(one, one.todo) for one in (*step.sequences, scored)]
     outcomes = step.stepper.compute(plan, [Shape(8, CONTEXT)])
     logits = step.runner.forward(Batch([7, 8], [0, 2], [0], [3], [0, 1]))
-    assert [score for score, _ in outcomes[2].scores] == [float(logits[0, 8]), float(logits[1, 9])]
+    assert [score.logprob for score in outcomes[2].scores] == [float(logits[0, 8]), float(logits[1, 9])]
     assert [outcome.choice.id for outcome in outcomes[:2]] == [step.right(0), step.right(1)]
     assert outcomes[2].choice.id == alone(Task((7, 8, 9), 1), CONTEXT)[0]

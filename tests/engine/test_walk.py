@@ -74,7 +74,7 @@ def test_a_random_walk_changes_no_answer(name: str, often: float) -> None:
         if box.reason in ("stop", "length"):
             assert box.ids == right
             asked = "prompt_logprobs" in options and not runner.encodes
-            assert [score for score, _ in box.records[0].prompt][1:] == (
+            assert [score.logprob for score in box.records[0].prompt][1:] == (
                 scores(options["ids"]) if asked else []
             )
         else:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from inference.backend import Backend
-from inference.engine.sequence import Record
+from inference.engine.sequence import Record, Score
 from inference.errors import BadRequest, NoRoom, Overloaded, TooLong
 from inference.local import LocalBackend
 from inference.sampling import Sampling
@@ -75,13 +75,13 @@ def test_a_prompt_that_leaves_no_room_is_too_long(backend: LocalBackend) -> None
 
 def test_a_prompt_to_be_scored_may_fill_the_context(backend: LocalBackend, engine: FakeEngine) -> None:
     stream = backend.generate(GenerationRequest([5] * 64, max_tokens=0, prompt_logprobs=1))
-    scores = [(None, ()), *[(-1.0, ((6, -0.5),))] * 63]
+    scores = [Score(), *[Score(-1.0, ((6, -0.5),), 2)] * 63]
     engine.put(Record(cached=0, prompt=tuple(scores), reason="length"))
     started, finished = stream
     assert isinstance(started, Started)
-    assert started.prompt[0][2] is None
-    assert started.prompt[1][0] == 5
-    assert started.prompt[1][3][0].id == 6
+    assert started.prompt[0].logprob is None
+    assert (started.prompt[1].id, started.prompt[1].rank) == (5, 2)
+    assert started.prompt[1].top[0].id == 6
     assert finished == Finished(0, "length", seed=finished.seed)
 
 
@@ -183,8 +183,10 @@ def test_a_tool_call_is_told_as_a_call(backend: LocalBackend, engine: FakeEngine
     call = '{"name": "weather", "parameters": {"city": "Paris"}}'
     engine.say(ids_of(words, call), end=words.eos_token_id)
     events = list(stream)
-    [delta] = [event for event in events if isinstance(event, CallDelta)]
-    assert (delta.name, delta.arguments, delta.done) == ("weather", '{"city": "Paris"}', True)
+    deltas = [event for event in events if isinstance(event, CallDelta)]
+    assert {(delta.number, delta.name) for delta in deltas} == {(0, "weather")}
+    assert "".join(delta.arguments for delta in deltas) == '{"city": "Paris"}'
+    assert [delta.done for delta in deltas] == [*[False] * (len(deltas) - 1), True]
     assert text_of(events) == ""
 
 
@@ -194,7 +196,7 @@ def test_a_call_may_follow_a_special_token(backend: LocalBackend, engine: FakeEn
     call = ids_of(words, '{"name": "weather", "parameters": {}}')
     engine.say([*ids_of(words, "Look: "), mark, *call], end=words.eos_token_id)
     events = list(stream)
-    assert [event.name for event in events if isinstance(event, CallDelta)] == ["weather"]
+    assert [event.name for event in events if isinstance(event, CallDelta) and event.done] == ["weather"]
     assert text_of(events) == "Look: "
     assert [event.id for event in events if isinstance(event, Token) and event.special] == [
         mark,

@@ -55,6 +55,8 @@ def backend(folder: Path, words: Any) -> Iterator[LocalBackend]:
         vocab=261,
         ends=frozenset([2]),
         metrics=Metrics(),
+        tool_format="auto",
+        details={"dtype": "float32", "device": "cpu"},
         compiler=Compiler(words, 261, frozenset([2])),
     )
     yield backend
@@ -148,13 +150,14 @@ def test_logprobs_of_a_prompt_are_those_of_the_plain_forward(
     assert finished == Finished(0, "length")
     with torch.inference_mode():
         expected = model(torch.tensor([ids])).logits[0].log_softmax(-1)
-    assert [entry[0] for entry in started.prompt] == ids
-    assert started.prompt[0][2] is None
+    assert [token.id for token in started.prompt] == ids
+    assert started.prompt[0].logprob is None
     for place in range(1, len(ids)):
-        _, text, logprob, top = started.prompt[place]
-        assert text == words.decode([ids[place]])
-        assert logprob == pytest.approx(expected[place - 1, ids[place]].item(), abs=1e-4)
-        assert top[0].logprob == pytest.approx(expected[place - 1].max().item(), abs=1e-4)
+        token, truth = started.prompt[place], expected[place - 1]
+        assert token.text == words.decode([ids[place]])
+        assert token.logprob == pytest.approx(truth[ids[place]].item(), abs=1e-4)
+        assert token.top[0].logprob == pytest.approx(truth.max().item(), abs=1e-4)
+        assert token.rank == int((truth >= truth[ids[place]]).sum())
 
 
 def test_a_chat_fills_the_template_and_the_context(backend: LocalBackend) -> None:
