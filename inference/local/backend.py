@@ -14,6 +14,7 @@ from inference.engine.engine import Engine, Post
 from inference.engine.sequence import Task
 from inference.errors import NoRoom, NotImplementedHere
 from inference.local.answer import Answer
+from inference.local.embed import Embed, embedded
 from inference.local.limits import check, check_ids
 from inference.local.prompt import Prompts, is_chat
 from inference.local.stream import Channel, LocalStream
@@ -38,6 +39,7 @@ class LocalBackend:
     vocab     width of the logits; ids beyond the tokenizer's have no text
     ends      the model's own end tokens
     encodes   the model is an encoder-decoder: the prompt takes no room from the answer
+    embed     computes embeddings; None: there are none
     """
 
     def __init__(
@@ -52,8 +54,10 @@ class LocalBackend:
         compiler: Compiler,
         metrics: Metrics,
         encodes: bool = False,
+        embed: Embed | None = None,
     ) -> None:
         self._engine = engine
+        self._embed = embed
         self._metrics = metrics
         self._vocabulary = Vocabulary(tokenizer)
         self._prompts = Prompts(self._vocabulary, context=context, vocab=vocab, encodes=encodes)
@@ -86,7 +90,9 @@ class LocalBackend:
         return self._vocabulary.detokenize(ids, special)
 
     def embed(self, inputs: Sequence[str | Sequence[int]]) -> list[Embedding]:
-        raise NotImplementedHere("this model's hidden states cannot be had")
+        if self._embed is None:
+            raise NotImplementedHere("this model makes no embeddings")
+        return embedded(self._engine, self._embed, self._prompts, inputs)
 
     def load(self) -> Load:
         stats = self._engine.stats()

@@ -1,0 +1,127 @@
+"""Texts to vectors through a backend: tokenised as prompts are, refused where they cannot be."""
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from inference.constrain import Compiler
+from inference.engine.engine import Engine
+from inference.engine.sampler import Sampler
+from inference.errors import BadRequest, NotImplementedHere, TooLong, Unavailable
+from inference.local import LocalBackend
+from inference.local.embed import MOST
+from inference.metrics import Metrics
+from inference.model.embed import embed
+from inference.model.slots import SlotRunner
+from inference.sampling import Sampling
+from inference.types import Event, GenerationRequest, Token
+from tests import tiny
+
+CONTEXT = 128
+ENDS = frozenset([2])
+LONG = GenerationRequest("Once", Sampling(greedy=True), max_tokens=90, ignore_eos=True)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.llama(tmp_path_factory.mktemp("tiny"), vocab_size=261)
+
+
+@pytest.fixture(scope="module")
+def words(folder: Path) -> Any:
+    return AutoTokenizer.from_pretrained(folder)
+
+
+@pytest.fixture
+def backend(folder: Path, words: Any) -> Iterator[LocalBackend]:
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    runner = SlotRunner(model, max_rows=4, context=CONTEXT, area=4 * CONTEXT, resumes=True)
+    engine = Engine(runner, Sampler(261), max_batch_tokens=64, max_queued_tokens=10_000)
+    engine.start()
+    backend = LocalBackend(
+        engine,
+        words,
+        model_id="tiny",
+        context=CONTEXT,
+        vocab=261,
+        ends=ENDS,
+        metrics=Metrics(),
+        compiler=Compiler(words, 261, ENDS),
+        embed=partial(embed, model),
+    )
+    yield backend
+    backend.close()
+
+
+def ids_of(events: Iterable[Event]) -> list[int]:
+    return [event.id for event in events if isinstance(event, Token)]
+
+
+def test_text_and_its_tokens_have_the_same_vector(backend: LocalBackend, words: Any) -> None:
+    ids = words.encode("a cat", add_special_tokens=False)
+    text, tokens = backend.embed(["a cat", ids])
+    assert text == tokens and text.tokens == len(ids) and len(text.vector) == 32
+
+
+def test_each_input_has_its_own_vector_in_order(backend: LocalBackend) -> None:
+    together = backend.embed(["a cat", "a dog", "a cat"])
+    assert together[0] == together[2] != together[1]
+    assert together == [backend.embed([text])[0] for text in ("a cat", "a dog", "a cat")]
+
+
+def test_a_stream_goes_on_while_vectors_are_computed(backend: LocalBackend) -> None:
+    alone = ids_of(backend.generate(LONG))
+    stream, vectors = backend.generate(LONG), []
+    reader = Thread(target=lambda: vectors.extend(backend.embed(["a cat"] * 40)))
+    reader.start()
+    assert ids_of(stream) == alone and len(alone) == LONG.max_tokens
+    reader.join(60)
+    assert len(vectors) == 40
+
+
+@pytest.mark.parametrize("given", ("", [], "\ud800", [261], [-1], [1.5]))
+def test_what_is_no_text_is_refused(backend: LocalBackend, given: Any) -> None:
+    with pytest.raises(BadRequest, match=r"^input"):
+        backend.embed(["a cat", given])
+
+
+def test_as_many_tokens_as_the_context_holds_are_taken_and_no_more(backend: LocalBackend) -> None:
+    assert backend.embed([[5] * CONTEXT])[0].tokens == CONTEXT
+    with pytest.raises(TooLong, match=r"^input"):
+        backend.embed([[5] * (CONTEXT + 1)])
+    with pytest.raises(TooLong, match=r"^input"):
+        backend.embed(["a" * 100_000])
+
+
+@pytest.mark.parametrize("count", (0, MOST + 1))
+def test_a_call_takes_so_many_inputs(backend: LocalBackend, count: int) -> None:
+    with pytest.raises(BadRequest, match=f"1 to {MOST}"):
+        backend.embed(["a"] * count)
+
+
+def test_a_model_without_vectors_says_so(backend: LocalBackend) -> None:
+    backend._embed = None
+    with pytest.raises(NotImplementedHere, match="embeddings"):
+        backend.embed(["a cat"])
+
+
+def test_stopping_ends_whoever_waits_for_vectors(backend: LocalBackend) -> None:
+    raised: list[Exception] = []
+
+    def ask() -> None:
+        try:
+            backend.embed([[5] * CONTEXT] * MOST)
+        except Unavailable as error:
+            raised.append(error)
+
+    asking = Thread(target=ask)
+    asking.start()
+    backend.close()
+    asking.join(60)
+    assert len(raised) == 1
