@@ -17,6 +17,16 @@ ABOUT = (
     "One model in four dialects: Llama Stack, OpenAI (and vLLM), Text Generation Inference and Neodim. "
     "Every route below is told by the code that answers it. Fields that are not listed are ignored."
 )
+TAGS = {
+    "openai": "OpenAI",
+    "llama_stack": "Llama Stack",
+    "tgi": "Text Generation Inference",
+    "neodim": "Neodim",
+    "shared": "Paths of two dialects",
+    "ops": "Server",
+    "openapi": "Documentation",
+    "playground": "Playground",
+}
 PAGE = "docs.html"
 DOCUMENT = Operation("This document, as OpenAPI 3.1")
 
@@ -27,7 +37,7 @@ def routes(backend: Backend, settings: AppSettings) -> Blueprint:
     @cache
     def told() -> dict[str, Any]:
         """Made once, when all routes are there."""
-        return document(current_app, "Hearth", settings.version, ABOUT)
+        return document(current_app, "Hearth", settings.version, ABOUT, TAGS)
 
     def send() -> Response:
         return reply(200, told())

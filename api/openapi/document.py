@@ -5,7 +5,7 @@ Knows Flask's rules and the specification; no dialect. https://spec.openapis.org
 
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -22,17 +22,21 @@ KEY = {"type": "http", "scheme": "bearer", "description": "One of the server's A
 Json = dict[str, Any]
 
 
-def document(app: Flask, title: str, version: str, about: str) -> Json:
-    """Every route that has an operation; those of one path stand together, in the order of the paths."""
+def document(app: Flask, title: str, version: str, about: str, tags: Mapping[str, str]) -> Json:
+    """Every route that has an operation; those of one path stand together, in the order of the paths.
+
+    tags  blueprint → what its routes are headed with, in the order to show them
+    """
     routes = sorted(described(app), key=lambda route: (route[0].rule, route[1]))
     schemas = Schemas(operation for _, _, operation in routes)
     paths: dict[str, Json] = {}
     for rule, method, operation in routes:
         path = PARAMETER.sub(r"{\1}", rule.rule)
-        paths.setdefault(path, {})[method.lower()] = told(rule, method, operation, schemas)
+        paths.setdefault(path, {})[method.lower()] = told(rule, method, operation, schemas, tags)
     return {
         "openapi": "3.1.0",
         "info": {"title": title, "version": version, "description": about},
+        "tags": [{"name": name} for name in tags.values()],
         "paths": paths,
         "components": {"schemas": schemas.components, "securitySchemes": {"key": KEY}},
         "security": [{}, {"key": []}],
@@ -62,11 +66,11 @@ class Schemas:
         return self._schemas[self._types.index(type)]
 
 
-def told(rule: Rule, method: str, operation: Operation, schemas: Schemas) -> Json:
+def told(rule: Rule, method: str, operation: Operation, schemas: Schemas, tags: Mapping[str, str]) -> Json:
     failure = {"description": "An error", "content": {MIMETYPE: {"schema": schemas.of(operation.error)}}}
     page: Json = {
         "operationId": f"{method.lower()} {rule.rule}",
-        "tags": [rule.endpoint.partition(".")[0].replace("_", " ")],
+        "tags": [tags[rule.endpoint.partition(".")[0]]],
         "summary": operation.summary,
         "parameters": [*in_path(rule), *in_query(operation)],
         "responses": {

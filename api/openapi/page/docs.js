@@ -6,7 +6,7 @@ const document_ = await (await fetch("openapi.json")).json();
 const routes = Object.entries(document_.paths).flatMap(([path, methods]) =>
   Object.entries(methods).map(([method, route]) => ({ path, method, ...route })),
 );
-const tags = [...new Set(routes.flatMap((route) => route.tags))].sort();
+const tags = document_.tags.map((tag) => tag.name).filter((tag) => routes.some((route) => route.tags.includes(tag)));
 
 document.getElementById("about").textContent = `${document_.info.version} · ${document_.info.description}`;
 document
