@@ -10,7 +10,7 @@ from flask import Blueprint, Response
 
 from api import body
 from api.errors import speak
-from api.openai import models, status
+from api.openai import models, responses, status
 from api.openai.embeddings import embeddings
 from api.openai.errors import WrongBody, told
 from api.openai.inference import Inference
@@ -32,6 +32,7 @@ def routes(backend: Backend, settings: AppSettings) -> Blueprint:
     for prefix in (PREFIX, LLAMA_STACK):
         for path, view in generating.items():
             blueprint.add_url_rule(prefix + path, prefix + path, view, methods=["POST"])
+        responses.install(blueprint, prefix, backend, settings)
     blueprint.add_url_rule(
         "/detokenize", "detokenize", partial(detokenize, backend, settings), methods=["POST"]
     )

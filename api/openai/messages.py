@@ -19,13 +19,13 @@ ROLES: dict[str, Role] = {
 TEXTS = ("text", "input_text", "output_text")
 
 
-def messages(said: list[ChatMessage]) -> tuple[Message, ...]:
+def messages(said: list[ChatMessage], field: str = "messages") -> tuple[Message, ...]:
     """Raises WrongBody, and Refused for what the model cannot read."""
     if not said:
-        raise WrongBody("messages must hold at least one message", "messages")
+        raise WrongBody(f"{field} must hold at least one message", field)
     calls = [call for message in said for call in message.tool_calls or ()]
     names = {call.id: call.function.name for call in calls if call.id}
-    return tuple(_message(message, names, f"messages[{i}]") for i, message in enumerate(said))
+    return tuple(_message(message, names, f"{field}[{i}]") for i, message in enumerate(said))
 
 
 def text(content: Content | None, field: str) -> str:

@@ -31,13 +31,16 @@ def completions(body: CompletionBody, info: ModelInfo, settings: AppSettings) ->
     return [replace(request, prompt=prompt) for prompt in prompts(body.prompt or "", "prompt")]
 
 
-def chat(body: ChatBody, info: ModelInfo, settings: AppSettings) -> GenerationRequest:
+def chat(
+    body: ChatBody, info: ModelInfo, settings: AppSettings, field: str = "messages"
+) -> GenerationRequest:
+    """`field`: what the client calls the conversation."""
     check(body)
     most = settings.max_tokens if asked(body) is None else asked(body)
     alternatives = (body.top_logprobs or 0) if body.logprobs else None
     return replace(
         _shaped(body, alternatives, most, info, settings),
-        prompt=messages(body.messages),
+        prompt=messages(body.messages, field),
         template=template(body.add_generation_prompt, body.continue_final_message, _arguments(body)),
         tools=tools(body.tools),
         tool_choice=tool_choice(body),
