@@ -5,24 +5,26 @@ Knows what each floor below wants of a request. Computes nothing itself.
 
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
-from inference.constrain import Compiler, Matcher, tool_constraint
+from inference.constrain import Compiler, Matcher
 from inference.engine.engine import Engine, Post
 from inference.engine.sequence import Task
 from inference.errors import NoRoom, NotImplementedHere
 from inference.local.answer import Answer
+from inference.local.calling import AUTO, Calling
 from inference.local.embed import Embed, embedded
 from inference.local.limits import check, check_ids
 from inference.local.prompt import Prompts, is_chat
 from inference.local.stream import Channel, LocalStream
 from inference.metrics import Metrics
 from inference.sampling import Sampling
+from inference.text.badwords import runs_of
 from inference.text.decode import Decoder
 from inference.text.stops import Stops
-from inference.text.toolcalls import ToolCalls
 from inference.text.vocabulary import Vocabulary
 from inference.types import Embedding, GenerationRequest, Load, ModelInfo, Tokenized
 
@@ -40,6 +42,9 @@ class LocalBackend:
     ends      the model's own end tokens
     encodes   the model is an encoder-decoder: the prompt takes no room from the answer
     embed     computes embeddings; None: there are none
+
+    tool_format  how calls are written, as Calling has it
+    details      what else ModelInfo is to say of the model
     """
 
     def __init__(
@@ -53,6 +58,8 @@ class LocalBackend:
         ends: frozenset[int],
         compiler: Compiler,
         metrics: Metrics,
+        tool_format: str = AUTO,
+        details: Mapping[str, str] = MappingProxyType({}),
         encodes: bool = False,
         embed: Embed | None = None,
     ) -> None:
@@ -63,7 +70,15 @@ class LocalBackend:
         self._prompts = Prompts(self._vocabulary, context=context, vocab=vocab, encodes=encodes)
         self._ends = ends
         self._compiler = compiler
-        self._info = ModelInfo(model_id, context, vocab, int(time.time()), chat=self._prompts.chat.why)
+        self._calling = Calling(tool_format, self._prompts.chat, self._vocabulary)
+        self._info = ModelInfo(
+            model_id,
+            context,
+            vocab,
+            int(time.time()),
+            chat=self._prompts.chat.why,
+            details={**details, "tool_format": self._calling.form},
+        )
 
     def info(self) -> ModelInfo:
         return self._info
@@ -75,7 +90,7 @@ class LocalBackend:
 
     def generate(self, request: GenerationRequest) -> LocalStream:
         check(request, self._info.vocab)
-        request = replace(request, sampling=settled(request.sampling, self._info.vocab))
+        request = replace(request, sampling=self._sampling(request))
         ids = self._prompts.ids(request)
         seeds = seeds_of(request.sampling, request.n)
         channel = Channel(self._answers(request, ids, seeds), self._engine.cancel)
@@ -104,6 +119,12 @@ class LocalBackend:
     def close(self) -> None:
         self._engine.stop()
 
+    def _sampling(self, request: GenerationRequest) -> Sampling:
+        sampling = settled(request.sampling, self._info.vocab)
+        if not request.bad_words:
+            return sampling
+        return replace(sampling, banned=sampling.banned + runs_of(request.bad_words, self._vocabulary))
+
     def _tasks(self, request: GenerationRequest, ids: tuple[int, ...], seeds: Seeds) -> list[Task]:
         matcher = self._matcher(request)
         ignored = request.ignore_eos and matcher is None  # else nothing could follow a text that is complete
@@ -128,33 +149,38 @@ class LocalBackend:
         return min(request.max_tokens, room)
 
     def _matcher(self, request: GenerationRequest) -> Matcher | None:
-        """A call that is demanded goes before any other form, and comes as JSON however it is described."""
-        forced = tool_constraint(request.tools, request.tool_choice)
-        if forced:
-            return self._compiler.compile(forced, "tools")
+        """A call that is demanded goes before any other form."""
+        if demanded := self._calling.demanded(request):
+            return self._compiler.compile(demanded, "tools")
         return self._compiler.compile(request.constraint) if request.constraint else None
 
     def _answers(self, request: GenerationRequest, ids: tuple[int, ...], seeds: Seeds) -> list[Answer]:
         chats = not isinstance(request.prompt, str) and is_chat(request.prompt)
         chat = self._prompts.chat
-        stops = Stops(request.stop + chat.stops if chats else request.stop)
-        calls = request.tools if request.tool_choice != "none" else ()
+        begins = chats and not request.template.continues
+        continued = () if begins or self._prompts.encodes else ids
+        stops = stops_of(request, chat.stops if chats else ())
         return [
             Answer(
                 index,
                 request,
                 ids,
                 # A message begins a text of its own; a completion goes on with its prompt's.
-                decoder=Decoder(self._vocabulary, () if chats or self._prompts.encodes else ids),
+                decoder=Decoder(self._vocabulary, continued, special=request.show_special),
                 watch=stops.watch(),
-                calls=ToolCalls(calls, index) if calls else None,
+                calls=self._calling.reader(request, index),
                 ends=self._ends,
                 seed=seed,
                 span=self._metrics.submitted(),
-                bare=chats and bool(chat.why),
+                bare=begins and bool(chat.why),
             )
             for index, seed in enumerate(seeds)
         ]
+
+
+def stops_of(request: GenerationRequest, plain: tuple[str, ...]) -> Stops:
+    """What ends its answers; `plain` are the plain format's own, which nobody asked to see."""
+    return Stops(plain, request.stop) if request.keep_stop else Stops(request.stop + plain)
 
 
 def settled(sampling: Sampling, vocab: int) -> Sampling:

@@ -76,8 +76,9 @@ CALLED = (
 class Chat:
     """A tokenizer's chat template.
 
-    why    empty where it is the model's own, else what stands in for it
-    stops  strings that end an answer in the plain format: the model would go on with the next turn
+    source  the template's text; of several, all of them
+    why     empty where it is the model's own, else what stands in for it
+    stops   strings that end an answer in the plain format: the model would go on with the next turn
 
     in_parts     contents are lists of parts, as models of text and images have it
     takes_tools  it describes tools itself
@@ -88,6 +89,7 @@ class Chat:
         self.tokenizer = tokenizer
         plain = not tokenizer.chat_template
         self.template = PLAIN if plain else None
+        self.source = str(self.template or tokenizer.chat_template)
         self.why = PLAIN_WHY if plain else ""
         self.stops = PLAIN_STOPS if plain else ()
         self.in_parts = not self._tells([ASKED], 1, in_parts=False) and self._tells([ASKED], 1, in_parts=True)
@@ -107,16 +109,16 @@ class Chat:
         """
         check(template, messages)
         how: ToolFormat = tool_format or "json"
-        ours = bool(tools) and not self.describes(how)
+        ours = bool(tools) and not self.describes(tool_format)
         if ours:
             messages = with_system_first([Message("system", words.describe(tools, how)), *messages])
         if ours or not self.takes_calls:
             messages = with_tools_as_text(messages, how)
         return self._render(messages, () if ours else tools, template)
 
-    def describes(self, how: ToolFormat) -> bool:
+    def describes(self, tool_format: ToolFormat | None) -> bool:
         """Whether tools are described by the model's template, and not in words of ours."""
-        return self.takes_tools and how == "json"
+        return self.takes_tools and tool_format in (None, "json")
 
     def _render(self, messages: Messages, tools: Sequence[Tool], template: Template) -> str:
         refusals: list[Exception] = []

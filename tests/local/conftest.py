@@ -50,5 +50,7 @@ def backend(engine: FakeEngine, compiler: FakeCompiler, words: Any) -> LocalBack
         vocab=400,
         ends=frozenset([words.eos_token_id]),
         metrics=Metrics(),
+        tool_format="auto",
+        details={"dtype": "float32", "device": "cpu"},
         compiler=compiler,  # type: ignore[arg-type]
     )
