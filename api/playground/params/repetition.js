@@ -1,0 +1,81 @@
+/** What keeps an answer from saying the same again. The words of a row: ../params.js. */
+
+import { off, whole } from "./kinds.js";
+
+export const REPETITION = {
+  repetition: {
+    kind: "number",
+    label: "Repetition penalty",
+    start: 1,
+    neutral: 1,
+    min: 0.5,
+    max: 2,
+    step: 0.01,
+    says: "Above 1, tokens that are already there become less likely. 1 is off.",
+  },
+  presence: {
+    kind: "number",
+    label: "Presence penalty",
+    start: 0,
+    neutral: 0,
+    min: -2,
+    max: 2,
+    step: 0.05,
+    says: "Taken off each token the answer has used, once. 0 is off.",
+  },
+  frequency: {
+    kind: "number",
+    label: "Frequency penalty",
+    start: 0,
+    neutral: 0,
+    min: -2,
+    max: 2,
+    step: 0.05,
+    says: "Taken off each token for every time it was used. 0 is off.",
+  },
+  ngram: {
+    ...whole,
+    label: "No repeated run",
+    start: 0,
+    neutral: 0,
+    says: "No run of this many tokens comes twice. 0 is off.",
+  },
+  range: {
+    ...whole,
+    label: "Penalty range",
+    start: 0,
+    neutral: 0,
+    says: "Penalise only the latest so many tokens. 0: all of the prompt's.",
+  },
+  slope: {
+    kind: "number",
+    label: "Penalty slope",
+    start: 0,
+    neutral: 0,
+    min: 0,
+    max: 10,
+    step: 0.1,
+    says: "Let the penalty rise towards the end of the range: 1 evenly, more in an S. 0 is off.",
+  },
+  generated: {
+    kind: "choice",
+    label: "Generated text",
+    start: "slide",
+    neutral: "slide",
+    options: { slide: "moves the range on", expand: "widens the range", ignore: "is not penalised" },
+    says: "What the answer itself does to the penalty's range.",
+  },
+  with_preamble: { ...off, label: "Penalise the preamble", says: "Count the preamble to the range." },
+  within: {
+    ...off,
+    label: "Keep the range within",
+    says: "Let the range not reach beyond the tokens there are.",
+  },
+  instead: {
+    kind: "text",
+    label: "Penalise this instead",
+    start: "",
+    neutral: "",
+    says: "A text that stands in for the prompt, for the penalty alone.",
+  },
+};

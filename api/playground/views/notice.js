@@ -1,0 +1,30 @@
+/** What went wrong, where it is read: in the server's words, with what to make of the status. */
+
+import { byId, h } from "./dom.js";
+
+const TITLES = {
+  0: "Not sent",
+  200: "The answer broke off",
+  401: "The server asks for an API key",
+  404: "The server does not know this",
+  413: "That is too long to send",
+  429: "The server is busy",
+  503: "The server is not ready",
+};
+
+export function noticeView(store) {
+  const home = byId("notice");
+  store.watch(["error"], ({ error }) => {
+    home.hidden = !error;
+    if (!error) return;
+    const close = h("button", { class: "quiet small", type: "button" }, "Dismiss");
+    close.addEventListener("click", () => store.set({ error: null }));
+    home.replaceChildren(h("div", {}, h("h2", {}, title(error)), h("p", {}, error.message)), close);
+    home.scrollIntoView({ block: "nearest" });
+  });
+}
+
+function title({ status, name }) {
+  if (status === undefined) return name === "SyntaxError" ? "The JSON cannot be read" : "The page failed";
+  return TITLES[status] ?? (status < 500 ? "The server refused this" : "The server failed");
+}
