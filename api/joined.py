@@ -3,13 +3,28 @@
 Knows streams and the index of their events, nothing of what is in them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 
 from inference.backend import Sink, Stream
 from inference.errors import ServerError
-from inference.types import Event
+from inference.types import Event, GenerationRequest
+
+
+def together(submit: Callable[[GenerationRequest], Stream], asked: Sequence[GenerationRequest]) -> "Joined":
+    """All of the requests, submitted as one stream; none is left running where one is refused.
+
+    They are at least one, and have the same n.
+    """
+    streams: list[Stream] = []
+    try:
+        for each in asked:
+            streams.append(submit(each))
+    except ServerError:
+        Joined(streams).close()
+        raise
+    return Joined(streams, asked[0].n)
 
 
 class Joined:

@@ -34,10 +34,13 @@ class Index(Struct):
 
 OK = Health("OK")
 LIVE = Operation("Whether the server answers", answer=Health)
+HEALTH = Operation("Whether requests are answered", "503 while they are not.", answer=Health)
 READY = Operation("Whether it takes requests", "503 while it loads, has failed or drains.", answer=Health)
 VERSION = Operation("The server's version", answer=Version)
 INDEX = Operation("What is served here, and every route", answer=Index)
 METRICS = Operation("Figures for Prometheus", media="text/plain")
+
+UNHEALTHY = {"error": "unhealthy", "error_type": "healthcheck"}  # as TGI's clients know it
 
 
 def routes(backend: Backend, settings: AppSettings, metrics: Metrics | None = None) -> Blueprint:
@@ -45,6 +48,9 @@ def routes(backend: Backend, settings: AppSettings, metrics: Metrics | None = No
 
     def live() -> Response:
         return reply(200, OK)
+
+    def health() -> Response:
+        return reply(503, UNHEALTHY) if backend.ready() else reply(200, OK)
 
     def ready() -> Response:
         if DRAINING in request.environ:
@@ -59,7 +65,7 @@ def routes(backend: Backend, settings: AppSettings, metrics: Metrics | None = No
     def index() -> Response:
         return reply(200, Index("hearth", settings.version, backend.info().id, served()))
 
-    ops.add_url_rule("/health", "health", described(live, LIVE))
+    ops.add_url_rule("/health", "health", described(health, HEALTH))
     ops.add_url_rule("/health/live", "live", described(live, LIVE))
     ops.add_url_rule("/health/ready", "ready", described(ready, READY))
     ops.add_url_rule("/version", "version", described(version, VERSION))

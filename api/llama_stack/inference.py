@@ -11,7 +11,7 @@ from typing import Any
 from flask import Blueprint, Response, request
 
 from api.body import decode
-from api.joined import Joined
+from api.joined import together
 from api.llama_stack import requests
 from api.llama_stack.answers import (
     ChatAnswer,
@@ -29,9 +29,7 @@ from api.llama_stack.replies import ChatWriter, CompletionWriter
 from api.operation import Operation, described
 from api.settings import AppSettings
 from api.stream import NDJSON, SSE, answer
-from inference.backend import Backend, Stream
-from inference.errors import ServerError
-from inference.types import GenerationRequest
+from inference.backend import Backend
 
 STREAMED = "With `stream`, events come one a line, or as server-sent events to clients that ask for these."
 
@@ -91,7 +89,9 @@ class Inference:
         body = self._body(kind)
         asked = kind.read(body, self.settings)
         writers = [self._writer(kind, body) for _ in asked]
-        return answer(self._all(asked), BatchWriter(self.generation, writers), None, len(asked))
+        return answer(
+            together(self.backend.generate, asked), BatchWriter(self.generation, writers), None, len(asked)
+        )
 
     def _body(self, kind: Kind) -> Any:
         body = decode(kind.body)
@@ -100,17 +100,6 @@ class Inference:
 
     def _writer(self, kind: Kind, body: Body) -> CompletionWriter | ChatWriter:
         return kind.writer(self.generation, logprobs=body.logprobs is not None)
-
-    def _all(self, asked: list[GenerationRequest]) -> Stream:
-        """All requests, submitted as one stream; none is left running where one is refused."""
-        streams: list[Stream] = []
-        try:
-            for each in asked:
-                streams.append(self.backend.generate(each))
-        except ServerError:
-            Joined(streams).close()
-            raise
-        return Joined(streams)
 
 
 def install(blueprint: Blueprint, generation: Generation, backend: Backend, settings: AppSettings) -> None:

@@ -9,7 +9,6 @@ from functools import partial
 from flask import Blueprint, Response, request
 
 from api.body import decode
-from api.errors import speak
 from api.neodim.bodies import Body
 from api.neodim.errors import told
 from api.neodim.gpus import Gpus
@@ -32,10 +31,8 @@ def views(backend: Backend, settings: AppSettings) -> dict[str, Callable[[], Res
 
 
 def routes(backend: Backend, settings: AppSettings) -> Blueprint:
+    """What belongs to the path, which is mounted where it is shared: its answers may be read by any page."""
     blueprint = Blueprint("neodim", __name__)
-    for path, view in views(backend, settings).items():
-        blueprint.add_url_rule(path, path, view, methods=["POST"])
-    speak(blueprint, told)
 
     @blueprint.after_app_request
     def allow(response: Response) -> Response:

@@ -1,0 +1,47 @@
+"""Tokens as TGI tells them: those of the prompt, the generated ones, and those that could have been.
+
+No logprob of a generated token is ever null: clients require a number.
+"""
+
+import math
+
+from api.tgi import shapes
+from inference.types import Alternative, Piece, PromptToken, Token
+
+LOWEST_LOGPROB = -9999.0  # stands for minus infinity, which JSON cannot say
+
+
+def prefill(token: PromptToken) -> shapes.PrefillToken:
+    logprob = None if token.logprob is None else _finite(token.logprob)
+    return shapes.PrefillToken(token.id, token.text, logprob)
+
+
+def generated(token: Token, rest: str = "") -> shapes.Token:
+    """A special token is told by its name, another by what it adds to the text, and `rest`, held back until
+    the end."""
+    text = token.spelling if token.special else token.text + rest
+    return shapes.Token(token.id, text, _finite(token.logprob), token.special)
+
+
+def top(token: Token, most: int) -> list[shapes.Token]:
+    """The `most` most probable tokens, and all that are as probable as the last of them."""
+    # What the warpers have removed has no logprob that JSON can say.
+    possible = sorted((each for each in token.top if each.logprob > -math.inf), key=_improbability)
+    least = possible[:most][-1].logprob if possible and most else math.inf
+    return [_alternative(each) for each in possible if each.logprob >= least]
+
+
+def simple(piece: Piece) -> shapes.SimpleToken:
+    return shapes.SimpleToken(piece.id, piece.text, piece.start, piece.stop)
+
+
+def _alternative(token: Alternative) -> shapes.Token:
+    return shapes.Token(token.id, token.text, token.logprob, token.special)
+
+
+def _improbability(token: Alternative) -> float:
+    return -token.logprob
+
+
+def _finite(logprob: float | None) -> float:
+    return LOWEST_LOGPROB if logprob is None or math.isnan(logprob) else max(logprob, LOWEST_LOGPROB)
