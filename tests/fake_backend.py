@@ -115,7 +115,7 @@ class FakeBackend:
             while self._arrived:
                 playing.append(self._arrived.popleft())
             playing = [(stream, sink) for stream, sink in playing if not stream.done]
-            due = [(stream, sink, step) for stream, sink in playing if (step := stream.step())]
+            due = [(stream, sink, arrived) for stream, sink in playing if (arrived := stream.arrived())]
             if due:
                 self.post(lambda due=due: deliver(due))
 
@@ -128,10 +128,10 @@ def embedding(given: str | Sequence[int]) -> Embedding:
     return Embedding(tuple(each / length for each in vector), tokens)
 
 
-def deliver(due: list[tuple["FakeStream", Sink, Event | ServerError]]) -> None:
-    for stream, sink, step in due:
+def deliver(due: list[tuple["FakeStream", Sink, list[Event] | ServerError]]) -> None:
+    for stream, sink, arrived in due:
         if not stream.closed_at:
-            sink(step if isinstance(step, ServerError) else [step])
+            sink(arrived)
 
 
 class FakeStream:
@@ -154,6 +154,14 @@ class FakeStream:
             return step
         self.resumes_at = time.monotonic() + step
         return None
+
+    def arrived(self) -> list[Event] | ServerError | None:
+        """The next step as an engine delivers it: with its last token, an answer's end."""
+        step = self.step()
+        if step is None or isinstance(step, ServerError):
+            return step
+        ends = isinstance(step, Token) and self.steps and isinstance(self.steps[0], Finished)
+        return [step, self.steps.popleft()] if ends else [step]
 
     def __iter__(self) -> Iterator[Event]:
         return self
