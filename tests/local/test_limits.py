@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
+from inference.engine.order import NAMES
 from inference.errors import BadRequest
 from inference.local.limits import check
-from inference.sampling import Sampling
+from inference.sampling import Sampling, Watermark, Window
 from inference.types import GenerationRequest, Tool
 
 
@@ -44,6 +45,31 @@ def request(**given: Any) -> GenerationRequest:
         ("stop_token_ids", {"stop_tokens": (400,)}),
         ("logit_bias", {"bias": {-1: 1.0}}),
         ("logit_bias", {"bias": {1: math.nan}}),
+        ("typical_p", {"typical_p": 0.0}),
+        ("typical_p", {"typical_p": 1.1}),
+        ("tfs", {"tfs": 1.1}),
+        ("top_a", {"top_a": -0.1}),
+        ("penalty_alpha", {"contrast": 1.5}),
+        ("frequency_penalty", {"frequency_share": -2.1}),
+        ("no_repeat_ngram_size", {"no_repeat_ngram": -1}),
+        ("repetition_penalty", {"window": Window((), 0.0, 1)}),
+        ("repetition_penalty_range", {"window": Window((), 1.5, -1)}),
+        ("repetition_penalty_slope", {"window": Window((), 1.5, 1, slope=math.nan)}),
+        ("repetition_penalty_prompt", {"window": Window((400,), 1.5, 1)}),
+        ("repetition_penalty_prompt", {"window": Window((1,) * 1_000_001, 1.5, 1)}),
+        ("watermark_gamma", {"watermark": Watermark(gamma=0.0)}),
+        ("watermark_delta", {"watermark": Watermark(delta=math.inf)}),
+        ("truncate", {"truncate": 0}),
+        ("bad_words", {"bad_words": ("",)}),
+        ("bad_words", {"bad_words": ("x",) * 10_001}),
+        ("bad_words", {"banned": ((),)}),
+        ("bad_words", {"banned": ((1, 400),)}),
+        ("bad_words", {"banned": ((1,),) * 10_001}),
+        ("bad_words", {"banned": ((1,) * 1_001,)}),
+        ("bad_words", {"banned_first": frozenset((400,))}),
+        ("allowed_token_ids", {"allowed": frozenset((-1,))}),
+        ("warpers_order", {"order": ("top_p", "mirostat")}),
+        ("warpers_order", {"order": ("top_p", "tfs", "top_p")}),
     ],
 )
 def test_a_field_out_of_its_range_is_named(field: str, given: dict[str, Any]) -> None:
@@ -60,6 +86,10 @@ def test_a_field_out_of_its_range_is_named(field: str, given: dict[str, Any]) ->
         {"presence": -2.0, "frequency": 2.0, "bias": {399: -math.inf, 0: 100.0}},
         {"n": 64, "max_tokens": 0, "logprobs": 0, "prompt_logprobs": 20, "stop": ("x" * 1000,) * 64},
         {"max_tokens": None, "min_tokens": 10**9, "stop_tokens": (0, 399), "deadline": 0.001},
+        {"typical_p": 1.0, "tfs": 1.0, "top_a": 1.0, "contrast": 1.0, "frequency_share": 2.0, "truncate": 1},
+        {"no_repeat_ngram": 10**9, "window": Window((399,), 1.5, 10**12, slope=1e6)},
+        {"watermark": Watermark(1.0, -100.0), "order": tuple(NAMES), "allowed": frozenset()},
+        {"banned": ((399,), (0, 1)), "bad_words": ("x" * 1000,), "banned_first": frozenset((399,))},
     ],
 )
 def test_the_edges_of_every_range_are_within(given: dict[str, Any]) -> None:
