@@ -79,7 +79,7 @@ class GenerationRequest:
     fits            max_tokens must fit behind the prompt; False: what does not fit is not generated
     stop            strings that end the text and are not part of it, unless keep_stop
     stop_tokens     ids that end the text, besides the model's own
-    bad_words       texts that never come, however their tokens are spelled
+    bad_words       texts that never come in the tokens they usually have, whether or not a space is before
     show_special    special tokens are part of the text
     logprobs        alternatives to report with each token; None: no logprobs, 0: the chosen token's alone
     warped          logprobs are of the distribution behind all edits and warpers, not of the model's own

@@ -34,7 +34,7 @@ class Encoder:
 
     def pieces(self, text: str, special: bool | None) -> tuple[Piece, ...]:
         """What `encode` gives, each id with its characters in `text`. Added ids stand for none."""
-        if not self.tokenizer.is_fast:
+        if not getattr(self.tokenizer, "is_fast", False):
             return tuple(located(self.vocabulary, text, self.encode(text, special)))
         read = self.tokenizer(
             text, add_special_tokens=special is True, return_offsets_mapping=True, verbose=False

@@ -2,6 +2,7 @@
 
 import copy
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -9,7 +10,7 @@ from inference.errors import BadRequest
 from inference.text.chat import Chat
 from inference.text.toolcalls import ToolCalls
 from inference.text.tools import describe, write
-from inference.types import CallDelta, Message, Tool, ToolCall, ToolFormat
+from inference.types import CallDelta, Message, Template, Tool, ToolCall, ToolFormat
 from tests.text.tokenizers_of_three_kinds import tokenizer
 
 FREE = (
@@ -167,3 +168,89 @@ def test_what_is_written_of_calls_is_read_as_those_calls(form: ToolFormat) -> No
     deltas = [piece for piece in told if isinstance(piece, CallDelta)]
     assert told == deltas
     assert write([ToolCall(d.id, d.name, d.arguments) for d in deltas], form) == write(calls, form)
+
+
+CLOSED = (
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }}</{{ m.role }}>{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% if not enable_thinking | default(true) %}<no-thought>"
+    "{% endif %}{% endif %}"
+)
+CONTINUED = Template(continues=True)
+
+
+def test_a_conversation_may_end_with_its_last_message() -> None:
+    assert chat(CLOSED).render([ASK], template=Template(opens=False)) == "<user>Hi</user>"
+    assert chat(None).render([ASK], template=Template(opens=False)) == "User: Hi\n\n"
+
+
+@pytest.mark.parametrize("opens", [True, False])
+def test_the_last_message_may_be_left_open(opens: bool) -> None:
+    template = Template(opens=opens, continues=True)
+    assert chat(CLOSED).render([ASK, SAY], template=template) == "<user>Hi</user><assistant>Ho"
+    assert chat(None).render([ASK, SAY], template=template) == "User: Hi\n\nAssistant: Ho"
+
+
+@pytest.mark.parametrize("kind", [CLOSED, FREE, FORGETFUL, PARTS, None])
+@pytest.mark.parametrize("text", ["", " so ", "Ho ", "CONTINUE_FINAL_MESSAGE_TAG", "a\n"])
+def test_what_is_left_open_ends_as_it_was_written(kind: str | None, text: str) -> None:
+    told = chat(kind).render([SYSTEM, ASK, Message("assistant", text)], template=CONTINUED)
+    assert told.endswith(text)
+    assert "Be brief." in told
+
+
+@pytest.mark.parametrize("last", [ASK, SYSTEM, TOOL_TALK[2]])
+@pytest.mark.parametrize("kind", [CLOSED, None])
+def test_only_the_assistants_message_can_be_continued(kind: str | None, last: Message) -> None:
+    with pytest.raises(BadRequest, match="must end with a message of the assistant's"):
+        chat(kind).render([ASK, last], template=CONTINUED)
+
+
+def test_a_template_that_leaves_the_message_out_cannot_continue_it() -> None:
+    with pytest.raises(BadRequest, match="refused by the model's chat template") as caught:
+        chat("{{ messages[0].content }}").render(
+            [ASK, SAY, Message("assistant", "x" * 5000)], template=CONTINUED
+        )
+    assert len(caught.value.message) < 500
+
+
+def test_a_template_gets_its_arguments() -> None:
+    template = Template(arguments={"enable_thinking": False})
+    assert chat(CLOSED).render([ASK], template=template).endswith("<assistant><no-thought>")
+    documents = Template(arguments={"documents": [{"title": "t", "text": "d"}]})
+    assert chat("{{ documents[0].text }}").render([ASK], template=documents) == "d"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["tokenize", "messages", "conversation", "chat_template", "self", "tools", "add_generation_prompt"],
+)
+def test_an_argument_that_is_the_servers_is_refused(name: str) -> None:
+    with pytest.raises(BadRequest, match=f"must not set '{name}'") as caught:
+        chat(CLOSED).render([ASK], template=Template(arguments={name: 1}))
+    assert caught.value.field == "chat_template_kwargs"
+
+
+def nested(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = {"a": value}
+    return value
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"documents": 5},
+        {"documents": [1]},
+        {"enable_thinking": nested(5000)},
+        {"bos_token": {}},
+        {"": 1, "a b": 2, "loop": 3, "kwargs": 4, "args": 5, "raise_exception": 6, "range": 7},
+        {"messages ": 1, "environment": 1, "context": {}, "template": "x", "name": "y"},
+    ],
+)
+def test_hostile_arguments_do_no_harm(arguments: dict[str, Any]) -> None:
+    try:
+        told = chat(CLOSED).render([ASK], template=Template(arguments=arguments))
+    except BadRequest:
+        return
+    assert told.startswith("<user>Hi</user>")

@@ -1,3 +1,4 @@
+import re
 import time
 
 import pytest
@@ -114,3 +115,45 @@ def test_a_token_alone_reads_as_it_would_in_a_text(kind: str) -> None:
     texts = [vocabulary(kind).text(id) for id in ids]
     assert "".join(texts).strip() == "the quick brown fox"
     assert vocabulary(kind).text(10**9) == ""
+
+
+@kinds
+@given(ids=st.lists(st.integers(0, 420), max_size=40))
+@settings(max_examples=100, deadline=None)
+def test_special_tokens_are_told_by_name_between_the_texts_around_them(kind: str, ids: list[int]) -> None:
+    words = vocabulary(kind)
+    decoder = Decoder(words, special=True)
+    told = "".join([*(decoder.feed(id) for id in ids), decoder.flush()])
+    names = [words.text(id) for id in ids if id in words.special]
+    assert "".join(part for part in split(told, names) if part in names) == "".join(names)
+    plain = [id for id in ids if id not in words.special]
+    if plain == ids:
+        assert told == "".join(pieces(kind, [], ids))
+
+
+def split(text: str, names: list[str]) -> list[str]:
+    return re.split("|".join(f"({re.escape(name)})" for name in dict.fromkeys(names)) or "$^", text)
+
+
+@pytest.mark.parametrize("kind", ["byte-level", "sentencepiece"])
+def test_half_a_character_in_front_of_a_name_is_told_before_it(kind: str) -> None:
+    mark = tokenizer(kind).convert_tokens_to_ids("<|eot|>")
+    half = tokenizer(kind).encode("😀", add_special_tokens=False)[:-1]
+    decoder = Decoder(vocabulary(kind), special=True)
+    letters = tokenizer(kind).encode("a fox", add_special_tokens=False)
+    told = [decoder.feed(id) for id in [*half, mark, *letters]]
+    assert "".join(told).strip() == "\ufffd<|eot|> a fox".replace(
+        "> a", ">a" if kind == "byte-level" else "> a"
+    )
+
+
+@kinds
+def test_a_special_token_alone_is_its_name(kind: str) -> None:
+    words = vocabulary(kind)
+    assert {words.text(id) for id in words.special} == {"<unk>", "<s>", "</s>", "<|eot|>"}
+
+
+@pytest.mark.parametrize("kind", ["byte-level", "sentencepiece"])
+def test_half_a_character_alone_is_the_sign_for_it(kind: str) -> None:
+    ids = tokenizer(kind).encode("😀", add_special_tokens=False)[-4:]
+    assert [vocabulary(kind).text(id) for id in ids] == ["\ufffd"] * 4

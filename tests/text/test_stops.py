@@ -79,3 +79,25 @@ def test_hostile_strings_cost_linear_time() -> None:
     for _ in range(2000):
         watch.feed("aaaaaaaaaa")
     assert time.perf_counter() - began < 2
+
+
+@given(
+    dropped=st.lists(st.text("abc", min_size=1, max_size=5), max_size=4),
+    kept=st.lists(st.text("abc", min_size=1, max_size=5), max_size=4),
+    text=letters,
+    cuts=st.sets(st.integers(0, 30)),
+)
+@settings(max_examples=300, deadline=None)
+def test_what_is_kept_ends_the_text_and_is_part_of_it(
+    dropped: list[str], kept: list[str], text: str, cuts: set[int]
+) -> None:
+    edges = [0, *sorted(cuts), len(text)]
+    pieces = [text[a:b] for a, b in pairwise(edges)]
+    before, hit = plain(dropped + kept, text)
+    assert read(Stops(dropped, kept), pieces) == (before + (hit if hit in kept else ""), hit)
+
+
+def test_nothing_is_held_back_for_what_is_kept() -> None:
+    watch = Stops(["###"], ["END"]).watch()
+    told = [watch.feed(piece) for piece in ("x E", "N", "#", "#E", "ND.")]
+    assert told == [("x E", ""), ("N", ""), ("", ""), ("##E", ""), ("ND", "END")]
