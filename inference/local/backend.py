@@ -135,6 +135,7 @@ class LocalBackend:
             min_tokens=request.min_tokens,
             ends=frozenset(request.stop_tokens) | (frozenset() if ignored else self._ends),
             logprobs=request.logprobs,
+            warped=request.warped,
             prompt_logprobs=request.prompt_logprobs,
             deadline=None if request.deadline is None else time.monotonic() + request.deadline,
         )

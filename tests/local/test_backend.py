@@ -85,6 +85,12 @@ def test_a_prompt_to_be_scored_may_fill_the_context(backend: LocalBackend, engin
     assert finished == Finished(0, "length", seed=finished.seed)
 
 
+def test_a_request_for_warped_logprobs_is_passed_on(backend: LocalBackend, engine: FakeEngine) -> None:
+    backend.generate(GenerationRequest("The", SAMPLED, logprobs=0, warped=True))
+    backend.generate(GenerationRequest("The", SAMPLED, logprobs=0))
+    assert [task.warped for task in engine.tasks] == [True, False]
+
+
 def test_a_drawn_seed_is_used_and_reported(backend: LocalBackend, engine: FakeEngine) -> None:
     stream = backend.generate(GenerationRequest("The", SAMPLED))
     engine.say([5], reason="length")
