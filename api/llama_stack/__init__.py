@@ -3,7 +3,7 @@
 from flask import Blueprint, Response
 
 from api.errors import reply
-from api.llama_stack import inference, neighbours, registry
+from api.llama_stack import embeddings, inference, neighbours, registry
 from api.llama_stack.errors import failed
 from api.llama_stack.generation import GENERATIONS, Generation
 from api.settings import AppSettings
@@ -21,6 +21,7 @@ def routes(backend: Backend, settings: AppSettings) -> Blueprint:
 def _generation(generation: Generation, backend: Backend, settings: AppSettings) -> Blueprint:
     blueprint = Blueprint(generation.name, __name__, url_prefix=generation.prefix)
     inference.install(blueprint, generation, backend, settings)
+    embeddings.install(blueprint, generation, backend, settings)
     registry.install(blueprint, generation, backend, settings)
     neighbours.install(blueprint, generation)
     blueprint.register_error_handler(ServerError, _told)

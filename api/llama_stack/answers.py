@@ -84,6 +84,10 @@ class ChatBatchAnswer(Struct):
     completion_message_batch: list[CompletionMessage] | UnsetType = UNSET
 
 
+class EmbeddingsAnswer(Struct):
+    embeddings: list[tuple[float, ...]]
+
+
 class Health(Struct):
     status: str
 

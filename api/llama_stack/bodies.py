@@ -91,11 +91,23 @@ class Logprobs(Struct):
     top_k: int | None = None
 
 
-class Body(Struct, kw_only=True):
-    """What every generating request may carry."""
+class Named(Struct, kw_only=True):
+    """`model` is what clients before 0.0.53 call it."""
 
     model: str | None = None
     model_id: str | None = None
+
+
+class EmbeddingsBody(Named, kw_only=True):
+    """`output_dimension` must be unset: vectors are as wide as the model."""
+
+    contents: list[Content]
+    output_dimension: int | None = None
+
+
+class Body(Named, kw_only=True):
+    """What every generating request may carry."""
+
     sampling_params: SamplingParams | None = None
     response_format: JsonSchema | Grammar | None = None
     logprobs: Logprobs | None = None

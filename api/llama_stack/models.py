@@ -1,6 +1,6 @@
 """The model a body must name, under either of the keys that clients have had for it."""
 
-from api.llama_stack.bodies import Body
+from api.llama_stack.bodies import Named
 from api.llama_stack.errors import UnknownModel
 from api.models import known
 from api.settings import AppSettings
@@ -8,7 +8,7 @@ from inference.errors import BadRequest
 from inference.types import ModelInfo
 
 
-def check(body: Body, info: ModelInfo, settings: AppSettings) -> None:
+def check(body: Named, info: ModelInfo, settings: AppSettings) -> None:
     """Raises where the body names no model, or one that is not served."""
     name = body.model_id or body.model
     if not name:

@@ -14,7 +14,6 @@ from api.operation import Operation, described
 from inference.errors import NotImplementedHere
 
 ABSENT = {
-    "/inference/embeddings": "the served model generates text and has no embeddings",
     "/post training/<path:rest>": "this server does not train models",
 }
 

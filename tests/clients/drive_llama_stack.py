@@ -70,7 +70,7 @@ def main(url: str, model: str, key: str) -> None:
         ],
         "error_image": lambda: chat({"role": "user", "content": [IMAGE]}),
         "error_role": lambda: chat({"role": "bob", "content": "hi"}),
-        "error_embeddings": lambda: embedded(client, **named, contents=["a"]),
+        "embeddings": lambda: embedded(client, **named, contents=["a", "b"]),
         "models": lambda: list(client.models.list()),
         "model": lambda: got(client, model),
         "health": lambda: client.inspect.health(),

@@ -159,12 +159,16 @@ def test_a_completions_stream_is_read(got: dict[str, Any], release: Release) -> 
         ("error_role", "BadRequestError", 400),
         ("error_image", "BadRequestError", 400),
         ("error_busy", "RateLimitError", 429),
-        ("error_embeddings", "InternalServerError", 501),
     ],
 )
 def test_an_error_is_raised_by_its_class(got: dict[str, Any], probe: str, error: str, status: int) -> None:
     assert (got[probe]["raised"], got[probe]["status"]) == (error, status)
     assert got[probe]["body"]["detail"]
+
+
+def test_embeddings_are_vectors(got: dict[str, Any]) -> None:
+    [first, second] = got["embeddings"]["embeddings"]
+    assert first and len(first) == len(second) and first != second
 
 
 def test_an_error_in_a_stream_is_its_last_chunk(got: dict[str, Any]) -> None:

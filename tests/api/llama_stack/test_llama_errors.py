@@ -161,9 +161,6 @@ def test_an_empty_batch_is_refused(client: FlaskClient, field: str) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "/inference/embeddings",
-        "/alpha/inference/embeddings",
-        "/v1/inference/embeddings",
         "/post_training/supervised_fine_tune",
         "/alpha/post-training/supervised-fine-tune",
         "/v1/post-training/job/cancel",

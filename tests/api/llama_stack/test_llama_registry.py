@@ -106,4 +106,4 @@ def test_routes_are_those_of_the_generation_that_is_asked(client: FlaskClient) -
     old = client.get("/alpha/routes/list").get_json()["inference"]
     assert {"/v1/inference/completion", "/v1/inference/chat-completion"} <= {route["route"] for route in new}
     assert all(route["route"].startswith("/alpha/") for route in old)
-    assert {route["method"] for route in new} == {"GET", "POST"}
+    assert {route["method"] for route in new} == {"GET", "POST", "DELETE"}

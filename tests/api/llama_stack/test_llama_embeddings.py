@@ -1,0 +1,44 @@
+"""Embeddings, as each generation asks for them."""
+
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from api import create_app
+from api.settings import AppSettings
+from tests.fake_backend import FakeBackend
+
+PATHS = ("/inference/embeddings", "/alpha/inference/embeddings", "/v1/inference/embeddings")
+
+
+@pytest.fixture
+def client() -> FlaskClient:
+    return create_app(FakeBackend(), AppSettings()).test_client()
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("key", ["model", "model_id"])
+def test_each_text_has_a_vector(client: FlaskClient, path: str, key: str) -> None:
+    parts = [{"type": "text", "text": "b"}]
+    response = client.post(path, json={key: "fake/model", "contents": ["a", parts]})
+    assert response.status_code == 200
+    vectors = [list(each.vector) for each in FakeBackend().embed(["a", "b"])]
+    assert response.get_json() == {"embeddings": vectors}
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"contents": ["a"]}, "model_id"),
+        ({"model_id": "fake/model"}, "contents"),
+        ({"model_id": "fake/model", "contents": []}, "contents"),
+        ({"model_id": "fake/model", "contents": "a"}, "contents"),
+        ({"model_id": "fake/model", "contents": [{"type": "image", "image": {}}]}, "contents[0]"),
+        ({"model_id": "fake/model", "contents": ["a"], "output_dimension": 8}, "output_dimension"),
+    ],
+)
+def test_a_wrong_body_names_its_field(client: FlaskClient, body: dict[str, Any], field: str) -> None:
+    response = client.post("/v1/inference/embeddings", json=body)
+    assert response.status_code == 400
+    assert field in response.get_json()["error"]["message"]
