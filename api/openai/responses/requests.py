@@ -53,7 +53,7 @@ def not_kept(id: str) -> NotFound:
 
 
 def conversation(body: ResponsesBody) -> list[ChatMessage]:
-    """Calls belong to the assistant's message in front of them. Faults are found here, by their item's place."""
+    """Calls belong to the assistant's message before them. Faults are found here, by their item's place."""
     items = [InputItem(role="user", content=body.input)] if isinstance(body.input, str) else body.input
     said: list[ChatMessage] = []
     for i, item in enumerate(items):

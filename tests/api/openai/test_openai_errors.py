@@ -1,0 +1,318 @@
+"""Bad requests, and the statuses and bodies that vLLM answers them with, word for word."""
+
+from typing import Any
+
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+
+from api import create_app
+from api.settings import AppSettings
+from inference.errors import BadRequest, NoRoom, Overloaded, ServerError, TooLong, Unavailable
+from tests.api.openai.asking import CHATS, COMPLETIONS, RESPONSES, USER, WEATHER, asked
+from tests.fake_backend import FakeBackend, say
+
+NAMED = {"type": "function", "function": {"name": "other"}}
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aa"}}
+TEXT_ONLY = "messages[0].content[1] is of type 'image_url', and the served model reads text only"
+ONE_KIND = "You can only use one kind of constraints for structured outputs ('json', 'regex' or 'choice')."
+NO_ROOM = (
+    "'max_tokens' or 'max_completion_tokens' is too large: 100. This model's maximum context length is 128 "
+    "tokens and your request has 60 input tokens (100 > 128 - 60)."
+)
+TOO_LONG = (
+    "This model's maximum context length is 128 tokens. However, your request has 200 input tokens. Please "
+    "reduce the length of the input messages."
+)
+
+
+def said(response: Any, status: int, message: str, type: str, error_type: str = "validation") -> None:
+    body = response.get_json()
+    assert (response.status_code, response.mimetype) == (status, "application/json")
+    assert (body["error"]["message"], body["error"]["type"], body["error"]["code"]) == (message, type, status)
+    assert "param" in body["error"]
+    assert body["error_type"] == error_type
+
+
+@pytest.mark.parametrize("path", [COMPLETIONS, CHATS])
+@pytest.mark.parametrize("prefix", ["", "/v1/openai"])
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"n": 0}, "n must be at least 1, got 0."),
+        ({"temperature": -1.0}, "temperature must be non-negative, got -1.0."),
+        ({"top_p": 0.0}, "top_p must be in (0, 1], got 0.0."),
+        ({"top_p": 1.5}, "top_p must be in (0, 1], got 1.5."),
+        ({"top_k": -5}, "top_k must be 0 (disable), or at least 1, got -5."),
+        ({"min_p": 2}, "min_p must be in [0, 1], got 2."),
+        ({"presence_penalty": 9}, "presence_penalty must be in [-2, 2], got 9."),
+        ({"frequency_penalty": -3}, "frequency_penalty must be in [-2, 2], got -3."),
+        ({"repetition_penalty": 0}, "repetition_penalty must be greater than zero, got 0."),
+        ({"max_tokens": 0}, "max_tokens must be at least 1, got 0."),
+        (
+            {"max_tokens": 4, "min_tokens": 50},
+            "min_tokens must be less than or equal to max_tokens=4, got 50.",
+        ),
+        ({"min_tokens": -1}, "min_tokens must be greater than or equal to 0, got -1."),
+        ({"stop": ""}, "stop cannot contain an empty string."),
+        ({"stop": ["a", ""]}, "stop cannot contain an empty string."),
+        ({"n": 2, "temperature": 0}, "n must be 1 when using greedy sampling, got 2."),
+        ({"n": 2, "best_of": 1}, "best_of must be greater than or equal to n, got n=2 and best_of=1."),
+        ({"best_of": 2, "temperature": 0}, "best_of must be 1 when using greedy sampling, got 2."),
+        ({"allowed_token_ids": []}, "allowed_token_ids is not None and empty!"),
+        ({"priority": 1}, "Got priority 1 but priority scheduling is not enabled"),
+        (
+            {"use_beam_search": True},
+            "use_beam_search is not supported: answers are sampled, or greedy",
+        ),
+        (
+            {"logit_bias": {"a": 1}},
+            "Found token_id in logit_bias that is not an integer or string representing an integer",
+        ),
+        ({"truncate_prompt_tokens": 0}, "truncate_prompt_tokens must be -1, or at least 1, got 0."),
+    ],
+)
+def test_a_value_out_of_range_is_refused_in_vllms_words(
+    client: FlaskClient, path: str, prefix: str, stream: bool, fields: dict[str, Any], message: str
+) -> None:
+    response = client.post(prefix + path, json=asked(path, **fields, stream=stream))
+    said(response, 400, message, "BadRequestError")
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "message"),
+    [
+        (COMPLETIONS, {"suffix": "b"}, "suffix is not currently supported"),
+        (CHATS, {"messages": [{"role": "user", "content": ["a", IMAGE]}]}, TEXT_ONLY),
+        (COMPLETIONS, {"best_of": 2, "stream": True}, None),
+        (CHATS, {"chat_template": "{{ x }}"}, None),
+        (CHATS, {"structured_outputs": {"structural_tag": {}}}, None),
+        (COMPLETIONS, {"logits_processors": ["x"]}, None),
+        (RESPONSES, {"background": True}, None),
+        (RESPONSES, {"input": [{"type": "item_reference", "id": "x"}]}, None),
+        (RESPONSES, {"tools": [{"type": "web_search"}]}, None),
+        (RESPONSES, {"max_output_tokens": 0}, "max_tokens must be at least 1, got 0."),
+    ],
+)
+def test_what_is_not_done_here_is_refused(
+    client: FlaskClient, path: str, fields: dict[str, Any], message: str | None
+) -> None:
+    response = client.post(path, json=asked(path, **fields))
+    said(response, 400, message or response.get_json()["error"]["message"], "BadRequestError")
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "message"),
+    [
+        (
+            CHATS,
+            {"stream_options": {"include_usage": True}},
+            "Stream options can only be defined when `stream=True`.",
+        ),
+        (
+            COMPLETIONS,
+            {"prompt_logprobs": 1, "stream": True},
+            "`prompt_logprobs` are not available when `stream=True`.",
+        ),
+        (CHATS, {"prompt_logprobs": -1}, "`prompt_logprobs` must be a positive value."),
+        (COMPLETIONS, {"logprobs": -1}, "`logprobs` must be a positive value."),
+        (CHATS, {"logprobs": True, "top_logprobs": -1}, "`top_logprobs` must be a positive value."),
+        (CHATS, {"top_logprobs": 2}, "when using `top_logprobs`, `logprobs` must be set to true."),
+        (CHATS, {"tool_choice": "auto"}, "When using `tool_choice`, `tools` must be set."),
+        (CHATS, {"tool_choice": NAMED}, "When using `tool_choice`, `tools` must be set."),
+        (
+            CHATS,
+            {"tool_choice": NAMED, "tools": [WEATHER]},
+            "The tool specified in `tool_choice` does not match any of the specified `tools`",
+        ),
+        (
+            CHATS,
+            {"tool_choice": "other", "tools": [WEATHER]},
+            "The tool specified in `tool_choice` does not match any of the specified `tools`",
+        ),
+        (CHATS, {"guided_regex": "a", "guided_choice": ["a"]}, ONE_KIND),
+        (COMPLETIONS, {"structured_outputs": {"regex": "a", "json": {}}}, ONE_KIND),
+        (CHATS, {"structured_outputs": {"regex": "a"}, "response_format": {"type": "json_object"}}, ONE_KIND),
+        (COMPLETIONS, {"prompt": ""}, "Either prompt or prompt_embeds must be provided and non-empty."),
+        (COMPLETIONS, {"prompt": []}, "Either prompt or prompt_embeds must be provided and non-empty."),
+        (COMPLETIONS, {"prompt": None}, "Either prompt or prompt_embeds must be provided and non-empty."),
+        (
+            CHATS,
+            {"continue_final_message": True, "add_generation_prompt": True},
+            "Cannot set both `continue_final_message` and `add_generation_prompt` to True.",
+        ),
+        (COMPLETIONS, {"prompt": ["a", 1]}, None),
+        (COMPLETIONS, {"prompt": ["a", ""]}, None),
+        (COMPLETIONS, {"prompt": ["a", []]}, None),
+        (COMPLETIONS, {"prompt": 5}, None),
+        (COMPLETIONS, {"n": "two"}, None),
+        (CHATS, {"messages": []}, "messages must hold at least one message"),
+        (CHATS, {"messages": [{"role": "bob", "content": "hi"}]}, None),
+        (CHATS, {"messages": [{"role": "user"}]}, "messages[0].content must not be null"),
+        (CHATS, {"messages": [{"role": "user", "content": [{"type": "text"}]}]}, None),
+        (CHATS, {"messages": None}, None),
+        (CHATS, {"tools": [{"type": "web", "function": {"name": "f"}}]}, None),
+        (CHATS, {"tools": [{"type": "function"}]}, None),
+        (CHATS, {"response_format": {"type": "yaml"}}, None),
+        (CHATS, {"response_format": {"type": "json_schema"}}, "response_format.json_schema is required"),
+        (CHATS, {"response_format": {"type": "regex"}}, None),
+        (RESPONSES, {"input": None}, None),
+        (RESPONSES, {"input": []}, "input must hold at least one message"),
+        (RESPONSES, {"input": [{"role": "bob", "content": "a"}]}, None),
+        (RESPONSES, {"input": [{"type": "function_call", "name": "f"}]}, None),
+        (RESPONSES, {"input": [{"type": "function_call_output", "call_id": "f"}]}, None),
+    ],
+)
+def test_a_wrong_body_is_a_bad_request(
+    client: FlaskClient, backend: FakeBackend, path: str, fields: dict[str, Any], message: str | None
+) -> None:
+    response = client.post(path, json=asked(path, **fields))
+    said(response, 400, message or response.get_json()["error"]["message"], "Bad Request")
+    assert backend.requests == []
+
+
+def test_arguments_that_are_no_object_are_refused_by_their_place(client: FlaskClient) -> None:
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "["}}
+    messages = [USER, {"role": "assistant", "content": None, "tool_calls": [call]}]
+    body = client.post(CHATS, json={"messages": messages}).get_json()
+    assert body["error"]["param"] == "messages[1].tool_calls[0].function.arguments"
+
+
+@pytest.mark.parametrize("path", [COMPLETIONS, CHATS, RESPONSES, "/v1/embeddings"])
+@pytest.mark.parametrize("model", ["nope", "org/nope"])
+def test_an_unknown_model_does_not_exist(client: FlaskClient, path: str, model: str) -> None:
+    body = {"model": model, "prompt": "a", "messages": [USER], "input": "a"}
+    response = client.post(path, json=body)
+    said(response, 404, f"The model `{model}` does not exist.", "NotFoundError", "not_found")
+
+
+def test_the_error_of_an_unknown_model_is_as_vllm_has_it(client: FlaskClient) -> None:
+    error = {"message": "The model `x` does not exist.", "type": "NotFoundError", "param": None, "code": 404}
+    response = client.post(COMPLETIONS, json={"prompt": "a", "model": "x"})
+    assert response.get_json() == {"error": error, "error_type": "not_found"}
+
+
+@pytest.mark.parametrize("model", [None, "tgi", "dummy", "model", "fake/model"])
+def test_the_served_model_has_many_names(client: FlaskClient, model: str | None) -> None:
+    assert client.post(COMPLETIONS, json={"prompt": "a", "model": model}).status_code == 200
+
+
+@pytest.mark.parametrize("path", [COMPLETIONS, CHATS, RESPONSES])
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("error", "status", "message", "type", "error_type"),
+    [
+        (Overloaded(2.0), 429, Overloaded(2.0).message, "RateLimitError", "overloaded"),
+        (Unavailable("loading"), 503, "loading", "Service Unavailable", "overloaded"),
+        (TooLong("prompt", 128, 200), 400, TOO_LONG, "BadRequestError", "validation"),
+        (NoRoom(128, 60, 100), 400, NO_ROOM, "BadRequestError", "validation"),
+        (BadRequest("seed", "is odd"), 400, "seed is odd", "BadRequestError", "validation"),
+    ],
+)
+def test_an_error_before_the_first_byte_has_its_status(
+    client: FlaskClient,
+    backend: FakeBackend,
+    path: str,
+    stream: bool,
+    error: ServerError,
+    status: int,
+    message: str,
+    type: str,
+    error_type: str,
+) -> None:
+    for refused in ({"fails": error}, {"fails": None, "script": [error]}):
+        backend.__dict__.update(refused)
+        response = client.post(path, json=asked(path, stream=stream))
+        said(response, status, message, type, error_type)
+        assert response.headers.get("Retry-After") == ("2" if status == 429 else None)
+
+
+@pytest.mark.parametrize("path", [COMPLETIONS, CHATS])
+def test_an_error_in_a_stream_is_told_and_the_stream_done(
+    client: FlaskClient, backend: FakeBackend, path: str
+) -> None:
+    backend.script = [*say("a")[:-1], Unavailable("stopping")]
+    response = client.post(path, json=asked(path, stream=True))
+    assert response.status_code == 200
+    assert response.text.endswith(
+        'data: {"error":{"message":"stopping","type":"Service Unavailable","param":null,"code":503},'
+        '"error_type":"overloaded"}\n\ndata: [DONE]\n\n'
+    )
+
+
+def test_an_error_in_a_responses_stream_is_an_event(client: FlaskClient, backend: FakeBackend) -> None:
+    backend.script = [*say("a")[:-1], Unavailable("stopping")]
+    text = client.post(RESPONSES, json=asked(RESPONSES, stream=True)).text
+    assert '\n\nevent: error\ndata: {"type":"error","message":"stopping","param":null,' in text
+    assert text.endswith("\n\n")
+
+
+def test_a_missing_key_is_unauthorized() -> None:
+    app = create_app(FakeBackend(), AppSettings(api_keys=("secret",)))
+    response = app.test_client().post(CHATS, json=asked(CHATS))
+    error = {"message": "Unauthorized", "type": "AuthenticationError", "param": None, "code": 401}
+    assert (response.status_code, response.get_json()) == (
+        401,
+        {"error": error, "error_type": "authentication"},
+    )
+
+
+@pytest.mark.parametrize("kind", ["multipart/form-data; boundary=x", "application/xml", "text/html"])
+def test_a_body_of_another_kind_is_refused(client: FlaskClient, kind: str) -> None:
+    response = client.post(COMPLETIONS, data=b'{"prompt": "a"}', content_type=kind)
+    said(response, 400, "Unsupported Media Type: Only 'application/json' is allowed", "Bad Request")
+
+
+@pytest.mark.parametrize("kind", [None, "application/json; charset=utf-8", "text/plain"])
+def test_a_body_of_no_told_kind_is_json(client: FlaskClient, kind: str | None) -> None:
+    assert client.post(COMPLETIONS, data=b'{"prompt": "a"}', content_type=kind).status_code == 200
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[1", b'{"prompt": NaN}', b"\xff", b'{"n": 1, "n": 2}', b"[]"])
+def test_broken_json_is_a_bad_request(client: FlaskClient, data: bytes) -> None:
+    response = client.post(COMPLETIONS, data=data, content_type="application/json")
+    said(response, 400, response.get_json()["error"]["message"], "Bad Request")
+
+
+def test_a_wrong_method_is_told_in_this_dialect(client: FlaskClient) -> None:
+    response = client.get(CHATS)
+    assert response.status_code == 405
+    assert response.get_json()["error_type"] == "validation"
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/v1/responses/resp_1"),
+        ("DELETE", "/v1/responses/resp_1"),
+        ("POST", "/v1/responses/resp_1/cancel"),
+        ("GET", "/v1/openai/v1/responses/resp_1/input_items"),
+    ],
+)
+def test_a_response_is_not_kept(client: FlaskClient, method: str, path: str) -> None:
+    response = client.open(path, method=method)
+    message = "Response with id 'resp_1' not found: this server is stateless, it keeps no responses"
+    said(response, 404, message, "NotFoundError", "not_found")
+
+
+def test_a_previous_response_is_not_found(client: FlaskClient) -> None:
+    assert client.post(RESPONSES, json=asked(RESPONSES, previous_response_id="resp_1")).status_code == 404
+
+
+def test_grammars_can_be_turned_off(backend: FakeBackend) -> None:
+    client = create_app(backend, AppSettings(grammars=False)).test_client()
+    response = client.post(CHATS, json=asked(CHATS, response_format={"type": "json_object"}))
+    assert response.status_code == 400
+    assert client.post(CHATS, json=asked(CHATS, response_format={"type": "text"})).status_code == 200
+
+
+def test_a_request_refused_half_way_leaves_nothing_running(app: Flask, backend: FakeBackend) -> None:
+    def refuse_second(request: Any) -> Any:
+        if request.prompt == "b":
+            raise Overloaded(1)
+        return say("a")
+
+    backend.script = refuse_second
+    assert app.test_client().post(COMPLETIONS, json={"prompt": ["a", "b"]}).status_code == 429
+    assert (len(backend.streams), backend.open) == (1, [])
