@@ -1,0 +1,183 @@
+"""Chat completions as clients of OpenAI, vLLM and TGI read them, streamed and whole."""
+
+from typing import Any
+
+from flask.testing import FlaskClient
+
+from inference.types import Alternative, CallDelta, Finished, Started, Token
+from tests.api.openai.asking import CHATS, USER, WEATHER, chunks, whole
+from tests.fake_backend import FakeBackend, Script, say
+
+OPENAIS_OWN = {"X-Stainless-Lang": "python"}
+NAMED = {"type": "function", "function": {"name": "get_weather"}}
+CALL: Script = [
+    Started(0, prompt_tokens=9, cached_tokens=0, ids=(1, 2)),
+    Token(0, 7, ""),
+    CallDelta(0, 0, "call_12", "get_weather", "", done=False),
+    CallDelta(0, 0, "call_12", "get_weather", '{"city": ', done=False),
+    CallDelta(0, 0, "call_12", "get_weather", '"Paris"}', done=True),
+    CallDelta(0, 1, "call_34", "get_time", '{"at": 1}', done=True),
+    Finished(0, "stop", tokens=8),
+]
+TOP = (Alternative(5, "é", -0.5), Alternative(6, "e", -1.5))
+SCORED: Script = [
+    Started(0, prompt_tokens=1, cached_tokens=0),
+    Token(0, 5, "é", -0.5, TOP, spelling="é"),
+    Token(0, 9, "", -0.1, (), special=True, spelling="<|eot|>"),
+    Finished(0, "stop", tokens=2),
+]
+
+
+def deltas(got: list[Any]) -> list[Any]:
+    return [chunk["choices"][0]["delta"] for chunk in got]
+
+
+def test_a_whole_chat_is_as_vllm_has_it(client: FlaskClient) -> None:
+    got = whole(client, CHATS)
+    assert (got["object"], got["system_fingerprint"]) == ("chat.completion", "hearth-1.2.3")
+    assert got["id"].startswith("chatcmpl-")
+    assert got["choices"] == [
+        {
+            "index": 0,
+            "message": {"role": "assistant", "content": "Hello world", "tool_calls": []},
+            "logprobs": None,
+            "finish_reason": "stop",
+            "stop_reason": None,
+        }
+    ]
+
+
+def test_the_first_chunk_tells_the_role_alone(client: FlaskClient) -> None:
+    first, *_ = chunks(client, CHATS)
+    (choice,) = first["choices"]
+    assert first["object"] == "chat.completion.chunk"
+    assert choice["delta"] == {"role": "assistant", "content": "", "tool_calls": None}
+    assert (choice["index"], choice["logprobs"], choice["finish_reason"]) == (0, None, None)
+
+
+def test_every_delta_has_what_tgis_client_demands(client: FlaskClient, backend: FakeBackend) -> None:
+    for script in (say("Hello", " world"), CALL):
+        backend.script = script
+        for chunk in chunks(client, CHATS, tools=[WEATHER]):
+            assert isinstance(chunk["id"], str)
+            assert isinstance(chunk["system_fingerprint"], str)
+            for choice in chunk["choices"]:
+                assert choice["delta"]["role"] == "assistant"
+                assert "tool_calls" in choice["delta"]
+
+
+def test_openais_own_client_is_told_the_role_once_for_it_joins_them(client: FlaskClient) -> None:
+    first, *rest = deltas(chunks(client, CHATS, OPENAIS_OWN))
+    assert first["role"] == "assistant"
+    assert rest == [{"content": "Hello"}, {"content": " world"}, {"content": ""}]
+
+
+def test_a_call_is_streamed_with_its_name_first(client: FlaskClient, backend: FakeBackend) -> None:
+    backend.script = CALL
+    got = chunks(client, CHATS, OPENAIS_OWN, tools=[WEATHER])
+    calls = [call for delta in deltas(got) for call in delta.get("tool_calls") or ()]
+    named = {"id": "chatcmpl-tool-12", "type": "function"}
+    assert calls == [
+        {"index": 0, **named, "function": {"name": "get_weather", "arguments": ""}},
+        {"index": 0, "function": {"arguments": '{"city": '}},
+        {"index": 0, "function": {"arguments": '"Paris"}'}},
+        {
+            "index": 1,
+            **named,
+            "id": "chatcmpl-tool-34",
+            "function": {"name": "get_time", "arguments": ""},
+        },
+        {"index": 1, "function": {"arguments": '{"at": 1}'}},
+    ]
+    assert got[-1]["choices"][0]["finish_reason"] == "tool_calls"
+
+
+def test_a_whole_chats_calls_are_told(client: FlaskClient, backend: FakeBackend) -> None:
+    backend.script = CALL
+    (choice,) = whole(client, CHATS, tools=[WEATHER])["choices"]
+    weather, time = choice["message"]["tool_calls"]
+    assert weather == {
+        "id": "chatcmpl-tool-12",
+        "type": "function",
+        "function": {"name": "get_weather", "arguments": '{"city": "Paris"}'},
+    }
+    assert time["function"] == {"name": "get_time", "arguments": '{"at": 1}'}
+    assert (choice["message"]["content"], choice["finish_reason"]) == (None, "tool_calls")
+
+
+def test_a_named_tools_call_is_no_reason_to_end(client: FlaskClient, backend: FakeBackend) -> None:
+    backend.script = CALL
+    (choice,) = whole(client, CHATS, tools=[WEATHER], tool_choice=NAMED)["choices"]
+    assert (choice["message"]["content"], choice["finish_reason"]) == ("", "stop")
+    last = chunks(client, CHATS, tools=[WEATHER], tool_choice="get_weather")[-1]
+    assert last["choices"][0]["finish_reason"] == "stop"
+    demanded = whole(client, CHATS, tools=[WEATHER], tool_choice="required")
+    assert demanded["choices"][0]["finish_reason"] == "tool_calls"
+
+
+def test_a_call_that_is_cut_short_is_told_as_far_as_it_came(
+    client: FlaskClient, backend: FakeBackend
+) -> None:
+    backend.script = [*CALL[:4], Finished(0, "length", tokens=3)]
+    (choice,) = whole(client, CHATS, tools=[WEATHER])["choices"]
+    assert choice["message"]["tool_calls"][0]["function"]["arguments"] == '{"city": '
+    assert choice["finish_reason"] == "length"
+
+
+def test_logprobs_tell_each_token_its_bytes_and_alternatives(
+    client: FlaskClient, backend: FakeBackend
+) -> None:
+    backend.script = SCORED
+    (choice,) = whole(client, CHATS, logprobs=True, top_logprobs=1)["choices"]
+    first = {"token": "é", "logprob": -0.5, "bytes": [195, 169]}
+    end = {"token": "<|eot|>", "logprob": -0.1, "bytes": list(b"<|eot|>"), "top_logprobs": []}
+    assert choice["logprobs"] == {"content": [first | {"top_logprobs": [first]}, end]}
+    assert backend.requests[0].logprobs == 1
+
+
+def test_logprobs_alone_have_no_alternatives(client: FlaskClient, backend: FakeBackend) -> None:
+    backend.script = SCORED
+    (choice,) = whole(client, CHATS, logprobs=True)["choices"]
+    assert [entry["top_logprobs"] for entry in choice["logprobs"]["content"]] == [[], []]
+
+
+def test_streamed_logprobs_come_with_each_token(client: FlaskClient, backend: FakeBackend) -> None:
+    backend.script = SCORED
+    got = chunks(client, CHATS, logprobs=True)
+    entries = [chunk["choices"][0]["logprobs"] for chunk in got]
+    assert [entry and [each["token"] for each in entry["content"]] for entry in entries] == [
+        None,
+        ["é"],
+        ["<|eot|>"],
+        None,
+    ]
+
+
+def test_several_answers_are_told_apart_by_their_index(client: FlaskClient, backend: FakeBackend) -> None:
+    a, b = say("a", "b"), say("x", "y", index=1)
+    backend.script = [step for pair in zip(a, b, strict=True) for step in pair]
+    got = chunks(client, CHATS, n=2)
+    texts = {0: "", 1: ""}
+    for chunk in got:
+        (choice,) = chunk["choices"]
+        texts[choice["index"]] += choice["delta"]["content"]
+    assert texts == {0: "ab", 1: "xy"}
+    assert [c["message"]["content"] for c in whole(client, CHATS, n=2)["choices"]] == ["ab", "xy"]
+
+
+def test_an_echo_begins_with_the_assistants_own_last_message(client: FlaskClient) -> None:
+    messages = [USER, {"role": "assistant", "content": "Well, "}]
+    fields: dict[str, Any] = {"messages": messages, "echo": True, "continue_final_message": True}
+    assert whole(client, CHATS, **fields)["choices"][0]["message"]["content"] == "Well, Hello world"
+    said = "".join(delta["content"] for delta in deltas(chunks(client, CHATS, **fields)))
+    assert said == "Well, Hello world"
+    assert whole(client, CHATS, echo=True)["choices"][0]["message"]["content"] == "Hello world"
+
+
+def test_token_ids_of_prompt_and_answer_are_told_on_demand(client: FlaskClient, backend: FakeBackend) -> None:
+    backend.script = CALL
+    got = whole(client, CHATS, return_token_ids=True)
+    assert (got["prompt_token_ids"], got["choices"][0]["token_ids"]) == ([1, 2], [7])
+    first, second, *_ = chunks(client, CHATS, return_token_ids=True)
+    assert first["prompt_token_ids"] == [1, 2]
+    assert second["choices"][0]["token_ids"] == [7]
