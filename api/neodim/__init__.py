@@ -9,25 +9,35 @@ from functools import partial
 from flask import Blueprint, Response, request
 
 from api.body import decode
+from api.neodim.answers import Failure, Report
 from api.neodim.bodies import Body
 from api.neodim.errors import told
 from api.neodim.gpus import Gpus
 from api.neodim.origins import permit
-from api.neodim.report import Report
 from api.neodim.requests import asked, watches
 from api.neodim.texts import Texts
 from api.neodim.together import Nothing, Together
+from api.neodim.writer import ReportWriter
+from api.operation import Operation, described
 from api.settings import AppSettings
 from api.stream import NDJSON, answer
 from inference.backend import Backend, Stream
 
 PATH = "/generate"
+GENERATE = Operation(
+    "Continue a prompt, with a report of what was used and what was cut",
+    "The Neodim Server's own route. With `stream` a line for each token comes first, then the report.",
+    body=Body,
+    answer=Report,
+    stream=(NDJSON.mimetype,),
+    error=Failure,
+)
 
 __all__ = ["routes", "told", "views"]
 
 
 def views(backend: Backend, settings: AppSettings) -> dict[str, Callable[[], Response]]:
-    return {PATH: partial(generate, backend, settings)}
+    return {PATH: described(partial(generate, backend, settings), GENERATE)}
 
 
 def routes(backend: Backend, settings: AppSettings) -> Blueprint:
@@ -50,5 +60,5 @@ def generate(backend: Backend, settings: AppSettings) -> Response:
     stream: Stream = Nothing(request.sequences)
     if request.length:
         stream = Together(backend.generate(request.generation), looking)
-    writer = Report(request, texts, looking, gpus)
+    writer = ReportWriter(request, texts, looking, gpus)
     return answer(stream, writer, NDJSON if body.stream else None, request.sequences)

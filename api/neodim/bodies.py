@@ -15,7 +15,7 @@ class Body(Struct, kw_only=True):
     """What the fields mean is told in the Neodim Server's README, "API request". Beyond the original:
 
     seed    the same one gives the same answer; drawn and reported if absent
-    stream  the answer comes line by line, see report.py
+    stream  the answer comes line by line, see writer.py
     """
 
     generated_tokens_count: int

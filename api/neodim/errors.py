@@ -3,11 +3,12 @@
 Clients look whether there is an `error`; the statuses, all 500 in the original, say here what kind it is.
 """
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from flask import Response
 
 from api.errors import reply
+from api.neodim.answers import Failure
 from inference.errors import BadRequest, ServerError
 
 REQUIRED = "is required"
@@ -22,14 +23,14 @@ class Unfit(BadRequest):
         super().__init__("", message)
 
 
-def failed(error: ServerError) -> tuple[int, dict[str, Any]]:
+def failed(error: ServerError) -> tuple[int, Failure]:
     """Status and body of an error before the first byte."""
-    return error.status, {"error": said(error)}
+    return error.status, Failure(said(error))
 
 
-def broken(error: ServerError) -> list[Any]:
+def broken(error: ServerError) -> list[Failure]:
     """What ends a stream that has begun."""
-    return [{"error": said(error)}]
+    return [Failure(said(error))]
 
 
 def told(error: ServerError) -> Response:

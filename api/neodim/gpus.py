@@ -5,8 +5,8 @@ Knows a Backend's figures. What lies between two samples is not seen.
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
+from api.neodim.answers import Gpu
 from inference.types import Device
 
 FIGURES = ("reserved", "allocated", "free")
@@ -32,16 +32,16 @@ class Gpus:
         self._low = [each(min, a, b) for a, b in zip(self._low, self._end, strict=True)]
         self._high = [each(max, a, b) for a, b in zip(self._high, self._end, strict=True)]
 
-    def report(self) -> list[dict[str, Any]]:
-        """In bytes, one entry a GPU."""
+    def report(self) -> list[Gpu]:
         moments = {"start": self._start, "end": self._end, "min": self._low, "max": self._high}
         return [
-            {"name": device.name, "memory_total": device.total}
-            | {
-                f"memory_{name}_{moment}": taken[i][name]
-                for moment, taken in moments.items()
-                for name in FIGURES
-            }
+            Gpu(
+                device.name,
+                device.total,
+                **{
+                    f"memory_{name}_{at}": taken[i][name] for at, taken in moments.items() for name in FIGURES
+                },
+            )
             for i, device in enumerate(self._devices)
         ]
 

@@ -13,12 +13,12 @@ MAX_SEQUENCES = 64
 WHOLE = 2**31 - 1
 EXACT = 2**53  # beyond it, a float skips whole numbers
 
-# Lowest and highest. 0 switches all of these off but the first four.
+# Lowest and highest. 0 means none, or that something is off.
 RANGES: dict[str, tuple[float, float]] = {
-    "generated_tokens_count": (0, WHOLE),
-    "max_total_tokens": (0, WHOLE),
+    "generated_tokens_count": (0, EXACT),
+    "max_total_tokens": (0, EXACT),
     "sequences_count": (1, MAX_SEQUENCES),
-    "stop_strings_required_matches_count": (1, WHOLE),
+    "stop_strings_required_matches_count": (0, WHOLE),
     "temperature": (0, 100),
     "top_k": (0, WHOLE),
     "top_p": (0, math.inf),

@@ -1,0 +1,373 @@
+"""POST /generate as clients of the Neodim Server meet it: what is asked, said, refused and allowed."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from api.neodim.requests import VERSION
+from api.neodim.texts import Texts
+from inference.errors import Overloaded, Unavailable
+from inference.sampling import Sampling
+from inference.types import Device, Load
+from tests.api.neodim.conftest import Ask, body, client, lines
+from tests.api.neodim.tokenizers import ScriptedBackend
+
+# All that neodim-chat sends, at its most explicit.
+CHAT = {
+    "prompt": "We had a nice chat.",
+    "preamble": "",
+    "generated_tokens_count": 8,
+    "max_total_tokens": 64,
+    "sequences_count": 2,
+    "temperature": 0.7,
+    "top_k": None,
+    "top_p": None,
+    "typical": None,
+    "tfs": 0.95,
+    "top_a": None,
+    "penalty_alpha": None,
+    "warpers_order": ["repetition_penalty", "temperature", "top_k", "top_p", "typical", "tfs", "top_a"],
+    "repetition_penalty": 2.0,
+    "repetition_penalty_include_preamble": True,
+    "repetition_penalty_range": None,
+    "repetition_penalty_slope": 0.75,
+    "repetition_penalty_include_generated": "slide",
+    "repetition_penalty_truncate_to_input": True,
+    "repetition_penalty_prompt": None,
+    "required_server_version": ">=0.13",
+    "stop_strings": [r"[.!?](?=\s)", r"\n"],
+    "stop_strings_type": "regex",
+    "stop_strings_required_matches_count": 1,
+    "truncate_prompt_until": ["\n", " "],
+    "words_whitelist": None,
+    "words_blacklist": None,
+    "words_blacklist_at_start": ["\n", "<"],
+    "no_repeat_ngram_size": None,
+    "can_stop_early": False,
+}
+
+
+def backend(*scripts: list[str], **options: Any) -> ScriptedBackend:
+    said = [" I", " saw", " a", " cat", ",", " but", " it", " ran", " away", "."]
+    return ScriptedBackend("words", *(scripts or [said]), **options)
+
+
+def asked(**fields: Any) -> Sampling:
+    """What a body asks of the engine."""
+    server = backend()
+    response = client(server).post("/generate", json=body(**fields))
+    assert response.status_code == 200, response.text
+    return server.requests[0].sampling
+
+
+# What is asked ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sent", "meant"),
+    [
+        ({}, {}),
+        ({"temperature": 0, "top_k": 0, "top_p": 0, "typical": 0, "tfs": 0, "top_a": 0}, {}),
+        ({"penalty_alpha": 0, "no_repeat_ngram_size": 0, "repetition_penalty": 0}, {}),
+        ({"temperature": 0.5, "top_k": 1}, {"temperature": 0.5, "top_k": 1}),
+        ({"top_p": 0.9, "typical": 0.2}, {"top_p": 0.9, "typical_p": 0.2}),
+        ({"top_p": 1.5, "typical": 1}, {}),
+        ({"tfs": 1, "top_a": 1}, {"tfs": 1.0, "top_a": 1.0}),
+        ({"penalty_alpha": 0.6, "top_k": 4}, {"contrast": 0.6, "top_k": 4}),
+        ({"no_repeat_ngram_size": 3}, {"no_repeat_ngram": 3}),
+        ({"temperature": "0.5", "top_k": "3", "tfs": "1"}, {"temperature": 0.5, "top_k": 3, "tfs": 1.0}),
+        (
+            {"warpers_order": ["tfs", "*", "temperature"]},
+            {"order": ("tfs", "repetition", "top_k", "top_p", "typical_p", "top_a", "temperature")},
+        ),
+        (
+            {"warpers_order": ["typical"]},
+            {"order": ("typical_p", "repetition", "temperature", "top_k", "top_p", "tfs", "top_a")},
+        ),
+    ],
+)
+def test_a_field_asks_for_what_it_means_and_0_for_nothing(sent: dict, meant: dict) -> None:
+    assert asked(**sent, seed=1) == Sampling(**meant, seed=1)
+
+
+def test_ends_are_forbidden_unless_it_can_stop_early() -> None:
+    server = backend()
+    client(server).post("/generate", json=body())
+    client(server).post("/generate", json=body(can_stop_early=True))
+    assert [request.min_tokens for request in server.requests] == [8, 1]
+    assert not any(request.ignore_eos for request in server.requests)
+
+
+def test_words_are_banned_as_runs_and_at_the_start_by_each_of_their_tokens() -> None:
+    server = backend()
+    fields = {"words_blacklist": ["a cat"], "words_blacklist_at_start": ["\n", "go on"]}
+    client(server).post("/generate", json=body(**fields, words_whitelist=["so on"]))
+    sampling = server.requests[0].sampling
+    spelled = Texts(server).decode
+    assert [spelled(run) for run in sampling.banned] == ["a cat", " a cat"]
+    assert {spelled([id]) for id in sampling.banned_first} == {"\n", " ", "go", " go", " on"}
+    assert {spelled([id]) for id in sampling.allowed or ()} == {"so", " so", " on"}
+
+
+def test_the_models_own_context_bounds_a_greater_total(ask: Ask) -> None:
+    report = ask(backend(context=12), max_total_tokens=1000)
+    assert (report["output_tokens_count"], report["used_prompt"]) == (12, " a nice chat.")
+
+
+@pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "text/plain", "image/png", ""])
+def test_the_content_type_is_not_looked_at(kind: str) -> None:
+    response = client(backend()).post("/generate", data=json.dumps(body()), content_type=kind)
+    assert response.status_code == 200
+
+
+def test_a_chat_client_is_served_with_all_its_fields() -> None:
+    said = [
+        [" Yes", ".", " No", "!", " A", " B", " C", " D"],
+        [" It", " is", " so", "\n", "x", "y", "z", "!"],
+    ]
+    report = client(backend(*said)).post("/generate", json=CHAT).get_json()
+    first, second = report["sequences"]
+    assert (first["generated_text"], first["stop_string_match"], first["trimmed_tail"]) == (
+        " Yes",
+        ".",
+        " No!",
+    )
+    assert (second["generated_text"], second["stop_string"]) == (" It is so", r"\n")
+    assert report["gpus"] == []
+
+
+def test_fields_that_are_null_or_unknown_count_for_nothing(ask: Ask) -> None:
+    optional = {name: None for name in CHAT if name not in ("generated_tokens_count", "max_total_tokens")}
+    plain = ask(backend(), seed=1)
+    assert ask(backend(), **optional | {"prompt": "We had a nice chat.", "hello": 5}, seed=1) == plain
+
+
+# What is said ----------------------------------------------------------------------------------------------
+
+
+def test_a_stream_tells_each_token_and_then_the_whole_report(ask: Ask) -> None:
+    scripts = [[" It", " was", ".", " So", " on"], [" The", " sky", " was", " dull", "!"]]
+    fields = {"stop_strings": [".", "!"], "sequences_count": 2, "seed": 3}
+    *tokens, report = lines(backend(*scripts), **fields)
+    assert report == ask(backend(*scripts), **fields)
+    assert [(line["text"], line["stopped"]) for line in tokens if line["index"] == 0] == [
+        (" It", False),
+        (" was", False),
+        (".", True),
+        (" So", True),
+        (" on", True),
+    ]
+
+
+def test_a_stream_is_newline_delimited_json() -> None:
+    response = client(backend()).post("/generate", json=body(stream=True))
+    assert response.mimetype == "application/x-ndjson"
+    assert response.headers["X-Accel-Buffering"] == "no"
+
+
+def test_hanging_up_cancels_what_is_left() -> None:
+    server = backend()
+    response = client(server).post("/generate", json=body(stream=True), buffered=False)
+    next(response.iter_encoded())
+    assert server.open
+    response.close()
+    assert not server.open
+
+
+def test_all_have_stopped_cancels_what_is_left(ask: Ask) -> None:
+    server = backend()
+    ask(server, stop_strings=["cat"])
+    assert not server.open
+    assert any(server.streams[0].steps)
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_no_tokens_asked_for_is_a_count_of_the_input_alone(streamed: bool) -> None:
+    server = backend()
+    fields = body(generated_tokens_count=0, sequences_count=2, repetition_penalty=2, stream=streamed)
+    report = json.loads(client(server).post("/generate", json=fields).text)
+    assert server.requests == []
+    assert (report["output_tokens_count"], report["used_input_tokens_count"]) == (6, 6)
+    assert [sequence["generated_text"] for sequence in report["sequences"]] == ["", ""]
+    assert report["repetition_penalty_text_at_start"] == ""
+    assert report["used_repetition_penalty_range_at_start"] == 0
+
+
+def test_gpus_are_told_from_the_first_sample_to_the_last() -> None:
+    class Loaded(ScriptedBackend):
+        used = 0
+
+        def load(self) -> Load:
+            self.used += 10
+            return Load(devices=(Device("A GPU", 100, 100 - self.used, self.used, self.used - 1),))
+
+    server = Loaded("words", [" I", " saw"])
+    (gpu,) = client(server).post("/generate", json=body()).get_json()["gpus"]
+    last = server.used
+    assert gpu == {
+        "name": "A GPU",
+        "memory_total": 100,
+        "memory_reserved_start": 10,
+        "memory_allocated_start": 9,
+        "memory_free_start": 90,
+        "memory_reserved_end": last,
+        "memory_allocated_end": last - 1,
+        "memory_free_end": 100 - last,
+        "memory_reserved_min": 10,
+        "memory_allocated_min": 9,
+        "memory_free_min": 100 - last,
+        "memory_reserved_max": last,
+        "memory_allocated_max": last - 1,
+        "memory_free_max": 90,
+    }
+
+
+def test_the_input_and_the_output_are_told_as_they_were_used(ask: Ask) -> None:
+    report = ask(backend(), preamble="Hm. ", max_total_tokens=13, truncate_prompt_until=[" "])
+    assert report["preamble"] == "Hm. "
+    assert report["used_prompt"] == "chat."
+    assert report["sequences"][0]["output_text"] == "Hm. chat. I saw a cat, but it ran"
+    assert report["original_input_tokens_count"] == 9
+    assert report["output_tokens_count"] == 3 + 2 + 8
+
+
+# What is refused -------------------------------------------------------------------------------------------
+
+CANNOT_FIT = "RuntimeError: Cannot fit the prompt in {} tokens while using specified stop_strings"
+REFUSED: list[tuple[dict[str, Any], int, str]] = [
+    ({"generated_tokens_count": -1}, 400, "ValueError: generated_tokens_count must be between 0 and "),
+    ({"generated_tokens_count": "many"}, 400, "ValueError: generated_tokens_count must be `int`, got `str`"),
+    ({"generated_tokens_count": None}, 400, "ValueError: generated_tokens_count must be `int`, got `null`"),
+    ({"temperature": -1}, 400, "ValueError: temperature must be between 0 and 100, got -1.0"),
+    ({"temperature": "nan"}, 400, "ValueError: temperature must be between 0 and 100, got nan"),
+    ({"top_k": -3}, 400, "ValueError: top_k must be between 0 and 2147483647, got -3"),
+    ({"top_p": -0.5}, 400, "ValueError: top_p must be at least 0, got -0.5"),
+    ({"tfs": 1.5}, 400, "ValueError: tfs must be between 0 and 1, got 1.5"),
+    ({"top_a": 2}, 400, "ValueError: top_a must be between 0 and 1, got 2.0"),
+    ({"sequences_count": 0}, 400, "ValueError: sequences_count must be between 1 and 64, got 0"),
+    ({"sequences_count": 10**12}, 400, "ValueError: sequences_count must be between 1 and 64, got 1"),
+    ({"repetition_penalty": -1}, 400, "ValueError: repetition_penalty must be between 0 and 100, got -1.0"),
+    ({"repetition_penalty_range": -1}, 400, "ValueError: repetition_penalty_range must be between 0 and "),
+    ({"repetition_penalty_include_generated": "some"}, 400, "ValueError: repetition_penalty_include_gen"),
+    ({"penalty_alpha": 0.5, "top_k": 1}, 400, "ValueError: penalty_alpha needs a top_k of at least 2"),
+    ({"seed": 2**70}, 400, "ValueError: seed must be between "),
+    ({"stop_strings": 5}, 400, "ValueError: stop_strings must be "),
+    ({"stop_strings": ["a"] * 65}, 400, "ValueError: stop_strings may hold at most 64, got 65"),
+    ({"stop_strings": ["("], "stop_strings_type": "regex"}, 400, "ValueError: stop_strings hold a pattern"),
+    ({"truncate_prompt_until": ["a"] * 65}, 400, "ValueError: truncate_prompt_until may hold at most 64 str"),
+    ({"warpers_order": ["heat"]}, 400, "ValueError: warpers_order may name repetition_penalty, temperature"),
+    ({"warpers_order": ["tfs", "tfs"]}, 400, "ValueError: warpers_order names one of them twice, got 'tfs'"),
+    ({"words_whitelist": []}, 400, "ValueError: words_whitelist bans every word"),
+    ({"words_blacklist": ["a"] * 1001}, 400, "ValueError: words_blacklist may hold at most 1000, got 1001"),
+    ({"words_blacklist": ["a" * 1001]}, 400, "ValueError: words_blacklist may have at most 1000 charact"),
+    ({"required_server_version": "new"}, 400, "ValueError: required_server_version must be a version spec"),
+    ({"required_server_version": ">=9"}, 422, f"RuntimeError: Requested server version: >=9, current server "
+     f"version: {VERSION}"),
+    ({"prompt": ""}, 422, "RuntimeError: Specify preamble and/or prompt"),
+    ({"prompt": None}, 422, "RuntimeError: Specify preamble and/or prompt"),
+    ({"max_total_tokens": 4}, 422, CANNOT_FIT.format(-4)),
+    ({"max_total_tokens": 8}, 422, CANNOT_FIT.format(0)),
+    ({"max_total_tokens": 11, "truncate_prompt_until": ["ZZ"]}, 422, CANNOT_FIT.format(3)),
+    ({"generated_tokens_count": 5000, "max_total_tokens": 10**9}, 422, CANNOT_FIT.format(4096 - 5000)),
+    ({"preamble": "one two three", "max_total_tokens": 10}, 422, CANNOT_FIT.format(2)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("fields", "status", "error"), REFUSED)
+def test_what_cannot_be_is_refused(fields: dict[str, Any], status: int, error: str) -> None:
+    server = backend()
+    response = client(server).post("/generate", json=body(**fields))
+    assert response.status_code == status
+    assert list(response.get_json()) == ["error"]
+    assert response.get_json()["error"].startswith(error)
+    assert server.requests == []
+
+
+def test_a_body_without_its_total_is_refused_by_the_fields_name() -> None:
+    response = client(backend()).post("/generate", json={"prompt": "a", "generated_tokens_count": 8})
+    assert (response.status_code, response.get_json()) == (400, {"error": "KeyError: 'max_total_tokens'"})
+
+
+def test_a_server_that_cannot_serve_says_so() -> None:
+    server = backend()
+    server.fails = Overloaded(3)
+    response = client(server).post("/generate", json=body())
+    assert (response.status_code, response.headers["Retry-After"]) == (429, "3")
+    assert response.get_json() == {"error": "Overloaded: the server is busy: try again in 3 s"}
+
+
+def test_an_error_on_the_way_ends_a_stream_with_its_line_and_a_whole_answer_with_its_status() -> None:
+    class Breaking(ScriptedBackend):
+        def generate(self, request: Any) -> Any:
+            stream = super().generate(request)
+            stream.steps.insert(3, Unavailable("the server is shutting down"))
+            return stream
+
+    error = {"error": "Unavailable: the server is shutting down"}
+    assert lines(Breaking("words", ["a", "b", "c"]))[-1] == error
+    response = client(Breaking("words", ["a", "b", "c"])).post("/generate", json=body())
+    assert (response.status_code, response.get_json()) == (503, error)
+
+
+VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-5, 70),
+    st.sampled_from([10**30, -(10**30), 1e300, 0.5, "", "2", "slide", "regex", ">=0.2", "*"]),
+    st.text(max_size=4),
+    st.lists(st.one_of(st.text(max_size=3), st.integers(), st.sampled_from(["*", "tfs", "(a"])), max_size=3),
+    st.dictionaries(st.text(max_size=2), st.integers(), max_size=1),
+)
+
+SERVED = client(backend())
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.dictionaries(st.sampled_from([*CHAT, "seed", "stream"]), VALUES, max_size=5))
+def test_no_body_is_answered_with_a_failure(fields: dict[str, Any]) -> None:
+    response = SERVED.post("/generate", json=body(**fields))
+    assert response.status_code in (200, 400, 422)
+    if response.status_code != 200:
+        assert list(response.get_json()) == ["error"]
+
+
+# Which pages may call --------------------------------------------------------------------------------------
+
+
+def test_a_page_of_any_origin_may_call_a_file_too() -> None:
+    for sent in (body(), {}):
+        response = client(backend()).post("/generate", json=sent, headers={"Origin": "null"})
+        assert response.headers["Access-Control-Allow-Origin"] == "null"
+    assert "Access-Control-Allow-Origin" not in client(backend()).post("/generate", json=body()).headers
+
+
+def test_a_page_is_told_beforehand_what_it_may_send() -> None:
+    asks = {
+        "Origin": "http://page",
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "content-type, x-mine",
+    }
+    response = client(backend(), api_keys=("secret",)).options("/generate", headers=asks)
+    assert response.status_code == 200
+    allowed = {name: value for name, value in response.headers if name.startswith("Access-Control-Allow-")}
+    assert allowed == {
+        "Access-Control-Allow-Origin": "http://page",
+        "Access-Control-Allow-Methods": "POST, OPTIONS",
+        "Access-Control-Allow-Headers": "content-type, x-mine",
+        "Access-Control-Allow-Credentials": "true",
+    }
+
+
+def test_origins_of_the_settings_hold_here_too() -> None:
+    limited = client(backend(), cors_origins=("http://mine",))
+    for origin, allowed in (("http://mine", "http://mine"), ("http://other", None)):
+        response = limited.post("/generate", json=body(), headers={"Origin": origin})
+        assert response.headers.get("Access-Control-Allow-Origin") == allowed
+
+
+def test_other_routes_are_not_opened() -> None:
+    response = client(backend()).get("/version", headers={"Origin": "http://page"})
+    assert "Access-Control-Allow-Origin" not in response.headers
