@@ -27,6 +27,15 @@ OFFLINE = False
 # The folder that downloaded models are kept in; empty: where other Hugging Face programs keep them.
 CACHE_DIR = ""
 
+# A tokenizer_config.json whose chat template and special tokens take the place of the model's; empty: none.
+TOKENIZER_CONFIG_PATH = ""
+
+# How rotary positions are stretched beyond the model's own length: none, linear, dynamic or yarn.
+ROPE_SCALING = "none"
+
+# How many times its own length the model takes then. With none above, a factor means linear.
+ROPE_FACTOR = 1.0
+
 # The server ------------------------------------------------------------------------------------------
 
 # Who can reach the server: "127.0.0.1" only this machine, "0.0.0.0" every machine on its networks.
@@ -34,6 +43,9 @@ HOST = "127.0.0.1"
 
 # The port it listens on.
 PORT = 8000
+
+# Another port that shows /metrics, and nothing else; 0: none, they are on PORT anyway.
+PROMETHEUS_PORT = 0
 
 # Keys that clients must send, with commas between them; empty: everyone is let in. Best kept in .env.
 API_KEYS = ""
@@ -50,11 +62,17 @@ REQUEST_TIMEOUT = 0
 # How long running answers may go on, in seconds, once the server has been told to stop.
 DRAIN_SECONDS = 30
 
+# Threads that read requests and turn their text into tokens.
+VALIDATION_WORKERS = 16
+
 # How /inference/… streams to clients that do not say what they want: auto, ndjson or sse.
 STREAM_FORMAT = "auto"
 
 # How much is logged: debug, info, warning or error.
 LOG_LEVEL = "info"
+
+# Write each line of the log as a JSON object.
+JSON_OUTPUT = False
 
 # Answers ---------------------------------------------------------------------------------------------
 
@@ -64,12 +82,50 @@ DEFAULT_MAX_TOKENS = 0
 # Temperature when the request does not say; 1 with no strategy picks the most probable token.
 DEFAULT_TEMPERATURE = 1.0
 
+# How the model writes tool calls: auto, which judges by its chat template, llama, hermes, mistral or python.
+TOOL_FORMAT = "auto"
+
+# Refuse requests for answers that follow a grammar or a schema.
+DISABLE_GRAMMAR_SUPPORT = False
+
+# Allow the probabilities of a prompt's tokens to be asked for.
+ENABLE_PREFILL_LOGPROBS = True
+
+# The share of the vocabulary that a watermark favours, where a request asks for one.
+WATERMARK_GAMMA = 0.5
+
+# What a watermark adds to the logits of that share.
+WATERMARK_DELTA = 2.0
+
+# What requests may ask for ---------------------------------------------------------------------------
+
+# Requests that are answered or wait at the same time; one more is told to come back later.
+MAX_CONCURRENT_REQUESTS = 128
+
+# Prompts that one request of the TGI API may hold.
+MAX_CLIENT_BATCH_SIZE = 4
+
+# Tokens that a prompt may have; 0: as many as leave room for an answer.
+MAX_INPUT_TOKENS = 0
+
+# Answers of which the TGI API returns the best.
+MAX_BEST_OF = 2
+
+# Stop strings that a request of the TGI API may have.
+MAX_STOP_SEQUENCES = 4
+
+# Alternatives to each token that the TGI API tells.
+MAX_TOP_N_TOKENS = 5
+
 # The machine -----------------------------------------------------------------------------------------
 
 # Where the model runs: auto, cpu or cuda.
 DEVICE = "auto"
 
-# The numbers it computes with: auto, float32, bfloat16 or float16.
+# Layers on each GPU, with commas between them, "a" for all that are left; empty: DEVICE decides.
+LAYERS = ""
+
+# The numbers it computes with: auto, float32, bfloat16, float16, or stored: as its files have them.
 DTYPE = "auto"
 
 # Tokens that a prompt and its answer may have together; 0: as many as the model and the memory allow.
@@ -81,11 +137,23 @@ MAX_SEQUENCES = 64
 # Memory for the tokens of running answers, in GB; 0: what the model leaves free.
 KV_MEMORY_GB = 0
 
+# Tokens of running answers and their prompts, together; 0: as many as that memory holds.
+MAX_BATCH_TOTAL_TOKENS = 0
+
+# The share of a GPU's memory that the server may use.
+CUDA_MEMORY_FRACTION = 1.0
+
 # Tokens computed in one step. Larger is faster for long prompts, smaller is smoother for running answers.
 MAX_BATCH_TOKENS = 512
 
 # Prompt tokens that may wait for their turn; beyond that, clients are told to come back later.
 MAX_QUEUED_TOKENS = 100_000
+
+# Waiting answers begin once there are so many for each running one; 0: at once, as room allows.
+WAITING_SERVED_RATIO = 0.0
+
+# Or after so many steps in which none began; it has an effect where the ratio above keeps them waiting.
+MAX_WAITING_TOKENS = 20
 
 # Processor threads to compute with; 0: one for each core.
 THREADS = 0

@@ -1,32 +1,28 @@
 """The story of a start, once the settings are known: port, model, machine, verdict, fetch, load, serve.
 
-Knows every floor, and of each only its door.
+Knows every floor, and of each only its door; wiring.py says to each what it needs of the settings.
 """
 
+import contextlib
 import gc
 import logging
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from huggingface_hub import constants
-
 import checks
 from api import create_app
+from api.exporter import exporting
 from api.serve import serve as serve_http
-from api.settings import AppSettings
-from checks import Finding, Refused, memory, port
-from checks.fetch import fetch
-from checks.hub import Hub
-from checks.machine import Machine, look
-from checks.plan import Plan, plan
-from checks.repository import find
+from checks import Finding, Refused, environment, memory, port, prompt
+from checks.machine import Machine, look, taken
+from checks.plan import Plan
 from inference.backend import Backend
 from inference.errors import ServerError
 from inference.metrics import Metrics
-from inference.model.place import device_of
-from inference.opening import open_backend
-from settings import Settings
+from settings.fields import Settings
+from wiring import app_settings, hub_of, load, plan_of
 
 log = logging.getLogger("hearth")
 
@@ -53,17 +49,23 @@ def check(settings: Settings, home: Path, *, as_json: bool) -> int:
     return 0 if verdict.ok else 1
 
 
+def describe(version: str) -> int:
+    """Print what this machine and its libraries are."""
+    print(environment.report(version))
+    return 0
+
+
 def serve(settings: Settings, home: Path, version: str) -> int:
     """Check, fetch, load, and serve until a signal. The exit code."""
     verdict = examine(settings, home)
-    print(checks.table(verdict.findings), flush=True)
+    tell(verdict.findings, settings)
     if not verdict.ok or verdict.plan is None:
         return 1
     try:
         metrics = Metrics()
         backend = load(settings, verdict.plan, verdict.machine, metrics)
     except Refused as error:
-        print(checks.table([error.finding]), flush=True)
+        tell([error.finding], settings)
         return 1
     except ServerError as error:
         print(f"hearth: {error.message}", file=sys.stderr)
@@ -72,6 +74,16 @@ def serve(settings: Settings, home: Path, version: str) -> int:
     gc.freeze()  # what is loaded stays: a full collection that walks it would hold up every stream
     warn_if_open(settings)
     try:
+        return answer(settings, backend, metrics, version)
+    finally:
+        backend.close()
+
+
+def answer(settings: Settings, backend: Backend, metrics: Metrics, version: str) -> int:
+    """Serve the backend, and the figures on a port of their own where one is set."""
+    with contextlib.ExitStack() as stack:
+        if settings.prometheus_port:
+            stack.enter_context(exporting(metrics.render, settings.host, settings.prometheus_port))
         return serve_http(
             create_app(backend, app_settings(settings, version), metrics),
             backend,
@@ -79,86 +91,43 @@ def serve(settings: Settings, home: Path, version: str) -> int:
             port=settings.port,
             drain_seconds=settings.drain_seconds,
             max_body=int(settings.max_body_mb * 1e6),
+            workers=settings.validation_workers,
         )
-    finally:
-        backend.close()
 
 
 def examine(settings: Settings, home: Path) -> Verdict:
     """Look at the machine and the model, and compare. Nothing but small files is fetched."""
-    machine = look(cache=hub_of(settings).cache, host=settings.host, port=settings.port)
-    listening = port.check(settings.host, settings.port, machine.taken)
+    machine = look(
+        cache=hub_of(settings).cache,
+        host=settings.host,
+        port=settings.port,
+        gpu_share=settings.cuda_memory_fraction,
+    )
+    listening = ports(settings, machine)
     try:
         planned = plan_of(settings, home, machine)
     except Refused as error:
-        return Verdict((listening, error.finding), machine, None)
-    return Verdict((listening, *checks.run(planned, machine)), machine, planned)
+        return Verdict((*listening, error.finding), machine, None)
+    verdict = Verdict((*listening, *checks.run(planned, machine)), machine, planned)
+    if not verdict.ok or not settings.max_input_tokens:
+        return verdict
+    room = prompt.check(settings.max_input_tokens, memory.budget(planned, machine).context)
+    return Verdict((*verdict.findings, room), machine, planned)
 
 
-def plan_of(settings: Settings, home: Path, machine: Machine) -> Plan:
-    device = device_of(settings.device)
-    repository = find(
-        settings.model_name,
-        settings.model_revision,
-        home=home,
-        hub=hub_of(settings),
-        offline=settings.offline,
-        code=settings.trust_remote_code,
-    )
-    return plan(
-        repository,
-        device=device,
-        dtype=settings.dtype,
-        bfloat16=device in machine.bfloat16,
-        context=settings.context,
-        rows=settings.max_sequences,
-        kv=int(settings.kv_memory_gb * 1e9),
-        code=settings.trust_remote_code,
-    )
+def ports(settings: Settings, machine: Machine) -> list[Finding]:
+    findings = [port.check(settings.host, settings.port, machine.taken)]
+    if other := settings.prometheus_port:
+        findings.append(port.check(settings.host, other, taken(settings.host, other), "PROMETHEUS_PORT"))
+    return findings
 
 
-def load(settings: Settings, planned: Plan, machine: Machine, metrics: Metrics) -> Backend:
-    """Fetch what is missing and open the model. Raises Refused or ServerError."""
-    assert planned.measure is not None
-    folder = fetch(planned.repository, hub_of(settings))
-    share = memory.budget(planned, machine)
-    return open_backend(
-        folder,
-        model_id=public_name(settings.model_name),
-        dtype=planned.measure.dtype,
-        device=planned.device,
-        context=share.context,
-        max_rows=settings.max_sequences,
-        kv_bytes=share.kv,
-        max_batch_tokens=settings.max_batch_tokens,
-        max_queued_tokens=settings.max_queued_tokens,
-        trust_remote_code=settings.trust_remote_code,
-        metrics=metrics,
-    )
-
-
-def public_name(model: str) -> str:
-    """What clients call the model: its name on the Hub, or the last part of a folder's path."""
-    return Path(model).expanduser().resolve().name if model.startswith(("/", ".", "~")) else model
-
-
-def app_settings(settings: Settings, version: str) -> AppSettings:
-    return AppSettings(
-        version=version,
-        api_keys=settings.api_keys,
-        cors_origins=settings.cors_origins,
-        max_body_bytes=int(settings.max_body_mb * 1e6),
-        stream_format=settings.stream_format,
-        model_aliases=settings.served_names,
-        max_tokens=settings.default_max_tokens or None,
-        temperature=settings.default_temperature,
-        deadline_s=settings.request_timeout or None,
-    )
-
-
-def hub_of(settings: Settings) -> Hub:
-    cache = Path(settings.cache_dir or constants.HF_HUB_CACHE).expanduser()
-    return Hub(constants.ENDPOINT, cache, settings.huggingface_access_token)
+def tell(findings: Sequence[Finding], settings: Settings) -> None:
+    """Print the findings as the log is written: for people, or on one line for programs."""
+    if settings.json_output:
+        print(checks.as_json(findings, indent=None), flush=True)
+    else:
+        print(checks.table(findings), flush=True)
 
 
 def warn_if_open(settings: Settings) -> None:

@@ -10,11 +10,15 @@ import sys
 import tomllib
 from pathlib import Path
 
-import flags
-from settings import BadSetting, Settings, config_layer, environment_layer, file_layer, resolve
+import logs
+from settings import flags, usage
+from settings.fields import BadSetting, Settings
+from settings.layers import Layer, config_layer, environment_layer, file_layer
+from settings.resolve import resolve, warnings
 
 HOME = Path(__file__).resolve().parent
-CHATTY = ("httpx", "httpx2", "httpcore", "httpcore2", "urllib3", "filelock")
+
+log = logging.getLogger("hearth")
 
 
 def main(arguments: list[str]) -> int:
@@ -24,11 +28,14 @@ def main(arguments: list[str]) -> int:
         if "--version" in command.actions:
             print(f"hearth {version()}")
             return 0
-        settings = read_settings(command.flags)
+        given = layers(command.flags)
+        settings = resolve(given)
         if "--help" in command.actions:
-            print(flags.help_text(settings, (HOME / "config.py").read_text()))
+            print(usage.help_text(settings, (HOME / "config.py").read_text()))
             return 0
         prepare(settings)
+        for told in warnings(given):
+            log.warning(told)
         return launch(settings, command.actions)
     except BadSetting as error:
         print(f"hearth: {error}", file=sys.stderr)
@@ -41,26 +48,19 @@ def version() -> str:
     return str(tomllib.loads((HOME / "pyproject.toml").read_text())["project"]["version"])
 
 
-def read_settings(given: flags.Layer) -> Settings:
+def layers(given: Layer) -> tuple[Layer, ...]:
     """config.py, under .env, under the environment, under the flags. Raises BadSetting."""
-    layers = (
+    return (
         config_layer(HOME / "config.py"),
         file_layer(HOME / ".env"),
         environment_layer(os.environ),
         given,
     )
-    return resolve(layers)
 
 
 def prepare(settings: Settings) -> None:
     """Logging, and what torch and huggingface_hub read from the environment as they are imported."""
-    logging.basicConfig(
-        level=settings.log_level.upper(),
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-        stream=sys.stderr,
-    )
-    for name in CHATTY:
-        logging.getLogger(name).setLevel(logging.WARNING)
+    logs.install(settings.log_level, as_json=settings.json_output)
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     if settings.offline:
         os.environ["HF_HUB_OFFLINE"] = "1"
@@ -71,9 +71,11 @@ def prepare(settings: Settings) -> None:
 def launch(settings: Settings, actions: frozenset[str]) -> int:
     """Load the libraries and go on with them, or say which one is missing."""
     try:
-        from launch import check, serve
+        from launch import check, describe, serve
     except ModuleNotFoundError as error:
         return missing(error)
+    if "--env" in actions:
+        return describe(version())
     if "--check" in actions:
         return check(settings, HOME, as_json="--json" in actions)
     return serve(settings, HOME, version())

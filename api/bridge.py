@@ -43,7 +43,9 @@ class Bridge:
     closed    the drain is over: a request that was waiting behind a cut one is dropped with its connection
     """
 
-    def __init__(self, app: Wsgi, max_body: int, silence_s: float = SILENCE_S) -> None:
+    def __init__(
+        self, app: Wsgi, max_body: int, silence_s: float = SILENCE_S, workers: int = WORKERS
+    ) -> None:
         self.app = app
         self.max_body = max_body
         self.silence_s = silence_s
@@ -52,7 +54,7 @@ class Bridge:
         self.running: dict[int, Abort] = {}
         self.outlets: set[Outlet] = set()
         self.idle = asyncio.Event()
-        self.workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="http")
+        self.workers = ThreadPoolExecutor(workers, thread_name_prefix="http")
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         abort = scope["extensions"][ABORT]

@@ -14,7 +14,7 @@ from types import FrameType
 
 import uvicorn
 
-from api.bridge import Bridge, Wsgi
+from api.bridge import WORKERS, Bridge, Wsgi
 from api.guard import GuardedProtocol
 from inference.backend import Backend
 
@@ -34,13 +34,15 @@ def serve(
     port: int,
     drain_seconds: float,
     max_body: int,
+    workers: int = WORKERS,
     on_ready: Callable[["Front"], None] = lambda front: None,
 ) -> int:
     """Serve until a signal; returns the process's exit code.
 
     SIGTERM or SIGINT: new requests get 503, running ones have `drain_seconds` to finish; a second one kills.
     Port 0 takes a free one. `on_ready` is called once connections are accepted; `front.stop` does what a
-    signal does, from any thread. 1 is returned, and nothing served, if the address cannot be had.
+    signal does, from any thread. The app runs on `workers` threads. 1 is returned, and nothing served, if
+    the address cannot be had.
     """
     try:
         listener = listen(host, port)
@@ -48,7 +50,7 @@ def serve(
         log.error("cannot listen on %s port %d: %s; set another PORT or HOST", host, port, error.strerror)
         return 1
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(Front(app, listener, drain_seconds, max_body).run(backend, on_ready))
+        runner.run(Front(app, listener, drain_seconds, max_body, workers).run(backend, on_ready))
     return 0
 
 
@@ -80,10 +82,12 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 class Front:
     """A running server: where it is, and how to stop it."""
 
-    def __init__(self, app: Wsgi, listener: socket.socket, drain_seconds: float, max_body: int) -> None:
+    def __init__(
+        self, app: Wsgi, listener: socket.socket, drain_seconds: float, max_body: int, workers: int
+    ) -> None:
         self.listener = listener
         self.drain_seconds = drain_seconds
-        self.bridge = Bridge(app, max_body)
+        self.bridge = Bridge(app, max_body, workers=workers)
         self.server = Server(
             uvicorn.Config(
                 self.bridge,

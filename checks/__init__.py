@@ -43,6 +43,6 @@ def table(findings: Sequence[Finding]) -> str:
     return "\n".join(line for pair in zip(lines, mends, strict=True) for line in pair if line)
 
 
-def as_json(findings: Sequence[Finding]) -> str:
+def as_json(findings: Sequence[Finding], indent: int | None = 2) -> str:
     verdict = {"ok": all(item.ok for item in findings), "findings": [asdict(item) for item in findings]}
-    return json.dumps(verdict, indent=2)
+    return json.dumps(verdict, indent=indent)

@@ -3,7 +3,7 @@
 import os
 import socket
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
@@ -31,8 +31,9 @@ class Machine:
     taken: str
 
 
-def look(*, cache: Path, host: str, port: int) -> Machine:
-    gpus = tuple(gpus_of_torch())
+def look(*, cache: Path, host: str, port: int, gpu_share: float = 1.0) -> Machine:
+    """`gpu_share`: of a GPU's memory, what the server may use."""
+    gpus = tuple(capped(gpu, gpu_share) for gpu in gpus_of_torch())
     devices = ("cpu", "cuda") if gpus else ("cpu",)
     return Machine(
         disk=free_disk(cache),
@@ -92,6 +93,10 @@ def gpus_of_torch() -> Iterator[Gpu]:
     for number in range(torch.cuda.device_count()):
         free, total = torch.cuda.mem_get_info(number)
         yield Gpu(torch.cuda.get_device_name(number), free, total)
+
+
+def capped(gpu: Gpu, share: float) -> Gpu:
+    return replace(gpu, free=min(gpu.free, int(gpu.total * share)))
 
 
 def taken(host: str, port: int) -> str:

@@ -7,7 +7,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 LIMIT = 300
-ROOT_MODULES = ("main", "launch", "config", "settings", "flags", "use")
+ROOT_MODULES = ("main", "launch", "wiring", "logs", "config", "use")
 
 # The longest matching prefix decides.
 FLOORS = {
@@ -28,7 +28,8 @@ FLOORS = {
     "inference.sampling": 0,
     "checks": 1,
     "settings": 1,
-    "flags": 1,
+    "logs": 0,
+    "wiring": 5,
     "launch": 5,
     "config": 0,
 }
@@ -40,11 +41,14 @@ NEVER = {
     "inference.types": {"torch", "flask", "transformers"},
     "inference.backend": {"torch", "flask", "transformers"},
     "checks": {"inference.engine", "flask"},
+    "settings": {"torch", "flask", "inference", "api", "checks"},
 }
 
 
 def sources() -> dict[str, Path]:
-    files = [p for top in ("api", "inference", "checks", "tuning") for p in (ROOT / top).rglob("*.py")]
+    files = [
+        p for top in ("api", "inference", "checks", "settings", "tuning") for p in (ROOT / top).rglob("*.py")
+    ]
     files += [ROOT / f"{name}.py" for name in ROOT_MODULES if (ROOT / f"{name}.py").exists()]
     return {module_name(path): path for path in files}
 

@@ -15,12 +15,12 @@ import pytest
 import requests
 
 import main
-import settings
+from settings.layers import KNOWN
 from tests import tiny
 
 ROOT = Path(__file__).parent.parent
 PATIENCE_S = 120
-OURS = {name: value for name, value in os.environ.items() if name not in (*settings.NAMES, *settings.ALIASES)}
+OURS = {name: value for name, value in os.environ.items() if name not in KNOWN}
 
 
 def command(*arguments: str) -> list[str]:

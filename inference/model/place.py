@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 SMALL = 100_000_000  # parameters
+DTYPES = ("float32", "bfloat16", "float16")
 # Of the memory that a model leaves free. A GPU is the server's alone; RAM is not.
 SHARES = {"cpu": 0.5, "cuda": 0.9}
 OPEN_ENDED = 4096  # tokens of context for a model that sets no limit
@@ -49,11 +50,13 @@ def device_of(asked: str) -> str:
 
 
 def dtype_of(asked: str, *, device: str, stored: str, parameters: int, bfloat16: bool) -> str:
-    """The dtype for "auto".
+    """The dtype for "auto", and for "stored": the one that the weights' files are in.
 
     Small models compute in float32: it is fast enough there, and greedy answers come out the same alone and
     in a batch. Larger ones use 16 bits where the hardware has them, in the form they are stored in if it can.
     """
+    if asked == "stored":
+        return stored if stored in DTYPES else "float32"
     if asked != "auto":
         return asked
     if parameters < SMALL or (device == "cpu" and not bfloat16):
@@ -61,6 +64,12 @@ def dtype_of(asked: str, *, device: str, stored: str, parameters: int, bfloat16:
     if device == "cuda" and (stored == "float16" or not bfloat16):
         return "float16"
     return "bfloat16"
+
+
+def limit_gpu(share: float) -> None:
+    """Have torch refuse to take more than this share of each GPU's memory."""
+    for number in range(torch.cuda.device_count()):
+        torch.cuda.set_per_process_memory_fraction(share, number)
 
 
 def has_bfloat16(device: str) -> bool:

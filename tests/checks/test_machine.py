@@ -3,6 +3,8 @@
 import socket
 from pathlib import Path
 
+import pytest
+
 from checks import machine
 
 
@@ -10,6 +12,11 @@ def kernel(folder: Path, **files: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (folder / name.replace("__", ".")).write_text(text + "\n")
+
+
+@pytest.mark.parametrize(("share", "free"), [(1.0, 60), (0.8, 60), (0.5, 50)])
+def test_a_gpu_has_no_more_than_the_share_of_it_that_may_be_used(share: float, free: int) -> None:
+    assert machine.capped(machine.Gpu("one", free=60, total=100), share).free == free
 
 
 def test_the_tightest_cgroup_above_us_counts(tmp_path: Path) -> None:

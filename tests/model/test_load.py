@@ -125,6 +125,8 @@ def test_missing_weights_are_refused_rather_than_made_up(llama: Path) -> None:
     ("asked", "device", "stored", "parameters", "bfloat16", "expected"),
     [
         ("float16", "cpu", "bfloat16", 10**6, True, "float16"),
+        ("stored", "cpu", "bfloat16", 10**6, False, "bfloat16"),
+        ("stored", "cuda", "float8_e4m3fn", 10**9, True, "float32"),
         ("auto", "cpu", "bfloat16", 10**6, True, "float32"),
         ("auto", "cuda", "bfloat16", 10**6, True, "float32"),
         ("auto", "cpu", "bfloat16", 10**9, True, "bfloat16"),

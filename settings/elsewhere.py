@@ -1,0 +1,76 @@
+"""What other servers can be told and this one cannot: passed over with a warning, or refused until it can.
+
+Passed over is what changes no answer; refused is what a user must not believe to be in force.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """A setting of another server.
+
+    neutral  values that ask for nothing this server lacks; nothing is said of them
+    idle     why the other values have no effect
+    refused  why, and what to do instead, where they stop the start; then only `passed` are passed over
+    """
+
+    idle: str = ""
+    neutral: tuple[str, ...] = ()
+    refused: str = ""
+    passed: tuple[str, ...] = ()
+    switch: bool = False
+
+    def refuses(self, value: str) -> bool:
+        return bool(self.refused) and value.lower() not in (*self.neutral, *self.passed)
+
+    def warns(self, value: str) -> bool:
+        return value.lower() not in self.neutral and not self.refuses(value)
+
+
+OFF = ("false", "0")
+UNSHARDED = "one process serves the model, there are no shards"
+UNTUNNELED = "no tunnel is opened: set HOST, and put a proxy in front"
+
+ELSEWHERE: Mapping[str, Elsewhere] = {
+    "QUANTIZE": Elsewhere(
+        idle="its kernels are not here, the weights are served as they are",
+        neutral=("none",),
+        passed=("eetq", "exl2", "marlin"),
+        refused="weights cannot be quantised yet; until then leave it out, or set DTYPE",
+    ),
+    "SHARDED": Elsewhere(
+        neutral=OFF,
+        refused="one device serves a model until sharding lands; until then leave it out",
+        switch=True,
+    ),
+    "NUM_SHARD": Elsewhere(
+        neutral=("1",), refused="one device serves a model until sharding lands; until then leave it out"
+    ),
+    "SPECULATE": Elsewhere(
+        neutral=("0",), refused="tokens cannot be guessed ahead yet; until then leave it out"
+    ),
+    "LORA_ADAPTERS": Elsewhere(
+        refused="adapters cannot be served yet; until then leave it out, or merge them into the model"
+    ),
+    "OTLP_ENDPOINT": Elsewhere(
+        refused="traces cannot be sent yet; until then leave it out, /metrics has the figures"
+    ),
+    "OTLP_SERVICE_NAME": Elsewhere("no traces are sent"),
+    "USAGE_STATS": Elsewhere(
+        neutral=("on", "off", "no-stack"), refused="must be on, off or no-stack; nothing is ever sent"
+    ),
+    "SHARD_UDS_PATH": Elsewhere(UNSHARDED),
+    "MASTER_ADDR": Elsewhere(UNSHARDED),
+    "MASTER_PORT": Elsewhere(UNSHARDED),
+    "CUDA_GRAPHS": Elsewhere("steps are not recorded as graphs", neutral=("0",)),
+    "DISABLE_CUSTOM_KERNELS": Elsewhere("there are none to disable", neutral=OFF, switch=True),
+    "KV_CACHE_DTYPE": Elsewhere("keys and values are kept in the model's own dtype", neutral=("auto",)),
+    "NGROK": Elsewhere(UNTUNNELED, neutral=OFF, switch=True),
+    "NGROK_AUTHTOKEN": Elsewhere(UNTUNNELED),
+    "NGROK_EDGE": Elsewhere(UNTUNNELED),
+    "LOG_COLORIZE": Elsewhere("logs have no colours", neutral=OFF, switch=True),
+    "PREFIX_CACHING": Elsewhere("prefixes are always found again", neutral=("true", "1"), switch=True),
+    "COMPUTE_TYPE": Elsewhere("nothing depends on it"),
+}

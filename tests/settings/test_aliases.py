@@ -1,0 +1,254 @@
+"""Every flag of TGI's launcher and of Neodim's: understood in every spelling, warned of, or refused."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from settings.aliases import ALIASES
+from settings.elsewhere import ELSEWHERE
+from settings.fields import NAMES, BadSetting, Settings
+from settings.flags import parse
+from settings.layers import Layer, environment_layer, file_layer
+from settings.resolve import resolve, warnings
+from tests.settings.conftest import CONFIG, Complaint, Resolved
+
+# The flags that have a meaning here: what is typed, and the setting it becomes.
+UNDERSTOOD: list[tuple[str, str, str, Any]] = [
+    # Text Generation Inference
+    ("model-id", "acme/tiny", "model_name", "acme/tiny"),
+    ("revision", "refs/pr/1", "model_revision", "refs/pr/1"),
+    ("validation-workers", "2", "validation_workers", 2),
+    ("dtype", "float16", "dtype", "float16"),
+    ("dtype", "bfloat16", "dtype", "bfloat16"),
+    ("dtype", "float32", "dtype", "float32"),
+    ("trust-remote-code", "true", "trust_remote_code", True),
+    ("max-concurrent-requests", "4", "max_concurrent_requests", 4),
+    ("max-best-of", "3", "max_best_of", 3),
+    ("max-stop-sequences", "6", "max_stop_sequences", 6),
+    ("max-top-n-tokens", "7", "max_top_n_tokens", 7),
+    ("max-input-tokens", "100", "max_input_tokens", 100),
+    ("max-input-length", "100", "max_input_tokens", 100),
+    ("max-total-tokens", "200", "context", 200),
+    ("waiting-served-ratio", "1.2", "waiting_served_ratio", 1.2),
+    ("max-batch-prefill-tokens", "1024", "max_batch_tokens", 1024),
+    ("max-batch-total-tokens", "32000", "max_batch_total_tokens", 32000),
+    ("max-waiting-tokens", "10", "max_waiting_tokens", 10),
+    ("max-batch-size", "8", "max_sequences", 8),
+    ("hostname", "0.0.0.0", "host", "0.0.0.0"),
+    ("port", "3000", "port", 3000),
+    ("prometheus-port", "9000", "prometheus_port", 9000),
+    ("huggingface-hub-cache", "/data", "cache_dir", "/data"),
+    ("weights-cache-override", "/weights", "cache_dir", "/weights"),
+    ("cuda-memory-fraction", "0.5", "cuda_memory_fraction", 0.5),
+    ("rope-scaling", "linear", "rope_scaling", "linear"),
+    ("rope-scaling", "dynamic", "rope_scaling", "dynamic"),
+    ("rope-factor", "2.0", "rope_factor", 2.0),
+    ("json-output", "true", "json_output", True),
+    ("cors-allow-origin", "https://a.example", "cors_origins", ("https://a.example",)),
+    ("api-key", "sesame", "api_keys", ("sesame",)),
+    ("watermark-gamma", "0.25", "watermark_gamma", 0.25),
+    ("watermark-delta", "3", "watermark_delta", 3.0),
+    ("tokenizer-config-path", "mine.json", "tokenizer_config_path", "mine.json"),
+    ("disable-grammar-support", "true", "disable_grammar_support", True),
+    ("max-client-batch-size", "9", "max_client_batch_size", 9),
+    ("payload-limit", "2000000", "max_body_mb", 2.0),
+    ("enable-prefill-logprobs", "false", "enable_prefill_logprobs", False),
+    ("graceful-termination-timeout", "90", "drain_seconds", 90.0),
+    ("log-level", "INFO,text_generation_router=debug", "log_level", "info"),
+    ("log-level", "warn", "log_level", "warning"),
+    ("hf-token", "hf_1", "huggingface_access_token", "hf_1"),
+    ("hugging-face-hub-token", "hf_1", "huggingface_access_token", "hf_1"),
+    ("hf-hub-offline", "1", "offline", True),
+    # Neodim
+    ("model", "./here", "model_name", "./here"),
+    ("model-revision", "float16", "model_revision", "float16"),
+    ("cache-dir", "/cache", "cache_dir", "/cache"),
+    ("listen-address", "0.0.0.0", "host", "0.0.0.0"),
+    ("listen-port", "8787", "port", 8787),
+    ("layers", "0,a", "layers", "0,a"),
+    ("precision", "original", "dtype", "stored"),
+    ("precision", "float32", "dtype", "float32"),
+    ("precision", "float16", "dtype", "float16"),
+]
+NO_EFFECT = [
+    ("shard-uds-path", "/tmp/x"),
+    ("master-addr", "localhost"),
+    ("master-port", "29500"),
+    ("cuda-graphs", "1,2,4"),
+    ("disable-custom-kernels", "true"),
+    ("kv-cache-dtype", "fp8_e4m3fn"),
+    ("quantize", "eetq"),
+    ("quantize", "exl2"),
+    ("quantize", "marlin"),
+    ("ngrok", "true"),
+    ("ngrok-authtoken", "secret"),
+    ("ngrok-edge", "e1"),
+    ("otlp-service-name", "hearth-1"),
+    ("log-colorize", "1"),
+    ("prefix-caching", "off"),
+    ("compute-type", "cpu"),
+]
+ASKS_FOR_NOTHING = [
+    ("quantize", "none"),
+    ("sharded", "false"),
+    ("num-shard", "1"),
+    ("speculate", "0"),
+    ("cuda-graphs", "0"),
+    ("disable-custom-kernels", "false"),
+    ("usage-stats", "on"),
+    ("usage-stats", "off"),
+    ("usage-stats", "no-stack"),
+    ("prefix-caching", "true"),
+]
+LATER = [
+    ("quantize", "bitsandbytes"),
+    ("quantize", "awq"),
+    ("sharded", "true"),
+    ("num-shard", "2"),
+    ("speculate", "2"),
+    ("lora-adapters", "acme/adapter"),
+    ("otlp-endpoint", "http://localhost:4317"),
+    ("usage-stats", "maybe"),
+]
+EVERY = [(flag, value) for flag, value, *_ in UNDERSTOOD] + NO_EFFECT + ASKS_FOR_NOTHING + LATER
+
+
+def upper(flag: str) -> str:
+    return flag.upper().replace("-", "_")
+
+
+def from_flags(*arguments: str) -> Settings:
+    return resolve([CONFIG, parse(list(arguments)).flags])
+
+
+@pytest.mark.parametrize(("flag", "value", "setting", "read"), UNDERSTOOD)
+def test_a_flag_is_understood_in_both_spellings(flag: str, value: str, setting: str, read: Any) -> None:
+    assert getattr(from_flags(f"--{flag}={value}"), setting) == read
+    assert getattr(from_flags(f"--{flag}", value), setting) == read
+
+
+@pytest.mark.parametrize(("flag", "value", "setting", "read"), UNDERSTOOD)
+def test_it_is_understood_by_its_name_in_the_environment(
+    flag: str, value: str, setting: str, read: Any
+) -> None:
+    assert getattr(resolve([CONFIG, environment_layer({upper(flag): value})]), setting) == read
+
+
+@pytest.mark.parametrize(("flag", "value", "setting", "read"), UNDERSTOOD)
+def test_it_is_understood_in_dotenv(flag: str, value: str, setting: str, read: Any, tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text(f"{upper(flag)}={value}\n")
+    assert getattr(resolve([CONFIG, file_layer(tmp_path / ".env")]), setting) == read
+
+
+@pytest.mark.parametrize(("flag", "value"), NO_EFFECT)
+def test_what_has_no_effect_is_warned_of_by_name(flag: str, value: str) -> None:
+    for layer in (parse([f"--{flag}", value]).flags, parse([f"--{flag}={value}"]).flags):
+        assert resolve([CONFIG, layer]) == resolve([CONFIG])
+        (told,) = warnings([CONFIG, layer])
+        assert told.startswith(f"flags: --{flag} has no effect: ")
+        assert value not in told
+
+
+@pytest.mark.parametrize(("flag", "value"), ASKS_FOR_NOTHING)
+def test_what_asks_for_nothing_more_goes_unmentioned(flag: str, value: str) -> None:
+    layer = parse([f"--{flag}", value]).flags
+    assert resolve([CONFIG, layer]) == resolve([CONFIG])
+    assert not list(warnings([layer]))
+
+
+@pytest.mark.parametrize(("flag", "value"), LATER)
+def test_what_cannot_be_done_yet_is_refused_by_name(flag: str, value: str) -> None:
+    with pytest.raises(BadSetting) as caught:
+        from_flags(f"--{flag}", value)
+    assert str(caught.value).startswith(f"flags: --{flag} {value}: ")
+    with pytest.raises(BadSetting, match=f"^environment: {upper(flag)} "):
+        resolve([CONFIG, environment_layer({upper(flag): value})])
+
+
+def test_the_table_above_has_every_name_there_is() -> None:
+    assert {upper(flag) for flag, _ in EVERY} >= {*ALIASES, *ELSEWHERE}
+
+
+@pytest.mark.parametrize(
+    "flag",
+    ["trust-remote-code", "json-output", "disable-grammar-support", "enable-prefill-logprobs", "offline"],
+)
+def test_a_switch_needs_no_value(flag: str) -> None:
+    setting = flag.replace("-", "_")
+    assert getattr(from_flags(f"--{flag}", "--port", "5"), setting) is True
+    assert getattr(from_flags(f"--{flag}", "false"), setting) is False
+    assert getattr(from_flags(f"--{flag}=false"), setting) is False
+
+
+def test_switches_of_others_need_no_value_either() -> None:
+    command = parse(["--sharded", "--disable-custom-kernels", "--port=5"])
+    assert command.flags.values == {"SHARDED": "true", "DISABLE_CUSTOM_KERNELS": "true", "PORT": "5"}
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("MAX_INPUT_TOKENS", "MAX_INPUT_LENGTH"),
+        ("PORT", "LISTEN_PORT"),
+        ("CONTEXT", "MAX_TOTAL_TOKENS"),
+        ("MODEL_NAME", "MODEL_ID"),
+    ],
+)
+def test_two_names_of_one_setting_in_one_place_are_refused(
+    complaint: Complaint, first: str, second: str
+) -> None:
+    told = complaint(**{first: "5", second: "6"})
+    assert told == f"here: {first} and {second} are both set, and mean the same: leave one out"
+
+
+@pytest.mark.parametrize(
+    ("values", "setting", "wins"),
+    [
+        (
+            {"HF_TOKEN": "hf_1", "HUGGINGFACE_ACCESS_TOKEN": "hf_2"},
+            "huggingface_access_token",
+            "hf_2",
+        ),
+        ({"HF_TOKEN": "hf_1", "HUGGING_FACE_HUB_TOKEN": "hf_2"}, "huggingface_access_token", "hf_1"),
+        ({"HUGGINGFACE_HUB_CACHE": "/data", "WEIGHTS_CACHE_OVERRIDE": "/w"}, "cache_dir", "/w"),
+        ({"HF_HUB_OFFLINE": "1", "OFFLINE": "false"}, "offline", False),
+    ],
+)
+def test_names_that_environments_set_give_way(
+    resolved: Resolved, values: dict[str, str], setting: str, wins: object
+) -> None:
+    assert getattr(resolved(**values), setting) == wins
+
+
+@pytest.mark.parametrize("line", ["debug", "DEBUG", "router=info,debug"])
+def test_a_levels_spellings_are_understood(resolved: Resolved, line: str) -> None:
+    assert resolved(LOG_LEVEL=line).log_level == "debug"
+
+
+def test_a_level_that_is_none_is_refused(complaint: Complaint) -> None:
+    told = "here: LOG_LEVEL must be debug, info, warning or error, not 'loud'"
+    assert complaint(LOG_LEVEL="loud") == told
+
+
+def test_an_origin_said_twice_counts_twice() -> None:
+    settings = from_flags("--cors-allow-origin", "http://a", "--cors-allow-origin=http://b")
+    assert settings.cors_origins == ("http://a", "http://b")
+
+
+def test_the_lines_of_tgis_first_documentation_are_understood() -> None:
+    line = (
+        "--model-id acme/tiny --sharded=false --num-shard 1 --disable-custom-kernels --max-stop-sequences=6 "
+        "--max-input-length 1024 --max-total-tokens 2048 --port 8080 --json-output true"
+    )
+    settings = from_flags(*line.split())
+    assert (settings.model_name, settings.max_stop_sequences, settings.context) == ("acme/tiny", 6, 2048)
+
+
+def test_every_alias_leads_to_a_setting() -> None:
+    assert {alias.setting for alias in ALIASES.values()} <= set(NAMES)
+    assert not set(ELSEWHERE) & {*ALIASES, *NAMES}
+
+
+def test_a_layer_of_flags_spells_names_as_flags() -> None:
+    assert Layer("flags", {}).spell("MAX_BEST_OF") == "--max-best-of"

@@ -1,0 +1,146 @@
+"""Settings: where they come from, which wins, and what stops the start."""
+
+from pathlib import Path
+
+import pytest
+
+from settings.fields import BadSetting
+from settings.layers import Layer, config_layer, environment_layer, file_layer
+from settings.resolve import resolve
+from tests.settings.conftest import CONFIG, Complaint, Resolved
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "config.py"
+    path.write_text(text)
+    return path
+
+
+def test_the_last_layer_that_has_a_setting_wins() -> None:
+    layers = [CONFIG, Layer(".env", {"PORT": "1"}), Layer("environment", {"PORT": "2"}), Layer("flags", {})]
+    assert resolve(layers).port == 2
+
+
+def test_a_later_place_wins_under_another_name() -> None:
+    layers = [CONFIG, Layer("environment", {"PORT": "1"}), Layer("flags", {"LISTEN_PORT": "2"})]
+    assert resolve(layers).port == 2
+
+
+def test_an_edited_config_py_is_read(tmp_path: Path) -> None:
+    edited = (ROOT / "config.py").read_text().replace('"models/demo"', '"acme/tiny"')
+    assert resolve([config_layer(written(tmp_path, edited))]).model_name == "acme/tiny"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "read"),
+    [
+        ("OFFLINE", "true", True),
+        ("OFFLINE", "False", False),
+        ("OFFLINE", "1", True),
+        ("PORT", "8080", 8080),
+        ("DRAIN_SECONDS", "2.5", 2.5),
+        ("DEVICE", "cpu", "cpu"),
+        ("API_KEYS", "one, two", ("one", "two")),
+        ("API_KEYS", ["one", "two"], ("one", "two")),
+        ("SERVED_NAMES", "", ()),
+    ],
+)
+def test_a_value_is_read_in_its_settings_type(
+    resolved: Resolved, name: str, value: object, read: object
+) -> None:
+    assert getattr(resolved(**{name: value}), name.lower()) == read
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "rule"),
+    [
+        ("PORT", "web", "a whole number, 0 to 65535, not 'web'"),
+        ("PORT", 70000, "a whole number, 0 to 65535, not 70000"),
+        ("PORT", True, "a whole number, 0 to 65535, not True"),
+        ("DEVICE", "gpu", "auto, cpu or cuda, not 'gpu'"),
+        ("OFFLINE", "maybe", "true or false, not 'maybe'"),
+        ("DRAIN_SECONDS", "nan", "a number, 0 or more, not 'nan'"),
+        ("MODEL_NAME", 5, "text, not 5"),
+        ("LISTEN_PORT", "web", "a whole number, 0 to 65535, not 'web'"),
+        ("PAYLOAD_LIMIT", "2MB", "a whole number of bytes, 1 or more, not '2MB'"),
+        ("PRECISION", "int8", "original, float32 or float16; others land with quantisation, not 'int8'"),
+    ],
+)
+def test_an_ill_typed_value_is_refused_with_its_rule(
+    complaint: Complaint, name: str, value: object, rule: str
+) -> None:
+    assert complaint(**{name: value}) == f"here: {name} must be {rule}"
+
+
+def test_an_unknown_setting_is_refused_with_the_nearest_one(complaint: Complaint) -> None:
+    assert complaint(MODEL_NAM="x") == "here: MODEL_NAM is not a setting; did you mean MODEL_NAME?"
+
+
+def test_a_setting_deleted_from_config_py_is_missed(tmp_path: Path) -> None:
+    with pytest.raises(BadSetting, match="MODEL_REVISION"):
+        resolve([config_layer(written(tmp_path, "PORT = 1\n"))])
+
+
+def test_a_broken_config_py_names_its_line(tmp_path: Path) -> None:
+    with pytest.raises(BadSetting, match=r"^config.py, line 2: "):
+        config_layer(written(tmp_path, "PORT = 1\nHOST = '\n"))
+
+
+def test_a_word_without_quotes_in_config_py_is_explained(tmp_path: Path) -> None:
+    with pytest.raises(BadSetting, match=r"'true' is not defined.*True or False"):
+        config_layer(written(tmp_path, "OFFLINE = true\n"))
+
+
+def test_a_bad_secret_is_not_repeated(complaint: Complaint) -> None:
+    assert "hf_1234" not in complaint(HUGGINGFACE_ACCESS_TOKEN=["hf_1234"])
+    assert "hf_1234" not in complaint(HF_TOKEN=["hf_1234"])
+
+
+def test_secrets_are_not_in_the_settings_repr(resolved: Resolved) -> None:
+    told = repr(resolved(HUGGINGFACE_ACCESS_TOKEN="hf_1234", API_KEYS="sesame"))
+    assert "hf_1234" not in told and "sesame" not in told
+
+
+def test_empty_lines_of_dotenv_leave_config_py_alone(tmp_path: Path) -> None:
+    path = tmp_path / ".env"
+    path.write_text("PORT=\nHOST=0.0.0.0\n")
+    assert file_layer(path).values == {"HOST": "0.0.0.0"}
+
+
+def test_the_environments_other_names_are_ignored() -> None:
+    assert environment_layer({"PATH": "/bin", "PORT": "1"}).values == {"PORT": "1"}
+
+
+@pytest.mark.parametrize(
+    ("name", "heard"), [("3f9c1d", False), ("gpu-box.local", False), ("0.0.0.0", True), ("::", True)]
+)
+def test_the_machines_name_is_not_an_address_to_listen_on(name: str, heard: bool) -> None:
+    assert ("HOSTNAME" in environment_layer({"HOSTNAME": name}).values) is heard
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        (
+            {"MAX_INPUT_TOKENS": 200, "MAX_TOTAL_TOKENS": 200},
+            "`max_input_tokens`(200) must be < `max_total_tokens`(200)",
+        ),
+        (
+            {"MAX_TOTAL_TOKENS": 300, "MAX_BATCH_TOTAL_TOKENS": 200},
+            "`max_total_tokens` must be <= `max_batch_total_tokens`. Given: 300 and 200",
+        ),
+        ({"VALIDATION_WORKERS": 0}, "`validation_workers` must be > 0"),
+        ({"PORT": 9000, "PROMETHEUS_PORT": 9000}, "PROMETHEUS_PORT and PORT are both 9000"),
+    ],
+)
+def test_settings_that_exclude_each_other_are_refused(
+    complaint: Complaint, values: dict[str, int], told: str
+) -> None:
+    assert complaint(**values).startswith(told + ": ")
+
+
+def test_settings_that_agree_are_taken(resolved: Resolved) -> None:
+    assert resolved(MAX_INPUT_TOKENS=199, CONTEXT=200, MAX_BATCH_TOTAL_TOKENS=200).max_input_tokens == 199
+    assert resolved(MAX_INPUT_TOKENS=199).context == 0

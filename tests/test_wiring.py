@@ -1,0 +1,56 @@
+"""What becomes of the settings on their way to the floors."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from inference.model.scaling import PLAIN, Scaling
+from settings.fields import Settings
+from settings.layers import Layer, config_layer
+from settings.resolve import resolve
+from wiring import app_settings, public_name, scaling_of
+
+CONFIG = config_layer(Path(__file__).parent.parent / "config.py")
+
+
+def settings(**values: Any) -> Settings:
+    return resolve([CONFIG, Layer("here", values)])
+
+
+@pytest.mark.parametrize(
+    ("values", "scaling"),
+    [
+        ({}, PLAIN),
+        ({"ROPE_FACTOR": 2}, Scaling("linear", 2.0)),
+        ({"ROPE_SCALING": "dynamic"}, Scaling("dynamic", 1.0)),
+        ({"ROPE_SCALING": "yarn", "ROPE_FACTOR": 4}, Scaling("yarn", 4.0)),
+    ],
+)
+def test_a_scaling_is_said_by_its_kind_its_factor_or_both(values: dict[str, Any], scaling: Scaling) -> None:
+    assert scaling_of(settings(**values)) == scaling
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "field", "told"),
+    [
+        ("MAX_CONCURRENT_REQUESTS", 4, "max_concurrent", 4),
+        ("MAX_BEST_OF", 3, "max_best_of", 3),
+        ("MAX_STOP_SEQUENCES", 6, "max_stop_sequences", 6),
+        ("MAX_TOP_N_TOKENS", 7, "max_top_n_tokens", 7),
+        ("MAX_CLIENT_BATCH_SIZE", 9, "max_client_batch", 9),
+        ("MAX_INPUT_TOKENS", 100, "max_input_tokens", 100),
+        ("MAX_INPUT_TOKENS", 0, "max_input_tokens", None),
+        ("DISABLE_GRAMMAR_SUPPORT", True, "grammars", False),
+        ("ENABLE_PREFILL_LOGPROBS", False, "prefill_logprobs", False),
+        ("WATERMARK_GAMMA", 0.25, "watermark_gamma", 0.25),
+        ("WATERMARK_DELTA", 3, "watermark_delta", 3.0),
+        ("PAYLOAD_LIMIT", "2000000", "max_body_bytes", 2_000_000),
+    ],
+)
+def test_a_limit_reaches_the_dialects(name: str, value: object, field: str, told: object) -> None:
+    assert getattr(app_settings(settings(**{name: value}), "1"), field) == told
+
+
+def test_a_folders_path_stays_here() -> None:
+    assert (public_name("/srv/models/mine"), public_name("acme/tiny")) == ("mine", "acme/tiny")

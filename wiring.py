@@ -1,0 +1,121 @@
+"""The settings as each floor wants them: what is planned, loaded and served, in the floors' own words.
+
+Knows every setting and each floor's door. Says nothing and decides nothing; launch.py tells the story.
+"""
+
+from pathlib import Path
+
+from huggingface_hub import constants
+
+from api.settings import AppSettings
+from checks import layers, memory
+from checks.fetch import fetch
+from checks.hub import Hub
+from checks.machine import Machine
+from checks.plan import Plan, plan
+from checks.repository import Repository, find
+from inference.backend import Backend
+from inference.engine.admission import Admission
+from inference.metrics import Metrics
+from inference.model.place import device_of, limit_gpu
+from inference.model.scaling import PLAIN, Scaling
+from inference.opening import open_backend
+from settings.fields import Settings
+
+
+def plan_of(settings: Settings, home: Path, machine: Machine) -> Plan:
+    """What serving the model will take. Raises Refused."""
+    repository = find(
+        settings.model_name,
+        settings.model_revision,
+        home=home,
+        hub=hub_of(settings),
+        offline=settings.offline,
+        code=settings.trust_remote_code,
+    )
+    device = chosen_device(settings, repository, machine)
+    return plan(
+        repository,
+        device=device,
+        dtype=settings.dtype,
+        bfloat16=device in machine.bfloat16,
+        context=settings.context,
+        rows=settings.max_sequences,
+        kv=int(settings.kv_memory_gb * 1e9),
+        code=settings.trust_remote_code,
+        tokens=settings.max_batch_total_tokens,
+        scaling=scaling_of(settings),
+    )
+
+
+def load(settings: Settings, planned: Plan, machine: Machine, metrics: Metrics) -> Backend:
+    """Fetch what is missing and open the model. Raises Refused or ServerError."""
+    assert planned.measure is not None
+    folder = fetch(planned.repository, hub_of(settings))
+    share = memory.budget(planned, machine)
+    if planned.device == "cuda":
+        limit_gpu(settings.cuda_memory_fraction)
+    return open_backend(
+        folder,
+        model_id=public_name(settings.model_name),
+        dtype=planned.measure.dtype,
+        device=planned.device,
+        context=share.context,
+        max_rows=settings.max_sequences,
+        kv_bytes=share.kv,
+        max_area=settings.max_batch_total_tokens or None,
+        max_batch_tokens=settings.max_batch_tokens,
+        max_queued_tokens=settings.max_queued_tokens,
+        admission=Admission(settings.waiting_served_ratio, settings.max_waiting_tokens),
+        trust_remote_code=settings.trust_remote_code,
+        scaling=scaling_of(settings),
+        tokenizer_config=Path(settings.tokenizer_config_path) if settings.tokenizer_config_path else None,
+        metrics=metrics,
+    )
+
+
+def app_settings(settings: Settings, version: str) -> AppSettings:
+    return AppSettings(
+        version=version,
+        api_keys=settings.api_keys,
+        cors_origins=settings.cors_origins,
+        max_body_bytes=int(settings.max_body_mb * 1e6),
+        stream_format=settings.stream_format,
+        model_aliases=settings.served_names,
+        max_tokens=settings.default_max_tokens or None,
+        temperature=settings.default_temperature,
+        deadline_s=settings.request_timeout or None,
+        max_concurrent=settings.max_concurrent_requests,
+        max_best_of=settings.max_best_of,
+        max_stop_sequences=settings.max_stop_sequences,
+        max_top_n_tokens=settings.max_top_n_tokens,
+        max_client_batch=settings.max_client_batch_size,
+        max_input_tokens=settings.max_input_tokens or None,
+        grammars=not settings.disable_grammar_support,
+        watermark_gamma=settings.watermark_gamma,
+        watermark_delta=settings.watermark_delta,
+        prefill_logprobs=settings.enable_prefill_logprobs,
+    )
+
+
+def chosen_device(settings: Settings, repository: Repository, machine: Machine) -> str:
+    if settings.layers:
+        return layers.device(settings.layers, repository.config, gpus=len(machine.gpus))
+    return device_of(settings.device)
+
+
+def scaling_of(settings: Settings) -> Scaling:
+    """A factor alone means linear, as it does for TGI."""
+    if settings.rope_scaling == "none":
+        return PLAIN if settings.rope_factor == 1 else Scaling("linear", settings.rope_factor)
+    return Scaling(settings.rope_scaling, settings.rope_factor)
+
+
+def hub_of(settings: Settings) -> Hub:
+    cache = Path(settings.cache_dir or constants.HF_HUB_CACHE).expanduser()
+    return Hub(constants.ENDPOINT, cache, settings.huggingface_access_token)
+
+
+def public_name(model: str) -> str:
+    """What clients call the model: its name on the Hub, or the last part of a folder's path."""
+    return Path(model).expanduser().resolve().name if model.startswith(("/", ".", "~")) else model
