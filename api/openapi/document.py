@@ -6,7 +6,8 @@ Knows Flask's rules and the specification; no dialect. https://spec.openapis.org
 import inspect
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from types import UnionType
+from typing import Any, get_args
 
 import msgspec
 from flask import Flask
@@ -56,14 +57,20 @@ class Schemas:
 
     def __init__(self, operations: Iterator[Operation]) -> None:
         named = ((each.body, each.answer, each.error) for each in operations)
-        self._types = [type for types in named for type in types if type is not None]
+        self._types = [one for types in named for type in types if type is not None for one in members(type)]
         schemas, self.components = msgspec.json.schema_components(
             self._types, ref_template=SCHEMAS + "{name}"
         )
         self._schemas = list(schemas)
 
     def of(self, type: Any) -> Json:
-        return self._schemas[self._types.index(type)]
+        schemas = [self._schemas[self._types.index(one)] for one in members(type)]
+        return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
+
+
+def members(type: Any) -> tuple[Any, ...]:
+    """What a type is a union of: two dialects may share a path, and msgspec takes no union of their structs."""
+    return get_args(type) if isinstance(type, UnionType) else (type,)
 
 
 def told(rule: Rule, method: str, operation: Operation, schemas: Schemas, tags: Mapping[str, str]) -> Json:
