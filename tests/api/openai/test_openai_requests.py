@@ -1,0 +1,231 @@
+"""What the model is asked, for each of the fields by which clients ask it."""
+
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from api import create_app
+from api.settings import AppSettings
+from inference.sampling import Sampling
+from inference.types import Constraint, GenerationRequest, Message, Template, Tool, ToolCall
+from tests.api.openai.asking import CHATS, COMPLETIONS, RESPONSES, USER, WEATHER, whole
+from tests.fake_backend import FakeBackend, say
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
+CONTEXT = 128  # FakeBackend's
+NULLS = (
+    "model n best_of seed temperature top_p top_k min_p frequency_penalty presence_penalty logit_bias stop "
+    "repetition_penalty max_tokens min_tokens response_format stream stream_options tools tool_choice "
+    "logprobs top_logprobs tool_prompt"
+)
+
+
+@pytest.fixture
+def ask(client: FlaskClient, backend: FakeBackend) -> Any:
+    def requested(path: str = COMPLETIONS, **fields: Any) -> GenerationRequest:
+        whole(client, path, **fields)
+        return backend.requests[-1]
+
+    return requested
+
+
+@pytest.mark.parametrize(
+    ("fields", "sampling"),
+    [
+        ({}, Sampling()),
+        ({"temperature": 0}, Sampling(greedy=True)),
+        ({"temperature": 0.5, "top_p": 0.9}, Sampling(temperature=0.5, top_p=0.9)),
+        ({"top_k": 5, "min_p": 0.1, "seed": 7}, Sampling(top_k=5, min_p=0.1, seed=7)),
+        ({"top_k": -1}, Sampling()),
+        (
+            {"presence_penalty": 1, "frequency_penalty": -1, "repetition_penalty": 1.2},
+            Sampling(presence=1.0, frequency=-1.0, repetition=1.2),
+        ),
+        ({"logit_bias": {"5": 200, "6": -200.5}}, Sampling(bias={5: 100.0, 6: -100.0})),
+        ({"logit_bias": [0.5, 1.0]}, Sampling()),
+        ({"allowed_token_ids": [1, 2]}, Sampling(allowed=frozenset((1, 2)))),
+    ],
+)
+@pytest.mark.parametrize("path", [COMPLETIONS, CHATS])
+def test_sampling_is_as_asked(ask: Any, path: str, fields: dict[str, Any], sampling: Sampling) -> None:
+    assert ask(path, **fields).sampling == sampling
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"max_tokens": 5, "min_tokens": 2}, {"max_tokens": 5, "min_tokens": 2}),
+        ({"stop": "a"}, {"stop": ("a",)}),
+        ({"stop": ["a", "b"], "include_stop_str_in_output": True}, {"stop": ("a", "b"), "keep_stop": True}),
+        ({"stop_token_ids": [3], "ignore_eos": True}, {"stop_tokens": (3,), "ignore_eos": True}),
+        ({"bad_words": ["x"]}, {"bad_words": ("x",)}),
+        ({"truncate_prompt_tokens": 9}, {"truncate": 9}),
+        ({"truncate_prompt_tokens": -1, "max_tokens": 28}, {"truncate": CONTEXT - 28}),
+        ({"skip_special_tokens": False}, {"show_special": True}),
+        ({"add_special_tokens": False}, {"special": False}),
+        ({"prompt_logprobs": 3}, {"prompt_logprobs": 3}),
+        ({"n": 3}, {"n": 3}),
+        ({"n": 1, "best_of": 4}, {"n": 4, "logprobs": 0}),
+    ],
+)
+@pytest.mark.parametrize("path", [COMPLETIONS, CHATS])
+def test_a_request_is_as_asked(
+    ask: Any, path: str, fields: dict[str, Any], told: dict[str, Any], backend: FakeBackend
+) -> None:
+    backend.script = lambda request: [step for index in range(request.n) for step in say("a", index=index)]
+    request = ask(path, **fields)
+    assert {name: getattr(request, name) for name in told} == told
+    assert request.fits
+
+
+def test_a_completion_has_sixteen_tokens_a_chat_what_the_context_holds(ask: Any) -> None:
+    assert ask(COMPLETIONS).max_tokens == 16
+    assert ask(CHATS).max_tokens is None
+    assert ask(CHATS, max_tokens=3).max_tokens == 3
+    assert ask(CHATS, max_tokens=3, max_completion_tokens=5).max_tokens == 5
+
+
+def test_settings_stand_in_for_what_is_not_asked(backend: FakeBackend) -> None:
+    settings = AppSettings(temperature=0.5, max_tokens=9, deadline_s=2.0)
+    whole(create_app(backend, settings).test_client(), CHATS)
+    (request,) = backend.requests
+    assert (request.sampling.temperature, request.max_tokens, request.deadline) == (0.5, 9, 2.0)
+
+
+@pytest.mark.parametrize("path", [COMPLETIONS, CHATS])
+def test_every_field_may_be_null_or_unknown(ask: Any, path: str) -> None:
+    least = ask(path)
+    nulls = dict.fromkeys(NULLS.split())
+    assert ask(path, **nulls, nonsense={"a": 1}, user="me", metadata={"a": "b"}, store=True) == least
+
+
+@pytest.mark.parametrize(
+    ("fields", "constraint"),
+    [
+        ({"response_format": {"type": "text"}}, None),
+        ({"response_format": {"type": "json_object"}}, Constraint("json")),
+        ({"response_format": {"type": "json_object", "value": SCHEMA}}, Constraint("json_schema", SCHEMA)),
+        ({"response_format": {"type": "json", "value": SCHEMA}}, Constraint("json_schema", SCHEMA)),
+        ({"response_format": {"type": "json", "value": "{}"}}, Constraint("json_schema", "{}")),
+        ({"response_format": {"type": "regex", "value": "a+"}}, Constraint("regex", "a+")),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}},
+            Constraint("json_schema", SCHEMA),
+        ),
+        (
+            {"response_format": {"type": "json_schema", "value": {"name": "x", "schema": SCHEMA}}},
+            Constraint("json_schema", SCHEMA),
+        ),
+        ({"response_format": {"type": "json_schema", "json_schema": {"name": "x"}}}, Constraint("json")),
+        ({"structured_outputs": {"json": SCHEMA}}, Constraint("json_schema", SCHEMA)),
+        ({"structured_outputs": {"regex": "a"}}, Constraint("regex", "a")),
+        ({"structured_outputs": {"choice": ["a", "b"]}}, Constraint("choice", ["a", "b"])),
+        ({"structured_outputs": {"grammar": "start: 'a'"}}, Constraint("grammar", "start: 'a'")),
+        ({"structured_outputs": {"json_object": True, "whitespace_pattern": " "}}, Constraint("json")),
+        ({"structured_outputs": {"json_object": False}}, None),
+        ({"guided_json": SCHEMA}, Constraint("json_schema", SCHEMA)),
+        ({"guided_json": "{}"}, Constraint("json_schema", "{}")),
+        ({"guided_regex": "a", "guided_decoding_backend": "x"}, Constraint("regex", "a")),
+        ({"guided_choice": ["a"]}, Constraint("choice", ["a"])),
+        ({"guided_grammar": "g"}, Constraint("grammar", "g")),
+    ],
+)
+@pytest.mark.parametrize("path", [COMPLETIONS, CHATS])
+def test_a_form_of_the_answer_is_read_in_every_spelling(
+    ask: Any, path: str, fields: dict[str, Any], constraint: Constraint | None
+) -> None:
+    assert ask(path, **fields).constraint == constraint
+
+
+def test_a_conversation_is_told_message_by_message(ask: Any) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
+    request = ask(
+        CHATS,
+        messages=[
+            {"role": "developer", "content": "Be brief."},
+            {"role": "user", "content": [{"type": "text", "text": "Hi"}, " there"], "name": "Ann"},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c1", "content": "2"},
+            {"role": "assistant", "content": "Two.", "tool_calls": None},
+        ],
+    )
+    assert request.prompt == (
+        Message("system", "Be brief."),
+        Message("user", "Hi there", "Ann"),
+        Message("assistant", "", tool_calls=(ToolCall("c1", "f", '{"a": 1}'),)),
+        Message("tool", "2", "f", tool_call_id="c1"),
+        Message("assistant", "Two."),
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "template"),
+    [
+        ({}, Template()),
+        ({"add_generation_prompt": False}, Template(opens=False)),
+        ({"continue_final_message": True}, Template(opens=False, continues=True)),
+        (
+            {"reasoning_effort": "low", "chat_template_kwargs": {"enable_thinking": False}},
+            Template(arguments={"reasoning_effort": "low", "enable_thinking": False}),
+        ),
+        ({"documents": [{"text": "a"}]}, Template(arguments={"documents": [{"text": "a"}]})),
+    ],
+)
+def test_the_chat_template_is_told_what_is_asked_of_it(
+    ask: Any, fields: dict[str, Any], template: Template
+) -> None:
+    assert ask(CHATS, **fields).template == template
+
+
+@pytest.mark.parametrize(
+    ("choice", "told"),
+    [
+        (None, "auto"),
+        ("auto", "auto"),
+        ("none", "none"),
+        ("required", "required"),
+        ("get_weather", "get_weather"),
+        ({"type": "function", "function": {"name": "get_weather"}}, "get_weather"),
+        ({"function": {"name": "get_weather"}}, "get_weather"),
+    ],
+)
+def test_tools_and_the_choice_among_them_are_told(ask: Any, choice: Any, told: str) -> None:
+    request = ask(CHATS, tools=[WEATHER], tool_choice=choice, parallel_tool_calls=False)
+    assert request.tools == (Tool("get_weather", "", {"type": "object"}),)
+    assert (request.tool_choice, request.parallel_calls) == (told, False)
+
+
+def test_a_response_is_a_chat_told_otherwise(ask: Any) -> None:
+    function = WEATHER["function"]
+    request = ask(
+        RESPONSES,
+        instructions="Be brief.",
+        input=[
+            {"role": "user", "content": [{"type": "input_text", "text": "Hi"}]},
+            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Wait"}]},
+            {"type": "reasoning", "summary": []},
+            {"type": "function_call", "call_id": "c1", "name": "get_weather", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "c1", "output": "rain"},
+        ],
+        tools=[{"type": "function", **function}],
+        tool_choice={"type": "function", "name": "get_weather"},
+        max_output_tokens=9,
+        temperature=0,
+        text={"format": {"type": "json_schema", "name": "x", "schema": SCHEMA}},
+        reasoning={"effort": "high"},
+        include=["message.output_text.logprobs"],
+        truncation="auto",
+    )
+    assert request.prompt == (
+        Message("system", "Be brief."),
+        Message("user", "Hi"),
+        Message("assistant", "Wait", tool_calls=(ToolCall("c1", "get_weather", "{}"),)),
+        Message("tool", "rain", "get_weather", tool_call_id="c1"),
+    )
+    assert (request.max_tokens, request.fits, request.truncate) == (9, False, CONTEXT - 9)
+    assert (request.sampling.greedy, request.logprobs) == (True, 0)
+    assert request.constraint == Constraint("json_schema", SCHEMA)
+    assert request.template.arguments == {"reasoning_effort": "high"}
+    assert request.tool_choice == "get_weather"
+    assert ask(RESPONSES, input="hi").prompt == (Message(**USER),)
