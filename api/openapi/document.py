@@ -69,7 +69,7 @@ class Schemas:
 
 
 def members(type: Any) -> tuple[Any, ...]:
-    """What a type is a union of: two dialects may share a path, and msgspec takes no union of their structs."""
+    """What a type is a union of. Two dialects may share a path; msgspec takes no union of their structs."""
     return get_args(type) if isinstance(type, UnionType) else (type,)
 
 
