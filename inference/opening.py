@@ -15,6 +15,7 @@ from inference.engine.sampler import Sampler
 from inference.local import LocalBackend
 from inference.metrics import Metrics
 from inference.model import fit, load
+from inference.model.contrast import repeats, search
 from inference.model.embed import embed
 from inference.model.scaling import PLAIN, Scaling
 
@@ -81,4 +82,5 @@ def open_backend(
         details={"dtype": loaded.dtype, "device": loaded.device},
         encodes=loaded.encodes,
         embed=partial(embed, loaded.model),
+        seek=partial(search, loaded.model) if fitted.seat == "slots" and repeats(loaded.model) else None,
     )

@@ -97,10 +97,26 @@ class Engine:
 
         Raises BadRequest, TooLong, Overloaded when too much waits already, Unavailable once stopped or dead.
         """
-        sequences = [self._sequence(task, outlet) for task, outlet in zip(tasks, outlets, strict=True)]
+        sequences = [self.sequence(task, outlet) for task, outlet in zip(tasks, outlets, strict=True)]
         with self._gate.enter({sequence.id: len(sequence.task.ids) for sequence in sequences}):
             self._inbox.put(Submit(sequences))
         return [sequence.id for sequence in sequences]
+
+    def sequence(self, task: Task, outlet: Outlet) -> Sequence:
+        """The task, checked and numbered, as the loop would have it. Raises BadRequest, TooLong."""
+        runner, context = self.loop.runner, self.loop.rows.context
+        if not task.ids:
+            raise BadRequest("prompt", "must hold at least one token")
+        if not runner.encodes and len(task.ids) > context:
+            raise TooLong("prompt", context, len(task.ids))
+        if task.max_tokens:
+            early = task.min_tokens > 0 and task.matcher is None
+            check_left(task.sampling, task.ends, early, runner.vocab)
+        tokens, source = (runner.start_ids, task.ids) if runner.encodes else (task.ids, ())
+        sequence = Sequence(next(self._ids), task, outlet, list(tokens), source)
+        if task.prompt_logprobs is not None:
+            sequence.prompt_scores.append(Score())
+        return sequence
 
     def cancel(self, ids: Iterable[int]) -> None:
         """End these within a step, whatever they are at, with reason "cancelled". Idempotent."""
@@ -134,6 +150,7 @@ class Engine:
             waiting_tokens=self._gate.waiting,
             rows=rows.rows,
             columns=rows.columns,
+            errands=len(self.loop.errands),
             budget=scheduler.budget,
             preemptions=scheduler.preemptions,
             **asdict(self.loop.counts),
@@ -148,21 +165,6 @@ class Engine:
             self._obey(self._inbox.get())
         self.loop.turn()
         return not self.loop.idle
-
-    def _sequence(self, task: Task, outlet: Outlet) -> Sequence:
-        runner, context = self.loop.runner, self.loop.rows.context
-        if not task.ids:
-            raise BadRequest("prompt", "must hold at least one token")
-        if not runner.encodes and len(task.ids) > context:
-            raise TooLong("prompt", context, len(task.ids))
-        if task.max_tokens:
-            early = task.min_tokens > 0 and task.matcher is None
-            check_left(task.sampling, task.ends, early, runner.vocab)
-        tokens, source = (runner.start_ids, task.ids) if runner.encodes else (task.ids, ())
-        sequence = Sequence(next(self._ids), task, outlet, list(tokens), source)
-        if task.prompt_logprobs is not None:
-            sequence.prompt_scores.append(Score())
-        return sequence
 
     def _run(self) -> None:
         log.info("engine started")

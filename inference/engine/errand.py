@@ -75,7 +75,12 @@ class Errands:
 
     def turn(self) -> None:
         """A step of the one whose turn it is."""
-        if self._queue and (errand := self._queue.popleft()).step():
+        if not self._queue:
+            return
+        errand = self._queue[0]
+        goes_on = errand.step()
+        self._queue.popleft()
+        if goes_on:
             self._queue.insert(ABREAST - 1, errand)
 
     def close(self, error: ServerError) -> None:

@@ -10,6 +10,7 @@ class Stats:
     """A snapshot. The first group says how things stand, the second counts since the start.
 
     rows, columns    the shape of the memory
+    errands          other work under way, or waiting for its turn
     budget           tokens a step may compute; below its full value after a shortage of memory
     failing          sequences that failed in a row, with none that gained a token in between
     prompt_tokens    prompt tokens of sequences that began, cached_tokens of which were not computed
@@ -24,6 +25,7 @@ class Stats:
     waiting_tokens: int
     rows: int
     columns: int
+    errands: int
     budget: int
     failing: int
     steps: int

@@ -12,10 +12,12 @@ from typing import Any
 
 from inference.constrain import Compiler, Matcher
 from inference.engine.engine import Engine, Post
+from inference.engine.search import Seek
 from inference.engine.sequence import Task
 from inference.errors import NoRoom, NotImplementedHere
 from inference.local.answer import Answer
 from inference.local.calling import AUTO, Calling
+from inference.local.contrast import contrasted
 from inference.local.embed import Embed, embedded
 from inference.local.limits import check, check_ids
 from inference.local.prompt import Prompts, is_chat
@@ -42,6 +44,7 @@ class LocalBackend:
     ends      the model's own end tokens
     encodes   the model is an encoder-decoder: the prompt takes no room from the answer
     embed     computes embeddings; None: there are none
+    seek      contrastive search; None: the model has none
 
     tool_format  how calls are written, as Calling has it
     details      what else ModelInfo is to say of the model
@@ -62,9 +65,11 @@ class LocalBackend:
         details: Mapping[str, str] = MappingProxyType({}),
         encodes: bool = False,
         embed: Embed | None = None,
+        seek: Seek | None = None,
     ) -> None:
         self._engine = engine
         self._embed = embed
+        self._seek = seek
         self._metrics = metrics
         self._vocabulary = Vocabulary(tokenizer)
         self._prompts = Prompts(self._vocabulary, context=context, vocab=vocab, encodes=encodes)
@@ -93,8 +98,11 @@ class LocalBackend:
         request = replace(request, sampling=self._sampling(request))
         ids = self._prompts.ids(request)
         seeds = seeds_of(request.sampling, request.n)
-        channel = Channel(self._answers(request, ids, seeds), self._engine.cancel)
-        channel.ids = self._engine.submit(self._tasks(request, ids, seeds), channel.outlets())
+        answers, tasks = self._answers(request, ids, seeds), self._tasks(request, ids, seeds)
+        if request.sampling.contrast:
+            return LocalStream(contrasted(self._engine, self._seek, tasks[0], answers))
+        channel = Channel(answers, self._engine.cancel)
+        channel.ids = self._engine.submit(tasks, channel.outlets())
         return LocalStream(channel)
 
     def tokenize(self, request: GenerationRequest) -> Tokenized:
@@ -185,8 +193,9 @@ def stops_of(request: GenerationRequest, plain: tuple[str, ...]) -> Stops:
 
 
 def settled(sampling: Sampling, vocab: int) -> Sampling:
-    """The same choice in fewer ways: no temperature is greedy, and the top k of fewer tokens is no limit."""
-    if sampling.temperature < COLDEST:
+    """The same choice in fewer ways: no temperature is greedy, as a search for unlike tokens is, and the top
+    k of fewer tokens is no limit."""
+    if sampling.contrast or sampling.temperature < COLDEST:
         return replace(sampling, greedy=True, temperature=1.0)
     return replace(sampling, top_k=0) if sampling.top_k >= vocab else sampling
 
