@@ -1,4 +1,4 @@
-"""What there is beside completions and chats: responses, embeddings, tokens, models, and how the server does."""
+"""What there is beside completions and chats: responses, embeddings, tokens, models, the server's health."""
 
 import base64
 import struct
@@ -93,8 +93,15 @@ def test_an_embeddings_input_may_be_truncated(client: FlaskClient, backend: Fake
 
 @pytest.mark.parametrize(
     "fields",
-    [{"input": ""}, {"input": []}, {}, {"input": ["a", ""]}, {"input": "a", "dimensions": 2}]
-    + [{"input": "a", "encoding_format": "int8"}, {"input": "a", "truncate_prompt_tokens": 0}],
+    [
+        {},
+        {"input": ""},
+        {"input": []},
+        {"input": ["a", ""]},
+        {"input": "a", "dimensions": 2},
+        {"input": "a", "encoding_format": "int8"},
+        {"input": "a", "truncate_prompt_tokens": 0},
+    ],
 )
 def test_a_wrong_input_is_refused(client: FlaskClient, fields: dict[str, Any]) -> None:
     response = client.post(EMBEDDINGS, json=fields)
