@@ -1,0 +1,73 @@
+"""Paths that two dialects have: the body says whose it is, errors are in that one's words."""
+
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+NEODIM = {"prompt": "Hi", "generated_tokens_count": 2, "max_total_tokens": 20}
+USER = {"role": "user", "content": "hi"}
+
+MINE: list[tuple[str, dict[str, Any], str]] = [
+    ("/generate", {"inputs": "Hi"}, "generated_text"),
+    ("/generate", NEODIM, "sequences"),
+    ("/tokenize", {"prompt": "Hi"}, "count"),
+    ("/tokenize", {"messages": [USER]}, "count"),
+    ("/invocations", {"prompt": "Hi"}, "choices"),
+    ("/invocations", {"messages": [USER]}, "choices"),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "field"), MINE)
+def test_the_body_says_whose_it_is(client: FlaskClient, path: str, body: dict[str, Any], field: str) -> None:
+    response = client.post(path, json=body)
+    assert response.status_code == 200
+    assert field in response.json
+
+
+@pytest.mark.parametrize("path", ["/tokenize", "/invocations"])
+def test_inputs_are_tgis(client: FlaskClient, path: str) -> None:
+    assert isinstance(client.post(path, json={"inputs": "Hi"}).json, list)
+
+
+def test_inputs_win_over_what_else_there_is(client: FlaskClient) -> None:
+    assert "generated_text" in client.post("/generate", json=NEODIM | {"inputs": "Hi"}).json
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "shape"),
+    [
+        ("/generate", {}, "tgi"),
+        ("/generate", {"inputs": 5}, "tgi"),
+        ("/generate", [], "tgi"),
+        ("/generate", {"generated_tokens_count": "many", "max_total_tokens": 5}, "neodim"),
+        ("/tokenize", {}, "openai"),
+        ("/tokenize", {"inputs": 5}, "tgi"),
+        ("/invocations", {}, "openai"),
+        ("/invocations", {"inputs": 5}, "tgi"),
+        ("/invocations", {"prompt": "hi", "n": "two"}, "openai"),
+    ],
+)
+def test_an_error_is_in_the_words_of_whose_the_body_is(
+    client: FlaskClient, path: str, body: Any, shape: str
+) -> None:
+    response = client.post(path, json=body)
+    error, type = response.json["error"], response.json.get("error_type")
+    assert 400 <= response.status_code < 500 or shape == "neodim"
+    found = "openai" if isinstance(error, dict) else "tgi" if type else "neodim"
+    assert found == shape
+
+
+@pytest.mark.parametrize(("path", "shape"), [("/generate", str), ("/tokenize", dict), ("/invocations", dict)])
+def test_who_sends_what_is_not_json_is_told_by_the_usual_dialect(
+    client: FlaskClient, path: str, shape: type
+) -> None:
+    for data, kind in (("{", "application/json"), ("a,b", "text/csv")):
+        response = client.post(path, data=data, content_type=kind)
+        assert response.status_code in (400, 415)
+        assert isinstance(response.json["error"], shape)
+
+
+def test_a_shared_path_takes_posts_only(client: FlaskClient) -> None:
+    response = client.get("/generate")
+    assert (response.status_code, response.json["error_type"]) == (405, "method_not_allowed")
