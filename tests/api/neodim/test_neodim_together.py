@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from api.neodim.stops import Watch, finder
 from api.neodim.together import Nothing, Together
@@ -44,6 +46,16 @@ def test_who_has_stopped_goes_on_until_all_have_however_their_turns_fall(turns: 
     assert texts(events, 2) == ["a.bcd", "abcd."]
     assert ends(events) == [5, 5]
     assert inner.closed_at
+
+
+@given(
+    scripts=st.lists(st.text("ab.", min_size=1, max_size=8), min_size=1, max_size=3),
+    turns=st.lists(st.integers(0, 2), max_size=30),
+)
+def test_what_is_told_does_not_depend_on_the_turns(scripts: list[str], turns: list[int]) -> None:
+    stops = [script.find(".") + 1 or len(script) for script in scripts]
+    stream, _ = play(*scripts, turns=[turn for turn in turns if turn < len(scripts)])
+    assert texts(list(stream), len(scripts)) == [script[: max(stops)] for script in scripts]
 
 
 def test_nothing_beyond_the_common_end_is_ever_told() -> None:
