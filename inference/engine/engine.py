@@ -144,12 +144,16 @@ class Engine:
 
     def stats(self) -> Stats:
         scheduler, rows = self.loop.scheduler, self.loop.rows
+        running = tuple(scheduler.running)
         return Stats(
-            running=len(scheduler.running),
+            running=len(running),
             waiting=len(scheduler.waiting),
             waiting_tokens=self._gate.waiting,
             rows=rows.rows,
             columns=rows.columns,
+            room=rows.area,
+            held=sum(len(sequence.tokens) for sequence in running),
+            reach=sum(min(sequence.limit, rows.context) for sequence in running),
             errands=len(self.loop.errands),
             budget=scheduler.budget,
             preemptions=scheduler.preemptions,

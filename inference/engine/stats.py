@@ -10,6 +10,8 @@ class Stats:
     """A snapshot. The first group says how things stand, the second counts since the start.
 
     rows, columns    the shape of the memory
+    room             tokens the memory can hold
+    held             tokens that running sequences have in it; reach: that they may come to have
     errands          other work under way, or waiting for its turn
     budget           tokens a step may compute; below its full value after a shortage of memory
     failing          sequences that failed in a row, with none that gained a token in between
@@ -25,6 +27,9 @@ class Stats:
     waiting_tokens: int
     rows: int
     columns: int
+    room: int
+    held: int
+    reach: int
     errands: int
     budget: int
     failing: int

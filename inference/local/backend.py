@@ -23,6 +23,7 @@ from inference.local.limits import check, check_ids
 from inference.local.prompt import Prompts, is_chat
 from inference.local.stream import Channel, LocalStream
 from inference.metrics import Metrics
+from inference.model.gpus import devices
 from inference.sampling import Sampling
 from inference.text.badwords import runs_of
 from inference.text.decode import Decoder
@@ -46,6 +47,7 @@ class LocalBackend:
     embed     computes embeddings; None: there are none
     seek      contrastive search; None: the model has none
 
+    max_prompt   tokens that a prompt may have; None: as many as leave room for an answer
     tool_format  how calls are written, as Calling has it
     details      what else ModelInfo is to say of the model
     """
@@ -61,6 +63,7 @@ class LocalBackend:
         ends: frozenset[int],
         compiler: Compiler,
         metrics: Metrics,
+        max_prompt: int | None = None,
         tool_format: str = AUTO,
         details: Mapping[str, str] = MappingProxyType({}),
         encodes: bool = False,
@@ -72,7 +75,9 @@ class LocalBackend:
         self._seek = seek
         self._metrics = metrics
         self._vocabulary = Vocabulary(tokenizer)
-        self._prompts = Prompts(self._vocabulary, context=context, vocab=vocab, encodes=encodes)
+        self._prompts = Prompts(
+            self._vocabulary, context=context, vocab=vocab, encodes=encodes, most=max_prompt
+        )
         self._ends = ends
         self._compiler = compiler
         self._calling = Calling(tool_format, self._prompts.chat, self._vocabulary)
@@ -119,7 +124,7 @@ class LocalBackend:
 
     def load(self) -> Load:
         stats = self._engine.stats()
-        return Load(stats.running, stats.waiting)
+        return Load(stats.running + stats.errands, stats.waiting, stats.held / stats.room, devices())
 
     def deliver_with(self, post: Post) -> None:
         self._engine.deliver_with(post)
