@@ -29,6 +29,13 @@ export function asked(state) {
 /** The conversation, with the message that is about to be sent. */
 const turns = ({ turns, draft }) => (draft.trim() ? [...turns, { role: "user", content: draft }] : turns);
 
+/** The same with a seed, so that its answers can be had again. The likeliest tokens need none. */
+export function seeded(request) {
+  const { seed, temperature } = request.params;
+  const drawn = temperature === 0 ? null : (seed ?? Math.floor(Math.random() * 2 ** 32));
+  return { ...request, params: { ...request.params, seed: drawn } };
+}
+
 /** The same for one of several answers, as each is asked for by itself: its seed follows the first one's. */
 export function alone(request, index) {
   const { seed } = request.params;

@@ -16,7 +16,8 @@ export class Following {
   constructor(dialect, request) {
     this.dialect = dialect;
     this.request = request;
-    this.answers = Array.from({ length: request.params.n ?? 1 }, blank);
+    const { n, seed } = request.params;
+    this.answers = Array.from({ length: n ?? 1 }, (_, index) => blank(seed === null ? null : seed + index));
   }
 
   stop() {
@@ -60,9 +61,8 @@ export class Following {
     fold(this.answers, { ...event, index: event.index + offset });
   }
 
-  /** Tokens a second from the first to the last, or to now. */
+  /** Tokens a second, of all answers together, the wait for the first one included. */
   get rate() {
-    const seconds = ((this.ended || performance.now()) - this.first) / 1000;
-    return this.tokens > 1 && seconds > 0 ? (this.tokens - 1) / seconds : 0;
+    return (this.tokens * 1000) / ((this.ended || performance.now()) - this.began);
   }
 }

@@ -1,6 +1,6 @@
 /**
- * Every parameter: its name here, how it is shown, and what it does. Which dialects have it, and what they call
- * it, is said in dialects/.
+ * Every parameter: its name here, how it is shown, and what it does. Which dialects have it, and under which
+ * name, is said in dialects/.
  *
  * start    its value on a fresh page
  * neutral  the value that changes nothing: it is not sent

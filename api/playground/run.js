@@ -1,15 +1,16 @@
 /** What the buttons do: generate, stop, retry, and back to how it was. Knows no element. */
 
-import { settled } from "./answers.js";
-import { asked, spoken } from "./asked.js";
+import { settled, stands } from "./answers.js";
+import { asked, isAnswerTo, seeded, spoken } from "./asked.js";
 import { DIALECTS } from "./dialects/index.js";
 import { Following } from "./follow.js";
 import { Refused } from "./server.js";
 
-const UNDONE = ["mode", "preamble", "system", "prompt", "turns", "draft", "answers", "picked"];
+const UNDONE = ["mode", "preamble", "system", "prompt", "turns", "draft", "answers", "picked", "source"];
 const EMPTY = { prompt: "", turns: [], draft: "", answers: [], picked: 0 };
 const QUIET = { error: null, following: null };
 const DEPTH = 100;
+const NO_MORE = "in this dialect the model does not go on with an answer";
 
 export class Run {
   #store;
@@ -19,17 +20,26 @@ export class Run {
     this.#store = store;
   }
 
-  /** Go on: the picked answer becomes part of the document, the message a part of the conversation. */
+  /**
+   * Go on: the picked answer becomes part of the document, the message a part of the conversation. An answer
+   * to what has been rewritten since is left behind.
+   */
   async generate() {
     if (this.#store.state.running) return;
     const before = this.#now();
-    this.#store.set(settled(this.#store.state));
+    const { state } = this.#store;
+    this.#store.set(stands(state) ? settled(state) : { answers: [], picked: 0 });
     await this.#start(before);
   }
 
   /** Throw the answers away and ask for the same again. */
   async retry() {
-    if (!this.#store.state.running) await this.#start(this.#now());
+    const { running, turns, draft } = this.#store.state;
+    if (running) return;
+    const before = this.#now();
+    if (turns.length) this.#store.set({ draft: "" }); // it comes after what is asked again
+    await this.#start(before);
+    if (turns.length) this.#store.set({ draft });
   }
 
   stop() {
@@ -81,7 +91,9 @@ export class Run {
     }
     this.#keep(before);
     if (store.state.mode === "chat") store.set({ turns: spoken(following.request), draft: "" });
-    store.set({ answers: following.answers, picked: 0, running: true, error: null, following });
+    const { mode, prompt, turns } = store.state;
+    const source = mode === "chat" ? turns : prompt;
+    store.set({ answers: following.answers, picked: 0, running: true, error: null, following, source });
     await this.#follow(following);
   }
 
@@ -99,6 +111,7 @@ export class Run {
     } catch (caught) {
       error = caught;
     }
+    if (error) following.answers = following.answers.filter(({ text }) => text);
     show();
     if (isOurs()) store.set({ running: false, error });
   }
@@ -112,6 +125,8 @@ function prepared(state) {
   if (!(chat ? spoken(request).length : request.preamble + request.prompt)) {
     throw new Refused(0, chat ? "Write a message first." : "Write a prompt first.");
   }
+  if (chat && isAnswerTo(request) && !dialect.continues)
+    throw new Refused(0, `Write a message first: ${NO_MORE}.`);
   dialect.request(request, true);
-  return new Following(dialect, request);
+  return new Following(dialect, seeded(request));
 }

@@ -11,7 +11,7 @@ const KEY_PLACE = "hearth.key";
 /**
  * mode      "text" or "chat"
  * turns     the conversation: {role, content}; `draft` is the message to come
- * answers   of the last run (answers.js), `picked` the one that goes on
+ * answers   of the last run (answers.js), `picked` the one that goes on; `source` is what they are answers to
  * counted   tokens of what is to be sent; null: not known
  * cut       characters of preamble and prompt that the model will not see
  * following the last run (follow.js)
@@ -29,6 +29,7 @@ const fresh = () => ({
   params: starts(),
   answers: [],
   picked: 0,
+  source: null,
   running: false,
   error: null,
   model: null,

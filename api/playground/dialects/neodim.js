@@ -58,16 +58,19 @@ function request({ preamble, prompt, params, context }, streamed) {
   return { path: "/generate", body: streamed ? { ...body, stream: true } : body };
 }
 
-async function* read(stream, { prompt }) {
+async function* read(stream, { prompt, params }) {
   for await (const said of jsonLines(stream)) {
-    if (said.sequences) yield* ends(said, prompt);
+    if (said.sequences) yield* ends(said, prompt, params.max_tokens ?? LENGTH);
     else yield { index: said.index, text: said.text };
   }
 }
 
-function* ends({ sequences, used_prompt }, prompt) {
-  for (const [index, { stop_string, trimmed_tail }] of sequences.entries()) {
-    yield { index, reason: stop_string ? "stop" : "length", stop: stop_string, tail: trimmed_tail };
+/** Sequences go on until the last one has ended: what is shorter than was asked for has ended by itself. */
+function* ends({ sequences, used_prompt, generated_tokens_count }, prompt, length) {
+  const unstopped = generated_tokens_count < length ? "stop" : "length";
+  for (const [index, { generated_text, stop_string_match, trimmed_tail }] of sequences.entries()) {
+    const reason = stop_string_match ? "stop" : unstopped;
+    yield { index, reason, stop: stop_string_match, tail: trimmed_tail, text: generated_text };
   }
   yield { cut: { preamble: 0, prompt: prompt.length - used_prompt.length } };
 }

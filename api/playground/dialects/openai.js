@@ -110,6 +110,7 @@ export const openai = {
   fields: FIELDS,
   forms: Object.keys(FORMS),
   several: true,
+  continues: true,
   request,
   read,
 };

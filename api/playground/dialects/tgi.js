@@ -43,13 +43,9 @@ async function* read(stream, asked) {
   for await (const { token, top_tokens, generated_text, details } of serverEvents(stream)) {
     yield { index: 0, text: token.text, logprob: token.logprob, special: token.special, top: top_tokens };
     if (generated_text !== null) {
-      const { finish_reason, seed } = details;
-      yield {
-        index: 0,
-        reason: REASONS[finish_reason],
-        stop: stopped(finish_reason, generated_text, asked),
-        seed,
-      };
+      const { finish_reason } = details;
+      const stop = stopped(finish_reason, generated_text, asked);
+      yield { index: 0, reason: REASONS[finish_reason], stop };
     }
   }
 }

@@ -56,6 +56,6 @@ export const LENGTH = {
   truncate_until: {
     ...many,
     label: "Cut up to",
-    says: "A cut goes on to behind the first of these, to fall between lines or sentences. \\n is a line break.",
+    says: "A cut goes on to behind the first of these: to the end of a line, say. \\n is a line break.",
   },
 };

@@ -2,7 +2,7 @@
 
 import { copy, h } from "./dom.js";
 import { ending } from "./ending.js";
-import { appendTokens } from "./spans.js";
+import { tokenText } from "./spans.js";
 
 export function answersView(home, store, run) {
   let shown = [];
@@ -17,7 +17,7 @@ export function answersView(home, store, run) {
   });
 }
 
-/** One answer. Tokens are only ever added: an answer that has others is another, and gets another card. */
+/** The card of one answer, for as long as there is this answer. */
 function card(place, of, store, run) {
   const text = h("div", { class: "answer-text", tabIndex: 0, "aria-label": `Answer ${place + 1}` });
   const foot = h("p", { class: "ending" });
@@ -39,14 +39,15 @@ function card(place, of, store, run) {
     h("div", { class: "answer-foot" }, foot, tools),
   );
   const answerOf = () => store.state.answers[place];
+  const showTokens = tokenText(text);
   let own = null;
-  let written = 0;
 
   function show(answer, isPicked) {
     own ??= answer;
-    written = appendTokens(text, answer, written);
+    showTokens(answer.tokens);
     home.classList.toggle("picked", isPicked && of > 1);
     home.classList.toggle("going", !answer.reason);
+    home.classList.toggle("void", answer.reason !== "" && !answer.text);
     foot.replaceChildren(...ending(answer));
     tools.hidden = !answer.reason || !answer.text;
     if (radio) radio.querySelector("input").checked = isPicked;

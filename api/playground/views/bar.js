@@ -19,6 +19,7 @@ export function barView(store, run) {
   });
   store.watch(["answers", "running", "following"], ({ following, running }) => {
     byId("pace").textContent = following ? pace(following, running) : "";
+    byId("said").textContent = running ? "Generating" : following ? "The answer has ended" : "";
   });
   store.watch(["counted", "model", "params"], (state) => byId("meter").replaceChildren(...meter(state)));
 }

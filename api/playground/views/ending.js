@@ -4,7 +4,7 @@ import { h } from "./dom.js";
 import { visible } from "./visible.js";
 
 const REASONS = {
-  stop: "ended by itself",
+  stop: "ended",
   length: "longest answer reached",
   stopped: "stopped",
   broken: "broke off",
@@ -14,7 +14,7 @@ const REASONS = {
 export function ending({ reason, stop, tail, seed, tokens }) {
   if (!reason) return [];
   const stopped = typeof stop === "string" && stop !== "";
-  const chips = [stopped ? chip("ends before", stop) : h("span", {}, REASONS[reason] ?? reason)];
+  const chips = [stopped ? chip("stopped at", stop) : h("span", {}, REASONS[reason] ?? reason)];
   if (tail) chips.push(chip("left off", tail));
   if (seed !== null) chips.push(h("span", {}, `seed ${seed}`));
   return [...chips, h("span", {}, tokens.length === 1 ? "1 token" : `${tokens.length} tokens`)];

@@ -36,7 +36,7 @@ function figures({ ram, devices, running, waiting, used }) {
   const busy = h(
     "p",
     { class: "says" },
-    `${running} running, ${waiting} waiting · ${Math.round(used * 100)} % of the context pool in use`,
+    `${running} running, ${waiting} waiting, room for tokens ${Math.round(used * 100)} % full`,
   );
   return [...gpus, gauge("RAM", ram.total - ram.free, ram.total, ram.own), busy];
 }

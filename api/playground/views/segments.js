@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 
 /**
- * Fill `home` with an option for each name. Returns what shows which one is chosen, and why another cannot be.
+ * Fill `home` with an option a name. Returns what shows which one is chosen, and why another cannot be.
  * @param {Record<string, string>} options  name → what is shown
  */
 export function segments(home, options, choose) {

@@ -7,11 +7,19 @@ const STRONGEST = 45; // per cent of the tint that a token of no probability get
 
 const tokens = new WeakMap(); // element → token
 
-/** Add the tokens from number `written` on; returns how many there are now. */
-export function appendTokens(home, answer, written) {
-  const added = answer.tokens.slice(written).map((token) => span(token));
-  home.append(...added);
-  return answer.tokens.length;
+/** Returns what shows a list of tokens in `home`: those that are new are added, another list replaces all. */
+export function tokenText(home) {
+  let shown = [];
+  let count = 0;
+  return (list) => {
+    if (list !== shown) {
+      home.replaceChildren();
+      count = 0;
+    }
+    home.append(...list.slice(count).map((token) => span(token)));
+    shown = list;
+    count = list.length;
+  };
 }
 
 function span(token) {

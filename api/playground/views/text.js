@@ -27,6 +27,7 @@ export function textView(home, store) {
     prompt.show(state.prompt, state.cut.prompt);
     const lost = state.cut.preamble + state.cut.prompt;
     told.hidden = lost <= 0;
-    told.textContent = `${lost.toLocaleString("en")} characters are cut: the model does not see what is hatched.`;
+    const count = lost.toLocaleString("en");
+    told.textContent = `${count} characters are cut: the model does not see the hatched part.`;
   });
 }
