@@ -91,6 +91,12 @@ def test_banned_words_do_not_come_and_allowed_ones_alone_do(model: Backend, ask:
     assert set(only["generated_text"]) <= set(" Alicebank")
 
 
+def test_contrastive_search_needs_no_chance(model: Backend, ask: Ask) -> None:
+    asked = {"prompt": ALICE, "penalty_alpha": 0.6, "top_k": 4}
+    first, second = ask(model, **asked, seed=1), ask(model, **asked, seed=2)
+    assert first["sequences"] == second["sequences"]
+
+
 @settings(max_examples=25, deadline=None)
 @given(
     stops=st.lists(st.sampled_from(["e", "th", " s", "\n", "ros", "OhH", "T", ""]), max_size=4),
