@@ -3,6 +3,8 @@
 import queue
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -34,10 +36,23 @@ def server() -> Iterator[str]:
 @pytest.fixture(scope="session")
 def scripted() -> Iterator[str]:
     """The address of a server whose answers are known word by word."""
+    with running(AppSettings(version="1.2.3")) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def locked() -> Iterator[str]:
+    """The address of such a server that asks for the key "secret"."""
+    with running(AppSettings(version="1.2.3", api_keys=("secret",))) as url:
+        yield url
+
+
+@contextmanager
+def running(settings: AppSettings) -> Iterator[str]:
     backend = FakeBackend(script)
     ready: queue.Queue[Front] = queue.Queue()
     options = {"host": "127.0.0.1", "port": 0, "drain_seconds": 1, "max_body": 1 << 20, "on_ready": ready.put}
-    app = create_app(backend, AppSettings(version="1.2.3"))
+    app = create_app(backend, settings)
     thread = threading.Thread(target=serve, args=(app, backend), kwargs=options)
     thread.start()
     front = ready.get(timeout=10)
@@ -75,4 +90,4 @@ def scored(steps: Script) -> Script:
 
 def scored_token(token: Token) -> Token:
     top = (Alternative(token.id, token.text, -0.5), Alternative(99, " other", -1.5))
-    return Token(token.index, token.id, token.text, -0.5, top)
+    return replace(token, logprob=-0.5, top=top)
