@@ -11,6 +11,7 @@ done
 [ "${CI:-}" = true ] && [[ " ${arguments[*]-} " != *" --slow "* ]] && arguments+=(--slow)
 
 scripts/setup.sh requirements-dev.txt
+[[ " ${arguments[*]-} " == *" --slow "* ]] && scripts/browser.sh
 .venv/bin/python -m ruff format --check .
 .venv/bin/python -m ruff check .
 .venv/bin/python -m mypy

@@ -1,0 +1,162 @@
+"""The playground around the writing: errors, the key, the command, screens, colours, names."""
+
+import json
+from pathlib import Path
+
+import pytest
+from selenium.webdriver import Keys
+
+from inference.errors import Unavailable
+from inference.types import Device, Load
+from tests.api.conftest import served
+from tests.fake_backend import FakeBackend, say
+from tests.live.browsing import DIALECTS, SENT_TO, Page, browser
+from tests.serving import serving
+
+GB = 10**9
+NAMELESS = """
+    const isNameless = (each) =>
+        !each.textContent.trim() && !each.getAttribute("aria-label") && !each.labels?.length;
+    return [...document.querySelectorAll("button, input, select, textarea")]
+        .filter(isNameless).map((each) => each.outerHTML);
+"""
+OVERFLOWS = """
+    return ["html", "body", ".desk", ".bar", ".top", ".panel-body"].filter((name) => {
+        const each = document.querySelector(name);
+        return each.scrollWidth > each.clientWidth;
+    });
+"""
+
+pytestmark = pytest.mark.slow
+
+
+# Errors, keys --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_an_error_is_shown_in_the_servers_words(page: Page, dialect: str) -> None:
+    page.choose("dialects", dialect)
+    page.set("top_p", 0.5)
+    page.set("temperature", -3)
+    page.press("generate")
+    page.until(lambda: page.find("#notice").is_displayed())
+    assert "temperature" in page.find("#notice").text and not page.running
+    page.set("temperature", 0)
+    assert page.generate() and not page.find("#notice").is_displayed()
+
+
+def test_an_answer_that_breaks_off_is_kept_and_told(profile: Path) -> None:
+    script = [*say("Half", " of", " it")[:-1], Unavailable("the model is gone")]
+    with served(FakeBackend(script)) as live, browser(profile) as chrome:
+        page = Page(chrome, live.front.url)
+        page.open()
+        assert page.generate() == ["Half of it"]
+        assert page.find("#notice").text.startswith("The answer broke off\nthe model is gone")
+
+
+def test_an_empty_prompt_is_not_sent(page: Page) -> None:
+    page.press("clear")
+    page.press("generate")
+    assert page.until(lambda: page.find("#notice").text).startswith("Not sent")
+
+
+def test_a_schema_that_is_not_json_is_told(page: Page) -> None:
+    page.set("form", "schema")
+    page.set("spec", "{")
+    page.press("generate")
+    assert page.until(lambda: page.find("#notice").text).startswith("The JSON cannot be read")
+
+
+def test_a_key_is_asked_for_sent_and_kept_for_the_tab(profile: Path) -> None:
+    with serving("--api-keys", "secret", "--log-level", "warning") as server, browser(profile) as chrome:
+        page = Page(chrome, server.url)
+        chrome.get(f"{server.url}/playground")
+        page.until(lambda: page.find("#notice").is_displayed() and page.find("#key-value").is_displayed())
+        page.find("#key-value").send_keys("secret", Keys.ENTER)
+        page.until(lambda: page.find("#model").text)
+        assert page.generate()[0].strip()
+        page.open()
+        assert page.generate()[0].strip()
+        kept = chrome.execute_script("return JSON.stringify(localStorage)")
+        assert "secret" not in kept and "secret" not in chrome.current_url
+
+
+# The page itself -----------------------------------------------------------------------------------------
+
+
+def test_what_was_written_is_there_on_the_next_visit(page: Page) -> None:
+    page.write("Prompt", "Kept")
+    page.set("top_k", 17)
+    page.choose("dialects", "tgi")
+    page.browser.refresh()
+    page.until(lambda: page.find("#model").text)
+    assert page.value("Prompt") == "Kept" and page.find("#param-top_k").get_property("value") == "17"
+    assert page.find("#dialects [value=tgi]").is_selected()
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_the_command_can_be_pasted(page: Page, dialect: str) -> None:
+    page.write("Prompt", "It's")
+    page.press("curl-open")
+    page.choose("curl-dialects", dialect)
+    page.find("#curl-streamed").click()
+    command = page.find("#curl-text").text
+    assert command.startswith("curl -s '") and "It'\\''s" in command
+    body = json.loads(command.partition("-d '")[2].removesuffix("'").replace("'\\''", "'"))
+    path = SENT_TO[dialect].removesuffix("_stream")
+    assert f"{page.url}{path}'" in command and "It's" in body.values()
+
+
+def test_a_narrow_screen_has_no_sideways_scroll(page: Page) -> None:
+    metrics = {"width": 360, "height": 740, "deviceScaleFactor": 1, "mobile": True}
+    page.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    page.set("n", 3)
+    page.generate()
+    assert page.browser.execute_script(OVERFLOWS) == []
+    page.press("panel-open")
+    assert page.browser.execute_script(OVERFLOWS) == []
+    assert page.browser.execute_script("return document.documentElement.scrollWidth") == 360
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_colours_follow_the_system_and_the_switch(page: Page, scheme: str) -> None:
+    feature = {"name": "prefers-color-scheme", "value": scheme}
+    page.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+    shade = {"light": lambda: brightness(page) > 200, "dark": lambda: brightness(page) < 60}
+    page.until(shade[scheme])
+    page.press("theme")
+    page.until(shade["light"])
+    page.press("theme")
+    page.until(shade["dark"])
+
+
+def brightness(page: Page) -> float:
+    colour = page.find("body").value_of_css_property("background-color")
+    red, green, blue = (float(each) for each in colour.partition("(")[2].rstrip(")").split(",")[:3])
+    return (red + green + blue) / 3
+
+
+def test_every_control_has_a_name_and_every_parameter_an_explanation(page: Page) -> None:
+    assert page.browser.execute_script(NAMELESS) == []
+    explanations = [each.get_property("textContent") for each in page.all(".param .says")]
+    assert len(explanations) > 40 and all(explanations)
+
+
+def test_the_machines_memory_is_shown(page: Page) -> None:
+    words = page.until(lambda: page.find("#machine").text)
+    assert "RAM" in words and " GB" in words and "running" in words and "GPU" not in words
+
+
+class WithGpu(FakeBackend):
+    def load(self) -> Load:
+        gpu = Device("Some GPU", total=80 * GB, free=20 * GB, reserved=50 * GB, allocated=40 * GB)
+        return Load(running=3, waiting=1, used=0.5, devices=(gpu,))
+
+
+def test_a_gpus_memory_is_shown(profile: Path) -> None:
+    with served(WithGpu()) as live, browser(profile) as chrome:
+        page = Page(chrome, live.front.url)
+        page.open()
+        words = page.until(lambda: page.find("#machine").text)
+        assert words.startswith("GPU · Some GPU\n60.0 of 80.0 GB, 50.0 ours\nRAM")
+        assert "3 running, 1 waiting, room for tokens 50 % full" in words
