@@ -10,11 +10,13 @@ from flask import Blueprint, Response
 
 from api import body
 from api.errors import speak
-from api.openai import models, responses, status
+from api.openai import operations, status
 from api.openai.embeddings import embeddings
 from api.openai.errors import WrongBody, told
 from api.openai.inference import Inference
+from api.openai.responses import forgotten, respond
 from api.openai.tokens import detokenize, tokenize
+from api.operation import described
 from api.settings import AppSettings
 from inference.backend import Backend
 
@@ -22,31 +24,31 @@ __all__ = ["routes", "told", "views"]
 
 PREFIX = "/v1"
 LLAMA_STACK = "/v1/openai/v1"
+KEPT = {"": ["GET", "DELETE"], "/cancel": ["POST"], "/input_items": ["GET"]}  # of a response, if it were
 
 View = Callable[[], Response]
 
 
 def routes(backend: Backend, settings: AppSettings) -> Blueprint:
     blueprint = Blueprint("openai", __name__)
-    generating = _generating(backend, settings)
+    posts = _posts(backend, settings)
     for prefix in (PREFIX, LLAMA_STACK):
-        for path, view in generating.items():
+        for path, view in posts.items():
             blueprint.add_url_rule(prefix + path, prefix + path, view, methods=["POST"])
-        responses.install(blueprint, prefix, backend, settings)
-    blueprint.add_url_rule(
-        "/detokenize", "detokenize", partial(detokenize, backend, settings), methods=["POST"]
-    )
-    again = Blueprint("llama_stack", __name__, url_prefix=LLAMA_STACK)
-    models.install(again, backend, settings)
-    blueprint.register_blueprint(again)
+        for path, methods in KEPT.items():
+            rule = f"{prefix}/responses/<id>{path}"
+            blueprint.add_url_rule(rule, rule, described(forgotten, operations.FORGOTTEN), methods=methods)
+    view = described(partial(detokenize, backend, settings), operations.DETOKENIZE)
+    blueprint.add_url_rule("/detokenize", "detokenize", view, methods=["POST"])
     status.install(blueprint, backend)
+    status.install_models(blueprint, LLAMA_STACK, backend, settings)
     speak(blueprint, told)
     return blueprint
 
 
 def views(backend: Backend, settings: AppSettings) -> dict[str, View]:
     """The views of paths that another dialect has as well."""
-    generating = _generating(backend, settings)
+    posts = _posts(backend, settings)
     fields = {"messages": "/chat/completions", "prompt": "/completions", "input": "/embeddings"}
 
     def invoke() -> Response:
@@ -54,16 +56,20 @@ def views(backend: Backend, settings: AppSettings) -> dict[str, View]:
         given = body.read()
         for field, path in fields.items():
             if isinstance(given, dict) and field in given:
-                return generating[path]()
+                return posts[path]()
         raise WrongBody("messages, prompt or input is required")
 
-    return {"/tokenize": partial(tokenize, backend, settings), "/invocations": invoke}
+    return {
+        "/tokenize": described(partial(tokenize, backend, settings), operations.TOKENIZE),
+        "/invocations": described(invoke, operations.INVOKE),
+    }
 
 
-def _generating(backend: Backend, settings: AppSettings) -> dict[str, View]:
+def _posts(backend: Backend, settings: AppSettings) -> dict[str, View]:
     inference = Inference(backend, settings)
     return {
-        "/completions": inference.complete,
-        "/chat/completions": inference.chat,
-        "/embeddings": partial(embeddings, backend, settings),
+        "/completions": described(partial(inference.complete), operations.COMPLETE),
+        "/chat/completions": described(partial(inference.chat), operations.CHAT),
+        "/responses": described(partial(respond, backend, settings), operations.RESPOND),
+        "/embeddings": described(partial(embeddings, backend, settings), operations.EMBED),
     }

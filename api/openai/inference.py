@@ -9,7 +9,7 @@ from typing import cast
 
 from flask import Response, request
 
-from api.joined import Joined
+from api.joined import together
 from api.openai import requests
 from api.openai.bodies import ChatBody, CompletionBody
 from api.openai.chat import ChatWriter
@@ -21,8 +21,7 @@ from api.openai.shape import shape
 from api.openai.tools import demands_one
 from api.settings import AppSettings
 from api.stream import SSE, Framing, answer
-from inference.backend import Backend, Stream
-from inference.errors import ServerError
+from inference.backend import Backend
 from inference.types import GenerationRequest
 
 EVENTS = Framing(SSE.mimetype, SSE.encode, b"data: [DONE]\n\n")
@@ -39,7 +38,7 @@ class Inference:
         asked = requests.completions(body, self.backend.info(), self.settings)
         form = shape(body, "cmpl", model, self.settings, prompts=len(asked), logprobs=body.logprobs)
         writer = CompletionWriter(form, self._echo(asked) if body.echo else None)
-        stream = submitted(self.backend, asked)
+        stream = together(self.backend.generate, asked)
         return answer(stream, writer, EVENTS if body.stream else None, len(asked) * form.answers)
 
     def chat(self) -> Response:
@@ -74,17 +73,3 @@ def echoed(body: ChatBody) -> str:
 def joins_roles() -> bool:
     """Whether the client is OpenAI's own, of any language, which joins what the deltas of a stream say."""
     return any(name.lower().startswith("x-stainless-") for name, _ in request.headers)
-
-
-def submitted(backend: Backend, asked: list[GenerationRequest]) -> Stream:
-    """All requests as one stream; none is left running where one is refused."""
-    if len(asked) == 1:
-        return backend.generate(asked[0])
-    streams: list[Stream] = []
-    try:
-        for each in asked:
-            streams.append(backend.generate(each))
-    except ServerError:
-        Joined(streams).close()
-        raise
-    return Joined(streams, asked[0].n)

@@ -1,7 +1,7 @@
 """Calls a server with whichever openai is installed beside it, and prints all it got as JSON.
 
-Run in an environment of its own: python drive_openai.py URL MODEL. Knows the client alone; tests judge what is
-what is printed.
+Run in an environment of its own: python drive_openai.py URL MODEL. Knows the client alone;
+tests judge what is printed.
 """
 
 import json

@@ -1,10 +1,9 @@
-"""OpenAI's Responses, as far as they go without a memory. One door: install."""
+"""OpenAI's Responses, as far as they go without a memory. Doors: respond, forgotten."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import NoReturn
 
-from flask import Blueprint, Response
+from flask import Response
 
 from api.openai.models import served
 from api.openai.reading import read
@@ -17,30 +16,16 @@ from api.settings import AppSettings
 from api.stream import answer
 from inference.backend import Backend
 
-KEPT = {"": ["GET", "DELETE"], "/cancel": ["POST"], "/input_items": ["GET"]}  # of a response that is kept
+
+def respond(backend: Backend, settings: AppSettings) -> Response:
+    body = read(ResponsesBody)
+    info = backend.info()
+    model = served(body.model, info, settings)
+    asked = chat(as_chat(body), info, settings, "input")
+    writer = ResponseWriter(body, model, fingerprint(settings), asked.logprobs)
+    stream = backend.generate(replace(asked, fits=False))
+    return answer(stream, writer, NAMED_EVENTS if body.stream else None)
 
 
-def install(blueprint: Blueprint, prefix: str, backend: Backend, settings: AppSettings) -> None:
-    blueprint.add_url_rule(
-        f"{prefix}/responses", f"{prefix}/responses", _respond(backend, settings), methods=["POST"]
-    )
-    for path, methods in KEPT.items():
-        rule = f"{prefix}/responses/<id>{path}"
-        blueprint.add_url_rule(rule, rule, _forgotten, methods=methods)
-
-
-def _respond(backend: Backend, settings: AppSettings) -> Callable[[], Response]:
-    def respond() -> Response:
-        body = read(ResponsesBody)
-        info = backend.info()
-        model = served(body.model, info, settings)
-        asked = chat(as_chat(body), info, settings, "input")
-        writer = ResponseWriter(body, model, fingerprint(settings), asked.logprobs)
-        stream = backend.generate(replace(asked, fits=False))
-        return answer(stream, writer, NAMED_EVENTS if body.stream else None)
-
-    return respond
-
-
-def _forgotten(id: str) -> NoReturn:
+def forgotten(id: str) -> NoReturn:
     raise not_kept(id)
