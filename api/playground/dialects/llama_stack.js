@@ -45,13 +45,10 @@ function sampling({ temperature = 1, top_p = 1, top_k, repetition, max_tokens, s
 async function* read(stream) {
   for await (const said of jsonLines(stream)) {
     const { delta, stop_reason, logprobs } = said.event ?? said;
-    const text = typeof delta === "string" ? delta : (delta?.text ?? callText(delta));
-    if (text || logprobs) yield { index: 0, text, ...scores(text, logprobs?.[0]) };
+    if (delta || logprobs) yield { index: 0, text: delta, ...scores(delta, logprobs?.[0]) };
     if (stop_reason) yield { index: 0, reason: REASONS[stop_reason] ?? stop_reason };
   }
 }
-
-const callText = (delta) => (typeof delta?.content === "string" ? delta.content : "");
 
 /** The chosen token's logprob stands among its alternatives', under its text. */
 function scores(text, scored) {

@@ -82,7 +82,6 @@ function* events({ index, text, delta, logprobs, finish_reason, stop_reason }) {
   } else if (said || scored.length) {
     yield { index, ...scored[0], text: said };
   }
-  for (const call of delta?.tool_calls ?? []) yield { index, text: call.function?.arguments ?? "" };
   if (finish_reason) yield { index, reason: finish_reason, stop: stop_reason };
 }
 

@@ -41,7 +41,9 @@ function request({ preamble, prompt, params }, streamed) {
 
 async function* read(stream, asked) {
   for await (const { token, top_tokens, generated_text, details } of serverEvents(stream)) {
-    yield { index: 0, text: token.text, logprob: token.logprob, special: token.special, top: top_tokens };
+    const { text, special } = token;
+    const scores = asked.params.logprobs === null ? {} : { logprob: token.logprob, top: top_tokens };
+    yield { index: 0, text, special, ...scores };
     if (generated_text !== null) {
       const { finish_reason } = details;
       const stop = stopped(finish_reason, generated_text, asked);

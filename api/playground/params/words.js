@@ -3,7 +3,11 @@
 import { many, ids, off } from "./kinds.js";
 
 export const WORDS = {
-  bad_words: { ...many, label: "Words never used", says: "One a line." },
+  bad_words: {
+    ...many,
+    label: "Words never used",
+    says: "None of these comes up in the answer. One a line.",
+  },
   bad_first: {
     ...many,
     label: "Words never first",

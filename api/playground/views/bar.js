@@ -18,7 +18,7 @@ export function barView(store, run) {
     undo.disabled = past.length === 0;
   });
   store.watch(["answers", "running", "following"], ({ following, running }) => {
-    byId("pace").textContent = following ? pace(following, running) : "";
+    byId("pace").replaceChildren(...(following ? pace(following, running) : []));
     byId("said").textContent = running ? "Generating" : following ? "The answer has ended" : "";
   });
   store.watch(["counted", "model", "params"], (state) => byId("meter").replaceChildren(...meter(state)));
@@ -34,9 +34,9 @@ function press(event, { state }, run) {
 }
 
 function pace({ rate, first, began }, running) {
-  if (!first) return running ? "waiting for the first token" : "";
-  const wait = `first after ${((first - began) / 1000).toFixed(2)} s`;
-  return rate ? `${rate.toFixed(rate < 10 ? 1 : 0)} tokens/s · ${wait}` : wait;
+  if (!first) return running ? ["waiting for the first token"] : [];
+  const wait = ` · first after ${((first - began) / 1000).toFixed(2)} s`;
+  return [`${rate.toFixed(rate < 10 ? 1 : 0)} tokens/s`, h("span", { class: "wide-only" }, wait)];
 }
 
 /** The prompt's tokens and the answer's room, of what the model can hold. */

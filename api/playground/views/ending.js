@@ -5,10 +5,9 @@ import { visible } from "./visible.js";
 
 const REASONS = {
   stop: "ended",
-  length: "longest answer reached",
+  length: "length limit",
   stopped: "stopped",
   broken: "broke off",
-  tool_calls: "calls a tool",
 };
 
 export function ending({ reason, stop, tail, seed, tokens }) {
