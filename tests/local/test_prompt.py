@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ from transformers import PreTrainedTokenizerFast
 from inference.errors import BadRequest, TooLong
 from inference.local.prompt import Prompts
 from inference.text.vocabulary import Vocabulary
-from inference.types import GenerationRequest, Message, Tool
+from inference.types import GenerationRequest, Message, Template, Tool
 from tests.text.tokenizers_of_three_kinds import byte_level, tokenizer
 
 
@@ -118,3 +119,111 @@ def test_a_chat_without_a_template_begins_as_a_text() -> None:
         GenerationRequest([Message("user", "the fox")])
     )
     assert LLAMA.decode(ids) == "<s>User: the fox\n\nAssistant:"
+
+
+CHAT = (
+    "{% for m in messages %}<s>{{ m.role }}: {{ m.content }}</s>{% endfor %}"
+    "{% if add_generation_prompt %}<s>{% endif %}"
+)
+
+
+def chatting() -> Any:
+    words = beginning("<s> $A", bos_token="<s>", eos_token="</s>")
+    words.chat_template = CHAT
+    return words
+
+
+ASK = GenerationRequest([Message("user", "the fox"), Message("assistant", "and")])
+
+
+@pytest.mark.parametrize(("special", "told"), [(None, "<s>the"), (True, "<s>the</s>"), (False, "the")])
+def test_special_tokens_are_added_to_a_text_as_asked(special: bool | None, told: str) -> None:
+    words = beginning("<s> $A </s>", bos_token="<s>", eos_token="</s>")
+    ids = prompts(words).ids(GenerationRequest("the", special=special))
+    assert words.decode(ids) == told
+
+
+@pytest.mark.parametrize("special", [None, True, False])
+def test_a_template_brings_its_own_unless_more_are_asked(special: bool | None) -> None:
+    words = chatting()
+    made = Prompts(Vocabulary(words), context=64, vocab=400, encodes=False)
+    told = words.decode(made.ids(replace(ASK, special=special)))
+    assert told == "<s>" * (special is True) + "<s>user: the fox</s><s>assistant: and</s><s>"
+
+
+def test_a_conversation_goes_through_the_template_as_asked() -> None:
+    words = chatting()
+    made = Prompts(Vocabulary(words), context=64, vocab=400, encodes=False)
+    ended = words.decode(made.ids(replace(ASK, template=Template(opens=False))))
+    assert ended == "<s>user: the fox</s><s>assistant: and</s>"
+    assert words.decode(made.ids(replace(ASK, template=Template(continues=True)))) == ended.removesuffix(
+        "</s>"
+    )
+
+
+@pytest.mark.parametrize("keep", [1, 3, 15, 16, 99])
+def test_the_last_tokens_of_a_prompt_are_kept(keep: int) -> None:
+    words = LLAMA
+    whole = (words.bos_token_id, *words.encode("the quick", add_special_tokens=False))
+    for prompt in ("the quick", list(whole)):
+        assert prompts(words).ids(GenerationRequest(prompt, truncate=keep)) == whole[-keep:]
+
+
+def test_what_is_truncated_is_not_too_long() -> None:
+    ids = list(range(10, 40))
+    assert prompts(LLAMA).ids(GenerationRequest(ids, truncate=15)) == tuple(ids[-15:])
+    with pytest.raises(TooLong):
+        prompts(LLAMA).ids(GenerationRequest(ids, truncate=16))
+
+
+def test_a_text_longer_than_any_prompt_is_cut_before_it_is_read() -> None:
+    kept = prompts(LLAMA).ids(GenerationRequest("x" * 10**6 + " the fox", truncate=4))
+    assert LLAMA.decode(kept).endswith("the fox")
+    with pytest.raises(TooLong):
+        prompts(LLAMA).ids(GenerationRequest("x" * 10**6))
+
+
+@pytest.mark.parametrize("keep", [0, -1])
+def test_nothing_is_no_prompt(keep: int) -> None:
+    with pytest.raises(BadRequest, match="truncate must be at least 1"):
+        prompts(LLAMA).ids(GenerationRequest("the", truncate=keep))
+
+
+REQUESTS = {
+    "text": GenerationRequest("the quick brown fox"),
+    "cut": GenerationRequest("the quick brown fox", truncate=3),
+    "closed": GenerationRequest("é 😀", special=True),
+    "bare": GenerationRequest("é 😀", special=False),
+    "empty": GenerationRequest(""),
+    "ids": GenerationRequest([1, 60, 61, 2]),
+    "ids, cut": GenerationRequest([1, 60, 61, 2], truncate=2),
+    "chat": ASK,
+    "chat, left open": replace(ASK, template=Template(continues=True)),
+    "tools": replace(ASK, tools=(Tool("f", "", {}),), tool_choice="none"),
+}
+
+
+@pytest.mark.parametrize("request_", REQUESTS.values(), ids=REQUESTS)
+def test_tokenised_a_prompt_is_what_is_generated_from(request_: GenerationRequest) -> None:
+    words = chatting()
+    made = Prompts(Vocabulary(words), context=999, vocab=400, encodes=False)
+    told = made.tokenized(request_)
+    assert tuple(piece.id for piece in told.pieces) == made.ids(request_)
+    for piece in told.pieces:
+        if "\ufffd" not in piece.text and piece.stop > piece.start:
+            assert told.text[piece.start : piece.stop].strip() == piece.text.strip()
+
+
+def test_a_chat_is_tokenised_as_its_template_tells_it() -> None:
+    made = Prompts(Vocabulary(chatting()), context=999, vocab=400, encodes=False)
+    told = made.tokenized(ASK)
+    assert told.text == "<s>user: the fox</s><s>assistant: and</s><s>"
+    parts = [told.text[piece.start : piece.stop] for piece in told.pieces]
+    assert "".join(parts) == told.text.replace(" ", "")  # this tokenizer leaves spaces out
+
+
+def test_more_tokens_than_the_context_holds_are_told() -> None:
+    told = prompts(LLAMA).tokenized(GenerationRequest("the fox " * 20))
+    assert len(told.pieces) > 16
+    with pytest.raises(TooLong):
+        prompts(LLAMA).tokenized(GenerationRequest("x" * 2000))
