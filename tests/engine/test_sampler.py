@@ -269,7 +269,7 @@ def test_warped_logprobs_are_of_what_a_token_is_drawn_from() -> None:
 
 def test_an_order_says_which_warper_comes_first() -> None:
     logits = torch.tensor([[4.0, 3.0, 2.0, 0.0]])
-    hot = Sampling(temperature=10.0, top_p=0.8)
+    hot = Sampling(temperature=10.0, top_p=0.85)
     first = replace(hot, order=("top_p",))
     left = [Sampler(4).sample(logits, [sequence(s, logprobs=4, warped=True)])[0].tops for s in (hot, first)]
     assert [len(tops) for tops in left] == [4, 2]
