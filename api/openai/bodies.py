@@ -94,7 +94,7 @@ class GeneratingBody(Struct, kw_only=True):
     response_format, structured_outputs, guided_json, guided_regex, guided_choice, guided_grammar
                                    what the answer must be, in the spellings of OpenAI, TGI and vLLM's ages
     stream, stream_options         server-sent events
-    request_id                     becomes part of the answer's id
+    request_id                     becomes part of the answer's id, else the header X-Request-Id does
     priority                       must be 0
     use_beam_search, logits_processors   must be unset
     user, store, metadata, length_penalty, spaces_between_special_tokens, cache_salt   ignored

@@ -19,17 +19,17 @@ ONE_KIND = (
 
 def constraint(body: GeneratingBody, settings: AppSettings) -> Constraint | None:
     """Raises WrongBody, and Refused where the settings turn grammars off."""
-    structured = _structured(body)
+    given = structured(body)
     form = _formatted(body.response_format) if body.response_format else None
-    if structured and form:
+    if given and form:
         raise WrongBody(ONE_KIND, "response_format")
-    found = structured or form
+    found = given or form
     if found and not settings.grammars:
         raise Refused("grammar is not supported: this server has been started without", "response_format")
     return found
 
 
-def _structured(body: GeneratingBody) -> Constraint | None:
+def structured(body: GeneratingBody) -> Constraint | None:
     """Of structured_outputs and its elder fields, the one that is given."""
     given = body.structured_outputs or StructuredOutputs()
     if given.structural_tag is not None:

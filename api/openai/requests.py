@@ -9,16 +9,17 @@ from typing import Any, cast
 
 from api.openai.bodies import ChatBody, CompletionBody, GeneratingBody
 from api.openai.errors import Refused, WrongBody
-from api.openai.formats import constraint
+from api.openai.formats import constraint, structured
 from api.openai.messages import messages
 from api.openai.rules import asked, check
 from api.openai.sampling import sampling
-from api.openai.tools import tool_choice, tools
+from api.openai.tools import demands_one, tool_choice, tools
 from api.settings import AppSettings
 from inference.types import GenerationRequest, ModelInfo, Template
 
 COMPLETION_TOKENS = 16  # of a completion that does not say; OpenAI's default, and vLLM's
 MAX_PROMPTS = 2048  # in one request, as OpenAI takes for embeddings
+TOOLS_OR_FORM = "You can only either use constraints for structured outputs or tools, not both."
 MIXED = "must be text, token ids, or a list of either"
 
 
@@ -38,6 +39,8 @@ def chat(
     check(body)
     most = settings.max_tokens if asked(body) is None else asked(body)
     alternatives = (body.top_logprobs or 0) if body.logprobs else None
+    if demands_one(body) and structured(body):
+        raise WrongBody(TOOLS_OR_FORM, "structured_outputs")
     return replace(
         _shaped(body, alternatives, most, info, settings),
         prompt=messages(body.messages, field),

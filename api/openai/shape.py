@@ -4,6 +4,8 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
+from flask import g
+
 from api.access import request_id
 from api.openai.bodies import GeneratingBody
 from api.settings import AppSettings
@@ -48,7 +50,7 @@ def shape(body: GeneratingBody, prefix: str, model: str, settings: AppSettings, 
     options = body.stream_options
     usage = bool(options and options.include_usage)
     return Shape(
-        id=f"{prefix}-{request_id(body.request_id)}",
+        id=f"{prefix}-{request_id(body.request_id or g.get('request_id'))}",
         model=model,
         fingerprint=fingerprint(settings),
         n=body.n or 1,

@@ -31,7 +31,7 @@ def tool_choice(body: ChatBody) -> str:
     named = named_tool(body.tool_choice)
     if named is None or named == "none":
         return named or "auto"
-    if not body.tools:
+    if body.tools is None or (not body.tools and named != "auto"):
         raise WrongBody("When using `tool_choice`, `tools` must be set.", "tool_choice")
     names = [tool.function.name for tool in body.tools]
     if named not in names and not (isinstance(body.tool_choice, str) and named in CHOICES):

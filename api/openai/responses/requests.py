@@ -35,7 +35,7 @@ def as_chat(body: ResponsesBody) -> ChatBody:
         temperature=body.temperature,
         top_p=body.top_p,
         tools=[_tool(tool, f"tools[{i}]") for i, tool in enumerate(body.tools)] if body.tools else None,
-        tool_choice=_choice(body.tool_choice) if body.tools else None,
+        tool_choice=None if body.tool_choice == "auto" else _choice(body.tool_choice),
         parallel_tool_calls=body.parallel_tool_calls,
         response_format=_format(body.text.format) if body.text and body.text.format else None,
         reasoning_effort=body.reasoning.effort if body.reasoning else None,

@@ -41,3 +41,12 @@ def events(client: FlaskClient, **fields: Any) -> list[Any]:
     values = [json.loads(data) for _, data in pairs]
     assert [name.removeprefix("event: ") for name, _ in pairs] == [value["type"] for value in values]
     return values
+
+
+def refusal(response: Any, status: int, message: str, type: str, error_type: str = "validation") -> None:
+    """Assert that the response is this error, in both families' shapes at once."""
+    body = response.get_json()
+    assert (response.status_code, response.mimetype) == (status, "application/json")
+    assert (body["error"]["message"], body["error"]["type"], body["error"]["code"]) == (message, type, status)
+    assert "param" in body["error"]
+    assert body["error_type"] == error_type

@@ -223,3 +223,5 @@ def test_a_deadline_ends_an_answer_as_its_length_does(client: FlaskClient, backe
 
 def test_a_request_id_becomes_part_of_the_id(client: FlaskClient) -> None:
     assert whole(client, COMPLETIONS, request_id="mine")["id"] == "cmpl-mine"
+    response = client.post(COMPLETIONS, json=asked(COMPLETIONS), headers={"X-Request-Id": "theirs"})
+    assert response.get_json()["id"] == "cmpl-theirs"

@@ -3,13 +3,10 @@
 from typing import Any
 
 import pytest
-from flask import Flask
 from flask.testing import FlaskClient
 
-from api import create_app
-from api.settings import AppSettings
 from inference.errors import BadRequest, NoRoom, Overloaded, ServerError, TooLong, Unavailable
-from tests.api.openai.asking import CHATS, COMPLETIONS, RESPONSES, USER, WEATHER, asked
+from tests.api.openai.asking import CHATS, COMPLETIONS, RESPONSES, USER, WEATHER, asked, refusal
 from tests.fake_backend import FakeBackend, say
 
 NAMED = {"type": "function", "function": {"name": "other"}}
@@ -24,14 +21,6 @@ TOO_LONG = (
     "This model's maximum context length is 128 tokens. However, your request has 200 input tokens. Please "
     "reduce the length of the input messages."
 )
-
-
-def said(response: Any, status: int, message: str, type: str, error_type: str = "validation") -> None:
-    body = response.get_json()
-    assert (response.status_code, response.mimetype) == (status, "application/json")
-    assert (body["error"]["message"], body["error"]["type"], body["error"]["code"]) == (message, type, status)
-    assert "param" in body["error"]
-    assert body["error_type"] == error_type
 
 
 @pytest.mark.parametrize("path", [COMPLETIONS, CHATS])
@@ -77,7 +66,7 @@ def test_a_value_out_of_range_is_refused_in_vllms_words(
     client: FlaskClient, path: str, prefix: str, stream: bool, fields: dict[str, Any], message: str
 ) -> None:
     response = client.post(prefix + path, json=asked(path, **fields, stream=stream))
-    said(response, 400, message, "BadRequestError")
+    refusal(response, 400, message, "BadRequestError")
 
 
 @pytest.mark.parametrize(
@@ -99,7 +88,7 @@ def test_what_is_not_done_here_is_refused(
     client: FlaskClient, path: str, fields: dict[str, Any], message: str | None
 ) -> None:
     response = client.post(path, json=asked(path, **fields))
-    said(response, 400, message or response.get_json()["error"]["message"], "BadRequestError")
+    refusal(response, 400, message or response.get_json()["error"]["message"], "BadRequestError")
 
 
 @pytest.mark.parametrize(
@@ -130,6 +119,13 @@ def test_what_is_not_done_here_is_refused(
             CHATS,
             {"tool_choice": "other", "tools": [WEATHER]},
             "The tool specified in `tool_choice` does not match any of the specified `tools`",
+        ),
+        (CHATS, {"tool_choice": "required", "tools": []}, "When using `tool_choice`, `tools` must be set."),
+        (RESPONSES, {"tool_choice": "required"}, "When using `tool_choice`, `tools` must be set."),
+        (
+            CHATS,
+            {"guided_regex": "a", "tools": [WEATHER], "tool_choice": "get_weather"},
+            "You can only either use constraints for structured outputs or tools, not both.",
         ),
         (CHATS, {"guided_regex": "a", "guided_choice": ["a"]}, ONE_KIND),
         (COMPLETIONS, {"structured_outputs": {"regex": "a", "json": {}}}, ONE_KIND),
@@ -168,7 +164,7 @@ def test_a_wrong_body_is_a_bad_request(
     client: FlaskClient, backend: FakeBackend, path: str, fields: dict[str, Any], message: str | None
 ) -> None:
     response = client.post(path, json=asked(path, **fields))
-    said(response, 400, message or response.get_json()["error"]["message"], "Bad Request")
+    refusal(response, 400, message or response.get_json()["error"]["message"], "Bad Request")
     assert backend.requests == []
 
 
@@ -184,7 +180,7 @@ def test_arguments_that_are_no_object_are_refused_by_their_place(client: FlaskCl
 def test_an_unknown_model_does_not_exist(client: FlaskClient, path: str, model: str) -> None:
     body = {"model": model, "prompt": "a", "messages": [USER], "input": "a"}
     response = client.post(path, json=body)
-    said(response, 404, f"The model `{model}` does not exist.", "NotFoundError", "not_found")
+    refusal(response, 404, f"The model `{model}` does not exist.", "NotFoundError", "not_found")
 
 
 def test_the_error_of_an_unknown_model_is_as_vllm_has_it(client: FlaskClient) -> None:
@@ -224,7 +220,7 @@ def test_an_error_before_the_first_byte_has_its_status(
     for refused in ({"fails": error}, {"fails": None, "script": [error]}):
         backend.__dict__.update(refused)
         response = client.post(path, json=asked(path, stream=stream))
-        said(response, status, message, type, error_type)
+        refusal(response, status, message, type, error_type)
         assert response.headers.get("Retry-After") == ("2" if status == 429 else None)
 
 
@@ -246,73 +242,3 @@ def test_an_error_in_a_responses_stream_is_an_event(client: FlaskClient, backend
     text = client.post(RESPONSES, json=asked(RESPONSES, stream=True)).text
     assert '\n\nevent: error\ndata: {"type":"error","message":"stopping","param":null,' in text
     assert text.endswith("\n\n")
-
-
-def test_a_missing_key_is_unauthorized() -> None:
-    app = create_app(FakeBackend(), AppSettings(api_keys=("secret",)))
-    response = app.test_client().post(CHATS, json=asked(CHATS))
-    error = {"message": "Unauthorized", "type": "AuthenticationError", "param": None, "code": 401}
-    assert (response.status_code, response.get_json()) == (
-        401,
-        {"error": error, "error_type": "authentication"},
-    )
-
-
-@pytest.mark.parametrize("kind", ["multipart/form-data; boundary=x", "application/xml", "text/html"])
-def test_a_body_of_another_kind_is_refused(client: FlaskClient, kind: str) -> None:
-    response = client.post(COMPLETIONS, data=b'{"prompt": "a"}', content_type=kind)
-    said(response, 400, "Unsupported Media Type: Only 'application/json' is allowed", "Bad Request")
-
-
-@pytest.mark.parametrize("kind", [None, "application/json; charset=utf-8", "text/plain"])
-def test_a_body_of_no_told_kind_is_json(client: FlaskClient, kind: str | None) -> None:
-    assert client.post(COMPLETIONS, data=b'{"prompt": "a"}', content_type=kind).status_code == 200
-
-
-@pytest.mark.parametrize("data", [b"", b"{", b"[1", b'{"prompt": NaN}', b"\xff", b'{"n": 1, "n": 2}', b"[]"])
-def test_broken_json_is_a_bad_request(client: FlaskClient, data: bytes) -> None:
-    response = client.post(COMPLETIONS, data=data, content_type="application/json")
-    said(response, 400, response.get_json()["error"]["message"], "Bad Request")
-
-
-def test_a_wrong_method_is_told_in_this_dialect(client: FlaskClient) -> None:
-    response = client.get(CHATS)
-    assert response.status_code == 405
-    assert response.get_json()["error_type"] == "validation"
-
-
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        ("GET", "/v1/responses/resp_1"),
-        ("DELETE", "/v1/responses/resp_1"),
-        ("POST", "/v1/responses/resp_1/cancel"),
-        ("GET", "/v1/openai/v1/responses/resp_1/input_items"),
-    ],
-)
-def test_a_response_is_not_kept(client: FlaskClient, method: str, path: str) -> None:
-    response = client.open(path, method=method)
-    message = "Response with id 'resp_1' not found: this server is stateless, it keeps no responses"
-    said(response, 404, message, "NotFoundError", "not_found")
-
-
-def test_a_previous_response_is_not_found(client: FlaskClient) -> None:
-    assert client.post(RESPONSES, json=asked(RESPONSES, previous_response_id="resp_1")).status_code == 404
-
-
-def test_grammars_can_be_turned_off(backend: FakeBackend) -> None:
-    client = create_app(backend, AppSettings(grammars=False)).test_client()
-    response = client.post(CHATS, json=asked(CHATS, response_format={"type": "json_object"}))
-    assert response.status_code == 400
-    assert client.post(CHATS, json=asked(CHATS, response_format={"type": "text"})).status_code == 200
-
-
-def test_a_request_refused_half_way_leaves_nothing_running(app: Flask, backend: FakeBackend) -> None:
-    def refuse_second(request: Any) -> Any:
-        if request.prompt == "b":
-            raise Overloaded(1)
-        return say("a")
-
-    backend.script = refuse_second
-    assert app.test_client().post(COMPLETIONS, json={"prompt": ["a", "b"]}).status_code == 429
-    assert (len(backend.streams), backend.open) == (1, [])

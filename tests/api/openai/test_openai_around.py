@@ -1,0 +1,83 @@
+"""Requests refused for what is around their body: its kind, the key, the method, a memory there is not."""
+
+from typing import Any
+
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+
+from api import create_app
+from api.settings import AppSettings
+from inference.errors import Overloaded
+from tests.api.openai.asking import CHATS, COMPLETIONS, RESPONSES, asked, refusal
+from tests.fake_backend import FakeBackend, say
+
+
+def test_a_missing_key_is_unauthorized() -> None:
+    app = create_app(FakeBackend(), AppSettings(api_keys=("secret",)))
+    response = app.test_client().post(CHATS, json=asked(CHATS))
+    error = {"message": "Unauthorized", "type": "AuthenticationError", "param": None, "code": 401}
+    assert (response.status_code, response.get_json()) == (
+        401,
+        {"error": error, "error_type": "authentication"},
+    )
+
+
+@pytest.mark.parametrize("kind", ["multipart/form-data; boundary=x", "application/xml", "text/html"])
+def test_a_body_of_another_kind_is_refused(client: FlaskClient, kind: str) -> None:
+    response = client.post(COMPLETIONS, data=b'{"prompt": "a"}', content_type=kind)
+    refusal(response, 400, "Unsupported Media Type: Only 'application/json' is allowed", "Bad Request")
+
+
+@pytest.mark.parametrize("kind", [None, "application/json; charset=utf-8", "text/plain"])
+def test_a_body_of_no_told_kind_is_json(client: FlaskClient, kind: str | None) -> None:
+    assert client.post(COMPLETIONS, data=b'{"prompt": "a"}', content_type=kind).status_code == 200
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[1", b'{"prompt": NaN}', b"\xff", b'{"n": 1, "n": 2}', b"[]"])
+def test_broken_json_is_a_bad_request(client: FlaskClient, data: bytes) -> None:
+    response = client.post(COMPLETIONS, data=data, content_type="application/json")
+    refusal(response, 400, response.get_json()["error"]["message"], "Bad Request")
+
+
+def test_a_wrong_method_is_told_in_this_dialect(client: FlaskClient) -> None:
+    response = client.get(CHATS)
+    assert response.status_code == 405
+    assert response.get_json()["error_type"] == "validation"
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/v1/responses/resp_1"),
+        ("DELETE", "/v1/responses/resp_1"),
+        ("POST", "/v1/responses/resp_1/cancel"),
+        ("GET", "/v1/openai/v1/responses/resp_1/input_items"),
+    ],
+)
+def test_a_response_is_not_kept(client: FlaskClient, method: str, path: str) -> None:
+    response = client.open(path, method=method)
+    message = "Response with id 'resp_1' not found: this server is stateless, it keeps no responses"
+    refusal(response, 404, message, "NotFoundError", "not_found")
+
+
+def test_a_previous_response_is_not_found(client: FlaskClient) -> None:
+    assert client.post(RESPONSES, json=asked(RESPONSES, previous_response_id="resp_1")).status_code == 404
+
+
+def test_grammars_can_be_turned_off(backend: FakeBackend) -> None:
+    client = create_app(backend, AppSettings(grammars=False)).test_client()
+    response = client.post(CHATS, json=asked(CHATS, response_format={"type": "json_object"}))
+    assert response.status_code == 400
+    assert client.post(CHATS, json=asked(CHATS, response_format={"type": "text"})).status_code == 200
+
+
+def test_a_request_refused_half_way_leaves_nothing_running(app: Flask, backend: FakeBackend) -> None:
+    def refuse_second(request: Any) -> Any:
+        if request.prompt == "b":
+            raise Overloaded(1)
+        return say("a")
+
+    backend.script = refuse_second
+    assert app.test_client().post(COMPLETIONS, json={"prompt": ["a", "b"]}).status_code == 429
+    assert (len(backend.streams), backend.open) == (1, [])
