@@ -56,7 +56,8 @@ class Sampling:
     banned_first     tokens that do not begin the answer
     allowed          only these tokens and the ends; None: all
     contrast         contrastive search: the weight of unlikeness among the top_k tokens; 0 is off
-    order            the warpers' names in the order to apply them; empty: the usual one
+    order            the warpers' names in the order to apply them, those left out behind in the usual one;
+                     with "repetition" among them, repetition and window come at its place, else first
     """
 
     greedy: bool = False
