@@ -21,6 +21,7 @@ class AppSettings:
     temperature     of an answer whose request names none; 1 without a strategy is greedy for Llama Stack
     max_concurrent  requests at once; one more is told to come back later
     max_best_of, max_stop_sequences, max_top_n_tokens, max_client_batch   what one request may ask for
+    validation_workers  threads that run the app
     max_input_tokens  of a prompt; None: as many as leave room for one token in the context
     grammars        whether answers may be bound to a grammar
     watermark_gamma, watermark_delta   of the answers that ask for a watermark
@@ -41,6 +42,7 @@ class AppSettings:
     max_stop_sequences: int = 4
     max_top_n_tokens: int = 5
     max_client_batch: int = 4
+    validation_workers: int = 2
     max_input_tokens: int | None = None
     grammars: bool = True
     watermark_gamma: float = 0.5

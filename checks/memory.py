@@ -56,7 +56,8 @@ def check_context(plan: Plan, machine: Machine) -> Finding | None:
         have = f"memory for {fits} tokens"
         return Finding("context", f"{plan.context} tokens", have, False, f"CONTEXT = {fits}, or 0")
     context = plan.context or min(plan.longest, fits)
-    note = "" if context >= plan.longest else f"; memory holds less than the model's {plan.longest}"
+    short = not plan.context and context < plan.longest
+    note = f"; memory holds less than the model's {plan.longest}" if short else ""
     return Finding("context", f"{context} tokens", f"{plan.measure.token} bytes a token{note}", True)
 
 

@@ -36,6 +36,7 @@ def open_backend(
     trust_remote_code: bool,
     metrics: Metrics,
     max_area: int | None = None,
+    max_prompt: int | None = None,
     admission: Admission | None = None,
     scaling: Scaling = PLAIN,
     tokenizer_config: Path | None = None,
@@ -43,11 +44,11 @@ def open_backend(
 ) -> Backend:
     """Load the model in `folder`, prove how it can be run, and start an engine for it.
 
-    context, kv_bytes and max_area are upper bounds: tokens of a sequence, bytes for all of them together, and
-    tokens for all of them together. `scaling` stretches the model's positions, `tokenizer_config` replaces
-    its chat template and special tokens; `tool_format` is how it writes calls of tools, "auto" or one of
-    inference.text.calls.CALL_FORMATS. The engine's state and the answers' times go to `metrics`. Raises
-    ServerError where the model cannot be loaded or does not fit.
+    context, max_prompt, kv_bytes and max_area are upper bounds: tokens of a sequence, tokens of its prompt,
+    bytes and tokens for all of them together. `scaling` stretches the model's positions, `tokenizer_config`
+    replaces its chat template and special tokens; `tool_format` is how it writes calls of tools, "auto" or
+    one of inference.text.calls.CALL_FORMATS. The engine's state and the answers' times go to `metrics`.
+    Raises ServerError where the model cannot be loaded or does not fit.
     """
     loaded = load.load(
         folder,
@@ -78,6 +79,7 @@ def open_backend(
         ends=loaded.ends,
         compiler=Compiler(loaded.tokenizer, loaded.vocab, loaded.ends),
         metrics=metrics,
+        max_prompt=max_prompt,
         tool_format=tool_format,
         details={"dtype": loaded.dtype, "device": loaded.device},
         encodes=loaded.encodes,

@@ -39,6 +39,7 @@ def test_a_scaling_is_said_by_its_kind_its_factor_or_both(values: dict[str, Any]
         ("MAX_STOP_SEQUENCES", 6, "max_stop_sequences", 6),
         ("MAX_TOP_N_TOKENS", 7, "max_top_n_tokens", 7),
         ("MAX_CLIENT_BATCH_SIZE", 9, "max_client_batch", 9),
+        ("VALIDATION_WORKERS", 3, "validation_workers", 3),
         ("MAX_INPUT_TOKENS", 100, "max_input_tokens", 100),
         ("MAX_INPUT_TOKENS", 0, "max_input_tokens", None),
         ("DISABLE_GRAMMAR_SUPPORT", True, "grammars", False),

@@ -6,7 +6,6 @@ from inference.types import ModelInfo
 
 RELEASE = "3.3.7"  # the release of TGI whose routes and shapes these are
 ROUTER = "text-generation-router"
-WORKERS = 2  # TGI's default; here every request is validated where it is answered
 CUDA, CPU = "gpu+optimized", "cpu"
 
 
@@ -21,7 +20,7 @@ def told(info: ModelInfo, settings: AppSettings) -> Info:
         max_stop_sequences=settings.max_stop_sequences,
         max_input_tokens=max_input,
         max_total_tokens=info.context,
-        validation_workers=WORKERS,
+        validation_workers=settings.validation_workers,
         max_client_batch_size=settings.max_client_batch,
         router=ROUTER,
         version=RELEASE,

@@ -22,13 +22,17 @@ class Prompts:
 
     context  tokens that prompt and answer share; for an encoder-decoder, that the encoder takes
     encodes  the model is an encoder-decoder, to whose encoder the tokenizer's closing token belongs as well
+    most     tokens that a prompt may have; None: as many as leave room for an answer
     """
 
-    def __init__(self, vocabulary: Vocabulary, *, context: int, vocab: int, encodes: bool) -> None:
+    def __init__(
+        self, vocabulary: Vocabulary, *, context: int, vocab: int, encodes: bool, most: int | None = None
+    ) -> None:
         self.vocabulary = vocabulary
         self.context = context
         self.vocab = vocab
         self.encodes = encodes
+        self.most = most
         self.chat = Chat(vocabulary.tokenizer)
         self._encoder = Encoder(vocabulary)
 
@@ -40,6 +44,8 @@ class Prompts:
         room = self.context if self.encodes or request.max_tokens == 0 else self.context - 1
         if len(ids) > room:
             raise TooLong("prompt", self.context, len(ids))
+        if self.most is not None and len(ids) > self.most:
+            raise TooLong("prompt", self.most, len(ids), f"may have at most {self.most} tokens")
         return ids
 
     def tokenized(self, request: GenerationRequest) -> Tokenized:

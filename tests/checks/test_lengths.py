@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import transformers
 
-from checks import Refused, memory
+from checks import Refused, memory, prompt
 from checks.machine import Machine
 from checks.plan import Plan
 from checks.repository import in_folder
@@ -26,6 +26,18 @@ def test_a_context_beyond_the_models_length_fits_a_stretched_one(planned: Planne
     short, long = planned(context=1000), planned(context=1000, scaling=Scaling("yarn", 2.0))
     findings = [memory.check_context(plan, machine) for plan in (short, long)]
     assert [finding.ok for finding in findings if finding] == [False, True]
+
+
+def test_a_context_asked_for_is_not_laid_at_the_memorys_door(planned: Planned, machine: Machine) -> None:
+    finding = memory.check_context(planned(context=200), machine)
+    assert finding and finding.need == "200 tokens" and "memory holds less" not in finding.have
+
+
+@pytest.mark.parametrize(("longest", "ok"), [(199, True), (200, False)])
+def test_prompts_must_leave_room_for_an_answer(longest: int, ok: bool) -> None:
+    finding = prompt.check(longest, 200)
+    assert finding.ok is ok
+    assert ok or finding.have == "`max_input_tokens`(200) must be < `max_total_tokens`(200)"
 
 
 def test_a_sequence_has_no_more_tokens_than_all_together(planned: Planned, machine: Machine) -> None:
