@@ -35,7 +35,8 @@ SENT_TO = {
 }
 TYPE = """
     const [field, value] = arguments;
-    field.value = value;
+    if (field.type === "checkbox") field.checked = value;
+    else field.value = value;
     for (const name of ["input", "change"]) field.dispatchEvent(new Event(name));
 """
 
@@ -70,7 +71,11 @@ class Page:
 
     def set(self, param: str, value: object) -> None:
         """A parameter, also one of a section that is closed."""
-        self.browser.execute_script(TYPE, self.find(f"#param-{param}"), str(value))
+        self.browser.execute_script(TYPE, self.find(f"#param-{param}"), value)
+
+    def has(self, param: str) -> bool:
+        """Whether the dialect has the parameter."""
+        return not self.find(f".param:has(#param-{param})").get_property("hidden")
 
     def write(self, label: str, text: str) -> None:
         field = self.find(f"textarea[aria-label='{label}']")
