@@ -78,6 +78,7 @@ class GenerationRequest:
     max_tokens      None: as many as the context holds
     fits            max_tokens must fit behind the prompt; False: what does not fit is not generated
     stop            strings that end the text and are not part of it, unless keep_stop
+    stop_aligned    a stop string counts only where a token ends, and special tokens count by their names
     stop_tokens     ids that end the text, besides the model's own
     bad_words       texts that never come in the tokens they usually have, whether or not a space is before
     show_special    special tokens are part of the text
@@ -100,6 +101,7 @@ class GenerationRequest:
     min_tokens: int = 0
     stop: tuple[str, ...] = ()
     keep_stop: bool = False
+    stop_aligned: bool = False
     stop_tokens: tuple[int, ...] = ()
     ignore_eos: bool = False
     bad_words: tuple[str, ...] = ()

@@ -71,6 +71,7 @@ def generation(
         fits=p.max_new_tokens is not None,
         stop=tuple(p.stop or ()),
         keep_stop=True,
+        stop_aligned=True,
         constraint=constraint(p.grammar),
         n=best_of,
         logprobs=_alternatives(p.top_n_tokens or 0) if scored else None,

@@ -9,6 +9,7 @@ from typing import cast
 from inference.engine.sequence import Record, Tops
 from inference.metrics import Span
 from inference.text.decode import Decoder
+from inference.text.endings import EndWatch
 from inference.text.stops import Watch
 from inference.text.toolcalls import ToolCalls
 from inference.text.vocabulary import Vocabulary
@@ -42,7 +43,7 @@ class Answer:
         prompt: Sequence[int],
         *,
         decoder: Decoder,
-        watch: Watch,
+        watch: Watch | EndWatch,
         calls: ToolCalls | None,
         ends: frozenset[int],
         seed: int | None,
@@ -94,7 +95,8 @@ class Answer:
         special = ends or id in self._decoder.vocabulary.special
         # A special token may begin a call, so no text of before may come behind it.
         before = self._watch.flush() if self._calls and special else ""
-        text, hit = self._guard("" if ends and not self._keeps(id) else self._decoder.feed(id))
+        name = self._decoder.vocabulary.text(id) if special else ""
+        text, hit = self._guard("" if ends and not self._keeps(id) else self._decoder.feed(id), name)
         text, calls = self._parse(before, text, marks=special and not ends)
         token = Token(
             self.index,
@@ -113,14 +115,14 @@ class Answer:
         """Whether a token that ends the answer is part of its text; of the model's own, nobody expects it."""
         return self.request.keep_stop and (self.request.show_special or end not in self.ends)
 
-    def _guard(self, text: str) -> tuple[str, str]:
+    def _guard(self, text: str, name: str = "") -> tuple[str, str]:
         """(text that may be told, the stop string that ended it or "")"""
         if self._bare:
             text = text.lstrip()
             self._bare = not text
         if self.tokens <= self.request.min_tokens:
             return text, ""
-        return self._watch.feed(text)
+        return self._watch.feed(text, name)
 
     def _parse(
         self, before: str, text: str = "", *, marks: bool = False, last: bool = False

@@ -27,6 +27,7 @@ from inference.model.gpus import devices
 from inference.sampling import Sampling
 from inference.text.badwords import runs_of
 from inference.text.decode import Decoder
+from inference.text.endings import Endings
 from inference.text.stops import Stops
 from inference.text.vocabulary import Vocabulary
 from inference.types import Embedding, GenerationRequest, Load, ModelInfo, Tokenized
@@ -192,8 +193,10 @@ class LocalBackend:
         ]
 
 
-def stops_of(request: GenerationRequest, plain: tuple[str, ...]) -> Stops:
+def stops_of(request: GenerationRequest, plain: tuple[str, ...]) -> Stops | Endings:
     """What ends its answers; `plain` are the plain format's own, which nobody asked to see."""
+    if request.stop_aligned:
+        return Endings(request.stop + plain)
     return Stops(plain, request.stop) if request.keep_stop else Stops(request.stop + plain)
 
 

@@ -72,8 +72,11 @@ class Watch:
         self._state = 0
         self._held = ""
 
-    def feed(self, text: str) -> tuple[str, str]:
-        """(text that is certain, the stop string that ended it or ""). Not to be fed after a hit."""
+    def feed(self, text: str, name: str = "") -> tuple[str, str]:
+        """(text that is certain, the stop string that ended it or ""). Not to be fed after a hit.
+
+        The `name` of a special token ends nothing.
+        """
         if not self._state and self._stops.heads.isdisjoint(text):
             return text, ""
         seen = self._held + text

@@ -76,6 +76,18 @@ def test_a_kept_stop_string_ends_the_text_and_nothing_waits_for_it(say: Say, wor
     assert (end_of(events).reason, end_of(events).stop, end_of(events).text) == ("stop", "fox ju", "")
 
 
+def test_an_aligned_stop_string_counts_only_where_a_token_ends(say: Say, words: Any) -> None:
+    ids = ids_of(words, "The brown fox jumps over")
+    whole = [token for token in texts_of(say(ASKED, ids[1:])) if token]
+    longest = max(whole, key=len)
+    aligned = replace(ASKED, keep_stop=True, stop_aligned=True)
+    within = say(replace(aligned, stop=(longest[:-1],)), ids[1:])
+    ended = say(replace(aligned, stop=(longest,)), ids[1:])
+    assert (end_of(within).reason, end_of(within).stop) == ("length", None)
+    assert (end_of(ended).reason, end_of(ended).stop) == ("stop", longest)
+    assert "".join(texts_of(ended)).endswith(longest)
+
+
 def test_the_plain_formats_own_stops_are_never_kept(say: Say, words: Any) -> None:
     request = replace(ASKED, prompt=[Message("user", "Hi")], stop=("fox",), keep_stop=True)
     events = say(request, ids_of(words, " Hello.\nUser: and"))

@@ -74,7 +74,7 @@ def test_the_watermark_is_as_the_settings_have_it(backend: FakeBackend) -> None:
 def test_what_ends_an_answer_arrives(asked: Any) -> None:
     request = asked(max_new_tokens=7, stop=["a", "b"], truncate=5)
     assert (request.max_tokens, request.fits, request.truncate) == (7, True, 5)
-    assert (request.stop, request.keep_stop) == (("a", "b"), True)
+    assert (request.stop, request.keep_stop, request.stop_aligned) == (("a", "b"), True, True)
 
 
 def test_an_answer_of_no_told_length_may_be_as_long_as_there_is_room(asked: Any) -> None:
@@ -129,7 +129,9 @@ def test_nulls_and_unknown_fields_mean_nothing(client: FlaskClient, backend: Fak
     names = ("best_of", "temperature", "stop", "do_sample", "watermark", "details", "seed", "grammar")
     body = {"inputs": "Hi", "parameters": dict.fromkeys(names) | {"new": 1}, "new": 2}
     assert client.post("/generate", json=body).status_code == 200
-    assert backend.requests[-1] == GenerationRequest("Hi", Sampling(greedy=True), keep_stop=True, warped=True)
+    assert backend.requests[-1] == GenerationRequest(
+        "Hi", Sampling(greedy=True), keep_stop=True, stop_aligned=True, warped=True
+    )
 
 
 def test_special_tokens_are_as_suits_the_prompt_unless_the_body_says(
