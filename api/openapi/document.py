@@ -15,12 +15,17 @@ from werkzeug.routing import Rule
 
 from api.encode import MIMETYPE
 from api.operation import Operation, of
+from api.stream import SSE
 
 PARAMETER = re.compile(r"<(?:\w+:)?(\w+)>")
 SCHEMAS = "#/components/schemas/"
 KEY = {"type": "http", "scheme": "bearer", "description": "One of the server's API_KEYS, where it has any."}
 
 Json = dict[str, Any]
+
+TEXT: Json = {"type": "string"}
+EVENT: Json = {"type": "object", "properties": {"event": TEXT, "data": TEXT}, "required": ["data"]}
+STREAMED = {SSE.mimetype: EVENT}
 
 
 def document(app: Flask, title: str, version: str, about: str, tags: Mapping[str, str]) -> Json:
@@ -95,9 +100,9 @@ def told(rule: Rule, method: str, operation: Operation, schemas: Schemas, tags: 
 
 
 def good(operation: Operation, schemas: Schemas) -> Json:
-    content: Json = {media: {"schema": {"type": "string"}} for media in operation.stream}
+    content: Json = {media: {"schema": STREAMED.get(media, TEXT)} for media in operation.stream}
     if operation.media:
-        content[operation.media] = {"schema": {"type": "string"}}
+        content[operation.media] = {"schema": TEXT}
     elif operation.answer is not None:
         content[MIMETYPE] = {"schema": schemas.of(operation.answer)}
     return {"description": "The answer", **({"content": content} if content else {})}
