@@ -102,19 +102,19 @@ WATERMARK_DELTA = 2.0
 # Requests that are answered or wait at the same time; one more is told to come back later.
 MAX_CONCURRENT_REQUESTS = 128
 
-# Prompts that one request of the TGI API may hold.
-MAX_CLIENT_BATCH_SIZE = 4
+# Texts that one request for completions may hold.
+MAX_CLIENT_BATCH_SIZE = 2048
 
 # Tokens that a prompt may have; 0: as many as leave room for an answer.
 MAX_INPUT_TOKENS = 0
 
-# Answers of which the TGI API returns the best.
+# Answers of which the TGI API may return the best, up to 64.
 MAX_BEST_OF = 2
 
-# Stop strings that a request of the TGI API may have.
+# Stop strings that a request of the TGI API may have, up to 64.
 MAX_STOP_SEQUENCES = 4
 
-# Alternatives to each token that the TGI API tells.
+# Alternatives to each token that a request of the TGI API may ask for, up to 20.
 MAX_TOP_N_TOKENS = 5
 
 # The machine -----------------------------------------------------------------------------------------

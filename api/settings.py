@@ -41,7 +41,7 @@ class AppSettings:
     max_best_of: int = 2
     max_stop_sequences: int = 4
     max_top_n_tokens: int = 5
-    max_client_batch: int = 4
+    max_client_batch: int = 2048
     validation_workers: int = 2
     max_input_tokens: int | None = None
     grammars: bool = True

@@ -49,9 +49,9 @@ class Settings:
     max_concurrent_requests: Positive
     max_client_batch_size: Positive
     max_input_tokens: Natural
-    max_best_of: Positive
-    max_stop_sequences: Natural
-    max_top_n_tokens: Natural
+    max_best_of: Annotated[int, Limits(1, 64)]
+    max_stop_sequences: Annotated[int, Limits(0, 64)]
+    max_top_n_tokens: Annotated[int, Limits(0, 20)]
     device: Literal["auto", "cpu", "cuda"]
     layers: str
     dtype: Literal["auto", "stored", "float32", "bfloat16", "float16"]

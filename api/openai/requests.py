@@ -29,7 +29,8 @@ def completions(body: CompletionBody, info: ModelInfo, settings: AppSettings) ->
     request = _shaped(body, body.logprobs, most, info, settings)
     if body.echo and body.logprobs is not None:
         request = replace(request, prompt_logprobs=max(body.logprobs, body.prompt_logprobs or 0))
-    return [replace(request, prompt=prompt) for prompt in prompts(body.prompt or "", "prompt")]
+    several = prompts(body.prompt or "", "prompt", settings.max_client_batch)
+    return [replace(request, prompt=prompt) for prompt in several]
 
 
 def chat(
@@ -51,7 +52,9 @@ def chat(
     )
 
 
-def prompts(given: str | Sequence[int | str | list[int]], field: str) -> list[str | list[int]]:
+def prompts(
+    given: str | Sequence[int | str | list[int]], field: str, most: int = MAX_PROMPTS
+) -> list[str | list[int]]:
     """Each prompt by itself: one text or list of ids, or many; at least one. Raises WrongBody."""
     if isinstance(given, str):
         return [given]
@@ -61,8 +64,8 @@ def prompts(given: str | Sequence[int | str | list[int]], field: str) -> list[st
         raise WrongBody(f"{field} {MIXED}: it mixes ids with other prompts", field)
     if not all(given):
         raise WrongBody(f"{field} {MIXED}: one of them is empty", field)
-    if len(given) > MAX_PROMPTS:
-        raise WrongBody(f"{field} may hold at most {MAX_PROMPTS} prompts, got {len(given)}", field)
+    if len(given) > most:
+        raise WrongBody(f"{field} may hold at most {most} prompts, got {len(given)}", field)
     return cast(list[str | list[int]], list(given))
 
 

@@ -229,3 +229,12 @@ def test_a_response_is_a_chat_told_otherwise(ask: Any) -> None:
     assert request.template.arguments == {"reasoning_effort": "high"}
     assert request.tool_choice == "get_weather"
     assert ask(RESPONSES, input="hi").prompt == (Message(**USER),)
+
+
+@pytest.mark.parametrize(("most", "status"), [(3, 200), (2, 400)])
+def test_a_completion_holds_as_many_texts_as_the_settings_allow(
+    backend: FakeBackend, most: int, status: int
+) -> None:
+    client = create_app(backend, AppSettings(max_client_batch=most)).test_client()
+    response = client.post(COMPLETIONS, json={"prompt": ["a", "b", "c"]})
+    assert response.status_code == status, response.text
