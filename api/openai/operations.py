@@ -40,6 +40,6 @@ INVOKE = Operation(
 )
 FORGOTTEN = Operation("Answers 404: no response is kept", answer=None, error=ErrorBody)
 MODELS = Operation("List the names of the served model", answer=ModelsAnswer, error=ErrorBody)
-MODEL = Operation("Tell of the served model", answer=Card, error=ErrorBody)
+MODEL = Operation("Tell of the served model", answer=Card)  # some names are no path: the app says so
 PING = Operation("Say whether the server is well", answer=None, error=Unhealthy)
 LOAD = Operation("Count the requests that run or wait", answer=LoadAnswer, error=ErrorBody)
