@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import signal
 import socket
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import requests
+import torch
 
 import main
 from settings.layers import KNOWN
@@ -91,6 +93,53 @@ def test_a_wrong_value_in_the_environment_ends_the_start_with_one_line() -> None
     answer = run(PORT="web")
     assert answer.returncode == 2
     assert answer.stderr == "hearth: environment: PORT must be a whole number, 0 to 65535, not 'web'\n"
+
+
+def test_what_cannot_be_done_yet_ends_the_start_with_one_line() -> None:
+    answer = run("--num-shard", "2", HOSTNAME="box")
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert answer.stderr.startswith("hearth: flags: --num-shard 2: ") and answer.stderr.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_the_environment_is_told_for_a_report() -> None:
+    answer = run("-e")
+    assert answer.returncode == 0
+    told = dict(line.split(maxsplit=1) for line in answer.stdout.splitlines())
+    assert told["hearth"] == main.version() and told["python"] == platform.python_version()
+
+
+@pytest.mark.slow
+def test_prompts_that_leave_no_room_in_the_context_are_refused(tmp_path: Path) -> None:
+    answer = run("--check", f"--model-id={tiny.llama(tmp_path)}", "--port=0", "--max-input-tokens=512")
+    assert answer.returncode == 1
+    assert "`max_input_tokens`(512) must be < `max_total_tokens`(512)" in answer.stdout
+
+
+@pytest.mark.slow
+def test_a_start_with_tgis_flags_obeys_them(tmp_path: Path) -> None:
+    figures = free_port()
+    line = (
+        f"--model-id {tiny.llama(tmp_path)} --served-names mine --sharded=false --num-shard 1 "
+        f"--max-input-length 20 --max-total-tokens 40 --rope-factor 2 --json-output "
+        f"--prometheus-port {figures} --disable-grammar-support --validation-workers 2"
+    )
+    with serving(*line.split()) as (_, url):
+        info = requests.get(f"{url}/info", timeout=60).json()
+        assert (info["max_input_tokens"], info["max_total_tokens"], info["validation_workers"]) == (20, 40, 2)
+        long = {"model": "mine", "content": "long " * 5}
+        refused = requests.post(f"{url}/inference/completion", json=long, timeout=60)
+        assert refused.status_code == 400 and "at most 20 tokens" in refused.text
+        told = requests.get(f"http://127.0.0.1:{figures}/metrics", timeout=60)
+        assert told.ok and "hearth_steps_total" in told.text
+
+
+@pytest.mark.slow
+def test_a_start_with_neodims_flags_falls_back_to_the_cpu(tmp_path: Path) -> None:
+    with serving(f"--model={tiny.llama(tmp_path)}", "--layers=a", "--precision=original") as (_, url):
+        info = requests.get(f"{url}/info", timeout=60).json()
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        assert (info["model_dtype"], info["model_device_type"]) == ("bfloat16", device)
 
 
 def test_a_missing_package_is_named_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
