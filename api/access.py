@@ -55,7 +55,10 @@ def _leave(response: Response, metrics: Metrics | None) -> Response:
 
 
 def _status(body: Answer) -> int:
-    return CANCELLED if body.cancelled else body.status
+    """What the answer came to: an error's status, even if it came too late to be sent."""
+    if body.cancelled:
+        return CANCELLED
+    return body.failed if body.failed and body.status == 200 else body.status
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,6 +96,7 @@ class Answer:
     tokens     generated so far
     ended      nothing more will come
     cancelled  closed before it had ended
+    failed     the status of the error it ended with, told with it or too late for that; 0: none
     """
 
     def __init__(
@@ -118,6 +119,7 @@ class Answer:
         self._own_headers = headers
         self.ended = False
         self.cancelled = False
+        self.failed = 0
         self._first: bytes | None = None
         self._at_close: list[Callable[[], None]] = []
 
@@ -159,7 +161,7 @@ class Answer:
             self.status = 200
 
     def _broken(self, error: ServerError) -> bytes:
-        begun, self.ended = self.status, True
+        begun, self.ended, self.failed = self.status, True, error.status
         try:
             return self._told(error)
         except Exception:

@@ -68,7 +68,8 @@ def open_backend(
         max_queued_tokens=max_queued_tokens,
         admission=admission,
     )
-    metrics.watch(engine.stats)
+    metrics.watch(engine.stats, model=model_id, context=fitted.runner.context)
+    engine.watch_with(metrics.stepped)
     engine.start()
     return LocalBackend(
         engine,

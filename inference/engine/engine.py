@@ -6,7 +6,7 @@ loop's affair; text, HTTP and the model are others'.
 
 import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Several
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass
@@ -24,7 +24,7 @@ from inference.engine.loop import Loop
 from inference.engine.outbox import Post
 from inference.engine.sampler import Sampler
 from inference.engine.sequence import Outlet, Score, Sequence, Task
-from inference.engine.stats import Stats
+from inference.engine.stats import Stats, Step
 from inference.errors import BadRequest, Internal, ServerError, TooLong, Unavailable
 from inference.model.batch import Runner
 
@@ -131,6 +131,10 @@ class Engine:
     def deliver_with(self, post: Post) -> None:
         """Hand out each step's records by one `post(callback)`, instead of on the engine's thread."""
         self.loop.outbox.post = post
+
+    def watch_with(self, watch: Callable[[Step], None]) -> None:
+        """Tell `watch` of each step, on the engine's thread."""
+        self.loop.watch = watch
 
     @property
     def reason(self) -> str:

@@ -6,7 +6,7 @@ Single-threaded: its caller is its one owner. It knows ids and integers, never t
 import heapq
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Several
 
 from inference.engine.admission import Admission
@@ -17,7 +17,7 @@ from inference.engine.rows import Rows
 from inference.engine.sampler import Choice, Sampler
 from inference.engine.scheduler import Scheduler
 from inference.engine.sequence import Record, Sequence, Tops
-from inference.engine.stats import Counts
+from inference.engine.stats import Counts, Step
 from inference.engine.step import Outcome, Shortage, Stepper
 from inference.errors import Internal, ServerError
 from inference.model.batch import Move, Runner, Shape
@@ -48,6 +48,7 @@ class Loop:
         self.errands = Errands()
         self.counts = Counts()
         self.sequences: dict[int, Sequence] = {}
+        self.watch: Callable[[Step], None] = unwatched
         self._deadlines: list[tuple[float, int]] = []
 
     @property
@@ -93,16 +94,21 @@ class Loop:
         began = time.perf_counter()
         plan = self.scheduler.schedule()
         assert plan, "sequences are here and none can run"
+        prompts = any(not sequence.started for sequence, _ in plan)
         self._welcome(self.scheduler.seated)
         moves = self.rows.take_moves()
+        outcomes = None
         try:
             outcomes = self.stepper.compute(plan, moves)
         except Shortage as shortage:
             self._relieve(shortage, moves)
         else:
             self._commit(outcomes)
+        seconds = time.perf_counter() - began
         self.counts.steps += 1
-        self.counts.step_seconds += time.perf_counter() - began
+        self.counts.step_seconds += seconds
+        tokens = sum(count for _, count in plan)
+        self.watch(Step(tokens, len(self.scheduler.seated), prompts, seconds, failed=outcomes is None))
 
     def _welcome(self, seated: Several[Sequence]) -> None:
         for sequence in seated:
@@ -179,6 +185,10 @@ class Loop:
         )
         if excessive is not None:
             self._fail(excessive, Internal("the server has too little memory for this request"))
+
+
+def unwatched(step: Step) -> None:
+    """Nobody wants to know of steps."""
 
 
 def record(sequence: Sequence, choice: Choice | None, reason: str = "") -> Record:

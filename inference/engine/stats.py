@@ -43,6 +43,21 @@ class Stats:
     preemptions: int
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one step was: the tokens it computed, the sequences it seated, whether it computed a prompt.
+
+    seconds  from scheduling to the records
+    failed   memory ran out, and nothing was computed
+    """
+
+    tokens: int
+    seated: int
+    prompts: bool
+    seconds: float
+    failed: bool
+
+
 @dataclass(slots=True)
 class Counts:
     """The engine's own running counts, of Stats' second group and `failing`."""

@@ -4,7 +4,7 @@ Each token goes through decoding, stop strings and tool calls, in this order. Kn
 """
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Literal, cast
 
 from inference.engine.sequence import Record, Tops
 from inference.metrics import Span
@@ -76,8 +76,13 @@ class Answer:
             events += self._end(record)
         return events
 
+    def give_up(self, reason: Literal["cancelled", "error"]) -> None:
+        """It will not be told to its end."""
+        self.finished = True
+        self._span.finished(reason)
+
     def _start(self, record: Record) -> Started:
-        self._span.started(record.waited)
+        self._span.started(record.waited, record.cached or 0)
         words = self._decoder.vocabulary
         scored = zip(self.prompt, record.prompt, strict=False)
         tokens = tuple(
@@ -155,7 +160,7 @@ class Answer:
 
     def _finish(self, reason: FinishReason, text: str = "", stop: str | int | None = None) -> Finished:
         self.finished = True
-        self._span.finished()
+        self._span.finished(reason)
         return Finished(self.index, reason, text, stop, self.tokens, self.seed)
 
 

@@ -22,7 +22,7 @@ from inference.local.embed import Embed, embedded
 from inference.local.limits import check, check_ids
 from inference.local.prompt import Prompts, is_chat
 from inference.local.stream import Channel, LocalStream
-from inference.metrics import Metrics
+from inference.metrics import Metrics, Span
 from inference.model.gpus import devices
 from inference.sampling import Sampling
 from inference.text.badwords import runs_of
@@ -100,11 +100,19 @@ class LocalBackend:
         return self._engine.reason
 
     def generate(self, request: GenerationRequest) -> LocalStream:
+        began = time.monotonic()
         check(request, self._info.vocab)
         request = replace(request, sampling=self._sampling(request))
         ids = self._prompts.ids(request)
         seeds = seeds_of(request.sampling, request.n)
-        answers, tasks = self._answers(request, ids, seeds), self._tasks(request, ids, seeds)
+        tasks = self._tasks(request, ids, seeds)
+        spans = self._metrics.submitted(
+            len(ids),
+            max_tokens=tasks[0].max_tokens,
+            answers=len(tasks),
+            prepared_s=time.monotonic() - began,
+        )
+        answers = self._answers(request, ids, seeds, spans)
         if request.sampling.contrast:
             return LocalStream(contrasted(self._engine, self._seek, tasks[0], answers))
         channel = Channel(answers, self._engine.cancel)
@@ -169,7 +177,9 @@ class LocalBackend:
             return self._compiler.compile(demanded, "tools")
         return self._compiler.compile(request.constraint) if request.constraint else None
 
-    def _answers(self, request: GenerationRequest, ids: tuple[int, ...], seeds: Seeds) -> list[Answer]:
+    def _answers(
+        self, request: GenerationRequest, ids: tuple[int, ...], seeds: Seeds, spans: list[Span]
+    ) -> list[Answer]:
         chats = not isinstance(request.prompt, str) and is_chat(request.prompt)
         chat = self._prompts.chat
         begins = chats and not request.template.continues
@@ -186,10 +196,10 @@ class LocalBackend:
                 calls=self._calling.reader(request, index),
                 ends=self._ends,
                 seed=seed,
-                span=self._metrics.submitted(),
+                span=span,
                 bare=begins and bool(chat.why),
             )
-            for index, seed in enumerate(seeds)
+            for index, (seed, span) in enumerate(zip(seeds, spans, strict=True))
         ]
 
 

@@ -111,7 +111,7 @@ class Channel:
         if answer.finished:
             return []
         if record.error:
-            answer.finished = True
+            answer.give_up("error")
             self._give_up()
             raise record.error
         events = answer.read(record)
@@ -122,9 +122,11 @@ class Channel:
 
     def _give_up(self) -> None:
         self._over = True
-        unfinished = [answer.index for answer in self.answers if not answer.finished]
+        unfinished = [answer for answer in self.answers if not answer.finished]
         if unfinished:
-            self._cancel([self.ids[index] for index in unfinished])
+            self._cancel([self.ids[answer.index] for answer in unfinished])
+        for answer in unfinished:
+            answer.give_up("cancelled")
 
 
 class Outlet:

@@ -1,9 +1,11 @@
 """What is told is what is read."""
 
+import re
 from dataclasses import dataclass, field, fields
 
 from inference.engine.stats import Stats
-from inference.metrics import STATE, Metrics
+from inference.metrics import Metrics
+from inference.metrics.hearth import STATE
 
 
 class Clock:
@@ -26,6 +28,10 @@ class Engine:
     steps: int = 9
     step_seconds: float = 1.5
     preemptions: int = 1
+    errands: int = 0
+    room: int = 2048
+    held: int = 512
+    reach: int = 1024
     prompt_tokens: int = 12
     cached_tokens: int = 8
     generated_tokens: int = 6
@@ -41,13 +47,13 @@ def read(metrics: Metrics) -> dict[str, float]:
 def test_an_answer_leaves_its_counts_and_times() -> None:
     clock = Clock()
     metrics = Metrics(clock)
-    span = metrics.submitted()
+    (span,) = metrics.submitted()
     for seconds, told in (
         (1.0, lambda: span.started(0.5)),
         (0.0, span.token),
         (0.02, span.token),
         (0.04, span.token),
-        (1.0, span.finished),
+        (1.0, lambda: span.finished("stop")),
     ):
         clock.now += seconds
         told()
@@ -72,7 +78,7 @@ def test_requests_are_counted_by_dialect_route_and_status() -> None:
 def test_the_engine_is_asked_each_time() -> None:
     engine = Engine()
     metrics = Metrics()
-    metrics.watch(lambda: engine)
+    metrics.watch(lambda: engine, model="m", context=64)
     assert read(metrics)["hearth_running"] == 3
     engine.running, engine.preemptions = 7, 5
     told_of = read(metrics)
@@ -89,18 +95,43 @@ def test_every_attribute_that_is_read_is_one_of_the_engines() -> None:
 
 def test_the_memory_of_the_process_is_told() -> None:
     metrics = Metrics()
-    metrics.watch(Engine)
+    metrics.watch(Engine, model="m", context=64)
     assert read(metrics)["hearth_resident_bytes"] > 1e6
 
 
 def test_two_servers_in_a_process_do_not_share_counts() -> None:
     one, other = Metrics(), Metrics()
-    one.submitted().finished()
+    one.submitted()[0].finished("stop")
     assert read(other)["hearth_answer_seconds_count"] == 0
 
 
-def test_every_name_begins_with_hearth() -> None:
+def test_every_name_begins_with_its_familys() -> None:
     metrics = Metrics()
-    metrics.watch(Engine)
-    metrics.submitted().finished()
     assert all(name.startswith("hearth_") for name in read(metrics))
+    metrics.watch(Engine, model="m", context=64)
+    families = {re.match("hearth_|vllm:|tgi_", name)[0] for name in read(metrics)}
+    assert families == {"hearth_", "vllm:", "tgi_"}
+
+
+def test_every_label_is_there_before_anything_has_happened() -> None:
+    metrics = Metrics()
+    metrics.watch(Engine, model="m", context=64)
+    told_of = read(metrics)
+    assert told_of['vllm:request_success_total{engine="0",finished_reason="abort",model_name="m"}'] == 0
+    assert told_of['tgi_request_failure{err="dropped"}'] == 0
+    assert told_of['tgi_batch_inference_count{method="decode"}'] == 0
+
+
+def test_buckets_of_lengths_go_as_far_as_the_context() -> None:
+    metrics = Metrics()
+    metrics.watch(Engine, model="m", context=64)
+    edges = re.findall(r'vllm:request_prompt_tokens_bucket{.*le="([^"]+)"', metrics.render().decode())
+    assert edges == ["1.0", "2.0", "5.0", "10.0", "20.0", "50.0", "+Inf"]
+
+
+def test_an_end_counts_once() -> None:
+    metrics = Metrics()
+    (span,) = metrics.submitted()
+    for reason in ("stop", "cancelled", "stop"):
+        span.finished(reason)
+    assert read(metrics)["hearth_answer_seconds_count"] == 1

@@ -1,0 +1,228 @@
+"""The figures that vLLM's and TGI's dashboards read: exact after a known run of a real engine."""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+from prometheus_client.parser import text_string_to_metric_families
+from werkzeug.test import TestResponse
+
+from api import create_app
+from api.settings import AppSettings
+from inference.backend import Backend
+from inference.metrics import Metrics
+from inference.opening import open_backend
+from inference.sampling import Sampling
+from inference.types import GenerationRequest, Started
+
+DEMO = Path(__file__).parent.parent.parent / "models" / "demo"
+CONTEXT = 200
+VLLM = {"model_name": "demo", "engine": "0"}
+ASKED = {"model": "demo", "prompt": "What is", "temperature": 0, "ignore_eos": True, "max_tokens": 5}
+
+
+@pytest.fixture(scope="module")
+def metrics() -> Metrics:
+    return Metrics()
+
+
+@pytest.fixture(scope="module")
+def backend(metrics: Metrics) -> Iterator[Backend]:
+    backend = open_backend(
+        DEMO,
+        model_id="demo",
+        dtype="float32",
+        device="cpu",
+        context=CONTEXT,
+        max_rows=4,
+        kv_bytes=1 << 26,
+        max_batch_tokens=64,
+        max_queued_tokens=10_000,
+        trust_remote_code=False,
+        metrics=metrics,
+    )
+    yield backend
+    backend.close()
+
+
+@pytest.fixture(scope="module")
+def client(backend: Backend, metrics: Metrics) -> FlaskClient:
+    return create_app(backend, AppSettings(), metrics).test_client()
+
+
+class Figures:
+    """What /metrics says, as Prometheus reads it, of what has happened since `before`."""
+
+    def __init__(self, text: str, before: "Figures | None" = None) -> None:
+        self.families = list(text_string_to_metric_families(text))
+        self.before = before
+        self.samples = {
+            (sample.name, frozenset(sample.labels.items())): sample.value
+            for family in self.families
+            for sample in family.samples
+        }
+
+    def vllm(self, name: str, **labels: str) -> float:
+        return self.sample(f"vllm:{name}", VLLM | labels)
+
+    def tgi(self, name: str, **labels: str) -> float:
+        return self.sample(f"tgi_{name}", labels)
+
+    def sample(self, name: str, labels: dict[str, str]) -> float:
+        value = self.samples[name, frozenset(labels.items())]
+        return value - self.before.sample(name, labels) if self.before else value
+
+
+@pytest.fixture
+def figures(client: FlaskClient) -> Callable[[], Figures]:
+    """Called, it says what has happened since the test began."""
+    before = Figures(client.get("/metrics").text)
+    return lambda: Figures(client.get("/metrics").text, before)
+
+
+Now = Callable[[], Figures]
+
+
+def post(client: FlaskClient, path: str, body: dict[str, Any]) -> TestResponse:
+    """The response, read to its end: it counts once it is closed."""
+    return client.post(path, json=body, buffered=True)
+
+
+def test_vllms_figures_are_exact(client: FlaskClient, figures: Now) -> None:
+    one = post(client, "/v1/completions", ASKED).json["usage"]
+    two = post(client, "/v1/completions", ASKED | {"n": 2, "temperature": 1, "max_tokens": 7}).json["usage"]
+    found, prompt = figures(), one["prompt_tokens"]
+    assert (one["completion_tokens"], two["completion_tokens"]) == (5, 14)
+    assert found.vllm("prompt_tokens_total") == found.vllm("prefix_cache_queries_total") == 3 * prompt
+    assert found.vllm("generation_tokens_total") == 19
+    assert found.vllm("request_success_total", finished_reason="length") == 3
+    assert found.vllm("request_success_total", finished_reason="stop") == 0
+    assert found.vllm("time_to_first_token_seconds_count") == 3
+    for name in ("inter_token_latency_seconds", "time_per_output_token_seconds"):
+        assert found.vllm(f"{name}_count") == 16
+    for name in ("queue_time", "inference_time", "prefill_time", "decode_time", "time_per_output_token"):
+        assert found.vllm(f"request_{name}_seconds_count") == 3
+    assert found.vllm("e2e_request_latency_seconds_count") == 3
+    assert found.vllm("request_prompt_tokens_sum") == 3 * prompt
+    assert found.vllm("request_generation_tokens_sum") == 19
+    assert found.vllm("request_generation_tokens_bucket", le="5.0") == 1
+    assert found.vllm("request_params_max_tokens_sum") == 5 + 7 + 7
+    assert (found.vllm("request_params_n_count"), found.vllm("request_params_n_sum")) == (2, 3)
+    assert found.vllm("request_max_num_generation_tokens_sum") == 5 + 7
+    assert found.vllm("num_requests_running") == found.vllm("num_requests_waiting") == 0
+    assert found.vllm("kv_cache_usage_perc") == found.vllm("gpu_cache_usage_perc") == 0
+    assert found.vllm("num_preemptions_total") == 0
+
+
+def test_every_token_was_computed_in_some_step_but_those_found_and_the_last(
+    client: FlaskClient, figures: Now
+) -> None:
+    usage = post(client, "/v1/completions", ASKED).json["usage"]
+    found = figures()
+    computed = usage["prompt_tokens"] - found.vllm("prefix_cache_hits_total") + usage["completion_tokens"] - 1
+    assert found.vllm("iteration_tokens_total_sum") == computed
+    assert found.vllm("iteration_tokens_total_count") == 5
+
+
+def test_a_prefix_that_is_found_is_a_hit(backend: Backend, client: FlaskClient, figures: Now) -> None:
+    asked = GenerationRequest([7] * 50, Sampling(greedy=True), max_tokens=1)
+    events = [*backend.generate(asked), *backend.generate(asked)]
+    cached = [event.cached_tokens for event in events if isinstance(event, Started)]
+    assert cached[1] > 0 and figures().vllm("prefix_cache_hits_total") == sum(cached)
+
+
+def test_tgis_figures_are_exact(client: FlaskClient, figures: Now) -> None:
+    asked = {"inputs": "What is", "parameters": {"max_new_tokens": 6, "decoder_input_details": True}}
+    told = post(client, "/generate", asked).json["details"]
+    assert post(client, "/generate", {"inputs": ""}).status_code == 422
+    assert post(client, "/v1/completions", ASKED).status_code == 200
+    assert post(client, "/v1/completions", ASKED | {"temperature": -1}).status_code == 400
+    post(client, "/tokenize", {"inputs": "What is"})
+    client.get("/")
+    found, prompt = figures(), len(told["prefill"])
+    assert found.tgi("request_count_total") == 4
+    assert found.tgi("request_success_total") == 2
+    assert found.tgi("request_failure_total", err="validation") == 2
+    for name in ("duration", "validation_duration", "queue_duration", "inference_duration"):
+        assert found.tgi(f"request_{name}_count") == 2
+    assert found.tgi("request_mean_time_per_token_duration_count") == 2
+    assert found.tgi("request_generated_tokens_sum") == told["generated_tokens"] + 5
+    assert found.tgi("request_input_length_sum") == 2 * prompt
+    assert found.tgi("request_max_new_tokens_sum") == 6 + 5
+    assert found.tgi("batch_inference_count_total", method="prefill") == 2
+    assert found.tgi("batch_next_size_count") == found.tgi("batch_next_size_sum") == 2
+    decoded = told["generated_tokens"] + 5 - 2
+    assert found.tgi("batch_inference_success_total", method="decode") == decoded
+    assert found.tgi("batch_inference_duration_count", method="decode") == decoded
+    assert found.tgi("batch_inference_failure_total", method="decode") == 0
+    assert found.tgi("batch_current_size") == found.tgi("queue_size") == 0
+
+
+def test_the_room_is_told(backend: Backend, metrics: Metrics) -> None:
+    assert Figures(metrics.render().decode()).tgi("batch_max_total_tokens") >= CONTEXT
+
+
+def test_tgis_counters_have_no_suffix(client: FlaskClient) -> None:
+    post(client, "/generate", {"inputs": "What is", "parameters": {"max_new_tokens": 2}})
+    kinds = dict(re.findall(r"# TYPE (tgi_\S+) (\w+)", client.get("/metrics").text))
+    counters = {name for name, kind in kinds.items() if kind == "counter"}
+    assert "tgi_request_count" in counters and not [name for name in counters if name.endswith("_total")]
+
+
+def test_who_hangs_up_is_an_abort_and_dropped(client: FlaskClient, figures: Now) -> None:
+    asked = ASKED | {"stream": True, "max_tokens": 150}
+    response = client.post("/v1/completions", json=asked)
+    next(response.response)
+    response.close()
+    found = figures()
+    assert found.vllm("request_success_total", finished_reason="abort") == 1
+    assert found.vllm("e2e_request_latency_seconds_count") == 0
+    assert found.tgi("request_failure_total", err="dropped") == 1
+    assert found.tgi("request_count_total") == 1 and found.tgi("request_success_total") == 0
+
+
+def test_no_family_is_without_a_type(client: FlaskClient, figures: Now) -> None:
+    post(client, "/v1/completions", ASKED)
+    kinds = {family.type for family in figures().families}
+    assert kinds == {"counter", "gauge", "histogram"}
+
+
+@pytest.mark.parametrize(
+    ("dialect", "route", "counts"),
+    (
+        ("tgi", "/", True),
+        ("ops", "/", False),
+        ("shared", "/generate", True),
+        ("shared", "/tokenize", False),
+        ("openai", "/v1/chat/completions", True),
+        ("openai", "/v1/embeddings", False),
+        ("llama_stack", "/inference/batch chat completion", True),
+        ("none", "none", False),
+    ),
+)
+def test_requests_are_those_that_generate(
+    dialect: str, route: str, counts: bool, metrics: Metrics, figures: Now
+) -> None:
+    metrics.answered(dialect, route, 200)
+    assert figures().tgi("request_count_total") == counts
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    (
+        (400, "validation"),
+        (401, "validation"),
+        (422, "validation"),
+        (424, "generation"),
+        (429, "overloaded"),
+        (499, "dropped"),
+        (500, "generation"),
+        (503, "overloaded"),
+    ),
+)
+def test_a_failure_is_told_by_its_status(status: int, error: str, metrics: Metrics, figures: Now) -> None:
+    metrics.answered("tgi", "/", status)
+    assert figures().tgi("request_failure_total", err=error) == 1
