@@ -86,6 +86,7 @@ class Page:
         return self.find(f"textarea[aria-label='{label}']").get_property("value")
 
     def press(self, button: str) -> None:
+        self.until(lambda: self.find(f"#{button}").is_displayed())
         self.find(f"#{button}").click()
 
     @property

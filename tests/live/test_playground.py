@@ -129,9 +129,9 @@ def test_the_stop_string_is_shown(page: Page, dialect: str) -> None:
     page.choose("dialects", dialect)
     page.write("Prompt", "Monday, Tuesday,")
     page.set("temperature", 0)
-    page.set("stop", ", Fri")
+    page.set("stop", " Friday")  # a token ends with it, as TGI wants it
     page.generate()
-    assert page.texts(".ending code")[0] == ",·Fri"
+    assert page.texts(".ending code")[0] == "·Friday"
 
 
 @pytest.mark.parametrize("dialect", ["openai", "tgi", "neodim"])

@@ -26,6 +26,11 @@ OVERFLOWS = """
         return each.scrollWidth > each.clientWidth;
     });
 """
+EDGES = """
+    const seen = document.querySelector(arguments[0]);
+    const all = [seen, ...seen.querySelectorAll(":not(pre *)")].map((each) => each.getBoundingClientRect());
+    return [Math.min(...all.map(({ left }) => left)), Math.max(...all.map(({ right }) => right))];
+"""
 
 pytestmark = pytest.mark.slow
 
@@ -115,6 +120,12 @@ def test_a_narrow_screen_has_no_sideways_scroll(page: Page) -> None:
     assert page.browser.execute_script(OVERFLOWS) == []
     page.press("panel-open")
     assert page.browser.execute_script(OVERFLOWS) == []
+    page.press("panel-close")
+    for opener, opened in {"curl-open": "#curl", "key": ".key-form"}.items():
+        page.browser.execute_script("document.querySelector('dialog').close()")
+        page.press(opener)
+        left, right = page.browser.execute_script(EDGES, opened)
+        assert left >= 0 and right <= 360
     assert page.browser.execute_script("return document.documentElement.scrollWidth") == 360
 
 

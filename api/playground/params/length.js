@@ -23,7 +23,7 @@ export const LENGTH = {
   stop: {
     ...many,
     label: "Stop strings",
-    says: "The answer ends before any of these. One a line; \\n is a line break.",
+    says: "The answer ends where one of these comes. One a line; \\n is a line break.",
   },
   keep_stop: {
     ...off,
