@@ -1,0 +1,217 @@
+"""TGI's own client and huggingface_hub's, old and new, against our server: what their users get is right."""
+
+import json
+import subprocess
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.clients.environments import python
+
+pytestmark = pytest.mark.slow
+
+HERE = Path(__file__).parent
+QUESTION = "What is the capital of France?"
+ANSWER = " The capital of France is Paris."
+
+
+@dataclass(frozen=True)
+class Client:
+    """environment  where it is installed
+    driver       the script that calls it
+    """
+
+    environment: str
+    driver: str
+
+
+OWN = [Client(f"text-generation-{version}", "drive_text_generation.py") for version in ("0.7.0", "0.6.1")]
+HUB = [Client(f"huggingface-hub-{version}", "drive_huggingface_hub.py") for version in ("0.36", "2.4")]
+
+
+def named(client: Client) -> str:
+    return client.environment
+
+
+@cache
+def drive(client: Client, url: str) -> dict[str, Any]:
+    command = [python(client.environment), HERE / client.driver, url]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(params=[*OWN, *HUB], ids=named, scope="module")
+def any_client(request: pytest.FixtureRequest) -> Client:
+    return request.param
+
+
+@pytest.fixture
+def got(any_client: Client, server: str) -> dict[str, Any]:
+    """What each probe of the driver got from the demo model."""
+    return drive(any_client, server)
+
+
+@pytest.fixture(params=OWN, ids=named)
+def own(request: pytest.FixtureRequest, server: str) -> dict[str, Any]:
+    return drive(request.param, server)
+
+
+@pytest.fixture(params=HUB, ids=named)
+def hub(request: pytest.FixtureRequest, server: str) -> dict[str, Any]:
+    return drive(request.param, server)
+
+
+def said(events: list[dict[str, Any]]) -> str:
+    """The text of a stream, as its reader joins it."""
+    return "".join(event["token"]["text"] for event in events if not event["token"]["special"])
+
+
+# Both clients --------------------------------------------------------------------------------------------
+
+
+def test_an_answers_end_and_cost_are_read(got: dict[str, Any]) -> None:
+    whole, details = got["async"], got["async"]["details"]
+    assert (whole["generated_text"], details["finish_reason"]) == (ANSWER, "eos_token")
+    assert details["generated_tokens"] == len(details["tokens"])
+    assert (details["seed"], details["tokens"][-1]["special"]) == (None, True)
+
+
+def test_the_prompts_tokens_are_read(got: dict[str, Any]) -> None:
+    first, *others = got["prefill"]["details"]["prefill"]
+    assert first["logprob"] is None
+    assert all(token["logprob"] <= 0 for token in others)
+    assert "".join(token["text"] for token in others) == QUESTION
+
+
+def test_the_best_of_two_is_read(got: dict[str, Any]) -> None:
+    details = got["best_of"]["details"]
+    (other,) = details["best_of_sequences"]
+    assert mean(details["tokens"]) >= mean(other["tokens"])
+    assert details["seed"] != other["seed"]
+
+
+def mean(tokens: list[dict[str, Any]]) -> float:
+    return sum(token["logprob"] for token in tokens) / len(tokens)
+
+
+def test_a_seed_is_kept_to(got: dict[str, Any], server: str) -> None:
+    texts = {client: drive(client, server)["sampled"]["generated_text"] for client in (*OWN, *HUB)}
+    assert set(texts.values()) == {got["sampled"]["generated_text"]}
+    assert got["sampled"]["details"]["seed"] == 7
+
+
+def test_a_stop_string_ends_the_text_and_is_part_of_it(got: dict[str, Any]) -> None:
+    assert got["stopped"]["generated_text"] == " The capital"
+    assert got["stopped"]["details"]["finish_reason"] == "stop_sequence"
+
+
+def test_a_stream_says_what_a_whole_answer_says(got: dict[str, Any]) -> None:
+    events = got["async_stream"]
+    assert said(events) == ANSWER
+    assert events[-1]["generated_text"].endswith(ANSWER)
+    assert events[-1]["details"]["finish_reason"] == "eos_token"
+
+
+@pytest.mark.parametrize("probe", ["error_value", "error_value_stream"])
+def test_a_wrong_value_is_a_validation_error(got: dict[str, Any], probe: str) -> None:
+    message = "Input validation error: `top_n_tokens` must be >= 0 and <= 5. Given: 99"
+    assert got[probe] == {"raised": "ValidationError", "message": message}
+
+
+@pytest.mark.parametrize("probe", ["error_busy", "error_busy_stream"])
+def test_a_busy_server_is_an_overloaded_error(any_client: Client, scripted: str, probe: str) -> None:
+    told = drive(any_client, scripted)[probe]
+    assert told == {"raised": "OverloadedError", "message": "Model is overloaded"}
+
+
+@pytest.mark.parametrize("probe", ["error_break", "error_break_stream"])
+def test_a_server_that_stops_on_the_way_raises(any_client: Client, scripted: str, probe: str) -> None:
+    assert drive(any_client, scripted)[probe] == {"raised": "OverloadedError", "message": "stopping"}
+
+
+# TGI's own -----------------------------------------------------------------------------------------------
+
+
+def test_tgis_own_client_reads_whole_answers(own: dict[str, Any]) -> None:
+    assert own["whole"]["generated_text"] == ANSWER
+    assert own["full_text"]["generated_text"] == QUESTION + ANSWER
+    assert own["short"]["details"]["finish_reason"] == "length"
+    assert [len(tokens) for tokens in own["top"]["details"]["top_tokens"]] == [2, 2]
+    assert own["watermarked"]["details"]["seed"] is not None
+
+
+def test_tgis_own_client_reads_streams(own: dict[str, Any]) -> None:
+    assert said(own["stream"]) == own["stream"][-1]["generated_text"] == ANSWER
+    assert own["stream_sampled"][-1]["generated_text"] == own["sampled"]["generated_text"]
+
+
+def test_tgis_own_client_raises_the_right_errors(own: dict[str, Any]) -> None:
+    assert own["error_value_async"]["raised"] == "ValidationError"
+    assert own["error_path"]["raised"] == "NotFoundError"
+    assert own["error_length"] == {
+        "raised": "ValidationError",
+        "message": "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 2048. "
+        "Given: 10 `inputs` tokens and 1000000 `max_new_tokens`",
+    }
+
+
+def test_tgis_own_client_chats(server: str) -> None:
+    """Since 0.7. Its streams end in an error of its own: it takes the [DONE] at their end for JSON."""
+    got = drive(OWN[0], server)
+    (choice,) = got["chat"]["choices"]
+    chunks = [chunk["choices"][0] for chunk in got["chat_stream"]["chunks"]]
+    assert choice["message"]["content"] == ANSWER.strip().removesuffix(".")
+    assert "".join(chunk["delta"]["content"] or "" for chunk in chunks) == choice["message"]["content"]
+    assert chunks[-1]["finish_reason"] == choice["finish_reason"] == "length"
+    assert (got["chat_stream"]["raised"], got["chat_stream"]["at"]) == ("JSONDecodeError", "[DONE]")
+    assert got["error_chat"]["raised"] == "ValidationError"
+
+
+# huggingface_hub's ---------------------------------------------------------------------------------------
+
+
+def test_the_hubs_client_gets_the_prompt_back_unless_it_says_otherwise(hub: dict[str, Any]) -> None:
+    assert (hub["text"], hub["text_only_answer"]) == (QUESTION + ANSWER, ANSWER)
+
+
+def test_the_hubs_client_reads_details(hub: dict[str, Any]) -> None:
+    assert hub["whole"]["details"]["finish_reason"] == "length"
+    assert [len(tokens) for tokens in hub["whole"]["details"]["top_tokens"]] == [2, 2, 2]
+    assert json.loads(hub["grammar"]) == {"capital": "Paris"}
+
+
+def test_the_hubs_client_reads_streams(hub: dict[str, Any]) -> None:
+    assert "".join(hub["stream"][:-1]) == said(hub["stream_details"]) == ANSWER
+    assert [event["index"] for event in hub["stream_details"]] == list(range(1, 13))
+
+
+def test_the_hubs_client_chats(hub: dict[str, Any]) -> None:
+    content = hub["chat"]["choices"][0]["message"]["content"]
+    pieces = [chunk["choices"][0]["delta"]["content"] or "" for chunk in hub["chat_stream"]]
+    assert content == "".join(pieces) == "The capital of France is Paris"
+    scores = hub["chat_scored"]["choices"][0]["logprobs"]["content"]
+    assert [score["token"] for score in scores] == ["The", " capital"]
+    assert [len(score["top_logprobs"]) for score in scores] == [2, 2]
+
+
+def test_the_hubs_client_gets_schemas_and_calls(hub: dict[str, Any]) -> None:
+    (shaped,), (armed,) = hub["chat_shaped"]["choices"], hub["chat_armed"]["choices"]
+    assert list(json.loads(shaped["message"]["content"])) == ["capital"]
+    (call,) = armed["message"]["tool_calls"]
+    assert call["function"]["name"] == "get_weather"
+    assert list(json.loads(call["function"]["arguments"])) == ["city"]
+
+
+def test_the_hubs_client_raises_what_a_chat_is_told(hub: dict[str, Any]) -> None:
+    assert hub["error_chat"]["raised"] == "BadRequestError"
+    assert "temperature must be non-negative" in hub["error_chat"]["message"]
+    assert "does not exist" in hub["error_model"]["message"]
+
+
+def test_the_hubs_client_is_told_of_the_server(hub: dict[str, Any]) -> None:
+    assert (hub["info"]["model_id"], hub["info"]["max_total_tokens"]) == ("models/demo", 2048)
+    assert hub["health"] is True
