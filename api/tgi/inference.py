@@ -16,7 +16,7 @@ from api.tgi.info import compute_type, full_text
 from api.tgi.last import Marked
 from api.tgi.replies import StreamWriter, WholeWriter
 from api.tgi.requests import generation, read, shown
-from api.tgi.validation import check_length, reworded
+from api.tgi.validation import reworded
 from inference.backend import Backend, Stream
 from inference.errors import ServerError
 from inference.types import GenerationRequest
@@ -43,10 +43,9 @@ class Inference:
     def submit(self, request: GenerationRequest) -> Stream:
         """Raises ServerError, in TGI's words."""
         try:
-            check_length(request, self.backend, self.settings)
             return self.backend.generate(request)
         except ServerError as error:
-            raise reworded(error, request) from error
+            raise reworded(error, request, self.backend.info().context) from error
 
     def _whole(self, body: GenerateBody, full: bool, listed: bool = False) -> Response:
         meter = self._meter(body)

@@ -9,12 +9,11 @@ from typing import NamedTuple
 from api.settings import AppSettings
 from api.tgi.bodies import Parameters
 from api.tgi.errors import Invalid
-from inference.backend import Backend
 from inference.errors import BadRequest, NoRoom, ServerError, TooLong
 from inference.types import GenerationRequest
 
 LARGEST_SEED = 2**64 - 1
-COUNTED = "has more tokens"  # else the text was too long to be tokenised at all
+UNCOUNTED = "characters"  # the text was too long to be tokenised at all
 
 TOTAL = "`inputs` tokens + `max_new_tokens` must be <= {}. Given: {} `inputs` tokens and {} `max_new_tokens`"
 UNFIT = {"json_schema": "cannot compile regex from schema: ", "regex": "grammar is not valid: "}
@@ -124,35 +123,21 @@ def check(asked: Asked) -> None:
             raise Invalid(rule.words.format(a=asked))
 
 
-def check_length(request: GenerationRequest, backend: Backend, limits: AppSettings) -> None:
-    """Raises Invalid where the prompt has more tokens than the settings allow. The context's own limit is the
-    backend's to watch over, so a server without one of its own counts no prompt twice."""
-    if limits.max_input_tokens is None:
-        return
-    tokens, context, asked = len(backend.tokenize(request).pieces), backend.info().context, _asked(request)
-    if tokens + asked > context:
-        raise Invalid(TOTAL.format(context, tokens, asked))
-    if tokens > limits.max_input_tokens:
-        raise Invalid(LENGTH.format(limits.max_input_tokens, tokens))
-
-
-def reworded(error: ServerError, request: GenerationRequest) -> ServerError:
+def reworded(error: ServerError, request: GenerationRequest, context: int) -> ServerError:
     """A backend's refusal, in TGI's words where it has some."""
     match error:
         case NoRoom():
-            return Invalid(TOTAL.format(error.limit, error.tokens, error.asked))
-        case TooLong() if not error.rule.startswith(COUNTED):
-            return error
-        case TooLong() if (asked := _asked(request)) or error.tokens > error.limit:
-            return Invalid(TOTAL.format(error.limit, error.tokens, asked))
-        case TooLong():
-            return Invalid(LENGTH.format(error.limit - 1, error.tokens))
+            return Invalid(TOTAL.format(context, error.tokens, error.asked))
+        case TooLong() if UNCOUNTED not in error.rule:
+            return _too_long(error, (request.max_tokens or 0) if request.fits else 0, context)
         case BadRequest(field="response_format") if request.constraint:
             return Invalid(UNFIT[request.constraint.kind] + error.rule.partition(": ")[2])
         case _:
             return error
 
 
-def _asked(request: GenerationRequest) -> int:
-    """The tokens that must fit behind the prompt."""
-    return (request.max_tokens or 0) if request.fits else 0
+def _too_long(error: TooLong, asked: int, context: int) -> Invalid:
+    """`asked`: the tokens that must fit behind the prompt. What both come to is checked first."""
+    if error.tokens + asked > context:
+        return Invalid(TOTAL.format(context, error.tokens, asked))
+    return Invalid(LENGTH.format(min(error.limit, context - 1), error.tokens))
