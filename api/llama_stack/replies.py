@@ -11,7 +11,9 @@ from api.llama_stack.said import Said, Scores, scores
 from inference.types import CallDelta, Event, Finished, Started, Token
 
 
-class CompletionWriter:
+class Reply:
+    """What has been said so far, and how errors are told: the same for both kinds of reply."""
+
     failed = staticmethod(failed)
     broken = staticmethod(broken)
 
@@ -20,6 +22,8 @@ class CompletionWriter:
         self.logprobs = logprobs
         self.said = Said([] if logprobs else None)
 
+
+class CompletionWriter(Reply):
     def chunk(self, event: Event) -> list[Any]:
         self.said.add(event)
         match event:
@@ -49,15 +53,7 @@ def _piece(text: str, logprobs: Scores | None = None, stop_reason: str | None = 
     return {"delta": text, "stop_reason": stop_reason, "logprobs": logprobs}
 
 
-class ChatWriter:
-    failed = staticmethod(failed)
-    broken = staticmethod(broken)
-
-    def __init__(self, generation: Generation, logprobs: bool) -> None:
-        self.generation = generation
-        self.logprobs = logprobs
-        self.said = Said([] if logprobs else None)
-
+class ChatWriter(Reply):
     def chunk(self, event: Event) -> list[Any]:
         goes_on = isinstance(event, CallDelta) and event.number in self.said.calls
         self.said.add(event)
