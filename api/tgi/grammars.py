@@ -34,6 +34,7 @@ def _parsed(value: dict[str, Any] | str) -> dict[str, Any]:
 
 
 def _schema(schema: dict[str, Any]) -> Constraint:
+    """Of an object, be it not said: to JSON schema, properties alone forbid no text or number."""
     if "properties" not in schema:
         raise Invalid("grammar is not valid: Grammar must have a 'properties' field")
-    return Constraint("json_schema", schema)
+    return Constraint("json_schema", {"type": "object"} | schema)

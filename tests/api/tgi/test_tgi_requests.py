@@ -87,7 +87,10 @@ def test_an_answer_of_no_told_length_may_be_as_long_as_there_is_room(asked: Any)
     [
         ({"type": "json", "value": SCHEMA}, Constraint("json_schema", SCHEMA)),
         ({"type": "json_object", "value": SCHEMA}, Constraint("json_schema", SCHEMA)),
-        ({"type": "json", "value": '{"properties": {}}'}, Constraint("json_schema", {"properties": {}})),
+        (
+            {"type": "json", "value": '{"properties": {}}'},
+            Constraint("json_schema", {"type": "object", "properties": {}}),
+        ),
         (
             {"type": "json_schema", "value": {"name": "person", "schema": SCHEMA}},
             Constraint("json_schema", SCHEMA),
