@@ -68,7 +68,8 @@ class Search:
             choice = self._gain(next(found))
             reason = self._reason()
             self._tell(choice, reason)
-            yield
+            if not reason:
+                yield
 
     def _edit(self, logits: Tensor) -> Tensor:
         """The logits of the next token as the request would have them; keeps those its logprobs are of."""
