@@ -1,0 +1,38 @@
+"""What single types need besides sizes: settings without which a tiny model cannot be made, or says nothing.
+
+Settings replace those that shrink.py found, within sub-configs too.
+"""
+
+from typing import Any
+
+from scripts.prove.sizes import HIDDEN, RANK, STATE, VOCAB, WIDTH, WINDOW
+
+Settings = dict[str, Any]
+
+ROPE = {"rope_type": "default", "rope_theta": 10_000.0}
+INDEXER = {"indexer_n_heads": 2, "indexer_kv_heads": 1, "indexer_head_dim": WIDTH, "indexer_budget": 4}
+ODDITIES: dict[str, Settings] = {
+    "bamba": {"attn_layer_indices": [1]},
+    "blt": {"encoder_hash_byte_group_vocab": 64},
+    "cohere_compass_text": {
+        "layer_types": ["sliding_attention", "full_attention"],
+        "rope_parameters": {"sliding_attention": ROPE, "full_attention": ROPE},
+    },
+    "dbrx": {"attn_config": {"rope_theta": 10_000.0}},
+    "deepseek_v2": {"num_experts_per_tok": 2, "n_group": 1, "topk_group": 1},
+    "dots1": {"n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2},
+    "encoder-decoder": {"decoder": {"is_decoder": True, "add_cross_attention": True}},
+    "gemma3n_text": {"num_kv_shared_layers": 2},
+    "granitemoehybrid": {"layer_types": ["linear_attention", "full_attention"]},
+    "hrm_text": {"num_layers_per_stack": 2, "num_hidden_layers": 16},
+    "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "use_mamba_kernels": False},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"]},
+    "mamba2": {"num_heads": 8, "head_dim": WIDTH},
+    "qwen4_exp": {"text_config": INDEXER | {"indexer_compress_ratio": 2}},
+    "qwen4_exp_text": INDEXER | {"indexer_compress_ratio": 2},
+    "reformer": {"is_decoder": True},
+    "zamba": {
+        "num_hidden_layers": 4,
+        "layers_block_type": ["linear_attention", "hybrid", "linear_attention", "hybrid"],
+    },
+}
