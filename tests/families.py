@@ -159,6 +159,7 @@ UNUSUAL: dict[str, dict[str, Any]] = {
         "no_rope_layers": [1, 0],
     },
     "deepseek_v3": MLA,
+    "deepseek_v32": MLA | {"index_topk": 6, "index_n_heads": 16, "index_head_dim": 8},
     "qwen3_next": DELTA,
     "falcon_h1": LLAMA | SSM | {"head_dim": 8},
     "m2m_100": BART,

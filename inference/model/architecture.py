@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import transformers
+from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 from transformers.models.auto.modeling_auto import (
     MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
@@ -37,6 +38,13 @@ def needs_code(config: Mapping[str, Any]) -> bool:
 
 def has_code(config: Mapping[str, Any]) -> bool:
     return bool({"AutoModelForCausalLM", "AutoModelForSeq2SeqLM"} & set(config.get("auto_map") or {}))
+
+
+def family_of(config: Any) -> Any:
+    """The auto class that opens a model. Those that speech is given to as well are registered as seq2seq."""
+    kind = config.model_type
+    listens = kind in MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES.keys() - MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    return AutoModelForSeq2SeqLM if config.is_encoder_decoder or listens else AutoModelForCausalLM
 
 
 def no_weights(names: Iterable[str]) -> str:

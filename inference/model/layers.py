@@ -10,6 +10,7 @@ import torch
 from transformers import DynamicCache, PretrainedConfig
 from transformers.cache_utils import (
     CacheLayerMixin,
+    DynamicIndexedLayer,
     DynamicLayer,
     DynamicSlidingWindowLayer,
     LinearAttentionLayer,
@@ -36,6 +37,8 @@ def layers(config: PretrainedConfig, memory: Memory) -> list[Any]:
 def layer(kind: Any, memory: Memory) -> Any:
     if type(kind) in (DynamicLayer, DynamicSlidingWindowLayer):
         return Columns(memory)
+    if type(kind) is DynamicIndexedLayer:
+        return Indexed(memory)
     if isinstance(kind, LinearAttentionLayer):
         hybrid = isinstance(kind, DynamicLayer)
         return (Hybrid if hybrid else States)(memory, kind.number_of_states)
@@ -87,6 +90,20 @@ def written(table: Table, call: Call, states: torch.Tensor) -> torch.Tensor:
         tokens = tokens.index_select(0, call.real.to(tokens.device))
     data.view(-1, G, D).index_copy_(0, call.slots.to(data.device), tokens)
     return data[call.first : call.first + R, : call.columns].transpose(1, 2)
+
+
+class Indexed(Columns):
+    """A layer that also keeps what picks the columns each token attends to: DeepSeek's sparse attention."""
+
+    def __init__(self, memory: Memory) -> None:
+        super().__init__(memory)
+        self.index = memory.table()
+
+    def update_indexer(self, indexer_key_states: torch.Tensor) -> torch.Tensor:
+        """Write the call's index keys (R, q, D); hand out those of its rows, a view (R, n, D)."""
+        call = current()
+        assert call is not None, "rows are only there while a call is computed"
+        return written(self.index, call, indexer_key_states[:, None])[:, 0]
 
 
 class States(LinearAttentionLayer):

@@ -13,10 +13,10 @@ from typing import Any
 import torch
 import transformers
 from safetensors import SafetensorError
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
+from transformers import AutoConfig
 
 from inference.errors import BadRequest
-from inference.model.architecture import needs_code, no_weights, unserved
+from inference.model.architecture import family_of, needs_code, no_weights, unserved
 from inference.model.facts import ends_of, start_ids_of, vocab_of
 from inference.model.place import context_of
 from inference.model.scaling import PLAIN, Scaling
@@ -115,10 +115,9 @@ def model_of(folder: Path, config: Any, dtype: str, device: str, trust_remote_co
     if form is None:
         raise BadRequest("MODEL_NAME", no_weights(path.name for path in folder.iterdir()), str(folder))
     announce(folder, dtype, device)
-    family = AutoModelForSeq2SeqLM if getattr(config, "is_encoder_decoder", False) else AutoModelForCausalLM
     with refusing(folder, "has weights that cannot be loaded"):
         model, missing = form.open(
-            family,
+            family_of(config),
             folder,
             config=config,
             dtype=getattr(torch, dtype),
