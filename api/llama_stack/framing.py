@@ -5,11 +5,11 @@ The body says that there is a stream. No header tells all readers apart, hence r
 
 from werkzeug.datastructures import Headers
 
+from api.clients import is_generated, is_llama_stack
 from api.llama_stack.generation import ROOT, Generation
 from api.stream import NDJSON, SSE, Framing
 
 LINE_TYPES = ("application/x-ndjson", "application/jsonl")
-EVENT_READERS = ("LlamaStackClient", "OgxClient")
 UNTOLD = {"auto": NDJSON, "ndjson": NDJSON, "sse": SSE}
 
 
@@ -18,13 +18,6 @@ def framing(headers: Headers, generation: Generation, stream_format: str) -> Fra
     accept = headers.get("Accept", "")
     if any(kind in accept for kind in LINE_TYPES):
         return NDJSON
-    if "text/event-stream" in accept or _reads_events(headers):
-        return SSE
+    if "text/event-stream" in accept or is_llama_stack(headers) or is_generated(headers):
+        return SSE  # generated clients decode nothing else, whatever they accept
     return UNTOLD[stream_format] if generation is ROOT else SSE
-
-
-def _reads_events(headers: Headers) -> bool:
-    """Whether it is a client known to decode nothing but server-sent events, whatever its Accept."""
-    agent = headers.get("User-Agent", "")
-    named = any(reader in agent for reader in EVENT_READERS)
-    return named or any(name.lower().startswith("x-stainless-") for name, _ in headers)

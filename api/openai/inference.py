@@ -9,6 +9,7 @@ from typing import cast
 
 from flask import Response, request
 
+from api.clients import is_generated, is_llama_stack
 from api.joined import together
 from api.openai import requests
 from api.openai.bodies import ChatBody, CompletionBody
@@ -39,7 +40,7 @@ class Inference:
         form = shape(body, "cmpl", model, self.settings, prompts=len(asked), logprobs=body.logprobs)
         writer = CompletionWriter(form, self._echo(asked) if body.echo else None)
         stream = together(self.backend.generate, asked)
-        return answer(stream, writer, EVENTS if body.stream else None, len(asked) * form.answers)
+        return answer(stream, writer, events() if body.stream else None, len(asked) * form.answers)
 
     def chat(self) -> Response:
         body = read(ChatBody)
@@ -51,10 +52,10 @@ class Inference:
             model,
             self.settings,
             logprobs=asked.logprobs if body.logprobs else None,
-            roles=not joins_roles(),
+            roles=not is_generated(request.headers),  # those join what the deltas of a stream say
         )
         writer = ChatWriter(form, echoed(body), demands_one(body))
-        return answer(self.backend.generate(asked), writer, EVENTS if body.stream else None, form.answers)
+        return answer(self.backend.generate(asked), writer, events() if body.stream else None, form.answers)
 
     def _echo(self, asked: list[GenerationRequest]) -> Echo:
         def spell(ids: Sequence[int]) -> str:
@@ -70,6 +71,6 @@ def echoed(body: ChatBody) -> str:
     return text(last.content, "messages") if body.echo and last.role == "assistant" else ""
 
 
-def joins_roles() -> bool:
-    """Whether the client is OpenAI's own, of any language, which joins what the deltas of a stream say."""
-    return any(name.lower().startswith("x-stainless-") for name, _ in request.headers)
+def events() -> Framing:
+    """Llama Stack's clients take every event for JSON, so that theirs end without a word."""
+    return SSE if is_llama_stack(request.headers) else EVENTS

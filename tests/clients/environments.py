@@ -1,8 +1,11 @@
 """An environment for each real client, made on demand under .clients/ and kept for the next run."""
 
+import json
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 ENVIRONMENTS = Path(__file__).parents[2] / ".clients"
 
@@ -49,3 +52,12 @@ def python(name: str) -> Path:
         subprocess.run([home / "bin/python", "-m", "pip", "install", "-q", *PINS[name]], check=True)
         stamp.write_text(pins)
     return home / "bin/python"
+
+
+@cache
+def driven(name: str, driver: str, *arguments: str) -> Any:
+    """What `driver`, a file beside this one, prints as JSON in the environment `name`."""
+    command = [python(name), Path(__file__).with_name(driver), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)

@@ -1,19 +1,15 @@
 """llama-stack-client of every generation against our server: what its users get is right."""
 
 import json
-import subprocess
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.clients.environments import python
+from tests.clients.environments import driven
 
 pytestmark = pytest.mark.slow
 
-DRIVER = Path(__file__).with_name("drive_llama_stack.py")
 ANSWER = "The capital of France is Paris."
 CALL = {"call_id": "call-1", "tool_name": "get_weather", "arguments": {"city": "Paris"}}
 SCORES = [
@@ -60,12 +56,8 @@ def got(release: Release, scripted: str) -> dict[str, Any]:
     return drive(release, scripted, "fake/model")
 
 
-@cache
 def drive(release: Release, url: str, model: str) -> dict[str, Any]:
-    command = [python(f"llama-stack-{release.version}"), DRIVER, url, model, release.key]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return driven(f"llama-stack-{release.version}", "drive_llama_stack.py", url, model, release.key)
 
 
 def text(release: Release, delta: Any) -> str:

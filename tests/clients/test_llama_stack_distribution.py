@@ -1,4 +1,4 @@
-"""A real Llama Stack distribution that passes requests through to our server, and what its clients get."""
+"""A real Llama Stack distribution in front of our server, by two of its providers, as its clients see it."""
 
 import json
 import subprocess
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import requests
 
-from tests.clients.environments import python
+from tests.clients.environments import driven, python
 from tests.serving import free_port, wait_until_ready
 
 pytestmark = pytest.mark.slow
@@ -22,10 +22,13 @@ providers:
   inference:
   - {{provider_id: hearth, provider_type: "remote::passthrough",
       config: {{url: "{url}/passthrough", api_key: none}}}}
+  - {{provider_id: vllm, provider_type: "remote::vllm",
+      config: {{url: "{url}/v1", api_token: none, max_tokens: 128}}}}
 metadata_store: {{type: sqlite, db_path: {folder}/registry.db}}
 inference_store: {{type: sqlite, db_path: {folder}/inference.db}}
 models:
 - {{model_id: m, provider_id: hearth, provider_model_id: fake/model, model_type: llm, metadata: {{}}}}
+- {{model_id: openai, provider_id: vllm, provider_model_id: fake/model, model_type: llm, metadata: {{}}}}
 server: {{port: {port}, host: 127.0.0.1}}
 """
 USER = {"role": "user", "content": "What's the capital of France?"}
@@ -78,3 +81,48 @@ def test_a_streamed_tool_call_passes_through(distribution: str) -> None:
 
 def test_a_completion_passes_through(distribution: str) -> None:
     assert ask(distribution, "completion", content="Say it").json()["content"] == ANSWER
+
+
+# remote::vllm speaks OpenAI's dialect to us, and Llama Stack's to its own client -------------------------
+
+
+@pytest.fixture(scope="module")
+def got(distribution: str) -> dict[str, Any]:
+    """What Llama Stack's own client gets from the distribution."""
+    return driven("llama-stack-0.2.12", "drive_llama_stack.py", distribution, "openai", "model_id")
+
+
+def test_a_chat_through_openai_is_whole(got: dict[str, Any]) -> None:
+    assert got["chat"]["completion_message"]["content"] == ANSWER
+
+
+def test_a_chat_through_openai_streams(got: dict[str, Any]) -> None:
+    said = [delta["text"] for _, _, delta, _ in got["chat_stream"] if delta["type"] == "text"]
+    assert "".join(said) == ANSWER
+    assert got["chat_stream"][-1][0] == "complete"
+
+
+def test_a_completion_through_openai_streams(got: dict[str, Any]) -> None:
+    assert got["completion"]["content"] == ANSWER
+    assert "".join(delta for delta, _ in got["completion_stream"]) == ANSWER
+
+
+def test_a_tool_call_through_openai_is_whole(got: dict[str, Any]) -> None:
+    [call] = got["chat_armed"]["completion_message"]["tool_calls"]
+    assert (call["tool_name"], call["arguments"]) == ("get_weather", {"city": "Paris"})
+
+
+def test_a_tool_call_through_openai_streams(got: dict[str, Any]) -> None:
+    calls = [
+        delta["tool_call"] for _, _, delta, _ in got["chat_armed_stream"] if delta["type"] == "tool_call"
+    ]
+    named = [call for call in calls if isinstance(call, dict)]
+    assert [(call["tool_name"], call["arguments"]) for call in named] == [("get_weather", {"city": "Paris"})]
+
+
+def test_a_schema_through_openai_shapes_the_answer(got: dict[str, Any]) -> None:
+    assert json.loads(got["chat_shaped"]["completion_message"]["content"]) == {"capital": "Paris"}
+
+
+def test_the_distribution_lists_our_model(got: dict[str, Any]) -> None:
+    assert "openai" in {model["identifier"] for model in got["models"]}

@@ -1,15 +1,12 @@
 """OpenAI's own client, of both ages, and LangChain's, against our server: what their users get is right."""
 
 import json
-import subprocess
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
 
-from tests.clients.environments import python
+from tests.clients.environments import driven
 
 pytestmark = pytest.mark.slow
 
@@ -18,14 +15,9 @@ OPENAIS = ["openai-1", "openai-3"]
 ARGUMENTS = {"city": "Paris"}
 
 
-@cache
 def drive(environment: str, url: str, model: str) -> dict[str, Any]:
     """What each probe of the environment's driver got."""
-    driver = Path(__file__).with_name(f"drive_{environment.split('-')[0]}.py")
-    command = [python(environment), driver, f"{url}/v1", model]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return driven(environment, f"drive_{environment.split('-')[0]}.py", f"{url}/v1", model)
 
 
 @pytest.fixture(params=OPENAIS, scope="module")

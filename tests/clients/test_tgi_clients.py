@@ -1,19 +1,15 @@
 """TGI's own client and huggingface_hub's, old and new, against our server: what their users get is right."""
 
 import json
-import subprocess
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.clients.environments import python
+from tests.clients.environments import driven
 
 pytestmark = pytest.mark.slow
 
-HERE = Path(__file__).parent
 QUESTION = "What is the capital of France?"
 ANSWER = " The capital of France is Paris."
 
@@ -36,12 +32,8 @@ def named(client: Client) -> str:
     return client.environment
 
 
-@cache
 def drive(client: Client, url: str) -> dict[str, Any]:
-    command = [python(client.environment), HERE / client.driver, url]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return driven(client.environment, client.driver, url)
 
 
 @pytest.fixture(params=[*OWN, *HUB], ids=named, scope="module")

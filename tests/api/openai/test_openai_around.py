@@ -1,5 +1,6 @@
 """Requests refused for what is around their body: its kind, the key, the method, a memory there is not."""
 
+import json
 from typing import Any
 
 import pytest
@@ -81,3 +82,16 @@ def test_a_request_refused_half_way_leaves_nothing_running(app: Flask, backend: 
     backend.script = refuse_second
     assert app.test_client().post(COMPLETIONS, json={"prompt": ["a", "b"]}).status_code == 429
     assert (len(backend.streams), backend.open) == (1, [])
+
+
+@pytest.mark.parametrize("agent", ["LlamaStackClient/Python 0.3.0", "AsyncLlamaStackClient/Python 0.5.0a1"])
+@pytest.mark.parametrize("path", [COMPLETIONS, CHATS])
+def test_a_client_of_llama_stack_gets_nothing_behind_the_last_event(
+    client: FlaskClient, path: str, agent: str
+) -> None:
+    """It would read [DONE] as JSON."""
+    response = client.post(path, json=asked(path, stream=True), headers={"User-Agent": agent})
+    *events, last = response.text.split("\n\n")
+    assert last == ""
+    values = [json.loads(event.removeprefix("data: ")) for event in events]
+    assert values[-1]["choices"][0]["finish_reason"] == "stop"
