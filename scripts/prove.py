@@ -65,9 +65,13 @@ def apart(kind: Kind) -> Row:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--only", nargs="+", metavar="TYPE", help="types to prove, by their config's model_type")
+    parser.add_argument(
+        "--only", nargs="+", metavar="TYPE", help="types to prove, by their config's model_type"
+    )
     parser.add_argument("--sample", action="store_true", help=f"prove only {', '.join(SAMPLE)}")
-    parser.add_argument("--write", action="store_true", help="write the table; of all types, so not with the others")
+    parser.add_argument(
+        "--write", action="store_true", help="write the table; of all types, so not with the others"
+    )
     options = parser.parse_args()
     if options.write and (options.only or options.sample):
         parser.error("--write keeps the table of all types: it goes without --only and --sample")

@@ -15,12 +15,22 @@ from transformers.models.auto.modeling_auto import (
 )
 
 GENERATING = {*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, *MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES}
+# Registered as generating text, and not made to be asked for it.
+OTHERWISE = {
+    "gemma4_assistant": "drafts for another model, out of that model's keys and values",
+    "gemma4_unified_assistant": "drafts for another model, out of that model's keys and values",
+    "musicgen": "answers with the codes of sounds, not with text",
+    "musicgen_melody": "answers with the codes of sounds, not with text",
+    "voxtral_realtime": "reads speech along with each token of text",
+}
 PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 
 
 def unserved(config: Mapping[str, Any]) -> str:
     """Why the model of a config.json cannot be served; empty when it can, be it with its own code."""
     kind = config.get("model_type")
+    if kind in OTHERWISE:
+        return f"is of the type {kind!r}, which {OTHERWISE[kind]}"
     if kind in GENERATING or has_code(config):
         return ""
     if kind in CONFIG_MAPPING_NAMES:

@@ -64,7 +64,7 @@ def choose(
     """
     for kind in set(settle(model, context)):
         log.info("%s: %s frequencies settled for %d tokens", model.config.model_type, kind, context)
-    trial = Trial(model)
+    trial = tried(model)
     if trial.spread != trial.spread:
         raise Unavailable(
             "the model's logits are not numbers: its weights are damaged, or need another dtype"
@@ -73,11 +73,21 @@ def choose(
     tolerance = min(max(least, NOISE * trial.noise), most)
     causal = trial.noise <= most
     for way in WAYS if causal else ():
-        tried = attempt(model, trial, way, tolerance)
-        if tried:
+        found = attempt(model, trial, way, tolerance)
+        if found:
             most = max_rows * context if max_area is None else min(max_area, max_rows * context)
-            return slots(model, *tried, max_rows=max_rows, context=context, kv_bytes=kv_bytes, most=most)
+            return slots(model, *found, max_rows=max_rows, context=context, kv_bytes=kv_bytes, most=most)
     return solo(model, trial, causal, tolerance, max_rows=max_rows, context=context)
+
+
+def tried(model: PreTrainedModel) -> Trial:
+    try:
+        return Trial(model)
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as raised:  # code of any model, some of which wants more than text
+        told = " ".join(f"{type(raised).__name__}: {raised}".split())
+        raise Unavailable(f"{model.config.model_type} does not compute from text alone: {told}") from raised
 
 
 def attempt(
@@ -137,6 +147,8 @@ def solo(
     error = trial.error(SoloRunner(model, max_rows=ROWS, context=COLUMNS)) if causal else 0.0
     if not error <= tolerance:
         raise Unavailable(f"{model.config.model_type} computes something else each time it is asked")
+    if not causal and trial.remembers() > tolerance:
+        raise Unavailable(f"{model.config.model_type} computes something else with a cache than without")
     runner = SoloRunner(model, max_rows=max_rows, context=context, causal=causal)
     return chosen(model, Fitted(runner, "solo", True, error, 0))
 

@@ -40,6 +40,18 @@ UNBOUNDED = frozenset(
         "xlstm",
     }
 )
+# These begin to count positions behind the padding's index.
+BEHIND_PADDING = frozenset(
+    {
+        "camembert",
+        "data2vec-text",
+        "roberta",
+        "roberta-prelayernorm",
+        "xlm-roberta",
+        "xlm-roberta-xl",
+        "xmod",
+    }
+)
 
 
 def device_of(asked: str) -> str:
@@ -103,7 +115,10 @@ def length_of(config: Any) -> int | None:
     """The length in the model's config, if it names one. `config` may hold the text model's within it."""
     parts = (config.get_text_config(), config)
     lengths = (getattr(part, name, None) for part in parts for name in LENGTHS)
-    return next((length for length in lengths if isinstance(length, int) and length > 0), None)
+    length = next((length for length in lengths if isinstance(length, int) and length > 0), None)
+    if length and config.model_type in BEHIND_PADDING:
+        return length - (config.pad_token_id or 0) - 1
+    return length
 
 
 def kv_bytes(free: int, device: str, useful: int | None) -> int:

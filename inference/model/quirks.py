@@ -105,6 +105,23 @@ def counted(guess: Callable[..., torch.Tensor], tokens: bool, module: Any, call:
     return table.reshape(call.columns, -1)[call.positions.to(table.device)]
 
 
+def counts_from_padding(module: Any) -> bool:
+    """RoBERTa and its kin: left alone, positions begin behind the padding's index; told, they are as told."""
+    counts = hasattr(module, "create_position_ids_from_input_ids") and hasattr(module, "padding_idx")
+    return counts and "position_ids" in inputs(module)
+
+
+def mend_count(module: Any) -> None:
+    guess = module.forward
+
+    def forward(*args: Any, position_ids: torch.Tensor | None = None, **kwargs: Any) -> torch.Tensor:
+        call = current()
+        told = position_ids if call is None else call.positions + module.padding_idx + 1
+        return guess(*args, position_ids=told, **kwargs)
+
+    module.forward = forward
+
+
 def inputs(module: Any) -> Mapping[str, inspect.Parameter]:
     return inspect.signature(module.forward).parameters
 
@@ -113,5 +130,6 @@ Guess = Callable[[Any], bool]
 QUIRKS: tuple[tuple[Guess, Callable[[Any], None]], ...] = (
     (slices_a_mask, mend_mask),
     (biases_by_distance, mend_bias),
+    (counts_from_padding, mend_count),
     (embeds_by_length, mend_embedding),
 )

@@ -53,17 +53,22 @@ class SoloRunner:
     def compute(self, row: int, wanted: list[int]) -> torch.Tensor:
         """The logits after the tokens of a row at the positions wanted, (W, V)."""
         ids = torch.tensor([self.rows[row][: wanted[-1] + 1]], device=self.model.device)
+        source = self.sources[row]
         if not self.whole:
-            return torch.cat([self.after(ids[:, : position + 1]) for position in wanted])
-        inputs: dict[str, Any] = {"input_ids": ids}
-        if self.encodes:
-            source = torch.tensor([self.sources[row]], device=self.model.device)
-            inputs = {"input_ids": source, "decoder_input_ids": ids}
-        return self.model(**inputs, **self.uncached).logits[0, wanted]
+            return torch.cat([self.after(ids[:, : position + 1], source) for position in wanted])
+        return self.model(**self.inputs(ids, source), **self.uncached).logits[0, wanted]
 
-    def after(self, ids: torch.Tensor) -> torch.Tensor:
-        inputs = self.model.prepare_inputs_for_generation(ids) if self.appends else {"input_ids": ids}
-        return self.model(**inputs).logits[:, -1]
+    def after(self, ids: torch.Tensor, source: list[int]) -> torch.Tensor:
+        """The logits (1, V) after the last of ids (1, T)."""
+        return self.model(**self.inputs(ids, source), **self.uncached).logits[:, -1]
+
+    def inputs(self, ids: torch.Tensor, source: list[int]) -> dict[str, Any]:
+        """What the model is given for ids (1, T) and, if it encodes, the source."""
+        if self.appends:
+            return self.model.prepare_inputs_for_generation(ids)
+        if not self.encodes:
+            return {"input_ids": ids}
+        return {"input_ids": torch.tensor([source], device=ids.device), "decoder_input_ids": ids}
 
 
 def appends(model: PreTrainedModel) -> bool:

@@ -96,6 +96,20 @@ class Trial:
                 held[i] = end
         return float(torch.tensor(errors).max())
 
+    def remembers(self) -> float:
+        """By how much the model's own cache changes a logit of the last token; 0 if it keeps none."""
+        prompt = torch.tensor([self.prompts[0]], device=self.model.device)
+        before, last = (self.alone.inputs(ids, self.sources[0]) for ids in (prompt[:, :-1], prompt[:, -1:]))
+        with torch.inference_mode():
+            cache = self.model(**before).get("past_key_values")
+            if cache is None:
+                return 0.0
+            try:
+                logits = self.model(**last, past_key_values=cache).logits[0, -1:]
+            except RuntimeError:  # it wants the tokens that the cache holds as well
+                return float("inf")
+        return self.difference(logits, self.truths[0][-1:])
+
     def batch(self, moves: tuple[Move, ...], spans: dict[int, tuple[int, int, int]]) -> Batch:
         """The step in which each row takes a span (prompt, start, end); all logits wanted."""
         counts = [end - start for _, start, end in spans.values()]

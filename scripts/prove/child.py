@@ -39,7 +39,7 @@ def run(function: Callable[[], Any], *, timeout_s: float = TIMEOUT_S, memory: in
 
 
 def work(function: Callable[[], Any], result: Connection, memory: int) -> None:
-    """Silent, limited: compute and send. Forked from a parent that has computed nothing, so no thread is lost."""
+    """Compute and send, silent and limited. A parent that has computed nothing has no threads to lose."""
     silence()
     limit = addresses() + memory
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))

@@ -3,28 +3,34 @@
 Goes the server's own way: load, fit, engine. Knows what is compared; not how a row is printed.
 """
 
+import logging
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from inference.errors import ServerError
 from inference.model import fit, load
+from inference.model.architecture import unserved
 from inference.model.slots import SlotRunner
-from inference.model.trial import ordinary_ids
 from scripts.prove import answers, tiny
+from scripts.prove.answers import Asked
+from scripts.prove.oddities import NOTES
 from scripts.prove.tiny import Kind
 
 KV_BYTES = 1 << 26
+FEWEST = 4  # different tokens in the answers: fewer would be the same whatever was computed
+REFUSED = "refused"
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
     """What is known of a type.
 
-    seat   how it runs; "refused" where the server says why it does not; "" where the way ended before
-    error  of a logit in standard deviations, as fit.choose found it
-    alone  its answers are transformers', each asked for by itself; mixed: in company
-    why    why not, in one line
+    seat     how it runs; "refused" where the server says why it does not; "" where the way ended before
+    error    of a logit in standard deviations, as fit.choose found it
+    alone    its answers are right, each asked for by itself; mixed: in company
+    departs  prompts for which `generate` departs from the model's own forward, which is then right
+    why      why not, in one line, or what else to know
     """
 
     kind: Kind
@@ -32,6 +38,7 @@ class Row:
     error: float | None = None
     alone: bool = False
     mixed: bool = False
+    departs: int = 0
     why: str = ""
 
     @property
@@ -44,16 +51,16 @@ class Row:
 
     @property
     def wrong(self) -> bool:
-        """It would answer, and not as transformers does."""
+        """It would answer, and not as it should."""
         return bool(self.seat) and not self.refused and not self.exact
-
-
-REFUSED = "refused"
 
 
 def prove(kind: Kind, folder: Path) -> Row:
     """The row of a type, whose model is written to `folder`."""
+    logging.disable()
     row = Row(kind)
+    if why := unserved({"model_type": kind.type}):
+        return replace(row, seat=REFUSED, why=why)
     try:
         tiny.save(kind, folder)
     except Exception as error:  # whatever the code of any model raises
@@ -69,23 +76,42 @@ def prove(kind: Kind, folder: Path) -> Row:
 def served(row: Row, folder: Path) -> Row:
     """Load the model, and compare what it answers before and after it is fitted to a seat."""
     loaded = load.load(folder, dtype="float32", device="cpu", trust_remote_code=False)
-    asked = answers.prompts(ordinary_ids(loaded.model))
-    truths: list[answers.Ids] | Exception
-    try:
-        truths = [answers.generated(loaded.model, prompt) for prompt in asked]
-    except Exception as error:
-        truths = error
+    asked = answers.asked(loaded.model, loaded.vocab)
+    told = [generated(loaded.model, prompt, asked.suppressed) for prompt in asked.prompts]
     fitted = fit.choose(loaded.model, max_rows=answers.ROWS, context=answers.CONTEXT, kv_bytes=KV_BYTES)
     row = replace(row, seat=seat(fitted), error=fitted.error)
-    if isinstance(truths, Exception):
-        return replace(row, why=f"generate: {line(truths)}")
-    engine = answers.engine(fitted.runner, loaded.vocab)
+    engine = answers.Served(fitted.runner, asked)
     try:
-        alone = [answers.alone(engine, prompt) for prompt in asked] == truths
-        mixed = answers.in_company(engine, asked) == truths
+        alone, mixed = engine.alone(), engine.mixed()
     except Exception as error:
         return replace(row, why=f"engine: {line(error)}")
-    return replace(row, alone=alone, mixed=mixed, why="" if alone and mixed else "other tokens")
+    truths = judged(loaded.model, asked, told, [alone, mixed])
+    departs = sum(truth != one for truth, one in zip(truths, told, strict=True))
+    same = [found == truths for found in (alone, mixed)]
+    if len({token for truth in truths for token in truth}) < FEWEST:
+        return replace(row, why="its answers say too little to compare")
+    why = NOTES.get(row.kind.type, "") if all(same) else "other tokens"
+    return replace(row, alone=same[0], mixed=same[1], departs=departs, why=why)
+
+
+def generated(model: Any, prompt: answers.Ids, suppressed: answers.Ids) -> answers.Ids | None:
+    """What transformers answers; None where its `generate` cannot drive the model."""
+    try:
+        return answers.generated(model, prompt, suppressed)
+    except Exception:  # whatever the code of any model raises
+        return None
+
+
+def judged(
+    model: Any, asked: Asked, told: list[answers.Ids | None], found: list[list[answers.Ids]]
+) -> list[answers.Ids]:
+    """The right answers: those of `generate`, but where others were found those of the model's forward."""
+    truths = []
+    for prompt, truth, *ours in zip(asked.prompts, told, *found, strict=True):
+        if truth is None or any(one != truth for one in ours):
+            truth = answers.forwarded(model, prompt, asked.suppressed)
+        truths.append(truth)
+    return truths
 
 
 def seat(fitted: fit.Fitted) -> str:
@@ -94,5 +120,6 @@ def seat(fitted: fit.Fitted) -> str:
 
 
 def line(error: Exception) -> str:
+    """What an error says, in one line; of what is not ours the first sentence."""
     told = " ".join(str(error).split())
-    return told if isinstance(error, ServerError) else f"{type(error).__name__}: {told}"
+    return told if isinstance(error, ServerError) else f"{type(error).__name__}: {told.partition('. ')[0]}"

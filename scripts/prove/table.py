@@ -13,12 +13,19 @@ import transformers
 from scripts.prove.proof import Row
 
 KEPT = Path(__file__).parent / "table.md"
-HEAD = "| type | class | seat | error | alone | mixed | why not |"
-RULE = "|---|---|---|---|---|---|---|"
+PREFACE = """\
+# Every type that transformers registers
+
+Made by `python scripts/prove.py --write`: a tiny random model of each type, loaded, fitted and served as
+the server does, in float32; its greedy tokens beside those of transformers' own `generate`, each prompt
+alone and in batches that prompts of other lengths join and leave. `error`: the largest difference of a
+logit from the model's plain forward, in standard deviations of the logits. Where `generate` itself departs
+from that forward, or fails, the forward is what is right, and the mark is `forward`."""
+CELLS = ("type", "class", "seat", "error", "alone", "mixed", "why")
 MARKS = {True: "exact", False: "no"}
+DEPARTS = "forward"  # instead of exact: as the model's own forward, from which `generate` departs
 SECTIONS = {False: "Causal", True: "Sequence to sequence"}
 LONGEST = 200  # characters of a reason
-EXACT_ERROR = 1e-4
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,45 +46,46 @@ def write(rows: Sequence[Row], path: Path) -> None:
 
 def text(rows: Sequence[Row]) -> Iterator[str]:
     """The whole file, line by line."""
-    yield "# Every type that transformers registers"
-    yield ""
-    yield "Made by `python scripts/prove.py --write`: a tiny random model of each type, loaded, fitted and served"
-    yield "as the server does, in float32; its greedy tokens beside those of transformers' own `generate`, each"
-    yield "prompt alone and in batches that prompts of other lengths join and leave. `error`: the largest"
-    yield "difference of a logit from the model's plain forward, in standard deviations of the logits."
+    yield from PREFACE.splitlines()
     yield ""
     yield f"transformers {transformers.__version__}, torch {torch.__version__}"
     for encodes, title in SECTIONS.items():
         part = [row for row in rows if row.kind.encodes is encodes]
-        yield from ("", f"## {title}: {counts(part)}", "", HEAD, RULE)
+        yield from ("", f"## {title}: {counts(part)}", "", bars(CELLS), bars("---" for _ in CELLS))
         yield from map(printed, part)
 
 
 def counts(rows: Iterable[Row]) -> str:
     rows = list(rows)
     exact, wrong = sum(row.exact for row in rows), sum(row.wrong for row in rows)
-    return f"{exact} of {len(rows)} exact, {len(rows) - exact - wrong} refused, {wrong} wrong"
+    departs = sum(row.exact and row.departs > 0 for row in rows)
+    refused = len(rows) - exact - wrong
+    return f"{exact} of {len(rows)} exact ({departs} as their forward), {refused} refused, {wrong} wrong"
 
 
 def printed(row: Row) -> str:
     error = "" if row.error is None else f"{row.error:.0e}"
     it = line(row)
-    cells = (it.type, it.architecture, it.seat, error, it.alone, it.mixed, it.why)
-    return "| " + " | ".join(cells) + " |"
+    return bars((it.type, it.architecture, it.seat, error, it.alone, it.mixed, it.why))
+
+
+def bars(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def line(row: Row) -> Line:
     served = bool(row.seat) and not row.refused
-    alone, mixed = (MARKS[mark] if served else "" for mark in (row.alone, row.mixed))
+    marks = MARKS | {True: DEPARTS} if row.departs else MARKS
+    alone, mixed = (marks[mark] if served else "" for mark in (row.alone, row.mixed))
     why = row.why[:LONGEST].replace("|", "/")
     return Line(row.kind.type, row.kind.architecture, row.seat, alone, mixed, why)
 
 
-def kept(path: Path = KEPT) -> list[Line]:
-    """The rows of a file."""
+def read(text: str) -> list[Line]:
+    """The rows of a table, whatever stands around it."""
     found = []
-    for text in path.read_text().splitlines():
-        cells = [cell.strip() for cell in text.split("|")[1:-1]]
-        if len(cells) == HEAD.count("|") - 1 and text not in (HEAD, RULE):
+    for row in text.splitlines():
+        cells = [cell.strip() for cell in row.split("|")[1:-1]]
+        if len(cells) == len(CELLS) and cells[0] not in (CELLS[0], "---"):
             found.append(Line(*cells[:3], *cells[4:]))
     return found

@@ -28,7 +28,7 @@ SPREAD, JITTER = 0.2, 0.05
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A registered type: what its config.json calls it, its class, and whether it is registered as seq2seq."""
+    """A registered type: what a config.json calls it, its class, whether it is among the seq2seq."""
 
     type: str
     architecture: str
@@ -50,7 +50,7 @@ def config_of(kind: Kind) -> Any:
     if not kind.encodes and hasattr(own, "is_decoder"):
         settings |= {"is_decoder": True, "is_encoder_decoder": False}
     if kind.encodes and own.is_encoder_decoder and getattr(own, "decoder_start_token_id", None) is None:
-        settings["decoder_start_token_id"] = 0
+        settings["decoder_start_token_id"] = 1
     return CONFIG_MAPPING[kind.type](**settings)
 
 
@@ -70,9 +70,11 @@ def save(kind: Kind, folder: Path) -> None:
     torch.manual_seed(SEED)
     model = family.from_config(config, dtype=torch.float32)
     for parameter in model.parameters():
-        # Biases and norms stay near what they begin as: where they outweigh the input, every token is the same.
+        # Biases and norms stay near what they begin as: where they outweigh the input, all tokens are alike.
         vector = parameter.dim() < 2
-        parameter.data.mul_(float(vector)).add_(torch.randn_like(parameter), alpha=JITTER if vector else SPREAD)
+        parameter.data.mul_(float(vector)).add_(
+            torch.randn_like(parameter), alpha=JITTER if vector else SPREAD
+        )
     model.save_pretrained(folder)
     if type(model.config) is not type(config):  # the class is that of a part: its text model
         config.architectures = [kind.architecture]
@@ -85,4 +87,6 @@ def tokenizer() -> PreTrainedTokenizerFast:
     words = {"<pad>": 0, "<s>": 1, "</s>": 2} | {f"w{id}": id for id in range(3, VOCAB)}
     made = Tokenizer(models.WordLevel(words, unk_token="<pad>"))
     made.pre_tokenizer = pre_tokenizers.Whitespace()
-    return PreTrainedTokenizerFast(tokenizer_object=made, pad_token="<pad>", bos_token="<s>", eos_token="</s>")
+    return PreTrainedTokenizerFast(
+        tokenizer_object=made, pad_token="<pad>", bos_token="<s>", eos_token="</s>"
+    )
