@@ -5,7 +5,7 @@ Knows the Backend's interface, and that an HTTP request is one request, however 
 
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from flask import g, has_app_context
 
@@ -51,24 +51,30 @@ class Seat:
 
 
 class Admitted:
-    """A Backend that generates for no more than `limit` requests at once; all else is `backend`'s own."""
+    """A Backend that answers no more than `limit` requests at once; all but answers is `backend`'s own."""
 
     def __init__(self, backend: Backend, limit: int) -> None:
         self._seats = Seats(limit)
         self._generate = backend.generate
+        self._embed = backend.embed
         self.info = backend.info
         self.ready = backend.ready
         self.tokenize = backend.tokenize
         self.detokenize = backend.detokenize
-        self.embed = backend.embed
         self.load = backend.load
         self.deliver_with = backend.deliver_with
         self.close = backend.close
 
     def generate(self, request: GenerationRequest) -> Stream:
+        return self._seated(lambda: self._generate(request), request.n)
+
+    def embed(self, inputs: Sequence[str | Sequence[int]]) -> Stream:
+        return self._seated(lambda: self._embed(inputs))
+
+    def _seated(self, begin: Callable[[], Stream], answers: int = 1) -> Stream:
         seat = self._seats.taken()
         try:
-            return Seated(self._generate(request), request.n, seat)
+            return Seated(begin(), answers, seat)
         except BaseException:
             seat.leave()
             raise

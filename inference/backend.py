@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from inference.errors import ServerError
-from inference.types import Embedding, Event, GenerationRequest, Load, ModelInfo, Tokenized
+from inference.types import Event, GenerationRequest, Load, ModelInfo, Tokenized
 
 Sink = Callable[[list[Event] | ServerError], None]
 
@@ -54,8 +54,8 @@ class Backend(Protocol):
         """The text of the ids; `special`: with the special tokens among them. Raises BadRequest."""
         ...
 
-    def embed(self, inputs: Sequence[str | Sequence[int]]) -> list[Embedding]:
-        """A vector of length 1 for each input, text or token ids; blocks until all are computed.
+    def embed(self, inputs: Sequence[str | Sequence[int]]) -> Stream:
+        """A vector of length 1 for each input, text or token ids: a stream of one event, Embedded.
 
         Raises ServerError: BadRequest for an empty or too long input, NotImplementedHere where the model has
         no vectors to give.

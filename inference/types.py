@@ -237,6 +237,13 @@ class Embedding:
     tokens: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Embedded(Finished):
+    """The one event of what embeds: a vector for each input, in their order."""
+
+    embeddings: tuple[Embedding, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Device:
     """A GPU's memory in bytes: its own figures (free, total), and this process's share of them."""

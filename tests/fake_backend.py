@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from inference.backend import Sink
 from inference.errors import ServerError
 from inference.types import (
+    Embedded,
     Embedding,
     Event,
     Finished,
@@ -40,6 +41,7 @@ class FakeBackend:
     """Plays `script` (or what `script(request)` returns) to every request, one step every `pace_s`.
 
     fails     raised at submission, if set
+    embeds_s  how long it takes to embed
     requests  what was asked; streams: what was handed out, each with `closed_at`
     """
 
@@ -53,6 +55,7 @@ class FakeBackend:
         self.fails = fails
         self.pace_s = pace_s
         self.unready = ""
+        self.embeds_s = 0.0
         self.requests: list[GenerationRequest] = []
         self.streams: list[FakeStream] = []
         self.post: Callable[[Callable[[], None]], None] = lambda call: call()
@@ -88,11 +91,13 @@ class FakeBackend:
     def detokenize(self, ids: Sequence[int], special: bool = True) -> str:
         return " ".join(f"w{id}" for id in ids)
 
-    def embed(self, inputs: Sequence[str | Sequence[int]]) -> list[Embedding]:
+    def embed(self, inputs: Sequence[str | Sequence[int]]) -> "FakeStream":
         """Four numbers an input, drawn from what it says; a token a word, or an id."""
         if self.fails:
             raise self.fails
-        return [embedding(each) for each in inputs]
+        found = Embedded(0, "stop", embeddings=tuple(map(embedding, inputs)))
+        self.streams.append(FakeStream(self, [self.embeds_s, found]))
+        return self.streams[-1]
 
     def load(self) -> Load:
         return Load(running=len(self.open))

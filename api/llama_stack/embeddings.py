@@ -1,20 +1,23 @@
 """The embeddings route of every generation: a vector for each text. How they come about is the backend's."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from flask import Blueprint, Response
 
 from api.body import decode
-from api.errors import reply
 from api.llama_stack.answers import EmbeddingsAnswer, ErrorBody
 from api.llama_stack.bodies import EmbeddingsBody
+from api.llama_stack.errors import failed
 from api.llama_stack.generation import Generation
 from api.llama_stack.messages import text
 from api.llama_stack.models import check
 from api.operation import Operation, described
 from api.settings import AppSettings
+from api.stream import answer
+from api.vectors import VectorsWriter
 from inference.backend import Backend
 from inference.errors import BadRequest
+from inference.types import Embedding
 
 OPERATION = Operation("Vectors of texts", body=EmbeddingsBody, answer=EmbeddingsAnswer, error=ErrorBody)
 
@@ -33,6 +36,10 @@ def _view(backend: Backend, settings: AppSettings) -> Callable[[], Response]:
         if not body.contents:
             raise BadRequest("contents", "must hold at least one text")
         texts = [text(content, f"contents[{i}]") for i, content in enumerate(body.contents)]
-        return reply(200, EmbeddingsAnswer([each.vector for each in backend.embed(texts)]))
+        return answer(backend.embed(texts), VectorsWriter(_told, failed), None)
 
     return embed
+
+
+def _told(found: Sequence[Embedding]) -> EmbeddingsAnswer:
+    return EmbeddingsAnswer([each.vector for each in found])

@@ -6,20 +6,23 @@ OpenAI's client asks for base64. How hidden states become a vector is the backen
 import base64
 import sys
 from array import array
+from collections.abc import Sequence
+from functools import partial
 from typing import Any, Literal
 
 from flask import Response
 from msgspec import Struct
 
 from api.access import request_id
-from api.errors import reply
 from api.openai.bodies import Prompt
-from api.openai.errors import Refused, WrongBody
+from api.openai.errors import Refused, WrongBody, failed
 from api.openai.models import served
 from api.openai.reading import read
 from api.openai.requests import prompts
 from api.openai.usage import usage
 from api.settings import AppSettings
+from api.stream import answer
+from api.vectors import VectorsWriter
 from inference.backend import Backend
 from inference.types import Embedding, GenerationRequest
 
@@ -52,7 +55,8 @@ def embeddings(backend: Backend, settings: AppSettings) -> Response:
     most = info.context if body.truncate_prompt_tokens == -1 else body.truncate_prompt_tokens
     if most is not None:
         inputs = [_last(each, most, backend) for each in inputs]
-    return reply(200, _told(backend.embed(inputs), model, body.encoding_format == "base64"))
+    told = partial(_told, model=model, packed=body.encoding_format == "base64")
+    return answer(backend.embed(inputs), VectorsWriter(told, failed), None)
 
 
 def _last(text: str | list[int], most: int, backend: Backend) -> list[int]:
@@ -63,7 +67,7 @@ def _last(text: str | list[int], most: int, backend: Backend) -> list[int]:
     return [piece.id for piece in backend.tokenize(GenerationRequest(text)).pieces][-most:]
 
 
-def _told(found: list[Embedding], model: str, packed: bool) -> dict[str, Any]:
+def _told(found: Sequence[Embedding], model: str, packed: bool) -> dict[str, Any]:
     return {
         "id": f"embd-{request_id(None)}",
         "object": "list",

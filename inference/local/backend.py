@@ -18,7 +18,7 @@ from inference.errors import NoRoom, NotImplementedHere
 from inference.local.answer import Answer
 from inference.local.calling import AUTO, Calling
 from inference.local.contrast import contrasted
-from inference.local.embed import Embed, embedded
+from inference.local.embed import Embed, EmbeddingStream, embedded
 from inference.local.limits import check, check_ids
 from inference.local.prompt import Prompts, is_chat
 from inference.local.stream import Channel, LocalStream
@@ -30,7 +30,7 @@ from inference.text.decode import Decoder
 from inference.text.endings import Endings
 from inference.text.stops import Stops
 from inference.text.vocabulary import Vocabulary
-from inference.types import Embedding, GenerationRequest, Load, ModelInfo, Tokenized
+from inference.types import GenerationRequest, Load, ModelInfo, Tokenized
 
 COLDEST = 1e-5  # a temperature below it would overflow the logits, and picks the most probable token anyway
 FAILING = 3  # requests that fail one after the other before the server counts as broken
@@ -126,7 +126,7 @@ class LocalBackend:
         check_ids("tokens", ids, self._info.vocab)
         return self._vocabulary.detokenize(ids, special)
 
-    def embed(self, inputs: Sequence[str | Sequence[int]]) -> list[Embedding]:
+    def embed(self, inputs: Sequence[str | Sequence[int]]) -> EmbeddingStream:
         if self._embed is None:
             raise NotImplementedHere("this model makes no embeddings")
         return embedded(self._engine, self._embed, self._prompts, inputs)

@@ -1,8 +1,9 @@
 """Texts to vectors through a backend: tokenised as prompts are, refused where they cannot be."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from threading import Thread
 from typing import Any
 
@@ -17,10 +18,10 @@ from inference.errors import BadRequest, NotImplementedHere, TooLong, Unavailabl
 from inference.local import LocalBackend
 from inference.local.embed import MOST
 from inference.metrics import Metrics
-from inference.model.embed import embed
+from inference.model.embed import embed as pooled
 from inference.model.slots import SlotRunner
 from inference.sampling import Sampling
-from inference.types import Event, GenerationRequest, Token
+from inference.types import Embedded, Embedding, Event, GenerationRequest, Token
 from tests import tiny
 
 CONTEXT = 128
@@ -53,10 +54,16 @@ def backend(folder: Path, words: Any) -> Iterator[LocalBackend]:
         ends=ENDS,
         metrics=Metrics(),
         compiler=Compiler(words, 261, ENDS),
-        embed=partial(embed, model),
+        embed=partial(pooled, model),
     )
     yield backend
     backend.close()
+
+
+def embed(backend: LocalBackend, *inputs: Any) -> list[Embedding]:
+    (event,) = backend.embed(inputs)
+    assert isinstance(event, Embedded)
+    return list(event.embeddings)
 
 
 def ids_of(events: Iterable[Event]) -> list[int]:
@@ -65,20 +72,20 @@ def ids_of(events: Iterable[Event]) -> list[int]:
 
 def test_text_and_its_tokens_have_the_same_vector(backend: LocalBackend, words: Any) -> None:
     ids = words.encode("a cat", add_special_tokens=False)
-    text, tokens = backend.embed(["a cat", ids])
+    text, tokens = embed(backend, "a cat", ids)
     assert text == tokens and text.tokens == len(ids) and len(text.vector) == 32
 
 
 def test_each_input_has_its_own_vector_in_order(backend: LocalBackend) -> None:
-    together = backend.embed(["a cat", "a dog", "a cat"])
+    together = embed(backend, "a cat", "a dog", "a cat")
     assert together[0] == together[2] != together[1]
-    assert together == [backend.embed([text])[0] for text in ("a cat", "a dog", "a cat")]
+    assert together == [embed(backend, text)[0] for text in ("a cat", "a dog", "a cat")]
 
 
 def test_a_stream_goes_on_while_vectors_are_computed(backend: LocalBackend) -> None:
     alone = ids_of(backend.generate(LONG))
     stream, vectors = backend.generate(LONG), []
-    reader = Thread(target=lambda: vectors.extend(backend.embed(["a cat"] * 40)))
+    reader = Thread(target=lambda: vectors.extend(embed(backend, *["a cat"] * 40)))
     reader.start()
     assert ids_of(stream) == alone and len(alone) == LONG.max_tokens
     reader.join(60)
@@ -92,7 +99,7 @@ def test_what_is_no_text_is_refused(backend: LocalBackend, given: Any) -> None:
 
 
 def test_as_many_tokens_as_the_context_holds_are_taken_and_no_more(backend: LocalBackend) -> None:
-    assert backend.embed([[5] * CONTEXT])[0].tokens == CONTEXT
+    assert embed(backend, [5] * CONTEXT)[0].tokens == CONTEXT
     with pytest.raises(TooLong, match=r"^input"):
         backend.embed([[5] * (CONTEXT + 1)])
     with pytest.raises(TooLong, match=r"^input"):
@@ -116,7 +123,7 @@ def test_stopping_ends_whoever_waits_for_vectors(backend: LocalBackend) -> None:
 
     def ask() -> None:
         try:
-            backend.embed([[5] * CONTEXT] * MOST)
+            embed(backend, *[[5] * CONTEXT] * MOST)
         except Unavailable as error:
             raised.append(error)
 
@@ -125,3 +132,34 @@ def test_stopping_ends_whoever_waits_for_vectors(backend: LocalBackend) -> None:
     backend.close()
     asking.join(60)
     assert len(raised) == 1
+
+
+def test_what_is_closed_is_not_computed_to_its_end(backend: LocalBackend) -> None:
+    """And whoever was waiting behind it is not kept."""
+    streams = [backend.embed([[5] * CONTEXT] * MOST) for _ in range(6)]
+    arrived: list[object] = []
+    streams[0].start(arrived.append)
+    for stream in streams:
+        stream.close()
+    assert list(streams[1]) == []
+    assert embed(backend, "a cat")[0].tokens
+    assert backend.load().running == 0 and not arrived
+
+
+def test_pushed_vectors_come_where_streams_are_delivered(backend: LocalBackend) -> None:
+    posted: SimpleQueue[Callable[[], None]] = SimpleQueue()
+    backend.deliver_with(posted.put)
+    arrived: list[Any] = []
+    backend.embed(["a cat"]).start(arrived.append)
+    call = posted.get(timeout=30)
+    assert not arrived
+    call()
+    assert len(arrived[0][0].embeddings) == 1
+
+
+def test_a_pushed_stream_is_told_of_an_error(backend: LocalBackend) -> None:
+    stream = backend.embed([[5] * CONTEXT] * MOST)
+    arrived: list[Any] = []
+    stream.start(arrived.append)
+    backend.close()
+    assert isinstance(arrived[0], Unavailable) and len(arrived) == 1
