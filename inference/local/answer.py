@@ -100,7 +100,8 @@ class Answer:
         special = ends or id in self._decoder.vocabulary.special
         # A special token may begin a call, so no text of before may come behind it.
         before = self._watch.flush() if self._calls and special else ""
-        name = self._decoder.vocabulary.text(id) if special else ""
+        own = ends and id in self.ends  # the model's own end goes before any stop string
+        name = self._decoder.vocabulary.text(id) if special and not own else ""
         text, hit = self._guard("" if ends and not self._keeps(id) else self._decoder.feed(id), name)
         text, calls = self._parse(before, text, marks=special and not ends)
         token = Token(

@@ -88,6 +88,12 @@ def test_an_aligned_stop_string_counts_only_where_a_token_ends(say: Say, words: 
     assert "".join(texts_of(ended)).endswith(longest)
 
 
+def test_the_models_own_end_goes_before_a_stop_string_of_its_name(say: Say, words: Any) -> None:
+    aligned = replace(ASKED, keep_stop=True, stop_aligned=True, stop=(words.eos_token,))
+    events = say(aligned, ids_of(words, "a fox")[1:], reason="stop", end=words.eos_token_id)
+    assert (end_of(events).reason, end_of(events).stop) == ("stop", None)
+
+
 def test_the_plain_formats_own_stops_are_never_kept(say: Say, words: Any) -> None:
     request = replace(ASKED, prompt=[Message("user", "Hi")], stop=("fox",), keep_stop=True)
     events = say(request, ids_of(words, " Hello.\nUser: and"))
