@@ -39,8 +39,9 @@ class Choice(NamedTuple):
         return self.other if isinstance(value, dict) and self.is_other(value) else self.usual
 
 
+NEODIMS = {"generated_tokens_count", "max_total_tokens"}  # which its bodies must have, and no other's has
 CHOICES = {
-    "/generate": Choice(tgi, neodim, lambda body: "generated_tokens_count" in body and "inputs" not in body),
+    "/generate": Choice(tgi, neodim, lambda body: bool(NEODIMS & body.keys()) and "inputs" not in body),
     "/tokenize": Choice(openai, tgi, lambda body: "inputs" in body),
     "/invocations": Choice(openai, tgi, lambda body: "inputs" in body),
 }
@@ -82,7 +83,7 @@ def both(first: Operation, second: Operation | None = None) -> Operation:
 
 
 def _told(error: ServerError) -> Response:
-    return CHOICES[request.path].of(_body()).told(error)
+    return CHOICES[request.path.rstrip("/")].of(_body()).told(error)
 
 
 def _body() -> Any:

@@ -46,7 +46,8 @@ def routes(backend: Backend, settings: AppSettings) -> Blueprint:
 
     @blueprint.after_app_request
     def allow(response: Response) -> Response:
-        return permit(response) if request.path == PATH and not settings.cors_origins else response
+        own = request.path.rstrip("/") == PATH
+        return permit(response) if own and not settings.cors_origins else response
 
     return blueprint
 
