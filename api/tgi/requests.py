@@ -18,8 +18,7 @@ from inference.sampling import Sampling, Watermark
 from inference.types import GenerationRequest, ModelInfo
 
 UNTOLD = Parameters(do_sample=True)  # what a body without parameters means
-SPARE = 4  # alternatives besides those asked for: those as probable as the last of them are told, too
-ALTERNATIVES = 20  # that any backend has to tell, if no more are asked for
+ALTERNATIVES = 20  # that any backend has to tell: those as probable as the last one asked for are told, too
 
 T = TypeVar("T")
 
@@ -67,14 +66,14 @@ def generation(
         special=body.add_special_tokens,
         sampling=_sampling(p, settings),
         truncate=p.truncate,
-        max_tokens=settings.max_tokens if p.max_new_tokens is None else p.max_new_tokens,
+        max_tokens=limit(p, settings),
         fits=p.max_new_tokens is not None,
         stop=tuple(p.stop or ()),
         keep_stop=True,
         stop_aligned=True,
         constraint=constraint(p.grammar),
         n=best_of,
-        logprobs=_alternatives(p.top_n_tokens or 0) if scored else None,
+        logprobs=_alternatives(p) if scored else None,
         warped=True,
         prompt_logprobs=0 if p.decoder_input_details and settings.prefill_logprobs else None,
         deadline=settings.deadline_s,
@@ -90,12 +89,16 @@ def shown(body: GenerateBody, settings: AppSettings, *, full_text: bool) -> Show
         details=details(p),
         prefill=bool(p.decoder_input_details) and settings.prefill_logprobs,
         top=p.top_n_tokens or 0,
-        limit=p.max_new_tokens,
+        limit=limit(p, settings),
     )
 
 
 def parameters(body: GenerateBody) -> Parameters:
     return UNTOLD if body.parameters is None else body.parameters
+
+
+def limit(p: Parameters, settings: AppSettings) -> int | None:
+    return settings.max_tokens if p.max_new_tokens is None else p.max_new_tokens
 
 
 def details(p: Parameters) -> bool:
@@ -120,5 +123,5 @@ def _sampling(p: Parameters, settings: AppSettings) -> Sampling:
     )
 
 
-def _alternatives(top: int) -> int:
-    return max(top, min(top + SPARE, ALTERNATIVES)) if top else 0
+def _alternatives(p: Parameters) -> int:
+    return max(p.top_n_tokens, ALTERNATIVES) if p.top_n_tokens else 0

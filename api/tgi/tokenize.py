@@ -17,10 +17,10 @@ from inference.types import GenerationRequest
 def text(backend: Backend) -> Response:
     body = read(TokenizeBody)
     told = backend.tokenize(GenerationRequest(body.inputs, special=body.add_special_tokens))
-    return reply(200, list(map(tokens.simple, told.pieces)))
+    return reply(200, tokens.simple(told))
 
 
 def conversation(backend: Backend, settings: AppSettings) -> Response:
     """The body is one of /v1/chat/completions."""
     told = backend.tokenize(chat(read(ChatBody), backend.info(), settings))
-    return reply(200, ChatTokens(list(map(tokens.simple, told.pieces)), told.text))
+    return reply(200, ChatTokens(tokens.simple(told), told.text))

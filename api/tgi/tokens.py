@@ -6,7 +6,7 @@ No logprob of a generated token is ever null: clients require a number.
 import math
 
 from api.tgi import shapes
-from inference.types import Alternative, Piece, PromptToken, Token
+from inference.types import Alternative, PromptToken, Token, Tokenized
 
 LOWEST_LOGPROB = -9999.0  # stands for minus infinity, which JSON cannot say
 
@@ -31,8 +31,12 @@ def top(token: Token, most: int) -> list[shapes.Token]:
     return [_alternative(each) for each in possible if each.logprob >= least]
 
 
-def simple(piece: Piece) -> shapes.SimpleToken:
-    return shapes.SimpleToken(piece.id, piece.text, piece.start, piece.stop)
+def simple(told: Tokenized) -> list[shapes.SimpleToken]:
+    """Each with the characters it stands for: the whole of one that it is a part of, none if it was added."""
+    return [
+        shapes.SimpleToken(piece.id, told.text[piece.start : piece.stop], piece.start, piece.stop)
+        for piece in told.pieces
+    ]
 
 
 def _alternative(token: Alternative) -> shapes.Token:

@@ -52,7 +52,8 @@ def _request(instance: dict[str, Any], field: str, inference: Inference) -> Gene
             return chat(body.shaped(instance, ChatBody), info, settings)
         asked = body.shaped(instance, GenerateBody)
     except BadRequest as error:
-        raise Misshapen(BadRequest(f"{field}.{error.field}".rstrip("."), error.rule)) from None
+        rule = error.message.removeprefix(error.field).lstrip()
+        raise Misshapen(BadRequest(f"{field}.{error.field}".rstrip("."), rule)) from None
     p = asked.parameters = asked.parameters or Parameters()
     p.do_sample, p.best_of = p.do_sample is not False, None
     return generation(asked, settings, info, streams=False)

@@ -6,7 +6,7 @@ from flask.testing import FlaskClient
 
 from api import create_app
 from api.settings import AppSettings
-from inference.types import Message, ModelInfo
+from inference.types import Message, ModelInfo, Piece, Tokenized
 from tests.fake_backend import FakeBackend, say
 
 USER = {"role": "user", "content": "What is it?"}
@@ -88,6 +88,17 @@ def test_a_texts_tokens_are_told_with_their_places(client: FlaskClient) -> None:
     ]
 
 
+def test_a_token_is_told_with_the_characters_it_stands_for() -> None:
+    """Those of half a character with the whole, those the tokenizer adds with none."""
+    half = "\ufffd"
+    spelled = (Piece(1, "<s>", 0, 0), Piece(2, half, 0, 1), Piece(3, half, 0, 1), Piece(4, " a", 1, 3))
+    backend = FakeBackend()
+    backend.tokenize = lambda request: Tokenized("é a", spelled)  # type: ignore[method-assign]
+    client = create_app(backend, AppSettings()).test_client()
+    told = client.post("/tokenize", json={"inputs": "é a"}).json
+    assert [token["text"] for token in told] == ["", "é", "é", " a"]
+
+
 def test_a_conversations_tokens_are_told_with_its_text(client: FlaskClient) -> None:
     told = client.post("/chat_tokenize", json={"model": "tgi", "messages": [USER]}).json
     assert told["templated_text"] == repr((Message("user", "What is it?"),))
@@ -123,3 +134,5 @@ def test_vertex_is_told_which_instance_is_wrong(client: FlaskClient) -> None:
     wrong = client.post("/vertex", json={"instances": [{"inputs": "a"}, {"inputs": 5}]})
     assert wrong.status_code == 422
     assert wrong.json["error"].endswith(": `instances[1].inputs` must be `str`, got `int`")
+    chat = client.post("/vertex", json={"instances": [{"messages": [USER], "temperature": -1}]})
+    assert chat.json["error"].endswith(": `instances[0].temperature` must be non-negative, got -1.")

@@ -239,6 +239,11 @@ def test_an_end_without_a_token_has_an_event_of_its_own() -> None:
     assert told[0]["generated_text"] == ""
 
 
+def test_the_limit_of_the_settings_goes_before_the_models_end_too() -> None:
+    told = client_with(several, max_tokens=3).post("/generate", json=body(details=True)).json
+    assert told["details"]["finish_reason"] == "length"
+
+
 def test_only_the_root_reads_whether_to_stream(client: FlaskClient) -> None:
     assert client.post("/generate", json=body(stream=True)).mimetype == "application/json"
     assert client.post("/", json=body(stream=False)).mimetype == "application/json"
