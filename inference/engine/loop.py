@@ -17,6 +17,7 @@ from inference.engine.rows import Rows
 from inference.engine.sampler import Choice, Sampler
 from inference.engine.scheduler import Scheduler
 from inference.engine.sequence import Record, Sequence, Tops
+from inference.engine.speculate import Speculator
 from inference.engine.stats import Counts, Step
 from inference.engine.step import Outcome, Shortage, Stepper
 from inference.errors import Internal, ServerError
@@ -30,7 +31,13 @@ class Loop:
     """`sequences` holds all that have entered and not ended, by id; `errands` go on between their steps."""
 
     def __init__(
-        self, runner: Runner, sampler: Sampler, gate: Gate, budget: int, admission: Admission
+        self,
+        runner: Runner,
+        sampler: Sampler,
+        gate: Gate,
+        budget: int,
+        admission: Admission,
+        drafts: int = 0,
     ) -> None:
         self.runner = runner
         self.rows = Rows(
@@ -42,6 +49,7 @@ class Loop:
         )
         whole = runner.encodes or not runner.resumes
         self.scheduler = Scheduler(self.rows, budget=budget, whole=whole, admission=admission)
+        self.speculator = Speculator(self.rows, 0 if whole else drafts)
         self.stepper = Stepper(runner, sampler, self.rows.context)
         self.gate = gate
         self.outbox = Outbox()
@@ -94,6 +102,7 @@ class Loop:
         began = time.perf_counter()
         plan = self.scheduler.schedule()
         assert plan, "sequences are here and none can run"
+        self.speculator.draft(plan, self.scheduler.budget)
         prompts = any(not sequence.started for sequence, _ in plan)
         self._welcome(self.scheduler.seated)
         moves = self.rows.take_moves()
@@ -107,7 +116,7 @@ class Loop:
         seconds = time.perf_counter() - began
         self.counts.steps += 1
         self.counts.step_seconds += seconds
-        tokens = sum(count for _, count in plan)
+        tokens = sum(count + len(sequence.drafts) for sequence, count in plan)
         self.watch(Step(tokens, len(self.scheduler.seated), prompts, seconds, failed=outcomes is None))
 
     def _welcome(self, seated: Several[Sequence]) -> None:
@@ -129,26 +138,35 @@ class Loop:
             if outcome.scores:
                 sequence.prompt_scores += outcome.scores
             if sequence.todo == 0:
-                self._gain(sequence, outcome.choice)
+                self._gain(sequence, outcome.choices, outcome.spoilt)
 
-    def _gain(self, sequence: Sequence, choice: Choice | None) -> None:
-        """Its tokens are all computed: add the one chosen, if one was to be, and see whether it ends."""
+    def _gain(self, sequence: Sequence, choices: Several[Choice], spoilt: bool) -> None:
+        """Its tokens are all computed: add those chosen, if any were to be, and see whether it ends."""
         self.counts.failing = 0
         if not sequence.started:
             self.counts.prompt_tokens += len(sequence.task.ids)
             self.counts.cached_tokens += sequence.reused
-        if choice is not None:
-            self.counts.generated_tokens += 1
-            sequence.tokens.append(choice.id)
-        if choice is not None and choice.id in sequence.task.ends:
-            self._end(sequence, "stop", choice)
+        if choices:
+            self._add(sequence, choices)
+        if spoilt:
+            self.scheduler.preempt(sequence, trusted=False)
+        if choices and choices[-1].id in sequence.task.ends:
+            self._end(sequence, "stop", choices)
         elif len(sequence.tokens) >= min(sequence.limit, self.rows.context):
-            self._end(sequence, "length", choice)
+            self._end(sequence, "length", choices)
         else:
-            self.outbox.add(sequence.outlet, record(sequence, choice))
+            self.outbox.add(sequence.outlet, record(sequence, choices))
 
-    def _end(self, sequence: Sequence, reason: FinishReason, choice: Choice | None = None) -> None:
-        self.outbox.add(sequence.outlet, record(sequence, choice, reason))
+    def _add(self, sequence: Sequence, choices: Several[Choice]) -> None:
+        """Take the tokens chosen into the sequence: all but the last were drafts, which its row holds."""
+        sequence.tokens += [choice.id for choice in choices]
+        sequence.cached = len(sequence.tokens) - 1
+        self.counts.generated_tokens += len(choices)
+        self.counts.drafted_tokens += len(sequence.drafts)
+        self.counts.accepted_tokens += len(choices) - 1
+
+    def _end(self, sequence: Sequence, reason: FinishReason, choices: Several[Choice] = ()) -> None:
+        self.outbox.add(sequence.outlet, record(sequence, choices, reason))
         self._leave(sequence)
         self.counts.ends[reason] += 1
         log.debug("sequence ended id=%d reason=%s tokens=%d", sequence.id, reason, sequence.generated)
@@ -191,11 +209,11 @@ def unwatched(step: Step) -> None:
     """Nobody wants to know of steps."""
 
 
-def record(sequence: Sequence, choice: Choice | None, reason: str = "") -> Record:
+def record(sequence: Sequence, choices: Several[Choice], reason: str = "") -> Record:
     """What this step yields for sequence; the first one also tells what its prompt came to."""
     first, sequence.started = not sequence.started, True
     return Record(
-        *gained(choice),
+        *gained(choices),
         cached=sequence.reused if first else None,
         waited=sequence.waited if first else 0.0,
         prompt=tuple(sequence.prompt_scores) if first else (),
@@ -203,10 +221,11 @@ def record(sequence: Sequence, choice: Choice | None, reason: str = "") -> Recor
     )
 
 
-def gained(choice: Choice | None) -> tuple[tuple[int, ...], tuple[float, ...], tuple[Tops, ...]]:
+def gained(choices: Several[Choice]) -> tuple[tuple[int, ...], tuple[float, ...], tuple[Tops, ...]]:
     """Ids, logprobs and tops, as a Record holds them."""
-    if choice is None:
-        return (), (), ()
-    if choice.logprob is None:
-        return (choice.id,), (), ()
-    return (choice.id,), (choice.logprob,), (choice.tops,)
+    scored = [choice for choice in choices if choice.logprob is not None]
+    return (
+        tuple(choice.id for choice in choices),
+        tuple(choice.logprob for choice in scored if choice.logprob is not None),
+        tuple(choice.tops for choice in scored),
+    )

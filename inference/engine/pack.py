@@ -22,7 +22,10 @@ class Scored:
 
 @dataclass(slots=True)
 class Packed:
-    """A Batch, and whose its logits are: row picks[i] is for the next token of sampled[i]."""
+    """A Batch, and whose its logits are: row picks[i] is for the next token of sampled[i].
+
+    A sequence with drafts is sampled behind its last token and behind each draft, as it is if that is right.
+    """
 
     batch: Batch
     sampled: list[Sequence] = field(default_factory=list)
@@ -46,9 +49,12 @@ def pack(plan: Plan, moves: Ids[Move], context: int) -> Packed:
             want += score(packed, sequence, reached)
         ids += tokens[done:reached]
         if reached == len(tokens) < min(sequence.limit, context):
-            packed.sampled.append(sequence)
-            packed.picks.append(len(want))
-            want.append(len(ids) - 1)
+            last = len(ids) - 1
+            ids += sequence.drafts
+            for right in range(len(sequence.drafts) + 1):
+                packed.sampled.append(sequence.ahead(right))
+                packed.picks.append(len(want))
+                want.append(last + right)
         if sequence.source and not done:
             sources[sequence.row] = sequence.source
         starts.append(len(ids))

@@ -102,7 +102,7 @@ class Search:
         return "deadline" if task.deadline is not None and task.deadline <= time.monotonic() else ""
 
     def _tell(self, choice: Choice | None, reason: str) -> None:
-        told = record(self.sequence, choice, reason)
+        told = record(self.sequence, [choice] if choice else [], reason)
         for outlet in self.outlets:
             self.loop.outbox.add(outlet, told)
         if reason:

@@ -6,6 +6,7 @@ floats, made and read by other threads. A Sequence is the engine's own.
 
 import time
 from collections.abc import Sequence as Ids
+from copy import copy
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -100,6 +101,7 @@ class Sequence:
 
     tokens  all its token ids: the prompt (for an encoder-decoder, the decoder's start), then the answer
     cached  how many of them are in the row's memory
+    drafts  guesses at what follows its tokens, computed behind them in this step
     row     its row in the memory, -1 while it waits
     source  the encoder's input, empty for a decoder-only model
     bans    what its request rules out; None: nothing
@@ -114,6 +116,7 @@ class Sequence:
     row: int = -1
     started: bool = False
     reused: int = 0
+    drafts: list[int] = field(default_factory=list)
     waited: float = 0.0
     prompt: int = field(init=False)
     arrived: float = field(default_factory=time.monotonic)
@@ -152,3 +155,11 @@ class Sequence:
     def limit(self) -> int:
         """Tokens it may come to hold, prompt included."""
         return self.prompt + self.task.max_tokens
+
+    def ahead(self, count: int) -> "Sequence":
+        """What it is if the first `count` of its drafts are right; only to be read."""
+        if not count:
+            return self
+        later = copy(self)
+        later.tokens = self.tokens + self.drafts[:count]
+        return later

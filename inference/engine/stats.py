@@ -17,6 +17,7 @@ class Stats:
     failing          sequences that failed in a row, with none that gained a token in between
     prompt_tokens    prompt tokens of sequences that began, cached_tokens of which were not computed
     step_seconds     seconds spent in steps
+    drafted_tokens   tokens guessed ahead, accepted_tokens of which were right and became part of an answer
     ends             sequences that ended, by reason
     shortages        steps that found too little memory
     preemptions      sequences that lost their row and computed again
@@ -38,6 +39,8 @@ class Stats:
     prompt_tokens: int
     cached_tokens: int
     generated_tokens: int
+    drafted_tokens: int
+    accepted_tokens: int
     ends: dict[str, int]
     shortages: int
     preemptions: int
@@ -68,5 +71,7 @@ class Counts:
     prompt_tokens: int = 0
     cached_tokens: int = 0
     generated_tokens: int = 0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
     ends: dict[str, int] = field(default_factory=lambda: dict.fromkeys(REASONS, 0))
     shortages: int = 0

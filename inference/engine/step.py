@@ -11,7 +11,7 @@ import torch
 
 from inference.engine.bans import NOTHING_LEFT
 from inference.engine.pack import Packed, pack
-from inference.engine.sampler import EMPTY, Choice, Sampler
+from inference.engine.sampler import BROKEN, EMPTY, Choice, Sampler
 from inference.engine.scheduler import Plan
 from inference.engine.sequence import Score, Sequence
 from inference.errors import BadRequest, Internal, ServerError
@@ -23,13 +23,17 @@ log = logging.getLogger(__name__)
 @dataclass(slots=True)
 class Outcome:
     """What a step did for a sequence: `count` tokens computed, prompt tokens scored, the next token chosen if
-    none was left to compute; or the error it failed with."""
+    none was left to compute, and one more for each draft that was right; or the error it failed with.
+
+    spoilt  behind a draft that was wrong, its row holds what is not a number
+    """
 
     sequence: Sequence
     count: int = 0
-    choice: Choice | None = None
+    choices: list[Choice] = field(default_factory=list)
     scores: list[Score] = field(default_factory=list)
     error: ServerError | None = None
+    spoilt: bool = False
 
 
 class Shortage(Exception):
@@ -78,11 +82,15 @@ class Stepper:
 
     def _sample(self, packed: Packed, logits: torch.Tensor, outcomes: list[Outcome]) -> None:
         choices = self.sampler.sample(logits, packed.sampled)
-        chosen = {sequence.id: choice for sequence, choice in zip(packed.sampled, choices, strict=True)}
+        chosen: dict[int, list[Choice]] = {outcome.sequence.id: [] for outcome in outcomes}
+        for sequence, choice in zip(packed.sampled, choices, strict=True):
+            chosen[sequence.id].append(choice)
         for outcome in outcomes:
-            outcome.choice = chosen.get(outcome.sequence.id)
-            if outcome.choice is not None and outcome.choice.id < 0:
-                outcome.error = fault(outcome.choice.id)
+            each = chosen[outcome.sequence.id]
+            outcome.choices = agreed(each, outcome.sequence)
+            outcome.spoilt = any(choice.id == BROKEN for choice in each[1:])
+            if each and each[0].id < 0:
+                outcome.error = fault(each[0].id)
 
     def _isolate(self, plan: Plan) -> list[Outcome]:
         """Compute in parts a plan that failed as a whole, its moves done. Who fails alone is the culprit.
@@ -110,6 +118,17 @@ def anew(share: tuple[Sequence, int]) -> Plan:
     sequence = share[0]
     sequence.cached = 0
     return [(sequence, sequence.todo)]
+
+
+def agreed(choices: list[Choice], sequence: Sequence) -> list[Choice]:
+    """Of the choices behind its last token and behind each draft, those before which every draft is right,
+    up to an end."""
+    held = choices[:1]
+    for draft, choice in zip(sequence.drafts, choices[1:], strict=False):
+        if held[-1].id != draft or draft in sequence.task.ends or choice.id < 0:
+            break
+        held.append(choice)
+    return held
 
 
 def fault(id: int) -> ServerError:

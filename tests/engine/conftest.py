@@ -212,9 +212,13 @@ class Box:
 class Bench:
     """An engine to be driven step by step, and its runner."""
 
-    def __init__(self, runner: FakeRunner, budget: int = 32, waiting: int = 1_000_000) -> None:
+    def __init__(
+        self, runner: FakeRunner, budget: int = 32, waiting: int = 1_000_000, drafts: int = 0
+    ) -> None:
         self.runner = runner
-        self.engine = Engine(runner, GreedySampler(), max_batch_tokens=budget, max_queued_tokens=waiting)
+        self.engine = Engine(
+            runner, GreedySampler(), max_batch_tokens=budget, max_queued_tokens=waiting, drafts=drafts
+        )
 
     def submit(self, ids: Sequence[int], max_tokens: int = 8, **options: object) -> Box:
         box = Box()

@@ -33,8 +33,8 @@ class Step:
         outcomes = self.stepper.compute(plan, [Shape(8, CONTEXT)])
         assert [outcome.sequence for outcome in outcomes] == self.sequences
         for outcome in outcomes:
-            assert (outcome.error is None) != (outcome.choice is None or outcome.choice.id < 0)
-        return [None if outcome.error else outcome.choice.id for outcome in outcomes]
+            assert (outcome.error is None) != (not outcome.choices or outcome.choices[0].id < 0)
+        return [None if outcome.error else outcome.choices[0].id for outcome in outcomes]
 
     def right(self, row: int) -> int:
         return alone(Task(tuple(self.sequences[row].tokens), 1), CONTEXT)[0]
@@ -133,5 +133,5 @@ def test_prompt_tokens_are_scored_by_the_logits_before_them() -> None:
     outcomes = step.stepper.compute(plan, [Shape(8, CONTEXT)])
     logits = step.runner.forward(Batch([7, 8], [0, 2], [0], [3], [0, 1]))
     assert [score.logprob for score in outcomes[2].scores] == [float(logits[0, 8]), float(logits[1, 9])]
-    assert [outcome.choice.id for outcome in outcomes[:2]] == [step.right(0), step.right(1)]
-    assert outcomes[2].choice.id == alone(Task((7, 8, 9), 1), CONTEXT)[0]
+    assert [outcome.choices[0].id for outcome in outcomes[:2]] == [step.right(0), step.right(1)]
+    assert outcomes[2].choices[0].id == alone(Task((7, 8, 9), 1), CONTEXT)[0]
