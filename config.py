@@ -146,6 +146,10 @@ CUDA_MEMORY_FRACTION = 1.0
 # Tokens computed in one step. Larger is faster for long prompts, smaller is smoother for running answers.
 MAX_BATCH_TOKENS = 512
 
+# Tokens guessed ahead of an answer and checked in one step, up to 16, where the answer repeats itself or its
+# prompt; no answer changes. 0: none.
+SPECULATE = 0
+
 # Prompt tokens that may wait for their turn; beyond that, clients are told to come back later.
 MAX_QUEUED_TOKENS = 100_000
 

@@ -48,9 +48,6 @@ ELSEWHERE: Mapping[str, Elsewhere] = {
     "NUM_SHARD": Elsewhere(
         neutral=("1",), refused="one device serves a model until sharding lands; until then leave it out"
     ),
-    "SPECULATE": Elsewhere(
-        neutral=("0",), refused="tokens cannot be guessed ahead yet; until then leave it out"
-    ),
     "LORA_ADAPTERS": Elsewhere(
         refused="adapters cannot be served yet; until then leave it out, or merge them into the model"
     ),

@@ -27,6 +27,8 @@ STATE = (
     ("prompt_tokens", CounterMetricFamily, "Tokens of prompts"),
     ("cached_tokens", CounterMetricFamily, "Tokens of prompts that were not computed again"),
     ("generated_tokens", CounterMetricFamily, "Tokens of answers"),
+    ("drafted_tokens", CounterMetricFamily, "Tokens of answers that were guessed ahead"),
+    ("accepted_tokens", CounterMetricFamily, "Of these, the ones that were right"),
     ("preemptions", CounterMetricFamily, "Sequences that lost their row and computed again"),
     ("shortages", CounterMetricFamily, "Steps that found too little memory"),
 )

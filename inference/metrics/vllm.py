@@ -55,6 +55,13 @@ OF_REQUESTS = (
     Figure("request_max_num_generation_tokens", "The longest answer", LENGTHS, lambda s: s.asked.longest),
 )
 
+# Names of counters, their help, and where an engine's state has them.
+TOTALS: dict[str, tuple[str, Callable[[Stats], int]]] = {
+    "num_preemptions": ("Answers that lost their row", lambda stats: stats.preemptions),
+    "spec_decode_num_draft_tokens": ("Tokens guessed ahead", lambda stats: stats.drafted_tokens),
+    "spec_decode_num_accepted_tokens": ("Guesses that were right", lambda stats: stats.accepted_tokens),
+}
+
 
 class Vllm:
     """A Listener (see span.py)."""
@@ -139,11 +146,13 @@ class State:
         yield self._gauge("num_requests_waiting", "Answers that wait for a row", stats.waiting)
         yield self._gauge("kv_cache_usage_perc", "Share of the memory in use, 0 to 1", used)
         yield self._gauge("gpu_cache_usage_perc", "An older name of kv_cache_usage_perc", used)
-        preempted = CounterMetricFamily(
-            "vllm:num_preemptions", "Answers that lost their row", labels=tuple(self._labels)
-        )
-        preempted.add_metric(tuple(self._labels.values()), stats.preemptions)
-        yield preempted
+        for name, (help, read) in TOTALS.items():
+            yield self._total(name, help, read(stats))
+
+    def _total(self, name: str, help: str, value: int) -> Metric:
+        total = CounterMetricFamily(f"vllm:{name}", help, labels=tuple(self._labels))
+        total.add_metric(tuple(self._labels.values()), value)
+        return total
 
     def _gauge(self, name: str, help: str, value: float) -> Metric:
         gauge = GaugeMetricFamily(f"vllm:{name}", help, labels=tuple(self._labels))

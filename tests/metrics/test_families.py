@@ -115,6 +115,8 @@ def test_vllms_figures_are_exact(client: FlaskClient, figures: Now) -> None:
     assert found.vllm("num_requests_running") == found.vllm("num_requests_waiting") == 0
     assert found.vllm("kv_cache_usage_perc") == found.vllm("gpu_cache_usage_perc") == 0
     assert found.vllm("num_preemptions_total") == 0
+    assert found.vllm("spec_decode_num_draft_tokens_total") == 0
+    assert found.vllm("spec_decode_num_accepted_tokens_total") == 0
 
 
 def test_every_token_was_computed_in_some_step_but_those_found_and_the_last(

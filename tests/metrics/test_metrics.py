@@ -35,6 +35,8 @@ class Engine:
     prompt_tokens: int = 12
     cached_tokens: int = 8
     generated_tokens: int = 6
+    drafted_tokens: int = 5
+    accepted_tokens: int = 4
     shortages: int = 0
     ends: dict[str, int] = field(default_factory=lambda: {"stop": 2, "length": 1})
 
@@ -86,6 +88,8 @@ def test_the_engine_is_asked_each_time() -> None:
     assert told_of["hearth_preemptions_total"] == 5
     assert told_of["hearth_step_seconds_total"] == 1.5
     assert told_of["hearth_generated_tokens_total"] == 6
+    assert told_of["hearth_drafted_tokens_total"] == 5
+    assert told_of["hearth_accepted_tokens_total"] == 4
     assert told_of['hearth_answers_total{reason="length"}'] == 1
 
 
