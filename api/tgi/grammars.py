@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from api.tgi.bodies import Grammar, RegexGrammar, SchemaGrammar
+from api.tgi.closed import closed
 from api.tgi.errors import Invalid
 from inference.types import Constraint
 
@@ -37,4 +38,7 @@ def _schema(schema: dict[str, Any]) -> Constraint:
     """Of an object, be it not said: to JSON schema, properties alone forbid no text or number."""
     if "properties" not in schema:
         raise Invalid("grammar is not valid: Grammar must have a 'properties' field")
-    return Constraint("json_schema", {"type": "object"} | schema)
+    try:
+        return Constraint("json_schema", {"type": "object"} | closed(schema))
+    except RecursionError:
+        raise Invalid("grammar is not valid: it is nested too deeply") from None

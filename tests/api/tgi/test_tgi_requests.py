@@ -12,6 +12,7 @@ from inference.types import Constraint, GenerationRequest
 from tests.fake_backend import FakeBackend, say
 
 SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}}}
+CLOSED = {**SCHEMA, "additionalProperties": False}
 
 
 @pytest.fixture
@@ -85,15 +86,15 @@ def test_an_answer_of_no_told_length_may_be_as_long_as_there_is_room(asked: Any)
 @pytest.mark.parametrize(
     ("grammar", "constraint"),
     [
-        ({"type": "json", "value": SCHEMA}, Constraint("json_schema", SCHEMA)),
-        ({"type": "json_object", "value": SCHEMA}, Constraint("json_schema", SCHEMA)),
+        ({"type": "json", "value": SCHEMA}, Constraint("json_schema", CLOSED)),
+        ({"type": "json_object", "value": SCHEMA}, Constraint("json_schema", CLOSED)),
         (
             {"type": "json", "value": '{"properties": {}}'},
-            Constraint("json_schema", {"type": "object", "properties": {}}),
+            Constraint("json_schema", {"type": "object", "properties": {}, "additionalProperties": False}),
         ),
         (
             {"type": "json_schema", "value": {"name": "person", "schema": SCHEMA}},
-            Constraint("json_schema", SCHEMA),
+            Constraint("json_schema", CLOSED),
         ),
         ({"type": "regex", "value": "a+"}, Constraint("regex", "a+")),
     ],
