@@ -10,7 +10,7 @@ from inference.errors import Unauthorized
 
 OPEN_WORDS = frozenset({"health", "live", "ready", "version"})  # a path's last: every dialect has its own
 PING = "/ping"  # POST, too
-OPEN_PATHS = frozenset({"/info", "/metrics", "/openapi.json", "/api-doc/openapi.json", PING})
+OPEN_PATHS = frozenset({"/", "/info", "/metrics", "/openapi.json", "/api-doc/openapi.json", PING})
 READS = ("GET", "HEAD")
 PAGE = re.compile(r"/(playground|docs)(/|/[\w/-]+\.(css|js|svg))?", re.ASCII)  # asks for the key itself
 

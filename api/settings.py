@@ -11,7 +11,7 @@ class AppSettings:
     """Every default is the least surprising one: open, and as the model's own limits allow.
 
     version         the server's own, shown by / and /version
-    api_keys        any of them opens every route but health and version; empty: no key is asked for
+    api_keys        any of them opens what keys.py does not leave open to all; empty: no key is asked for
     cors_origins    origins whose pages may call; "*" for any
     max_body_bytes  of one request
     stream_format   framing on routes whose clients disagree; "auto" judges by the request's headers

@@ -131,13 +131,13 @@ def test_health_and_version_need_no_key(guarded: FlaskClient, path: str) -> None
     assert guarded.get(path).status_code == 200
 
 
-@pytest.mark.parametrize("path", ["/info", "/metrics", "/ping", "/v1/health"])
+@pytest.mark.parametrize("path", ["/", "/info", "/metrics", "/ping", "/v1/health"])
 def test_what_tells_of_the_server_needs_no_key(guarded: FlaskClient, path: str) -> None:
     assert guarded.get(path).status_code != 401
     assert guarded.options("/say").status_code == 200
 
 
-@pytest.mark.parametrize("path", ["/", "/v1/models", "/v1/models/info", "/info/metrics"])
+@pytest.mark.parametrize("path", ["/v1/models", "/v1/models/info", "/info/metrics"])
 def test_what_only_looks_alike_needs_a_key(guarded: FlaskClient, path: str) -> None:
     assert guarded.get(path).status_code == 401
 
