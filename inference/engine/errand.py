@@ -1,10 +1,12 @@
-"""Errands: work that is no sequence but needs the engine's thread; done a step a turn, between the others'.
+"""Errands: work that is no sequence but needs the engine's thread; done a step a turn, between the others',
+and in no more than half of the time.
 
 The work is a generator: it yields after each step and returns its result. Knows neither what it computes nor
 who waits for it.
 """
 
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Generator
 from concurrent.futures import Future, InvalidStateError
@@ -64,8 +66,10 @@ class Errand(Generic[T]):
 class Errands:
     """Those that are not done, in the order of their turns."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._queue: deque[Errand[Any]] = deque()
+        self._clock = clock
+        self._rested = 0.0
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -73,12 +77,18 @@ class Errands:
     def enter(self, errand: Errand[Any]) -> None:
         self._queue.append(errand)
 
-    def turn(self) -> None:
-        """A step of the one whose turn it is."""
-        if not self._queue:
+    def turn(self, shares: bool = False) -> None:
+        """A step of the one whose turn it is.
+
+        shares  others use the thread as well: between steps they have it for as long as the last one took
+        """
+        began = self._clock()
+        if not self._queue or (shares and began < self._rested):
             return
         errand = self._queue[0]
         goes_on = errand.step()
+        now = self._clock()
+        self._rested = now + (now - began)
         self._queue.popleft()
         if goes_on:
             self._queue.insert(ABREAST - 1, errand)

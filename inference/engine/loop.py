@@ -81,7 +81,7 @@ class Loop:
         self._expire()
         if self.sequences:
             self._step()
-        self.errands.turn()
+        self.errands.turn(shares=bool(self.sequences))
         self.outbox.send()
         if self.idle:
             self.rows.check()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from inference.engine.engine import Engine
-from inference.engine.errand import ABREAST, Errand, Work
+from inference.engine.errand import ABREAST, Errand, Errands, Work
 from inference.errors import BadRequest, Internal, Unavailable
 from tests.engine.conftest import Bench, FakeRunner, GreedySampler
 
@@ -46,6 +46,23 @@ def test_an_errand_takes_a_step_a_turn_while_sequences_go_on(bench: Make) -> Non
         assert len(box.ids) == turn == len(seen)
     one.finish()
     assert future.result(0) == "a" and box.ids == one.alone([3, 4, 5], 8)
+
+
+def test_others_have_the_thread_for_as_long_as_a_step_took() -> None:
+    now = 0.0
+
+    def slow() -> Work[None]:
+        nonlocal now
+        while True:
+            now += 5.0
+            yield
+
+    errands = Errands(clock=lambda: now)
+    errands.enter(Errand(slow()))
+    for at, shares, then in ((0, True, 5), (5, True, 5), (9, True, 9), (10, True, 15), (16, False, 21)):
+        now = at
+        errands.turn(shares)
+        assert now == then
 
 
 def test_errands_take_turns_so_many_abreast(bench: Make) -> None:
