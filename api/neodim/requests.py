@@ -24,6 +24,7 @@ from inference.types import GenerationRequest
 # The last release of the Neodim Server: all its fields are served here, and its clients ask for this version.
 VERSION = "0.13"
 
+MAX_VERSION_CHARS = 200
 SEED_BITS = 48  # of a drawn one: a client that reads numbers as floats can still send it back
 MAX_CUTS = 64
 
@@ -80,9 +81,12 @@ def watches(body: Body) -> list[Watch]:
 
 
 def check_version(required: str | None) -> None:
+    required = required or ""
     try:
-        fits = VERSION in SpecifierSet(required or "", prereleases=True)
-    except InvalidSpecifier:
+        if len(required) > MAX_VERSION_CHARS:
+            raise InvalidSpecifier
+        fits = VERSION in SpecifierSet(required, prereleases=True)
+    except ValueError:  # InvalidSpecifier, or a number of too many digits
         rule = 'must be a version specifier as in PEP 440, such as ">=0.13"'
         raise BadRequest("required_server_version", rule, required) from None
     if not fits:

@@ -8,7 +8,7 @@ from api.neodim.texts import Ids, Texts
 from inference.errors import BadRequest
 
 MAX_WORDS = 1000
-MAX_CHARS = 1000  # of each
+MAX_CHARS = 200  # of each
 
 
 def runs(words: Strings | None, field: str, texts: Texts) -> tuple[Ids, ...]:

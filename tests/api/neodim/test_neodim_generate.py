@@ -262,8 +262,10 @@ REFUSED: list[tuple[dict[str, Any], int, str]] = [
     ({"warpers_order": ["tfs", "tfs"]}, 400, "ValueError: warpers_order names one of them twice, got 'tfs'"),
     ({"words_whitelist": []}, 400, "ValueError: words_whitelist bans every word"),
     ({"words_blacklist": ["a"] * 1001}, 400, "ValueError: words_blacklist may hold at most 1000, got 1001"),
-    ({"words_blacklist": ["a" * 1001]}, 400, "ValueError: words_blacklist may have at most 1000 charact"),
+    ({"words_blacklist": ["a" * 201]}, 400, "ValueError: words_blacklist may have at most 200 charact"),
     ({"required_server_version": "new"}, 400, "ValueError: required_server_version must be a version spec"),
+    ({"required_server_version": "==" + "1" * 5000}, 400, "ValueError: required_server_version must be"),
+    ({"required_server_version": ">=0.1," * 100}, 400, "ValueError: required_server_version must be"),
     ({"required_server_version": ">=9"}, 422, f"RuntimeError: Requested server version: >=9, current server "
      f"version: {VERSION}"),
     ({"prompt": ""}, 422, "RuntimeError: Specify preamble and/or prompt"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from api.neodim.stops import MAX_CHARS, MAX_STOPS, Hit, Watch, finder
+from api.neodim.stops import ALLOWANCE_S, EARNED_S, MAX_CHARS, MAX_STOPS, Hit, Watch, finder
 from inference.errors import BadRequest
 
 
@@ -67,6 +67,13 @@ def test_a_pattern_that_searches_for_ever_is_given_up(pattern: str) -> None:
 def test_the_time_for_patterns_is_the_whole_requests() -> None:
     with pytest.raises(BadRequest, match="takes too long to find"):
         stopped(["a" * 1500] + ["a"] * 2000, r"(a+a+)+b", "a*a*a*b", kind="regex")
+
+
+def test_many_patterns_have_no_more_time_than_one() -> None:
+    found = finder([f"x{number}" for number in range(MAX_STOPS)], "regex")
+    for _ in range(100):
+        found.find("a", 0)
+    assert found.left_s <= ALLOWANCE_S + 100 * EARNED_S
 
 
 def test_stops_are_few_and_short() -> None:
