@@ -40,6 +40,8 @@ def predict(inference: Inference) -> Response:
     instances = read(VertexBody).instances
     if not instances:
         raise Invalid("`instances` cannot be empty")
+    if len(instances) > (most := inference.settings.max_client_batch):
+        raise Invalid(f"`instances` must have at most {most}. Given: {len(instances)}")
     asked = [_request(instance, f"instances[{i}]", inference) for i, instance in enumerate(instances)]
     return answer(together(inference.submit, asked), TextsWriter(len(asked)), None, len(asked))
 

@@ -128,6 +128,13 @@ def test_vertex_gets_a_text_for_each_prompt_and_conversation() -> None:
     assert chat.prompt == (Message("user", "What is it?"),)
 
 
+def test_vertex_may_ask_for_so_many_at_once() -> None:
+    client = create_app(backend := FakeBackend(), AppSettings(max_client_batch=2)).test_client()
+    told = client.post("/vertex", json={"instances": [{"inputs": "a"}] * 3})
+    assert told.json["error"] == "Input validation error: `instances` must have at most 2. Given: 3"
+    assert (told.status_code, backend.requests) == (422, [])
+
+
 def test_vertex_is_told_which_instance_is_wrong(client: FlaskClient) -> None:
     none = client.post("/vertex", json={"instances": []})
     assert none.json["error"] == "Input validation error: `instances` cannot be empty"
