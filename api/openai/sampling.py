@@ -1,5 +1,7 @@
 """OpenAI's and vLLM's sampling parameters in the server's own terms. Their ranges have been checked."""
 
+import sys
+
 from api.openai.bodies import GeneratingBody
 from api.openai.errors import Refused
 from inference.sampling import Sampling
@@ -9,7 +11,7 @@ MOST_BIAS = 100.0  # of either sign; more is taken for that much, as by OpenAI
 
 def sampling(body: GeneratingBody, temperature: float) -> Sampling:
     """`temperature` stands in where none is given; 0 is greedy. Raises Refused."""
-    given = temperature if body.temperature is None else float(body.temperature)
+    given = _or(body.temperature, temperature)
     return Sampling(
         greedy=given == 0,
         temperature=given or 1.0,
@@ -26,7 +28,8 @@ def sampling(body: GeneratingBody, temperature: float) -> Sampling:
 
 
 def _or(value: int | float | None, default: float) -> float:
-    return default if value is None else float(value)
+    """A whole number may be larger than any float."""
+    return default if value is None else float(min(value, sys.float_info.max))
 
 
 def _bias(given: dict[str, float] | list[float] | None) -> dict[int, float]:

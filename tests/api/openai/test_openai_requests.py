@@ -1,5 +1,6 @@
 """What the model is asked, for each of the fields by which clients ask it."""
 
+import sys
 from typing import Any
 
 import pytest
@@ -35,6 +36,7 @@ def ask(client: FlaskClient, backend: FakeBackend) -> Any:
     [
         ({}, Sampling()),
         ({"temperature": 0}, Sampling(greedy=True)),
+        ({"temperature": 10**400}, Sampling(temperature=sys.float_info.max)),
         ({"temperature": 0.5, "top_p": 0.9}, Sampling(temperature=0.5, top_p=0.9)),
         ({"top_k": 5, "min_p": 0.1, "seed": 7}, Sampling(top_k=5, min_p=0.1, seed=7)),
         ({"top_k": -1}, Sampling()),
@@ -94,6 +96,12 @@ def test_settings_stand_in_for_what_is_not_asked(backend: FakeBackend) -> None:
 
 
 @pytest.mark.parametrize("path", [COMPLETIONS, CHATS])
+def test_a_number_may_be_text_and_a_whole_one_have_a_point(ask: Any, path: str) -> None:
+    request = ask(path, max_tokens=5.0, top_k="3", temperature="0.5", echo="false")
+    assert (request.max_tokens, request.sampling) == (5, Sampling(temperature=0.5, top_k=3))
+
+
+@pytest.mark.parametrize("path", [COMPLETIONS, CHATS])
 def test_every_field_may_be_null_or_unknown(ask: Any, path: str) -> None:
     least = ask(path)
     nulls = dict.fromkeys(NULLS.split())
@@ -147,6 +155,7 @@ def test_a_conversation_is_told_message_by_message(ask: Any) -> None:
             {"role": "user", "content": [{"type": "text", "text": "Hi"}, " there"], "name": "Ann"},
             {"role": "assistant", "content": None, "tool_calls": [call]},
             {"role": "tool", "tool_call_id": "c1", "content": "2"},
+            {"role": "tool", "tool_call_id": "c1", "content": None},
             {"role": "assistant", "content": "Two.", "tool_calls": None},
         ],
     )
@@ -155,6 +164,7 @@ def test_a_conversation_is_told_message_by_message(ask: Any) -> None:
         Message("user", "Hi there", "Ann"),
         Message("assistant", "", tool_calls=(ToolCall("c1", "f", '{"a": 1}'),)),
         Message("tool", "2", "f", tool_call_id="c1"),
+        Message("tool", "", "f", tool_call_id="c1"),
         Message("assistant", "Two."),
     )
 
