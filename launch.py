@@ -84,13 +84,14 @@ def answer(settings: Settings, backend: Backend, metrics: Metrics, version: str)
     with contextlib.ExitStack() as stack:
         if settings.prometheus_port:
             stack.enter_context(exporting(metrics.render, settings.host, settings.prometheus_port))
+        front = app_settings(settings, version)
         return serve_http(
-            create_app(backend, app_settings(settings, version), metrics),
+            create_app(backend, front, metrics),
             backend,
             host=settings.host,
             port=settings.port,
             drain_seconds=settings.drain_seconds,
-            max_body=int(settings.max_body_mb * 1e6),
+            max_body=front.max_body_bytes,
             workers=settings.validation_workers,
         )
 

@@ -82,7 +82,7 @@ def app_settings(settings: Settings, version: str) -> AppSettings:
         version=version,
         api_keys=settings.api_keys,
         cors_origins=settings.cors_origins,
-        max_body_bytes=int(settings.max_body_mb * 1e6),
+        max_body_bytes=round(settings.max_body_mb * 1e6),
         stream_format=settings.stream_format,
         model_aliases=settings.served_names,
         max_tokens=settings.default_max_tokens or None,

@@ -62,7 +62,7 @@ ALIASES: Mapping[str, Alias] = {
     "LISTEN_PORT": Alias("PORT"),
     "API_KEY": Alias("API_KEYS"),
     "CORS_ALLOW_ORIGIN": Alias("CORS_ORIGINS"),
-    "PAYLOAD_LIMIT": Alias("MAX_BODY_MB", megabytes, "a whole number of bytes, 1 or more"),
+    "PAYLOAD_LIMIT": Alias("MAX_BODY_MB", megabytes, "a whole number of bytes, 1000 or more"),
     "GRACEFUL_TERMINATION_TIMEOUT": Alias("DRAIN_SECONDS"),
     "LOG_LEVEL": Alias("LOG_LEVEL", level),
     "PRECISION": Alias("DTYPE", precision, "original, float32 or float16; others land with quantisation"),

@@ -47,6 +47,7 @@ def test_a_scaling_is_said_by_its_kind_its_factor_or_both(values: dict[str, Any]
         ("WATERMARK_GAMMA", 0.25, "watermark_gamma", 0.25),
         ("WATERMARK_DELTA", 3, "watermark_delta", 3.0),
         ("PAYLOAD_LIMIT", "2000000", "max_body_bytes", 2_000_000),
+        ("PAYLOAD_LIMIT", "1001", "max_body_bytes", 1001),
     ],
 )
 def test_a_limit_reaches_the_dialects(name: str, value: object, field: str, told: object) -> None:

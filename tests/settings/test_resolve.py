@@ -64,7 +64,8 @@ def test_a_value_is_read_in_its_settings_type(
         ("DRAIN_SECONDS", "nan", "a number, 0 or more, not 'nan'"),
         ("MODEL_NAME", 5, "text, not 5"),
         ("LISTEN_PORT", "web", "a whole number, 0 to 65535, not 'web'"),
-        ("PAYLOAD_LIMIT", "2MB", "a whole number of bytes, 1 or more, not '2MB'"),
+        ("PAYLOAD_LIMIT", "2MB", "a whole number of bytes, 1000 or more, not '2MB'"),
+        ("PAYLOAD_LIMIT", "500", "a whole number of bytes, 1000 or more, not '500'"),
         ("PRECISION", "int8", "original, float32 or float16; others land with quantisation, not 'int8'"),
     ],
 )
