@@ -10,7 +10,7 @@ from flask import Blueprint, Response
 
 from api import body
 from api.errors import speak
-from api.openai import operations, status
+from api.openai import absent, operations, status
 from api.openai.embeddings import embeddings
 from api.openai.errors import WrongBody, told
 from api.openai.inference import Inference
@@ -41,6 +41,7 @@ def routes(backend: Backend, settings: AppSettings) -> Blueprint:
     view = described(partial(detokenize, backend, settings), operations.DETOKENIZE)
     blueprint.add_url_rule("/detokenize", "detokenize", view, methods=["POST"])
     status.install(blueprint, backend)
+    absent.install(blueprint)
     status.install_models(blueprint, LLAMA_STACK, backend, settings)
     speak(blueprint, told)
     return blueprint

@@ -111,13 +111,14 @@ class MessageAnswer(Struct):
     role: Literal["assistant"]
     content: str | None
     tool_calls: list[CallAnswer]
+    function_call: FunctionAnswer | UnsetType | None = UNSET
 
 
 class ChatChoice(Struct):
     index: int
     message: MessageAnswer
     logprobs: ChatLogprobs | None
-    finish_reason: Literal["stop", "length", "tool_calls"]
+    finish_reason: Literal["stop", "length", "tool_calls", "function_call"]
     stop_reason: str | int | None
     token_ids: list[int] | UnsetType = UNSET
 

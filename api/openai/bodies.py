@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from api.openai.conversation import ChatMessage, NamedTool, ToolDef
+from api.openai.conversation import ChatMessage, Function, NamedFunction, NamedTool, ToolDef
 
 Number = int | float
 Prompt = str | list[int | str | list[int]]
@@ -166,6 +166,7 @@ class ChatBody(GeneratingBody, kw_only=True):
     tools                   functions the model may call
     tool_choice             none, auto, required, or one function: by its name, or as an object
     parallel_tool_calls     false: the first call ends the answer
+    functions, function_call   tools and the choice among them, as they were told before; one call at most
     reasoning_effort        told to the chat template
     add_generation_prompt   the answer is a new message
     continue_final_message  the answer goes on with the last message
@@ -182,6 +183,8 @@ class ChatBody(GeneratingBody, kw_only=True):
     tools: list[ToolDef] | None = None
     tool_choice: str | NamedTool | None = None
     parallel_tool_calls: bool | None = None
+    functions: list[Function] | None = None
+    function_call: str | NamedFunction | None = None
     reasoning_effort: str | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None

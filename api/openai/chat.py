@@ -1,6 +1,6 @@
 """From events to the JSON of a chat completion, streamed and whole: both fold the same events."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from api.openai.errors import broken, failed
 from api.openai.logprobs import Scores, prompt_logprobs
@@ -13,6 +13,10 @@ OPEN = {"logprobs": None, "finish_reason": None}
 
 
 class ChatWriter:
+    """waits  the reason for the end of an answer that holds calls: it waits for their results"""
+
+    waits: ClassVar[str] = "tool_calls"
+
     failed = staticmethod(failed)
     broken = staticmethod(broken)
 
@@ -34,14 +38,14 @@ class ChatWriter:
         match event:
             case Started():
                 return self._opening(event)
-            case Token() if event.text or shows:
-                return [self.reply.chunk(event.index, self._piece(event))]
+            case Token() if (event.text or shows) and not self.reply.is_full(said):
+                return [self.reply.chunk(event.index, self._piece([event]) | {"finish_reason": None})]
             case CallDelta():
                 pieces = [*([] if goes_on else [_named(event)]), *([_more(event)] if event.arguments else [])]
-                deltas = (self._delta(content=None, tool_calls=[piece]) for piece in pieces)
+                deltas = map(self._calling, pieces)
                 return [self.reply.chunk(event.index, {"delta": delta, **OPEN}) for delta in deltas]
             case Finished():
-                choice = {"delta": self._delta(content=event.text), "logprobs": None, **self._reason(said)}
+                choice = self._piece(self.reply.last(said), event.text) | self._reason(said)
                 return [self.reply.chunk(event.index, choice), *self.reply.ending()]
             case _:
                 return []
@@ -55,9 +59,15 @@ class ChatWriter:
             return [first]
         return [first, self.reply.chunk(event.index, {"delta": self._delta(content=self.echo), **OPEN})]
 
-    def _piece(self, token: Token) -> Choice:
-        choice = {"delta": self._delta(content=token.text), **OPEN, "logprobs": self._scores([token])}
-        return choice | {"token_ids": [token.id]} if self.shape.token_ids else choice
+    def _piece(self, tokens: list[Token], rest: str = "") -> Choice:
+        text = "".join(token.text for token in tokens) + rest
+        scores = self._scores(tokens) if tokens else None
+        choice = {"delta": self._delta(content=text), "logprobs": scores}
+        return choice | {"token_ids": [token.id for token in tokens]} if self.shape.token_ids else choice
+
+    def _calling(self, piece: dict[str, Any]) -> dict[str, Any]:
+        """A piece of a call."""
+        return self._delta(content=None, tool_calls=[piece])
 
     def _delta(self, **said: Any) -> dict[str, Any]:
         """OpenAI's own client joins the roles of all deltas, TGI's demands one of each."""
@@ -77,10 +87,13 @@ class ChatWriter:
         message = {
             "role": "assistant",
             "content": None if said.calls and not text and not self.named else text,
-            "tool_calls": [_whole(call) for call in said.calls.values()],
+            **self._calls(said),
         }
         choice = {"message": message, "logprobs": self._scores(said.tokens), **self._reason(said)}
         return choice | {"token_ids": said.ids} if self.shape.token_ids else choice
+
+    def _calls(self, said: Said) -> dict[str, Any]:
+        return {"tool_calls": [whole(call) for call in said.calls.values()]}
 
     # Either way ------------------------------------------------------------------------------------------
 
@@ -92,7 +105,7 @@ class ChatWriter:
         """An answer that came to its own end and holds calls waits for their results."""
         why = reason(said.ended)
         waits = said.calls and not self.named and why["finish_reason"] == "stop"
-        return why | {"finish_reason": "tool_calls"} if waits else why
+        return why | {"finish_reason": self.waits} if waits else why
 
 
 def _told(**said: Any) -> dict[str, Any]:
@@ -102,7 +115,7 @@ def _told(**said: Any) -> dict[str, Any]:
 
 def _named(event: CallDelta) -> dict[str, Any]:
     """A call begins."""
-    return {"index": event.number, **_whole(Call(call_id(event), event.name))}
+    return {"index": event.number, **whole(Call(call_id(event), event.name))}
 
 
 def _more(event: CallDelta) -> dict[str, Any]:
@@ -110,6 +123,6 @@ def _more(event: CallDelta) -> dict[str, Any]:
     return {"index": event.number, "function": {"arguments": event.arguments}}
 
 
-def _whole(call: Call) -> dict[str, Any]:
+def whole(call: Call) -> dict[str, Any]:
     function = {"name": call.name, "arguments": call.arguments}
     return {"id": call.id, "type": "function", "function": function}

@@ -47,10 +47,10 @@ class CompletionWriter:
         match event:
             case Started() if self.echo or self.shape.token_ids:
                 return [self.reply.chunk(event.index, self._opening(said))]
-            case Token() if event.text or shows:
-                return [self.reply.chunk(event.index, self._piece(event))]
+            case Token() if (event.text or shows) and not self.reply.is_full(said):
+                return [self.reply.chunk(event.index, self._piece(event.index, [event]) | OPEN)]
             case Finished():
-                choice = {"text": event.text, "logprobs": None, **reason(event)}
+                choice = self._piece(event.index, self.reply.last(said), event.text) | reason(event)
                 return [self.reply.chunk(event.index, choice), *self.reply.ending()]
             case _:
                 return []
@@ -65,9 +65,10 @@ class CompletionWriter:
         choice = {"text": self._echoed(said), "logprobs": scores, **OPEN}
         return choice | {"prompt_token_ids": said.begun.ids} if self.shape.token_ids else choice
 
-    def _piece(self, token: Token) -> Choice:
-        choice = {"text": token.text, "logprobs": self.texts[token.index].scores([token]), **OPEN}
-        return choice | {"token_ids": [token.id]} if self.shape.token_ids else choice
+    def _piece(self, index: int, tokens: list[Token], rest: str = "") -> Choice:
+        text = "".join(token.text for token in tokens) + rest
+        choice = {"text": text, "logprobs": self.texts[index].scores(tokens)}
+        return choice | {"token_ids": [token.id for token in tokens]} if self.shape.token_ids else choice
 
     def _choice(self, said: Said) -> Choice:
         echoed = said.begun.prompt if self.echo else ()

@@ -38,9 +38,9 @@ class ChatMessage(Struct):
     """One message.
 
     role          system (or developer), user, assistant or tool
-    content       text, or a list of parts of text; null beside tool_calls
+    content       text, or a list of parts of text; null beside tool_calls, and where a tool tells nothing
     name          who speaks; of a tool's result, which tool
-    tool_calls    what the assistant called
+    tool_calls    what the assistant called; function_call before there were tools
     tool_call_id  which call a tool's result answers
     refusal       what the assistant said instead of an answer
     """
@@ -49,6 +49,7 @@ class ChatMessage(Struct):
     content: Content | None = None
     name: str | None = None
     tool_calls: list[Call] | None = None
+    function_call: CalledFunction | None = None
     tool_call_id: str | None = None
     refusal: str | None = None
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from api.access import request_id
 from api.openai.bodies import Prompt
-from api.openai.errors import Refused, WrongBody, failed
+from api.openai.errors import Refused, WrongBody, failed, unsupported
 from api.openai.models import served
 from api.openai.reading import read
 from api.openai.requests import prompts
@@ -23,7 +23,8 @@ from api.openai.usage import usage
 from api.settings import AppSettings
 from api.stream import answer
 from api.vectors import VectorsWriter
-from inference.backend import Backend
+from inference.backend import Backend, Stream
+from inference.errors import NotImplementedHere
 from inference.types import Embedding, GenerationRequest
 
 
@@ -56,7 +57,14 @@ def embeddings(backend: Backend, settings: AppSettings) -> Response:
     if most is not None:
         inputs = [_last(each, most, backend) for each in inputs]
     told = partial(_told, model=model, packed=body.encoding_format == "base64")
-    return answer(backend.embed(inputs), VectorsWriter(told, failed), None)
+    return answer(_submitted(inputs, backend), VectorsWriter(told, failed), None)
+
+
+def _submitted(inputs: list[str | list[int]], backend: Backend) -> Stream:
+    try:
+        return backend.embed(inputs)
+    except NotImplementedHere:
+        raise unsupported("Embeddings") from None
 
 
 def _last(text: str | list[int], most: int, backend: Backend) -> list[int]:

@@ -20,10 +20,11 @@ TYPES = {
 }
 ERROR_TYPES = {401: "authentication", 404: "not_found", 429: "overloaded", 503: "overloaded"}
 
-COUNTED = "has more tokens"  # else the text was too long to be tokenised at all
-TOO_LONG = (
+# What has been counted, by how the rule begins; characters of a text too long to be tokenised at all.
+COUNTED = {"has more tokens": "tokens", "has more than": "characters"}
+TOO_LONG = (  # clients look for its first words, to cut the conversation
     "This model's maximum context length is {0.limit} tokens. However, your request has {0.tokens} input "
-    "tokens. Please reduce the length of the input messages."
+    "{1}. Please reduce the length of the input messages."
 )
 NO_ROOM = (
     "'max_tokens' or 'max_completion_tokens' is too large: {0.asked}. This model's maximum context length is "
@@ -50,6 +51,11 @@ class WrongBody(Refused):
 class UnknownModel(NotFound):
     def __init__(self, name: str) -> None:
         super().__init__(f"The model `{name}` does not exist.")
+
+
+def unsupported(api: str) -> Refused:
+    """What vLLM says of a route that the model is not fit for."""
+    return Refused(f"The model does not support {api} API")
 
 
 def told(error: ServerError) -> Response:
@@ -84,6 +90,8 @@ def _message(error: ServerError) -> str:
         return "Unauthorized"
     if isinstance(error, NoRoom):
         return NO_ROOM.format(error)
-    if isinstance(error, TooLong) and error.rule.startswith(COUNTED):
-        return TOO_LONG.format(error)
+    if isinstance(error, TooLong):
+        for words, counted in COUNTED.items():
+            if error.rule.startswith(words):
+                return TOO_LONG.format(error, counted)
     return error.message

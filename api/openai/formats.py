@@ -10,6 +10,7 @@ from typing import Any
 from api.openai.bodies import GeneratingBody, ResponseFormat, StructuredOutputs
 from api.openai.errors import Refused, WrongBody
 from api.settings import AppSettings
+from inference.errors import short
 from inference.types import Constraint
 
 ONE_KIND = (
@@ -57,7 +58,8 @@ GUIDED = {f"guided_{field}": STRUCTURED[field] for field in ("json", "regex", "c
 
 def _formatted(given: ResponseFormat) -> Constraint | None:
     if given.type not in FORMATS:
-        raise WrongBody(f"response_format.type must be one of {', '.join(FORMATS)}, got {given.type!r}")
+        rule = f"must be one of {', '.join(FORMATS)}, got {short(given.type)}"
+        raise WrongBody(f"response_format.type {rule}", "response_format.type")
     return FORMATS[given.type](given)
 
 

@@ -15,6 +15,7 @@ from api.openai import requests
 from api.openai.bodies import ChatBody, CompletionBody
 from api.openai.chat import ChatWriter
 from api.openai.completion import CompletionWriter, Echo, Prompt
+from api.openai.functions import FunctionWriter, as_tools
 from api.openai.messages import text
 from api.openai.models import served
 from api.openai.reading import read
@@ -37,13 +38,21 @@ class Inference:
         body = read(CompletionBody)
         model = served(body.model, self.backend.info(), self.settings)
         asked = requests.completions(body, self.backend.info(), self.settings)
-        form = shape(body, "cmpl", model, self.settings, prompts=len(asked), logprobs=body.logprobs)
+        form = shape(
+            body,
+            "cmpl",
+            model,
+            self.settings,
+            prompts=len(asked),
+            logprobs=body.logprobs,
+            most=asked[0].max_tokens,
+        )
         writer = CompletionWriter(form, self._echo(asked) if body.echo else None)
         stream = together(self.backend.generate, asked)
         return answer(stream, writer, events() if body.stream else None, len(asked) * form.answers)
 
     def chat(self) -> Response:
-        body = read(ChatBody)
+        body = as_tools(read(ChatBody))
         model = served(body.model, self.backend.info(), self.settings)
         asked = requests.chat(body, self.backend.info(), self.settings)
         form = shape(
@@ -52,9 +61,11 @@ class Inference:
             model,
             self.settings,
             logprobs=asked.logprobs if body.logprobs else None,
+            most=asked.max_tokens,
             roles=not is_generated(request.headers),  # those join what the deltas of a stream say
         )
-        writer = ChatWriter(form, echoed(body), demands_one(body))
+        kind = FunctionWriter if body.functions else ChatWriter
+        writer = kind(form, echoed(body), demands_one(body))
         return answer(self.backend.generate(asked), writer, events() if body.stream else None, form.answers)
 
     def _echo(self, asked: list[GenerationRequest]) -> Echo:

@@ -54,15 +54,21 @@ def _message(said: ChatMessage, names: dict[str, str], field: str) -> Message:
         rule = f"{field}.role must be one of {', '.join(ROLES)}, got {short(said.role)}"
         raise WrongBody(rule, f"{field}.role")
     role = ROLES[said.role]
-    if said.content is None and role != "assistant":
+    if said.content is None and role in ("system", "user"):
         raise WrongBody(f"{field}.content must not be null", f"{field}.content")
     content = text(said.content, f"{field}.content") or said.refusal or ""
     if role == "tool":
         name = said.name or names.get(said.tool_call_id or "")
         return Message("tool", content, name, tool_call_id=said.tool_call_id)
-    calls = enumerate(said.tool_calls or () if role == "assistant" else ())
-    told = tuple(_call(call, f"{field}.tool_calls[{i}]") for i, call in calls)
-    return Message(role, content, said.name, told)
+    calls = _calls(said, field) if role == "assistant" else ()
+    return Message(role, content, said.name, calls)
+
+
+def _calls(said: ChatMessage, field: str) -> tuple[ToolCall, ...]:
+    if said.function_call and not said.tool_calls:
+        return (_call(Call(said.function_call), f"{field}.function_call"),)
+    calls = enumerate(said.tool_calls or ())
+    return tuple(_call(call, f"{field}.tool_calls[{i}].function") for i, call in calls)
 
 
 def _part(part: str | Part, field: str) -> str:
@@ -78,5 +84,5 @@ def _part(part: str | Part, field: str) -> str:
 
 
 def _call(call: Call, field: str) -> ToolCall:
-    given = call_arguments(call.function.arguments, f"{field}.function.arguments")
+    given = call_arguments(call.function.arguments, f"{field}.arguments")
     return ToolCall(call.id or "", call.function.name, given)

@@ -38,6 +38,7 @@ INVOKE = Operation(
     EVENTS,
     error=ErrorBody,
 )
+ABSENT = Operation("Answers 400: the model is of another kind", answer=None, error=ErrorBody)
 FORGOTTEN = Operation("Answers 404: no response is kept", answer=None, error=ErrorBody)
 MODELS = Operation("List the names of the served model", answer=ModelsAnswer, error=ErrorBody)
 MODEL = Operation("Tell of the served model", answer=Card)  # some names are no path: the app says so

@@ -1,10 +1,10 @@
-"""A body as vLLM takes it: JSON alone, and every fault of its shape said as vLLM says it."""
+"""A body as vLLM takes it: JSON alone, numbers as text too; and every fault of its shape as vLLM says it."""
 
 from typing import TypeVar
 
 from flask import request
 
-from api.body import PLAIN, decode
+from api.body import decode
 from api.openai.errors import WrongBody
 from inference.errors import BadRequest
 
@@ -14,10 +14,11 @@ T = TypeVar("T")
 
 
 def read(shape: type[T]) -> T:
-    """Raises WrongBody. A body of no told kind, or of one that tools tell of any body, is taken for JSON."""
-    if request.mimetype and not any(kind in request.mimetype for kind in PLAIN):
+    """Raises WrongBody. A body of no told kind is taken for JSON; pages of other sites cannot send that kind
+    unasked, as they can forms and plain text."""
+    if request.mimetype and not request.is_json:
         raise WrongBody(NOT_JSON)
     try:
-        return decode(shape)
+        return decode(shape, strict=False)
     except BadRequest as error:
         raise WrongBody(error.message, error.field) from None

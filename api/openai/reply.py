@@ -11,7 +11,7 @@ from api.openai.logprobs import mean
 from api.openai.said import Said
 from api.openai.shape import Shape
 from api.openai.usage import Usage
-from inference.types import Event
+from inference.types import Event, Token
 
 Choice = dict[str, Any]
 
@@ -35,6 +35,14 @@ class Reply:
         said.add(event)
         self.usage.add(event)
         return said
+
+    def is_full(self, said: Said) -> bool:
+        """It has all the tokens it may have: its end follows at once, and vLLM tells both in one chunk."""
+        return len(said.tokens) == self.shape.most
+
+    def last(self, said: Said) -> list[Token]:
+        """The token that is told with its end, if one is."""
+        return said.tokens[-1:] if self.is_full(said) else []
 
     def chunk(self, index: int, choice: Choice) -> dict[str, Any]:
         told = self.shape.heading(self.piece)

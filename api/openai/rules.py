@@ -23,8 +23,11 @@ RANGES: tuple[tuple[str, Holds, str], ...] = (
     ("top_k", lambda n: n >= -1, "must be 0 (disable), or at least 1"),
     ("min_p", lambda x: 0 <= x <= 1, "must be in [0, 1]"),
     ("min_tokens", lambda n: n >= 0, "must be greater than or equal to 0"),
+    ("seed", lambda n: -(2**63) <= n < 2**63, "must be an integer of 64 bits"),
     ("truncate_prompt_tokens", lambda n: n == -1 or n >= 1, "must be -1, or at least 1"),
 )
+
+MAX_LOGPROBS = 20  # alternatives to a token, as many as OpenAI tells, and vLLM unless it is set up otherwise
 
 # Fields that do not go together, or that this server does not have.
 UNFIT: tuple[tuple[Breaks, str], ...] = (
@@ -91,6 +94,7 @@ def check(body: GeneratingBody) -> None:
         value = getattr(body, field)
         if value is not None and not holds(value):
             raise Refused(f"{field} {rule}, got {value}.", field)
+    _check_logprobs(body)
     _check_lengths(body)
     _check_texts(body)
     _check_answers(body)
@@ -100,6 +104,14 @@ def asked(body: GeneratingBody) -> int | None:
     """The max_tokens that the body names, by either name."""
     newer = getattr(body, "max_completion_tokens", None)
     return body.max_tokens if newer is None else newer
+
+
+def _check_logprobs(body: GeneratingBody) -> None:
+    fields = {"sample": "logprobs" if isinstance(body, CompletionBody) else "top_logprobs"}
+    for kind, field in (fields | {"prompt": "prompt_logprobs"}).items():
+        if (getattr(body, field) or 0) > MAX_LOGPROBS:
+            rule = f"Requested {kind} logprobs of {getattr(body, field)}, which is greater than max allowed"
+            raise Refused(f"{rule}: {MAX_LOGPROBS}", field)
 
 
 def _check_lengths(body: GeneratingBody) -> None:

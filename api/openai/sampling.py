@@ -1,5 +1,6 @@
 """OpenAI's and vLLM's sampling parameters in the server's own terms. Their ranges have been checked."""
 
+import math
 import sys
 
 from api.openai.bodies import GeneratingBody
@@ -35,6 +36,8 @@ def _or(value: int | float | None, default: float) -> float:
 def _bias(given: dict[str, float] | list[float] | None) -> dict[int, float]:
     if not isinstance(given, dict):
         return {}
+    if not all(map(math.isfinite, given.values())):
+        raise Refused("logit_bias must hold finite numbers.", "logit_bias")
     try:
         return {int(id): max(-MOST_BIAS, min(MOST_BIAS, value)) for id, value in given.items()}
     except ValueError:

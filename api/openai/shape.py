@@ -20,6 +20,7 @@ class Shape:
     prompt_logprobs the same, of the prompt's tokens
     as_ids          tokens with logprobs are written token_id:123
     token_ids       the ids of prompt and answer are shown
+    most            tokens an answer may have, where it is known: the last of so many is told with the end
     usage           the stream's last chunk tells the whole usage
     continuous      every chunk tells its choice's usage
     roles           every delta of a stream has a role and tool_calls, as TGI's clients need
@@ -33,6 +34,7 @@ class Shape:
     prompts: int = 1
     logprobs: int | None = None
     prompt_logprobs: int | None = None
+    most: int | None = None
     as_ids: bool = False
     token_ids: bool = False
     usage: bool = False

@@ -79,7 +79,7 @@ class ResponsesBody(Struct, kw_only=True):
     truncation            auto: drop the prompt's beginning where it is too long
     stream                server-sent events
     previous_response_id  not found, for nothing is kept; send what was said as input
-    background            must be unset
+    background, conversation, prompt   must be unset
     store, user           ignored; metadata is handed back
     """
 
@@ -100,4 +100,6 @@ class ResponsesBody(Struct, kw_only=True):
     stream: bool | None = None
     previous_response_id: str | None = None
     background: bool | None = None
+    conversation: Any = None
+    prompt: Any = None
     metadata: dict[str, Any] | None = None

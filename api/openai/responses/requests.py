@@ -25,8 +25,9 @@ def as_chat(body: ResponsesBody) -> ChatBody:
     """Raises WrongBody, Refused, and NotFound for an earlier response."""
     if body.previous_response_id is not None:
         raise not_kept(body.previous_response_id)
-    if body.background:
-        raise Refused("background is not supported: this server keeps no responses", "background")
+    for field in ("background", "conversation", "prompt"):
+        if getattr(body, field):
+            raise Refused(f"{field} is not supported: this server keeps nothing", field)
     scored = LOGPROBS in (body.include or ()) or bool(body.top_logprobs)
     return ChatBody(
         model=body.model,

@@ -135,7 +135,7 @@ class ResponseWriter:
         details = whole["prompt_tokens_details"] or {"cached_tokens": 0}
         return {
             "input_tokens": whole["prompt_tokens"],
-            "input_tokens_details": details,
+            "input_tokens_details": {**details, "cache_write_tokens": 0},  # openai 3's client has it
             "output_tokens": whole["completion_tokens"],
             "output_tokens_details": {"reasoning_tokens": 0},
             "total_tokens": whole["total_tokens"],

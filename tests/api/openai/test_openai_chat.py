@@ -153,6 +153,18 @@ def test_streamed_logprobs_come_with_each_token(client: FlaskClient, backend: Fa
     ]
 
 
+def test_the_last_token_there_may_be_is_told_with_the_end_of_each_answer(
+    client: FlaskClient, backend: FakeBackend
+) -> None:
+    backend.script = [*say("a", "b", reason="length"), *say("x", "y", index=1, reason="length")]
+    got = chunks(client, CHATS, n=2, max_completion_tokens=2, logprobs=True)
+    told = [choice for chunk in got for choice in chunk["choices"]]
+    ends = [choice for choice in told if choice["finish_reason"]]
+    assert [choice["delta"]["content"] for choice in ends] == ["b", "y"]
+    assert [choice["logprobs"]["content"][0]["token"] for choice in ends] == ["b", "y"]
+    assert [choice["delta"]["content"] for choice in told] == ["", "a", "b", "", "x", "y"]
+
+
 def test_several_answers_are_told_apart_by_their_index(client: FlaskClient, backend: FakeBackend) -> None:
     a, b = say("a", "b"), say("x", "y", index=1)
     backend.script = [step for pair in zip(a, b, strict=True) for step in pair]

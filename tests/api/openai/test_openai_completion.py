@@ -190,6 +190,19 @@ def test_choices_are_numbered_by_prompt_then_answer(client: FlaskClient, backend
     assert texts == {0: "a0", 1: "a1", 2: "b0", 3: "b1", 4: "ids0", 5: "ids1"}
 
 
+def test_the_last_token_there_may_be_is_told_with_the_end(client: FlaskClient, backend: FakeBackend) -> None:
+    """As by vLLM: its tests count a chunk for each token, and find text in the last."""
+    backend.script = [*SCORED[:-1], Finished(0, "length", text="!", tokens=2)]
+    fields = {"max_tokens": 2, "logprobs": 0, "return_token_ids": True}
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    _, first, last, total = chunks(client, COMPLETIONS, **fields, stream_options=options)
+    (choice,) = last["choices"]
+    assert (choice["text"], choice["finish_reason"], choice["token_ids"]) == (" a d!", "length", [8])
+    assert (choice["logprobs"]["tokens"], choice["logprobs"]["text_offset"]) == ([" d"], [2])
+    counts = [chunk["usage"]["completion_tokens"] for chunk in (first, last, total)]
+    assert counts == [1, 2, 2]
+
+
 def test_ids_alone_are_one_prompt(client: FlaskClient, backend: FakeBackend) -> None:
     whole(client, COMPLETIONS, prompt=[1, 2, 3])
     assert [request.prompt for request in backend.requests] == [[1, 2, 3]]

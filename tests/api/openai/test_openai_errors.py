@@ -17,6 +17,10 @@ NO_ROOM = (
     "'max_tokens' or 'max_completion_tokens' is too large: 100. This model's maximum context length is 128 "
     "tokens and your request has 60 input tokens (100 > 128 - 60)."
 )
+UNREAD = (
+    "This model's maximum context length is 128 tokens. However, your request has 9000 input characters. "
+    "Please reduce the length of the input messages."
+)
 TOO_LONG = (
     "This model's maximum context length is 128 tokens. However, your request has 200 input tokens. Please "
     "reduce the length of the input messages."
@@ -59,6 +63,10 @@ TOO_LONG = (
             {"logit_bias": {"a": 1}},
             "Found token_id in logit_bias that is not an integer or string representing an integer",
         ),
+        ({"logit_bias": {"5": "nan"}}, "logit_bias must hold finite numbers."),
+        ({"temperature": "nan"}, "temperature must be non-negative, got nan."),
+        ({"seed": 2**63}, f"seed must be an integer of 64 bits, got {2**63}."),
+        ({"seed": -(2**63) - 1}, f"seed must be an integer of 64 bits, got {-(2**63) - 1}."),
         ({"truncate_prompt_tokens": 0}, "truncate_prompt_tokens must be -1, or at least 1, got 0."),
     ],
 )
@@ -78,7 +86,24 @@ def test_a_value_out_of_range_is_refused_in_vllms_words(
         (CHATS, {"chat_template": "{{ x }}"}, None),
         (CHATS, {"structured_outputs": {"structural_tag": {}}}, None),
         (COMPLETIONS, {"logits_processors": ["x"]}, None),
+        (
+            COMPLETIONS,
+            {"logprobs": 21},
+            "Requested sample logprobs of 21, which is greater than max allowed: 20",
+        ),
+        (
+            CHATS,
+            {"logprobs": True, "top_logprobs": 21},
+            "Requested sample logprobs of 21, which is greater than max allowed: 20",
+        ),
+        (
+            CHATS,
+            {"prompt_logprobs": 21},
+            "Requested prompt logprobs of 21, which is greater than max allowed: 20",
+        ),
         (RESPONSES, {"background": True}, None),
+        (RESPONSES, {"conversation": "conv_1"}, "conversation is not supported: this server keeps nothing"),
+        (RESPONSES, {"prompt": {"id": "p"}}, "prompt is not supported: this server keeps nothing"),
         (RESPONSES, {"input": [{"type": "item_reference", "id": "x"}]}, None),
         (RESPONSES, {"tools": [{"type": "web_search"}]}, None),
         (RESPONSES, {"max_output_tokens": 0}, "max_tokens must be at least 1, got 0."),
@@ -128,6 +153,12 @@ def test_what_is_not_done_here_is_refused(
             "You can only either use constraints for structured outputs or tools, not both.",
         ),
         (CHATS, {"guided_regex": "a", "guided_choice": ["a"]}, ONE_KIND),
+        (CHATS, {"function_call": {"name": "f"}}, "When using `function_call`, `functions` must be set."),
+        (
+            CHATS,
+            {"functions": [{"name": "f"}], "tools": [WEATHER]},
+            "functions and tools cannot both be set.",
+        ),
         (COMPLETIONS, {"structured_outputs": {"regex": "a", "json": {}}}, ONE_KIND),
         (CHATS, {"structured_outputs": {"regex": "a"}, "response_format": {"type": "json_object"}}, ONE_KIND),
         (COMPLETIONS, {"prompt": ""}, "Either prompt or prompt_embeds must be provided and non-empty."),
@@ -202,6 +233,13 @@ def test_the_served_model_has_many_names(client: FlaskClient, model: str | None)
         (Overloaded(2.0), 429, Overloaded(2.0).message, "RateLimitError", "overloaded"),
         (Unavailable("loading"), 503, "loading", "Service Unavailable", "overloaded"),
         (TooLong("prompt", 128, 200), 400, TOO_LONG, "BadRequestError", "validation"),
+        (
+            TooLong("messages", 128, 9000, "has more than 8192 characters, and the context holds 128 tokens"),
+            400,
+            UNREAD,
+            "BadRequestError",
+            "validation",
+        ),
         (NoRoom(128, 60, 100), 400, NO_ROOM, "BadRequestError", "validation"),
         (BadRequest("seed", "is odd"), 400, "seed is odd", "BadRequestError", "validation"),
     ],

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from inference.errors import NotImplementedHere
 from inference.types import CallDelta, Finished, Started, Token
-from tests.api.openai.asking import RESPONSES, events, whole
+from tests.api.openai.asking import RESPONSES, events, refusal, whole
 from tests.fake_backend import FakeBackend, embedding, say
 
 EMBEDDINGS = "/v1/embeddings"
@@ -30,6 +31,7 @@ def test_a_response_is_told_by_its_events(client: FlaskClient) -> None:
     assert item["content"][0]["text"] == "Hello world"
     usage = completed["response"]["usage"]
     assert (usage["input_tokens"], usage["output_tokens"], usage["total_tokens"]) == (3, 2, 5)
+    assert usage["input_tokens_details"] == {"cached_tokens": 0, "cache_write_tokens": 0}
 
 
 def test_a_responses_call_is_an_item_of_its_own(client: FlaskClient, backend: FakeBackend) -> None:
@@ -106,6 +108,29 @@ def test_an_embeddings_input_may_be_truncated(client: FlaskClient, backend: Fake
 def test_a_wrong_input_is_refused(client: FlaskClient, fields: dict[str, Any]) -> None:
     response = client.post(EMBEDDINGS, json=fields)
     assert (response.status_code, response.get_json()["error_type"]) == (400, "validation")
+
+
+def test_a_model_without_embeddings_does_not_support_them(client: FlaskClient, backend: FakeBackend) -> None:
+    """Clients of OpenAI would send it again, were it an error of the server's."""
+    backend.fails = NotImplementedHere("this model makes no embeddings")
+    response = client.post(EMBEDDINGS, json={"input": "a"})
+    refusal(response, 400, "The model does not support Embeddings API", "BadRequestError")
+
+
+@pytest.mark.parametrize(
+    ("path", "api"),
+    [
+        ("/pooling", "Pooling"),
+        ("/classify", "Classification"),
+        ("/v1/score", "Score"),
+        ("/v2/rerank", "Rerank (Score)"),
+        ("/v1/audio/transcriptions", "Transcriptions"),
+        ("/v1/audio/translations", "Translations"),
+    ],
+)
+def test_a_route_for_models_of_another_kind_says_so(client: FlaskClient, path: str, api: str) -> None:
+    for sent in ({"json": {"model": "x"}}, {"data": {"model": "x"}, "content_type": "multipart/form-data"}):
+        refusal(client.post(path, **sent), 400, f"The model does not support {api} API", "BadRequestError")
 
 
 def test_ids_are_told_as_text(client: FlaskClient) -> None:
