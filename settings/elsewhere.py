@@ -31,6 +31,8 @@ class Elsewhere:
 
 OFF = ("false", "0")
 UNSHARDED = "one process serves the model, there are no shards"
+QUANTISED = "weights are served as their files have them"
+UNFUSED = "layers are run as the model has them"
 UNTUNNELED = "no tunnel is opened: set HOST, and put a proxy in front"
 
 ELSEWHERE: Mapping[str, Elsewhere] = {
@@ -58,6 +60,16 @@ ELSEWHERE: Mapping[str, Elsewhere] = {
     "USAGE_STATS": Elsewhere(
         neutral=("on", "off", "no-stack"), refused="must be on, off or no-stack; nothing is ever sent"
     ),
+    "SAFETENSORS": Elsewhere(
+        neutral=("true", "1"), refused="weights are read from safetensors alone", switch=True
+    ),
+    "MODEL_BASENAME": Elsewhere("a model's folder says which files hold its weights"),
+    "GROUP_SIZE": Elsewhere(QUANTISED),
+    "TRUE_SEQUENTIAL": Elsewhere(QUANTISED, switch=True),
+    "QUANTIZATION_TYPE": Elsewhere(QUANTISED),
+    "DOUBLE_QUANTIZATION": Elsewhere(QUANTISED, switch=True),
+    "FUSED_ATTENTION": Elsewhere(UNFUSED, neutral=OFF, switch=True),
+    "FUSED_MLP": Elsewhere(UNFUSED, neutral=OFF, switch=True),
     "SHARD_UDS_PATH": Elsewhere(UNSHARDED),
     "MASTER_ADDR": Elsewhere(UNSHARDED),
     "MASTER_PORT": Elsewhere(UNSHARDED),

@@ -89,6 +89,13 @@ NO_EFFECT = [
     ("log-colorize", "1"),
     ("prefix-caching", "off"),
     ("compute-type", "cpu"),
+    ("model-basename", "gptq_model-4bit-32g"),
+    ("group-size", "128"),
+    ("true-sequential", "1"),
+    ("quantization-type", "nf4"),
+    ("double-quantization", "true"),
+    ("fused-attention", "true"),
+    ("fused-mlp", "true"),
 ]
 ASKS_FOR_NOTHING = [
     ("quantize", "none"),
@@ -99,6 +106,8 @@ ASKS_FOR_NOTHING = [
     ("usage-stats", "on"),
     ("usage-stats", "off"),
     ("usage-stats", "no-stack"),
+    ("safetensors", "true"),
+    ("fused-mlp", "false"),
     ("prefix-caching", "true"),
 ]
 LATER = [
@@ -109,6 +118,7 @@ LATER = [
     ("lora-adapters", "acme/adapter"),
     ("otlp-endpoint", "http://localhost:4317"),
     ("usage-stats", "maybe"),
+    ("safetensors", "false"),
 ]
 EVERY = [(flag, value) for flag, value, *_ in UNDERSTOOD] + NO_EFFECT + ASKS_FOR_NOTHING + LATER
 
