@@ -29,6 +29,21 @@ def test_a_model_without_a_cache_computes_alone(name: str) -> None:
     assert fitted.seat == "solo"
 
 
+def test_a_model_that_its_own_cache_changes_is_refused() -> None:
+    with pytest.raises(Unavailable, match="prophetnet computes something else with a cache than without"):
+        choose(tiny("prophetnet"), max_rows=4, context=CONTEXT, kv_bytes=PLENTY)
+
+
+def test_a_model_that_wants_more_than_text_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forward(*args: object, **kwargs: object) -> None:
+        raise ValueError("give me\n  pixel_values")
+
+    model = tiny("llama")
+    monkeypatch.setattr(model.model, "forward", forward)
+    with pytest.raises(Unavailable, match="compute from text alone: ValueError: give me pixel_values"):
+        choose(model, max_rows=4, context=CONTEXT, kv_bytes=PLENTY)
+
+
 def test_a_model_that_guesses_positions_otherwise_has_a_call_for_each_row() -> None:
     model = tiny("led")
     fitted = choose(model, max_rows=4, context=CONTEXT, kv_bytes=PLENTY)

@@ -10,6 +10,7 @@ import transformers
 from inference.errors import BadRequest
 from inference.model import load as loading
 from inference.model import place
+from inference.model.architecture import family_of
 from tests import tiny
 
 
@@ -92,6 +93,24 @@ def test_a_model_that_does_not_generate_is_refused(llama: Path) -> None:
     assert "'vit', which does not generate text" in refusal(llama)
 
 
+def test_a_model_made_for_something_else_than_text_is_refused(llama: Path) -> None:
+    tiny.edit(llama / "config.json", model_type="musicgen")
+    assert "'musicgen', which answers with the codes of sounds" in refusal(llama)
+
+
+@pytest.mark.parametrize(
+    ("kind", "encodes", "family"),
+    [
+        ("llama", False, transformers.AutoModelForCausalLM),
+        ("bart", False, transformers.AutoModelForCausalLM),
+        ("bart", True, transformers.AutoModelForSeq2SeqLM),
+        ("qwen2_audio", False, transformers.AutoModelForSeq2SeqLM),
+    ],
+)
+def test_a_model_is_opened_by_the_class_it_is_registered_with(kind: str, encodes: bool, family: type) -> None:
+    assert family_of(SimpleNamespace(model_type=kind, is_encoder_decoder=encodes)) is family
+
+
 def test_a_models_own_code_is_not_run_unasked(llama: Path) -> None:
     code = {"AutoConfig": "x.C", "AutoModelForCausalLM": "x.M"}
     tiny.edit(llama / "config.json", model_type="own", auto_map=code)
@@ -167,6 +186,7 @@ def config(kind: str, **values: int) -> SimpleNamespace:
         (config("llama", max_position_embeddings=8192), 8192, 8192),
         (config("gpt2", n_positions=1024), 1024, 1024),
         (config("bloom", seq_length=2048), None, 2048),
+        (config("roberta", max_position_embeddings=514, pad_token_id=1), 512, 512),
         (config("mamba"), None, place.OPEN_ENDED),
         (config("xlnet", max_position_embeddings=-1), None, place.OPEN_ENDED),
     ],

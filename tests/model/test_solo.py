@@ -28,6 +28,16 @@ def test_a_copied_prefix_is_the_new_rows_own() -> None:
     assert walk.error < 1e-4
 
 
+def test_a_decoder_that_sees_what_comes_reads_its_source_too() -> None:
+    model = tiny("t5")
+    batch = Batch([0, 9, 13], (0, 3), (0,), (0,), (1, 2), (Shape(2, 64),), {0: [5, 6, 7]})
+    seen, unseen = (
+        SoloRunner(model, max_rows=2, context=CONTEXT, causal=causal).forward(batch)
+        for causal in (False, True)
+    )
+    assert torch.allclose(seen, unseen, atol=1e-5)
+
+
 def test_xlnet_fills_in_the_token_it_generates() -> None:
     model = tiny("xlnet")
     ids = [10, 20, 30, 40]
