@@ -54,7 +54,8 @@ class Sampling:
     no_repeat_ngram  no run of so many tokens comes twice, prompt included
     banned           runs of tokens that are never completed; one token long: never chosen
     banned_first     tokens that do not begin the answer
-    allowed          only these tokens and the ends; None: all
+    allowed          only these tokens; None: all
+    allowed_ends     with `allowed`: the answer may end, too; False: only with an end that is among them
     contrast         contrastive search: the weight of unlikeness among the top_k tokens; 0 is off
     order            the warpers' names in the order to apply them, those left out behind in the usual one;
                      with "repetition" among them, repetition and window come at its place, else first
@@ -78,6 +79,7 @@ class Sampling:
     banned: tuple[tuple[int, ...], ...] = ()
     banned_first: frozenset[int] = frozenset()
     allowed: frozenset[int] | None = None
+    allowed_ends: bool = True
     watermark: Watermark | None = None
     contrast: float = 0.0
     order: tuple[str, ...] = ()

@@ -78,7 +78,7 @@ class GeneratingBody(Struct, kw_only=True):
     top_p, top_k, min_p            keep only the most probable tokens; top_k 0 or -1: all
     frequency_penalty, presence_penalty, repetition_penalty   against repeated tokens
     logit_bias                     what to add to the logits of tokens, by id; a list is ignored, as by TGI
-    allowed_token_ids              only these tokens may come
+    allowed_token_ids              only these tokens may come, and an end only if it is one of them
     bad_words                      texts that never come
     stop                           strings that end the answer, of which they are no part
     stop_token_ids                 token ids that end the answer

@@ -24,6 +24,7 @@ def sampling(body: GeneratingBody, temperature: float) -> Sampling:
         frequency=_or(body.frequency_penalty, 0.0),
         bias=_bias(body.logit_bias),
         allowed=None if body.allowed_token_ids is None else frozenset(body.allowed_token_ids),
+        allowed_ends=body.allowed_token_ids is None,
         seed=body.seed,
     )
 

@@ -18,12 +18,12 @@ class Bans:
     """What `banned` and `allowed` come to.
 
     never  ids (k,) that are not chosen
-    only   ids (k,) of which one is chosen, the ends included; none where nothing is said of them
+    only   ids (k,) of which one is chosen; none where nothing is said of them
     """
 
     def __init__(self, sampling: Sampling, ends: frozenset[int]) -> None:
         self.never = tensor(singles(sampling))
-        self.only = tensor(() if sampling.allowed is None else sampling.allowed | ends)
+        self.only = tensor(allowed(sampling, ends) or ())
         self._runs: dict[int, list[list[int]]] = {}
         for run in sampling.banned:
             if len(run) > 1:
@@ -39,11 +39,18 @@ def check_left(sampling: Sampling, ends: frozenset[int], early: bool, vocab: int
     """Raise BadRequest if no token is left to begin an answer with. early: none of the ends may."""
     gone = singles(sampling) | sampling.banned_first | (ends if early else frozenset())
     gone |= {id for id, value in sampling.bias.items() if value == float("-inf")}
-    if sampling.allowed is None and len(gone) < vocab:
+    only = allowed(sampling, ends)
+    if only is None and len(gone) < vocab:
         return
-    allowed = range(vocab) if sampling.allowed is None else sampling.allowed | ends
-    if not any(0 <= id < vocab and id not in gone for id in allowed):
+    if not any(0 <= id < vocab and id not in gone for id in (range(vocab) if only is None else only)):
         raise BadRequest("", NOTHING_LEFT)
+
+
+def allowed(sampling: Sampling, ends: frozenset[int]) -> frozenset[int] | None:
+    """The ids of which one is chosen; None where nothing is said of them."""
+    if sampling.allowed is None or not sampling.allowed_ends:
+        return sampling.allowed
+    return sampling.allowed | ends
 
 
 def singles(sampling: Sampling) -> frozenset[int]:

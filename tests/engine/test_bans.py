@@ -18,6 +18,7 @@ ALL = tuple((id,) for id in range(10))
         (Sampling(allowed=frozenset()), NO_ENDS, False),
         (Sampling(allowed=frozenset((10, 99))), NO_ENDS, False),
         (Sampling(allowed=frozenset((3, 4)), banned=((3,), (4,))), NO_ENDS, False),
+        (Sampling(allowed=frozenset((3,)), allowed_ends=False, banned=((3,),)), frozenset((9,)), False),
         (Sampling(allowed=frozenset((3, 4)), banned_first=frozenset((3, 4))), NO_ENDS, False),
         (Sampling(allowed=frozenset((3,)), bias={3: -math.inf}), NO_ENDS, False),
         (Sampling(allowed=frozenset((3,)), banned=((3,),)), frozenset((9,)), True),
@@ -45,6 +46,13 @@ def test_a_request_that_leaves_no_token_is_refused(
 )
 def test_one_token_is_enough(sampling: Sampling, ends: frozenset[int], early: bool) -> None:
     check_left(sampling, ends, early, vocab=10)
+
+
+def test_an_end_is_allowed_by_itself_or_as_any_token_is() -> None:
+    ends, only = frozenset((8, 9)), frozenset((3, 9))
+    assert sorted(Bans(Sampling(allowed=only), ends).only.tolist()) == [3, 8, 9]
+    assert sorted(Bans(Sampling(allowed=only, allowed_ends=False), ends).only.tolist()) == [3, 9]
+    assert Bans(Sampling(allowed_ends=False), ends).only.tolist() == []
 
 
 def test_a_run_is_completed_behind_its_beginning_only() -> None:

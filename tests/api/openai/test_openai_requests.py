@@ -46,7 +46,7 @@ def ask(client: FlaskClient, backend: FakeBackend) -> Any:
         ),
         ({"logit_bias": {"5": 200, "6": -200.5}}, Sampling(bias={5: 100.0, 6: -100.0})),
         ({"logit_bias": [0.5, 1.0]}, Sampling()),
-        ({"allowed_token_ids": [1, 2]}, Sampling(allowed=frozenset((1, 2)))),
+        ({"allowed_token_ids": [1, 2]}, Sampling(allowed=frozenset((1, 2)), allowed_ends=False)),
     ],
 )
 @pytest.mark.parametrize("path", [COMPLETIONS, CHATS])
