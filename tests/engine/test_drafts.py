@@ -3,56 +3,20 @@
 import random
 import time
 from collections.abc import Sequence as Several
-from dataclasses import dataclass, field
 
 import pytest
 import torch
 
 from inference.engine.engine import Engine
-from inference.engine.rows import Rows
 from inference.engine.sampler import Choice, Sampler
-from inference.engine.scheduler import Plan
 from inference.engine.sequence import Sequence, Task
-from inference.engine.speculate import guessable, room
+from inference.engine.speculate import room
 from inference.engine.step import agreed
 from inference.sampling import Sampling
-from tests.engine.conftest import END, NAN, POISON, Bench, Box, FakeRunner, alone, logits_after
+from tests.engine.conftest import END, NAN, POISON, Bench, Box, FakeRunner, logits_after
+from tests.engine.prophet import Prophet, Told
 from tests.engine.test_sampling import KINDS
 from tests.engine.test_walk import SETTINGS, Shortages, walk
-
-
-@dataclass
-class Prophet:
-    """Drafts what the answer will be, as far as `right` says, and something else behind.
-
-    answers  by prompt, as they are without drafts
-    """
-
-    rows: Rows
-    answers: dict[tuple[object, ...], list[int]]
-    chance: random.Random = field(default_factory=lambda: random.Random(7))
-
-    def draft(self, plan: Plan, budget: int) -> None:
-        for sequence, _ in plan:
-            sequence.drafts = self.guess(sequence) if guessable(sequence) else []
-
-    def guess(self, sequence: Sequence) -> list[int]:
-        right = self.answer(sequence)[sequence.generated :][: self.chance.randint(0, 6)]
-        wrong = self.chance.choices(range(30), k=self.chance.randint(0, 3))
-        return (right + wrong)[: room(sequence, self.rows)]
-
-    def answer(self, sequence: Sequence) -> list[int]:
-        key = (sequence.task.ids, sequence.task.max_tokens)
-        if key not in self.answers:
-            self.answers[key] = alone(sequence.task, self.rows.context)
-        return self.answers[key]
-
-
-class Told(Prophet):
-    """Knows the answers by seed."""
-
-    def answer(self, sequence: Sequence) -> list[int]:
-        return self.answers[(sequence.task.seed,)]
 
 
 def bench(**shape: object) -> Bench:
@@ -180,7 +144,7 @@ def sampled(kinds: list[str], known: dict[str, Box]) -> dict[str, Box]:
     runner, ends = FakeRunner(max_rows=16, area=16 * 64), frozenset({9, END})
     engine = Engine(runner, Sampler(runner.vocab), max_batch_tokens=64, max_queued_tokens=10_000)
     if known:
-        answers = {(list(KINDS).index(kind),): box.ids for kind, box in known.items()}
+        answers = {list(KINDS).index(kind): box.ids for kind, box in known.items()}
         engine.loop.speculator = Told(engine.loop.rows, answers)
     boxes = {kind: Box() for kind in kinds}
     tasks = [
