@@ -101,6 +101,13 @@ def test_a_stop_string_counts_where_a_token_ends(server: Server) -> None:
     assert within["details"]["finish_reason"] == "eos_token"
 
 
+def test_the_models_end_goes_before_a_stop_string_and_the_limit_before_both(server: Server) -> None:
+    end = generated(server)["details"]["tokens"][-1]["text"]
+    assert generated(server, stop=[end])["details"]["finish_reason"] == "eos_token"
+    tokens = generated(server)["details"]["generated_tokens"]
+    assert generated(server, stop=[end], max_new_tokens=tokens)["details"]["finish_reason"] == "length"
+
+
 def test_a_watermark_shifts_what_is_chosen(server: Server) -> None:
     plain = generated(server, STORY, max_new_tokens=24)["details"]["tokens"]
     marked = generated(server, STORY, max_new_tokens=24, watermark=True)["details"]["tokens"]
@@ -113,7 +120,7 @@ def test_a_grammar_shapes_the_text(server: Server) -> None:
     schema = {"properties": {"capital": {"type": "string"}}, "required": ["capital"]}
     shaped = generated(server, grammar={"type": "json", "value": schema}, max_new_tokens=40)
     assert number["generated_text"].isdigit() and len(number["generated_text"]) == 3
-    assert "capital" in json.loads(shaped["generated_text"])
+    assert json.loads(shaped["generated_text"]).keys() == {"capital"}
 
 
 def test_a_grammar_that_cannot_be_used_is_refused(server: Server) -> None:
