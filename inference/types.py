@@ -213,12 +213,16 @@ Event = Started | Token | CallDelta | Finished
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A token of a text, and the characters [start, stop) of it that it stands for."""
+    """A token of a text, and the characters [start, stop) of it that it stands for.
+
+    text  what it adds to a text; name: what the vocabulary calls it
+    """
 
     id: int
     text: str
     start: int
     stop: int
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)

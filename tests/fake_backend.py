@@ -85,7 +85,9 @@ class FakeBackend:
         """A token a word; the id is its place."""
         text = request.prompt if isinstance(request.prompt, str) else repr(request.prompt)
         words = list(re.finditer(r"\s*\S+", text))
-        pieces = (Piece(i, word[0], *word.span()) for i, word in enumerate(words))
+        pieces = (
+            Piece(i, word[0], *word.span(), name=word[0].replace(" ", "Ġ")) for i, word in enumerate(words)
+        )
         return Tokenized(text, tuple(pieces))
 
     def detokenize(self, ids: Sequence[int], special: bool = True) -> str:

@@ -24,7 +24,7 @@ class TokenizeBody(Struct, kw_only=True):
     prompt                one text
     messages              a conversation, which its chat template tells first
     add_special_tokens    whether the tokenizer adds its special tokens; null: as suits the kind of prompt
-    return_token_strs     tell how each token is written, too
+    return_token_strs     tell what the vocabulary calls each token, too
     add_generation_prompt, continue_final_message, chat_template_kwargs, tools   as in a chat completion
     """
 
@@ -57,7 +57,7 @@ def tokenize(backend: Backend, settings: AppSettings) -> Response:
             "count": len(pieces),
             "max_model_len": info.context,
             "tokens": [piece.id for piece in pieces],
-            "token_strs": [piece.text for piece in pieces] if body.return_token_strs else None,
+            "token_strs": [piece.name for piece in pieces] if body.return_token_strs else None,
         },
     )
 

@@ -42,9 +42,8 @@ class Encoder:
         ids = tuple(read["input_ids"])
         added = self._missing(ids, special)
         spans: list[Span] = [*[(0, 0)] * len(added), *read["offset_mapping"]]
-        return tuple(
-            Piece(id, self.vocabulary.text(id), *span) for id, span in zip((*added, *ids), spans, strict=True)
-        )
+        placed = zip((*added, *ids), spans, strict=True)
+        return tuple(piece(self.vocabulary, id, *span) for id, span in placed)
 
     def _missing(self, ids: tuple[int, ...], special: bool | None) -> tuple[int, ...]:
         """What a text begins with; one of no tokens at all, with the token that begins any."""
@@ -71,7 +70,11 @@ def located(vocabulary: Vocabulary, text: str, ids: Iterable[int]) -> Iterator[P
     decoder, end = Decoder(vocabulary, special=True), 0
     for id in ids:
         start, end = found(text, decoder.feed(id), end)
-        yield Piece(id, vocabulary.text(id), start, end)
+        yield piece(vocabulary, id, start, end)
+
+
+def piece(vocabulary: Vocabulary, id: int, start: int, end: int) -> Piece:
+    return Piece(id, vocabulary.text(id), start, end, vocabulary.name(id))
 
 
 def found(text: str, part: str, place: int) -> Span:

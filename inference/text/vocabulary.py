@@ -42,11 +42,15 @@ class Vocabulary:
             self._texts[id] = self._text(id)
         return self._texts[id]
 
+    def name(self, id: int) -> str:
+        """What the vocabulary calls it: "ĠParis" perhaps; of an unknown id, nothing."""
+        return str(self.tokenizer.convert_ids_to_tokens(id)) if 0 <= id < self.size else ""
+
     def _text(self, id: int) -> str:
         if not 0 <= id < self.size:
             return ""
         if id in self.special:
-            return str(self.tokenizer.convert_ids_to_tokens(id))
+            return self.name(id)
         if id in self.bytes:
             return bytes((self.bytes[id],)).decode(errors="replace")
         return self.spell([*self.anchor, id])[len(self.spell(self.anchor)) :]

@@ -85,6 +85,14 @@ def test_a_piece_is_its_token_to_the_letter(kind: str, slow: bool) -> None:
     ]
 
 
+@kinds
+@pytest.mark.parametrize("slow", [False, True])
+def test_a_piece_has_the_name_that_its_id_has_in_the_vocabulary(kind: str, slow: bool) -> None:
+    words = Slow(tokenizer(kind)) if slow else tokenizer(kind)
+    pieces = encoder(words).pieces("the quick fox", False)
+    assert [piece.name for piece in pieces] == words.convert_ids_to_tokens([piece.id for piece in pieces])
+
+
 @pytest.mark.parametrize("slow", [False, True])
 def test_added_tokens_stand_for_nothing_and_written_ones_for_their_names(slow: bool) -> None:
     words = Slow(around()) if slow else around()

@@ -137,6 +137,12 @@ def test_ids_are_told_as_text(client: FlaskClient) -> None:
     assert client.post("/detokenize", json={"tokens": [1, 2]}).get_json() == {"prompt": "w1 w2"}
 
 
+def test_tokens_are_told_by_the_names_that_the_vocabulary_has_for_them(client: FlaskClient) -> None:
+    got = client.post("/tokenize", json={"prompt": "a cat", "return_token_strs": True}).get_json()
+    assert got == {"count": 2, "max_model_len": 128, "tokens": [0, 1], "token_strs": ["a", "Ġcat"]}
+    assert client.post("/tokenize", json={"prompt": "a"}).get_json()["token_strs"] is None
+
+
 def test_models_are_listed_where_llama_stacks_clients_look_for_them(client: FlaskClient) -> None:
     (listed,) = client.get("/v1/openai/v1/models").get_json()["data"]
     assert listed["id"] == "fake/model"
