@@ -16,7 +16,8 @@ LARGEST_SEED = 2**64 - 1
 UNCOUNTED = "characters"  # the text was too long to be tokenised at all
 
 TOTAL = "`inputs` tokens + `max_new_tokens` must be <= {}. Given: {} `inputs` tokens and {} `max_new_tokens`"
-UNFIT = {"json_schema": "cannot compile regex from schema: ", "regex": "grammar is not valid: "}
+UNFIT = {"json_schema": "cannot compile regex from schema: "}
+UNFIT_GRAMMAR = "grammar is not valid: "
 LENGTH = "`inputs` must have less than {} tokens. Given: {}"
 
 
@@ -131,7 +132,8 @@ def reworded(error: ServerError, request: GenerationRequest, context: int) -> Se
         case TooLong() if UNCOUNTED not in error.rule:
             return _too_long(error, (request.max_tokens or 0) if request.fits else 0, context)
         case BadRequest(field="response_format") if request.constraint:
-            return Invalid(UNFIT[request.constraint.kind] + error.rule.partition(": ")[2])
+            words = UNFIT.get(request.constraint.kind, UNFIT_GRAMMAR)
+            return Invalid(words + error.rule.partition(": ")[2])
         case _:
             return error
 

@@ -1,5 +1,6 @@
 """Vertex AI's way to ask: several prompts or conversations at once, for nothing but their texts."""
 
+from dataclasses import replace
 from typing import Any
 
 from flask import Response
@@ -51,7 +52,7 @@ def _request(instance: dict[str, Any], field: str, inference: Inference) -> Gene
     info, settings = inference.backend.info(), inference.settings
     try:
         if "inputs" not in instance and "messages" in instance:
-            return chat(body.shaped(instance, ChatBody), info, settings)
+            return replace(chat(body.shaped(instance, ChatBody), info, settings), n=1)
         asked = body.shaped(instance, GenerateBody)
     except BadRequest as error:
         rule = error.message.removeprefix(error.field).lstrip()

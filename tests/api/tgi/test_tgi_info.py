@@ -1,11 +1,14 @@
 """What TGI tells of the server and of texts: info, health, tokens; and Vertex AI's way to ask."""
 
 from dataclasses import replace
+from typing import Any
 
+import pytest
 from flask.testing import FlaskClient
 
 from api import create_app
 from api.settings import AppSettings
+from inference.errors import BadRequest
 from inference.types import Message, ModelInfo, Piece, Tokenized
 from tests.fake_backend import FakeBackend, say
 
@@ -126,6 +129,21 @@ def test_vertex_gets_a_text_for_each_prompt_and_conversation() -> None:
     text, chat = backend.requests
     assert (text.max_tokens, text.n, text.sampling.greedy) == (5, 1, False)
     assert chat.prompt == (Message("user", "What is it?"),)
+
+
+def test_vertex_tells_one_text_of_a_conversation_that_asks_for_more() -> None:
+    client = create_app(backend := FakeBackend(), AppSettings()).test_client()
+    told = client.post("/vertex", json={"instances": [{"messages": [USER], "n": 3, "best_of": 3}]})
+    assert told.json == {"predictions": ["Hello world"]}
+    assert backend.requests[0].n == 1
+
+
+@pytest.mark.parametrize("form", [{"grammar": "("}, {"choice": []}, {"json_object": True}])
+def test_vertex_is_told_of_a_form_that_cannot_be_used(form: dict[str, Any]) -> None:
+    fault = BadRequest("response_format", "is not a usable grammar: it is empty")
+    client = create_app(FakeBackend(fails=fault), AppSettings()).test_client()
+    told = client.post("/vertex", json={"instances": [{"messages": [USER], "structured_outputs": form}]})
+    assert told.json["error"] == "Input validation error: grammar is not valid: it is empty"
 
 
 def test_vertex_may_ask_for_so_many_at_once() -> None:
