@@ -3,7 +3,7 @@
 Knows a Hugging Face tokenizer of any kind, neither requests nor limits.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import Any
 
@@ -62,14 +62,16 @@ def check_unicode(text: str, field: str) -> None:
         raise BadRequest(field, "holds half of a surrogate pair, which is no character", half) from None
 
 
-def located(vocabulary: Vocabulary, text: str, ids: Iterable[int]) -> Iterator[Piece]:
+def located(vocabulary: Vocabulary, text: str, ids: Sequence[int]) -> Iterator[Piece]:
     """The ids with the characters of `text` that each adds, by decoding them one after the other.
 
     A character of several tokens is the last one's; what is not in the text stands for none of it.
     """
     decoder, end = Decoder(vocabulary, special=True), 0
-    for id in ids:
-        start, end = found(text, decoder.feed(id), end)
+    for count, id in enumerate(ids, 1):
+        added = decoder.feed(id)
+        rest = decoder.flush() if count == len(ids) else ""
+        start, end = found(text, added + rest, end)
         yield piece(vocabulary, id, start, end)
 
 

@@ -1,7 +1,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers import processors
 from transformers import PreTrainedTokenizerFast
@@ -66,6 +66,7 @@ def test_pieces_stand_in_order_within_the_text(kind: str, slow: bool, text: str)
 
 @pytest.mark.parametrize("slow", [False, True])
 @given(text=texts)
+@example(text="\ufffd")
 @settings(max_examples=80, deadline=None)
 def test_byte_level_tokens_cover_every_character(slow: bool, text: str) -> None:
     words = Slow(around()) if slow else around()
