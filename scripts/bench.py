@@ -2,6 +2,7 @@
 
     python scripts/bench.py                        the demo model at 1, 8 and 32 clients
     python scripts/bench.py --model FOLDER --rounds 5 --clients 1 16
+    python scripts/bench.py --speculate 8          our server with and without drafts, side by side
 
 Below the table: what a long system prompt costs when it comes for the first time, and when it comes again.
 Each round runs both, one after the other, with the same prompts, greedy, in the same dtype; the table shows
@@ -21,6 +22,7 @@ import time
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -67,6 +69,9 @@ class Run:
 
 def main() -> None:
     options = parse()
+    if options.speculate:
+        report_drafts(drafts(options), options)
+        return
     prompts = [f"Count from {k % 9 + 1} to {90 + k % 10}." for k in range(max(options.clients))]
     results: dict[tuple[str, int], list[Run]] = {}
     with server(options) as base:
@@ -95,6 +100,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--tokens", type=int, default=128, help="at most, per answer")
     parser.add_argument("--prefix", type=int, default=300, help="words in the long system prompt")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--speculate", type=int, default=0, help="compare with drafts of so many tokens")
     parser.add_argument("--json", help="also write the medians here")
     return parser.parse_args()
 
@@ -103,12 +109,12 @@ def parse() -> argparse.Namespace:
 
 
 @contextmanager
-def server(options: argparse.Namespace) -> Iterator[str]:
+def server(options: argparse.Namespace, *flags: str, port: int = PORT) -> Iterator[str]:
     """The server as a user starts it, in a process of its own; yields its base URL."""
-    command = [sys.executable, str(ROOT / "main.py"), "--model", options.model, "--port", str(PORT)]
-    command += ["--dtype", options.dtype, "--log-level", "warning", "--served-names", MODEL_ALIAS]
+    command = [sys.executable, str(ROOT / "main.py"), "--model", options.model, "--port", str(port)]
+    command += ["--dtype", options.dtype, "--log-level", "warning", "--served-names", MODEL_ALIAS, *flags]
     process = subprocess.Popen(command, cwd=ROOT)
-    base = f"http://127.0.0.1:{PORT}"
+    base = f"http://127.0.0.1:{port}"
     try:
         wait_until_ready(base, process)
         yield base
@@ -177,6 +183,61 @@ async def stream(base: str, chat: list[dict[str, str]], tokens: int, start: floa
     if not stamps:
         raise SystemExit("the server answered without a token")
     return stamps
+
+
+# Drafts ------------------------------------------------------------------------------------------------
+
+PHRASE = "The red sun is behind the green tree. "
+# What is asked for: a text that goes on as it began, and one in which nothing comes again.
+TEXTS = {
+    "repetitive": {"prompt": PHRASE * 12, "temperature": 0},
+    "random": {"prompt": PHRASE, "temperature": 2},
+}
+
+
+def drafts(options: argparse.Namespace) -> dict[tuple[str, int, str], list[float]]:
+    """Tokens per second by text, clients and server; both servers are up all the time, one is asked."""
+    speeds: dict[tuple[str, int, str], list[float]] = {}
+    with server(options) as plain, server(options, f"--speculate={options.speculate}", port=PORT + 1) as own:
+        for number in range(options.rounds + 1):
+            for (text, body), clients in itertools.product(TEXTS.items(), options.clients):
+                for name, base in (("without", plain), ("with", own)):
+                    time.sleep(SETTLE_S)
+                    speed = complete(base, body | {"seed": 100 * number}, clients, options.tokens)
+                    if number:  # the first round warms up
+                        speeds.setdefault((text, clients, name), []).append(speed)
+    return speeds
+
+
+def complete(base: str, body: dict[str, object], clients: int, tokens: int) -> float:
+    """Tokens per second of so many completions at once, each as long as it may be."""
+    body = body | {"model": MODEL_ALIAS, "max_tokens": tokens, "ignore_eos": True}
+
+    def ask(client: int) -> int:
+        sent = json.dumps(body | {"seed": body["seed"] + client}).encode()
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(f"{base}/v1/completions", sent, headers)
+        with urllib.request.urlopen(request) as answer:
+            return json.load(answer)["usage"]["completion_tokens"]
+
+    start = time.perf_counter()
+    with ThreadPoolExecutor(clients) as pool:
+        told = sum(pool.map(ask, range(clients)))
+    return told / (time.perf_counter() - start)
+
+
+def report_drafts(speeds: dict[tuple[str, int, str], list[float]], options: argparse.Namespace) -> None:
+    print(
+        f"{options.model}, {options.dtype}, {options.tokens} tokens, SPECULATE={options.speculate}, ", end=""
+    )
+    print(f"tokens/s, medians of {options.rounds} rounds")
+    columns = ("without", "with", "ratio", "lowest", "highest")
+    print(f"{'clients':>7}  {'text':<11}" + "".join(f"{column:>10}" for column in columns))
+    for text, clients in itertools.product(TEXTS, options.clients):
+        plain, own = speeds[text, clients, "without"], speeds[text, clients, "with"]
+        ratios = sorted(b / a for a, b in zip(plain, own, strict=True))
+        values = (*map(statistics.median, (plain, own, ratios)), ratios[0], ratios[-1])
+        print(f"{clients:>7}  {text:<11}" + "".join(f"{value:>10.2f}" for value in values))
 
 
 # transformers ------------------------------------------------------------------------------------------

@@ -165,8 +165,8 @@ def test_a_guess_nobody_trusts_is_not_computed() -> None:
 
 
 def test_depth_grows_with_trust_and_shrinks_with_width() -> None:
-    assert [worth([trust], 1, MOST) for trust in (0.01, 0.1, 0.5, 0.9)] == [0, 1, 4, 8]
-    assert worth([0.9], 1, MOST) > worth([0.9, 0.1, 0.1, 0.1], 4, MOST)
+    assert [worth([trust], 1, MOST) for trust in (0.01, 0.3, 0.5, 0.9)] == [0, 0, 3, 8]
+    assert worth([0.9] * 2, 2, MOST) > worth([0.9] * 8, 8, MOST) > worth([0.9, *[0.1] * 7], 8, MOST)
     assert worth([], 3, MOST) == worth([0.9], 1, 0) == 0
 
 
