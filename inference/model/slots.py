@@ -56,7 +56,7 @@ class SlotRunner:
             raise Unfit("has recurrent states")
         accepts = inspect.signature(model.forward).parameters
         self.cache_name = cache_name(accepts)
-        self.takes_positions = self.positions_name in accepts
+        self.takes_positions = self.positions_name in accepts or hands_on(model, self.positions_name)
         self.together = together
         self.spare = ALONE if not together else SPARE if resumes and not self.encodes else 0
         prepare(model)
@@ -114,6 +114,13 @@ def chosen(logits: torch.Tensor, call: Call) -> torch.Tensor:
     if call.picked or call.wanted is None:
         return logits
     return logits.index_select(0, call.wanted.to(logits.device))
+
+
+def hands_on(model: PreTrainedModel, name: str) -> bool:
+    """Whether a model hands what it does not know by name on to its decoder, which does."""
+    kinds = {parameter.kind for parameter in inspect.signature(model.forward).parameters.values()}
+    decoder = model.get_decoder()
+    return inspect.Parameter.VAR_KEYWORD in kinds and name in inspect.signature(decoder.forward).parameters
 
 
 def cache_name(inputs: Container[str]) -> str:
