@@ -1,0 +1,91 @@
+"""Bodies no client should send, in every dialect: refused in its words or answered, and nobody is harmed."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+import requests
+
+from tests.live.hostile import (
+    KINDS,
+    PATHS,
+    SPOILT,
+    VALUES,
+    answered_well,
+    places,
+    send,
+    spoilt,
+    undisturbed,
+)
+from tests.live.test_hostile import RAW
+from tests.serving import Server
+
+pytestmark = pytest.mark.slow
+
+NUMBERS = ("NaN", "Infinity", "-Infinity", "1e999", "9" * 400, "9" * 5000, "-0.0", "0x10", "01")
+LITERALS = (*NUMBERS, '"\\ud800"', '"\\u0000"', '"\\x41"', "'x'")
+WELL = {"deep schema", "null byte"}  # bodies that some dialects answer
+EXTENSIONS = {"prompt": "hi", "inputs": "hi", "generated_tokens_count": 2, "messages": 1, "input": {}}
+
+
+@pytest.fixture(autouse=True)
+def neighbour(server: Server) -> Iterator[None]:
+    with undisturbed(server):
+        yield
+
+
+@pytest.mark.parametrize("name", sorted(RAW.keys() - WELL))
+def test_a_broken_body_is_refused_everywhere(server: Server, name: str) -> None:
+    for path in PATHS:
+        response = send(requests, server.url + path, RAW[name])
+        answered_well(response)
+        assert response.status_code in (400, 422), (path, response.text[:300])
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_any_field_may_hold_anything(server: Server, name: str) -> None:
+    kind = KINDS[name]
+    with requests.Session() as client:
+        for place in places(kind.shape):
+            for value in VALUES:
+                answered_well(send(client, server.url + kind.path, spoilt(kind.good, place, value)))
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_any_field_may_hold_what_is_hardly_json(server: Server, name: str) -> None:
+    kind, mark = KINDS[name], "in its place"
+    with requests.Session() as client:
+        for place in places(kind.shape):
+            body = json.dumps(spoilt(kind.good, place, mark))
+            for literal in LITERALS:
+                answered_well(
+                    send(client, server.url + kind.path, body.replace(f'"{mark}"', literal).encode())
+                )
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_fields_of_all_dialects_together_confuse_nobody(server: Server, path: str) -> None:
+    for left_out in (*EXTENSIONS, ""):
+        body = {name: value for name, value in EXTENSIONS.items() if name != left_out}
+        answered_well(send(requests, server.url + path, body))
+
+
+def test_texts_that_tokenise_badly_come_back_whole(server: Server) -> None:
+    text = SPOILT.replace("\x00", "")
+    tokens = send(requests, f"{server.url}/tokenize", {"prompt": text, "add_special_tokens": False}).json()
+    told = send(requests, f"{server.url}/detokenize", {"tokens": tokens["tokens"]}).json()
+    assert told["prompt"] == text
+
+
+@pytest.mark.parametrize("id", [-1, 2048, 2**31, 2**63, 10**30])
+def test_ids_beyond_the_vocabulary_are_refused(server: Server, id: int) -> None:
+    completion = [{"prompt": [id]}, {"prompt": [[5], [id]]}]
+    listed = [{"stop_token_ids": [id]}, {"allowed_token_ids": [id]}, {"logit_bias": {str(id): 1}}]
+    for body in (*completion, *listed):
+        response = send(requests, f"{server.url}/v1/completions", {"prompt": "hi", "max_tokens": 2} | body)
+        answered_well(response)
+        assert response.status_code == 400, response.text
+    for path, body in {"/v1/embeddings": {"input": [id]}, "/detokenize": {"tokens": [id]}}.items():
+        response = send(requests, server.url + path, body)
+        answered_well(response)
+        assert response.status_code == 400, response.text
