@@ -24,7 +24,13 @@ def _closed(schema: Any) -> Any:
     if not isinstance(schema, dict) or ("properties" in schema and JOINS & schema.keys()):
         return schema
     inner = {key: WITHIN[key](value) if key in WITHIN else value for key, value in schema.items()}
-    return {"additionalProperties": False} | inner if "properties" in inner else inner
+    return {"additionalProperties": False} | inner if _is_named(schema) else inner
+
+
+def _is_named(schema: dict[str, Any]) -> bool:
+    """Whether it names properties, and all that it requires."""
+    named, required = schema.get("properties"), schema.get("required", [])
+    return isinstance(named, dict) and isinstance(required, list) and set(map(str, required)) <= named.keys()
 
 
 def _by_name(schemas: Any) -> Any:

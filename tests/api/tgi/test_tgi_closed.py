@@ -36,9 +36,11 @@ def test_an_object_has_no_properties_but_those_named(schema: Any, expected: Any)
         {**PERSON, "patternProperties": {"^x": {}}},
         {**PERSON, "anyOf": [{"properties": {"b": {}}}]},
         {"properties": {"a": {"allOf": [PERSON, {"properties": {"b": {}}}]}}},
+        {**PERSON, "required": ["name", "age"]},
         {"type": "object"},
         {"enum": [{"properties": {}}]},
-        {"properties": 5, "additionalProperties": True},
+        {"properties": 5},
+        {**PERSON, "required": [["name"]]},
     ],
 )
 def test_what_says_otherwise_stays_as_it_is(schema: Any) -> None:
