@@ -15,6 +15,7 @@ from inference.text.vocabulary import Vocabulary
 from inference.types import GenerationRequest, Message, Tokenized, ToolFormat
 
 MAX_CHARS_A_TOKEN = 64  # a longer text is refused before time is spent on tokenising it
+MAX_CHARS_TOLD = 1_000_000  # that are tokenised, a second's work, where nobody asks for an answer
 
 
 class Prompts:
@@ -55,26 +56,26 @@ class Prompts:
             ids = self._given(prompt)
             text = self.vocabulary.detokenize(ids, special=True)
             return Tokenized(text, tuple(located(self.vocabulary, text, ids))[-keep:])
-        text, special = self._text(request)
+        text, special = self._text(request, max(self._limit, MAX_CHARS_TOLD))
         return Tokenized(text, self._encoder.pieces(text, special)[-keep:])
 
     def _ids(self, request: GenerationRequest) -> tuple[int, ...]:
         prompt = request.prompt
         if not isinstance(prompt, str) and not is_chat(prompt):
             return self._given(prompt)
-        return self._encoder.encode(*self._text(request))
+        return self._encoder.encode(*self._text(request, self._limit))
 
     def _given(self, prompt: Sequence[int] | Sequence[Message]) -> tuple[int, ...]:
         check_ids("prompt", prompt, self.vocab)
         return tuple(cast(Sequence[int], prompt))
 
-    def _text(self, request: GenerationRequest) -> tuple[str, bool | None]:
-        """(the prompt's text, what Encoder.encode is to add to it)"""
+    def _text(self, request: GenerationRequest, most: int) -> tuple[str, bool | None]:
+        """(the prompt's text of at most so many characters, what Encoder.encode is to add to it)"""
         prompt = request.prompt
         if isinstance(prompt, str):
-            return self._checked(prompt, "prompt", request), self._special(request)
+            return self._checked(prompt, "prompt", request, most), self._special(request)
         text = self._told(cast(Sequence[Message], prompt), request)
-        return self._checked(text, "messages", request), self._special(request, bool(self.chat.why))
+        return self._checked(text, "messages", request, most), self._special(request, bool(self.chat.why))
 
     def _special(self, request: GenerationRequest, plain: bool = True) -> bool | None:
         """A text is begun, and only for an encoder ended too; a chat template has special tokens itself."""
@@ -85,15 +86,16 @@ class Prompts:
     def _told(self, messages: Sequence[Message], request: GenerationRequest) -> str:
         """The conversation in the template's words. A message of no characters counts as one token's, for
         its template writes that much."""
-        self._check_size(sum(MAX_CHARS_A_TOKEN + len(message.content) for message in messages), "messages")
+        chars = sum(MAX_CHARS_A_TOKEN + len(message.content) for message in messages)
+        self._check_size(chars, "messages", self._limit)
         tools = () if request.tool_choice == "none" else request.tools
         return self.chat.render(messages, tools, asked_format(request), request.template)
 
-    def _checked(self, text: str, field: str, request: GenerationRequest) -> str:
+    def _checked(self, text: str, field: str, request: GenerationRequest, most: int) -> str:
         """The text, or as much of its end as the tokens to be kept can be made of."""
         if request.truncate is None:
-            self._check_size(len(text), field)
-        text = text[-self._limit :]
+            self._check_size(len(text), field, most)
+        text = text[-most:]
         check_unicode(text, field)
         return text
 
@@ -101,9 +103,9 @@ class Prompts:
     def _limit(self) -> int:
         return self.context * MAX_CHARS_A_TOKEN
 
-    def _check_size(self, chars: int, field: str) -> None:
-        if chars > self._limit:
-            rule = f"has more than {self._limit} characters, and the context holds {self.context} tokens"
+    def _check_size(self, chars: int, field: str, most: int) -> None:
+        if chars > most:
+            rule = f"has more than {most} characters, and the context holds {self.context} tokens"
             raise TooLong(field, self.context, chars, rule)
 
 

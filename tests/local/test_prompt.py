@@ -223,7 +223,7 @@ def test_a_chat_is_tokenised_as_its_template_tells_it() -> None:
 
 
 def test_more_tokens_than_the_context_holds_are_told() -> None:
-    told = prompts(LLAMA).tokenized(GenerationRequest("the fox " * 20))
+    told = prompts(LLAMA).tokenized(GenerationRequest("the fox " * 200))
     assert len(told.pieces) > 16
     with pytest.raises(TooLong):
-        prompts(LLAMA).tokenized(GenerationRequest("x" * 2000))
+        prompts(LLAMA).tokenized(GenerationRequest("x" * 1_000_001))
