@@ -47,7 +47,7 @@ class Backend(Protocol):
         ...
 
     def tokenize(self, request: GenerationRequest) -> Tokenized:
-        """The request's prompt as `generate` would have it, be it longer than the context. Raises BadRequest."""
+        """The request's prompt as `generate` would have it, or longer than the context. Raises BadRequest."""
         ...
 
     def detokenize(self, ids: Sequence[int], special: bool = True) -> str:

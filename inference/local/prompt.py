@@ -15,7 +15,7 @@ from inference.text.vocabulary import Vocabulary
 from inference.types import GenerationRequest, Message, Tokenized, ToolFormat
 
 MAX_CHARS_A_TOKEN = 64  # a longer text is refused before time is spent on tokenising it
-MAX_CHARS_TOLD = 1_000_000  # that are tokenised, a second's work, where nobody asks for an answer
+MAX_CHARS_TOLD = 400_000  # that are tokenised, a second's work, where nobody asks for an answer
 
 
 class Prompts:
