@@ -1,6 +1,6 @@
 """Which types does the server answer for as transformers does? Every one that transformers registers, proved.
 
-    python scripts/prove.py                   all of them, a line each: about ten minutes on one core
+    python scripts/prove.py                   all of them, a line each: two to five minutes on one core
     python scripts/prove.py --only llama t5   these
     python scripts/prove.py --sample          the few that a test proves
     python scripts/prove.py --write           all, and write scripts/prove/table.md
@@ -27,7 +27,18 @@ from scripts.prove.proof import Row, prove
 from scripts.prove.tiny import Kind
 
 # Of each way to run one, the quick ones.
-SAMPLE = ("llama", "gpt_neo", "bloom", "mamba", "openai-gpt", "musicgen", "t5", "qwen2_audio")
+SAMPLE = (
+    "llama",
+    "gpt_neo",
+    "deepseek_v32",
+    "mamba",
+    "roberta",
+    "openai-gpt",
+    "musicgen",
+    "prophetnet",
+    "t5",
+    "qwen2_audio",
+)
 
 
 def main() -> int:
@@ -35,9 +46,7 @@ def main() -> int:
     transformers.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     only = SAMPLE if options.sample else options.only
-    rows = []
-    for row in proved(kind for kind in tiny.kinds() if not only or kind.type in only):
-        rows.append(row)
+    rows = list(proved(kind for kind in tiny.kinds() if not only or kind.type in only))
     for encodes, title in table.SECTIONS.items():
         print(f"{title}: {table.counts(row for row in rows if row.kind.encodes is encodes)}")
     if options.write:

@@ -57,10 +57,15 @@ def text(rows: Sequence[Row]) -> Iterator[str]:
 
 def counts(rows: Iterable[Row]) -> str:
     rows = list(rows)
-    exact, wrong = sum(row.exact for row in rows), sum(row.wrong for row in rows)
+    exact, refused, wrong = (
+        sum(getattr(row, name) for row in rows) for name in ("exact", "refused", "wrong")
+    )
     departs = sum(row.exact and row.departs > 0 for row in rows)
-    refused = len(rows) - exact - wrong
-    return f"{exact} of {len(rows)} exact ({departs} as their forward), {refused} refused, {wrong} wrong"
+    others = len(rows) - exact - refused - wrong
+    return (
+        f"{exact} of {len(rows)} exact ({departs} as their forward), {refused} refused, {others} not tried, "
+        f"{wrong} wrong"
+    )
 
 
 def printed(row: Row) -> str:
