@@ -49,6 +49,20 @@ def test_the_tiny_model_writes_what_it_wrote_in_the_original(name: str, model: B
     }
 
 
+def test_a_story_many_times_as_long_as_the_context_is_cut(model: Backend) -> None:
+    story = "And then she left. " * 1000
+    asked = {
+        "prompt": story,
+        "max_total_tokens": 40,
+        "generated_tokens_count": 2,
+        "truncate_prompt_until": [". "],
+    }
+    report = client(model).post("/generate", json=asked).get_json()
+    assert report["original_prompt_tokens_count"] > 5000
+    assert report["used_input_tokens_count"] <= 38
+    assert story.endswith(report["used_prompt"]) and report["used_prompt"].startswith("And")
+
+
 def test_what_the_original_failed_at_is_an_error_here_or_has_a_meaning(model: Backend) -> None:
     cases = [case for case in vectors("http_errors") if case["path"] == "/generate"]
     assert len(cases) == 15
