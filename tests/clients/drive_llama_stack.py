@@ -63,7 +63,7 @@ def main(url: str, model: str, key: str) -> None:
         "completion_stream": lambda: streamed(complete(stream=True)),
         "completion_shaped": lambda: complete(extra_body=shaped),
         "error_model": lambda: chat(**{key: "nope"}),
-        "error_model_stream": lambda: chat(stream=True, **{key: "nope"}),
+        "error_model_stream": lambda: [event(chunk) for chunk in chat(stream=True, **{key: "nope"})],
         "error_busy": lambda: chat({"role": "user", "content": "busy"}),
         "broken_stream": lambda: [
             event(chunk) for chunk in chat({"role": "user", "content": "break"}, stream=True)
