@@ -119,6 +119,21 @@ def test_a_message_is_continued_where_it_ends(server: Server) -> None:
     assert said["choices"][0]["message"]["content"] == "The capital of France is Paris."
 
 
+def test_a_stream_has_a_chunk_for_each_token_and_the_last_tells_the_end(server: Server) -> None:
+    fields = {"prompt": QUESTION, "max_tokens": 6, "ignore_eos": True, "temperature": 1, "n": 2, "seed": 4}
+    told = [chunk["choices"][0] for chunk in chunks(server, "/v1/completions", **fields)]
+    for index in range(2):
+        mine = [choice for choice in told if choice["index"] == index]
+        assert [choice["finish_reason"] for choice in mine] == [None] * 5 + ["length"]
+        assert mine[-1]["text"]
+
+
+def test_only_the_tokens_that_are_allowed_come_and_no_end(server: Server) -> None:
+    said = complete(server, allowed_token_ids=[500, 501], max_tokens=5, return_token_ids=True)
+    assert set(said["choices"][0]["token_ids"]) <= {500, 501}
+    assert said["choices"][0]["finish_reason"] == "length"
+
+
 def test_a_client_that_leaves_frees_its_place(server: Server) -> None:
     fields = {"prompt": QUESTION, "max_tokens": 2000, "ignore_eos": True, "stream": True}
     with requests.post(f"{server.url}/v1/completions", json=fields, stream=True, timeout=30) as response:
