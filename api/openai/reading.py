@@ -8,6 +8,7 @@ from api.body import decode
 from api.openai.errors import WrongBody
 from inference.errors import BadRequest
 
+WHOLE = "the body"  # what a fault of no single field is called
 NOT_JSON = "Unsupported Media Type: Only 'application/json' is allowed"
 
 T = TypeVar("T")
@@ -21,4 +22,4 @@ def read(shape: type[T]) -> T:
     try:
         return decode(shape, strict=False)
     except BadRequest as error:
-        raise WrongBody(error.message, error.field) from None
+        raise WrongBody(error.message, "" if error.field == WHOLE else error.field) from None

@@ -38,7 +38,9 @@ def test_a_body_of_no_told_kind_is_json(client: FlaskClient, kind: str | None) -
 @pytest.mark.parametrize("data", [b"", b"{", b"[1", b'{"prompt": NaN}', b"\xff", b'{"n": 1, "n": 2}', b"[]"])
 def test_broken_json_is_a_bad_request(client: FlaskClient, data: bytes) -> None:
     response = client.post(COMPLETIONS, data=data, content_type="application/json")
-    refusal(response, 400, response.get_json()["error"]["message"], "Bad Request")
+    error = response.get_json()["error"]
+    refusal(response, 400, error["message"], "Bad Request")
+    assert error["param"] == ("n" if data.startswith(b'{"n"') else None)
 
 
 def test_a_wrong_method_is_told_in_this_dialect(client: FlaskClient) -> None:
