@@ -5,6 +5,7 @@ Settings replace those that shrink.py found, within sub-configs too.
 
 from typing import Any
 
+from inference.model.place import BEHIND_PADDING
 from scripts.prove.sizes import CONTEXT, HIDDEN, WIDTH
 
 Settings = dict[str, Any]
@@ -53,6 +54,7 @@ ODDITIES: dict[str, Settings] = {
 
 # What else to know of a type whose answers are right.
 NOTES: dict[str, str] = {
+    "blt": "generate looks for the number of layers in its config, and fails",
     "reformer": "within a chunk of 64 tokens; it hashes longer texts at random",
     "xlnet": "beside generate without mems, which are another computation",
-}
+} | dict.fromkeys(BEHIND_PADDING, "generate counts positions from 0; the model, from behind its padding")
