@@ -187,10 +187,10 @@ async def stream(base: str, chat: list[dict[str, str]], tokens: int, start: floa
 
 # Drafts ------------------------------------------------------------------------------------------------
 
-PHRASE = "The red sun is behind the green tree. "
+PHRASE = "red green blue "
 # What is asked for: a text that goes on as it began, and one in which nothing comes again.
 TEXTS = {
-    "repetitive": {"prompt": PHRASE * 12, "temperature": 0},
+    "repetitive": {"prompt": PHRASE * 30, "temperature": 0},
     "random": {"prompt": PHRASE, "temperature": 2},
 }
 
