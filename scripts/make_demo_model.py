@@ -1,6 +1,6 @@
 """Make models/demo: train the tiny model a fresh machine serves, examine it, and write it.
 
-    python scripts/make_demo_model.py            train, examine, write (20 to 30 minutes on two cores)
+    python scripts/make_demo_model.py            train, examine, write (about 20 minutes on two idle cores)
     python scripts/make_demo_model.py --check    examine what is there
 
 Exit code 1 when the exam is failed: the model is written all the same, to be looked at.
