@@ -13,8 +13,8 @@ from pathlib import Path
 
 import checks
 from api import create_app
-from api.exporter import exporting
-from api.serve import serve as serve_http
+from api.front.exporter import exporting
+from api.front.serve import serve as serve_http
 from checks import Finding, Refused, environment, memory, port, prompt
 from checks.machine import Machine, look, taken
 from checks.plan import Plan

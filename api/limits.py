@@ -1,6 +1,6 @@
 """What is refused before a dialect sees it: too large, too slow, or too late.
 
-The server that reads requests (bridge.py) speaks no dialect: it leaves its refusal in the environ.
+The server that reads requests (front/bridge.py) speaks no dialect: it leaves its refusal in the environ.
 """
 
 from flask import Flask, request

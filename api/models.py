@@ -5,6 +5,8 @@ from msgspec import Struct
 from api.settings import AppSettings
 from inference.types import ModelInfo
 
+LONGEST = 200  # characters
+
 
 class Card(Struct, kw_only=True):
     """The model under one of its names: a superset of what each client requires."""
@@ -46,3 +48,8 @@ def card(name: str, info: ModelInfo) -> Card:
         root=info.id,
         max_model_len=info.context,
     )
+
+
+def shown(name: str) -> str:
+    """A name that a client sent, as an error repeats it: never a page of it."""
+    return name if len(name) <= LONGEST else f"{name[:LONGEST]}…"

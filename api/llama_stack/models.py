@@ -2,7 +2,7 @@
 
 from api.llama_stack.bodies import Named
 from api.llama_stack.errors import UnknownModel
-from api.models import known
+from api.models import known, shown
 from api.settings import AppSettings
 from inference.errors import BadRequest
 from inference.types import ModelInfo
@@ -14,4 +14,4 @@ def check(body: Named, info: ModelInfo, settings: AppSettings) -> None:
     if not name:
         raise BadRequest("model_id", f"is required: this server has {info.id!r}")
     if not known(name, info, settings):
-        raise UnknownModel(name, info.id)
+        raise UnknownModel(shown(name), info.id)

@@ -19,7 +19,7 @@ from api.llama_stack.answers import (
     Version,
 )
 from api.llama_stack.generation import Generation
-from api.models import Card, card, cards, known
+from api.models import Card, card, cards, known, shown
 from api.operation import Operation, described
 from api.settings import AppSettings
 from inference.backend import Backend
@@ -82,7 +82,7 @@ def _identifier() -> str:
 def _model(name: str, backend: Backend, settings: AppSettings) -> Card:
     info = backend.info()
     if not known(name, info, settings):
-        raise NotFound(f"Model '{name}' not found: this server has '{info.id}'")
+        raise NotFound(f"Model '{shown(name)}' not found: this server has '{info.id}'")
     return card(name, info)
 
 
@@ -92,7 +92,7 @@ def _provider() -> dict[str, Any]:
 
 def _named_provider(name: str) -> dict[str, Any]:
     if name != PROVIDER["provider_id"]:
-        raise NotFound(f"Provider '{name}' not found: this server has '{PROVIDER['provider_id']}'")
+        raise NotFound(f"Provider '{shown(name)}' not found: this server has '{PROVIDER['provider_id']}'")
     return _provider()
 
 

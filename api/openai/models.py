@@ -1,6 +1,6 @@
 """The model a body names, under any name that a client of this dialect may have for it."""
 
-from api.models import known
+from api.models import known, shown
 from api.openai.errors import UnknownModel
 from api.settings import AppSettings
 from inference.types import ModelInfo
@@ -13,5 +13,5 @@ def served(name: str | None, info: ModelInfo, settings: AppSettings) -> str:
     if name is None or name in STANDINS:
         return info.id
     if not known(name, info, settings):
-        raise UnknownModel(name)
+        raise UnknownModel(shown(name))
     return name

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from api import create_app
-from api.serve import Front, serve
+from api.front.serve import Front, serve
 from api.settings import AppSettings
 from tests.fake_backend import FakeBackend
 from tests.plain_dialect import routes

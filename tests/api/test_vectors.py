@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from api.bridge import WORKERS
+from api.front.bridge import WORKERS
 from tests.api.conftest import Live, read, request
 from tests.fake_backend import FakeBackend
 

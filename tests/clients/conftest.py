@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from api import create_app
-from api.serve import Front, serve
+from api.front.serve import Front, serve
 from api.settings import AppSettings
 from inference.errors import Overloaded, Unavailable
 from inference.types import Alternative, CallDelta, Finished, GenerationRequest, Message, Started, Token

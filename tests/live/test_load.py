@@ -9,7 +9,7 @@ import time
 import pytest
 import requests
 
-from api.bridge import WORKERS
+from api.front.bridge import WORKERS
 from tests.serving import Server
 
 STREAMS = 64

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import requests
 
-from api.bridge import WORKERS
+from api.front.bridge import WORKERS
 from tests.live.hostile import send, undisturbed
 from tests.live.test_load import LEEWAY, busy
 from tests.serving import Server, serving

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from api.bridge import Bridge
 from api.environ import ABORT
+from api.front.bridge import Bridge
 from inference.errors import Overloaded, Unavailable
 from tests.api.conftest import Live, read
 from tests.fake_backend import FakeBackend, say

@@ -14,8 +14,8 @@ from types import FrameType
 
 import uvicorn
 
-from api.bridge import WORKERS, Bridge, Wsgi
-from api.guard import GuardedProtocol
+from api.front.bridge import WORKERS, Bridge, Wsgi
+from api.front.guard import GuardedProtocol
 from inference.backend import Backend
 
 KEEP_ALIVE_S = 60

@@ -5,7 +5,7 @@ import socket
 import pytest
 import requests
 
-from api.exporter import exporting
+from api.front.exporter import exporting
 
 
 def test_metrics_are_shown_and_nothing_else() -> None:

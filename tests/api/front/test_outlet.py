@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from api.outlet import QUEUED, Outlet
+from api.front.outlet import QUEUED, Outlet
 from api.stream import NDJSON, Answer
 from inference.errors import ServerError
 from inference.types import Event, Finished, GenerationRequest, Started, Token

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from api.serve import listen
+from api.front.serve import listen
 from tests.api.conftest import read, request
 
 SCRIPT = """
 import logging, sys
 from api import create_app
-from api.serve import serve
+from api.front.serve import serve
 from api.settings import AppSettings
 from tests.fake_backend import FakeBackend, say
 from tests.plain_dialect import routes
@@ -36,7 +36,7 @@ class Process:
     def __init__(self, pause_s: float, drain_s: float, port: int = 0) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-c", SCRIPT, str(pause_s), str(drain_s), str(port)],
-            cwd=Path(__file__).parents[2],
+            cwd=Path(__file__).parents[3],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

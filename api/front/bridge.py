@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from api.encode import MIMETYPE, encode
 from api.environ import ABORT, DRAINING, REFUSED, make_environ
 from api.errors import envelope
-from api.intake import Gone, Receive, departure, read_body
-from api.outlet import Headers, Outlet, Send, encoded
+from api.front.intake import Gone, Receive, departure, read_body
+from api.front.outlet import Headers, Outlet, Send, encoded
 from api.stream import Answer
 from inference.errors import Unavailable
 
