@@ -47,7 +47,15 @@ const question = ({ mode, model, messages, preamble, prompt }) =>
 
 function counted(answer, request, dialect) {
   if (!Array.isArray(answer)) return { counted: answer.count, cut: UNCUT };
-  return { counted: answer.length, cut: cut(answer, request, dialect) };
+  const pieces = placed(answer, request.preamble + request.prompt);
+  return { counted: answer.length, cut: cut(pieces, request, dialect) };
+}
+
+/** Places are told in characters, of which JavaScript counts some, such as emoji, as two. */
+function placed(pieces, text) {
+  const places = [0];
+  for (const character of text) places.push(places.at(-1) + character.length);
+  return pieces.map(({ start, stop }) => ({ start: places[start], stop: places[stop] }));
 }
 
 /** Characters cut off the beginning. Neodim never cuts the preamble, and cuts unasked what does not fit. */

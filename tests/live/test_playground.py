@@ -144,6 +144,17 @@ def test_what_is_cut_off_the_prompt_is_shown(page: Page, dialect: str) -> None:
     assert "A long time ago" in cut and "France is" not in cut
 
 
+def test_what_is_cut_is_right_behind_an_emoji(page: Page) -> None:
+    """JavaScript counts it as two, the server as one."""
+    page.choose("dialects", "openai")
+    page.write("Prompt", "😀" * 6 + " The capital of France is")
+    page.set("truncate", 5)
+    page.until(lambda: page.find(".cut-told").is_displayed())
+    cut = page.find(".mirror mark").get_property("textContent")
+    assert cut.startswith("😀" * 6) and (" The capital of France is").startswith(cut[6:])
+    assert "is" not in cut
+
+
 def test_tokens_are_counted_against_the_limit(page: Page) -> None:
     page.write("Prompt", "one two three")
     before = page.until(lambda: page.find("#meter").text)
