@@ -73,7 +73,8 @@ def script(request: GenerationRequest) -> Script:
         return [*say("The")[:-1], Unavailable("stopping")]
     words = SHAPED if request.constraint else ANSWER[: request.max_tokens]
     reason = "length" if len(words) == request.max_tokens else "stop"
-    return scored(say(*words, reason=reason)) if request.logprobs else say(*words, reason=reason)
+    steps = [step for index in range(request.n) for step in say(*words, index=index, reason=reason)]
+    return steps if request.logprobs is None else scored(steps)
 
 
 def asked(prompt: object) -> str:
