@@ -1,7 +1,8 @@
 """From a stream's events to an answer's bytes, streamed or whole: the seam every dialect uses.
 
 Knows events, a dialect's Writer and how values are framed; not which server carries the bytes, nor who made
-the events. An Answer is pulled as a WSGI iterable, or started by a server with an event loop (front/bridge.py).
+the events. An Answer is pulled as a WSGI iterable, or started by a server that has an event loop: see
+front/bridge.py.
 """
 
 import logging
