@@ -44,10 +44,11 @@ def test_a_broken_body_is_refused_everywhere(server: Server, name: str) -> None:
 
 @pytest.mark.parametrize("name", KINDS)
 def test_any_field_may_hold_anything(server: Server, name: str) -> None:
+    """In each place every third value, beginning one further than in the place before."""
     kind = KINDS[name]
     with requests.Session() as client:
-        for place in places(kind.shape):
-            for value in VALUES:
+        for number, place in enumerate(places(kind.shape)):
+            for value in VALUES[number % 3 :: 3]:
                 answered_well(send(client, server.url + kind.path, spoilt(kind.good, place, value)))
 
 
@@ -55,9 +56,9 @@ def test_any_field_may_hold_anything(server: Server, name: str) -> None:
 def test_any_field_may_hold_what_is_hardly_json(server: Server, name: str) -> None:
     kind, mark = KINDS[name], "in its place"
     with requests.Session() as client:
-        for place in places(kind.shape):
+        for number, place in enumerate(places(kind.shape)):
             body = json.dumps(spoilt(kind.good, place, mark))
-            for literal in LITERALS:
+            for literal in LITERALS[number % 3 :: 3]:
                 answered_well(
                     send(client, server.url + kind.path, body.replace(f'"{mark}"', literal).encode())
                 )
