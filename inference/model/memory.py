@@ -100,4 +100,9 @@ def blank(shape: tuple[int, ...], sample: torch.Tensor) -> torch.Tensor:
     size = math.prod(shape) * sample.element_size()
     if sample.device.type != "cpu" or not size:
         return torch.zeros(shape, dtype=sample.dtype, device=sample.device)
-    return torch.frombuffer(mmap.mmap(-1, size), dtype=torch.uint8).view(sample.dtype).view(shape)
+    return torch.frombuffer(private(size), dtype=torch.uint8).view(sample.dtype).view(shape)
+
+
+def private(size: int) -> mmap.mmap:
+    """Bytes of this process alone, which a child that it forks would not share."""
+    return mmap.mmap(-1, size, access=mmap.ACCESS_COPY)
