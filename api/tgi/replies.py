@@ -53,7 +53,7 @@ def loser(answer: Told) -> shapes.BestOfSequence:
 
 
 class StreamWriter(WholeWriter):
-    """An event a token, from a Marked stream; the last tells the whole text."""
+    """An event a token, from a Marked stream of one answer; the last tells the whole text."""
 
     def chunk(self, event: Event) -> list[Any]:
         super().chunk(event)
@@ -68,13 +68,13 @@ class StreamWriter(WholeWriter):
 
     def _piece(self, token: Token, rest: str = "") -> shapes.StreamToken:
         return shapes.StreamToken(
-            index=len(self.best.said),
+            index=len(self.answers[0].said),
             token=tokens.generated(token, rest),
             top_tokens=tokens.top(token, self.shown.top) or UNSET,
         )
 
     def _last(self, event: LastToken) -> shapes.StreamToken:
         piece = self._piece(event, event.end.text)
-        piece.generated_text = self.best.text
-        piece.details = self.best.details() if self.shown.details else None
+        piece.generated_text = self.answers[0].text
+        piece.details = self.answers[0].details() if self.shown.details else None
         return piece
