@@ -1,12 +1,10 @@
 """What one answer has come to, folded from its events; the same for every generation of the protocol."""
 
-import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from api.logprobs import finite
 from inference.types import CallDelta, Event, Finished, Started, Token, ToolCall
-
-LOWEST_LOGPROB = -9999.0  # stands for minus infinity, which JSON cannot say
 
 Scores = list[dict[str, Any]]
 
@@ -83,11 +81,7 @@ def scores(token: Token) -> Scores:
     if token.logprob is None:
         return []
     text = next((other.text for other in token.top if other.id == token.id), token.text)
-    by_text = {text: _finite(token.logprob)}
+    by_text = {text: finite(token.logprob)}
     for other in token.top:
-        by_text.setdefault(other.text, _finite(other.logprob))
+        by_text.setdefault(other.text, finite(other.logprob))
     return [{"logprobs_by_token": by_text}]
-
-
-def _finite(logprob: float) -> float:
-    return LOWEST_LOGPROB if math.isnan(logprob) else min(0.0, max(logprob, LOWEST_LOGPROB))

@@ -1,14 +1,12 @@
 """Log-probabilities as completions and chats show them. Knows tokens, not where they come from."""
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
+from api.logprobs import LOWEST, finite
 from inference.types import Alternative, PromptToken, Token
-
-LOWEST = -9999.0  # stands for minus infinity, which JSON cannot say
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +21,7 @@ class Scores:
         words = self.words(tokens)
         return {
             "text_offset": list(accumulate(map(len, words), initial=offset))[: len(words)],
-            "token_logprobs": [finite(token.logprob) for token in tokens],
+            "token_logprobs": [_own(token) for token in tokens],
             "tokens": words,
             "top_logprobs": [self._by_text(token) for token in tokens],
         }
@@ -38,7 +36,7 @@ class Scores:
     def _word(self, id: int, text: str) -> str:
         return f"token_id:{id}" if self.as_ids else text
 
-    def _by_text(self, token: Token | PromptToken) -> dict[str, float | None] | None:
+    def _by_text(self, token: Token | PromptToken) -> dict[str, float] | None:
         """The token itself, then the most probable ones. Of tokens with one text the first stays."""
         if token.logprob is None:
             return None
@@ -79,13 +77,11 @@ def spelling(token: Token | PromptToken) -> str:
     return token.spelling if isinstance(token, Token) else token.text
 
 
-def finite(logprob: float | None) -> float | None:
-    if logprob is None:
-        return None
-    return LOWEST if math.isnan(logprob) else min(0.0, max(logprob, LOWEST))
+def _own(token: Token | PromptToken) -> float | None:
+    return None if token.logprob is None else finite(token.logprob)
 
 
 def mean(tokens: Sequence[Token]) -> float:
     """The mean logprob of an answer; of one without tokens, the lowest."""
-    scores = [finite(token.logprob) or 0.0 for token in tokens]
+    scores = [_own(token) or 0.0 for token in tokens]
     return sum(scores) / len(scores) if scores else LOWEST

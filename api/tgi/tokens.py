@@ -5,14 +5,13 @@ No logprob of a generated token is ever null: clients require a number.
 
 import math
 
+from api.logprobs import LOWEST, finite
 from api.tgi import shapes
 from inference.types import Alternative, PromptToken, Token, Tokenized
 
-LOWEST_LOGPROB = -9999.0  # stands for minus infinity, which JSON cannot say
-
 
 def prefill(token: PromptToken) -> shapes.PrefillToken:
-    logprob = None if token.logprob is None else _finite(token.logprob)
+    logprob = None if token.logprob is None else finite(token.logprob)
     return shapes.PrefillToken(token.id, token.text, logprob)
 
 
@@ -20,7 +19,8 @@ def generated(token: Token, rest: str = "") -> shapes.Token:
     """A special token is told by its name, another by what it adds to the text, and `rest`, held back until
     the end."""
     text = token.spelling if token.special else token.text + rest
-    return shapes.Token(token.id, text, _finite(token.logprob), token.special)
+    logprob = LOWEST if token.logprob is None else finite(token.logprob)
+    return shapes.Token(token.id, text, logprob, token.special)
 
 
 def top(token: Token, most: int) -> list[shapes.Token]:
@@ -45,7 +45,3 @@ def _alternative(token: Alternative) -> shapes.Token:
 
 def _improbability(token: Alternative) -> float:
     return -token.logprob
-
-
-def _finite(logprob: float | None) -> float:
-    return LOWEST_LOGPROB if logprob is None or math.isnan(logprob) else max(logprob, LOWEST_LOGPROB)
