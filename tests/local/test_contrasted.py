@@ -13,20 +13,15 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from inference.constrain import Compiler
-from inference.engine.engine import Engine
-from inference.engine.sampler import Sampler
 from inference.errors import BadRequest, NotImplementedHere, Unavailable
 from inference.local import LocalBackend
-from inference.metrics import Metrics
 from inference.model.contrast import search
-from inference.model.slots import SlotRunner
 from inference.sampling import Sampling
 from inference.types import Constraint, Event, Finished, GenerationRequest, Started, Token
 from tests import tiny
+from tests.local.running import running
 
 CONTEXT = 96
-ENDS = frozenset([2])
 UNLIKE = Sampling(contrast=0.6, top_k=4)
 ASKED = GenerationRequest("Once upon", UNLIKE, max_tokens=12, ignore_eos=True)
 
@@ -53,22 +48,8 @@ def model(folder: Path) -> Any:
 
 @pytest.fixture
 def backend(model: Any, words: Any) -> Iterator[LocalBackend]:
-    runner = SlotRunner(model, max_rows=4, context=CONTEXT, area=4 * CONTEXT, resumes=True)
-    engine = Engine(runner, Sampler(261), max_batch_tokens=64, max_queued_tokens=10_000)
-    engine.start()
-    backend = LocalBackend(
-        engine,
-        words,
-        model_id="tiny",
-        context=CONTEXT,
-        vocab=261,
-        ends=ENDS,
-        metrics=Metrics(),
-        compiler=Compiler(words, 261, ENDS),
-        seek=partial(search, model),
-    )
-    yield backend
-    backend.close()
+    with running(model, words, rows=4, context=CONTEXT, seek=partial(search, model)) as backend:
+        yield backend
 
 
 def tokens_of(events: Iterable[Event]) -> list[Token]:

@@ -11,21 +11,16 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from inference.constrain import Compiler
-from inference.engine.engine import Engine
-from inference.engine.sampler import Sampler
 from inference.errors import BadRequest, NotImplementedHere, TooLong, Unavailable
 from inference.local import LocalBackend
 from inference.local.embed import MOST
-from inference.metrics import Metrics
 from inference.model.embed import embed as pooled
-from inference.model.slots import SlotRunner
 from inference.sampling import Sampling
 from inference.types import Embedded, Embedding, Event, GenerationRequest, Token
 from tests import tiny
+from tests.local.running import running
 
 CONTEXT = 128
-ENDS = frozenset([2])
 LONG = GenerationRequest("Once", Sampling(greedy=True), max_tokens=90, ignore_eos=True)
 
 
@@ -42,22 +37,8 @@ def words(folder: Path) -> Any:
 @pytest.fixture
 def backend(folder: Path, words: Any) -> Iterator[LocalBackend]:
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    runner = SlotRunner(model, max_rows=4, context=CONTEXT, area=4 * CONTEXT, resumes=True)
-    engine = Engine(runner, Sampler(261), max_batch_tokens=64, max_queued_tokens=10_000)
-    engine.start()
-    backend = LocalBackend(
-        engine,
-        words,
-        model_id="tiny",
-        context=CONTEXT,
-        vocab=261,
-        ends=ENDS,
-        metrics=Metrics(),
-        compiler=Compiler(words, 261, ENDS),
-        embed=partial(pooled, model),
-    )
-    yield backend
-    backend.close()
+    with running(model, words, rows=4, context=CONTEXT, embed=partial(pooled, model)) as backend:
+        yield backend
 
 
 def embed(backend: LocalBackend, *inputs: Any) -> list[Embedding]:

@@ -10,16 +10,12 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from inference.constrain import Compiler
-from inference.engine.engine import Engine
-from inference.engine.sampler import Sampler
 from inference.errors import ServerError, Unavailable
 from inference.local import LocalBackend
-from inference.metrics import Metrics
-from inference.model.slots import SlotRunner
 from inference.sampling import Sampling
 from inference.types import CallDelta, Event, Finished, GenerationRequest, Message, Started, Token, Tool
 from tests import tiny
+from tests.local.running import running
 
 CONTEXT = 128
 GREEDY = Sampling(greedy=True)
@@ -44,23 +40,9 @@ def words(folder: Path) -> Any:
 @pytest.fixture
 def backend(folder: Path, words: Any) -> Iterator[LocalBackend]:
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    runner = SlotRunner(model, max_rows=8, context=CONTEXT, area=8 * CONTEXT, resumes=True)
-    engine = Engine(runner, Sampler(261), max_batch_tokens=64, max_queued_tokens=10_000)
-    engine.start()
-    backend = LocalBackend(
-        engine,
-        words,
-        model_id="tiny",
-        context=CONTEXT,
-        vocab=261,
-        ends=frozenset([2]),
-        metrics=Metrics(),
-        tool_format="auto",
-        details={"dtype": "float32", "device": "cpu"},
-        compiler=Compiler(words, 261, frozenset([2])),
-    )
-    yield backend
-    backend.close()
+    details = {"dtype": "float32", "device": "cpu"}
+    with running(model, words, rows=8, context=CONTEXT, details=details) as backend:
+        yield backend
 
 
 def plain(model: Any, words: Any, ids: list[int], count: int) -> list[int]:
