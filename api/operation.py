@@ -21,7 +21,6 @@ class Operation:
     media    media type of an answer that is not JSON
     error    of every error's JSON
     query    what the address may carry behind its ?, and what it means
-    status   of a good answer
     """
 
     summary: str
@@ -32,7 +31,6 @@ class Operation:
     media: str = ""
     error: Any = dict[str, Any]
     query: Mapping[str, str] = field(default_factory=dict)
-    status: int = 200
 
 
 def described(view: View, operation: Operation) -> View:
