@@ -1,27 +1,18 @@
 """What a response consists of, as it comes: messages and calls, each with the events that tell of it.
 
-An item is opened, grows, and is closed. Knows the protocol's words for that, not where the pieces come from.
+An item is opened, grows, and is closed: completed, or incomplete where it was cut short. Knows the protocol's
+words for that, not where the pieces come from.
 """
 
 import secrets
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from api.openai.said import call_id
 from inference.types import CallDelta
 
 Events = list[dict[str, Any]]
 Entries = list[dict[str, Any]]  # logprobs, one a token
-
-
-class Item(Protocol):
-    def opened(self) -> Events: ...
-
-    def closed(self, status: str) -> Events:
-        """`status`: completed, or incomplete where it was cut short."""
-        ...
-
-    def told(self) -> dict[str, Any]: ...
 
 
 @dataclass(slots=True)
