@@ -146,6 +146,9 @@ CUDA_MEMORY_FRACTION = 1.0
 # Tokens computed in one step. Larger is faster for long prompts, smaller is smoother for running answers.
 MAX_BATCH_TOKENS = 512
 
+# Prompts that begin alike share that part: it is computed once, and kept while there is room.
+PREFIX_CACHING = True
+
 # Tokens guessed ahead of an answer and checked in one step, up to 16, where the answer repeats itself or its
 # prompt; no answer changes. 0: none.
 SPECULATE = 0

@@ -67,6 +67,7 @@ def load(settings: Settings, planned: Plan, machine: Machine, metrics: Metrics) 
         max_area=settings.max_batch_total_tokens or None,
         max_batch_tokens=settings.max_batch_tokens,
         max_queued_tokens=settings.max_queued_tokens,
+        reuse=settings.prefix_caching,
         drafts=settings.speculate,
         admission=Admission(settings.waiting_served_ratio, settings.max_waiting_tokens),
         trust_remote_code=settings.trust_remote_code,

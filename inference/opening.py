@@ -38,6 +38,7 @@ def open_backend(
     max_area: int | None = None,
     max_prompt: int | None = None,
     admission: Admission | None = None,
+    reuse: bool = True,
     drafts: int = 0,
     scaling: Scaling = PLAIN,
     tokenizer_config: Path | None = None,
@@ -46,10 +47,10 @@ def open_backend(
     """Load the model in `folder`, prove how it can be run, and start an engine for it.
 
     context, max_prompt, kv_bytes and max_area are upper bounds: tokens of a sequence, tokens of its prompt,
-    bytes and tokens for all of them together; `drafts` is of tokens guessed ahead of each. `scaling`
-    stretches the model's positions, `tokenizer_config` replaces its chat template and special tokens;
-    `tool_format` is how it writes calls of tools, "auto" or one of inference.text.calls.CALL_FORMATS. The
-    engine's state and the answers' times go to `metrics`.
+    bytes and tokens for all of them together; `drafts` is of tokens guessed ahead of each. `reuse`: what
+    prompts have in common is computed once. `scaling` stretches the model's positions, `tokenizer_config`
+    replaces its chat template and special tokens; `tool_format` is how it writes calls of tools, "auto" or
+    one of inference.text.calls.CALL_FORMATS. The engine's state and the answers' times go to `metrics`.
     Raises ServerError where the model cannot be loaded or does not fit.
     """
     loaded = load.load(
@@ -69,6 +70,7 @@ def open_backend(
         max_batch_tokens=max_batch_tokens,
         max_queued_tokens=max_queued_tokens,
         admission=admission,
+        reuse=reuse,
         drafts=drafts,
     )
     metrics.watch(engine.stats, model=model_id, context=fitted.runner.context)

@@ -80,6 +80,5 @@ ELSEWHERE: Mapping[str, Elsewhere] = {
     "NGROK_AUTHTOKEN": Elsewhere(UNTUNNELED),
     "NGROK_EDGE": Elsewhere(UNTUNNELED),
     "LOG_COLORIZE": Elsewhere("logs have no colours", neutral=OFF, switch=True),
-    "PREFIX_CACHING": Elsewhere("prefixes are always found again", neutral=("true", "1"), switch=True),
     "COMPUTE_TYPE": Elsewhere("nothing depends on it"),
 }

@@ -61,6 +61,7 @@ class Settings:
     max_batch_total_tokens: Natural
     cuda_memory_fraction: Annotated[float, Limits(0.01, 1)]
     max_batch_tokens: Positive
+    prefix_caching: bool
     speculate: Annotated[int, Limits(0, 16)]
     max_queued_tokens: Positive
     waiting_served_ratio: Amount

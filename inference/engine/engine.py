@@ -62,6 +62,7 @@ class Engine:
     max_batch_tokens    tokens a step computes: decoding sequences always get theirs, prompts share the rest
     max_queued_tokens   prompt tokens that may wait for their turn; beyond, submit raises Overloaded
     admission           when those that wait may join those that run; by default at once
+    reuse               what prompts have in common is computed once, where the runner resumes
     drafts              tokens guessed ahead of each sequence in a step, at most
     """
 
@@ -73,6 +74,7 @@ class Engine:
         max_batch_tokens: int,
         max_queued_tokens: int,
         admission: Admission | None = None,
+        reuse: bool = True,
         drafts: int = 0,
     ) -> None:
         self._gate = Gate(max_queued_tokens)
@@ -80,7 +82,8 @@ class Engine:
         self._ids = count()
         self._stopping = False
         self._thread: threading.Thread | None = None
-        self.loop = Loop(runner, sampler, self._gate, max_batch_tokens, admission or Admission(), drafts)
+        admission = admission or Admission()
+        self.loop = Loop(runner, sampler, self._gate, max_batch_tokens, admission, reuse, drafts)
 
     def start(self) -> None:
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)

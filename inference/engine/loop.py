@@ -37,6 +37,7 @@ class Loop:
         gate: Gate,
         budget: int,
         admission: Admission,
+        reuse: bool = True,
         drafts: int = 0,
     ) -> None:
         self.runner = runner
@@ -45,7 +46,7 @@ class Loop:
             context=runner.context,
             area=runner.area,
             step=runner.step,
-            keeps=runner.resumes and not runner.encodes,
+            keeps=reuse and runner.resumes and not runner.encodes,
         )
         whole = runner.encodes or not runner.resumes
         self.scheduler = Scheduler(self.rows, budget=budget, whole=whole, admission=admission)

@@ -52,6 +52,17 @@ def test_the_first_record_tells_how_much_of_the_prompt_was_cached(bench: Make) -
     assert [record.cached for record in second.records] == [39, None, None]
 
 
+def test_without_reuse_every_prompt_is_computed_whole() -> None:
+    runner, boxes = FakeRunner(), [Box(), Box(), Box()]
+    engine = Engine(runner, GreedySampler(), max_batch_tokens=32, max_queued_tokens=10_000, reuse=False)
+    for group in (boxes[:2], boxes[2:]):
+        engine.submit([Task(tuple(LONG[:40]), 3)] * len(group), group)
+        while engine.step():
+            pass
+    assert [box.records[0].cached for box in boxes] == [0, 0, 0]
+    assert boxes[0].ids == boxes[1].ids == boxes[2].ids
+
+
 def test_logprobs_come_with_each_token_if_asked(bench: Make) -> None:
     one = bench()
     with_them, without = one.submit([3, 4], 3, logprobs=0), one.submit([3, 4], 3)

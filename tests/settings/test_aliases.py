@@ -32,6 +32,7 @@ UNDERSTOOD: list[tuple[str, str, str, Any]] = [
     ("max-total-tokens", "200", "context", 200),
     ("waiting-served-ratio", "1.2", "waiting_served_ratio", 1.2),
     ("max-batch-prefill-tokens", "1024", "max_batch_tokens", 1024),
+    ("prefix-caching", "off", "prefix_caching", False),
     ("speculate", "2", "speculate", 2),
     ("max-batch-total-tokens", "32000", "max_batch_total_tokens", 32000),
     ("max-waiting-tokens", "10", "max_waiting_tokens", 10),
@@ -87,7 +88,6 @@ NO_EFFECT = [
     ("ngrok-edge", "e1"),
     ("otlp-service-name", "hearth-1"),
     ("log-colorize", "1"),
-    ("prefix-caching", "off"),
     ("compute-type", "cpu"),
     ("model-basename", "gptq_model-4bit-32g"),
     ("group-size", "128"),
@@ -108,7 +108,6 @@ ASKS_FOR_NOTHING = [
     ("usage-stats", "no-stack"),
     ("safetensors", "true"),
     ("fused-mlp", "false"),
-    ("prefix-caching", "true"),
 ]
 LATER = [
     ("quantize", "bitsandbytes"),
