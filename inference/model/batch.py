@@ -31,7 +31,7 @@ class Swap:
 
 @dataclass(frozen=True, slots=True)
 class Clear:
-    """Row `row` is blank again: even what a mask hides of it must be numbers, and 0 × nan is nan."""
+    """Row (or page) `row` is blank again: even what a mask hides must be numbers, as 0 × nan is nan."""
 
     row: int
 
@@ -58,6 +58,7 @@ class Batch:
     want     (W,)    indices into ids after which logits are wanted, ascending
     moves            memory moves, done in order before anything is computed
     sources          row → encoder input, for rows of an encoder-decoder model that begin in this step
+    tables   (R, …)  where the memory is in pages: those that row i's tokens stand in, in order
     """
 
     ids: Sequence[int]
@@ -67,6 +68,7 @@ class Batch:
     want: Sequence[int]
     moves: Sequence[Move] = ()
     sources: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    tables: Sequence[Sequence[int]] = ()
 
 
 class Runner(Protocol):
@@ -75,7 +77,8 @@ class Runner(Protocol):
     max_rows   rows that can be in use at once
     context    tokens one row can hold
     area       rows × columns that the memory holds; a Shape never exceeds it
-    step       columns are allotted in multiples of this
+    step       columns are allotted in multiples of this; tokens of a page
+    paged      the memory is in pages, area / step of them: Batch.tables; of the moves there is only Clear
     vocab      width of the logits
     resumes    a row that holds tokens takes several more in one step (chunked prefill, prefix reuse, drafts);
                where False, a row's first step takes its whole prompt and every later step one token
@@ -89,6 +92,7 @@ class Runner(Protocol):
     step: int
     vocab: int
     resumes: bool
+    paged: bool
     encodes: bool
     start_ids: tuple[int, ...]
 

@@ -11,9 +11,10 @@ from typing import Any
 import torch
 from transformers import Cache, PreTrainedModel
 
-from inference.model import attention, masks, quirks
+from inference.model import attention, head, masks, quirks
 from inference.model.batch import Batch
-from inference.model.call import Call, computing, current
+from inference.model.call import Call, computing
+from inference.model.inputs import takes
 from inference.model.layers import States, Unfit, layers
 from inference.model.memory import Memory
 from inference.model.plan import ALONE, plan
@@ -31,6 +32,7 @@ class SlotRunner:
     """
 
     encodes = False
+    paged = False
     step = STEP
     positions_name = "position_ids"
 
@@ -56,7 +58,7 @@ class SlotRunner:
             raise Unfit("has recurrent states")
         accepts = inspect.signature(model.forward).parameters
         self.cache_name = cache_name(accepts)
-        self.takes_positions = self.positions_name in accepts or hands_on(model, self.positions_name)
+        self.takes_positions = takes(model, self.positions_name)
         self.together = together
         self.spare = ALONE if not together else SPARE if resumes and not self.encodes else 0
         prepare(model)
@@ -81,7 +83,7 @@ class SlotRunner:
             inputs[self.positions_name] = call.positions
         with computing(call):
             logits = self.model(**inputs, use_cache=True).logits
-        return chosen(logits, call)
+        return head.chosen(logits, call)
 
     def inputs(self, call: Call) -> dict[str, Any]:
         return {"input_ids": call.ids, self.cache_name: self.cache}
@@ -92,35 +94,7 @@ def prepare(model: PreTrainedModel) -> None:
     masks.install()
     attention.install()
     quirks.mend(model)
-    output = model.get_output_embeddings()
-    if output is not None and not getattr(output, "picks", False):
-        output.register_forward_pre_hook(pick)
-        output.picks = True
-
-
-def pick(module: torch.nn.Module, args: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...] | None:
-    """Before the vocabulary matmul: keep the hidden states (R, q, d) of the tokens wanted, as (1, W, d)."""
-    call = current()
-    if call is None or call.wanted is None:
-        return None
-    call.picked = True
-    hidden = args[0].flatten(0, -2)
-    return hidden.index_select(0, call.wanted.to(hidden.device))[None], *args[1:]
-
-
-def chosen(logits: torch.Tensor, call: Call) -> torch.Tensor:
-    """Of logits (R, q, V), or (1, W, V) if they were picked before, those wanted: (W, V)."""
-    logits = logits.flatten(0, 1)
-    if call.picked or call.wanted is None:
-        return logits
-    return logits.index_select(0, call.wanted.to(logits.device))
-
-
-def hands_on(model: PreTrainedModel, name: str) -> bool:
-    """Whether a model hands what it does not know by name on to its decoder, which does."""
-    kinds = {parameter.kind for parameter in inspect.signature(model.forward).parameters.values()}
-    decoder = model.get_decoder()
-    return inspect.Parameter.VAR_KEYWORD in kinds and name in inspect.signature(decoder.forward).parameters
+    head.install(model)
 
 
 def cache_name(inputs: Container[str]) -> str:

@@ -22,6 +22,7 @@ class SoloRunner:
     """
 
     resumes = True
+    paged = False
     step = 64
 
     def __init__(self, model: PreTrainedModel, *, max_rows: int, context: int, causal: bool = True) -> None:

@@ -26,6 +26,18 @@ RESUMED: Steps = (
     ((Swap(0, 3, 8),), ((0, 1), (1, 1), (2, 1), (3, 1))),
     ((), ((0, 3), (1, 1), (2, 2), (3, 2))),
 )
+# The same where memory is in pages, and so nothing moves.
+PAGED: Steps = tuple(
+    ((), takes)
+    for takes in (
+        ((0, 3), (1, 5)),
+        ((0, 1), (1, 4), (2, 6)),
+        ((0, 1), (2, 3), (3, 6)),
+        ((0, 1), (1, 3), (3, 1)),
+        ((0, 1), (1, 1), (2, 1), (3, 1)),
+        ((0, 3), (1, 1), (2, 2), (3, 2)),
+    )
+)
 # Whole prompts, then one token at a time.
 WHOLE: Steps = (
     ((Shape(2, 8),), ((0, 3),)),
@@ -82,14 +94,14 @@ class Trial:
         """Have runner compute the prompts: the largest error of a logit, nan if one is not a number."""
         seats, held = list(range(ROWS)), [0] * ROWS
         errors = []
-        for moves, takes in RESUMED if runner.resumes else WHOLE:
+        for moves, takes in PAGED if runner.paged else RESUMED if runner.resumes else WHOLE:
             for move in moves:
                 if isinstance(move, Swap):
                     seats[move.a], seats[move.b] = seats[move.b], seats[move.a]
                 elif isinstance(move, Copy):
                     held[seats[move.target]] = move.columns
             spans = {row: (seats[row], held[seats[row]], held[seats[row]] + count) for row, count in takes}
-            logits = runner.forward(self.batch(moves, spans))
+            logits = runner.forward(self.batch(moves, spans, runner.step if runner.paged else 0))
             truth = torch.cat([self.truths[i][start:end] for i, start, end in spans.values()])
             errors.append(self.difference(logits, truth))
             for i, _, end in spans.values():
@@ -110,8 +122,9 @@ class Trial:
                 return float("inf")
         return self.difference(logits, self.truths[0][-1:])
 
-    def batch(self, moves: tuple[Move, ...], spans: dict[int, tuple[int, int, int]]) -> Batch:
-        """The step in which each row takes a span (prompt, start, end); all logits wanted."""
+    def batch(self, moves: tuple[Move, ...], spans: dict[int, tuple[int, int, int]], page: int) -> Batch:
+        """The step in which each row takes a span (prompt, start, end), in pages of so many tokens if there
+        are pages; all logits wanted."""
         counts = [end - start for _, start, end in spans.values()]
         sources = {row: self.sources[i] for row, (i, start, _) in spans.items() if not start}
         return Batch(
@@ -122,10 +135,21 @@ class Trial:
             want=range(sum(counts)),
             moves=moves,
             sources=sources if self.alone.encodes else {},
+            tables=[scattered(row, page) for row in spans] if page else (),
         )
 
     def difference(self, logits: torch.Tensor, truth: torch.Tensor) -> float:
         return ((logits.float() - truth.float()).abs().max() / self.spread).item()
+
+
+def pages_of(page: int) -> int:
+    """Pages of so many tokens that a trial takes."""
+    return ROWS * -(-COLUMNS // page)
+
+
+def scattered(row: int, page: int) -> list[int]:
+    """A row's pages, with those of other rows in between."""
+    return [row + ROWS * place for place in reversed(range(pages_of(page) // ROWS))]
 
 
 def ordinary_ids(model: PreTrainedModel) -> list[int]:
