@@ -4,6 +4,7 @@ Knows every floor below the API, and of each only its door.
 """
 
 import logging
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -12,14 +13,20 @@ from inference.constrain import Compiler
 from inference.engine.admission import Admission
 from inference.engine.engine import Engine
 from inference.engine.sampler import Sampler
+from inference.errors import Internal
 from inference.local import LocalBackend
 from inference.metrics import Metrics
 from inference.model import fit, load
-from inference.model.contrast import repeats, search
-from inference.model.embed import embed
+from inference.model.contrast import repeats
+from inference.model.ranks.follower import Recipe
+from inference.model.ranks.together import gathered
 from inference.model.scaling import PLAIN, Scaling
 
 log = logging.getLogger(__name__)
+
+
+def nothing() -> None:
+    """What there is to prepare, by default."""
 
 
 def open_backend(
@@ -43,6 +50,8 @@ def open_backend(
     scaling: Scaling = PLAIN,
     tokenizer_config: Path | None = None,
     tool_format: str = "auto",
+    ranks: int = 1,
+    prepare: Callable[[], None] = nothing,
 ) -> Backend:
     """Load the model in `folder`, prove how it can be run, and start an engine for it.
 
@@ -51,9 +60,12 @@ def open_backend(
     prompts have in common is computed once. `scaling` stretches the model's positions, `tokenizer_config`
     replaces its chat template and special tokens; `tool_format` is how it writes calls of tools, "auto" or
     one of inference.text.calls.CALL_FORMATS. The engine's state and the answers' times go to `metrics`.
+    `ranks`: processes that share the model, this one among them; each calls `prepare` before it loads its
+    part, and has kv_bytes.
     Raises ServerError where the model cannot be loaded or does not fit.
     """
-    loaded = load.load(
+    loading = partial(
+        load.load,
         folder,
         dtype=dtype,
         device=device,
@@ -61,11 +73,11 @@ def open_backend(
         scaling=scaling,
         tokenizer_config=tokenizer_config,
     )
-    fitted = fit.choose(
-        loaded.model, max_rows=max_rows, context=context, kv_bytes=kv_bytes, max_area=max_area
-    )
+    fitting = partial(fit.choose, max_rows=max_rows, context=context, kv_bytes=kv_bytes, max_area=max_area)
+    crew = gathered(Recipe(ranks, device, prepare, loading, fitting))
+    loaded, fitted = crew.start()
     engine = Engine(
-        fitted.runner,
+        crew.runner(fitted.runner),
         Sampler(loaded.vocab),
         max_batch_tokens=max_batch_tokens,
         max_queued_tokens=max_queued_tokens,
@@ -76,6 +88,7 @@ def open_backend(
     metrics.watch(engine.stats, model=model_id, context=fitted.runner.context)
     engine.watch_with(metrics.stepped)
     engine.start()
+    crew.watch_with(lambda why: engine.fail(Internal(why)))
     return LocalBackend(
         engine,
         loaded.tokenizer,
@@ -89,6 +102,7 @@ def open_backend(
         tool_format=tool_format,
         details={"dtype": loaded.dtype, "device": loaded.device},
         encodes=loaded.encodes,
-        embed=partial(embed, loaded.model),
-        seek=partial(search, loaded.model) if fitted.seat == "slots" and repeats(loaded.model) else None,
+        embed=partial(crew.embed, loaded.model),
+        seek=partial(crew.search, loaded.model) if fitted.seat == "slots" and repeats(loaded.model) else None,
+        over=crew.close,
     )

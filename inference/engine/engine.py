@@ -50,7 +50,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    pass
+    error: ServerError
 
 
 Command = Submit | Cancel | Run | Stop
@@ -80,7 +80,7 @@ class Engine:
         self._gate = Gate(max_queued_tokens)
         self._inbox: SimpleQueue[Command] = SimpleQueue()
         self._ids = count()
-        self._stopping = False
+        self._stopped: ServerError | None = None
         self._thread: threading.Thread | None = None
         admission = admission or Admission()
         self.loop = Loop(runner, sampler, self._gate, max_batch_tokens, admission, reuse, drafts)
@@ -91,11 +91,17 @@ class Engine:
 
     def stop(self) -> None:
         """End all that was asked with Unavailable and take no more. Returns when that is done; idempotent."""
-        self._inbox.put(Stop())
+        error = Unavailable("the server is shutting down")
+        self.fail(error)
         if self._thread is None:
-            self._close(Unavailable("the server is shutting down"))
+            self._close(error)
         else:
             self._thread.join()
+
+    def fail(self, error: ServerError) -> None:
+        """End all that was asked with error and take no more. From any thread; returns at once."""
+        self._gate.close(error.message)
+        self._inbox.put(Stop(error))
 
     def submit(self, tasks: Several[Task], outlets: Several[Outlet]) -> list[int]:
         """Queue the tasks, all or none; the records of each go to its outlet. Returns ids, for `cancel`.
@@ -181,17 +187,16 @@ class Engine:
 
     def _run(self) -> None:
         log.info("engine started")
-        error: ServerError = Unavailable("the server is shutting down")
         try:
             with torch.inference_mode():
-                while not self._stopping:
+                while not self._stopped:
                     if self.loop.idle:
                         self._obey(self._inbox.get())
                     self.step()
         except Exception:
             log.exception("engine died")
-            error = Internal("the engine has failed: the server must be restarted")
-        self._close(error)
+            self._stopped = Internal("the engine has failed: the server must be restarted")
+        self._close(self._stopped)
 
     def _obey(self, command: Command) -> None:
         match command:
@@ -201,8 +206,8 @@ class Engine:
                 self.loop.end(ids, "cancelled")
             case Run(errand):
                 self.loop.errands.enter(errand)
-            case Stop():
-                self._stopping = True
+            case Stop(error):
+                self._stopped = self._stopped or error
 
     def _close(self, error: ServerError) -> None:
         """Take no more, and end with error whatever has been taken."""

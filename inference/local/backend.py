@@ -5,7 +5,7 @@ Knows what each floor below wants of a request. Computes nothing itself.
 
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -51,6 +51,7 @@ class LocalBackend:
     max_prompt   tokens that a prompt may have; None: as many as leave room for an answer
     tool_format  how calls are written, as Calling has it
     details      what else ModelInfo is to say of the model
+    over         called when the engine has stopped
     """
 
     def __init__(
@@ -70,10 +71,12 @@ class LocalBackend:
         encodes: bool = False,
         embed: Embed | None = None,
         seek: Seek | None = None,
+        over: Callable[[], None] = lambda: None,
     ) -> None:
         self._engine = engine
         self._embed = embed
         self._seek = seek
+        self._over = over
         self._metrics = metrics
         self._vocabulary = Vocabulary(tokenizer)
         self._prompts = Prompts(
@@ -140,6 +143,7 @@ class LocalBackend:
 
     def close(self) -> None:
         self._engine.stop()
+        self._over()
 
     def _sampling(self, request: GenerationRequest) -> Sampling:
         sampling = settled(request.sampling, self._info.vocab)

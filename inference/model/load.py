@@ -19,6 +19,7 @@ from inference.errors import BadRequest
 from inference.model.architecture import family_of, needs_code, no_weights, unserved
 from inference.model.facts import ends_of, start_ids_of, vocab_of
 from inference.model.place import context_of
+from inference.model.ranks import group
 from inference.model.scaling import PLAIN, Scaling
 from inference.model.tokenizer import open_tokenizer, replace_settings
 
@@ -121,8 +122,8 @@ def model_of(folder: Path, config: Any, dtype: str, device: str, trust_remote_co
             folder,
             config=config,
             dtype=getattr(torch, dtype),
-            device_map=None if device == "cpu" else device,
             trust_remote_code=trust_remote_code,
+            **(group.part() or {"device_map": None if device == "cpu" else device}),
         )
     if missing:
         raise BadRequest(
