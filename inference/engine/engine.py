@@ -64,6 +64,8 @@ class Engine:
     admission           when those that wait may join those that run; by default at once
     reuse               what prompts have in common is computed once, where the runner resumes
     drafts              tokens guessed ahead of each sequence in a step, at most
+    piece               prompts are computed in pieces of so many tokens, whoever runs beside them, and none
+                        is guessed ahead; 0: in such pieces as there is room for
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class Engine:
         admission: Admission | None = None,
         reuse: bool = True,
         drafts: int = 0,
+        piece: int = 0,
     ) -> None:
         self._gate = Gate(max_queued_tokens)
         self._inbox: SimpleQueue[Command] = SimpleQueue()
@@ -83,7 +86,7 @@ class Engine:
         self._stopped: ServerError | None = None
         self._thread: threading.Thread | None = None
         admission = admission or Admission()
-        self.loop = Loop(runner, sampler, self._gate, max_batch_tokens, admission, reuse, drafts)
+        self.loop = Loop(runner, sampler, self._gate, max_batch_tokens, admission, reuse, drafts, piece)
 
     def start(self) -> None:
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
@@ -164,8 +167,6 @@ class Engine:
             running=len(running),
             waiting=len(scheduler.waiting),
             waiting_tokens=self._gate.waiting,
-            rows=rows.rows,
-            columns=rows.columns,
             room=rows.area,
             held=sum(len(sequence.tokens) for sequence in running),
             reach=sum(min(sequence.limit, rows.context) for sequence in running),

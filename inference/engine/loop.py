@@ -13,9 +13,12 @@ from inference.engine.admission import Admission
 from inference.engine.errand import Errands
 from inference.engine.gate import Gate
 from inference.engine.outbox import Outbox
+from inference.engine.pages import Pages
+from inference.engine.pieces import Pieces
 from inference.engine.rows import Rows
 from inference.engine.sampler import Choice, Sampler
 from inference.engine.scheduler import Scheduler
+from inference.engine.seating import Seating
 from inference.engine.sequence import Record, Sequence, Tops
 from inference.engine.speculate import Speculator
 from inference.engine.stats import Counts, Step
@@ -39,19 +42,15 @@ class Loop:
         admission: Admission,
         reuse: bool = True,
         drafts: int = 0,
+        piece: int = 0,
     ) -> None:
-        self.runner = runner
-        self.rows = Rows(
-            max_rows=runner.max_rows,
-            context=runner.context,
-            area=runner.area,
-            step=runner.step,
-            keeps=reuse and runner.resumes and not runner.encodes,
-        )
         whole = runner.encodes or not runner.resumes
-        self.scheduler = Scheduler(self.rows, budget=budget, whole=whole, admission=admission)
-        self.speculator = Speculator(self.rows, 0 if whole else drafts)
-        self.stepper = Stepper(runner, sampler, self.rows.context)
+        pieces = Pieces(runner.context if piece and whole else piece)
+        self.runner = runner
+        self.rows = seating(runner, reuse and runner.resumes and not runner.encodes, pieces)
+        self.scheduler = Scheduler(self.rows, budget=budget, whole=whole, admission=admission, pieces=pieces)
+        self.speculator = Speculator(self.rows, 0 if whole or piece else drafts)
+        self.stepper = Stepper(runner, sampler, self.rows.context, pieces)
         self.gate = gate
         self.outbox = Outbox()
         self.errands = Errands()
@@ -204,6 +203,20 @@ class Loop:
         )
         if excessive is not None:
             self._fail(excessive, Internal("the server has too little memory for this request"))
+
+
+def seating(runner: Runner, keeps: bool, pieces: Pieces) -> Seating:
+    """The plan for the kind of memory that the runner has."""
+    bounds = {
+        "max_rows": runner.max_rows,
+        "context": runner.context,
+        "area": runner.area,
+        "step": runner.step,
+    }
+    if runner.paged:
+        assert not pieces.size, "where pages begin, pieces need not"
+        return Pages(keeps=keeps, **bounds)
+    return Rows(keeps=keeps, pieces=pieces, **bounds)
 
 
 def unwatched(step: Step) -> None:

@@ -41,7 +41,8 @@ def pack(plan: Plan, moves: Ids[Move], context: int) -> Packed:
     rows: list[int] = []
     want: list[int] = []
     sources: dict[int, Ids[int]] = {}
-    packed = Packed(Batch(ids, starts, cached, rows, want, moves, sources))
+    tables = tuple(sequence.pages for sequence, _ in plan if sequence.pages)
+    packed = Packed(Batch(ids, starts, cached, rows, want, moves, sources, tables))
     for sequence, count in plan:
         tokens, done = sequence.tokens, sequence.cached
         reached = done + count

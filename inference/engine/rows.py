@@ -6,6 +6,7 @@ a view; the rows above keep what was freed into them, to be found again by its p
 
 from dataclasses import dataclass
 
+from inference.engine.pieces import FREE, Pieces
 from inference.engine.prefix import MIN_PREFIX, longest
 from inference.engine.sequence import Sequence
 from inference.model.batch import Clear, Copy, Move, Shape, Swap
@@ -22,17 +23,20 @@ class Kept:
 
 
 class Rows:
-    """The seating plan. `live[i]` sits in row i; `kept` maps rows above to what they still hold.
+    """A Seating (see seating.py). `live[i]` sits in row i; `kept` maps rows above to what they still hold.
 
     Begins as 0 × 0: the first seat makes the shape. `moves` collects what the runner has yet to do, in order.
     """
 
-    def __init__(self, *, max_rows: int, context: int, area: int, step: int, keeps: bool) -> None:
+    def __init__(
+        self, *, max_rows: int, context: int, area: int, step: int, keeps: bool, pieces: Pieces = FREE
+    ) -> None:
         self.max_rows = max_rows
         self.context = min(context, area)
         self.area = area
         self.step = step
         self.keeps = keeps
+        self.pieces = pieces
         self.rows = 0
         self.columns = 0
         self.live: list[Sequence] = []
@@ -70,7 +74,7 @@ class Rows:
         row, last = sequence.row, len(self.live) - 1
         if not trusted:
             self.moves.append(Clear(row))
-        left = sequence.tokens[: sequence.cached] if self.keeps and trusted else []
+        left = sequence.tokens[: self._lent(sequence)] if self.keeps and trusted else []
         mover = self.live.pop()
         if row < last:
             self.live[row], mover.row = mover, row
@@ -87,9 +91,13 @@ class Rows:
         """
         if not self._reuses(sequence):
             return False
-        computing = [(s.row, s.tokens, len(s.tokens)) for s in self.live if s.todo > 1]
-        promised = longest(sequence.tokens, computing)[1]
+        computing = [(s.row, s.tokens, self.pieces.shared(s, len(s.tokens))) for s in self.live if s.todo > 1]
+        promised = self.pieces.shared(sequence, longest(sequence.tokens, computing)[1])
         return promised >= MIN_GAIN and promised - self._match(sequence)[1] >= MIN_GAIN
+
+    def spare(self, sequence: Sequence) -> int:
+        """Tokens that its row has columns for behind its own."""
+        return self.columns - len(sequence.tokens)
 
     def forget(self) -> None:
         """Trust nothing in the memory: all rows free, back to 0 × 0."""
@@ -151,8 +159,14 @@ class Rows:
         if not self._reuses(sequence):
             return -1, 0
         held = [(row, kept.tokens, len(kept.tokens)) for row, kept in self.kept.items()]
-        held += [(live.row, live.tokens, live.cached) for live in self.live]
-        return longest(sequence.tokens, held)
+        held += [(live.row, live.tokens, self._lent(live)) for live in self.live]
+        source, length = longest(sequence.tokens, held)
+        shared = self.pieces.shared(sequence, length)
+        return (source, shared) if shared else (-1, 0)
+
+    def _lent(self, sequence: Sequence) -> int:
+        """How many of the tokens that its row holds another may begin with."""
+        return self.pieces.shared(sequence, sequence.cached)
 
     def _reuses(self, sequence: Sequence) -> bool:
         return self.keeps and sequence.task.prompt_logprobs is None

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from operator import attrgetter
 
 from inference.engine.admission import Admission
-from inference.engine.rows import Rows
+from inference.engine.pieces import FREE, Pieces
+from inference.engine.seating import Seating
 from inference.engine.sequence import Sequence
 
 Plan = list[tuple[Sequence, int]]  # who computes how many tokens, in the order of their rows
@@ -25,9 +26,18 @@ class Scheduler:
     budget   tokens a step computes; the decoding ones always get theirs, prompts share what is left
     whole    a row's first step takes its whole prompt, whatever the budget: one such prompt a step
     seats    sequences that may run at once
+    pieces   how sequences are cut
     """
 
-    def __init__(self, rows: Rows, *, budget: int, whole: bool, admission: Admission | None = None) -> None:
+    def __init__(
+        self,
+        rows: Seating,
+        *,
+        budget: int,
+        whole: bool,
+        admission: Admission | None = None,
+        pieces: Pieces = FREE,
+    ) -> None:
         self.rows = rows
         self.admission = admission or Admission()
         self.running: list[Sequence] = []
@@ -35,6 +45,7 @@ class Scheduler:
         self.seated: list[Sequence] = []
         self.budget = self.full_budget = budget
         self.whole = whole
+        self.pieces = pieces
         self.seats = rows.max_rows
         self.preemptions = 0
         self._calm = 0
@@ -48,8 +59,8 @@ class Scheduler:
         """
         while not self.rows.widen():
             self.preempt(self.running[-1])
-        decoding = [sequence for sequence in self.running if sequence.todo == 1]
-        prompts = [sequence for sequence in self.running if sequence.todo > 1]
+        decoding = [sequence for sequence in self.running if self.pieces.next(sequence) == 1]
+        prompts = [sequence for sequence in self.running if self.pieces.next(sequence) > 1]
         room = max(1, self.budget - len(decoding))
         self.seated = self._seat(len(prompts), sum(map(cost, prompts)), room)
         plan = [(sequence, 1) for sequence in decoding]
@@ -132,10 +143,10 @@ class Scheduler:
     def _divide(self, prompts: list[Sequence], room: int) -> Iterator[tuple[Sequence, int]]:
         """The shortest first, so that most are soon through; but half the room is the oldest's, so that it
         gets through at all."""
-        if self.whole:
-            yield from ((sequence, sequence.todo) for sequence in prompts)
-            return
         oldest = min(prompts, key=id_of, default=None)
+        if self.whole or self.pieces.size:
+            yield from self._cut(sorted(prompts, key=lambda s: (s is not oldest, s.todo)), room)
+            return
         reserved = min(oldest.todo, -(-room // 2)) if oldest else 0
         for sequence in sorted(prompts, key=attrgetter("todo")):
             reserved = 0 if sequence is oldest else reserved
@@ -144,6 +155,15 @@ class Scheduler:
             room -= count
             if count:
                 yield sequence, count
+
+    def _cut(self, prompts: list[Sequence], room: int) -> Iterator[tuple[Sequence, int]]:
+        """A piece for each as long as there is room, be it for less than the last one."""
+        for sequence in prompts:
+            if room <= 0:
+                return
+            count = self.pieces.next(sequence)
+            room -= count
+            yield sequence, count
 
 
 def cost(sequence: Sequence) -> int:

@@ -105,6 +105,8 @@ class Sequence:
     row     its row in the memory, -1 while it waits
     source  the encoder's input, empty for a decoder-only model
     bans    what its request rules out; None: nothing
+    pages   where the memory is in pages: those its tokens stand in, in order; `filed` of them can be found by
+            others, by the names in `chain`
     """
 
     id: int
@@ -118,6 +120,9 @@ class Sequence:
     reused: int = 0
     drafts: list[int] = field(default_factory=list)
     waited: float = 0.0
+    pages: list[int] = field(default_factory=list)
+    filed: int = 0
+    chain: list[bytes] = field(default_factory=list)
     prompt: int = field(init=False)
     arrived: float = field(default_factory=time.monotonic)
     prompt_scores: list[Score] = field(default_factory=list)

@@ -7,8 +7,8 @@ so no answer depends on this file. Knows sequences and plans; nothing of logits.
 
 from collections.abc import Sequence as Several
 
-from inference.engine.rows import Rows
 from inference.engine.scheduler import Plan
+from inference.engine.seating import Seating
 from inference.engine.sequence import Sequence
 
 RUN = 3  # tokens that must have come before, in this order, for a guess at what follows
@@ -66,7 +66,7 @@ class Speculator:
     most   drafts of a sequence in a step; 0: none ever
     """
 
-    def __init__(self, rows: Rows, most: int) -> None:
+    def __init__(self, rows: Seating, most: int) -> None:
         self.rows = rows
         self.most = most
         self._lookups: dict[int, Lookup] = {}
@@ -102,10 +102,10 @@ def guessable(sequence: Sequence) -> bool:
     return sequence.todo == 1 and sequence.generated > 0 and sequence.task.matcher is None
 
 
-def room(sequence: Sequence, rows: Rows) -> int:
-    """Drafts its row has columns for, behind which one more token fits its limit."""
+def room(sequence: Sequence, rows: Seating) -> int:
+    """Drafts its seat has room for, behind which one more token fits its limit."""
     full = min(sequence.limit, rows.context) - 1
-    return max(0, min(full, rows.columns) - len(sequence.tokens))
+    return max(0, min(full - len(sequence.tokens), rows.spare(sequence)))
 
 
 def worth(trusts: Several[float], width: int, most: int) -> int:

@@ -9,7 +9,6 @@ REASONS = ("stop", "length", "deadline", "cancelled", "error")
 class Stats:
     """A snapshot. The first group says how things stand, the second counts since the start.
 
-    rows, columns    the shape of the memory
     room             tokens the memory can hold
     held             tokens that running sequences have in it; reach: that they may come to have
     errands          other work under way, or waiting for its turn
@@ -26,8 +25,6 @@ class Stats:
     running: int
     waiting: int
     waiting_tokens: int
-    rows: int
-    columns: int
     room: int
     held: int
     reach: int

@@ -11,6 +11,7 @@ import torch
 
 from inference.engine.bans import NOTHING_LEFT
 from inference.engine.pack import Packed, pack
+from inference.engine.pieces import FREE, Pieces
 from inference.engine.sampler import BROKEN, EMPTY, Choice, Sampler
 from inference.engine.scheduler import Plan
 from inference.engine.sequence import Score, Sequence
@@ -43,10 +44,11 @@ class Shortage(Exception):
 class Stepper:
     """Computes plans. `context` is the number of tokens at which a row is full."""
 
-    def __init__(self, runner: Runner, sampler: Sampler, context: int) -> None:
+    def __init__(self, runner: Runner, sampler: Sampler, context: int, pieces: Pieces = FREE) -> None:
         self.runner = runner
         self.sampler = sampler
         self.context = context
+        self.pieces = pieces
 
     def compute(self, plan: Plan, moves: Several[Move]) -> list[Outcome]:
         """The outcome for each of the plan, in its order; it is for the caller to take it into the sequences.
@@ -101,7 +103,7 @@ class Stepper:
         if len(plan) == 1:
             return [Outcome(plan[0][0], error=Internal("the model failed on this request"))]
         outcomes = []
-        for part in halves(plan) if self.runner.resumes else map(anew, plan):
+        for part in halves(plan) if self.runner.resumes else map(self._anew, plan):
             try:
                 outcomes += self._attempt(part, ())
             except Exception:
@@ -109,15 +111,14 @@ class Stepper:
                 outcomes += self._isolate(part)
         return outcomes
 
+    def _anew(self, share: tuple[Sequence, int]) -> Plan:
+        sequence = share[0]
+        sequence.cached = 0
+        return [(sequence, self.pieces.next(sequence))]
+
 
 def halves(plan: Plan) -> tuple[Plan, Plan]:
     return plan[: len(plan) // 2], plan[len(plan) // 2 :]
-
-
-def anew(share: tuple[Sequence, int]) -> Plan:
-    sequence = share[0]
-    sequence.cached = 0
-    return [(sequence, sequence.todo)]
 
 
 def agreed(choices: list[Choice], sequence: Sequence) -> list[Choice]:

@@ -65,6 +65,7 @@ class FakeRunner:
     step: int = 16
     vocab: int = VOCAB
     resumes: bool = True
+    paged: bool = False
     encodes: bool = False
     start_ids: tuple[int, ...] = (1,)
     fault: Callable[[Batch, bool], None] = lambda batch, moved: None

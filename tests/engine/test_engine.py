@@ -305,7 +305,7 @@ def test_the_numbers_add_up(bench: Make) -> None:
     stats = one.engine.stats()
     assert (stats.running, stats.waiting, stats.generated_tokens, stats.prompt_tokens) == (0, 0, 24, 60)
     assert stats.ends["length"] == 6 and stats.steps > 4 and stats.step_seconds > 0
-    assert (stats.rows, stats.columns) == (4, 64)
+    assert (stats.held, stats.room) == (0, 256)
 
 
 # Threads -----------------------------------------------------------------------------------------------
