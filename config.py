@@ -125,6 +125,9 @@ DEVICE = "auto"
 # Layers on each GPU, with commas between them, "a" for all that are left; empty: DEVICE decides.
 LAYERS = ""
 
+# Processes that share the model, each with a part of every layer and a GPU of its own; 0: one for each GPU.
+NUM_SHARD = 1
+
 # The numbers it computes with: auto, float32, bfloat16, float16, or stored: as its files have them.
 DTYPE = "auto"
 

@@ -64,6 +64,8 @@ def prepare(settings: Settings) -> None:
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     if settings.offline:
         os.environ["HF_HUB_OFFLINE"] = "1"
+    if settings.device == "cpu" and settings.num_shard > 1:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # transformers shards over GPUs wherever it sees one
     if settings.threads:
         os.environ["OMP_NUM_THREADS"] = str(settings.threads)
 

@@ -3,6 +3,7 @@
 Knows every setting and each floor's door. Says nothing and decides nothing; launch.py tells the story.
 """
 
+from functools import partial
 from pathlib import Path
 
 from huggingface_hub import constants
@@ -19,7 +20,7 @@ from inference.engine.admission import Admission
 from inference.metrics import Metrics
 from inference.model.place import device_of, limit_gpu
 from inference.model.scaling import PLAIN, Scaling
-from inference.opening import open_backend
+from inference.opening import nothing, open_backend
 from settings.fields import Settings
 
 
@@ -44,6 +45,7 @@ def plan_of(settings: Settings, home: Path, machine: Machine) -> Plan:
         kv=int(settings.kv_memory_gb * 1e9),
         code=settings.trust_remote_code,
         tokens=settings.max_batch_total_tokens,
+        shards=shards_of(settings, device, machine),
         scaling=scaling_of(settings),
     )
 
@@ -53,8 +55,6 @@ def load(settings: Settings, planned: Plan, machine: Machine, metrics: Metrics) 
     assert planned.measure is not None
     folder = fetch(planned.repository, hub_of(settings))
     share = memory.budget(planned, machine)
-    if planned.device == "cuda":
-        limit_gpu(settings.cuda_memory_fraction)
     return open_backend(
         folder,
         model_id=public_name(settings.model_name),
@@ -75,6 +75,8 @@ def load(settings: Settings, planned: Plan, machine: Machine, metrics: Metrics) 
         tool_format=settings.tool_format,
         tokenizer_config=Path(settings.tokenizer_config_path) if settings.tokenizer_config_path else None,
         metrics=metrics,
+        ranks=planned.shards,
+        prepare=partial(limit_gpu, settings.cuda_memory_fraction) if planned.device == "cuda" else nothing,
     )
 
 
@@ -107,6 +109,11 @@ def chosen_device(settings: Settings, repository: Repository, machine: Machine) 
     if settings.layers:
         return layers.device(settings.layers, repository.config, gpus=len(machine.gpus))
     return device_of(settings.device)
+
+
+def shards_of(settings: Settings, device: str, machine: Machine) -> int:
+    """How many processes share the model; 0 asks for one for each GPU."""
+    return settings.num_shard or max(1, len(machine.gpus) if device == "cuda" else 1)
 
 
 def scaling_of(settings: Settings) -> Scaling:

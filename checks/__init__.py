@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from checks import access, architecture, disk, memory, weights
+from checks import access, architecture, disk, memory, shards, weights
 from checks.finding import Finding, Refused
 from checks.machine import Machine
 from checks.plan import Plan
@@ -17,6 +17,7 @@ __all__ = ["ALL", "Finding", "Refused", "as_json", "run", "table"]
 ALL = (
     access.check,
     architecture.check,
+    shards.check,
     weights.check,
     disk.check,
     memory.check_ram,

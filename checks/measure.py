@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
+from checks.split import share, splits_heads
+
 PROBES = (2048, 4096)  # tokens; longer than most windows, so that the slope is what grows without end
 SHORT_PROBES = (8, 16)  # for recurrent models, which go through tokens one by one and keep only a state
 
@@ -27,16 +29,21 @@ class Measure:
     row: int
 
 
-def measure(raw: Mapping[str, Any], stored: int, choose: Callable[[int], str]) -> Measure:
+def measure(raw: Mapping[str, Any], stored: int, choose: Callable[[int], str], ranks: int = 1) -> Measure:
     """Measure the model of a config.json whose weights take `stored` bytes in files.
 
-    `choose` gives the dtype to compute in for a number of parameters.
+    `choose` gives the dtype to compute in for a number of parameters. Of a model that several ranks share,
+    the bytes are those of one.
     """
     model = skeleton(raw)
     parameters = count(model) if model else stored // itemsize(stored_dtype(raw))
     dtype = choose(parameters)
     weights = stored if "quantization_config" in raw else parameters * itemsize(dtype)
     token, row = kept(model.to(getattr(torch, dtype))) if model else formula(SimpleNamespace(**raw), dtype)
+    if model and ranks > 1:
+        weights = int(weights * share(model, ranks))
+        heads = ranks if splits_heads(model.tp_plan) else 1
+        token, row = -(-token // heads), -(-row // heads)
     return Measure(parameters, dtype, weights, token, row)
 
 

@@ -31,7 +31,7 @@ def check_ram(plan: Plan, machine: Machine) -> Finding | None:
         return None
     on_cpu = plan.device == "cpu"
     need = needed(plan, plan.measure) if on_cpu else PROGRAM + largest_file(plan)
-    return finding("RAM", need, machine.ram, plan, plan.measure, breakdown=on_cpu)
+    return finding("RAM", need, ram(plan, machine), plan, plan.measure, breakdown=on_cpu)
 
 
 def check_gpu(plan: Plan, machine: Machine) -> Finding | None:
@@ -40,9 +40,7 @@ def check_gpu(plan: Plan, machine: Machine) -> Finding | None:
     if not machine.gpus:
         mend = 'DEVICE = "cpu", or install an NVIDIA driver and run scripts/setup.sh again'
         return Finding("GPU", "a CUDA device", "none that torch sees", False, mend)
-    return finding(
-        "GPU", needed(plan, plan.measure), machine.gpus[0].free, plan, plan.measure, breakdown=True
-    )
+    return finding("GPU", needed(plan, plan.measure), gpu(plan, machine), plan, plan.measure, breakdown=True)
 
 
 def check_context(plan: Plan, machine: Machine) -> Finding | None:
@@ -89,8 +87,18 @@ def least_kv(plan: Plan, measure: Measure) -> int:
 
 def left(plan: Plan, machine: Machine, measure: Measure) -> int:
     """Bytes that the weights leave free on the plan's device."""
-    there = machine.ram if plan.device == "cpu" else machine.gpus[0].free if machine.gpus else 0
+    there = ram(plan, machine) if plan.device == "cpu" else gpu(plan, machine)
     return max(0, there - weights(plan, measure))
+
+
+def ram(plan: Plan, machine: Machine) -> int:
+    """Bytes of RAM that each process which has a part of the model can have."""
+    return machine.ram // plan.shards
+
+
+def gpu(plan: Plan, machine: Machine) -> int:
+    """Free bytes of the fullest GPU that takes part."""
+    return min((gpu.free for gpu in machine.gpus[: plan.shards]), default=0)
 
 
 def fitting(plan: Plan, machine: Machine, measure: Measure) -> int:
@@ -110,6 +118,7 @@ def finding(name: str, need: int, have: int, plan: Plan, measure: Measure, *, br
     )
     ok = need <= have
     mend = "" if ok else remedy(plan, measure, have)
+    name = f"{name} a shard" if plan.shards > 1 else name
     return Finding(name, size(need) + (parts if breakdown else ""), f"{size(have)} free", ok, mend)
 
 

@@ -26,6 +26,7 @@ class Plan:
     context  tokens asked for; 0: as many as fit, up to `longest`
     limit    tokens the model can take at most; None: any number
     kv       bytes asked for the tokens of running answers; 0: what is left
+    shards   processes that share the model; measure and kv are then of one
     """
 
     repository: Repository
@@ -37,6 +38,7 @@ class Plan:
     rows: int
     kv: int
     code: bool
+    shards: int = 1
 
 
 def plan(
@@ -50,6 +52,7 @@ def plan(
     kv: int,
     code: bool,
     tokens: int = 0,
+    shards: int = 1,
     scaling: Scaling = PLAIN,
 ) -> Plan:
     """`dtype` may be "auto"; `bfloat16`: the device has it; `code`: the model's own Python may run.
@@ -71,13 +74,14 @@ def plan(
     return Plan(
         repository=repository,
         device=device,
-        measure=measure(raw, repository.weights, choose) if servable else None,
+        measure=measure(raw, repository.weights, choose, shards) if servable else None,
         context=context,
         longest=min(longest, tokens or longest),
         limit=limit and scaling.length(limit),
         rows=rows,
-        kv=kv,
+        kv=kv // shards,
         code=code,
+        shards=shards,
     )
 
 

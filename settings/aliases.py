@@ -1,4 +1,4 @@
-"""Other servers' names for settings of ours: Text Generation Inference's, Neodim's and the Hub's.
+"""Other servers' names for settings of ours: Text Generation Inference's, Neodim's, vLLM's and the Hub's.
 
 Each is understood as a flag, in .env and in the environment. Knows names and how their values differ.
 """
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from settings.kinds import Positive, read
+from settings.kinds import Positive, read, switch
 
 LEVELS = {"trace": "debug", "debug": "debug", "info": "info", "warn": "warning", "warning": "warning"}
 LEVELS |= {"error": "error", "critical": "error", "off": "error"}
@@ -21,16 +21,23 @@ class Alias:
     convert  makes a value ours, or raises ValueError
     rule     what its values must be, where that is not what the setting's must be
     yields   it counts only where the same place has no other name of the setting
+    switch   as a flag it needs no value, which is true then
     """
 
     setting: str
     convert: Callable[[Any], Any] = lambda value: value
     rule: str = ""
     yields: bool = False
+    switch: bool = False
 
 
 def megabytes(count: Any) -> float:
     return float(read(Positive, count)) / 1e6
+
+
+def shards(sharded: Any) -> int:
+    """One for each GPU, or none."""
+    return 0 if switch(sharded) else 1
 
 
 def precision(value: Any) -> str:
@@ -66,6 +73,8 @@ ALIASES: Mapping[str, Alias] = {
     "GRACEFUL_TERMINATION_TIMEOUT": Alias("DRAIN_SECONDS"),
     "LOG_LEVEL": Alias("LOG_LEVEL", level),
     "PRECISION": Alias("DTYPE", precision, "original, float32 or float16; others land with quantisation"),
+    "SHARDED": Alias("NUM_SHARD", shards, "true or false", yields=True, switch=True),
+    "TENSOR_PARALLEL_SIZE": Alias("NUM_SHARD"),
     "MAX_INPUT_LENGTH": Alias("MAX_INPUT_TOKENS"),
     "MAX_TOTAL_TOKENS": Alias("CONTEXT"),
     "MAX_BATCH_SIZE": Alias("MAX_SEQUENCES"),

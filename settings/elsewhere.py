@@ -30,7 +30,7 @@ class Elsewhere:
 
 
 OFF = ("false", "0")
-UNSHARDED = "one process serves the model, there are no shards"
+UNSHARDED = "shards are on this machine, and find each other"
 QUANTISED = "weights are served as their files have them"
 UNFUSED = "layers are run as the model has them"
 UNTUNNELED = "no tunnel is opened: set HOST, and put a proxy in front"
@@ -41,14 +41,6 @@ ELSEWHERE: Mapping[str, Elsewhere] = {
         neutral=("none",),
         passed=("eetq", "exl2", "marlin"),
         refused="weights cannot be quantised yet; until then leave it out, or set DTYPE",
-    ),
-    "SHARDED": Elsewhere(
-        neutral=OFF,
-        refused="one device serves a model until sharding lands; until then leave it out",
-        switch=True,
-    ),
-    "NUM_SHARD": Elsewhere(
-        neutral=("1",), refused="one device serves a model until sharding lands; until then leave it out"
     ),
     "LORA_ADAPTERS": Elsewhere(
         refused="adapters cannot be served yet; until then leave it out, or merge them into the model"

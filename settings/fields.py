@@ -54,6 +54,7 @@ class Settings:
     max_top_n_tokens: Annotated[int, Limits(0, 20)]
     device: Literal["auto", "cpu", "cuda"]
     layers: str
+    num_shard: Natural
     dtype: Literal["auto", "stored", "float32", "bfloat16", "float16"]
     context: Natural
     max_sequences: Positive

@@ -68,7 +68,9 @@ def kind(name: str) -> type:
     """What values this name takes, be it another server's."""
     if name in ELSEWHERE:
         return bool if ELSEWHERE[name].switch else str
-    return KINDS[ALIASES[name].setting if name in ALIASES else name]
+    if name in ALIASES:
+        return bool if ALIASES[name].switch else KINDS[ALIASES[name].setting]
+    return KINDS[name]
 
 
 def asked(action: str, value: str) -> bool:

@@ -17,6 +17,11 @@ RULES: tuple[tuple[Broken, str], ...] = (
         "`max_total_tokens` must be <= `max_batch_total_tokens`. Given: {s.context} and "
         "{s.max_batch_total_tokens}: lower CONTEXT, or raise MAX_BATCH_TOTAL_TOKENS",
     ),
+    (
+        lambda s: bool(s.layers) and s.num_shard != 1,
+        "LAYERS gives each GPU layers of its own, NUM_SHARD ({s.num_shard}) a part of every layer: "
+        "leave one out",
+    ),
     (lambda s: not s.validation_workers, "`validation_workers` must be > 0: raise VALIDATION_WORKERS"),
     (
         lambda s: bool(s.prometheus_port) and s.prometheus_port == s.port,

@@ -96,9 +96,9 @@ def test_a_wrong_value_in_the_environment_ends_the_start_with_one_line() -> None
 
 
 def test_what_cannot_be_done_yet_ends_the_start_with_one_line() -> None:
-    answer = run("--num-shard", "2", HOSTNAME="box")
+    answer = run("--lora-adapters", "a", HOSTNAME="box")
     assert (answer.returncode, answer.stdout) == (2, "")
-    assert answer.stderr.startswith("hearth: flags: --num-shard 2: ") and answer.stderr.count("\n") == 1
+    assert answer.stderr.startswith("hearth: flags: --lora-adapters a: ") and answer.stderr.count("\n") == 1
 
 
 @pytest.mark.slow

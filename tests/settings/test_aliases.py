@@ -34,6 +34,9 @@ UNDERSTOOD: list[tuple[str, str, str, Any]] = [
     ("max-batch-prefill-tokens", "1024", "max_batch_tokens", 1024),
     ("prefix-caching", "off", "prefix_caching", False),
     ("speculate", "2", "speculate", 2),
+    ("sharded", "false", "num_shard", 1),
+    ("sharded", "true", "num_shard", 0),
+    ("num-shard", "2", "num_shard", 2),
     ("max-batch-total-tokens", "32000", "max_batch_total_tokens", 32000),
     ("max-waiting-tokens", "10", "max_waiting_tokens", 10),
     ("max-batch-size", "8", "max_sequences", 8),
@@ -62,6 +65,8 @@ UNDERSTOOD: list[tuple[str, str, str, Any]] = [
     ("hf-token", "hf_1", "huggingface_access_token", "hf_1"),
     ("hugging-face-hub-token", "hf_1", "huggingface_access_token", "hf_1"),
     ("hf-hub-offline", "1", "offline", True),
+    # vLLM
+    ("tensor-parallel-size", "2", "num_shard", 2),
     # Neodim
     ("model", "./here", "model_name", "./here"),
     ("model-revision", "float16", "model_revision", "float16"),
@@ -99,8 +104,6 @@ NO_EFFECT = [
 ]
 ASKS_FOR_NOTHING = [
     ("quantize", "none"),
-    ("sharded", "false"),
-    ("num-shard", "1"),
     ("cuda-graphs", "0"),
     ("disable-custom-kernels", "false"),
     ("usage-stats", "on"),
@@ -112,8 +115,6 @@ ASKS_FOR_NOTHING = [
 LATER = [
     ("quantize", "bitsandbytes"),
     ("quantize", "awq"),
-    ("sharded", "true"),
-    ("num-shard", "2"),
     ("lora-adapters", "acme/adapter"),
     ("otlp-endpoint", "http://localhost:4317"),
     ("usage-stats", "maybe"),
@@ -221,6 +222,7 @@ def test_two_names_of_one_setting_in_one_place_are_refused(
         ({"HF_TOKEN": "hf_1", "HUGGING_FACE_HUB_TOKEN": "hf_2"}, "huggingface_access_token", "hf_1"),
         ({"HUGGINGFACE_HUB_CACHE": "/data", "WEIGHTS_CACHE_OVERRIDE": "/w"}, "cache_dir", "/w"),
         ({"HF_HUB_OFFLINE": "1", "OFFLINE": "false"}, "offline", False),
+        ({"SHARDED": "true", "NUM_SHARD": "2"}, "num_shard", 2),
     ],
 )
 def test_names_that_environments_set_give_way(

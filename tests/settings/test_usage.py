@@ -17,7 +17,7 @@ def test_help_lists_every_flag_and_hides_secrets(resolved: Resolved) -> None:
 
 def test_help_says_our_own_settings_first(resolved: Resolved) -> None:
     told = usage.help_text(resolved(), SOURCE)
-    assert told.index("--threads") < told.index("--model-id") < told.index("--num-shard")
+    assert told.index("--threads") < told.index("--model-id") < told.index("--master-addr")
 
 
 def test_the_columns_of_help_line_up() -> None:
