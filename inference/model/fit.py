@@ -53,10 +53,16 @@ class Fitted:
 
 
 def choose(
-    model: PreTrainedModel, *, max_rows: int, context: int, kv_bytes: int, max_area: int | None = None
+    model: PreTrainedModel,
+    *,
+    max_rows: int,
+    context: int,
+    kv_bytes: int,
+    max_area: int | None = None,
+    alone: bool = False,
 ) -> Fitted:
     """The fastest seat that computes what the model's own forward does, with memory of at most kv_bytes, and
-    for at most max_area tokens.
+    for at most max_area tokens. alone: of those that compute no two rows in one call.
 
     Takes about a second, more for a large model; the model computes as before afterwards, but for rotary
     frequencies that would change with length (rope.py). Raises Unavailable where the memory does not hold one
@@ -72,7 +78,8 @@ def choose(
     least, most = ALLOWED.get(model.dtype, EXACT)
     tolerance = min(max(least, NOISE * trial.noise), most)
     causal = trial.noise <= most
-    for way in WAYS if causal else ():
+    ways = [way for way in WAYS if causal and not (alone and way[1])]
+    for way in ways:
         found = attempt(model, trial, way, tolerance)
         if found:
             most = max_rows * context if max_area is None else min(max_area, max_rows * context)
