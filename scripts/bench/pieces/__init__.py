@@ -1,0 +1,11 @@
+"""The pieces by name. To add one, write a file with a Piece and name it here."""
+
+from collections.abc import Mapping
+
+from scripts.bench.pieces.http import HTTP
+from scripts.bench.pieces.loads import LOADS
+from scripts.bench.pieces.prefix import PREFIX
+from scripts.bench.pieces.speculation import SPECULATION
+from scripts.bench.rounds import Piece
+
+PIECES: Mapping[str, Piece] = {piece.name: piece for piece in (HTTP, PREFIX, SPECULATION, LOADS)}
