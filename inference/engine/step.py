@@ -80,7 +80,10 @@ class Stepper:
         for part in packed.scored:
             tops = part.sequence.task.prompt_logprobs or 0
             rows = logits[part.first : part.first + len(part.ids)]
-            of[part.sequence.id].scores = self.sampler.score(rows, part.ids, tops)
+            outcome = of[part.sequence.id]
+            outcome.scores = self.sampler.score(rows, part.ids, tops)
+            if any(score.logprob != score.logprob for score in outcome.scores):
+                outcome.error = fault(BROKEN)
 
     def _sample(self, packed: Packed, logits: torch.Tensor, outcomes: list[Outcome]) -> None:
         choices = self.sampler.sample(logits, packed.sampled)

@@ -135,3 +135,11 @@ def test_prompt_tokens_are_scored_by_the_logits_before_them() -> None:
     assert [score.logprob for score in outcomes[2].scores] == [float(logits[0, 8]), float(logits[1, 9])]
     assert [outcome.choices[0].id for outcome in outcomes[:2]] == [step.right(0), step.right(1)]
     assert outcomes[2].choices[0].id == alone(Task((7, 8, 9), 1), CONTEXT)[0]
+
+
+def test_a_prompt_whose_scores_are_no_numbers_fails_though_nothing_follows_it() -> None:
+    step = Step([3])
+    scored = Sequence(1, Task((7, NAN, 9), 0, prompt_logprobs=0), None, [7, NAN, 9], row=1)
+    scored.prompt_scores.append(Score())
+    outcomes = step.stepper.compute([(step.sequences[0], 1), (scored, 3)], [Shape(8, CONTEXT)])
+    assert outcomes[0].error is None and isinstance(outcomes[1].error, Internal)
