@@ -156,6 +156,10 @@ PREFIX_CACHING = True
 # prompt; no answer changes. 0: none.
 SPECULATE = 0
 
+# No answer depends on what is computed beside it, to the last bit and in any DTYPE: each is computed by
+# itself, which is slower, and SPECULATE has no effect.
+DETERMINISTIC = False
+
 # Prompt tokens that may wait for their turn; beyond that, clients are told to come back later.
 MAX_QUEUED_TOKENS = 100_000
 

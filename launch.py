@@ -22,7 +22,7 @@ from inference.backend import Backend
 from inference.errors import ServerError
 from inference.metrics import Metrics
 from settings.fields import Settings
-from wiring import app_settings, hub_of, load, plan_of
+from wiring import app_settings, backend_of, hub_of, load, plan_of
 
 log = logging.getLogger("hearth")
 
@@ -63,7 +63,7 @@ def serve(settings: Settings, home: Path, version: str) -> int:
         return 1
     try:
         metrics = Metrics()
-        backend = load(settings, verdict.plan, verdict.machine, metrics)
+        backend = backend_of(settings, load(settings, verdict.plan, verdict.machine), metrics)
     except Refused as error:
         tell([error.finding], settings)
         return 1

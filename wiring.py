@@ -20,7 +20,7 @@ from inference.engine.admission import Admission
 from inference.metrics import Metrics
 from inference.model.place import device_of, limit_gpu
 from inference.model.scaling import PLAIN, Scaling
-from inference.opening import nothing, open_backend
+from inference.opening import Opened, nothing, open_backend, open_engine
 from settings.fields import Settings
 
 
@@ -50,33 +50,41 @@ def plan_of(settings: Settings, home: Path, machine: Machine) -> Plan:
     )
 
 
-def load(settings: Settings, planned: Plan, machine: Machine, metrics: Metrics) -> Backend:
+def load(settings: Settings, planned: Plan, machine: Machine) -> Opened:
     """Fetch what is missing and open the model. Raises Refused or ServerError."""
     assert planned.measure is not None
     folder = fetch(planned.repository, hub_of(settings))
     share = memory.budget(planned, machine)
-    return open_backend(
+    return open_engine(
         folder,
-        model_id=public_name(settings.model_name),
         dtype=planned.measure.dtype,
         device=planned.device,
         context=share.context,
         max_rows=settings.max_sequences,
         kv_bytes=share.kv,
-        max_prompt=settings.max_input_tokens or None,
         max_area=settings.max_batch_total_tokens or None,
         max_batch_tokens=settings.max_batch_tokens,
         max_queued_tokens=settings.max_queued_tokens,
         reuse=settings.prefix_caching,
         drafts=settings.speculate,
+        deterministic=settings.deterministic,
         admission=Admission(settings.waiting_served_ratio, settings.max_waiting_tokens),
         trust_remote_code=settings.trust_remote_code,
         scaling=scaling_of(settings),
-        tool_format=settings.tool_format,
         tokenizer_config=Path(settings.tokenizer_config_path) if settings.tokenizer_config_path else None,
-        metrics=metrics,
         ranks=planned.shards,
         prepare=partial(limit_gpu, settings.cuda_memory_fraction) if planned.device == "cuda" else nothing,
+    )
+
+
+def backend_of(settings: Settings, opened: Opened, metrics: Metrics) -> Backend:
+    """The opened model, for the API."""
+    return open_backend(
+        opened,
+        model_id=public_name(settings.model_name),
+        max_prompt=settings.max_input_tokens or None,
+        tool_format=settings.tool_format,
+        metrics=metrics,
     )
 
 

@@ -1,10 +1,10 @@
-"""A model folder becomes a Backend: load it, prove how it runs, start an engine. One door: open_backend.
+"""A model folder becomes a Backend: load it, prove how it runs, make an engine; then serve with it.
 
 Knows every floor below the API, and of each only its door.
 """
 
-import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -12,6 +12,8 @@ from inference.backend import Backend
 from inference.constrain import Compiler
 from inference.engine.admission import Admission
 from inference.engine.engine import Engine
+from inference.engine.lone import LoneSampler
+from inference.engine.pieces import PIECE
 from inference.engine.sampler import Sampler
 from inference.errors import Internal
 from inference.local import LocalBackend
@@ -19,20 +21,30 @@ from inference.metrics import Metrics
 from inference.model import fit, load
 from inference.model.contrast import repeats
 from inference.model.ranks.follower import Recipe
-from inference.model.ranks.together import gathered
+from inference.model.ranks.together import Alone, Together, gathered
 from inference.model.scaling import PLAIN, Scaling
-
-log = logging.getLogger(__name__)
 
 
 def nothing() -> None:
     """What there is to prepare, by default."""
 
 
-def open_backend(
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A model that is loaded and proved, and an engine for it that is not started yet.
+
+    crew  the processes that share the model; whoever does not serve it closes them
+    """
+
+    loaded: load.Loaded
+    fitted: fit.Fitted
+    engine: Engine
+    crew: Alone | Together
+
+
+def open_engine(
     folder: Path,
     *,
-    model_id: str,
     dtype: str,
     device: str,
     context: int,
@@ -41,28 +53,24 @@ def open_backend(
     max_batch_tokens: int,
     max_queued_tokens: int,
     trust_remote_code: bool,
-    metrics: Metrics,
     max_area: int | None = None,
-    max_prompt: int | None = None,
     admission: Admission | None = None,
     reuse: bool = True,
     drafts: int = 0,
+    deterministic: bool = False,
     scaling: Scaling = PLAIN,
     tokenizer_config: Path | None = None,
-    tool_format: str = "auto",
     ranks: int = 1,
     prepare: Callable[[], None] = nothing,
-) -> Backend:
-    """Load the model in `folder`, prove how it can be run, and start an engine for it.
+) -> Opened:
+    """Load the model in `folder`, prove how it can be run, and make an engine for it.
 
-    context, max_prompt, kv_bytes and max_area are upper bounds: tokens of a sequence, tokens of its prompt,
-    bytes and tokens for all of them together; `drafts` is of tokens guessed ahead of each. `reuse`: what
-    prompts have in common is computed once. `scaling` stretches the model's positions, `tokenizer_config`
-    replaces its chat template and special tokens; `tool_format` is how it writes calls of tools, "auto" or
-    one of inference.text.calls.CALL_FORMATS. The engine's state and the answers' times go to `metrics`.
-    `ranks`: processes that share the model, this one among them; each calls `prepare` before it loads its
-    part, and has kv_bytes.
-    Raises ServerError where the model cannot be loaded or does not fit.
+    context, kv_bytes and max_area are upper bounds: tokens of a sequence, bytes and tokens for all of them
+    together; `drafts` is of tokens guessed ahead of each. `reuse`: what prompts have in common is computed
+    once. `deterministic`: no answer depends on what is computed beside it, and nothing is guessed ahead.
+    `scaling` stretches the model's positions, `tokenizer_config` replaces its chat template and special
+    tokens. `ranks`: processes that share the model, this one among them; each calls `prepare` before it loads
+    its part, and has kv_bytes. Raises ServerError where the model cannot be loaded or does not fit.
     """
     loading = partial(
         load.load,
@@ -73,19 +81,45 @@ def open_backend(
         scaling=scaling,
         tokenizer_config=tokenizer_config,
     )
-    fitting = partial(fit.choose, max_rows=max_rows, context=context, kv_bytes=kv_bytes, max_area=max_area)
+    fitting = partial(
+        fit.choose,
+        max_rows=max_rows,
+        context=context,
+        kv_bytes=kv_bytes,
+        max_area=max_area,
+        alone=deterministic,
+    )
     crew = gathered(Recipe(ranks, device, prepare, loading, fitting))
     loaded, fitted = crew.start()
     engine = Engine(
         crew.runner(fitted.runner),
-        Sampler(loaded.vocab),
+        (LoneSampler if deterministic else Sampler)(loaded.vocab),
         max_batch_tokens=max_batch_tokens,
         max_queued_tokens=max_queued_tokens,
         admission=admission,
         reuse=reuse,
         drafts=drafts,
+        piece=PIECE if deterministic else 0,
     )
-    metrics.watch(engine.stats, model=model_id, context=fitted.runner.context)
+    return Opened(loaded, fitted, engine, crew)
+
+
+def open_backend(
+    opened: Opened,
+    *,
+    model_id: str,
+    metrics: Metrics,
+    max_prompt: int | None = None,
+    tool_format: str = "auto",
+) -> Backend:
+    """Start the engine and serve with it.
+
+    max_prompt is an upper bound, in tokens; `tool_format` is how the model writes calls of tools, "auto" or
+    one of inference.text.calls.CALL_FORMATS. The engine's state and the answers' times go to `metrics`.
+    """
+    loaded, fitted, engine, crew = opened.loaded, opened.fitted, opened.engine, opened.crew
+    context = fitted.runner.context
+    metrics.watch(engine.stats, model=model_id, context=context)
     engine.watch_with(metrics.stepped)
     engine.start()
     crew.watch_with(lambda why: engine.fail(Internal(why)))
@@ -93,7 +127,7 @@ def open_backend(
         engine,
         loaded.tokenizer,
         model_id=model_id,
-        context=fitted.runner.context,
+        context=context,
         vocab=loaded.vocab,
         ends=loaded.ends,
         compiler=Compiler(loaded.tokenizer, loaded.vocab, loaded.ends),

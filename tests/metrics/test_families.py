@@ -14,7 +14,7 @@ from api import create_app
 from api.settings import AppSettings
 from inference.backend import Backend
 from inference.metrics import Metrics
-from inference.opening import open_backend
+from inference.opening import open_backend, open_engine
 from inference.sampling import Sampling
 from inference.types import GenerationRequest, Started
 
@@ -31,9 +31,8 @@ def metrics() -> Metrics:
 
 @pytest.fixture(scope="module")
 def backend(metrics: Metrics) -> Iterator[Backend]:
-    backend = open_backend(
+    opened = open_engine(
         DEMO,
-        model_id="demo",
         dtype="float32",
         device="cpu",
         context=CONTEXT,
@@ -42,8 +41,8 @@ def backend(metrics: Metrics) -> Iterator[Backend]:
         max_batch_tokens=64,
         max_queued_tokens=10_000,
         trust_remote_code=False,
-        metrics=metrics,
     )
+    backend = open_backend(opened, model_id="demo", metrics=metrics)
     yield backend
     backend.close()
 

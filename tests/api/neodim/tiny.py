@@ -4,16 +4,15 @@ from functools import cache
 
 from inference.backend import Backend
 from inference.metrics import Metrics
-from inference.opening import open_backend
+from inference.opening import open_backend, open_engine
 from tests.api.neodim.conftest import VECTORS
 
 
 @cache
 def tiny() -> Backend:
     """A random GPT-Neo of 97,632 parameters and 256 tokens of context, in float32 on the CPU."""
-    return open_backend(
+    opened = open_engine(
         VECTORS / "neodim_tiny",
-        model_id="neodim_tiny",
         dtype="float32",
         device="cpu",
         context=256,
@@ -22,5 +21,5 @@ def tiny() -> Backend:
         max_batch_tokens=512,
         max_queued_tokens=1 << 16,
         trust_remote_code=False,
-        metrics=Metrics(),
     )
+    return open_backend(opened, model_id="neodim_tiny", metrics=Metrics())
