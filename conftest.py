@@ -1,4 +1,4 @@
-"""Which tests run: the fast ones, and what is asked for besides."""
+"""Which tests run: the fast ones, and what is asked for besides; and where, if processes share them."""
 
 import pytest
 
@@ -18,3 +18,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.get_closest_marker(mark):
                 item.add_marker(skip)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | None:
+    """`--dist loadfile` goes by places; without pytest-xdist nobody asks."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from tests.places import Places
+
+    return Places(config, log)
