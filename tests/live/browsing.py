@@ -125,3 +125,20 @@ def browser(profile: Path) -> Iterator[Chrome]:
         yield chrome
     finally:
         chrome.quit()
+
+
+@contextlib.contextmanager
+def visit(chrome: Chrome, url: str) -> Iterator[Page]:
+    """A tab of its own, in a browser that keeps nothing of what it knew of `url` before."""
+    home = chrome.current_window_handle
+    chrome.switch_to.new_window("tab")
+    chrome.execute_cdp_cmd("Network.clearBrowserCache", {})
+    chrome.execute_cdp_cmd("Network.clearBrowserCookies", {})
+    chrome.execute_cdp_cmd("Storage.clearDataForOrigin", {"origin": url, "storageTypes": "all"})
+    for log in chrome.log_types:
+        chrome.get_log(log)
+    try:
+        yield Page(chrome, url)
+    finally:
+        chrome.close()
+        chrome.switch_to.window(home)

@@ -1,9 +1,9 @@
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
+from selenium.webdriver import Chrome
 
-from tests.live.browsing import CHROMIUM, DRIVER, Page, browser
+from tests.live.browsing import CHROMIUM, DRIVER, Page, browser, visit
 from tests.serving import Server, serving
 
 
@@ -13,19 +13,19 @@ def server() -> Iterator[Server]:
         yield running
 
 
-@pytest.fixture
-def profile(tmp_path: Path) -> Path:
-    """The folder of a browser that has never been anywhere; there has to be a browser."""
+@pytest.fixture(scope="module")
+def chrome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
+    """A browser for the pages of one file; there has to be one."""
     if not (CHROMIUM and DRIVER):
         pytest.skip("needs chromium and chromium-driver")
-    return tmp_path
+    with browser(tmp_path_factory.mktemp("profile")) as chrome:
+        yield chrome
 
 
 @pytest.fixture
-def page(server: Server, profile: Path) -> Iterator[Page]:
+def page(server: Server, chrome: Chrome) -> Iterator[Page]:
     """The page, open. What it loads is all the server's own, and it never complains but of refusals."""
-    with browser(profile) as chrome:
-        page = Page(chrome, server.url)
+    with visit(chrome, server.url) as page:
         page.open()
         yield page
         assert {

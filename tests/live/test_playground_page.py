@@ -1,17 +1,15 @@
 """The playground around the writing: errors, the key, the command, screens, colours, names."""
 
 import json
-from pathlib import Path
 
 import pytest
-from selenium.webdriver import Keys
+from selenium.webdriver import Chrome, Keys
 
 from inference.errors import Unavailable
 from inference.types import Device, Load
 from tests.api.conftest import served
 from tests.fake_backend import FakeBackend, say
-from tests.live.browsing import DIALECTS, SENT_TO, Page, browser
-from tests.serving import serving
+from tests.live.browsing import DIALECTS, SENT_TO, Page, visit
 
 GB = 10**9
 NAMELESS = """
@@ -50,10 +48,9 @@ def test_an_error_is_shown_in_the_servers_words(page: Page, dialect: str) -> Non
     assert page.generate() and not page.find("#notice").is_displayed()
 
 
-def test_an_answer_that_breaks_off_is_kept_and_told(profile: Path) -> None:
+def test_an_answer_that_breaks_off_is_kept_and_told(chrome: Chrome) -> None:
     script = [*say("Half", " of", " it")[:-1], Unavailable("the model is gone")]
-    with served(FakeBackend(script)) as live, browser(profile) as chrome:
-        page = Page(chrome, live.front.url)
+    with served(FakeBackend(script)) as live, visit(chrome, live.front.url) as page:
         page.open()
         assert page.generate() == ["Half of it"]
         assert page.find("#notice").text.startswith("The answer broke off\nthe model is gone")
@@ -72,16 +69,16 @@ def test_a_schema_that_is_not_json_is_told(page: Page) -> None:
     assert page.until(lambda: page.find("#notice").text).startswith("The JSON cannot be read")
 
 
-def test_a_key_is_asked_for_sent_and_kept_for_the_tab(profile: Path) -> None:
-    with serving("--api-keys", "secret", "--log-level", "warning") as server, browser(profile) as chrome:
-        page = Page(chrome, server.url)
-        chrome.get(f"{server.url}/playground")
+def test_a_key_is_asked_for_sent_and_kept_for_the_tab(chrome: Chrome) -> None:
+    locked = served(FakeBackend(say("Hello")), api_keys=("secret",))
+    with locked as live, visit(chrome, live.front.url) as page:
+        chrome.get(f"{page.url}/playground")
         page.until(lambda: page.find("#notice").is_displayed() and page.find("#key-value").is_displayed())
         page.find("#key-value").send_keys("secret", Keys.ENTER)
         page.until(lambda: page.find("#model").text)
-        assert page.generate()[0].strip()
+        assert page.generate() == ["Hello"]
         page.open()
-        assert page.generate()[0].strip()
+        assert page.generate() == ["Hello"]
         kept = chrome.execute_script("return JSON.stringify(localStorage)")
         assert "secret" not in kept and "secret" not in chrome.current_url
 
@@ -164,9 +161,8 @@ class WithGpu(FakeBackend):
         return Load(running=3, waiting=1, used=0.5, devices=(gpu,))
 
 
-def test_a_gpus_memory_is_shown(profile: Path) -> None:
-    with served(WithGpu()) as live, browser(profile) as chrome:
-        page = Page(chrome, live.front.url)
+def test_a_gpus_memory_is_shown(chrome: Chrome) -> None:
+    with served(WithGpu()) as live, visit(chrome, live.front.url) as page:
         page.open()
         words = page.until(lambda: page.find("#machine").text)
         assert words.startswith("GPU · Some GPU\n60.0 of 80.0 GB, 50.0 ours\nRAM")
