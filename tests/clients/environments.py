@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +48,16 @@ def python(name: str) -> Path:
     home = ENVIRONMENTS / name
     stamp, pins = home / "pins.txt", "\n".join(PINS[name])
     if not stamp.exists() or stamp.read_text() != pins:
-        subprocess.run([sys.executable, "-m", "venv", "--clear", str(home)], check=True)
-        subprocess.run([home / "bin/python", "-m", "pip", "install", "-q", *PINS[name]], check=True)
+        make(home, *PINS[name])
         stamp.write_text(pins)
     return home / "bin/python"
+
+
+def make(home: Path, *pins: str) -> None:
+    """An environment without pip of its own: ours fills it, and compiles nothing that nobody may import."""
+    run, install = partial(subprocess.run, check=True), ("install", "-q", "--no-compile", *pins)
+    run([sys.executable, "-m", "venv", "--clear", "--without-pip", home])
+    run([sys.executable, "-m", "pip", "--python", home / "bin/python", *install])
 
 
 @cache
