@@ -6,9 +6,11 @@ indices; nothing of a model.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
+
+from inference.model.copies import Copies
 
 
 @dataclass(slots=True, eq=False)
@@ -29,6 +31,7 @@ class Call:
     real       (T,)    which of the R × q tokens are real; None: all
     wanted     (W,)    which of the R × q tokens' logits are wanted; None: all
     picked     the output layer was given the wanted tokens alone
+    copies     of these tensors, for layers that are elsewhere
     """
 
     first: int
@@ -43,6 +46,7 @@ class Call:
     real: torch.Tensor | None
     wanted: torch.Tensor | None
     picked: bool = False
+    copies: Copies = field(default_factory=Copies)
 
 
 _current: Call | None = None

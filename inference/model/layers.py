@@ -87,8 +87,8 @@ def written(table: Table, call: Call, states: torch.Tensor) -> torch.Tensor:
     data = table.like((G, D), states)
     tokens = states.transpose(1, 2).reshape(-1, G, D)
     if call.real is not None:
-        tokens = tokens.index_select(0, call.real.to(tokens.device))
-    data.view(-1, G, D).index_copy_(0, call.slots.to(data.device), tokens)
+        tokens = tokens.index_select(0, call.copies.on(data.device, call.real))
+    data.view(-1, G, D).index_copy_(0, call.copies.on(data.device, call.slots), tokens)
     return data[call.first : call.first + R, : call.columns].transpose(1, 2)
 
 

@@ -50,7 +50,7 @@ class MaskRows:
         call = uneven()
         if call is None:
             return self.mask[key]
-        return self.mask[0, 0][call.positions][:, None, :, : key[3].stop]
+        return self.mask[0, 0][call.copies.on(self.mask.device, call.positions)][:, None, :, : key[3].stop]
 
 
 def biases_by_distance(module: Any) -> bool:
