@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Sets up what is missing, then checks the code and runs the tests: the fast ones, and with --all or in CI the
 # slow ones, too. Other arguments go to pytest: scripts/test.sh tests/engine -k seed
-# As many processes as there are cores share the tests, but no more than 4, for each of them loads torch. The last
+# As many processes as there are cores share the tests, no more than 4, for each of them loads torch. The last
 # word is yours: -n 0 is one process alone.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
