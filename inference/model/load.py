@@ -4,7 +4,7 @@ Knows transformers' auto classes. Does not know where the folder came from, nor 
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +17,10 @@ from transformers import AutoConfig
 
 from inference.errors import BadRequest
 from inference.model.architecture import family_of, needs_code, no_weights, unserved
+from inference.model.carry import carry
 from inference.model.facts import ends_of, start_ids_of, vocab_of
 from inference.model.place import context_of
+from inference.model.placing import mapped, undispatched
 from inference.model.ranks import group
 from inference.model.scaling import PLAIN, Scaling
 from inference.model.tokenizer import open_tokenizer, replace_settings
@@ -32,7 +34,7 @@ LARGE = 1_000_000_000  # bytes of weights above which loading is announced
 class Loaded:
     """A model ready to run.
 
-    model      in eval mode, on `device`, in `dtype`
+    model      in eval mode, in `dtype`, on `device` but for layers that are elsewhere
     encodes    it is an encoder-decoder model, whose answers begin with `start_ids`
     context    tokens it takes, prompt and answer together
     vocab      width of its logits
@@ -64,11 +66,13 @@ def load(
     dtype: str,
     device: str,
     trust_remote_code: bool,
+    layers: Sequence[str] = (),
     scaling: Scaling = PLAIN,
     tokenizer_config: Path | None = None,
 ) -> Loaded:
     """Load the model in `folder`; dtype is float32, bfloat16 or float16. Raises BadRequest.
 
+    layers            the device of each layer, where they are not all on `device`
     tokenizer_config  a file whose chat template and special tokens replace the model's
     """
     transformers.utils.logging.disable_progress_bar()
@@ -78,7 +82,7 @@ def load(
     tokenizer = tokenizer_of(folder, trust_remote_code)
     if tokenizer_config:
         replace_settings(tokenizer, tokenizer_config)
-    model = model_of(folder, config, dtype, device, trust_remote_code)
+    model = model_of(folder, config, dtype, device, trust_remote_code, layers)
     return Loaded(
         model=model,
         tokenizer=tokenizer,
@@ -110,25 +114,33 @@ def tokenizer_of(folder: Path, trust_remote_code: bool) -> Any:
         return open_tokenizer(folder, trust_remote_code)
 
 
-def model_of(folder: Path, config: Any, dtype: str, device: str, trust_remote_code: bool) -> Any:
+def model_of(
+    folder: Path, config: Any, dtype: str, device: str, trust_remote_code: bool, layers: Sequence[str] = ()
+) -> Any:
     """The model in eval mode on its device. A weight that is missing is an error, never a random number."""
     form = next((form for form in FORMATS if form.matches(folder)), None)
     if form is None:
         raise BadRequest("MODEL_NAME", no_weights(path.name for path in folder.iterdir()), str(folder))
     announce(folder, dtype, device)
-    with refusing(folder, "has weights that cannot be loaded"):
+    family = family_of(config)
+    place = (
+        mapped(family, config, layers, trust_remote_code) if layers else None if device == "cpu" else device
+    )
+    with refusing(folder, "has weights that cannot be loaded"), undispatched():
         model, missing = form.open(
-            family_of(config),
+            family,
             folder,
             config=config,
             dtype=getattr(torch, dtype),
             trust_remote_code=trust_remote_code,
-            **(group.part() or {"device_map": None if device == "cpu" else device}),
+            **(group.part() or {"device_map": place}),
         )
     if missing:
         raise BadRequest(
             "MODEL_NAME", f"lacks {len(missing)} of its weights, such as {min(missing)}", str(folder)
         )
+    if layers:
+        carry(model)
     return model.eval().requires_grad_(False)
 
 
