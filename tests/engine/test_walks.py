@@ -1,0 +1,180 @@
+"""Random walks over an engine with a fake runner: whatever happens, in whatever order, every row is accounted
+for after each turn, and every answer is what it is alone.
+
+Always the same few walks; `WALKS=5000 pytest tests/engine/test_walks.py` takes so many others of each kind.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import strategies as st
+
+from inference.engine.admission import Admission
+from inference.engine.engine import Engine
+from inference.engine.sampler import Sampler
+from inference.engine.sequence import Sequence
+from tests.engine.conftest import END, NAN, POISON, VOCAB
+from tests.engine.prophet import Prophet
+from tests.walks.machine import Walk, take
+from tests.walks.paged import PagedWitness
+from tests.walks.right import KINDS, Echo
+from tests.walks.witness import Witness
+from tests.walks.world import World
+
+ROWS: dict[str, dict[str, Any]] = {
+    "roomy": {"max_rows": 6, "area": 6 * 96, "context": 96},
+    "tight": {"max_rows": 6, "area": 2 * 96, "context": 96},
+    "one row": {"max_rows": 1, "area": 96, "context": 96, "drafts": "foreseen"},
+    "odd context": {"max_rows": 5, "area": 250, "context": 90, "drafts": "foreseen"},
+    "looked up": {"max_rows": 4, "area": 300, "context": 96, "drafts": "looked up"},
+    "little budget": {"max_rows": 4, "area": 300, "context": 64, "drafts": "looked up", "budget": 3},
+    "in company": {"max_rows": 5, "area": 300, "context": 96, "admission": Admission(0.5, 6)},
+    "crowded": {"max_rows": 6, "area": 120, "context": 96, "drafts": "foreseen", "waiting": 200},
+    "recurrent": {"max_rows": 5, "area": 200, "context": 96, "resumes": False},
+    "encoder": {"max_rows": 5, "area": 200, "context": 96, "encodes": True},
+    "recurrent encoder": {"max_rows": 5, "area": 200, "context": 96, "encodes": True, "resumes": False},
+}
+PAGES: dict[str, dict[str, Any]] = {
+    "pages": {"max_rows": 6, "area": 6 * 96, "context": 96},
+    "few pages": {"max_rows": 6, "area": 2 * 96, "context": 96, "drafts": "foreseen"},
+    "odd pages": {"max_rows": 5, "area": 150, "context": 90, "step": 16, "drafts": "looked up"},
+    "pages of one": {"max_rows": 4, "area": 100, "context": 64, "step": 1, "budget": 5, "drafts": "foreseen"},
+    "pages in company": {"max_rows": 4, "area": 200, "context": 96, "admission": Admission(0.5, 6)},
+    "last page": {"max_rows": 3, "area": 64, "context": 96, "drafts": "foreseen", "waiting": 200},
+}
+WALKS = 5  # of a kind; of 50 rules and some 60 steps each
+EVENTS = (
+    *("stop", "length", "error", "cancelled", "deadline", "Overloaded", "TooLong"),
+    *("preemptions", "shortages", "drafted_tokens"),
+)
+TEXTS = tuple(tuple(random.Random(text).choices(range(1, 30), k=70)) for text in range(3))
+TAILS = st.lists(st.integers(1, 29), min_size=1, max_size=8).map(tuple)
+
+
+class Prompt(NamedTuple):
+    """So many tokens of a text, and others behind."""
+
+    text: int
+    length: int
+    tail: tuple[int, ...]
+    bad: tuple[int, ...]
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        return (*TEXTS[self.text][: self.length], *self.tail, *self.bad)
+
+
+class Options(NamedTuple):
+    kind: str
+    min_tokens: int
+    ends: tuple[int, ...]
+    logprobs: int | None
+    prompt_logprobs: int | None
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Of a Task."""
+        ends = frozenset(self.ends)
+        given = {name: value for name, value in self._asdict().items() if name not in ("kind", "ends")}
+        return given | {"sampling": KINDS[self.kind], "ends": ends}
+
+
+class Seer(Prophet):
+    """Knows what the world holds to be right."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.engine.loop.rows, {})
+        self.world = world
+
+    def answer(self, sequence: Sequence) -> list[int]:
+        if sequence.id not in self.answers:
+            choices = self.world.right.choices(sequence.task)
+            self.answers[sequence.id] = [choice.id for choice in choices if choice.id >= 0]
+        return self.answers[sequence.id]
+
+
+class FakeWalk(Walk):
+    prompts = st.builds(
+        Prompt,
+        text=st.integers(0, 2),
+        length=st.sampled_from((0, 20, 40, 70)),
+        tail=TAILS,
+        bad=st.sampled_from(((),) * 20 + ((POISON,), (NAN,))),
+    )
+    lengths = st.sampled_from((20, 40, 10, 3, 1, 0))
+    tails = TAILS
+    usual = MappingProxyType({"sampling": KINDS["greedy"], "ends": frozenset({END}), "logprobs": 0})
+    options = st.builds(
+        Options,
+        kind=st.sampled_from(tuple(KINDS)),
+        min_tokens=st.sampled_from((0, 6)),
+        ends=st.sampled_from(((END,), (END, *range(5, 9)), ())),
+        logprobs=st.sampled_from((None, 0, 2)),
+        prompt_logprobs=st.sampled_from((None, 0, 2)),
+    )
+
+
+def world(
+    seen: Counter[str],
+    kind: type[Witness] | type[PagedWitness],
+    *,
+    drafts: str = "none",
+    budget: int = 32,
+    waiting: int = 10_000,
+    admission: Admission | None = None,
+    **shape: Any,
+) -> World:
+    runner = kind(**shape)
+    engine = Engine(
+        runner,
+        Sampler(VOCAB),
+        max_batch_tokens=budget,
+        max_queued_tokens=waiting,
+        admission=admission and Admission(admission.ratio, admission.patience),
+        drafts=8 if drafts == "looked up" else 0,
+    )
+    made = World(engine, Echo(runner, engine.loop.rows.context), seen)
+    runner.fault = made.fail
+    if drafts == "foreseen":
+        engine.loop.speculator = Seer(made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def seen() -> Iterator[Counter[str]]:
+    """What came to pass in all walks of all kinds: at the end, everything that could."""
+    counts: Counter[str] = Counter()
+    yield counts
+    missed = {event for event in EVENTS if not counts[event]}
+    assert not missed or counts["kinds"] < len(ROWS) + len(PAGES)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_walks_over_rows_lose_nothing_and_change_no_answer(name: str, seen: Counter[str]) -> None:
+    walk(name, Witness, ROWS[name], seen)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_walks_over_pages_lose_nothing_and_change_no_answer(name: str, seen: Counter[str]) -> None:
+    walk(name, PagedWitness, PAGES[name], seen)
+
+
+def walk(
+    name: str, kind: type[Witness] | type[PagedWitness], shape: dict[str, Any], seen: Counter[str]
+) -> None:
+    """Take some walks, and see that they led somewhere."""
+    here: Counter[str] = Counter(kinds=1)
+    take(WALKS, name, lambda: FakeWalk(world(here, kind, **shape)))
+    seen += here
+    assert here["length"]
+    assert (here["cached_tokens"] > 0) == shares(shape)
+    assert (here["accepted_tokens"] > 0) == ("drafts" in shape)
+
+
+def shares(shape: dict[str, Any]) -> bool:
+    """Whether what prompts have in common is computed once."""
+    return shape.get("resumes", True) and not shape.get("encodes", False)
