@@ -1,26 +1,14 @@
-"""The kernel that is always there: torch's attention, a row at a time, over its pages side by side.
+"""The kernel that is always there: torch's attention over a row's pages side by side.
 
-On a CPU a call for each row costs no more than one for all, and computes no padding.
+For every device, and all that models ask of attention. Knows shapes; who reads what is told by reach.py.
 """
-
-from dataclasses import dataclass
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from inference.model.packed.line import Line, Span
+from inference.model.packed.kernels.reach import Alone, Together, reach
+from inference.model.packed.line import Line
 from inference.model.packed.pool import Pages
-
-
-@dataclass(frozen=True, slots=True)
-class Reach:
-    """What a row reads in a step: tokens [low, high) of these pages; mask (q, high - low), None: all that
-    come before, which is_causal says where there are several queries."""
-
-    pages: torch.Tensor | slice
-    low: int
-    high: int
-    mask: torch.Tensor | None
 
 
 def plain(
@@ -33,68 +21,63 @@ def plain(
     softcap: float | None,
     sinks: torch.Tensor | None,
 ) -> torch.Tensor:
-    """A Kernel (see attention.py): for every device, and all that models ask of one."""
-    mixed = []
-    for span, reach in zip(line.spans, reaches(line, window, query.device), strict=True):
-        asked = query[span.start : span.end].transpose(0, 1)  # (H, q, D)
-        keys, values = read(pages.keys, reach), read(pages.values, reach)  # (G, n, D), (G, n, E)
-        if softcap is None and sinks is None:
-            mixed.append(torch_own(asked, keys, values, reach.mask, scale))
-        else:
-            mixed.append(by_hand(asked, keys, values, reach.mask, scale, softcap, sinks))
-    return torch.cat(mixed)
+    """A Kernel (see attention.py)."""
+    odd = softcap is not None or sinks is not None
+    mixed = query.new_empty((*query.shape[:2], pages.values.shape[-1]))
+    alone, together = reach(line, window, query.device)
+    for one in alone:
+        asked = query[one.start : one.end].transpose(0, 1)[None]  # (1, H, q, D)
+        keys, values = read(pages.keys, one), read(pages.values, one)  # (1, G, n, ·)
+        done = (
+            by_hand(asked, keys, values, one.mask, scale, softcap, sinks)
+            if odd
+            else several(asked, keys, values, one.mask, scale)
+        )
+        mixed[one.start : one.end] = done[0].transpose(0, 1)
+    for some in together:
+        asked = query.index_select(0, some.places)[:, :, None]  # (K, H, 1, D)
+        keys, values = gathered(pages.keys, some), gathered(pages.values, some)  # (K, G, n, ·)
+        done = (
+            by_hand(asked, keys, values, some.mask, scale, softcap, sinks)
+            if odd
+            else single(asked, keys, values, some.mask, scale)
+        )
+        mixed.index_copy_(0, some.places, done[:, :, 0])
+    return mixed
 
 
-def reaches(line: Line, window: int | None, device: torch.device) -> list[Reach]:
-    """What each row reads, the same in all layers that see the same window."""
-    name = f"plain {window} {device}"
-    if name not in line.derived:
-        line.derived[name] = [reach_of(span, line.size, window, device) for span in line.spans]
-    found: list[Reach] = line.derived[name]
-    return found
+def read(data: torch.Tensor, one: Alone) -> torch.Tensor:
+    """Of data (N, S, G, D) the tokens that a row reads, (1, G, n, D); a view where its pages are in a run."""
+    chosen = data[one.pages] if isinstance(one.pages, slice) else data.index_select(0, one.pages)
+    return chosen.flatten(0, 1)[one.low : one.high].transpose(0, 1)[None]
 
 
-def reach_of(span: Span, size: int, window: int | None, device: torch.device) -> Reach:
-    queries = span.end - span.start
-    low = 0 if window is None else max(0, span.length - queries + 1 - window)
-    first, last = low // size, -(-span.length // size)
-    held = span.pages[first:last]
-    run = list(held) == list(range(held[0], held[0] + len(held)))
-    pages = slice(held[0], held[0] + len(held)) if run else torch.tensor(held, device=device)
-    low, high = low - first * size, span.length - first * size
-    mask = None
-    if queries > 1 and (window is not None or span.length > queries):
-        at = torch.arange(high - queries, high, device=device)[:, None]
-        column = torch.arange(low, high, device=device)
-        mask = column <= at if window is None else (column <= at) & (column > at - window)
-    return Reach(pages, low, high, mask)
+def gathered(data: torch.Tensor, some: Together) -> torch.Tensor:
+    """Of data (N, S, G, D) the pages that rows read, (K, G, n, D)."""
+    chosen = data.index_select(0, some.pages)
+    return chosen.view(len(some.places), -1, *data.shape[2:]).transpose(1, 2)
 
 
-def read(data: torch.Tensor, reach: Reach) -> torch.Tensor:
-    """Of data (N, S, G, D) the tokens that a row reads, (G, n, D); a view where its pages are in a run."""
-    chosen = data[reach.pages] if isinstance(reach.pages, slice) else data.index_select(0, reach.pages)
-    return chosen.flatten(0, 1)[reach.low : reach.high].transpose(0, 1)
-
-
-def torch_own(
+def several(
     query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None, scale: float
 ) -> torch.Tensor:
-    """(q, H, E) of query (H, q, D). One query of a group's heads is as many queries of its one head."""
-    H, q, D = query.shape
-    if q == 1:
-        grouped = query.reshape(1, len(keys), -1, D)
-        mixed = scaled_dot_product_attention(grouped, keys[None], values[None], scale=scale)
-        return mixed.reshape(1, H, -1)
-    mixed = scaled_dot_product_attention(
-        query[None],
-        keys[None],
-        values[None],
-        attn_mask=mask,
-        is_causal=mask is None,
-        scale=scale,
-        enable_gqa=len(keys) < H,
+    """(1, H, q, E) of query (1, H, q, D)."""
+    if query.shape[2] == 1:
+        return single(query, keys, values, None, scale)
+    grouped = keys.shape[1] < query.shape[1]
+    return scaled_dot_product_attention(
+        query, keys, values, attn_mask=mask, is_causal=mask is None, scale=scale, enable_gqa=grouped
     )
-    return mixed[0].transpose(0, 1)
+
+
+def single(
+    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None, scale: float
+) -> torch.Tensor:
+    """(K, H, 1, E) of query (K, H, 1, D): the heads of a group are as many queries of its one head."""
+    K, H, _, D = query.shape
+    asked = query.reshape(K, keys.shape[1], -1, D)
+    mixed = scaled_dot_product_attention(asked, keys, values, attn_mask=mask, scale=scale)
+    return mixed.reshape(K, H, 1, -1)
 
 
 def by_hand(
@@ -106,17 +89,18 @@ def by_hand(
     softcap: float | None,
     sinks: torch.Tensor | None,
 ) -> torch.Tensor:
-    """(q, H, E) of query (H, q, D), with what torch's own has not; the softmax in float32."""
-    H, q, _ = query.shape
-    group = H // len(keys)
-    keys, values = keys.repeat_interleave(group, 0), values.repeat_interleave(group, 0)
-    scores = (query @ keys.transpose(1, 2)).float() * scale  # (H, q, n)
+    """(K, H, q, E) of query (K, H, q, D), with what torch's own has not; the softmax in float32."""
+    K, H, q, _ = query.shape
+    group = H // keys.shape[1]
+    keys, values = keys.repeat_interleave(group, 1), values.repeat_interleave(group, 1)
+    scores = (query @ keys.transpose(2, 3)).float() * scale  # (K, H, q, n)
     if softcap is not None:
         scores = softcap * torch.tanh(scores / softcap)
-    if q > 1:
-        seen = torch.ones(q, q, dtype=torch.bool, device=query.device).tril() if mask is None else mask
-        scores = scores.masked_fill(~seen, float("-inf"))
+    if mask is not None:
+        scores = scores.masked_fill(~mask, float("-inf"))
+    elif q > 1:
+        scores = scores.masked_fill(scores.new_ones(q, q, dtype=torch.bool).triu(1), float("-inf"))
     if sinks is not None:
-        scores = torch.cat([scores, sinks.float().view(H, 1, 1).expand(H, q, 1)], -1)
-    weights = scores.softmax(-1)[..., : values.shape[1]].to(values.dtype)
-    return (weights @ values).transpose(0, 1)
+        scores = torch.cat([scores, sinks.float().view(1, H, 1, 1).expand(K, H, q, 1)], -1)
+    weights = scores.softmax(-1)[..., : values.shape[2]].to(values.dtype)
+    return weights @ values
