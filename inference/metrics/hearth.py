@@ -18,8 +18,6 @@ STATE = (
     ("waiting", GaugeMetricFamily, "Sequences that wait for a row"),
     ("waiting_tokens", GaugeMetricFamily, "Tokens of the sequences that wait"),
     ("errands", GaugeMetricFamily, "Embeddings and searches under way or waiting"),
-    ("rows", GaugeMetricFamily, "Rows of the key-value memory"),
-    ("columns", GaugeMetricFamily, "Columns of the key-value memory, in tokens"),
     ("room", GaugeMetricFamily, "Tokens the key-value memory can hold"),
     ("held", GaugeMetricFamily, "Tokens that running sequences have in it"),
     ("steps", CounterMetricFamily, "Forward passes"),

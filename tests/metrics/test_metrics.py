@@ -23,8 +23,6 @@ class Engine:
     running: int = 3
     waiting: int = 2
     waiting_tokens: int = 50
-    rows: int = 4
-    columns: int = 512
     steps: int = 9
     step_seconds: float = 1.5
     preemptions: int = 1
