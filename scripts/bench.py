@@ -42,8 +42,7 @@ def main() -> None:
 
 
 def terms(piece: Piece, options: argparse.Namespace) -> Terms:
-    model = options.model or piece.model
-    model = model if model in SHAPES else str(ROOT / model)
+    model = options.model or (piece.model if piece.model in SHAPES else str(ROOT / piece.model))
     device = device_for(options.device)
     return Terms(
         model=model,

@@ -70,8 +70,8 @@ def measure(piece: Piece, terms: Terms, rounds: int, settle_s: float = SETTLE_S)
                     time.sleep(settle_s)
                     run = players[name].run(requests)
                     results.runs.setdefault((load, name), []).append(run)
-                    told = f"{load}, {name}: {run.tokens_per_second:.1f} tokens/s"
-                    tell(f"{piece.name}: round {number}/{rounds}, {told}")
+                    pace = f"{run.tokens_per_second:.1f} tokens/s, {run.cpu:.1f} CPU s"
+                    tell(f"{piece.name}: round {number}/{rounds}, {load}, {name}: {pace}")
     return results
 
 

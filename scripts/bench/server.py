@@ -69,12 +69,17 @@ class Server:
         raise SystemExit(f"a server did not become ready within {READY_TIMEOUT_S} s (exit code {code})")
 
     def _worked(self) -> float:
-        times = psutil.Process(self._process.pid).cpu_times()
-        return times.user + times.system
+        """Seconds of processor time so far."""
+        times = [process.cpu_times() for process in self._processes()]
+        return sum(time.user + time.system for time in times)
 
     def _resident_mb(self) -> float:
-        """What the server holds now; between loads it gives nothing back."""
-        return psutil.Process(self._process.pid).memory_info().rss / 1e6
+        """What it holds of this machine's memory; between loads a server gives little back."""
+        return sum(process.memory_info().rss for process in self._processes()) / 1e6
+
+    def _processes(self) -> list[psutil.Process]:
+        server = psutil.Process(self._process.pid)
+        return [server, *server.children(recursive=True)]
 
 
 @dataclass(slots=True)

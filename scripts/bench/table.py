@@ -29,12 +29,16 @@ def lines(results: Results) -> Iterator[str]:
     terms, piece = results.terms, results.piece
     rounds = len(next(iter(results.runs.values())))
     yield f"{piece.name}: {piece.about}"
-    threads = f"{terms.threads} thread{'s' * (terms.threads != 1)}"
-    yield f"{terms.model}, {terms.dtype}, {terms.device}, {threads}, medians of {rounds} rounds"
+    taken = f"{counted(terms.threads, 'thread')}, medians of {counted(rounds, 'round')}"
+    yield f"{terms.model}, {terms.dtype}, {terms.device}, {taken}"
     yield from (f"{name}: {about}" for name, about in results.about.items())
     yield from table(rows(results))
     yield from ratios(results)
     yield from parts(results)
+
+
+def counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def rows(results: Results) -> list[list[str]]:
@@ -63,9 +67,10 @@ def columns() -> list[str]:
 
 
 def figures(runs: Sequence[Run]) -> list[str]:
+    """In the order of `columns`; "-" for what is not known."""
     first, *others = FIGURES.values()
     values = [*spread([first(run) for run in runs]), *(median(map(figure, runs)) for figure in others)]
-    return [f"{value:.1f}" for value in values]
+    return [f"{value:.1f}" if value else "-" for value in values]
 
 
 def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
