@@ -34,7 +34,7 @@ def plan_of(settings: Settings, home: Path, machine: Machine) -> Plan:
         offline=settings.offline,
         code=settings.trust_remote_code,
     )
-    device = chosen_device(settings, repository, machine)
+    device, places = chosen_places(settings, repository, machine)
     return plan(
         repository,
         device=device,
@@ -46,6 +46,7 @@ def plan_of(settings: Settings, home: Path, machine: Machine) -> Plan:
         code=settings.trust_remote_code,
         tokens=settings.max_batch_total_tokens,
         shards=shards_of(settings, device, machine),
+        places=places,
         scaling=scaling_of(settings),
     )
 
@@ -59,6 +60,7 @@ def load(settings: Settings, planned: Plan, machine: Machine) -> Opened:
         folder,
         dtype=planned.measure.dtype,
         device=planned.device,
+        layers=planned.places,
         context=share.context,
         max_rows=settings.max_sequences,
         kv_bytes=share.kv,
@@ -113,10 +115,13 @@ def app_settings(settings: Settings, version: str) -> AppSettings:
     )
 
 
-def chosen_device(settings: Settings, repository: Repository, machine: Machine) -> str:
+def chosen_places(
+    settings: Settings, repository: Repository, machine: Machine
+) -> tuple[str, tuple[str, ...]]:
+    """ "cpu" or "cuda", and the device of each layer where LAYERS splits the model. Raises Refused."""
     if settings.layers:
-        return layers.device(settings.layers, repository.config, gpus=len(machine.gpus))
-    return device_of(settings.device)
+        return layers.placed(settings.layers, repository.config, gpus=len(machine.gpus))
+    return device_of(settings.device), ()
 
 
 def shards_of(settings: Settings, device: str, machine: Machine) -> int:

@@ -1,6 +1,6 @@
 """Will the model run here? A table of need, have and mend, before a byte of weights is fetched.
 
-To add a check, write check(plan, machine) → Finding in a file of its own and name it in ALL.
+To add a check, write check(plan, machine) → Finding, or several, in a file of its own and name it in ALL.
 """
 
 import json
@@ -21,15 +21,18 @@ ALL = (
     weights.check,
     disk.check,
     memory.check_ram,
-    memory.check_gpu,
+    memory.check_gpus,
     memory.check_context,
 )
 
 
 def run(plan: Plan, machine: Machine) -> list[Finding]:
-    """Every check's finding; those that do not apply say nothing."""
-    findings = (check(plan, machine) for check in ALL)
-    return [finding for finding in findings if finding is not None]
+    """Every check's findings; those that do not apply say nothing."""
+    return [finding for check in ALL for finding in several(check(plan, machine))]
+
+
+def several(found: Finding | list[Finding] | None) -> list[Finding]:
+    return found if isinstance(found, list) else [found] if found else []
 
 
 def table(findings: Sequence[Finding]) -> str:

@@ -1,60 +1,76 @@
-"""Which device `LAYERS` means: Neodim's list of how many layers go to each GPU, the rest to the CPU.
+"""Where `LAYERS` puts a model's layers: Neodim's list of how many go to each GPU, the rest to the CPU.
 
-One device holds a whole model here; a list that puts everything on one is obeyed.
+Of a model with an encoder, its layers are counted before the decoder's: they compute first.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from checks.finding import Finding, Refused
+from checks.measure import skeleton
+from inference.model.spread import CPU, places, stacks
 
 log = logging.getLogger(__name__)
 
 REST = "a"  # all that are left
+# How a config.json calls their number, for models whose own code must run to count them.
 COUNTS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers", "num_decoder_layers", "decoder_layers")
 
+MEND = 'LAYERS = "0" for the CPU, "a" for the GPU, or "", and DEVICE'
 
-def device(asked: str, config: Mapping[str, Any], *, gpus: int) -> str:
-    """ "cpu" or "cuda" for a list such as "0", "a" or "12"; raises Refused for "2,a", which splits a model.
 
-    Where there is no GPU, the CPU takes what was meant for one, and the log says so.
+def placed(asked: str, config: Mapping[str, Any], *, gpus: int) -> tuple[str, tuple[str, ...]]:
+    """ "cpu" or "cuda"; and the device of each layer, where they are not all on the CPU or the first GPU.
+
+    Where there is no GPU, the CPU takes what was meant for one, and the log says so. Raises Refused.
     """
-    counts = [count.strip().lower() for count in asked.split(",")]
-    check_syntax(asked, counts)
-    placed = {gpu: count for gpu, count in enumerate(counts) if count == REST or int(count)}
-    if not placed:
-        return "cpu"
+    counts = parsed(asked)
+    if not any(counts):
+        return CPU, ()
     if not gpus:
         log.warning("LAYERS=%s asks for a GPU, and there is none: all layers are on the CPU", asked)
-        return "cpu"
-    check_whole(asked, placed, layers_of(config))
-    return "cuda"
+        return CPU, ()
+    check_gpus(asked, counts, gpus)
+    devices = spread_over(asked, counts, layers_of(config))
+    return "cuda", () if set(devices) == {"cuda:0"} else devices
 
 
-def check_syntax(asked: str, counts: list[str]) -> None:
+def parsed(asked: str) -> list[int | str]:
+    """The numbers, and REST. Raises Refused."""
+    counts = [count.strip().lower() for count in asked.split(",")]
     if counts.count(REST) > 1 or not all(count == REST or count.isdecimal() for count in counts):
         raise refused(asked, "numbers with commas between them, and at most one a")
+    return [count if count == REST else int(count) for count in counts]
 
 
-def check_whole(asked: str, placed: Mapping[int, str], layers: int | None) -> None:
-    """Raise Refused unless all layers are on the first GPU, which "a" alone or their number says."""
-    total = sum(int(count) for count in placed.values() if count != REST)
-    if layers is not None and total > layers:
+def check_gpus(asked: str, counts: Sequence[int | str], gpus: int) -> None:
+    """Raise Refused where layers are for a GPU that is not there."""
+    missing = next((gpu for gpu in range(gpus, len(counts)) if counts[gpu]), None)
+    if missing is not None:
+        have = "1 GPU, which is GPU 0" if gpus == 1 else f"{gpus} GPUs, the last of which is GPU {gpus - 1}"
+        raise refused(asked, f"{have}: there is no GPU {missing}")
+
+
+def spread_over(asked: str, counts: Sequence[int | str], layers: int | None) -> tuple[str, ...]:
+    """The device of each layer. Raises Refused where the model has fewer than are asked for."""
+    if layers is None:
+        if counts[0] == REST and not any(counts[1:]):
+            return ("cuda:0",)
+        raise refused(asked, "a model whose layers cannot be counted before it is loaded")
+    named = sum(count for count in counts if isinstance(count, int))
+    if named > layers:
         raise refused(asked, f"the model has {layers} layers")
-    first = placed.get(0, "")
-    whole = first == str(layers) or (first == REST and not total)
-    if not whole:
-        have = "a model is on one device, the first GPU or the CPU, until layer placement lands"
-        raise refused(asked, have)
+    return places([layers - named if isinstance(count, str) else count for count in counts], layers)
 
 
 def layers_of(config: Mapping[str, Any]) -> int | None:
-    """How many layers a config.json names; a model of text and images names them further in."""
+    """How many layers the model of a config.json has; one of text and images names them further in."""
+    if model := skeleton(config):
+        return sum(map(len, stacks(model)))
     parts = (config, config.get("text_config") or {})
     return next((int(part[name]) for part in parts for name in COUNTS if part.get(name)), None)
 
 
 def refused(asked: str, have: str) -> Refused:
-    mend = 'LAYERS = "0" for the CPU, "a" for the GPU, or "", and DEVICE'
-    return Refused(Finding("layers", asked, have, False, mend))
+    return Refused(Finding("layers", asked, have, False, MEND))

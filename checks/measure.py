@@ -4,8 +4,9 @@ Knows transformers' auto classes and caches. A formula would have to know every 
 Where a model cannot be asked (it brings its own code, or looks at values), files and config give an estimate.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +14,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
 from checks.split import share, splits_heads
+from inference.model.spread import stacks
 
 PROBES = (2048, 4096)  # tokens; longer than most windows, so that the slope is what grows without end
 SHORT_PROBES = (8, 16)  # for recurrent models, which go through tokens one by one and keep only a state
@@ -20,13 +22,19 @@ SHORT_PROBES = (8, 16)  # for recurrent models, which go through tokens one by o
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """In bytes: the weights; what one more token of a sequence keeps; what a sequence keeps however short."""
+    """In bytes: the weights; what one more token of a sequence keeps; what a sequence keeps however short.
+
+    layers   weights of each layer, an encoder's before its decoder's; empty where the model cannot be asked
+    encoder  how many of the layers are an encoder's, which keep nothing
+    """
 
     parameters: int
     dtype: str
     weights: int
     token: int
     row: int
+    layers: tuple[int, ...] = ()
+    encoder: int = 0
 
 
 def measure(raw: Mapping[str, Any], stored: int, choose: Callable[[int], str], ranks: int = 1) -> Measure:
@@ -44,7 +52,9 @@ def measure(raw: Mapping[str, Any], stored: int, choose: Callable[[int], str], r
         weights = int(weights * share(model, ranks))
         heads = ranks if splits_heads(model.tp_plan) else 1
         token, row = -(-token // heads), -(-row // heads)
-    return Measure(parameters, dtype, weights, token, row)
+    names = stacks(model) if model else [[]]
+    layers = tuple(weights * held // parameters for held in held_by(model, chain.from_iterable(names)))
+    return Measure(parameters, dtype, weights, token, row, layers, len(names[0]) if len(names) > 1 else 0)
 
 
 def skeleton(raw: Mapping[str, Any]) -> Any:
@@ -60,6 +70,15 @@ def skeleton(raw: Mapping[str, Any]) -> Any:
 
 def count(model: Any) -> int:
     return sum(weight.numel() for weight in model.parameters())  # tied weights come once
+
+
+def held_by(model: Any, names: Iterable[str]) -> Iterator[int]:
+    """The number of parameters in each module; what several share is the first one's."""
+    seen: set[int] = set()
+    for name in names:
+        weights = {id(weight): weight for weight in model.get_submodule(name).parameters()}
+        yield sum(weights[key].numel() for key in weights.keys() - seen)
+        seen |= weights.keys()
 
 
 def kept(model: Any) -> tuple[int, int]:

@@ -1,21 +1,13 @@
-"""Does the model fit into memory, with room for the tokens of at least one answer? And how much is left over?
-
-On the CPU everything is in RAM. On a GPU the weights pass through RAM a file at a time, and stay on the GPU.
-"""
+"""Does the model fit into memory, with room for the tokens of at least one answer? How much is left over?"""
 
 from dataclasses import dataclass
 
 from checks.finding import Finding, size
 from checks.machine import Machine
-from checks.measure import Measure, itemsize, stored_dtype
+from checks.measure import Measure
+from checks.needs import PROGRAM, Part, fitting, least_kv, needed, parts, room, there
 from checks.plan import Plan
-from inference.model.place import kv_bytes
-
-LEAST = 2048  # tokens of context below which a model is not worth starting
-PROGRAM = 600_000_000  # bytes: Python, torch and transformers in RAM
-CUDA = 700_000_000  # bytes: CUDA's context and libraries on the GPU
-CONVERTING = 1.13  # of the weights, when their dtype changes at load (measured)
-FRAGMENTS = 1.02  # of the weights, for what the GPU's allocator cannot use
+from checks.remedy import remedy
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,18 +21,23 @@ class Budget:
 def check_ram(plan: Plan, machine: Machine) -> Finding | None:
     if plan.measure is None:
         return None
-    on_cpu = plan.device == "cpu"
-    need = needed(plan, plan.measure) if on_cpu else PROGRAM + largest_file(plan)
-    return finding("RAM", need, ram(plan, machine), plan, plan.measure, breakdown=on_cpu)
+    part = next((part for part in parts(plan, plan.measure) if part.device == "cpu"), None)
+    if part:
+        return finding(plan, machine, plan.measure, part)
+    need, have = PROGRAM + largest_file(plan), there(plan, machine, "cpu")
+    mend = "" if need <= have else f"free {size(need - have)}, or choose a smaller model"
+    return Finding(shared("RAM", plan), size(need), f"{size(have)} free", need <= have, mend)
 
 
-def check_gpu(plan: Plan, machine: Machine) -> Finding | None:
+def check_gpus(plan: Plan, machine: Machine) -> list[Finding]:
+    """One for each GPU that holds a part of the model."""
     if plan.device == "cpu" or plan.measure is None:
-        return None
+        return []
     if not machine.gpus:
         mend = 'DEVICE = "cpu", or install an NVIDIA driver and run scripts/setup.sh again'
-        return Finding("GPU", "a CUDA device", "none that torch sees", False, mend)
-    return finding("GPU", needed(plan, plan.measure), gpu(plan, machine), plan, plan.measure, breakdown=True)
+        return [Finding("GPU", "a CUDA device", "none that torch sees", False, mend)]
+    measure = plan.measure
+    return [finding(plan, machine, measure, part) for part in parts(plan, measure) if part.device != "cpu"]
 
 
 def check_context(plan: Plan, machine: Machine) -> Finding | None:
@@ -64,70 +61,21 @@ def budget(plan: Plan, machine: Machine) -> Budget:
     assert plan.measure is not None
     context = plan.context or min(plan.longest, fitting(plan, machine, plan.measure))
     row = plan.measure.row + plan.measure.token * context
-    return Budget(
-        context, plan.kv or kv_bytes(left(plan, machine, plan.measure), plan.device, plan.rows * row)
-    )
-
-
-def needed(plan: Plan, measure: Measure) -> int:
-    return weights(plan, measure) + (plan.kv or least_kv(plan, measure))
-
-
-def weights(plan: Plan, measure: Measure) -> int:
-    """Bytes on the plan's device, with the programs that come along."""
-    if plan.device != "cpu":
-        return int(measure.weights * FRAGMENTS) + CUDA
-    converted = measure.dtype != stored_dtype(plan.repository.config)
-    return int(measure.weights * (CONVERTING if converted else 1)) + PROGRAM
-
-
-def least_kv(plan: Plan, measure: Measure) -> int:
-    return measure.row + measure.token * min(plan.context or plan.longest, LEAST)
-
-
-def left(plan: Plan, machine: Machine, measure: Measure) -> int:
-    """Bytes that the weights leave free on the plan's device."""
-    there = ram(plan, machine) if plan.device == "cpu" else gpu(plan, machine)
-    return max(0, there - weights(plan, measure))
-
-
-def ram(plan: Plan, machine: Machine) -> int:
-    """Bytes of RAM that each process which has a part of the model can have."""
-    return machine.ram // plan.shards
-
-
-def gpu(plan: Plan, machine: Machine) -> int:
-    """Free bytes of the fullest GPU that takes part."""
-    return min((gpu.free for gpu in machine.gpus[: plan.shards]), default=0)
-
-
-def fitting(plan: Plan, machine: Machine, measure: Measure) -> int:
-    """Tokens of one sequence that the memory holds; the model's own length where they cost nothing."""
-    room = plan.kv or kv_bytes(left(plan, machine, measure), plan.device, None)
-    longest = max(plan.context, plan.longest)
-    return min(longest, (room - measure.row) // measure.token) if measure.token else longest
+    return Budget(context, plan.kv or min(room(plan, machine, plan.measure), plan.rows * row))
 
 
 def largest_file(plan: Plan) -> int:
     return max((file.size for file in plan.repository.files), default=0)
 
 
-def finding(name: str, need: int, have: int, plan: Plan, measure: Measure, *, breakdown: bool) -> Finding:
-    parts = (
-        f": {size(measure.weights)} of {measure.dtype} weights, {size(least_kv(plan, measure))} for tokens"
-    )
-    ok = need <= have
-    mend = "" if ok else remedy(plan, measure, have)
-    name = f"{name} a shard" if plan.shards > 1 else name
-    return Finding(name, size(need) + (parts if breakdown else ""), f"{size(have)} free", ok, mend)
+def finding(plan: Plan, machine: Machine, measure: Measure, part: Part) -> Finding:
+    """Whether the part fits on its device."""
+    need, have = needed(plan, measure, part), there(plan, machine, part.device)
+    kept = size(least_kv(plan, measure) * part.kv)
+    told = f"{size(need)}: {size(part.weights)} of {measure.dtype} weights, {kept} for tokens"
+    mend = "" if need <= have else remedy(plan, machine, measure, part)
+    return Finding(shared(part.name, plan), told, f"{size(have)} free", need <= have, mend)
 
 
-def remedy(plan: Plan, measure: Measure, have: int) -> str:
-    """The change of settings that makes it fit, if there is one."""
-    if plan.kv and needed(plan, measure) - plan.kv + least_kv(plan, measure) <= have:
-        return "KV_MEMORY_GB = 0, which takes what is free"
-    if itemsize(measure.dtype) == 4 and needed(plan, measure) - measure.weights // 2 <= have:
-        return 'DTYPE = "bfloat16", which halves the weights'
-    if plan.device != "cpu":
-        return 'DEVICE = "cpu" if there is RAM enough, or a smaller model'
-    return f"free {size(needed(plan, measure) - have)}, or choose a smaller model"
+def shared(name: str, plan: Plan) -> str:
+    return f"{name} a shard" if plan.shards > 1 else name

@@ -20,13 +20,14 @@ from inference.model.scaling import PLAIN, Scaling
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One model, on one device, with so many answers at a time.
+    """One model, on one device or several, with so many answers at a time.
 
     measure  None where the model cannot be served anyway
     context  tokens asked for; 0: as many as fit, up to `longest`
     limit    tokens the model can take at most; None: any number
     kv       bytes asked for the tokens of running answers; 0: what is left
     shards   processes that share the model; measure and kv are then of one
+    places   the device of each layer; empty: all are on `device`, the first where it is a GPU
     """
 
     repository: Repository
@@ -39,6 +40,7 @@ class Plan:
     kv: int
     code: bool
     shards: int = 1
+    places: tuple[str, ...] = ()
 
 
 def plan(
@@ -53,6 +55,7 @@ def plan(
     code: bool,
     tokens: int = 0,
     shards: int = 1,
+    places: tuple[str, ...] = (),
     scaling: Scaling = PLAIN,
 ) -> Plan:
     """`dtype` may be "auto"; `bfloat16`: the device has it; `code`: the model's own Python may run.
@@ -82,6 +85,7 @@ def plan(
         kv=kv // shards,
         code=code,
         shards=shards,
+        places=places,
     )
 
 

@@ -3,7 +3,7 @@
 Knows every floor below the API, and of each only its door.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -53,6 +53,7 @@ def open_engine(
     max_batch_tokens: int,
     max_queued_tokens: int,
     trust_remote_code: bool,
+    layers: Sequence[str] = (),
     max_area: int | None = None,
     admission: Admission | None = None,
     reuse: bool = True,
@@ -65,18 +66,20 @@ def open_engine(
 ) -> Opened:
     """Load the model in `folder`, prove how it can be run, and make an engine for it.
 
-    context, kv_bytes and max_area are upper bounds: tokens of a sequence, bytes and tokens for all of them
-    together; `drafts` is of tokens guessed ahead of each. `reuse`: what prompts have in common is computed
-    once. `deterministic`: no answer depends on what is computed beside it, and nothing is guessed ahead.
-    `scaling` stretches the model's positions, `tokenizer_config` replaces its chat template and special
-    tokens. `ranks`: processes that share the model, this one among them; each calls `prepare` before it loads
-    its part, and has kv_bytes. Raises ServerError where the model cannot be loaded or does not fit.
+    `layers`: the device of each layer, where they are not all on `device`. context, kv_bytes and max_area are
+    upper bounds: tokens of a sequence, bytes and tokens for all of them together; `drafts` is of tokens
+    guessed ahead of each. `reuse`: what prompts have in common is computed once. `deterministic`: no answer
+    depends on what is computed beside it, and nothing is guessed ahead. `scaling` stretches the model's
+    positions, `tokenizer_config` replaces its chat template and special tokens. `ranks`: processes that share
+    the model, this one among them; each calls `prepare` before it loads its part, and has kv_bytes.
+    Raises ServerError where the model cannot be loaded or does not fit.
     """
     loading = partial(
         load.load,
         folder,
         dtype=dtype,
         device=device,
+        layers=layers,
         trust_remote_code=trust_remote_code,
         scaling=scaling,
         tokenizer_config=tokenizer_config,
@@ -137,6 +140,6 @@ def open_backend(
         details={"dtype": loaded.dtype, "device": loaded.device},
         encodes=loaded.encodes,
         embed=partial(crew.embed, loaded.model),
-        seek=partial(crew.search, loaded.model) if fitted.seat == "slots" and repeats(loaded.model) else None,
+        seek=partial(crew.search, loaded.model) if fitted.seat != "solo" and repeats(loaded.model) else None,
         over=crew.close,
     )

@@ -139,7 +139,7 @@ def model_of(
         raise BadRequest(
             "MODEL_NAME", f"lacks {len(missing)} of its weights, such as {min(missing)}", str(folder)
         )
-    if layers:
+    if len(set(layers)) > 1:
         carry(model)
     return model.eval().requires_grad_(False)
 

@@ -1,5 +1,6 @@
 """How large a model is: asked of the model on the meta device, or estimated."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ from safetensors import safe_open
 
 from checks.measure import Measure, measure
 from tests import tiny
+from tests.families import T5
 
 LLAMA = tiny.LLAMA | {"model_type": "llama"}
 
@@ -20,7 +22,18 @@ def test_the_weights_are_those_in_the_file(tmp_path: Path) -> None:
     folder = tiny.llama(tmp_path)
     with safe_open(folder / "model.safetensors", "pt") as file:
         count = sum(file.get_tensor(name).numel() for name in file.keys())  # noqa: SIM118
-    assert measured(LLAMA) == Measure(count, "bfloat16", 2 * count, token=2 * 2 * 2 * 8 * 2, row=0)
+    whole = Measure(count, "bfloat16", 2 * count, token=2 * 2 * 2 * 8 * 2, row=0)
+    assert replace(measured(LLAMA), layers=()) == whole
+
+
+def test_layers_are_measured_each() -> None:
+    tail = 2 * (320 * 32 * 2 + 32)  # embeddings, head, last norm
+    assert measured(LLAMA).layers == ((measured(LLAMA).weights - tail) // 2,) * 2
+
+
+def test_an_encoders_layers_are_told_apart() -> None:
+    t5 = measured(T5 | {"model_type": "t5", "num_decoder_layers": 3})
+    assert (len(t5.layers), t5.encoder) == (5, 2)
 
 
 def test_tied_weights_count_once() -> None:

@@ -1,0 +1,105 @@
+"""How many bytes a plan takes on each device that holds a part of the model, and how many there are.
+
+On the CPU everything is in RAM. On a GPU the weights pass through RAM a file at a time, and stay on the GPU.
+Knows a Plan and a Machine; judges nothing.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from checks.machine import Machine
+from checks.measure import Measure, stored_dtype
+from checks.plan import Plan
+from inference.model.place import kv_bytes
+
+LEAST = 2048  # tokens of context below which a model is not worth starting
+PROGRAM = 600_000_000  # bytes: Python, torch and transformers in RAM
+CUDA = 700_000_000  # bytes: CUDA's context and libraries on the GPU
+CONVERTING = 1.13  # of the weights, when their dtype changes at load (measured)
+FRAGMENTS = 1.02  # of the weights, for what the GPU's allocator cannot use
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What of the model is on one device: bytes of weights, and a share (0 to 1) of what sequences keep."""
+
+    device: str
+    weights: int
+    kv: float
+
+    @property
+    def name(self) -> str:
+        """RAM, GPU, GPU 1."""
+        kind, _, number = self.device.partition(":")
+        return "RAM" if kind == "cpu" else f"GPU {number}".rstrip()
+
+
+def parts(plan: Plan, measure: Measure) -> tuple[Part, ...]:
+    """The parts of the model, that of the first layers first. All that is no layer belongs to it.
+
+    What sequences keep is shared evenly by the decoder's layers: they are alike, or kinds alternate.
+    """
+    if not plan.places:
+        return (Part(plan.device, measure.weights, 1.0),)
+    layers = list(zip(plan.places, weights_of(measure, len(plan.places)), strict=True))
+    keeping = plan.places[measure.encoder :]
+    rest = measure.weights - sum(weights for _, weights in layers)
+    return tuple(
+        Part(
+            device,
+            sum(weights for place, weights in layers if place == device) + rest * (device == plan.places[0]),
+            keeping.count(device) / len(keeping),
+        )
+        for device in dict.fromkeys(plan.places)
+    )
+
+
+def weights_of(measure: Measure, count: int) -> tuple[int, ...]:
+    """Bytes of each layer; an even share of them all where the model could not be asked."""
+    return measure.layers or (measure.weights // count,) * count
+
+
+def needed(plan: Plan, measure: Measure, part: Part) -> int:
+    """Bytes on the part's device: weights, the programs that come along, and tokens of a first answer."""
+    return taken(plan, measure, part) + int((plan.kv or least_kv(plan, measure)) * part.kv)
+
+
+def taken(plan: Plan, measure: Measure, part: Part) -> int:
+    """Bytes on the part's device before any token."""
+    if part.device != "cpu":
+        return int(part.weights * FRAGMENTS) + CUDA
+    converted = measure.dtype != stored_dtype(plan.repository.config)
+    return int(part.weights * (CONVERTING if converted else 1)) + PROGRAM
+
+
+def least_kv(plan: Plan, measure: Measure) -> int:
+    return measure.row + measure.token * min(plan.context or plan.longest, LEAST)
+
+
+def there(plan: Plan, machine: Machine, device: str) -> int:
+    """Bytes of a device that each process which has a part of the model can have."""
+    if device == "cpu":
+        return machine.ram // plan.shards
+    _, _, number = device.partition(":")
+    gpus = machine.gpus[int(number) :][:1] if number else machine.gpus[: plan.shards]
+    return min((gpu.free for gpu in gpus), default=0)
+
+
+def room(plan: Plan, machine: Machine, measure: Measure) -> int:
+    """Bytes for the tokens of running answers, on all devices together: where one is full, all are."""
+    return min(rooms(plan, machine, measure))
+
+
+def rooms(plan: Plan, machine: Machine, measure: Measure) -> Iterator[int]:
+    for part in parts(plan, measure):
+        left = max(0, there(plan, machine, part.device) - taken(plan, measure, part))
+        if part.kv:
+            yield int(kv_bytes(left, "cpu" if part.device == "cpu" else "cuda", None) / part.kv)
+
+
+def fitting(plan: Plan, machine: Machine, measure: Measure) -> int:
+    """Tokens of one sequence that the memory holds; the model's own length where they cost nothing."""
+    longest = max(plan.context, plan.longest)
+    if not measure.token:
+        return longest
+    return min(longest, ((plan.kv or room(plan, machine, measure)) - measure.row) // measure.token)
