@@ -10,12 +10,12 @@ from inference.model.packed.kernels.index import index_of
 from inference.model.packed.kernels.plain import plain
 from tests.model.packed.kernels.pages import asked, line_of, widened
 
-pytest.importorskip("triton", reason="comes with the CUDA build of torch alone")
 if torch.cuda.is_available():
     pytest.skip("the kernel is compiled here: see test_on_gpu.py", allow_module_level=True)
-os.environ["TRITON_INTERPRET"] = "1"
+os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported
+pytest.importorskip("triton", reason="comes with the CUDA build of torch alone")
 
-from inference.model.packed.kernels import triton as ours  # noqa: E402
+from inference.model.packed.kernels import triton as ours
 
 MIXED = [(1, 1), (1, 40), (19, 19), (5, 70), (1, 16)]
 HALF, FULL = torch.float16, torch.float32
