@@ -32,6 +32,12 @@ class Server:
         process = psutil.Process(self.process.pid)
         return process.num_threads(), process.num_fds(), process.memory_info().rss
 
+    @property
+    def worked_s(self) -> float:
+        """Processor seconds it has taken so far, which do not grow because others are busy, too."""
+        times = psutil.Process(self.process.pid).cpu_times()
+        return times.user + times.system
+
     def post(self, path: str, body: object, **options: object) -> requests.Response:
         return requests.post(self.url + path, json=body, timeout=60, **options)  # type: ignore[arg-type]
 

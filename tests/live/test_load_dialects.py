@@ -1,7 +1,6 @@
 """Many clients of all dialects at once: no error, nobody starves, nothing is left behind by who leaves."""
 
 import asyncio
-import json
 import random
 import signal
 import time
@@ -13,8 +12,8 @@ import pytest
 import requests
 
 from api.front.bridge import WORKERS
+from tests.live.crowd import LEEWAY, answered, busy, leave, opened
 from tests.live.hostile import send, undisturbed
-from tests.live.test_load import LEEWAY, busy
 from tests.serving import Server, serving
 
 pytestmark = pytest.mark.slow
@@ -88,23 +87,6 @@ WHOLE: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-async def opened(
-    port: int, path: str, body: dict[str, Any]
-) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    data = json.dumps(body).encode()
-    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n"
-    writer.write(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
-    return reader, writer
-
-
-async def answered(port: int, path: str, body: dict[str, Any]) -> bytes:
-    reader, writer = await opened(port, path, body)
-    data = await reader.read()
-    writer.close()
-    return data
-
-
 async def complete(port: int, name: str) -> None:
     path, body, end = STREAMED[name]
     data = await answered(port, path, body)
@@ -115,19 +97,6 @@ async def complete(port: int, name: str) -> None:
     assert end in data, (name, data[-500:])
 
 
-async def leave(port: int, chance: random.Random) -> None:
-    """Ask for anything, and hang up at a random moment in a random way."""
-    asked = [*((path, body) for path, body, _ in STREAMED.values()), *WHOLE.values()]
-    reader, writer = await opened(port, *chance.choice(asked))
-    try:
-        await asyncio.wait_for(reader.read(chance.choice((1, 500, 5000))), chance.random() * 0.3)
-    except TimeoutError:
-        pass
-    if chance.random() < 0.5:
-        writer.transport.abort()
-    writer.close()
-
-
 async def come_and_go(port: int) -> None:
     """Whole streams beside those who leave, never more than the server has seats."""
     chance, seats = random.Random(11), asyncio.Semaphore(STREAMS)
@@ -136,7 +105,8 @@ async def come_and_go(port: int) -> None:
         async with seats:
             await work
 
-    leaving = [leave(port, chance) for _ in range(LEAVING)]
+    asked = [*((path, body) for path, body, _ in STREAMED.values()), *WHOLE.values()]
+    leaving = [leave(port, *chance.choice(asked), chance) for _ in range(LEAVING)]
     staying = [complete(port, name) for name in STREAMED for _ in range(4)]
     everyone = [*leaving, *staying]
     chance.shuffle(everyone)
