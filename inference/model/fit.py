@@ -1,20 +1,23 @@
-"""Which seat fits a model: proved at load by computing a few tokens each way, not read from a flag.
+"""Which seat fits a model: proved at load by computing a few tokens each way, not read from a flag; and where
+several are right, chosen by the clock.
 
-The worst case is slow, never wrong. Knows the seats and what they cost in memory.
+The worst case is slow, never wrong. Knows the seats as runners.
 """
 
 import logging
+from collections.abc import Container
 from dataclasses import dataclass
 
 import torch
 from transformers import PreTrainedModel
 
 from inference.errors import Unavailable
+from inference.model import race
 from inference.model.batch import Runner
+from inference.model.layers import Unfit
 from inference.model.rope import settle
-from inference.model.slots import SlotRunner
+from inference.model.seats import Seat, seats
 from inference.model.solo import SoloRunner
-from inference.model.sources import SourceRunner
 from inference.model.trial import COLUMNS, ROWS, Trial
 
 log = logging.getLogger(__name__)
@@ -25,31 +28,33 @@ log = logging.getLogger(__name__)
 ALLOWED = {torch.float16: (0.02, 1.0), torch.bfloat16: (0.1, 1.0)}
 EXACT = (1e-3, 1e-3)
 NOISE = 4
-
-Way = tuple[bool, bool]  # (resumes, together) of a SlotRunner
-# Ways to drive the slots seat, the fastest first, and what they are called in the log.
-WAYS: dict[Way, str] = {
-    (True, True): "slots, resumes",
-    (False, True): "slots",
-    (True, False): "slots a row at a time, resumes",
-    (False, False): "slots a row at a time",
-}
+KINDS = ("packed", "slots", "solo")
 
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
     """A runner proved right for its model.
 
-    seat             "slots" or "solo"
+    seat             its kind: "packed", "slots" or "solo"; `name` says more
     error            the largest difference of a logit from the truth, in standard deviations of the logits
-    bytes_per_token  memory that one column of one row takes
+    bytes_per_token  memory that one token takes
     """
 
     runner: Runner
     seat: str
+    name: str
     resumes: bool
     error: float
     bytes_per_token: int
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A seat that computes rightly, with the runner that showed it."""
+
+    seat: Seat
+    runner: Runner
+    error: float
 
 
 def choose(
@@ -60,10 +65,14 @@ def choose(
     kv_bytes: int,
     max_area: int | None = None,
     alone: bool = False,
+    kinds: Container[str] = KINDS,
+    timed: bool = True,
 ) -> Fitted:
     """The fastest seat that computes what the model's own forward does, with memory of at most kv_bytes, and
-    for at most max_area tokens. alone: of those that compute no two rows in one call.
+    for at most max_area tokens.
 
+    alone: of those that compute no two rows in one call. kinds: of those alone. Not timed: the first that is
+    right, whatever the clock says.
     Takes about a second, more for a large model; the model computes as before afterwards, but for rotary
     frequencies that would change with length (rope.py). Raises Unavailable where the memory does not hold one
     row of the whole context, or the model's logits are not numbers.
@@ -78,13 +87,15 @@ def choose(
     least, most = ALLOWED.get(model.dtype, EXACT)
     tolerance = min(max(least, NOISE * trial.noise), most)
     causal = trial.noise <= most
-    ways = [way for way in WAYS if causal and not (alone and way[1])]
-    for way in ways:
-        found = attempt(model, trial, way, tolerance)
-        if found:
-            most = max_rows * context if max_area is None else min(max_area, max_rows * context)
-            return slots(model, *found, max_rows=max_rows, context=context, kv_bytes=kv_bytes, most=most)
-    return solo(model, trial, causal, tolerance, max_rows=max_rows, context=context)
+    found: dict[str, Found] = {}
+    for seat in seats(model, alone) if causal else ():
+        if seat.kind in kinds and seat.kind not in found and (timed or not found):
+            found |= attempt(model, trial, seat, tolerance)
+    if not found:
+        return solo(model, trial, causal, tolerance, max_rows=max_rows, context=context)
+    best = fastest(model, trial, list(found.values()), context)
+    most_tokens = max_rows * context if max_area is None else min(max_area, max_rows * context)
+    return sized(model, best, max_rows=max_rows, context=context, kv_bytes=kv_bytes, most=most_tokens)
 
 
 def tried(model: PreTrainedModel) -> Trial:
@@ -97,42 +108,41 @@ def tried(model: PreTrainedModel) -> Trial:
         raise Unavailable(f"{model.config.model_type} does not compute from text alone: {told}") from raised
 
 
-def attempt(
-    model: PreTrainedModel, trial: Trial, way: Way, tolerance: float
-) -> tuple[SlotRunner, float] | None:
-    """The slots seat and its error; None where it does not compute the model rightly, the reason logged."""
-    seat = SourceRunner if model.config.is_encoder_decoder else SlotRunner
-    resumes, together = way
+def attempt(model: PreTrainedModel, trial: Trial, seat: Seat, tolerance: float) -> dict[str, Found]:
+    """The seat, by its kind; nothing where it does not compute the model rightly, the reason logged."""
     try:
-        runner = seat(
-            model, max_rows=ROWS, context=COLUMNS, area=ROWS * COLUMNS, resumes=resumes, together=together
-        )
+        runner = seat.make(max_rows=ROWS, context=COLUMNS, area=ROWS * COLUMNS)
         error = trial.error(runner)
         if error <= tolerance:
-            return runner, error
+            return {seat.kind: Found(seat, runner, error)}
         reason = f"error {error:.0e}"
     except torch.OutOfMemoryError:
         raise
+    except Unfit as lacks:
+        reason = str(lacks)
     except Exception as raised:  # code of any model, driven in a way it may not be made for
         reason = f"{type(raised).__name__}: {raised}"
-    log.info("%s: not %s: %s", model.config.model_type, WAYS[way], reason)
-    return None
+    log.info("%s: not %s: %s", model.config.model_type, seat.name, reason)
+    return {}
 
 
-def slots(
-    model: PreTrainedModel,
-    tried: SlotRunner,
-    error: float,
-    *,
-    max_rows: int,
-    context: int,
-    kv_bytes: int,
-    most: int,
+def fastest(model: PreTrainedModel, trial: Trial, found: list[Found], context: int) -> Found:
+    """Of two, the first unless the other is clearly faster."""
+    best, *others = found
+    for other in others:
+        ratio = race.ratio(best.seat.make, other.seat.make, trial.ids, context)
+        log.info(
+            "%s: %s × the speed of %s: %.2f", model.config.model_type, best.seat.name, other.seat.name, ratio
+        )
+        best = best if ratio >= race.TIE else other
+    return best
+
+
+def sized(
+    model: PreTrainedModel, found: Found, *, max_rows: int, context: int, kv_bytes: int, most: int
 ) -> Fitted:
     """The seat that was tried, with as much memory as it may have: for `most` tokens at most."""
-    per_token, per_row = tried.memory.bytes_per_column(), tried.memory.bytes_per_row()
-    if tried.encodes:  # a source's tokens take what the answer's do
-        per_token, per_row = 2 * per_token, 0
+    per_token, per_row = found.seat.cost(found.runner)
     per_token = max(per_token, 1)
     left = kv_bytes - per_row * max_rows
     if left < per_token * context:
@@ -141,10 +151,9 @@ def slots(
             f"one sequence of the whole context, {context} tokens, needs {needs:.0f} MiB of memory besides "
             f"the model; {kv_bytes / 2**20:.0f} MiB are left: lower the context, or max_rows ({max_rows})"
         )
-    area = min(most, left // per_token)
-    way = {"resumes": tried.resumes, "together": tried.together}
-    runner = type(tried)(model, max_rows=max_rows, context=context, area=area, **way)
-    return chosen(model, Fitted(runner, "slots", tried.resumes, error, per_token))
+    runner = found.seat.make(max_rows=max_rows, context=context, area=min(most, left // per_token))
+    seat = found.seat
+    return told(model, Fitted(runner, seat.kind, seat.name, runner.resumes, found.error, per_token))
 
 
 def solo(
@@ -157,11 +166,9 @@ def solo(
     if not causal and trial.remembers() > tolerance:
         raise Unavailable(f"{model.config.model_type} computes something else with a cache than without")
     runner = SoloRunner(model, max_rows=max_rows, context=context, causal=causal)
-    return chosen(model, Fitted(runner, "solo", True, error, 0))
+    return told(model, Fitted(runner, "solo", "solo", True, error, 0))
 
 
-def chosen(model: PreTrainedModel, fitted: Fitted) -> Fitted:
-    runner = fitted.runner
-    name = WAYS[runner.resumes, runner.together] if isinstance(runner, SlotRunner) else fitted.seat
-    log.info("%s: %s, error %.0e", model.config.model_type, name, fitted.error)
+def told(model: PreTrainedModel, fitted: Fitted) -> Fitted:
+    log.info("%s: %s, error %.0e", model.config.model_type, fitted.name, fitted.error)
     return fitted

@@ -5,13 +5,13 @@ Goes the server's own way: load, fit, engine. Knows what is compared; not how a 
 
 import logging
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from inference.errors import ServerError
 from inference.model import fit, load
 from inference.model.architecture import unserved
-from inference.model.slots import SlotRunner
 from scripts.prove import answers, tiny
 from scripts.prove.answers import Asked
 from scripts.prove.oddities import NOTES
@@ -78,16 +78,16 @@ def served(row: Row, folder: Path) -> Row:
     loaded = load.load(folder, dtype="float32", device="cpu", trust_remote_code=False)
     asked = answers.asked(loaded.model, loaded.vocab)
     told = [generated(loaded.model, prompt, asked.suppressed) for prompt in asked.prompts]
-    fitted = fit.choose(loaded.model, max_rows=answers.ROWS, context=answers.CONTEXT, kv_bytes=KV_BYTES)
-    row = replace(row, seat=seat(fitted), error=fitted.error)
-    engine = answers.Served(fitted.runner, asked)
+    fitted = seats(loaded.model)
+    row = replace(row, seat=" + ".join(one.name for one in fitted), error=max(one.error for one in fitted))
+    engines = [answers.Served(one.runner, asked) for one in fitted]
     try:
-        alone, mixed = engine.alone(), engine.mixed()
+        alone, mixed = [engine.alone() for engine in engines], [engine.mixed() for engine in engines]
     except Exception as error:
         return replace(row, why=f"engine: {line(error)}")
-    truths = judged(loaded.model, asked, told, [alone, mixed])
+    truths = judged(loaded.model, asked, told, [*alone, *mixed])
     departs = sum(truth != one for truth, one in zip(truths, told, strict=True))
-    same = [found == truths for found in (alone, mixed)]
+    same = [all(found == truths for found in each) for each in (alone, mixed)]
     if len({token for truth in truths for token in truth}) < FEWEST:
         return replace(row, why="its answers say too little to compare")
     why = NOTES.get(row.kind.type, "") if all(same) else "other tokens"
@@ -114,9 +114,14 @@ def judged(
     return truths
 
 
-def seat(fitted: fit.Fitted) -> str:
-    runner: Any = fitted.runner
-    return fit.WAYS[runner.resumes, runner.together] if isinstance(runner, SlotRunner) else fitted.seat
+def seats(model: Any) -> list[fit.Fitted]:
+    """Every kind of seat that is right for the model: the clock chooses among them where it is served."""
+    choose = partial(
+        fit.choose, model, max_rows=answers.ROWS, context=answers.CONTEXT, kv_bytes=KV_BYTES, timed=False
+    )
+    first = choose()
+    second = choose(kinds=("slots",)) if first.seat == "packed" else first
+    return [first, second] if second.seat == "slots" != first.seat else [first]
 
 
 def line(error: Exception) -> str:

@@ -1,12 +1,14 @@
 """Which seat is chosen, and with how much memory."""
 
 import logging
+from dataclasses import replace
 
 import pytest
 import torch
 
 from inference.errors import Unavailable
-from inference.model import quirks
+from inference.model import quirks, race
+from inference.model.batch import Batch, Shape
 from inference.model.fit import choose
 from inference.model.slots import SlotRunner
 from tests.families import ATTENTION, CONTEXT, ENCODERS, FAMILIES, RECURRENT, UNCACHED, UNUSUAL, tiny
@@ -17,10 +19,54 @@ PLENTY = 1 << 24
 
 @pytest.mark.parametrize("name", FAMILIES | UNUSUAL)
 def test_every_family_fits_the_slots(name: str) -> None:
-    fitted = choose(tiny(name), max_rows=4, context=CONTEXT, kv_bytes=PLENTY)
+    fitted = choose(tiny(name), max_rows=4, context=CONTEXT, kv_bytes=PLENTY, kinds=("slots",))
     assert fitted.seat == "slots"
     assert fitted.resumes == (name not in RECURRENT and name not in ("qwen3_next", "falcon_h1"))
     assert fitted.error < 1e-4
+
+
+@pytest.mark.parametrize("name", ATTENTION)
+def test_every_family_whose_attention_is_the_registrys_is_packed(name: str) -> None:
+    fitted = choose(tiny(name), max_rows=4, context=CONTEXT, kv_bytes=PLENTY, timed=False)
+    own = {"gpt_neo", "gptj", "codegen", "bloom", "falcon", "falcon+alibi", "mpt", "xglm"}
+    assert fitted.seat == ("slots" if name in own else "packed")
+    assert fitted.error < 1e-4
+
+
+@pytest.mark.parametrize("name", ["llama4_text", "lfm2", "jamba", "t5"])
+def test_tokens_that_meet_elsewhere_or_see_chunks_are_not_packed(name: str) -> None:
+    fitted = choose(tiny(name), max_rows=4, context=CONTEXT, kv_bytes=PLENTY, timed=False)
+    assert fitted.seat == "slots"
+
+
+@pytest.mark.parametrize(("ratio", "seat"), [(1.0, "packed"), (0.8, "slots")])
+def test_of_two_right_seats_the_faster_is_chosen(
+    ratio: float, seat: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(race, "ratio", lambda *asked: ratio)
+    assert choose(tiny("llama"), max_rows=4, context=CONTEXT, kv_bytes=PLENTY).seat == seat
+
+
+def test_a_race_is_run_on_both_seats() -> None:
+    """A seat that takes a hundred times as long loses to one that does not."""
+    model = tiny("llama")
+
+    class Slow(SlotRunner):
+        def forward(self, batch: Batch) -> torch.Tensor:
+            for _ in range(100):
+                logits = super().forward(replace(batch, moves=()))
+            return logits
+
+    def fast(**asked: int) -> SlotRunner:
+        return SlotRunner(model, resumes=True, **asked)
+
+    def slow(**asked: int) -> SlotRunner:
+        made = Slow(model, resumes=True, **asked)
+        made.memory.do(Shape(race.ROWS, asked["context"]))
+        return made
+
+    assert race.ratio(fast, slow, range(3, 50), CONTEXT) > 5
+    assert race.ratio(slow, fast, range(3, 50), CONTEXT) < 0.2
 
 
 @pytest.mark.parametrize("name", UNCACHED)
@@ -64,7 +110,7 @@ def test_a_wrong_seat_is_not_chosen(name: str, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_is_compared_with_half_precision(dtype: torch.dtype) -> None:
     fitted = choose(tiny("mixtral").to(dtype), max_rows=4, context=CONTEXT, kv_bytes=PLENTY)
-    assert (fitted.seat, fitted.resumes) == ("slots", True)
+    assert fitted.seat in ("packed", "slots") and fitted.resumes
 
 
 @pytest.mark.parametrize("name", ["llama", "gpt_neo", "t5", "jamba"])
@@ -78,16 +124,21 @@ def test_the_proof_leaves_the_model_as_it_was(name: str) -> None:
 
 def test_the_area_is_what_the_memory_holds() -> None:
     model = tiny("llama")
-    fitted = choose(model, max_rows=8, context=CONTEXT, kv_bytes=300 * 256)
-    assert fitted.bytes_per_token == 2 * 2 * 2 * 8 * 4  # layers, keys and values, heads, width, float32
-    assert fitted.runner.area == 300
+    for kind, area in (("slots", 300), ("packed", 300 // 16 * 16)):
+        fitted = choose(model, max_rows=8, context=CONTEXT, kv_bytes=300 * 256, kinds=(kind,))
+        assert fitted.bytes_per_token == 2 * 2 * 2 * 8 * 4  # layers, keys and values, heads, width, float32
+        assert fitted.runner.area == area
     assert choose(model, max_rows=2, context=CONTEXT, kv_bytes=PLENTY).runner.area == 2 * CONTEXT
 
 
 @pytest.mark.parametrize(("asked", "area"), [(200, 200), (10**9, 8 * CONTEXT)])
 def test_the_area_is_no_more_than_asked_for(asked: int, area: int) -> None:
-    fitted = choose(tiny("llama"), max_rows=8, context=CONTEXT, kv_bytes=PLENTY, max_area=asked)
-    assert fitted.runner.area == area
+    for kind in ("slots", "packed"):
+        fitted = choose(
+            tiny("llama"), max_rows=8, context=CONTEXT, kv_bytes=PLENTY, max_area=asked, kinds=(kind,)
+        )
+        assert fitted.runner.area == area // fitted.runner.step * fitted.runner.step or kind == "slots"
+        assert fitted.runner.area <= area
 
 
 def test_memory_for_less_than_one_row_is_refused() -> None:
@@ -102,16 +153,18 @@ def test_damaged_weights_are_refused() -> None:
         choose(model, max_rows=4, context=CONTEXT, kv_bytes=PLENTY)
 
 
-def test_the_verdict_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_verdict_is_told_with_its_reason(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="inference.model.fit"):
         choose(tiny("bloom"), max_rows=4, context=CONTEXT, kv_bytes=PLENTY)
-    (line,) = [record.getMessage() for record in caplog.records]
+    why, line = [record.getMessage() for record in caplog.records]
+    assert why == "bloom: not packed: takes no positions"
     assert line.startswith("bloom: slots, resumes, error ")
 
 
 def test_a_model_of_few_positions_fits() -> None:
     model = tiny("gpt2", n_positions=64)
-    assert choose(model, max_rows=2, context=64, kv_bytes=PLENTY).seat == "slots"
+    for kind in ("slots", "packed"):
+        assert choose(model, max_rows=2, context=64, kv_bytes=PLENTY, kinds=(kind,)).seat == kind
 
 
 def test_every_attention_family_is_in_the_table() -> None:

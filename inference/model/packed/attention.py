@@ -103,8 +103,10 @@ def attend(
     if odd:
         raise Unfit(f"attention is given {odd[0]}")
     window = sliding_window or None
+    if isinstance(attention_mask, torch.Tensor):
+        raise Unfit("attention is given a mask of the model's own")
     if attention_mask is not None and attention_mask != Window(window):
-        raise Unfit(f"attention sees {attention_mask}, and is told a window of {window}")
+        raise Unfit(f"attention sees {attention_mask}, and is told {Window(window)}")
     pages = attention.pool.write(module, key[0].transpose(0, 1), value[0].transpose(0, 1), line.slots)
     mixed = attention.kernel(
         query[0].transpose(0, 1),

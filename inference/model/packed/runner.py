@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 from inference.model import head
 from inference.model.batch import Batch, Clear
 from inference.model.inputs import takes
-from inference.model.layers import States, Unfit, layers
+from inference.model.layers import Columns, Unfit, layers
 from inference.model.memory import Memory
 from inference.model.packed.attention import PROBING, Attention, Kernel
 from inference.model.packed.kernels.plain import plain
@@ -19,6 +19,7 @@ from inference.model.packed.pool import Pool
 from inference.model.start import vocab
 
 SIZE = 16  # tokens of a page
+PROBED = 4  # tokens
 
 
 class PackedRunner:
@@ -38,11 +39,12 @@ class PackedRunner:
         *,
         max_rows: int,
         context: int,
-        pages: int,
+        area: int,
         size: int = SIZE,
         kernel: Kernel = plain,
     ) -> None:
         self.model, self.device = model, model.device
+        pages = max(area // size, -(-context // size))
         self.max_rows, self.context = max_rows, context
         self.step, self.area = size, pages * size
         self.vocab = vocab(model)
@@ -68,15 +70,16 @@ class PackedRunner:
         return head.chosen(logits, line)
 
     @torch.inference_mode()
-    def probe(self, ids: list[int]) -> None:
-        """Compute ids in the first pages, to see that each layer is told what its mask would have said.
+    def probe(self) -> None:
+        """Compute a few tokens in the first page: the pool is made, and each layer seen to be told what its
+        mask would have said.
 
-        Raises Unfit where it is not: a mask may hold more than the layer is told, such as chunks.
+        Raises Unfit where it is not: a mask may hold more than a layer is told, such as chunks.
         """
-        count = len(ids)
-        pages = range(-(-count // self.step))
-        batch = Batch(ids, (0, count), (0,), (0,), (count - 1,), tables=(pages,))
-        line = lined(batch, self.step, self.device)
+        ids = range(PROBED)
+        line = lined(
+            Batch(ids, (0, PROBED), (0,), (0,), (PROBED - 1,), tables=((0,),)), self.step, self.device
+        )
         with self.attention.serving(PROBING), computing(line):
             given = torch.ones_like(line.ids)
             self.model(input_ids=line.ids, position_ids=line.positions, attention_mask=given, use_cache=False)
@@ -88,7 +91,7 @@ def check(model: PreTrainedModel) -> None:
     """Raise Unfit for a model that remembers more than keys and values, or finds positions for itself."""
     if model.config.is_encoder_decoder:
         raise Unfit("reads its prompt with an encoder")
-    if any(isinstance(layer, States) for layer in layers(model.config, Memory())):
-        raise Unfit("has recurrent states")
+    if any(type(layer) is not Columns for layer in layers(model.config, Memory())):
+        raise Unfit("remembers more than keys and values")
     if not takes(model, "position_ids"):
         raise Unfit("takes no positions")

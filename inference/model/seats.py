@@ -1,0 +1,65 @@
+"""The ways to run a model, the fastest of each kind first. Which of them computes it rightly is for fit.py.
+
+Knows the seats and what they cost in memory.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+from transformers import PreTrainedModel
+
+from inference.model.batch import Runner
+from inference.model.packed.runner import PackedRunner
+from inference.model.slots import SlotRunner
+from inference.model.sources import SourceRunner
+
+Way = tuple[bool, bool]  # (resumes, together) of a SlotRunner
+WAYS: dict[Way, str] = {
+    (True, True): "slots, resumes",
+    (False, True): "slots",
+    (True, False): "slots a row at a time, resumes",
+    (False, False): "slots a row at a time",
+}
+
+
+class Seat(NamedTuple):
+    """A way to run a model.
+
+    kind  "packed" or "slots"
+    name  what it is called in the log
+    make  a runner of this kind, for max_rows, context and area; raises Unfit
+    cost  bytes that a token, and a row besides, take in the memory of a runner that has computed
+    """
+
+    kind: str
+    name: str
+    make: Callable[..., Runner]
+    cost: Callable[[Any], tuple[int, int]]
+
+
+def seats(model: PreTrainedModel, alone: bool) -> Iterator[Seat]:
+    """The seats to try. alone: those that compute no two rows in one call."""
+    if not alone:
+        yield Seat("packed", "packed", partial(packed, model), packed_cost)
+    kind = SourceRunner if model.config.is_encoder_decoder else SlotRunner
+    for (resumes, together), name in WAYS.items():
+        if not (alone and together):
+            make = partial(kind, model, resumes=resumes, together=together)
+            yield Seat("slots", name, make, slots_cost)
+
+
+def packed(model: PreTrainedModel, *, max_rows: int, context: int, area: int) -> PackedRunner:
+    runner = PackedRunner(model, max_rows=max_rows, context=min(context, area), area=area)
+    runner.probe()
+    return runner
+
+
+def packed_cost(runner: PackedRunner) -> tuple[int, int]:
+    return runner.pool.bytes_per_token(), 0
+
+
+def slots_cost(runner: SlotRunner) -> tuple[int, int]:
+    per_token, per_row = runner.memory.bytes_per_column(), runner.memory.bytes_per_row()
+    # A source's tokens take what the answer's do.
+    return (2 * per_token, 0) if runner.encodes else (per_token, per_row)

@@ -1,0 +1,120 @@
+"""Random walks over an engine with real models, tiny ones: whatever happens, every seat is accounted for, and
+every answer is what the model answers alone, by its plain forward.
+
+Always the same few walks; `WALKS=500 pytest --slow tests/test_walks_of_models.py` takes so many others.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from functools import cache
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import strategies as st
+
+from inference.engine.engine import Engine
+from inference.engine.sampler import Sampler
+from inference.model.batch import Runner
+from inference.model.packed.runner import PackedRunner
+from inference.model.slots import SlotRunner
+from inference.model.sources import SourceRunner
+from inference.sampling import Sampling
+from tests.families import VOCAB, tiny
+from tests.walks.machine import Walk, take
+from tests.walks.plain import Faulty, Plain
+from tests.walks.seer import Seer
+from tests.walks.world import World
+
+CONTEXT = 96
+ROWS = 4
+AREA = 2 * CONTEXT
+EVENTS = ("length", "stop", "preemptions")
+GREEDY = Sampling(greedy=True)
+TEXTS = tuple(tuple(random.Random(text).choices(range(3, VOCAB), k=48)) for text in range(2))
+
+
+def slots(name: str, seat: type[SlotRunner] = SlotRunner, resumes: bool = True) -> Runner:
+    return seat(tiny(name), max_rows=ROWS, context=CONTEXT, area=AREA, resumes=resumes)
+
+
+def packed(name: str) -> Runner:
+    return PackedRunner(tiny(name), max_rows=ROWS, context=CONTEXT, area=AREA, size=4)
+
+
+MADE: dict[str, Callable[[], Runner]] = {
+    "llama": lambda: slots("llama"),
+    "gemma2": lambda: slots("gemma2"),
+    "gpt2": lambda: slots("gpt2"),
+    "lfm2": lambda: slots("lfm2", resumes=False),
+    "t5": lambda: slots("t5", SourceRunner),
+    "llama packed": lambda: packed("llama"),
+    "gemma2 packed": lambda: packed("gemma2"),
+    "gpt2 packed": lambda: packed("gpt2"),
+}
+
+
+class Prompt(NamedTuple):
+    """So many tokens of a text, and a few of the other one behind."""
+
+    text: int
+    length: int
+    tail: int
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        return (*TEXTS[self.text][: self.length], *TEXTS[1 - self.text][: self.tail])
+
+
+class Options(NamedTuple):
+    ends: tuple[int, ...]
+    logprobs: int | None
+    prompt_logprobs: int | None
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Of a Task."""
+        return self._asdict() | {"sampling": GREEDY, "ends": frozenset(self.ends)}
+
+
+class ModelWalk(Walk):
+    prompts = st.builds(
+        Prompt, text=st.integers(0, 1), length=st.sampled_from((0, 20, 40)), tail=st.sampled_from((1, 7))
+    )
+    lengths = st.sampled_from((16, 8, 1, 0))
+    tails = st.just(())
+    usual = MappingProxyType({"sampling": GREEDY, "logprobs": 0})
+    options = st.builds(
+        Options,
+        ends=st.sampled_from(((), tuple(range(3, 20)))),
+        logprobs=st.sampled_from((None, 0)),
+        prompt_logprobs=st.sampled_from((None, 0)),
+    )
+
+
+@cache
+def served(name: str) -> tuple[Faulty, Plain]:
+    """One seat for all walks: what it holds of one is none of the next one's business."""
+    runner = MADE[name]()
+    right = Plain(runner.model, min(CONTEXT, runner.area), runner.start_ids if runner.encodes else None)
+    return Faulty(runner), right
+
+
+def world(name: str, seen: Counter[str]) -> World:
+    runner, right = served(name)
+    engine = Engine(runner, Sampler(VOCAB), max_batch_tokens=24, max_queued_tokens=10_000)
+    made = World(engine, right, seen)
+    runner.fault = made.fail
+    if runner.resumes and not runner.encodes:
+        engine.loop.speculator = Seer(made)
+    return made
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_walks_lose_nothing_and_change_no_answer_of_a_model(name: str) -> None:
+    seen: Counter[str] = Counter()
+    take(4, name, lambda: ModelWalk(world(name, seen)))
+    assert not {event for event in EVENTS if not seen[event]}
+    resumes = served(name)[0].resumes and not served(name)[0].encodes
+    assert (seen["cached_tokens"] > 0) == (seen["accepted_tokens"] > 0) == resumes
