@@ -18,6 +18,7 @@ class Index:
 
     starts   (R + 1,)  where each row's tokens begin on the line
     lengths  (R,)      tokens that stand in each row's pages, those of the line included
+    sums     (R + 1,)  lengths of all rows before each
     tables   (R, P)    those pages, in order; behind them any number of a page
     widest   the most tokens that a row takes on the line
     longest  the most that stand in a row's pages
@@ -27,17 +28,18 @@ class Index:
         """`widest` and `longest` may be more than any row has, never less."""
         self.widest, self.longest = widest, longest
         pages = aligned(pages)
-        self.host = torch.zeros(rows * pages + aligned(rows + 1) + rows, dtype=torch.int32)
+        self.host = torch.zeros(rows * pages + 2 * aligned(rows + 1) + rows, dtype=torch.int32)
         self.flat = torch.zeros_like(self.host, device=device)
-        self.tables, self.starts, self.lengths = parts(self.flat, rows, pages)
+        self.tables, self.starts, self.sums, self.lengths = parts(self.flat, rows, pages)
         self.sources = parts(self.host, rows, pages)
         self.held: list[list[int]] = [[] for _ in range(rows)]
 
     def fill(self, spans: Sequence[Span]) -> None:
         """Say where R rows stand, in the same tensors as before. The device waits for nothing."""
-        tables, starts, lengths = self.sources
+        tables, starts, sums, lengths = self.sources
         starts[1:] = torch.tensor([span.end for span in spans], dtype=torch.int32)
         lengths[:] = torch.tensor([span.length for span in spans], dtype=torch.int32)
+        sums[1:] = lengths.cumsum(0)
         for row, span in enumerate(spans):
             pages = list(span.pages)
             if pages != self.held[row]:
@@ -71,11 +73,13 @@ def name_on(device: torch.device) -> str:
     return f"index {device}"
 
 
-def parts(flat: torch.Tensor, rows: int, pages: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Tables, starts and lengths, each at an aligned address."""
+def parts(flat: torch.Tensor, rows: int, pages: int) -> tuple[torch.Tensor, ...]:
+    """Tables, starts, sums and lengths, each at an aligned address."""
     starts = rows * pages
-    lengths = starts + aligned(rows + 1)
-    return flat[:starts].view(rows, pages), flat[starts : starts + rows + 1], flat[lengths:]
+    sums = starts + aligned(rows + 1)
+    lengths = sums + aligned(rows + 1)
+    every = slice(rows + 1)
+    return flat[:starts].view(rows, pages), flat[starts:][every], flat[sums:][every], flat[lengths:]
 
 
 def aligned(count: int) -> int:

@@ -18,6 +18,7 @@ from inference.model.packed.pool import Pages
 LOG2E = tl.constexpr(1.4426950408889634)
 LEAST = 16  # of each dimension of a product of matrices
 MOST = 64  # queries × heads of a program
+ROWS = 128  # that a program reads the starts of, at least: fewer is no faster, and one more thing to compile
 SHARE = 256  # tokens that a part of a row has at least, or else the adding up costs more than it saves
 MOST_PARTS = 32
 
@@ -54,7 +55,7 @@ def processors(device: torch.device) -> int:
 
 def block_of(index: Index, group: int) -> int:
     """Queries × heads of a program."""
-    return max(LEAST, min(MOST, triton.next_power_of_2(index.widest * group)), triton.next_power_of_2(group))
+    return max(LEAST if index.widest * group <= LEAST else MOST, triton.next_power_of_2(group))
 
 
 def num_blocks(query: torch.Tensor, index: Index, G: int) -> int:
@@ -109,7 +110,7 @@ def launch(
         BLOCK_E=max(LEAST, triton.next_power_of_2(E)),
         BLOCK_M=block_of(index, H // G),
         BLOCK_N=64 if small else 32,
-        BLOCK_R=triton.next_power_of_2(rows),
+        BLOCK_R=max(ROWS, triton.next_power_of_2(rows)),
         PARTS=parts,
         WINDOW=window or 0,
         SOFTCAP=softcap is not None,

@@ -18,6 +18,7 @@ def test_an_index_says_where_each_row_stands() -> None:
     index = index_of(line(SPANS), CPU)
     assert index.starts.tolist() == [0, 3, 4, 5]
     assert index.lengths.tolist() == [20, 33, 1]
+    assert index.sums.tolist() == [0, 20, 53, 54]
     assert [index.tables[row, : len(span.pages)].tolist() for row, span in enumerate(SPANS)] == [
         [7, 2],
         [5, 1, 9, 4, 8],
@@ -36,7 +37,7 @@ def test_all_layers_of_a_step_share_an_index() -> None:
 def test_tensors_begin_at_addresses_that_kernels_are_compiled_for() -> None:
     for rows in range(1, 6):
         index = index_of(line(SPANS[:1] * rows), CPU)
-        for part in (index.tables, index.starts, index.lengths):
+        for part in (index.tables, index.starts, index.sums, index.lengths):
             assert part.storage_offset() % 4 == 0
 
 
