@@ -71,7 +71,7 @@ class Reader:
 
     def keep(self, chosen: int) -> None:
         """Of the candidates read, go on with this one."""
-        self.cache.batch_select_indices(torch.tensor([chosen], device=self.model.device))
+        self.cache.batch_select_indices(torch.tensor([chosen]))  # indices of the CPU go for every device
 
     def inputs(self, ids: Tensor) -> dict[str, Any]:
         if self.encoded is None:

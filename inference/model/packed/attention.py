@@ -107,7 +107,8 @@ def attend(
         raise Unfit("attention is given a mask of the model's own")
     if attention_mask is not None and attention_mask != Window(window):
         raise Unfit(f"attention sees {attention_mask}, and is told {Window(window)}")
-    pages = attention.pool.write(module, key[0].transpose(0, 1), value[0].transpose(0, 1), line.slots)
+    slots = line.copies.on(key.device, line.slots)
+    pages = attention.pool.write(module, key[0].transpose(0, 1), value[0].transpose(0, 1), slots)
     mixed = attention.kernel(
         query[0].transpose(0, 1),
         pages,

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 
 from inference.model.batch import Batch
+from inference.model.copies import Copies
 from inference.model.plan import send
 
 
@@ -36,6 +37,7 @@ class Line:
     size       tokens of a page
     picked     the output layer was given the wanted tokens alone
     derived    what a kernel makes of the spans for all layers of the step, under a name of its own
+    copies     of these tensors, for layers that are elsewhere
     """
 
     ids: torch.Tensor
@@ -46,6 +48,7 @@ class Line:
     size: int
     picked: bool = False
     derived: dict[str, Any] = field(default_factory=dict)
+    copies: Copies = field(default_factory=Copies)
 
 
 def lined(batch: Batch, size: int, device: torch.device) -> Line:
