@@ -25,12 +25,14 @@ class Packed:
     """A Batch, and whose its logits are: row picks[i] is for the next token of sampled[i].
 
     A sequence with drafts is sampled behind its last token and behind each draft, as it is if that is right.
+    proofs  of each that is neither sampled nor scored to its end: the row that tells if it computed numbers
     """
 
     batch: Batch
     sampled: list[Sequence] = field(default_factory=list)
     picks: list[int] = field(default_factory=list)
     scored: list[Scored] = field(default_factory=list)
+    proofs: dict[int, int] = field(default_factory=dict)
 
 
 def pack(plan: Plan, moves: Ids[Move], context: int) -> Packed:
@@ -56,6 +58,9 @@ def pack(plan: Plan, moves: Ids[Move], context: int) -> Packed:
                 packed.sampled.append(sequence.ahead(right))
                 packed.picks.append(len(want))
                 want.append(last + right)
+        elif not want or want[-1] < len(ids) - 1:
+            packed.proofs[sequence.id] = len(want)
+            want.append(len(ids) - 1)
         if sequence.source and not done:
             sources[sequence.row] = sequence.source
         starts.append(len(ids))

@@ -68,12 +68,23 @@ class Stepper:
         packed = pack(plan, moves, self.context)
         logits = self.runner.forward(packed.batch)
         outcomes = [Outcome(sequence, count) for sequence, count in plan]
+        if packed.proofs:
+            self._prove(packed, logits, outcomes)
         if packed.scored:
             self._score(packed, logits, outcomes)
+        if packed.scored or packed.proofs:
             logits = logits[packed.picks]
         if packed.sampled:
             self._sample(packed, logits, outcomes)
         return outcomes
+
+    def _prove(self, packed: Packed, logits: torch.Tensor, outcomes: list[Outcome]) -> None:
+        """Fail at once whose part of a prompt came out as no numbers: others could be seated in them."""
+        sound = logits[list(packed.proofs.values())].amax(-1).isfinite().tolist()  # sync
+        of = dict(zip(packed.proofs, sound, strict=True))
+        for outcome in outcomes:
+            if not of.get(outcome.sequence.id, True):
+                outcome.error = fault(BROKEN)
 
     def _score(self, packed: Packed, logits: torch.Tensor, outcomes: list[Outcome]) -> None:
         of = {outcome.sequence.id: outcome for outcome in outcomes}

@@ -9,6 +9,7 @@ import pytest
 from inference.engine.engine import Engine
 from inference.engine.sequence import Score, Task
 from inference.errors import BadRequest, Internal, Overloaded, TooLong, Unavailable
+from inference.model.batch import Clear
 from tests.engine.conftest import END, NAN, POISON, Bench, Box, FakeRunner, GreedySampler
 
 Make = Callable[..., Bench]
@@ -200,6 +201,15 @@ def test_what_a_failed_sequence_left_is_not_used_again(bench: Make) -> None:
     one.submit([*range(1, 29), NAN], 5)
     one.finish()
     assert not one.engine.loop.rows.kept
+
+
+@pytest.mark.parametrize("most", (0, 5))
+def test_a_prompt_that_comes_out_as_no_numbers_fails_with_its_first_part(bench: Make, most: int) -> None:
+    one = bench(budget=16)
+    box = one.submit([NAN, *range(1, 29)], most)
+    one.step()
+    assert isinstance(box.records[-1].error, Internal)
+    assert any(isinstance(move, Clear) for move in one.engine.loop.rows.moves)
 
 
 def test_failures_in_a_row_are_counted_until_one_goes_well(bench: Make) -> None:

@@ -28,9 +28,10 @@ def test_rows_at_any_stage_share_a_batch() -> None:
     )
     packed = pack([(decoding, 1), (part, 2), (last, 2)], (), CONTEXT)
     assert packed.batch == Batch(
-        [3, 5, 6, 9, 10], starts=[0, 1, 3, 5], cached=[2, 1, 1], rows=[0, 1, 3], want=[0, 4]
+        [3, 5, 6, 9, 10], starts=[0, 1, 3, 5], cached=[2, 1, 1], rows=[0, 1, 3], want=[0, 2, 4]
     )
-    assert packed.sampled == [decoding, last]
+    assert packed.sampled == [decoding, last] and packed.picks == [0, 2]
+    assert packed.proofs == {part.id: 1}
 
 
 def test_moves_travel_with_the_batch() -> None:
@@ -43,10 +44,16 @@ def test_an_encoders_input_travels_with_the_row_that_begins() -> None:
     assert pack([(begins, 1), (goes_on, 1)], (), CONTEXT).batch.sources == {0: (5, 6)}
 
 
-def test_a_sequence_that_may_gain_nothing_wants_no_logits() -> None:
+def test_a_sequence_that_may_gain_nothing_is_only_proved() -> None:
     nothing_asked, full = sequence([1, 2], 0, max_tokens=0), sequence([1] * CONTEXT, 1)
     packed = pack([(nothing_asked, 2), (full, CONTEXT)], (), CONTEXT)
-    assert packed.batch.want == [] and packed.sampled == []
+    assert packed.batch.want == [1, CONTEXT + 1] and packed.sampled == []
+    assert packed.proofs == {0: 0, 1: 1}
+
+
+def test_a_piece_that_is_scored_to_its_end_needs_no_proof() -> None:
+    packed = pack([(scored([1, 2, 3, 4], 0), 2), (scored([5, 6], 1, max_tokens=0), 2)], (), CONTEXT)
+    assert packed.batch.want == [0, 1, 2, 3] and packed.proofs == {1: 3}
 
 
 def test_a_scored_prompt_wants_the_logits_before_each_of_its_tokens() -> None:
