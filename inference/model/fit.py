@@ -12,7 +12,7 @@ import torch
 from transformers import PreTrainedModel
 
 from inference.errors import Unavailable
-from inference.model import race
+from inference.model import fuse, race
 from inference.model.batch import Runner
 from inference.model.layers import Unfit
 from inference.model.rope import settle
@@ -86,12 +86,18 @@ def choose(
         )
     least, most = ALLOWED.get(model.dtype, EXACT)
     tolerance = min(max(least, NOISE * trial.noise), most)
+    if model.device.type == "cuda":  # on a CPU it gains nothing
+        fuse.proved(model, trial, tolerance)
     causal = trial.noise <= most
     found: dict[str, Found] = {}
-    for seat in seats(model, alone) if causal else ():
+    for seat in seats(model, alone, tolerance) if causal else ():
         if seat.kind in kinds and seat.kind not in found and (timed or not found):
             found |= attempt(model, trial, seat, tolerance)
     if not found:
+        if "solo" not in kinds:
+            raise Unavailable(
+                f'{model.config.model_type} is computed wrongly in the SEAT asked for: let it be "auto"'
+            )
         return solo(model, trial, causal, tolerance, max_rows=max_rows, context=context)
     best = fastest(model, trial, list(found.values()), context)
     most_tokens = max_rows * context if max_area is None else min(max_area, max_rows * context)

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 from transformers import PreTrainedModel
 
 from inference.model.batch import Runner
+from inference.model.packed import cuda
+from inference.model.packed.graphs import GraphRunner
 from inference.model.packed.runner import PackedRunner
 from inference.model.slots import SlotRunner
 from inference.model.sources import SourceRunner
@@ -38,10 +40,11 @@ class Seat(NamedTuple):
     cost: Callable[[Any], tuple[int, int]]
 
 
-def seats(model: PreTrainedModel, alone: bool) -> Iterator[Seat]:
-    """The seats to try. alone: those that compute no two rows in one call."""
+def seats(model: PreTrainedModel, alone: bool, tolerance: float) -> Iterator[Seat]:
+    """The seats to try. alone: those that compute no two rows in one call. tolerance: by how much a step that
+    is replayed may differ from one that is computed, in standard deviations of the logits."""
     if not alone:
-        yield Seat("packed", "packed", partial(packed, model), packed_cost)
+        yield Seat("packed", "packed", partial(packed, model, tolerance), packed_cost)
     kind = SourceRunner if model.config.is_encoder_decoder else SlotRunner
     for (resumes, together), name in WAYS.items():
         if not (alone and together):
@@ -49,9 +52,15 @@ def seats(model: PreTrainedModel, alone: bool) -> Iterator[Seat]:
             yield Seat("slots", name, make, slots_cost)
 
 
-def packed(model: PreTrainedModel, *, max_rows: int, context: int, area: int) -> PackedRunner:
-    runner = PackedRunner(model, max_rows=max_rows, context=min(context, area), area=area)
+def packed(
+    model: PreTrainedModel, tolerance: float, *, max_rows: int, context: int, area: int
+) -> PackedRunner:
+    recorder = cuda.recorder(model)
+    kind = PackedRunner if recorder is None else GraphRunner
+    runner = kind(model, max_rows=max_rows, context=min(context, area), area=area)
     runner.probe()
+    if isinstance(runner, GraphRunner) and recorder is not None:
+        runner.record(recorder, tolerance)
     return runner
 
 

@@ -1,12 +1,14 @@
 """How a step is recorded as a CUDA graph: run twice to make what is made once, then once to be recorded.
 
-Knows torch's graphs and streams; nothing of what is computed.
+Knows torch's graphs and streams, and where a model is; nothing of what it computes.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
+from torch import distributed as dist
+from transformers import PreTrainedModel
 
 
 class Recorder:
@@ -54,3 +56,10 @@ def unwaiting() -> Iterator[None]:
         yield
     finally:
         torch.cuda.set_sync_debug_mode(before)
+
+
+def recorder(model: PreTrainedModel) -> Recorder | None:
+    """A recorder for the model's device; None where its steps are not those of one GPU alone."""
+    devices = {weight.device for weight in model.parameters()}
+    alone = len(devices) == 1 and not (dist.is_available() and dist.is_initialized())
+    return Recorder(model.device) if alone and model.device.type == "cuda" else None
