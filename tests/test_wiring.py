@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 
+from checks.machine import Gpu, Machine
 from inference.model.scaling import PLAIN, Scaling
 from settings.fields import Settings
 from settings.layers import Layer, config_layer
 from settings.resolve import resolve
-from wiring import app_settings, public_name, scaling_of
+from tests import tiny
+from wiring import app_settings, plan_of, public_name, scaling_of
 
 CONFIG = config_layer(Path(__file__).parent.parent / "config.py")
 
@@ -52,6 +54,16 @@ def test_a_scaling_is_said_by_its_kind_its_factor_or_both(values: dict[str, Any]
 )
 def test_a_limit_reaches_the_dialects(name: str, value: object, field: str, told: object) -> None:
     assert getattr(app_settings(settings(**{name: value}), "1"), field) == told
+
+
+@pytest.mark.parametrize(
+    ("asked", "gpus", "places"),
+    [("", 1, ()), ("a", 1, ()), ("1", 1, ("cuda:0", "cpu")), ("1,a", 2, ("cuda:0", "cuda:1")), ("1", 0, ())],
+)
+def test_layers_reach_the_plan(tmp_path: Path, asked: str, gpus: int, places: tuple[str, ...]) -> None:
+    machine = Machine(10**12, 10**12, (Gpu("a", 10**11, 10**11),) * gpus, frozenset({"cpu", "cuda"}), "")
+    name = str(tiny.llama(tmp_path / "two"))
+    assert plan_of(settings(MODEL_NAME=name, LAYERS=asked), tmp_path, machine).places == places
 
 
 def test_a_folders_path_stays_here() -> None:
