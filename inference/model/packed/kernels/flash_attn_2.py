@@ -1,4 +1,4 @@
-"""FlashAttention 2, where its package is installed: in 16 bits, pages of 256 tokens or a multiple, no sinks."""
+"""FlashAttention 2, where its package is installed: in 16 bits, pages of multiples of 256, without sinks."""
 
 import torch
 from flash_attn import flash_attn_varlen_func
