@@ -16,12 +16,11 @@ from hypothesis import strategies as st
 from inference.engine.admission import Admission
 from inference.engine.engine import Engine
 from inference.engine.sampler import Sampler
-from inference.engine.sequence import Sequence
 from tests.engine.conftest import END, NAN, POISON, VOCAB
-from tests.engine.prophet import Prophet
 from tests.walks.machine import Walk, take
 from tests.walks.paged import PagedWitness
 from tests.walks.right import KINDS, Echo
+from tests.walks.seer import Seer
 from tests.walks.witness import Witness
 from tests.walks.world import World
 
@@ -81,20 +80,6 @@ class Options(NamedTuple):
         ends = frozenset(self.ends)
         given = {name: value for name, value in self._asdict().items() if name not in ("kind", "ends")}
         return given | {"sampling": KINDS[self.kind], "ends": ends}
-
-
-class Seer(Prophet):
-    """Knows what the world holds to be right."""
-
-    def __init__(self, world: World) -> None:
-        super().__init__(world.engine.loop.rows, {})
-        self.world = world
-
-    def answer(self, sequence: Sequence) -> list[int]:
-        if sequence.id not in self.answers:
-            choices = self.world.right.choices(sequence.task)
-            self.answers[sequence.id] = [choice.id for choice in choices if choice.id >= 0]
-        return self.answers[sequence.id]
 
 
 class FakeWalk(Walk):

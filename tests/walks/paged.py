@@ -11,7 +11,7 @@ from itertools import pairwise
 import torch
 
 from inference.model.batch import Batch, Clear
-from tests.engine.conftest import VOCAB, Illegal
+from tests.engine.conftest import NAN, VOCAB, Illegal
 from tests.walks.witness import wanted
 
 Ids = tuple[int, ...]
@@ -50,7 +50,11 @@ class PagedWitness:
         except (AssertionError, IndexError) as error:
             raise Illegal(str(error)) from error
         self.fault(batch, True)
-        logits = [row for index, ids in enumerate(lines) for row in wanted(batch, index, ids, ())]
+        logits = [
+            row
+            for index, ids in enumerate(lines)
+            for row in wanted(batch, index, ids, spoilt=self._spoilt(batch.tables[index]))
+        ]
         return torch.tensor(logits).reshape(len(batch.want), VOCAB)
 
     def held(self, table: Sequence[int], count: int) -> Ids:
@@ -81,10 +85,14 @@ class PagedWitness:
         }
         assert not read & set(written), "one writes where another reads"
 
-    def _take(self, batch: Batch, index: int) -> list[int]:
+    def _spoilt(self, table: Sequence[int]) -> bool:
+        """Whether any of these pages holds what is no number, were it behind what is read: 0 × nan is nan."""
+        return any(NAN in ids for page in table for ids in self.pages[page])
+
+    def _take(self, batch: Batch, index: int) -> Ids:
         start, end, cached = batch.starts[index], batch.starts[index + 1], batch.cached[index]
         table, ids = batch.tables[index], self.held(batch.tables[index], batch.cached[index])
         for at, id in enumerate(batch.ids[start:end], cached):
             ids = (*ids, id)
             self.pages[table[at // self.step]][at % self.step] = ids
-        return list(ids)
+        return ids

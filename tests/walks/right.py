@@ -32,7 +32,7 @@ class Echo:
 
     def choices(self, task: Task) -> list[Choice]:
         """The tokens of its answer, with what is told of each."""
-        if POISON in task.ids:
+        if {POISON, NAN} & set(task.ids):
             return [Choice(BROKEN)]
         return chosen(task, self.start, self.context)
 

@@ -4,12 +4,12 @@ Drafts are often right; and no token or probability is, unless the row held all 
 """
 
 from collections.abc import Sequence as Ids
-from math import isnan
+from math import isnan, nan
 
 import torch
 
 from inference.model.batch import Batch
-from tests.engine.conftest import POISON, VOCAB, FakeRunner, logits_after
+from tests.engine.conftest import NAN, POISON, VOCAB, FakeRunner, logits_after
 
 ECHO = 20.0  # what an echoed token's logit gains: more than there is between any two
 
@@ -28,19 +28,22 @@ def echoing(ids: Ids[int], source: Ids[int] = ()) -> list[float]:
 
 
 class Witness(FakeRunner):
-    """A FakeRunner that echoes."""
+    """A FakeRunner that echoes. What is no number spoils its row wherever it stands, for 0 × nan is nan."""
 
     def _logits(self, batch: Batch) -> torch.Tensor:
         logits = []
         for index, row in enumerate(batch.rows):
             ids = self.held(row, batch.cached[index] + batch.starts[index + 1] - batch.starts[index])
-            logits += wanted(batch, index, ids, self.sources[row])
+            logits += wanted(batch, index, ids, self.sources[row], spoilt=NAN in self.memory[row])
         return torch.tensor(logits).reshape(len(batch.want), VOCAB)
 
 
-def wanted(batch: Batch, index: int, ids: list[int], source: Ids[int]) -> list[list[float]]:
+def wanted(
+    batch: Batch, index: int, ids: Ids[int], source: Ids[int] = (), spoilt: bool = False
+) -> list[list[float]]:
     """The logits a batch wants of a row that holds these ids, the batch's own among them."""
     if POISON in ids or POISON in source:
         raise ValueError("poisoned")
     start, end, cached = batch.starts[index], batch.starts[index + 1], batch.cached[index]
-    return [echoing(ids[: cached + at - start + 1], source) for at in batch.want if start <= at < end]
+    lengths = [cached + at - start + 1 for at in batch.want if start <= at < end]
+    return [[nan] * VOCAB if spoilt else echoing(ids[:length], source) for length in lengths]

@@ -1,0 +1,19 @@
+"""Drafts that are often right and sometimes wrong, whatever is asked."""
+
+from inference.engine.sequence import Sequence
+from tests.engine.prophet import Prophet
+from tests.walks.world import World
+
+
+class Seer(Prophet):
+    """Knows what the world holds to be right."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.engine.loop.rows, {})
+        self.world = world
+
+    def answer(self, sequence: Sequence) -> list[int]:
+        if sequence.id not in self.answers:
+            choices = self.world.right.choices(sequence.task)
+            self.answers[sequence.id] = [choice.id for choice in choices if choice.id >= 0]
+        return self.answers[sequence.id]
