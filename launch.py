@@ -8,7 +8,7 @@ import gc
 import logging
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import checks
@@ -21,6 +21,8 @@ from checks.plan import Plan
 from inference.backend import Backend
 from inference.errors import ServerError
 from inference.metrics import Metrics
+from inference.opening import Opened
+from inference.selftest import selftest
 from settings.fields import Settings
 from wiring import app_settings, backend_of, hub_of, load, plan_of
 
@@ -55,21 +57,34 @@ def describe(version: str) -> int:
     return 0
 
 
+def prove(settings: Settings, home: Path, *, as_json: bool) -> int:
+    """Open the model as for serving, on no port, and print what became of its answers; 0 if all is well."""
+    verdict = examine(replace(settings, port=0, prometheus_port=0), home)
+    if not verdict.ok or verdict.plan is None:
+        print(checks.as_json(verdict.findings) if as_json else checks.table(verdict.findings))
+        return 1
+    opened = loaded(settings, verdict.plan, verdict.machine)
+    if opened is None:
+        return 1
+    try:
+        findings = selftest(opened)
+    finally:
+        opened.crew.close()
+    print(checks.as_json(findings) if as_json else checks.table(findings))
+    return 0 if all(finding.ok for finding in findings) else 1
+
+
 def serve(settings: Settings, home: Path, version: str) -> int:
     """Check, fetch, load, and serve until a signal. The exit code."""
     verdict = examine(settings, home)
     tell(verdict.findings, settings)
     if not verdict.ok or verdict.plan is None:
         return 1
-    try:
-        metrics = Metrics()
-        backend = backend_of(settings, load(settings, verdict.plan, verdict.machine), metrics)
-    except Refused as error:
-        tell([error.finding], settings)
+    opened = loaded(settings, verdict.plan, verdict.machine)
+    if opened is None:
         return 1
-    except ServerError as error:
-        print(f"hearth: {error.message}", file=sys.stderr)
-        return 1
+    metrics = Metrics()
+    backend = backend_of(settings, opened, metrics)
     gc.collect()
     gc.freeze()  # what is loaded stays: a full collection that walks it would hold up every stream
     warn_if_open(settings)
@@ -77,6 +92,17 @@ def serve(settings: Settings, home: Path, version: str) -> int:
         return answer(settings, backend, metrics, version)
     finally:
         backend.close()
+
+
+def loaded(settings: Settings, plan: Plan, machine: Machine) -> Opened | None:
+    """Fetch and open the model; None where that is refused, the reason told."""
+    try:
+        return load(settings, plan, machine)
+    except Refused as error:
+        tell([error.finding], settings)
+    except ServerError as error:
+        print(f"hearth: {error.message}", file=sys.stderr)
+    return None
 
 
 def answer(settings: Settings, backend: Backend, metrics: Metrics, version: str) -> int:

@@ -17,7 +17,8 @@ from settings.resolve import unknown
 
 ACTIONS = {
     "--check": "say whether the model will run here, then stop; exit code 0 or 1",
-    "--json": "with --check: the answer as JSON",
+    "--selftest": "load the model, see that no answer depends on its neighbours, then stop; exit code 0 or 1",
+    "--json": "with --check or --selftest: the answer as JSON",
     "--env": "what this machine and its libraries are, for a report, then stop",
     "--help": "this text",
     "--version": "the server's version",

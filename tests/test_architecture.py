@@ -15,6 +15,7 @@ FLOORS = {
     "api": 4,
     "inference": 0,
     "inference.opening": 4,
+    "inference.selftest": 4,
     "inference.local": 3,
     "inference.remote": 3,
     "inference.engine": 2,

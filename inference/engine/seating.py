@@ -15,12 +15,14 @@ class Seating(Protocol):
     max_rows  sequences that may have a seat at once
     context   tokens one of them may hold
     area      tokens that the memory holds
+    keeps     what a seat held is found again by who begins like it
     live      the sequences that have a seat
     """
 
     max_rows: int
     context: int
     area: int
+    keeps: bool
     live: list[Sequence]
 
     def seat(self, sequence: Sequence) -> bool:

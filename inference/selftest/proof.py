@@ -1,0 +1,121 @@
+"""Asks an opened model the same in every way there is, and tells what became of its answers, a finding each.
+
+Knows the engine's door and its own parts; prints nothing.
+"""
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from checks.finding import Finding
+from inference.engine.engine import Engine
+from inference.engine.sequence import Task
+from inference.opening import Opened
+from inference.selftest.asked import Answer, prompts, task
+from inference.selftest.speed import speed
+from inference.selftest.verdict import Turn, Verdict, compare
+from inference.selftest.ways import alone, ways
+
+SECONDS = 40.0  # what all of it may take, about
+LONG, NEW = (
+    320,
+    32,
+)  # tokens that prompts have in common, tokens of an answer; where the model is slow, fewer:
+SHORT, FEW = 32, 4
+# What it comes to: prompts of LONG tokens that are read, and steps for each token of an answer.
+READ, STEPS = 24, 30
+# The most by which arithmetic changes a logprob. Larger than any seen; a fault changes it by more.
+ALLOWED = {"float32": 0.01, "float16": 0.1, "bfloat16": 0.5}
+MEND = "a tie turned, which is no fault: DETERMINISTIC=true keeps every answer as it is alone, but slower"
+FAULT = "an answer depends on its neighbours: do not serve this model so, and report this table"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What may become of an answer. drift: how far a logprob may go; ties: whether these may turn."""
+
+    drift: float
+    ties: bool
+
+
+@torch.inference_mode()
+def selftest(opened: Opened) -> list[Finding]:
+    """The findings; one is not ok where an answer changed that must not change.
+
+    In half precision a tie may turn, unless the engine is deterministic: then the last bit counts.
+    """
+    engine, tokenizer = opened.engine, opened.loaded.tokenizer
+    tasks = asked_of(engine, tokenizer)
+    rule = rule_of(opened)
+    right = alone(engine, tasks)
+    findings = [seat(opened, tasks)]
+    for name, way in ways(engine, right).items():
+        answers = way(engine, tasks)
+        findings.append(judged(name, compare(right, answers), rule, tokenizer, answers))
+    return [*findings, speeds(engine, tasks)]
+
+
+def asked_of(engine: Engine, tokenizer: Any) -> list[Task]:
+    """As much as the model answers in SECONDS, by how fast it answers a first question."""
+    most = engine.loop.rows.context // 2
+    first = task(prompts(tokenizer, SHORT, most)[0], FEW)
+    times = []
+    for new in (1, 1, FEW):  # what comes first takes longer
+        began = time.perf_counter()
+        alone(engine, [task(first.ids, new)])
+        times.append(time.perf_counter() - began)
+    reading, step = times[1] / len(first.ids), max(times[2] - times[1], 1e-4) / (FEW - 1)
+    long = between(SHORT, SECONDS / 2 / READ / reading, LONG)
+    new = between(FEW, SECONDS / 2 / STEPS / step, min(NEW, most))
+    return [task(prompt, new) for prompt in prompts(tokenizer, long, most)]
+
+
+def between(least: int, value: float, most: int) -> int:
+    return max(least, min(int(value), most))
+
+
+def rule_of(opened: Opened) -> Rule:
+    if opened.engine.loop.scheduler.pieces.size:
+        return Rule(drift=0.0, ties=False)
+    dtype = opened.loaded.dtype
+    return Rule(ALLOWED.get(dtype, max(ALLOWED.values())), ties=dtype != "float32")
+
+
+def seat(opened: Opened, tasks: list[Task]) -> Finding:
+    """How the model runs, and what is asked of it."""
+    fitted, loaded = opened.fitted, opened.loaded
+    runs = f"{fitted.name}, error {fitted.error:.0e}, {loaded.dtype} on {loaded.device}"
+    longest = max(len(task.ids) for task in tasks)
+    have = f"{len(tasks)} prompts of up to {longest} tokens, {tasks[0].max_tokens} tokens each"
+    return Finding("alone", runs, have, ok=True)
+
+
+def judged(name: str, verdict: Verdict, rule: Rule, tokenizer: Any, answers: list[Answer]) -> Finding:
+    need = "as alone" if rule.drift else "as alone, to the last bit"
+    if verdict.error:
+        return Finding(name, need, verdict.error, ok=False, mend=FAULT)
+    drift = f"logprobs within {verdict.drift:.0e}" if verdict.drift else "to the last bit"
+    reused = sum(answer.reused for answer in answers)
+    have = f"same, {drift}" + (f", {reused} prompt tokens reused" if reused else "")
+    sound = verdict.drift <= rule.drift
+    if not verdict.turns:
+        return Finding(name, need, have, ok=sound, mend="" if sound else FAULT)
+    tie = sound and rule.ties
+    told = ("tie: " if tie else "") + shown(verdict.turns[0], tokenizer)
+    have = f"{told}; {len(verdict.turns)} of {len(answers)} answers, {drift}"
+    return Finding(name, need, have, ok=tie, mend=MEND if tie else FAULT)
+
+
+def shown(turn: Turn, tokenizer: Any) -> str:
+    right, other = (f"{id} {tokenizer.decode([id])!r}" for id in (turn.right, turn.other))
+    gap = "a gap of many logits" if turn.gap is None else f"a gap of {turn.gap:.3f}"
+    return f"prompt {turn.prompt + 1}, token {turn.place + 1}: {right} became {other}, {gap}"
+
+
+def speeds(engine: Engine, tasks: list[Task]) -> Finding:
+    found = speed(engine, tasks, tasks[0].max_tokens)
+    company = f"{found.company} answers {found.together:.0f}"
+    have = f"prompt {found.prompt:.0f}, one answer {found.alone:.0f}, {company}"
+    return Finding("speed", "tokens a second", have, ok=True)

@@ -1,0 +1,126 @@
+"""The proof for the served model: the demo model passes it, and a runner that mixes its rows does not."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from inference.engine.engine import Engine
+from inference.engine.sampler import Sampler
+from inference.engine.sequence import Record
+from inference.model.batch import Batch, Runner
+from inference.opening import Opened, open_engine
+from inference.selftest import proof, selftest
+from inference.selftest.asked import Answer
+from inference.selftest.verdict import Turn, Verdict, compare
+
+DEMO = Path(__file__).parent.parent.parent / "models" / "demo"
+
+
+class Mixing:
+    """A runner of which the first row's logits are a little of the last one's."""
+
+    def __init__(self, runner: Runner, share: float) -> None:
+        self.runner, self.share = runner, share
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.runner, name)
+
+    def forward(self, batch: Batch) -> torch.Tensor:
+        logits = self.runner.forward(batch)
+        if len(batch.rows) > 1 and len(logits) > 1:
+            logits[0] += self.share * logits[-1]
+        return logits
+
+
+@pytest.fixture(scope="module")
+def demo() -> Opened:
+    return opened("float32", deterministic=False)
+
+
+@pytest.fixture(autouse=True)
+def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proof, "NEW", 8)
+
+
+def opened(dtype: str, deterministic: bool) -> Opened:
+    return open_engine(
+        DEMO,
+        dtype=dtype,
+        device="cpu",
+        context=900,
+        max_rows=4,
+        kv_bytes=1 << 26,
+        max_batch_tokens=256,
+        max_queued_tokens=100_000,
+        trust_remote_code=False,
+        deterministic=deterministic,
+    )
+
+
+def engine(runner: Runner, vocab: int) -> Engine:
+    return Engine(runner, Sampler(vocab), max_batch_tokens=256, max_queued_tokens=100_000)
+
+
+def answer(ids: list[int], *tops: dict[int, float]) -> Answer:
+    made = Answer()
+    made.put(Record(tuple(ids), tuple(0.0 for _ in ids), tuple(tuple(top.items()) for top in tops)))
+    return made
+
+
+def test_the_demo_model_passes_in_every_way(demo: Opened) -> None:
+    findings = selftest(demo)
+    assert [finding.name for finding in findings] == [
+        *("alone", "batched", "neighbours", "preempted", "prefix", "drafts", "speed")
+    ]
+    assert all(finding.ok and not finding.mend for finding in findings)
+    assert demo.engine.stats().preemptions >= 4 and demo.engine.stats().accepted_tokens > 0
+    assert "tokens reused" in findings[4].have
+
+
+@pytest.mark.parametrize("share", (0.5, 0.01))
+def test_a_runner_that_mixes_its_rows_is_found_out(demo: Opened, share: float) -> None:
+    mixed = engine(Mixing(demo.fitted.runner, share), demo.loaded.vocab)
+    wrong = [finding for finding in selftest(replace(demo, engine=mixed)) if not finding.ok]
+    assert "batched" in [finding.name for finding in wrong]
+    assert all("neighbours" in finding.mend for finding in wrong)
+
+
+@pytest.mark.slow
+def test_a_deterministic_engine_is_held_to_the_last_bit() -> None:
+    findings = selftest(opened("bfloat16", deterministic=True))
+    assert all(finding.ok for finding in findings)
+    assert "to the last bit" in findings[1].have and "drafts" not in [finding.name for finding in findings]
+
+
+def test_a_turn_tells_where_and_by_how_much() -> None:
+    right = answer([5, 6], {5: -0.1, 7: -3.0}, {6: -0.7, 8: -0.75})
+    other = answer([5, 8], {5: -0.1, 7: -3.0}, {6: -0.76, 8: -0.7})
+    verdict = compare([right], [other])
+    assert verdict.turns == [Turn(0, 1, 6, 8, pytest.approx(0.05))]
+    assert verdict.drift == pytest.approx(0.06)
+
+
+def test_what_comes_after_a_turn_is_of_another_text_and_not_compared() -> None:
+    right = answer([5, 6], {5: -0.1}, {6: -0.7})
+    other = answer([9, 6], {9: -0.1, 5: -0.1}, {6: -9.0})
+    assert compare([right], [other]).drift == 0
+
+
+@pytest.mark.parametrize(
+    ("rule", "ok", "mend"),
+    [
+        (proof.Rule(0.5, ties=True), True, proof.MEND),
+        (proof.Rule(0.01, ties=True), False, proof.FAULT),
+        (proof.Rule(0.5, ties=False), False, proof.FAULT),
+        (proof.Rule(0.0, ties=False), False, proof.FAULT),
+    ],
+)
+def test_a_tie_that_turned_is_a_fault_where_it_must_not_turn(
+    demo: Opened, rule: proof.Rule, ok: bool, mend: str
+) -> None:
+    verdict = Verdict([Turn(2, 4, 65, 66, 0.05)], drift=0.1)
+    finding = proof.judged("batched", verdict, rule, demo.loaded.tokenizer, [Answer()])
+    assert (finding.ok, finding.mend) == (ok, mend)
+    assert "prompt 3, token 5: 65 " in finding.have and "a gap of 0.050" in finding.have
