@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from inference.types import ToolCall
+from api.said import Call
 
 ParseStatus = Literal["started", "in_progress", "failed", "succeeded"]
 UNTYPED_STATUS = {"failed": "failure", "succeeded": "success"}
@@ -50,7 +50,7 @@ class Generation:
             return {"type": "tool_call", "tool_call": call, "parse_status": status}
         return {"content": call, "parse_status": UNTYPED_STATUS.get(status, status)}
 
-    def call(self, call: ToolCall) -> dict[str, Any]:
+    def call(self, call: Call) -> dict[str, Any]:
         """A complete tool call."""
         told = {"call_id": call.id, "tool_name": call.name, "arguments": json.loads(call.arguments)}
         return told | {"arguments_json": call.arguments} if self.typed else told

@@ -7,7 +7,8 @@ from typing import Any
 
 from api.llama_stack.errors import broken, failed
 from api.llama_stack.generation import Generation
-from api.llama_stack.said import Said, Scores, scores
+from api.llama_stack.words import Scores, complete_calls, metrics, scores, stop_reason
+from api.said import Said
 from inference.types import CallDelta, Event, Finished, Started, Token
 
 
@@ -20,7 +21,11 @@ class Reply:
     def __init__(self, generation: Generation, logprobs: bool) -> None:
         self.generation = generation
         self.logprobs = logprobs
-        self.said = Said([] if logprobs else None)
+        self.said = Said()
+
+    @property
+    def scores(self) -> Scores | None:
+        return scores(self.said.tokens) if self.logprobs else None
 
 
 class CompletionWriter(Reply):
@@ -28,25 +33,25 @@ class CompletionWriter(Reply):
         self.said.add(event)
         match event:
             case Token() if self.logprobs:
-                return [_piece(event.text, scores(event))]
+                return [_piece(event.text, scores([event]))]
             case Token() if event.text:
                 return [_piece(event.text)]
             case Finished():
                 rest = [_piece(event.text)] if event.text else []
-                return [*rest, _piece("", stop_reason=self.said.stop_reason)]
+                return [*rest, _piece("", stop_reason=stop_reason(self.said))]
             case _:
                 return []
 
     def whole(self) -> dict[str, Any]:
         said = self.said
-        body = {"content": said.text, "stop_reason": said.stop_reason, "logprobs": said.logprobs}
+        body = {"content": said.text, "stop_reason": stop_reason(said), "logprobs": self.scores}
         if self.generation.typed:
-            return body | {"metrics": said.metrics}
+            return body | {"metrics": metrics(said)}
         return {"completion_message": self.message()} | body if self.generation.doubled else body
 
     def message(self) -> dict[str, Any]:
         said = self.said
-        return {"role": "assistant", "content": said.text, "stop_reason": said.stop_reason, "tool_calls": []}
+        return {"role": "assistant", "content": said.text, "stop_reason": stop_reason(said), "tool_calls": []}
 
 
 def _piece(text: str, logprobs: Scores | None = None, stop_reason: str | None = None) -> dict[str, Any]:
@@ -61,7 +66,7 @@ class ChatWriter(Reply):
             case Started():
                 return [self._event("start", self.generation.text(""))]
             case Token() if self.logprobs:
-                return [self._event("progress", self.generation.text(event.text), scores(event))]
+                return [self._event("progress", self.generation.text(event.text), scores([event]))]
             case Token() if event.text:
                 return [self._event("progress", self.generation.text(event.text))]
             case CallDelta():
@@ -77,8 +82,7 @@ class ChatWriter(Reply):
         if event.arguments:
             deltas.append(piece(event.arguments, "in_progress"))
         if event.done:
-            call = self.said.calls[event.number].call()
-            deltas.append(piece(self.generation.call(call), "succeeded"))
+            deltas.append(piece(self.generation.call(self.said.calls[event.number]), "succeeded"))
         return [self._event("progress", delta) for delta in deltas]
 
     def _end(self, event: Finished) -> list[Any]:
@@ -87,7 +91,7 @@ class ChatWriter(Reply):
         cut = [call.arguments for call in self.said.calls.values() if not call.done]
         deltas = [generation.text(event.text)] if event.text else []
         deltas += [generation.piece(arguments, "failed") for arguments in cut]
-        complete = self._event("complete", generation.text(""), stop_reason=self.said.stop_reason)
+        complete = self._event("complete", generation.text(""), stop_reason=stop_reason(self.said))
         return [*(self._event("progress", delta) for delta in deltas), complete]
 
     def _event(
@@ -96,17 +100,17 @@ class ChatWriter(Reply):
         event = {"event_type": kind, "delta": delta, "logprobs": logprobs, "stop_reason": stop_reason}
         if not self.generation.typed:
             return {"event": event}
-        return {"metrics": self.said.metrics if kind == "complete" else None, "event": event}
+        return {"metrics": metrics(self.said) if kind == "complete" else None, "event": event}
 
     def whole(self) -> dict[str, Any]:
-        body = {"completion_message": self.message(), "logprobs": self.said.logprobs}
-        return body | {"metrics": self.said.metrics} if self.generation.typed else body
+        body = {"completion_message": self.message(), "logprobs": self.scores}
+        return body | {"metrics": metrics(self.said)} if self.generation.typed else body
 
     def message(self) -> dict[str, Any]:
         said, generation = self.said, self.generation
         return {
             "role": "assistant",
             "content": generation.content(said.text),
-            "stop_reason": said.stop_reason,
-            "tool_calls": [generation.call(call) for call in said.complete_calls],
+            "stop_reason": stop_reason(said),
+            "tool_calls": [generation.call(call) for call in complete_calls(said)],
         }

@@ -5,8 +5,9 @@ from typing import Any, ClassVar
 from api.openai.errors import broken, failed
 from api.openai.logprobs import Scores, prompt_logprobs
 from api.openai.reply import Choice, Reply
-from api.openai.said import Call, Said, call_id, reason
 from api.openai.shape import Shape
+from api.openai.words import call_id, reason
+from api.said import Call, Said
 from inference.types import CallDelta, Event, Finished, Started, Token
 
 OPEN = {"logprobs": None, "finish_reason": None}
@@ -115,7 +116,7 @@ def _told(**said: Any) -> dict[str, Any]:
 
 def _named(event: CallDelta) -> dict[str, Any]:
     """A call begins."""
-    return {"index": event.number, **whole(Call(call_id(event), event.name))}
+    return {"index": event.number, **whole(Call(event.id, event.name))}
 
 
 def _more(event: CallDelta) -> dict[str, Any]:
@@ -125,4 +126,4 @@ def _more(event: CallDelta) -> dict[str, Any]:
 
 def whole(call: Call) -> dict[str, Any]:
     function = {"name": call.name, "arguments": call.arguments}
-    return {"id": call.id, "type": "function", "function": function}
+    return {"id": call_id(call), "type": "function", "function": function}

@@ -8,8 +8,9 @@ from typing import Any
 from api.openai.errors import broken, failed
 from api.openai.logprobs import Scores, prompt_logprobs
 from api.openai.reply import Choice, Reply
-from api.openai.said import Said, reason
 from api.openai.shape import Shape
+from api.openai.words import reason
+from api.said import Said
 from inference.types import Event, Finished, PromptToken, Started, Token
 
 KIND = "text_completion"

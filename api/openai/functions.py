@@ -11,7 +11,7 @@ from api.openai.bodies import ChatBody
 from api.openai.chat import ChatWriter, whole
 from api.openai.conversation import NamedFunction, NamedTool, ToolDef
 from api.openai.errors import WrongBody
-from api.openai.said import Said
+from api.said import Said
 
 
 def as_tools(body: ChatBody) -> ChatBody:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from api.openai.logprobs import mean
-from api.openai.said import Said
 from api.openai.shape import Shape
 from api.openai.usage import Usage
+from api.said import Said
 from inference.types import Event, Token
 
 Choice = dict[str, Any]

@@ -33,8 +33,8 @@ class Usage:
         )
 
     def of(self, index: int) -> dict[str, Any]:
-        """Of one answer so far."""
-        prompt = self.prompts[index // self.answers]
+        """Of one answer so far; of one that ended before its turn came, nothing."""
+        prompt = self.prompts.get(index // self.answers, Started(index, 0, 0))
         return usage(prompt.prompt_tokens, self.generated[index], prompt.cached_tokens)
 
 

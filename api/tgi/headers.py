@@ -31,19 +31,19 @@ class Meter:
     def whole(self, answer: Told) -> dict[str, str]:
         """Of an answer that is complete now. Times are whole milliseconds, x-compute-time is seconds."""
         now = time.perf_counter()
-        total, validation, queue = now - self.begun, self.valid - self.begun, answer.start.waited
+        total, validation, queue = now - self.begun, self.valid - self.begun, answer.begun.waited
         inference = max(0.0, total - validation - queue)
         times = {
             "x-total-time": total,
             "x-validation-time": validation,
             "x-queue-time": queue,
             "x-inference-time": inference,
-            "x-time-per-token": inference / max(1, answer.end.tokens),
+            "x-time-per-token": inference / max(1, answer.ended.tokens),
         }
         return {
             **self.streamed(),
             "x-compute-time": str(total),
             **{name: str(int(seconds * 1000)) for name, seconds in times.items()},
-            "x-prompt-tokens": str(answer.start.prompt_tokens),
-            "x-generated-tokens": str(answer.end.tokens),
+            "x-prompt-tokens": str(answer.begun.prompt_tokens),
+            "x-generated-tokens": str(answer.ended.tokens),
         }

@@ -27,7 +27,7 @@ class WholeWriter:
     def __init__(self, shown: Shown, answers: int = 1, listed: bool = False) -> None:
         self.shown = shown
         self.listed = listed
-        self.answers = [Told(shown) for _ in range(answers)]
+        self.answers = [Told(shown=shown) for _ in range(answers)]
 
     def chunk(self, event: Event) -> list[Any]:
         self.answers[event.index].add(event)
@@ -40,7 +40,7 @@ class WholeWriter:
 
     def whole(self) -> Any:
         best = self.best
-        reply = shapes.Generation(best.text, self._details(best) if self.shown.details else UNSET)
+        reply = shapes.Generation(best.output, self._details(best) if self.shown.details else UNSET)
         return [reply] if self.listed else reply
 
     def _details(self, best: Told) -> shapes.Details:
@@ -49,7 +49,7 @@ class WholeWriter:
 
 
 def loser(answer: Told) -> shapes.BestOfSequence:
-    return shapes.BestOfSequence(generated_text=answer.text, **structs.asdict(answer.sequence()))
+    return shapes.BestOfSequence(generated_text=answer.output, **structs.asdict(answer.sequence()))
 
 
 class StreamWriter(WholeWriter):
@@ -68,13 +68,13 @@ class StreamWriter(WholeWriter):
 
     def _piece(self, token: Token, rest: str = "") -> shapes.StreamToken:
         return shapes.StreamToken(
-            index=len(self.answers[0].said),
+            index=len(self.answers[0].tokens),
             token=tokens.generated(token, rest),
             top_tokens=tokens.top(token, self.shown.top) or UNSET,
         )
 
     def _last(self, event: LastToken) -> shapes.StreamToken:
         piece = self._piece(event, event.end.text)
-        piece.generated_text = self.answers[0].text
+        piece.generated_text = self.answers[0].output
         piece.details = self.answers[0].details() if self.shown.details else None
         return piece

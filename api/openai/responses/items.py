@@ -8,7 +8,7 @@ import secrets
 from dataclasses import dataclass, field
 from typing import Any
 
-from api.openai.said import call_id
+from api.openai.words import call_id
 from inference.types import CallDelta
 
 Events = list[dict[str, Any]]

@@ -9,8 +9,8 @@ from api.openai.errors import envelope, failed
 from api.openai.logprobs import Scores
 from api.openai.responses.bodies import ResponsesBody
 from api.openai.responses.items import Entries, Events, FunctionCall, Message
-from api.openai.said import REASONS
 from api.openai.usage import Usage
+from api.openai.words import REASONS
 from api.stream import SSE, Framing
 from inference.errors import ServerError
 from inference.types import CallDelta, Event, Finished, Started, Token

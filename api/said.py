@@ -1,19 +1,18 @@
-"""What one answer has come to, folded from its events; the same for completions, chats and responses."""
+"""What one answer has come to, folded from its events; the same for every dialect, streamed and whole."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from inference.types import CallDelta, Event, Finished, Started, Token
-
-# OpenAI's clients know no other reasons; a deadline and a server that stops cut an answer short, too.
-REASONS = {"stop": "stop", "length": "length", "deadline": "length", "cancelled": "length"}
 
 
 @dataclass(slots=True)
 class Call:
+    """A tool call as far as it has come; one that is done is whole."""
+
     id: str
     name: str
     arguments: str = ""
+    done: bool = False
 
 
 @dataclass(slots=True)
@@ -21,7 +20,6 @@ class Said:
     """calls: by their numbers, the last perhaps cut short."""
 
     started: Started | None = None
-    pieces: list[str] = field(default_factory=list)
     tokens: list[Token] = field(default_factory=list)
     calls: dict[int, Call] = field(default_factory=dict)
     end: Finished | None = None
@@ -31,19 +29,18 @@ class Said:
             case Started():
                 self.started = event
             case Token():
-                self.pieces.append(event.text)
                 self.tokens.append(event)
             case CallDelta():
-                call = self.calls.setdefault(event.number, Call(call_id(event), event.name))
+                call = self.calls.setdefault(event.number, Call(event.id, event.name))
                 call.arguments += event.arguments
+                call.done = event.done
             case Finished():
-                self.pieces.append(event.text)
                 self.end = event
 
     @property
     def begun(self) -> Started:
-        assert self.started, "an answer starts before it is told"
-        return self.started
+        """Of an answer that ended before its turn came, at a deadline for instance: nothing of its prompt."""
+        return self.started or Started(self.ended.index, 0, 0)
 
     @property
     def ended(self) -> Finished:
@@ -52,18 +49,9 @@ class Said:
 
     @property
     def text(self) -> str:
-        return "".join(self.pieces)
+        """Its tokens', and what was held back to the end."""
+        return "".join((*(token.text for token in self.tokens), self.end.text if self.end else ""))
 
     @property
     def ids(self) -> list[int]:
         return [token.id for token in self.tokens]
-
-
-def call_id(event: CallDelta) -> str:
-    """As vLLM names a call."""
-    return f"chatcmpl-tool-{event.id.removeprefix('call_')}"
-
-
-def reason(end: Finished) -> dict[str, Any]:
-    """Why an answer ended; stop_reason is the stop string or token that was met."""
-    return {"finish_reason": REASONS[end.reason], "stop_reason": end.stop}
