@@ -19,7 +19,7 @@ from inference.model.packed.pool import Pages
 
 # By how much a number may differ, where values have a standard deviation of 1: a few times what rounding
 # makes, a tenth or less of what one token more or less does.
-ALLOWED = {torch.bfloat16: 0.03, torch.float16: 0.005}
+ALLOWED = {torch.bfloat16: 0.04, torch.float16: 0.005}
 EXACT = 1e-4
 # (tokens on the line, tokens in all) of each row.
 ROWS = ((1, 1), (1, 17), (5, 5), (70, 70), (1, 512), (3, 300), (37, 600), (1, 16))
