@@ -4,8 +4,9 @@ from collections.abc import Mapping
 
 from scripts.bench.pieces.http import HTTP
 from scripts.bench.pieces.loads import LOADS
+from scripts.bench.pieces.mixed import MIXED
 from scripts.bench.pieces.prefix import PREFIX
 from scripts.bench.pieces.speculation import SPECULATION
 from scripts.bench.rounds import Piece
 
-PIECES: Mapping[str, Piece] = {piece.name: piece for piece in (HTTP, PREFIX, SPECULATION, LOADS)}
+PIECES: Mapping[str, Piece] = {piece.name: piece for piece in (HTTP, PREFIX, SPECULATION, LOADS, MIXED)}
