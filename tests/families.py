@@ -1,13 +1,16 @@
 """Tiny random models of many families, float32, weights large enough that the most probable token is clear.
 
 `tiny("bloom")` needs no network and a fraction of a second. All have VOCAB tokens and CONTEXT positions.
+They are on the device that TINY_DEVICE names, the CPU if it names none: scripts/gpu.py asks for a GPU.
 """
 
+import os
 from typing import Any
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, PreTrainedModel
 
+DEVICE = os.environ.get("TINY_DEVICE", "cpu")
 VOCAB = 97
 CONTEXT = 128
 LLAMA = {
@@ -214,4 +217,4 @@ def tiny(name: str, seed: int = 1, **settings: Any) -> PreTrainedModel:
         # Biases and norms stay near what they begin as: where they outweigh the input, all answers are alike.
         vector = parameter.dim() < 2
         parameter.data.mul_(vector).add_(torch.randn_like(parameter), alpha=0.05 if vector else 0.2)
-    return model
+    return model.to(DEVICE)

@@ -46,8 +46,9 @@ def prompts() -> list[list[int]]:
 def generated(model: PreTrainedModel, prompt: list[int]) -> list[int]:
     """What transformers answers, greedily, uncached where it cannot cache."""
     limits = {"max_new_tokens": NEW, "min_new_tokens": NEW}
+    given = torch.tensor([prompt], device=model.device)
     with torch.inference_mode():
-        ids = model.generate(torch.tensor([prompt]), do_sample=False, eos_token_id=None, **limits)
+        ids = model.generate(given, do_sample=False, eos_token_id=None, **limits)
     return ids[0, -NEW:].tolist()
 
 

@@ -125,7 +125,7 @@ class Walk:
 @torch.inference_mode()
 def plain(model: PreTrainedModel, tokens: list[int], source: list[int]) -> torch.Tensor:
     """The model's own forward of the tokens alone, without any cache: logits (T, V)."""
-    ids = torch.tensor([tokens])
+    ids, sources = (torch.tensor([given], device=model.device) for given in (tokens, source))
     if source:
-        return model(torch.tensor([source]), decoder_input_ids=ids, use_cache=False).logits[0]
+        return model(sources, decoder_input_ids=ids, use_cache=False).logits[0]
     return model(ids, use_cache=False).logits[0]
