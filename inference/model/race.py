@@ -14,6 +14,7 @@ from typing import NamedTuple
 import torch
 
 from inference.model.batch import Batch, Runner, Shape
+from inference.model.ranks.group import agreed
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +60,7 @@ def ratio(
     except torch.OutOfMemoryError as error:
         log.info("too little memory to time two seats: %s", error)
         return 1.0
-    return math.exp(sum(gains) / len(gains))
+    return agreed(math.exp(sum(gains) / len(gains)))
 
 
 def gain(runners: Sequence[Runner], batches: Sequence[Batch]) -> float:
@@ -70,7 +71,7 @@ def gain(runners: Sequence[Runner], batches: Sequence[Batch]) -> float:
         for place, (runner, step) in enumerate(zip(runners, batches, strict=True)):
             taken = seconds(runner, step)
             best[place] = min(best[place], taken) if turn else taken
-        if time.perf_counter() - began > PATIENCE:
+        if agreed(time.perf_counter() - began > PATIENCE):
             break
     return math.log(best[1] / best[0])
 

@@ -27,7 +27,7 @@ from inference.model.ranks.orders import Begin, Edited, End, Failed, Forward, Or
 log = logging.getLogger(__name__)
 
 # Seconds that a rank which failed waits to hear that all have: else they wait for it, and it must end.
-PATIENCE_S = 15.0
+PATIENCE_S = 10.0
 
 Work = Generator[Any, None, Any]
 
@@ -59,6 +59,7 @@ def follow(rank: int, port: int, recipe: Recipe, pipe: Connection) -> None:
     with suppress(EOFError), torch.inference_mode():
         Follower(rank, loaded.model, fitted, pipe).run()
     group.leave()
+    os._exit(0)  # Python would take seconds to tidy up what the system takes back at once
 
 
 def alone() -> None:
@@ -77,7 +78,7 @@ def end_with_parent() -> None:
 
 def seat_of(fitted: Fitted) -> tuple[Any, ...]:
     runner = fitted.runner
-    return fitted.seat, runner.resumes, runner.max_rows, runner.context, runner.area
+    return fitted.name, runner.resumes, runner.max_rows, runner.context, runner.area
 
 
 class Follower:

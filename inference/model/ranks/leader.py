@@ -144,8 +144,8 @@ class Ranks:
         with self._lock:
             if self._closing:
                 return
-            code = process.exitcode
-        self._lose(f"rank {rank} has ended with exit code {code}", certain=True)
+            process.join(MOMENT_S)
+        self._lose(f"rank {rank} has ended with exit code {process.exitcode}", certain=True)
 
     def _lose(self, why: str, certain: bool = False) -> None:
         """The first reason stands. One that is not certain waits a moment for `_watch` to know better."""
