@@ -122,7 +122,8 @@ MAX_TOP_N_TOKENS = 5
 # Where the model runs: auto, cpu or cuda.
 DEVICE = "auto"
 
-# Layers on each GPU, with commas between them, "a" for all that are left; empty: DEVICE decides.
+# Layers on each GPU, with commas between them, "a" for all that are left; the rest on the CPU. Empty: DEVICE
+# decides.
 LAYERS = ""
 
 # Processes that share the model, each with a part of every layer and a GPU of its own; 0: one for each GPU.
@@ -155,6 +156,9 @@ PREFIX_CACHING = True
 # Tokens guessed ahead of an answer and checked in one step, up to 16, where the answer repeats itself or its
 # prompt; no answer changes. 0: none.
 SPECULATE = 0
+
+# How the engine runs the model: packed, slots, solo, or auto, the fastest of them that computes it rightly.
+SEAT = "auto"
 
 # No answer depends on what is computed beside it, to the last bit and in any DTYPE: each is computed by
 # itself, which is slower, and SPECULATE has no effect.

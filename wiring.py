@@ -69,6 +69,7 @@ def load(settings: Settings, planned: Plan, machine: Machine) -> Opened:
         max_queued_tokens=settings.max_queued_tokens,
         reuse=settings.prefix_caching,
         drafts=settings.speculate,
+        seat=settings.seat,
         deterministic=settings.deterministic,
         admission=Admission(settings.waiting_served_ratio, settings.max_waiting_tokens),
         trust_remote_code=settings.trust_remote_code,

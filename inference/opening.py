@@ -58,6 +58,7 @@ def open_engine(
     admission: Admission | None = None,
     reuse: bool = True,
     drafts: int = 0,
+    seat: str = "auto",
     deterministic: bool = False,
     scaling: Scaling = PLAIN,
     tokenizer_config: Path | None = None,
@@ -68,10 +69,11 @@ def open_engine(
 
     `layers`: the device of each layer, where they are not all on `device`. context, kv_bytes and max_area are
     upper bounds: tokens of a sequence, bytes and tokens for all of them together; `drafts` is of tokens
-    guessed ahead of each. `reuse`: what prompts have in common is computed once. `deterministic`: no answer
-    depends on what is computed beside it, and nothing is guessed ahead. `scaling` stretches the model's
-    positions, `tokenizer_config` replaces its chat template and special tokens. `ranks`: processes that share
-    the model, this one among them; each calls `prepare` before it loads its part, and has kv_bytes.
+    guessed ahead of each. `reuse`: what prompts have in common is computed once. `seat`: one of fit.KINDS, or
+    "auto" for the fastest. `deterministic`: no answer depends on what is computed beside it, and nothing is
+    guessed ahead. `scaling` stretches the model's positions, `tokenizer_config` replaces its chat template
+    and special tokens. `ranks`: processes that share the model, this one among them; each calls `prepare`
+    before it loads its part, and has kv_bytes.
     Raises ServerError where the model cannot be loaded or does not fit.
     """
     loading = partial(
@@ -91,6 +93,8 @@ def open_engine(
         kv_bytes=kv_bytes,
         max_area=max_area,
         alone=deterministic,
+        kinds=fit.KINDS if seat == "auto" else (seat,),
+        timed=ranks == 1,
     )
     crew = gathered(Recipe(ranks, device, prepare, loading, fitting))
     loaded, fitted = crew.start()

@@ -64,6 +64,7 @@ class Settings:
     max_batch_tokens: Positive
     prefix_caching: bool
     speculate: Annotated[int, Limits(0, 16)]
+    seat: Literal["auto", "packed", "slots", "solo"]
     deterministic: bool
     max_queued_tokens: Positive
     waiting_served_ratio: Amount

@@ -120,7 +120,7 @@ def seats(model: Any) -> list[fit.Fitted]:
         fit.choose, model, max_rows=answers.ROWS, context=answers.CONTEXT, kv_bytes=KV_BYTES, timed=False
     )
     first = choose()
-    second = choose(kinds=("slots",)) if first.seat == "packed" else first
+    second = choose(kinds=("slots", "solo")) if first.seat == "packed" else first
     return [first, second] if second.seat == "slots" != first.seat else [first]
 
 
