@@ -18,11 +18,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import torch
 import transformers
 
+from inference.model.fit import KINDS
 from scripts.bench import machine, table
 from scripts.bench.models import SHAPES
 from scripts.bench.pieces import PIECES
 from scripts.bench.rounds import Piece, measure
-from scripts.bench.terms import Terms, device_for, dtype_for
+from scripts.bench.terms import AUTO, Terms, device_for, dtype_for
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -51,6 +52,7 @@ def terms(piece: Piece, options: argparse.Namespace) -> Terms:
         threads=options.threads,
         batches=tuple(options.batches),
         drafts=options.drafts,
+        seat=options.seat,
         profile=options.profile,
     )
 
@@ -67,6 +69,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="of the processor")
     parser.add_argument("--batches", type=int, nargs="+", default=[8, 16], help="sizes of generate's batches")
     parser.add_argument("--drafts", type=int, default=8, help="tokens guessed ahead, at most")
+    parser.add_argument("--seat", default=AUTO, choices=(AUTO, *KINDS), help="how our engine runs the model")
     parser.add_argument("--profile", action="store_true", help="tell where our engine's time goes")
     parser.add_argument("--json", metavar="FILE", help="also write every figure of every round there")
     options = parser.parse_args()

@@ -2,7 +2,8 @@
 
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import psutil
 import torch
@@ -11,13 +12,14 @@ from inference.engine.engine import Engine
 from inference.engine.sampler import Sampler
 from inference.engine.sequence import Record, Task
 from inference.model import fit
-from inference.model.place import length_of
+from inference.model.place import OPEN_ENDED, length_of
 from inference.sampling import Sampling
 from scripts.bench import memory
+from scripts.bench.contender import Apart
 from scripts.bench.load import Load, Request, Run
 from scripts.bench.models import build
 from scripts.bench.profile import Profile
-from scripts.bench.terms import Terms
+from scripts.bench.terms import AUTO, Terms
 
 # The server's own settings where they matter (config.py).
 ROWS, BUDGET = 64, 512
@@ -35,9 +37,13 @@ class Hearth:
         self.terms = terms
         model = build(terms.model, terms.dtype, terms.device)
         fitted = fit.choose(
-            model, max_rows=ROWS, context=length_of(model.config) or 4096, kv_bytes=room(terms.device)
+            model,
+            max_rows=ROWS,
+            context=length_of(model.config) or OPEN_ENDED,
+            kv_bytes=room(terms.device),
+            kinds=fit.KINDS if terms.seat == AUTO else (terms.seat,),
         )
-        self.about = f"{fitted.seat}, error {fitted.error:.0e}"
+        self.about = fitted.seat
         self.engine = Engine(
             fitted.runner,
             Sampler(fitted.runner.vocab),
@@ -101,6 +107,15 @@ class Box:
             self.left.count -= 1
             if not self.left.count:
                 self.left.none.set()
+
+
+def settled(terms: Terms) -> Terms:
+    """The terms with the seat that our engine chooses now, so that two of it differ in nothing else."""
+    if terms.seat != AUTO:
+        return terms
+    player = Apart(partial(Hearth, terms))
+    player.stop()
+    return replace(terms, seat=player.about)
 
 
 def task(request: Request) -> Task:

@@ -19,7 +19,7 @@ import psutil
 
 from scripts.bench.load import Load, Request, Run
 from scripts.bench.models import folder
-from scripts.bench.terms import Terms
+from scripts.bench.terms import AUTO, Terms
 
 ROOT = Path(__file__).resolve().parents[2]
 READY_TIMEOUT_S = 600
@@ -95,6 +95,7 @@ def ours(terms: Terms) -> Server:
     command = [sys.executable, str(ROOT / "main.py"), "--model", str(folder(terms.model))]
     command += ["--port", "{port}", "--served-names", NAME, "--log-level", "warning"]
     command += ["--dtype", terms.dtype, "--device", terms.device, "--threads", str(terms.threads)]
+    command += [] if terms.seat == AUTO else ["--seat", terms.seat]
     return Server(command, "/health/ready")
 
 

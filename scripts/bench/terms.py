@@ -7,10 +7,14 @@ import torch
 from inference.model.place import device_of, dtype_of, has_bfloat16
 from scripts.bench.models import config_of, parameters, vocab
 
+AUTO = "auto"
+
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """model: a name in models.SHAPES or a folder. threads: of the processor, to compute with."""
+    """model: a name in models.SHAPES or a folder. threads: of the processor, to compute with.
+    seat: how our engine runs the model; AUTO: as it chooses by the clock, which is not the same each time.
+    """
 
     model: str
     dtype: str
@@ -18,6 +22,7 @@ class Terms:
     threads: int
     batches: tuple[int, ...] = (8, 16)
     drafts: int = 8
+    seat: str = AUTO
     profile: bool = False
 
     @property

@@ -13,7 +13,7 @@ import torch
 from scripts.bench import table
 from scripts.bench.contender import Apart, Contender, Player
 from scripts.bench.generate import Generate, padded
-from scripts.bench.hearth import Hearth
+from scripts.bench.hearth import Hearth, settled
 from scripts.bench.load import Load, Request, Run, alike, unlike, warming
 from scripts.bench.pieces import PIECES, prefix
 from scripts.bench.rounds import Piece, Results, measure, turned
@@ -152,6 +152,14 @@ def test_a_contender_computes_every_token_of_a_load(start: Callable[[Terms], Pla
     assert all(1 <= len(stamps) <= it.tokens for stamps, it in zip(run.stamps, asked, strict=True))
     assert sum(run.parts.values()) == pytest.approx(run.seconds if run.parts else 0)
     assert len(table.as_json(results)["figures"]) == 1
+
+
+@pytest.mark.parametrize("seat", ["packed", "slots"])
+def test_our_engine_takes_the_seat_it_is_given(seat: str) -> None:
+    terms = replace(TERMS, threads=torch.get_num_threads(), seat=seat)
+    player = Hearth(terms)
+    player.stop()
+    assert player.about == seat and settled(terms) == terms
 
 
 def test_a_contender_apart_is_another_process_and_tells_why_it_fails() -> None:

@@ -4,7 +4,7 @@ from functools import partial
 from random import Random
 
 from scripts.bench.contender import Apart, Contender
-from scripts.bench.hearth import Hearth
+from scripts.bench.hearth import Hearth, settled
 from scripts.bench.load import Load, Request, words
 from scripts.bench.rounds import Piece
 from scripts.bench.terms import Terms
@@ -21,6 +21,7 @@ def loads(terms: Terms, number: int) -> dict[str, Load]:
 
 
 def contenders(terms: Terms) -> list[Contender]:
+    terms = settled(terms)
     return [
         Contender("reuse", partial(Apart, partial(Hearth, terms))),
         Contender("none", partial(Apart, partial(Hearth, terms, reuse=False))),

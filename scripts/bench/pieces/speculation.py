@@ -3,7 +3,7 @@
 from functools import partial
 
 from scripts.bench.contender import Apart, Contender
-from scripts.bench.hearth import Hearth
+from scripts.bench.hearth import Hearth, settled
 from scripts.bench.load import Load, Request
 from scripts.bench.models import encode
 from scripts.bench.rounds import Piece
@@ -25,6 +25,7 @@ def loads(terms: Terms, number: int) -> dict[str, Load]:
 
 
 def contenders(terms: Terms) -> list[Contender]:
+    terms = settled(terms)
     return [
         Contender(f"{terms.drafts} drafts", partial(Apart, partial(Hearth, terms, drafts=terms.drafts))),
         Contender("none", partial(Apart, partial(Hearth, terms))),
