@@ -16,6 +16,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from transformers import PreTrainedModel
 
 from inference.model.batch import Batch, Clear
+from inference.model.packed import cuda
 from inference.model.packed.graphs import DEPTH, GraphRunner, Recorder, counts
 from inference.model.packed.kernels.index import index_of
 from inference.model.packed.kernels.plain import plain
@@ -48,7 +49,7 @@ def indexed(
         for data in (pages.keys, pages.values)
     )  # (R, n, H, D)
     scores = torch.einsum("rhd,rnhd->rhn", query, keys) * scale
-    column, length = torch.arange(keys.shape[1]), index.lengths[:, None]
+    column, length = torch.arange(keys.shape[1], device=query.device), index.lengths[:, None]
     seen = (column < length) & (column >= length - (window or CONTEXT))
     weights = scores.masked_fill(~seen[:, None], float("-inf")).softmax(-1)
     return torch.einsum("rhn,rnhd->rhd", weights, values)
@@ -120,9 +121,11 @@ class Walk:
                 self.leave(row)
 
 
-def test_replayed_steps_are_the_steps_whoever_joins_and_leaves() -> None:
-    model = tiny("mistral")
-    replaying, computing = recorded(model, traced), runner_of(PackedRunner, model)
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_replayed_steps_are_the_steps_whoever_joins_and_leaves(device: str) -> None:
+    model = tiny("mistral").to(device)
+    recorder = traced if device == "cpu" else cuda.recorder(model)
+    replaying, computing = recorded(model, recorder), runner_of(PackedRunner, model)
     walk, sizes = Walk(seed=4), set()
     assert [recording.count for recording in replaying.recordings] == [1, 2, 4, 8]
     for turn in range(30):
@@ -178,6 +181,16 @@ def short(compute: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
     if compute().shape[0] > 2:
         raise torch.OutOfMemoryError
     return compute
+
+
+@pytest.mark.gpu
+def test_a_step_that_waits_for_the_device_is_not_recorded_and_leaves_torch_in_order() -> None:
+    model = tiny("llama").to("cuda")
+    waits = GraphRunner(model, max_rows=ROWS, context=CONTEXT, area=PAGES * SIZE)  # the plain kernel
+    waits.record(cuda.Recorder(model.device), CLOSE)
+    assert waits.recordings == ()
+    torch.cuda.empty_cache()
+    assert len(recorded(model, cuda.Recorder(model.device)).recordings) == 4
 
 
 @pytest.mark.parametrize("recorder", [unrecordable, deaf])
