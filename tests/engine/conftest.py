@@ -43,11 +43,6 @@ def alone(task: Task, context: int, start_ids: tuple[int, ...] | None = None) ->
     return ids[first:]
 
 
-def scores(ids: Sequence[int]) -> list[float]:
-    """How GreedySampler scores the ids of a prompt, from the second on."""
-    return [float(torch.tensor(logits_after(ids[:n])[ids[n]])) for n in range(1, len(ids))]
-
-
 class Illegal(BaseException):
     """A Batch that no runner could compute: the engine's mistake, which no net of its own may catch."""
 

@@ -1,6 +1,5 @@
 """Drafts right and wrong, in every step: no answer changes, and no token is told that would not have been."""
 
-import random
 import time
 from collections.abc import Sequence as Several
 
@@ -16,7 +15,6 @@ from inference.sampling import Sampling
 from tests.engine.conftest import END, NAN, POISON, Bench, Box, FakeRunner, logits_after
 from tests.engine.prophet import Prophet, Told
 from tests.engine.test_sampling import KINDS
-from tests.engine.test_walk import SETTINGS, Shortages, walk
 
 
 def bench(**shape: object) -> Bench:
@@ -28,21 +26,6 @@ def bench(**shape: object) -> Bench:
 def joined(box: Box) -> tuple[list[object], ...]:
     fields = ("ids", "logprobs", "tops")
     return tuple([item for record in box.records for item in getattr(record, name)] for name in fields)
-
-
-@pytest.mark.parametrize("often", (0.0, 0.02), ids=("enough memory", "shortages"))
-@pytest.mark.parametrize("name", ("roomy", "tight", "one row", "odd context"))
-def test_a_random_walk_with_drafts_changes_no_answer(name: str, often: float) -> None:
-    chance = random.Random(f"{name} {often}")
-    one = bench(**SETTINGS[name])
-    one.runner.fault = Shortages(chance, often)
-    for box, options in walk(one, chance, 600):
-        right = one.alone(**options)
-        assert box.ended
-        assert box.ids == (right if box.reason in ("stop", "length") else right[: len(box.ids)])
-    stats = one.engine.stats()
-    assert 0 < stats.accepted_tokens < stats.drafted_tokens
-    assert not one.engine.loop.rows.live and stats.held == 0
 
 
 def test_records_hold_several_tokens_and_join_to_what_they_were() -> None:

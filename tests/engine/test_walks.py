@@ -33,6 +33,7 @@ ROWS: dict[str, dict[str, Any]] = {
     "little budget": {"max_rows": 4, "area": 300, "context": 64, "drafts": "looked up", "budget": 3},
     "in company": {"max_rows": 5, "area": 300, "context": 96, "admission": Admission(0.5, 6)},
     "crowded": {"max_rows": 6, "area": 120, "context": 96, "drafts": "foreseen", "waiting": 200},
+    "in pieces": {"max_rows": 5, "area": 300, "context": 96, "piece": 16},
     "recurrent": {"max_rows": 5, "area": 200, "context": 96, "resumes": False},
     "encoder": {"max_rows": 5, "area": 200, "context": 96, "encodes": True},
     "recurrent encoder": {"max_rows": 5, "area": 200, "context": 96, "encodes": True, "resumes": False},
@@ -111,6 +112,7 @@ def world(
     budget: int = 32,
     waiting: int = 10_000,
     admission: Admission | None = None,
+    piece: int = 0,
     **shape: Any,
 ) -> World:
     runner = kind(**shape)
@@ -121,6 +123,7 @@ def world(
         max_queued_tokens=waiting,
         admission=admission and Admission(admission.ratio, admission.patience),
         drafts=8 if drafts == "looked up" else 0,
+        piece=piece,
     )
     made = World(engine, Echo(runner, engine.loop.rows.context), seen)
     runner.fault = made.fail
