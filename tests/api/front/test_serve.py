@@ -85,7 +85,7 @@ def test_a_running_stream_is_finished_before_the_process_ends(start: Start) -> N
         assert read(connection).endswith(b'data: [0,"h"]\n\n\r\n0\r\n\r\n')
     ended = time.monotonic()
     assert process.ends()[0] == 0
-    assert time.monotonic() - ended < 1.0
+    assert time.monotonic() - ended < 3.0, "it waited for the end of the drain"
 
 
 def test_a_draining_server_takes_nothing_new_and_is_not_ready(start: Start) -> None:
@@ -152,7 +152,7 @@ def test_an_idle_server_ends_at_once(start: Start) -> None:
     begun = time.monotonic()
     process.process.send_signal(signal.SIGTERM)
     assert process.ends()[0] == 0
-    assert time.monotonic() - begun < 1.0
+    assert time.monotonic() - begun < 3.0, "it waited for a connection that asks nothing"
 
 
 def test_a_port_in_use_is_one_clear_line(start: Start) -> None:
