@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from inference.engine.sequence import Sequence
+from inference.engine.transfer import sent
 
 GONE = float("-inf")
 
@@ -21,12 +22,12 @@ NONE = torch.empty(0, dtype=torch.int64)
 
 def index(rows: Iterable[int], like: Tensor) -> Tensor:
     """Row numbers (n,), on the device of `like`."""
-    return torch.tensor(list(rows), dtype=torch.int64).to(like.device, non_blocking=True)
+    return sent(torch.tensor(list(rows), dtype=torch.int64), like.device)
 
 
 def column(values: Values[float], like: Tensor) -> Tensor:
     """One value per row, (n, 1), on the device of `like`."""
-    return torch.tensor(values, dtype=torch.float32)[:, None].to(like.device, non_blocking=True)
+    return sent(torch.tensor(values, dtype=torch.float32)[:, None], like.device)
 
 
 def places(logits: Tensor, ids: Mapping[int, Tensor]) -> Cells:
@@ -41,7 +42,7 @@ def amounts(logits: Tensor, given: Mapping[int, Mapping[int, float]]) -> tuple[C
         list(chain.from_iterable(cells.values() for cells in given.values())), dtype=torch.float32
     )
     where, known = _known(logits, given, ids)
-    return where, values[known].to(logits.device, non_blocking=True)
+    return where, sent(values[known], logits.device)
 
 
 def _known(
@@ -51,5 +52,5 @@ def _known(
     lengths = torch.tensor([len(each) for each in by_row.values()], dtype=torch.int64)
     rows = torch.tensor(list(by_row), dtype=torch.int64).repeat_interleave(lengths)
     known = (ids >= 0) & (ids < logits.shape[1])
-    there, here = (t[known].to(logits.device, non_blocking=True) for t in (rows, ids))
+    there, here = (sent(t[known], logits.device) for t in (rows, ids))
     return (there, here), known

@@ -11,6 +11,7 @@ from torch import Tensor
 from inference.engine.bans import Bans, followers, tensor
 from inference.engine.cells import GONE, Rows, index, places
 from inference.engine.sequence import Sequence
+from inference.engine.transfer import sent
 
 
 def ngrams(logits: Tensor, rows: Rows) -> None:
@@ -53,7 +54,7 @@ def constraint(logits: Tensor, rows: Rows) -> None:
     where = index(rows, logits)
     before = logits[where]
     words = torch.stack([_words(s, logits.shape[1]) for s in rows.values()])
-    words = words.to(logits.device, non_blocking=True)
+    words = sent(words, logits.device)
     bits = (words[:, :, None] >> torch.arange(32, dtype=torch.int32, device=logits.device)) & 1
     allowed = bits.flatten(1)[:, : logits.shape[1]].bool()
     longer = allowed & (before != GONE)

@@ -9,6 +9,8 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
+from inference.engine.transfer import sent
+
 WORD = 1 << 64
 # Noise for chosen tokens costs up to this many times what it does for all, each.
 SPARSE = 4
@@ -29,7 +31,7 @@ def keys(seeds: Iterable[int], positions: Iterable[int], device: torch.device) -
     """One key (n,) per (seed, position): output `position` of the stream that `seed` begins."""
     states = torch.tensor([_signed(seed % WORD) for seed in seeds], dtype=torch.int64)
     states += torch.tensor([position + 1 for position in positions], dtype=torch.int64) * GAMMA
-    return _mix(states).to(device, non_blocking=True)
+    return sent(_mix(states), device)
 
 
 def gumbel(keys: Tensor, columns: Tensor) -> Tensor:

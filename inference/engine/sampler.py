@@ -16,6 +16,7 @@ from inference.engine.edits import edit
 from inference.engine.noise import keys, perturb
 from inference.engine.order import warp
 from inference.engine.sequence import Score, Sequence, Tops
+from inference.engine.transfer import fetched
 
 BROKEN, EMPTY = -1, -2
 # On a CPU rows are drawn a few at a time: what a row needs then stays in the cache, which is twice as fast.
@@ -50,7 +51,7 @@ class Sampler:
         warped = {row: edited[row] for row in tops if sequences[row].task.warped}
         ids = _draw(edited, sequences, warped)
         packed = _scores(raw, warped, ids, tops)
-        host = torch.cat([ids.int(), packed.flatten()]).cpu()  # sync
+        host = fetched(torch.cat([ids.int(), packed.flatten()]))  # sync
         chosen = host[: len(sequences)].tolist()
         scores = logprobs.unpack(host[len(sequences) :].view(packed.shape), list(tops.values()))
         _advance(sequences, chosen)
@@ -65,7 +66,7 @@ class Sampler:
         raw = logits[:, : self.vocab].float()
         chosen = index(ids, raw)
         ranks = logprobs.ranks(raw, chosen)
-        host = torch.cat([ranks, logprobs.pack(raw, chosen, tops)], 1).cpu()  # sync
+        host = fetched(torch.cat([ranks, logprobs.pack(raw, chosen, tops)], 1))  # sync
         scores = logprobs.unpack(host[:, 1:], [tops] * len(ids))
         return [Score(*score, rank) for score, rank in zip(scores, host[:, 0].tolist(), strict=True)]
 

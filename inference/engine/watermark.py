@@ -11,6 +11,7 @@ from torch import Tensor
 
 from inference.engine.cells import Rows, column, index
 from inference.engine.sequence import Sequence
+from inference.engine.transfer import sent
 
 HASH_KEY = 15_485_863
 # Lists kept: a permutation of 128,000 costs 1 ms, and few tokens follow most others; a list takes V bytes.
@@ -23,7 +24,7 @@ def watermark(logits: Tensor, rows: Rows) -> None:
     deltas = column(
         [s.task.sampling.watermark.delta for s in rows.values() if s.task.sampling.watermark], logits
     )
-    logits[index(rows, logits)] += masks.to(logits.device, non_blocking=True) * deltas
+    logits[index(rows, logits)] += sent(masks, logits.device) * deltas
 
 
 def _favoured(sequence: Sequence, vocab: int) -> Tensor:
