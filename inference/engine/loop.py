@@ -196,7 +196,7 @@ class Loop:
         if any(isinstance(move, Shape) for move in moves):
             self.rows.shrink()
         if moves or not self.runner.resumes:
-            self.scheduler.forget()
+            self.scheduler.forget(moves)
         log.warning(
             "memory ran out budget=%d seats=%d area=%d error=%s",
             *(self.scheduler.budget, self.scheduler.seats, self.rows.area, shortage),

@@ -5,6 +5,7 @@ needed for others. Integers only: it decides, a runner writes and reads.
 """
 
 from collections import Counter, OrderedDict
+from collections.abc import Sequence as Several
 from itertools import takewhile
 
 from inference.engine.chain import lengthen, shared
@@ -41,7 +42,7 @@ class Pages:
         self.kept: OrderedDict[int, None] = OrderedDict()
 
     def seat(self, sequence: Sequence) -> bool:
-        """Give sequence its pages, those of its longest known prefix among them; False where too few are left.
+        """Give sequence its pages, those of its longest known prefix among them; False if too few are left.
 
         Room means one more page than its tokens take, and one for each live sequence.
         """
@@ -98,11 +99,11 @@ class Pages:
     def spare(self, sequence: Sequence) -> int:
         return len(sequence.pages) * self.size - len(sequence.tokens)
 
-    def forget(self) -> None:
+    def forget(self, lost: Several[Move] = ()) -> None:
         for sequence in self.live:
             unseat(sequence)
         self.live.clear()
-        self.moves.clear()
+        self.moves[:0] = lost
         self._blank()
 
     def shrink(self) -> None:

@@ -4,6 +4,7 @@ Integers only: it decides the moves, a runner carries them out. Live rows are 0 
 a view; the rows above keep what was freed into them, to be found again by its prefix.
 """
 
+from collections.abc import Sequence as Several
 from dataclasses import dataclass
 
 from inference.engine.pieces import FREE, Pieces
@@ -43,6 +44,7 @@ class Rows:
         self.kept: dict[int, Kept] = {}
         self.moves: list[Move] = []
         self._clock = 0
+        self._spoilt = False  # some row, nobody knows which, was to be blank and may not be
 
     def seat(self, sequence: Sequence) -> bool:
         """Give sequence the next row and the longest prefix that any row holds; False where there is no room.
@@ -99,8 +101,9 @@ class Rows:
         """Tokens that its row has columns for behind its own."""
         return self.columns - len(sequence.tokens)
 
-    def forget(self) -> None:
+    def forget(self, lost: Several[Move] = ()) -> None:
         """Trust nothing in the memory: all rows free, back to 0 × 0."""
+        self._spoilt |= any(isinstance(move, Clear) for move in (*lost, *self.moves))
         for sequence in self.live:
             sequence.row, sequence.cached = -1, 0
         self.live.clear()
@@ -144,6 +147,9 @@ class Rows:
         self.columns = max(least, grown, even)
         self.rows = min(self.max_rows, self.area // self.columns)
         self.moves.append(Shape(self.rows, self.columns))
+        if self._spoilt:
+            self.moves += map(Clear, range(self.rows))
+            self._spoilt = False
         self.kept = {
             row: Kept(kept.tokens[: self.columns], kept.used)
             for row, kept in self.kept.items()

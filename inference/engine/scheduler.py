@@ -5,12 +5,14 @@ Knows sequences and their rows; nothing of tensors, records or threads.
 
 from bisect import insort
 from collections.abc import Iterator
+from collections.abc import Sequence as Several
 from operator import attrgetter
 
 from inference.engine.admission import Admission
 from inference.engine.pieces import FREE, Pieces
 from inference.engine.seating import Seating
 from inference.engine.sequence import Sequence
+from inference.model.batch import Move
 
 Plan = list[tuple[Sequence, int]]  # who computes how many tokens, in the order of their rows
 
@@ -98,12 +100,13 @@ class Scheduler:
             self.preempt(self.running[-1])
         return None
 
-    def forget(self) -> None:
-        """Nothing in the memory can be trusted: everyone computes again, in the same order."""
+    def forget(self, lost: Several[Move] = ()) -> None:
+        """Nothing in the memory can be trusted: everyone computes again, in the same order. lost: moves that
+        may not have been done."""
         self.preemptions += len(self.running)
         self.waiting[:0] = self.running
         self.running.clear()
-        self.rows.forget()
+        self.rows.forget(lost)
 
     def succeed(self) -> None:
         """A step went well; enough of them in a row end a shortage."""

@@ -3,6 +3,7 @@
 Two memories keep this contract: rows.py, a rectangle, and pages.py.
 """
 
+from collections.abc import Sequence as Several
 from typing import Protocol
 
 from inference.engine.sequence import Sequence
@@ -48,8 +49,9 @@ class Seating(Protocol):
         """Tokens that its seat has room for behind its own."""
         ...
 
-    def forget(self) -> None:
-        """Trust nothing in the memory: all seats free."""
+    def forget(self, lost: Several[Move] = ()) -> None:
+        """Trust nothing in the memory: all seats free. lost: moves handed out of which nobody knows whether
+        they were done; what they were to make blank still will be."""
         ...
 
     def shrink(self) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from inference.engine.rows import MIN_GAIN, Rows
 from inference.engine.sequence import Sequence, Task
-from inference.model.batch import Copy, Shape, Swap
+from inference.model.batch import Clear, Copy, Shape, Swap
 
 OUTLET = None  # rows never send anything
 
@@ -247,3 +247,14 @@ def test_nothing_is_trusted_after_forgetting() -> None:
     assert (one.row, one.cached, plan.rows, plan.columns, plan.moves) == (-1, 0, 0, 0, [])
     plan.seat(one)
     assert one.cached == 0 and plan.take_moves() == [Shape(4, 256)]
+
+
+def test_what_was_to_be_blank_will_be_though_the_step_that_was_to_do_it_failed() -> None:
+    plan = rows(max_rows=2, area=512)
+    plan.release(seated(plan, range(20)), trusted=False)
+    plan.forget(plan.take_moves())
+    seated(plan, range(20))
+    assert plan.take_moves() == [Shape(2, 256), Clear(0), Clear(1)]
+    plan.forget()
+    seated(plan, range(20))
+    assert plan.take_moves() == [Shape(2, 256)]

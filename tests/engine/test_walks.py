@@ -11,11 +11,13 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pytest
+import torch
 from hypothesis import strategies as st
 
 from inference.engine.admission import Admission
 from inference.engine.engine import Engine
 from inference.engine.sampler import Sampler
+from inference.engine.sequence import Task
 from tests.engine.conftest import END, NAN, POISON, VOCAB
 from tests.walks.machine import Walk, take
 from tests.walks.paged import PagedWitness
@@ -149,6 +151,21 @@ def test_walks_over_rows_lose_nothing_and_change_no_answer(name: str, seen: Coun
 @pytest.mark.parametrize("name", PAGES)
 def test_walks_over_pages_lose_nothing_and_change_no_answer(name: str, seen: Counter[str]) -> None:
     walk(name, PagedWitness, PAGES[name], seen)
+
+
+@pytest.mark.parametrize("kind", (Witness, PagedWitness))
+def test_a_page_that_was_to_be_blank_harms_nobody_though_memory_ran_out(
+    kind: type[Witness] | type[PagedWitness],
+) -> None:
+    one = world(Counter(), kind, max_rows=1, area=64, context=64)
+    one.submit(Task((*range(1, 29), NAN), 5))
+    one.turn(2)
+    one.faults.append((torch.OutOfMemoryError("by chance"), False))
+    one.submit(Task((3, 4), 30, KINDS["greedy"]))
+    one.turn(3)
+    one.submit(Task((5, 6), 30, KINDS["greedy"]))
+    one.finish()
+    assert [asked.reason for asked in one.asked.values()] == ["error", "length", "length"]
 
 
 def walk(
