@@ -43,9 +43,9 @@ class Group:
         """Raises OutOfMemoryError where there is no room to hold the members' weights twice."""
         self.members = members
         self.sizes = [member.out_features for member in members]
-        self.weight = torch.cat([member.weight for member in members])
+        self.weight = torch.cat([member.weight.detach() for member in members])
         biased = any(member.bias is not None for member in members)
-        self.bias = torch.cat([shift(member) for member in members]) if biased else None
+        self.bias = torch.cat([shift(member).detach() for member in members]) if biased else None
         self.wasted = 0
         self._source: weakref.ref[Tensor] | None = None
         self._parts: dict[int, Tensor] = {}

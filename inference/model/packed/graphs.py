@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 
 MOST = 256  # tokens of a recorded step; in larger ones the host keeps ahead of the device anyway
 DEPTH = 16  # tokens of a row beyond which reading its pages for each of them costs more than it saves
+COMMON = 64  # token ids that every vocabulary has
 PATIENCE_S = 60.0  # of recording, beyond which only what is recorded by then is replayed
 
 Play = Callable[[], torch.Tensor]
@@ -119,7 +120,7 @@ class GraphRunner(PackedRunner):
         """The step of `count` tokens, once replayed. Raises ArithmeticError where it is wrong."""
         began = time.monotonic()
         recording = Recording(self, count, recorder)
-        behind, step = rehearsal(count, self.pool.count, self.step, self.vocab)
+        behind, step = rehearsal(count, self.pool.count, min(self.step, self.context))
         try:
             PackedRunner.compute(self, lined(behind, self.step, self.device))
             line = lined(step, self.step, self.device)
@@ -141,18 +142,19 @@ def counts(rows: int) -> list[int]:
     return [1 << power for power in range(last + 1)]
 
 
-def rehearsal(count: int, pages: int, size: int, vocab: int) -> tuple[Batch, Batch]:
+def rehearsal(count: int, pages: int, room: int) -> tuple[Batch, Batch]:
     """A step of up to `count` tokens, one row taking several and a place left over where there is room for
-    that; and before it, the step that computes what stands behind those tokens. A row to a page."""
+    that; and before it, the step that computes what stands behind those tokens. A row, of at most `room`
+    tokens, to a page."""
     several = 3 if count > 4 else 1
     rows = min(max(1, count - several), pages)
-    held = [1 + (5 * row) % (size - several) for row in range(rows)]
+    held = [1 + (5 * row) % max(1, room - several) for row in range(rows)]
     taken = [several, *[1] * (rows - 1)]
-    return batch(held, [0] * rows, vocab), batch(taken, held, vocab)
+    return batch(held, [0] * rows), batch(taken, held)
 
 
-def batch(taken: Sequence[int], held: Sequence[int], vocab: int) -> Batch:
+def batch(taken: Sequence[int], held: Sequence[int]) -> Batch:
     starts = list(accumulate(taken, initial=0))
     rows = range(len(taken))
-    ids = [(31 + 7 * i + held[0]) % vocab for i in range(starts[-1])]
+    ids = [(7 * i + 3 * held[0]) % COMMON for i in range(starts[-1])]
     return Batch(ids, starts, held, rows, range(len(ids)), tables=[(row,) for row in reversed(rows)])
