@@ -10,6 +10,7 @@ Models are named shapes with random weights, or folders. Progress goes to stderr
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -43,7 +44,7 @@ def main() -> None:
 
 
 def terms(piece: Piece, options: argparse.Namespace) -> Terms:
-    model = options.model or (piece.model if piece.model in SHAPES else str(ROOT / piece.model))
+    model = options.model or (piece.model if piece.model in SHAPES else os.path.relpath(ROOT / piece.model))
     device = device_for(options.device)
     return Terms(
         model=model,

@@ -110,7 +110,7 @@ def encode(model: str, text: str) -> tuple[int, ...]:
 def folder(model: str) -> Path:
     """Where a server can load it from. A shape is written below the system's temporary folder, once."""
     if model not in SHAPES:
-        return Path(model)
+        return Path(model).resolve()
     home = Path(tempfile.gettempdir(), f"hearth-bench-{os.getuid()}-{model}")
     if not home.exists():
         transformers.utils.logging.disable_progress_bar()
