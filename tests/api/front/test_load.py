@@ -58,7 +58,7 @@ async def status(port: int, sent: bytes) -> int:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(sent)
     try:
-        line = await asyncio.wait_for(reader.readline(), 1.0)
+        line = await asyncio.wait_for(reader.readline(), 3.0)
     except TimeoutError:
         line = b""
     writer.close()

@@ -113,7 +113,7 @@ def test_what_outlives_the_drain_is_ended_in_its_dialect(start: Start) -> None:
     assert read(streamed).endswith(ending)
     assert read(whole).startswith(b"HTTP/1.1 503 ")
     assert process.ends()[0] == 0
-    assert time.monotonic() - begun < 1.5
+    assert time.monotonic() - begun < 4.0, "the whole answer takes 8 s"
 
 
 def test_a_reader_who_reads_nothing_cannot_hold_the_process(start: Start) -> None:
