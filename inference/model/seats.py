@@ -4,7 +4,7 @@ Knows the seats and what they cost in memory.
 """
 
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 from transformers import PreTrainedModel
@@ -12,6 +12,7 @@ from transformers import PreTrainedModel
 from inference.model.batch import Runner
 from inference.model.packed import cuda
 from inference.model.packed.graphs import GraphRunner
+from inference.model.packed.kernels.choose import Chosen, choose_kernel
 from inference.model.packed.runner import PackedRunner
 from inference.model.slots import SlotRunner
 from inference.model.sources import SourceRunner
@@ -44,7 +45,8 @@ def seats(model: PreTrainedModel, alone: bool, tolerance: float) -> Iterator[Sea
     """The seats to try. alone: those that compute no two rows in one call. tolerance: by how much a step that
     is replayed may differ from one that is computed, in standard deviations of the logits."""
     if not alone:
-        yield Seat("packed", "packed", partial(packed, model, tolerance), packed_cost)
+        chosen = cache(partial(choose_kernel, model))  # when it is first asked for, as it may raise Unfit
+        yield Seat("packed", "packed", partial(packed, model, chosen, tolerance), packed_cost)
     kind = SourceRunner if model.config.is_encoder_decoder else SlotRunner
     for (resumes, together), name in WAYS.items():
         if not (alone and together):
@@ -53,11 +55,26 @@ def seats(model: PreTrainedModel, alone: bool, tolerance: float) -> Iterator[Sea
 
 
 def packed(
-    model: PreTrainedModel, tolerance: float, *, max_rows: int, context: int, area: int
+    model: PreTrainedModel,
+    chosen: Callable[[], Chosen],
+    tolerance: float,
+    *,
+    max_rows: int,
+    context: int,
+    area: int,
 ) -> PackedRunner:
-    recorder = cuda.recorder(model)
+    """A page for each row at least; its steps recorded, where the device and the kernel allow that."""
+    kernel = chosen()
+    recorder = cuda.recorder(model) if kernel.captures else None
     kind = PackedRunner if recorder is None else GraphRunner
-    runner = kind(model, max_rows=max_rows, context=min(context, area), area=area)
+    runner = kind(
+        model,
+        max_rows=max_rows,
+        context=min(context, area),
+        area=max(area, max_rows * kernel.size),
+        size=kernel.size,
+        kernel=kernel.kernel,
+    )
     runner.probe()
     if isinstance(runner, GraphRunner) and recorder is not None:
         runner.record(recorder, tolerance)
