@@ -48,10 +48,10 @@ PAGES: dict[str, dict[str, Any]] = {
     "pages in company": {"max_rows": 4, "area": 200, "context": 96, "admission": Admission(0.5, 6)},
     "last page": {"max_rows": 3, "area": 64, "context": 96, "drafts": "foreseen", "waiting": 200},
 }
-WALKS = 5  # of a kind; of 50 rules and some 60 steps each
+WALKS = 5  # of a kind, each of 50 rules and some 80 steps
 EVENTS = (
     *("stop", "length", "error", "cancelled", "deadline", "Overloaded", "TooLong"),
-    *("preemptions", "shortages", "drafted_tokens"),
+    *("preemptions", "squeezed", "shortages", "drafted_tokens"),
 )
 TEXTS = tuple(tuple(random.Random(text).choices(range(1, 30), k=70)) for text in range(3))
 TAILS = st.lists(st.integers(1, 29), min_size=1, max_size=8).map(tuple)
@@ -93,7 +93,7 @@ class FakeWalk(Walk):
         tail=TAILS,
         bad=st.sampled_from(((),) * 20 + ((POISON,), (NAN,))),
     )
-    lengths = st.sampled_from((20, 40, 10, 3, 1, 0))
+    lengths = st.sampled_from((20, 40, 30, 10, 1, 0))
     tails = TAILS
     usual = MappingProxyType({"sampling": KINDS["greedy"], "ends": frozenset({END}), "logprobs": 0})
     options = st.builds(

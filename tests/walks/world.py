@@ -11,7 +11,7 @@ from typing import Protocol
 import pytest
 import torch
 
-from inference.engine import gate, loop
+from inference.engine import gate, loop, scheduler
 from inference.engine.engine import Engine
 from inference.engine.errand import Errand, Errands
 from inference.engine.sampler import Choice
@@ -20,6 +20,7 @@ from inference.errors import Overloaded, TooLong
 from inference.model.batch import Batch
 from tests.walks.accounts import check_accounts
 
+CALM = 10  # steps after a shortage; a walk is too short for many
 COUNTED = ("steps", "preemptions", "accepted_tokens", "drafted_tokens", "cached_tokens", "shortages")
 
 
@@ -86,6 +87,7 @@ class World:
         self.patch = pytest.MonkeyPatch()
         for module in (loop, gate):
             self.patch.setattr(module, "time", self.clock)
+        self.patch.setattr(scheduler, "CALM", CALM)
         engine.loop.errands = Errands(self.clock.monotonic)
         self.asked: dict[int, Asked] = {}
         self.begun: set[int] = set()
@@ -144,9 +146,17 @@ class World:
         busy = True
         for _ in range(count):
             self.clock.now += 1
-            busy = self.engine.step()
+            busy = self._step()
             self.begun |= {sequence.id for sequence in self.engine.loop.scheduler.seated}
             self.check()
+        return busy
+
+    def _step(self) -> bool:
+        before = self.engine.stats()
+        busy = self.engine.step()
+        after = self.engine.stats()
+        if after.shortages == before.shortages:
+            self.seen["squeezed"] += after.preemptions - before.preemptions
         return busy
 
     def check(self) -> None:
