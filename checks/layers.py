@@ -9,7 +9,7 @@ from typing import Any
 
 from checks.finding import Finding, Refused
 from checks.measure import skeleton
-from inference.model.spread import CPU, places, stacks
+from inference.model.split.spread import CPU, places, stacks
 
 log = logging.getLogger(__name__)
 

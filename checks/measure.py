@@ -14,7 +14,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
 from checks.split import share, splits_heads
-from inference.model.spread import stacks
+from inference.model.split.spread import stacks
 
 PROBES = (2048, 4096)  # tokens; longer than most windows, so that the slope is what grows without end
 SHORT_PROBES = (8, 16)  # for recurrent models, which go through tokens one by one and keep only a state

@@ -7,7 +7,7 @@ from checks.machine import Machine
 from checks.measure import Measure, itemsize
 from checks.needs import Part, least_kv, needed, parts, there
 from checks.plan import Plan
-from inference.model.spread import places
+from inference.model.split.spread import places
 
 
 def remedy(plan: Plan, machine: Machine, measure: Measure, part: Part) -> str:

@@ -18,8 +18,8 @@ from inference.engine.engine import Engine
 from inference.engine.sampler import Sampler
 from inference.model.batch import Runner
 from inference.model.packed.runner import PackedRunner
-from inference.model.slots import SlotRunner
-from inference.model.sources import SourceRunner
+from inference.model.slots.runner import SlotRunner
+from inference.model.slots.sources import SourceRunner
 from inference.sampling import Sampling
 from tests.families import VOCAB, tiny
 from tests.walks.machine import Walk, take

@@ -12,9 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 from transformers import DynamicCache, EncoderDecoderCache, PreTrainedModel
-from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
-REPEATED = (DynamicLayer, DynamicSlidingWindowLayer)  # layers of a cache that candidates can share
+from inference.model.kept import keys_and_values_alone
 
 Edit = Callable[[Tensor], Tensor]
 
@@ -86,8 +85,7 @@ class Reader:
 
 def repeats(model: PreTrainedModel) -> bool:
     """Whether the model's memory can be repeated for candidates: that of a recurrent one cannot."""
-    kinds = DynamicCache(config=model.config).layers
-    return accepts(model, "past_key_values") and all(type(kind) in REPEATED for kind in kinds)
+    return accepts(model, "past_key_values") and keys_and_values_alone(model.config)
 
 
 def cache_of(model: PreTrainedModel) -> Any:

@@ -14,11 +14,11 @@ from transformers import PreTrainedModel
 from inference.errors import Unavailable
 from inference.model import fuse, race
 from inference.model.batch import Runner
-from inference.model.layers import Unfit
 from inference.model.rope import settle
 from inference.model.seats import Seat, seats
 from inference.model.solo import SoloRunner
 from inference.model.trial import COLUMNS, ROWS, Trial
+from inference.model.unfit import Unfit
 
 log = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from typing import Protocol
 import torch
 from transformers import PreTrainedModel
 
-from inference.model import call
 from inference.model.packed import line
+from inference.model.slots import call
 
 
 class Picking(Protocol):

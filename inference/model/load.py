@@ -17,12 +17,12 @@ from transformers import AutoConfig
 
 from inference.errors import BadRequest
 from inference.model.architecture import family_of, needs_code, no_weights, unserved
-from inference.model.carry import carry
 from inference.model.facts import ends_of, start_ids_of, vocab_of
 from inference.model.place import context_of
-from inference.model.placing import mapped, undispatched
 from inference.model.ranks import group
 from inference.model.scaling import PLAIN, Scaling
+from inference.model.split.carry import carry
+from inference.model.split.placing import mapped, undispatched
 from inference.model.tokenizer import open_tokenizer, replace_settings
 
 log = logging.getLogger(__name__)

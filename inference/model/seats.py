@@ -14,8 +14,8 @@ from inference.model.packed import cuda
 from inference.model.packed.graphs import GraphRunner
 from inference.model.packed.kernels.choose import Chosen, choose_kernel
 from inference.model.packed.runner import PackedRunner
-from inference.model.slots import SlotRunner
-from inference.model.sources import SourceRunner
+from inference.model.slots.runner import SlotRunner
+from inference.model.slots.sources import SourceRunner
 
 Way = tuple[bool, bool]  # (resumes, together) of a SlotRunner
 WAYS: dict[Way, str] = {

@@ -11,7 +11,7 @@ from checks.finding import Finding
 from checks.machine import Gpu, Machine
 from checks.measure import Measure
 from checks.plan import Plan
-from inference.model.spread import places
+from inference.model.split.spread import places
 
 Split = Callable[..., Plan]
 GB = 10**9

@@ -9,7 +9,7 @@ from inference.engine.engine import Engine
 from inference.engine.sampler import Sampler
 from inference.local import LocalBackend
 from inference.metrics import Metrics
-from inference.model.slots import SlotRunner
+from inference.model.slots.runner import SlotRunner
 
 VOCAB = 261
 ENDS = frozenset([2])

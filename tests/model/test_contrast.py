@@ -8,7 +8,7 @@ import torch
 from transformers import PreTrainedModel
 
 from inference.model.contrast import Edit, repeats, search
-from inference.model.slots import prepare
+from inference.model.slots.runner import prepare
 from tests.families import FAMILIES, RECURRENT, UNCACHED, UNUSUAL, tiny
 
 PROMPT, SOURCE, COUNT = (5, 6, 7, 8, 9, 10, 11), (20, 21, 22), 20

@@ -9,8 +9,8 @@ from transformers import PreTrainedModel
 from inference.errors import NotImplementedHere
 from inference.model.batch import Batch, Shape
 from inference.model.embed import Vector, embed
-from inference.model.slots import SlotRunner, prepare
-from inference.model.sources import SourceRunner
+from inference.model.slots.runner import SlotRunner, prepare
+from inference.model.slots.sources import SourceRunner
 from tests.families import CONTEXT, ENCODERS, FAMILIES, UNCACHED, tiny
 
 TEXTS = [(5, 6, 7, 8, 9, 10, 11), (40,), (5, 6, 7, 90)]

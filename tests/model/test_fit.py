@@ -7,10 +7,11 @@ import pytest
 import torch
 
 from inference.errors import Unavailable
-from inference.model import quirks, race
+from inference.model import race
 from inference.model.batch import Batch, Shape
 from inference.model.fit import choose
-from inference.model.slots import SlotRunner
+from inference.model.slots import quirks
+from inference.model.slots.runner import SlotRunner
 from tests.families import ATTENTION, CONTEXT, ENCODERS, FAMILIES, RECURRENT, UNCACHED, UNUSUAL, tiny
 from tests.walk import Walk, plain
 

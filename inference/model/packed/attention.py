@@ -13,10 +13,10 @@ from transformers import PreTrainedModel
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from inference.model.layers import Unfit
 from inference.model.packed.line import Line, current
 from inference.model.packed.pool import Pages, Pool
 from inference.model.packed.windows import Window, window_of
+from inference.model.unfit import Unfit
 
 NAME = "hearth_packed"  # no mask is registered for it: transformers makes none
 PROBING = "hearth_probing"  # the same with masks, that tell the pattern each layer is to see

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import torch
 
 from inference.model.batch import Batch
-from inference.model.copies import Copies
-from inference.model.plan import send
+from inference.model.send import send
+from inference.model.split.copies import Copies
 
 
 class Span(NamedTuple):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from inference.model.memory import blank
+from inference.model.blank import blank
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,13 @@ from transformers import PreTrainedModel
 from inference.model import head
 from inference.model.batch import Batch, Clear
 from inference.model.inputs import takes
-from inference.model.layers import Columns, Unfit, layers
-from inference.model.memory import Memory
+from inference.model.kept import keys_and_values_alone
 from inference.model.packed.attention import PROBING, Attention, Kernel
 from inference.model.packed.kernels.plain import plain
 from inference.model.packed.line import Line, computing, lined
 from inference.model.packed.pool import Pool
 from inference.model.start import vocab
+from inference.model.unfit import Unfit
 
 SIZE = 16  # tokens of a page
 PROBED = 4  # tokens
@@ -91,7 +91,7 @@ def check(model: PreTrainedModel) -> None:
     """Raise Unfit for a model that remembers more than keys and values, or finds positions for itself."""
     if model.config.is_encoder_decoder:
         raise Unfit("reads its prompt with an encoder")
-    if any(type(layer) is not Columns for layer in layers(model.config, Memory())):
+    if not keys_and_values_alone(model.config):
         raise Unfit("remembers more than keys and values")
     if not takes(model, "position_ids"):
         raise Unfit("takes no positions")

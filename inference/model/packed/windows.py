@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from inference.model.layers import Unfit
+from inference.model.unfit import Unfit
 
 FAR = 1 << 20  # tokens; more than any window
 PLACES = (FAR, FAR - 1, FAR - 777)  # patterns that count from somewhere else give themselves away

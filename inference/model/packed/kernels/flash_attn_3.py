@@ -3,10 +3,10 @@
 import torch
 from flash_attn_interface import flash_attn_with_kvcache
 
-from inference.model.layers import Unfit
 from inference.model.packed.kernels.index import index_of
 from inference.model.packed.line import Line
 from inference.model.packed.pool import Pages
+from inference.model.unfit import Unfit
 
 
 def paged(

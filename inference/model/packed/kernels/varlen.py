@@ -9,10 +9,10 @@ from inspect import signature
 import torch
 from torch.nn.attention.varlen import varlen_attn
 
-from inference.model.layers import Unfit
 from inference.model.packed.kernels.index import index_of
 from inference.model.packed.line import Line
 from inference.model.packed.pool import Pages
+from inference.model.unfit import Unfit
 
 if "block_table" not in signature(varlen_attn).parameters:
     raise ImportError(f"torch {torch.__version__} reads no pages")

@@ -5,9 +5,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from inference.model.batch import Batch, Shape
-from inference.model.layers import Unfit
-from inference.model.slots import SlotRunner
-from inference.model.sources import SourceRunner
+from inference.model.slots.runner import SlotRunner
+from inference.model.slots.sources import SourceRunner
+from inference.model.unfit import Unfit
 from tests.families import ATTENTION, CONTEXT, ENCODERS, FAMILIES, VOCAB, tiny
 from tests.walk import Walk
 

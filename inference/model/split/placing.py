@@ -12,7 +12,7 @@ import torch
 from transformers import modeling_utils
 
 from inference.errors import BadRequest
-from inference.model.spread import device_map
+from inference.model.split.spread import device_map
 
 
 def mapped(family: Any, config: Any, devices: Sequence[str], code: bool) -> dict[str, str]:

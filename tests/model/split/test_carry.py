@@ -10,13 +10,12 @@ from transformers import PreTrainedModel
 from inference.engine.engine import Engine
 from inference.engine.sampler import Sampler
 from inference.model.batch import Batch, Runner, Shape
-from inference.model.carry import carry
-from inference.model.copies import Copies
 from inference.model.packed.runner import PackedRunner
-from inference.model.seats import packed
-from inference.model.slots import SlotRunner
-from inference.model.sources import SourceRunner
-from inference.model.spread import device_of, stacks
+from inference.model.slots.runner import SlotRunner
+from inference.model.slots.sources import SourceRunner
+from inference.model.split.carry import carry
+from inference.model.split.copies import Copies
+from inference.model.split.spread import device_of, stacks
 from tests.families import VOCAB, tiny
 from tests.other_device import OTHER, OtherDevice
 from tests.test_families import ask, finish, generated
@@ -50,7 +49,9 @@ def slots(model: PreTrainedModel) -> SlotRunner:
 
 
 def pages(model: PreTrainedModel) -> PackedRunner:
-    return packed(model, max_rows=4, context=64, area=256)
+    runner = PackedRunner(model, max_rows=4, context=64, area=256)
+    runner.probe()
+    return runner
 
 
 def answers(runner: Runner) -> list[list[int]]:

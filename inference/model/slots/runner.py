@@ -11,14 +11,16 @@ from typing import Any
 import torch
 from transformers import Cache, PreTrainedModel
 
-from inference.model import attention, head, masks, quirks
+from inference.model import head
 from inference.model.batch import Batch
-from inference.model.call import Call, computing
 from inference.model.inputs import takes
-from inference.model.layers import States, Unfit, layers
-from inference.model.memory import Memory
-from inference.model.plan import ALONE, plan
+from inference.model.slots import attention, masks, quirks
+from inference.model.slots.call import Call, computing
+from inference.model.slots.layers import States, layers
+from inference.model.slots.memory import Memory
+from inference.model.slots.plan import ALONE, plan
 from inference.model.start import vocab
+from inference.model.unfit import Unfit
 
 SPARE = 32  # tokens of padding that cost less than one more call of the model
 STEP = 64  # columns

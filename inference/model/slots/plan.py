@@ -6,12 +6,13 @@ Plain lists until the end, when they all reach the device in one copy. Knows not
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import accumulate, chain, pairwise
+from itertools import pairwise
 
 import torch
 
 from inference.model.batch import Batch
-from inference.model.call import Call
+from inference.model.send import send
+from inference.model.slots.call import Call
 
 ALONE = -1
 
@@ -140,11 +141,3 @@ def draft(batch: Batch, members: list[int], wants: list[list[tuple[int, int]]], 
         wanted=wanted,
         places=places,
     )
-
-
-def send(lists: list[list[int]], device: torch.device) -> Iterator[torch.Tensor]:
-    """The lists as int64 tensors on the device, by one copy from pinned memory."""
-    flat = torch.tensor(list(chain.from_iterable(lists)), dtype=torch.int64, pin_memory=device.type == "cuda")
-    flat = flat.to(device, non_blocking=True)
-    ends = list(accumulate(map(len, lists), initial=0))
-    return iter([flat[start:end] for start, end in pairwise(ends)])

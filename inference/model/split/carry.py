@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch.nn import Module
 
-from inference.model.copies import Copies
-from inference.model.spread import device_of, stacks
+from inference.model.split.copies import Copies
+from inference.model.split.spread import device_of, stacks
 
 
 def carry(model: Any) -> None:

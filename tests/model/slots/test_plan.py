@@ -3,7 +3,7 @@
 import torch
 
 from inference.model.batch import Batch
-from inference.model.plan import ALONE, groups, plan
+from inference.model.slots.plan import ALONE, groups, plan
 
 CPU = torch.device("cpu")
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, bidirectional_mask_function
 
-from inference.model.call import Call, current
+from inference.model.slots.call import Call, current
 
 Pattern = Callable[..., torch.Tensor]
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
-from inference.model.call import Call, current
+from inference.model.slots.call import Call, current
 
 
 def mend(model: PreTrainedModel) -> None:

@@ -10,7 +10,7 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from inference.model.call import current
+from inference.model.slots.call import current
 
 SDPA = ALL_ATTENTION_FUNCTIONS["sdpa"]
 # What models pass along that does not change what attention computes: masks say it, or it is for others.

@@ -7,35 +7,32 @@ Knows the Cache's interface; not the model that calls it.
 from typing import Any
 
 import torch
-from transformers import DynamicCache, PretrainedConfig
+from transformers import PretrainedConfig
 from transformers.cache_utils import (
     CacheLayerMixin,
     DynamicIndexedLayer,
     DynamicLayer,
-    DynamicSlidingWindowLayer,
     LinearAttentionLayer,
 )
 
-from inference.model.call import Call, current
-from inference.model.memory import Memory, Table
+from inference.model.kept import KEYS_AND_VALUES, kept
+from inference.model.slots.call import Call, current
+from inference.model.slots.memory import Memory, Table
+from inference.model.unfit import Unfit
 
 DECODER_LAYERS = ("decoder_layers", "num_decoder_layers")
 
 
-class Unfit(Exception):
-    """This seat cannot compute this model; the message says what it lacks."""
-
-
 def layers(config: PretrainedConfig, memory: Memory) -> list[Any]:
     """Our layer for each that transformers would keep for this model; raises Unfit for an unknown kind."""
-    kinds = DynamicCache(config=config).layers
+    kinds = kept(config)
     # A layer never written to holds nothing, so too many of them do no harm; decoders count theirs elsewhere.
     missing = max(getattr(config, name, 0) or 0 for name in DECODER_LAYERS) - len(kinds)
     return [layer(kind, memory) for kind in kinds] + [Columns(memory) for _ in range(missing)]
 
 
 def layer(kind: Any, memory: Memory) -> Any:
-    if type(kind) in (DynamicLayer, DynamicSlidingWindowLayer):
+    if type(kind) in KEYS_AND_VALUES:
         return Columns(memory)
     if type(kind) is DynamicIndexedLayer:
         return Indexed(memory)

@@ -4,7 +4,8 @@ import psutil
 import torch
 
 from inference.model.batch import Copy, Shape, Swap
-from inference.model.memory import Memory, blank
+from inference.model.blank import blank
+from inference.model.slots.memory import Memory
 
 
 def filled(whole: bool = False) -> Memory:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from inference.model.copies import Copies
+from inference.model.split.copies import Copies
 
 
 @dataclass(slots=True, eq=False)

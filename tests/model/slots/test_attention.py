@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import nn
 
-from inference.model.attention import SDPA, attend
 from inference.model.batch import Batch
-from inference.model.call import Call, computing
-from inference.model.plan import plan
+from inference.model.slots.attention import SDPA, attend
+from inference.model.slots.call import Call, computing
+from inference.model.slots.plan import plan
 
 R, H, G, D, N = 2, 6, 2, 8, 5
 

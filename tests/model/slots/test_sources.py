@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from inference.model.batch import Batch, Shape
-from inference.model.sources import SourceRunner
+from inference.model.slots.sources import SourceRunner
 from inference.model.start import start_ids
 from tests.families import CONTEXT, tiny
 

@@ -11,9 +11,9 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import Cache, EncoderDecoderCache, PreTrainedModel
 
 from inference.model.batch import Batch, Clear, Copy, Move, Shape, Swap
-from inference.model.call import Call
-from inference.model.layers import Sources
-from inference.model.slots import SlotRunner
+from inference.model.slots.call import Call
+from inference.model.slots.layers import Sources
+from inference.model.slots.runner import SlotRunner
 from inference.model.start import start_ids
 
 

@@ -3,7 +3,7 @@
 import pytest
 from torch.nn import Linear, ModuleList
 
-from inference.model.spread import device_map, places, stacks
+from inference.model.split.spread import device_map, places, stacks
 from tests.families import tiny
 
 
