@@ -19,6 +19,7 @@ from inference.model.load import config_of, model_of
 from inference.model.load import load as load_model
 from inference.model.ranks import group
 from inference.model.ranks.follower import Recipe
+from inference.model.ranks.local import localise
 from inference.opening import nothing
 from inference.sampling import Sampling
 
@@ -58,6 +59,7 @@ def answer_in_step(rank: int, port: int, folders: list[Path], pipe: Connection) 
     group.join(store, rank, RANKS, "cpu")
     for folder in folders:
         model = model_of(folder, config_of(folder, False), "float32", "cpu", False)
+        localise(model)
         pipe.send((answers(model), sum(held(weight) for weight in model.parameters())))
     group.leave()
     os._exit(0)

@@ -22,6 +22,7 @@ from inference.model.embed import embed
 from inference.model.fit import Fitted
 from inference.model.load import Loaded
 from inference.model.ranks import group
+from inference.model.ranks.local import localise
 from inference.model.ranks.orders import Begin, Edited, End, Failed, Forward, Order, Ready, Resume, Step
 
 log = logging.getLogger(__name__)
@@ -42,15 +43,20 @@ class Recipe:
     load: Callable[[], Loaded]
     fit: Callable[[Any], Fitted]
 
+    def follow(self) -> tuple[Loaded, Fitted]:
+        """The model, or this rank's part of it, and how it runs. Raises ServerError."""
+        self.prepare()
+        loaded = self.load()
+        localise(loaded.model)
+        return loaded, self.fit(loaded.model)
+
 
 def follow(rank: int, port: int, recipe: Recipe, pipe: Connection) -> None:
     """Be this rank until rank 0 has no more orders. What `multiprocessing` starts."""
     alone()
     try:
         group.join(group.meeting_at(port, recipe.count), rank, recipe.count, recipe.device)
-        recipe.prepare()
-        loaded = recipe.load()
-        fitted = recipe.fit(loaded.model)
+        loaded, fitted = recipe.follow()
     except Exception as error:
         log.debug("rank %d cannot start", rank, exc_info=True)
         pipe.send(Failed(f"{type(error).__name__}: {error}"))

@@ -52,9 +52,7 @@ class Ranks:
                 self._begin(rank)
             threading.Thread(target=self._watch, name="ranks", daemon=True).start()
             group.join(self._store, 0, recipe.count, recipe.device)
-            recipe.prepare()
-            loaded = recipe.load()
-            fitted = recipe.fit(loaded.model)
+            loaded, fitted = recipe.follow()
             self._check(seat_of(fitted))
         except BaseException as error:
             told = self._failure() if isinstance(error, Exception) else ""

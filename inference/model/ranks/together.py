@@ -27,9 +27,7 @@ class Alone:
 
     def start(self) -> tuple[Loaded, Fitted]:
         """The model, and how it runs. Raises ServerError."""
-        self.recipe.prepare()
-        loaded = self.recipe.load()
-        return loaded, self.recipe.fit(loaded.model)
+        return self.recipe.follow()
 
     def runner(self, runner: Runner) -> Runner:
         return runner
