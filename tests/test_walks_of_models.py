@@ -1,7 +1,7 @@
 """Random walks over an engine with real models, tiny ones: whatever happens, every seat is accounted for, and
 every answer is what the model answers alone, by its plain forward.
 
-Always the same few walks; `WALKS=500 pytest --slow tests/test_walks_of_models.py` takes so many others.
+Always the same few walks; `WALKS=500 pytest tests/test_walks_of_models.py` takes so many others.
 """
 
 import random
@@ -29,16 +29,17 @@ from tests.walks.world import World
 
 CONTEXT = 96
 ROWS = 4
-AREA = 2 * CONTEXT
-EVENTS = ("length", "stop", "error", "deadline", "preemptions", "shortages")
-FAST = ("llama", "llama packed")
+AREA = 144  # tokens
+EVENTS = ("length", "stop", "error", "deadline", "preemptions", "squeezed", "shortages")
 WALKS = 4  # of a model
 GREEDY = Sampling(greedy=True)
 TEXTS = tuple(tuple(random.Random(text).choices(range(3, VOCAB), k=48)) for text in range(2))
 
 
 def slots(name: str, seat: type[SlotRunner] = SlotRunner, resumes: bool = True) -> Runner:
-    return seat(tiny(name), max_rows=ROWS, context=CONTEXT, area=AREA, resumes=resumes)
+    runner = seat(tiny(name), max_rows=ROWS, context=CONTEXT, area=AREA, resumes=resumes)
+    runner.step = 16  # columns: rows of fewer than they come to need
+    return runner
 
 
 def packed(name: str) -> Runner:
@@ -84,7 +85,7 @@ class ModelWalk(Walk):
     prompts = st.builds(
         Prompt, text=st.integers(0, 1), length=st.sampled_from((0, 20, 40)), tail=st.sampled_from((1, 7))
     )
-    lengths = st.sampled_from((16, 8, 1, 0))
+    lengths = st.sampled_from((24, 12, 1, 0))
     tails = st.just(())
     usual = MappingProxyType({"sampling": GREEDY, "logprobs": 0})
     options = st.builds(
@@ -122,11 +123,7 @@ def seen() -> Iterator[Counter[str]]:
     assert not missed or counts["models"] < len(MADE)
 
 
-def models() -> list[object]:
-    return [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in MADE]
-
-
-@pytest.mark.parametrize("name", models())
+@pytest.mark.parametrize("name", MADE)
 def test_walks_lose_nothing_and_change_no_answer_of_a_model(name: str, seen: Counter[str]) -> None:
     here: Counter[str] = Counter(models=1)
     take(WALKS, name, lambda: ModelWalk(world(name, here)))
