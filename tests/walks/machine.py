@@ -21,7 +21,8 @@ from hypothesis.stateful import (
 )
 
 from inference.engine.sequence import Task
-from tests.walks.world import Asked, World
+from tests.walks.verdict import Asked
+from tests.walks.world import World
 
 LONG = int(os.environ.get("WALKS", 0))
 ASKED = Bundle("asked")
