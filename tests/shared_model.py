@@ -42,7 +42,7 @@ class Ear:
 
 def answers(model: Any) -> list[list[int]]:
     """What the engine answers to the prompts, together, greedily."""
-    runner = fit.choose(model, max_rows=3, context=64, kv_bytes=1 << 24).runner
+    runner = fit.choose(model, max_rows=3, context=64, kv_bytes=1 << 24, timed=False).runner
     engine = Engine(runner, Sampler(runner.vocab), max_batch_tokens=16, max_queued_tokens=1000)
     ears = [Ear() for _ in PROMPTS]
     tasks = [Task(tuple(prompt), NEW, Sampling(greedy=True)) for prompt in PROMPTS]

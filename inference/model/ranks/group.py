@@ -5,13 +5,11 @@ Knows torch.distributed and what transformers is told to load a rank's part. Not
 
 import os
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import distributed
 from transformers.distributed import DistributedConfig
-
-T = TypeVar("T")
 
 HERE = "127.0.0.1"  # all ranks are on this machine
 # How long a rank waits for the others within a computation. One that ends is noticed at once.
@@ -52,12 +50,3 @@ def part() -> dict[str, Any]:
     if not distributed.is_initialized():
         return {}
     return {"distributed_config": DistributedConfig(tp_size=distributed.get_world_size())}
-
-
-def agreed(value: T) -> T:
-    """Rank 0's value, on every rank; where there are no ranks, the value. For what a clock decides."""
-    if not distributed.is_initialized():
-        return value
-    held = [value]
-    distributed.broadcast_object_list(held, src=0)
-    return held[0]
