@@ -22,7 +22,7 @@ from inference.backend import Backend
 from inference.errors import ServerError
 from inference.metrics import Metrics
 from inference.opening import Opened
-from inference.selftest import selftest
+from selftest import selftest
 from settings.fields import Settings
 from wiring import app_settings, backend_of, hub_of, load, plan_of
 

@@ -15,7 +15,7 @@ FLOORS = {
     "api": 4,
     "inference": 0,
     "inference.opening": 4,
-    "inference.selftest": 4,
+    "selftest": 4,
     "inference.local": 3,
     "inference.remote": 3,
     "inference.engine": 2,
@@ -48,7 +48,9 @@ NEVER = {
 
 def sources() -> dict[str, Path]:
     files = [
-        p for top in ("api", "inference", "checks", "settings", "tuning") for p in (ROOT / top).rglob("*.py")
+        p
+        for top in ("api", "inference", "checks", "settings", "selftest")
+        for p in (ROOT / top).rglob("*.py")
     ]
     files += [ROOT / f"{name}.py" for name in ROOT_MODULES if (ROOT / f"{name}.py").exists()]
     return {module_name(path): path for path in files}

@@ -11,9 +11,9 @@ from inference.engine.sampler import Sampler
 from inference.engine.sequence import Record
 from inference.model.batch import Batch, Runner
 from inference.opening import Opened, open_engine
-from inference.selftest import proof, selftest
-from inference.selftest.asked import Answer
-from inference.selftest.verdict import Turn, Verdict, compare
+from selftest import proof, selftest
+from selftest.asked import Answer
+from selftest.verdict import Turn, Verdict, compare
 
 DEMO = Path(__file__).parent.parent.parent / "models" / "demo"
 

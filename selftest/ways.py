@@ -14,7 +14,7 @@ from inference.engine.scheduler import Plan
 from inference.engine.seating import Seating
 from inference.engine.sequence import Sequence, Task
 from inference.engine.speculate import Speculator, guessable, room
-from inference.selftest.asked import Answer
+from selftest.asked import Answer
 
 EVERY = 3  # steps from one preemption, or one arrival, to the next
 AHEAD = 5  # drafts

@@ -3,6 +3,6 @@
 One door: selftest. Knows what was opened, and tells its findings; starts no thread and opens no port.
 """
 
-from inference.selftest.proof import selftest
+from selftest.proof import selftest
 
 __all__ = ["selftest"]

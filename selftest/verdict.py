@@ -7,7 +7,7 @@ from collections.abc import Sequence as Several
 from dataclasses import dataclass
 
 from inference.engine.sequence import Tops
-from inference.selftest.asked import Answer
+from selftest.asked import Answer
 
 
 @dataclass(frozen=True, slots=True)

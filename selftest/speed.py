@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from inference.engine.engine import Engine
 from inference.engine.sequence import Task
-from inference.selftest.ways import asked, finish, forgetful
+from selftest.ways import asked, finish, forgetful
 
 COMPANY = 8  # answers at once
 

@@ -13,10 +13,10 @@ from checks.finding import Finding
 from inference.engine.engine import Engine
 from inference.engine.sequence import Task
 from inference.opening import Opened
-from inference.selftest.asked import Answer, prompts, task
-from inference.selftest.speed import speed
-from inference.selftest.verdict import Turn, Verdict, compare
-from inference.selftest.ways import alone, ways
+from selftest.asked import Answer, prompts, task
+from selftest.speed import speed
+from selftest.verdict import Turn, Verdict, compare
+from selftest.ways import alone, ways
 
 SECONDS = 40.0  # what all of it may take, about
 # Tokens that prompts have in common, tokens of an answer; where the model is slow, down to the fewer ones.
