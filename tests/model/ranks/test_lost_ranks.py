@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from inference.errors import Unavailable
+from inference.errors import ServerError, Unavailable
 from inference.model.ranks.together import Together
 from tests import tiny
 from tests.shared_model import FAILS, recipe, step
@@ -30,6 +30,6 @@ def test_a_model_that_cannot_be_loaded_leaves_no_rank_behind(tmp_path: Path) -> 
     tiny.llama(tmp_path)
     (tmp_path / "model.safetensors").write_bytes(b"damaged")
     together = Together(recipe(tmp_path))
-    with pytest.raises(Unavailable, match="has weights that cannot be loaded"):
+    with pytest.raises(ServerError, match="has weights that cannot be loaded"):
         together.start()
     assert not any(process.is_alive() for process in together.ranks.processes)
