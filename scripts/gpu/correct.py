@@ -19,8 +19,8 @@ SUITE = (
     "tests/test_determinism.py",
     "tests/test_walks_of_models.py",
     "tests/model/packed",
-    "tests/model/test_slots.py",
-    "tests/model/test_carry.py",
+    "tests/model/slots/test_slots.py",
+    "tests/model/split",
     "tests/model/test_gpus.py",
 )
 SAMPLE = ("tests/test_families.py", "-k", "llama or gpt2")
