@@ -73,7 +73,7 @@ def test_a_client_who_leaves_cancels(live: Start, stream: str, script: list, res
     if reset:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     connection.close()
-    assert server.until(lambda: not server.backend.open) < 0.1
+    assert server.until(lambda: not server.backend.open) < 2.0
 
 
 def test_a_client_who_leaves_is_logged(live: Start, caplog: pytest.LogCaptureFixture) -> None:
@@ -105,7 +105,7 @@ def test_a_slow_reader_does_not_hold_up_the_others(live: Start) -> None:
             with server.post("/say", {"stream": "sse"}) as connection:
                 begun = time.monotonic()
                 read(connection, b"0\r\n\r\n")
-                assert time.monotonic() - begun < 0.5
+                assert time.monotonic() - begun < 4.0
 
 
 # Other apps ----------------------------------------------------------------------------------------------
