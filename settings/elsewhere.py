@@ -32,7 +32,7 @@ class Elsewhere:
 OFF = ("false", "0")
 UNSHARDED = "shards are on this machine, and find each other"
 QUANTISED = "weights are served as their files have them"
-UNFUSED = "layers are run as the model has them"
+UNFUSED = "layers are joined by themselves, on CUDA, where that is proved right"
 UNTUNNELED = "no tunnel is opened: set HOST, and put a proxy in front"
 
 ELSEWHERE: Mapping[str, Elsewhere] = {
@@ -65,8 +65,10 @@ ELSEWHERE: Mapping[str, Elsewhere] = {
     "SHARD_UDS_PATH": Elsewhere(UNSHARDED),
     "MASTER_ADDR": Elsewhere(UNSHARDED),
     "MASTER_PORT": Elsewhere(UNSHARDED),
-    "CUDA_GRAPHS": Elsewhere("steps are not recorded as graphs", neutral=("0",)),
-    "DISABLE_CUSTOM_KERNELS": Elsewhere("there are none to disable", neutral=OFF, switch=True),
+    "CUDA_GRAPHS": Elsewhere("which steps are recorded is found out at load", neutral=("0",)),
+    "DISABLE_CUSTOM_KERNELS": Elsewhere(
+        "a kernel is used only where it is proved right", neutral=OFF, switch=True
+    ),
     "KV_CACHE_DTYPE": Elsewhere("keys and values are kept in the model's own dtype", neutral=("auto",)),
     "NGROK": Elsewhere(UNTUNNELED, neutral=OFF, switch=True),
     "NGROK_AUTHTOKEN": Elsewhere(UNTUNNELED),
