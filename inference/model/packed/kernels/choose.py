@@ -50,9 +50,11 @@ def choose_kernel(
 ) -> Chosen:
     """The kernel for a model whose weights are where they will stay.
 
-    Takes seconds where kernels are compiled, nothing on devices that none is for. Raises Unfit where the
-    model cannot be driven in pages.
+    Takes seconds where kernels are compiled, nothing on devices that none is for. Raises Unfit where it finds
+    that the model cannot be driven in pages.
     """
+    if not any(row.device == model.device.type for row in rows):
+        return PLAIN
     asked, name = asked_of(model), model.config.model_type
     devices = {each.device.type for each in asked}
     rows = [row for row in rows if devices == {row.device}]
