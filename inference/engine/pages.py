@@ -9,7 +9,7 @@ from collections.abc import Sequence as Several
 from itertools import takewhile
 
 from inference.engine.chain import lengthen, shared
-from inference.engine.rows import MIN_GAIN
+from inference.engine.prefix import MIN_GAIN
 from inference.engine.sequence import Sequence
 from inference.model.batch import Clear, Move
 

@@ -6,6 +6,7 @@ Plain lists of integers; knows nothing of rows or sequences.
 from collections.abc import Iterable
 from collections.abc import Sequence as Ids
 
+MIN_GAIN = 32  # tokens; what waiting for another's prefix must save to be worth a step's delay
 MIN_PREFIX = 16  # tokens; a shorter match is not worth a move
 BLOCK = 256  # tokens compared at once
 

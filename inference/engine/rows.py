@@ -8,11 +8,9 @@ from collections.abc import Sequence as Several
 from dataclasses import dataclass
 
 from inference.engine.pieces import FREE, Pieces
-from inference.engine.prefix import MIN_PREFIX, longest
+from inference.engine.prefix import MIN_GAIN, MIN_PREFIX, longest
 from inference.engine.sequence import Sequence
 from inference.model.batch import Clear, Copy, Move, Shape, Swap
-
-MIN_GAIN = 32  # tokens; what waiting for another's prefix must save to be worth a step's delay
 
 
 @dataclass(slots=True)

@@ -57,7 +57,7 @@ class Scheduler:
 
         Where the memory cannot hold the running ones any longer, the youngest goes back to waiting. Waiting
         ones are seated in order while rows, area and budget last; `seated` lists them. One whose prefix a
-        running one is about to compute (`Rows.awaits`) is passed over until it has.
+        running one is about to compute (`Seating.awaits`) is passed over until it has.
         """
         while not self.rows.widen():
             self.preempt(self.running[-1])
@@ -71,7 +71,7 @@ class Scheduler:
         return plan
 
     def preempt(self, sequence: Sequence, trusted: bool = True) -> None:
-        """Back to the front of waiting, text and all; its row stays findable unless it is not trusted."""
+        """Back to the front of waiting, text and all; what its seat held stays findable, if trusted."""
         self.running.remove(sequence)
         self.rows.release(sequence, trusted)
         self.waiting.insert(0, sequence)

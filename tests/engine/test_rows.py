@@ -2,7 +2,8 @@
 
 import pytest
 
-from inference.engine.rows import MIN_GAIN, Rows
+from inference.engine.prefix import MIN_GAIN
+from inference.engine.rows import Rows
 from inference.engine.sequence import Sequence, Task
 from inference.model.batch import Clear, Copy, Shape, Swap
 
