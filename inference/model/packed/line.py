@@ -3,8 +3,7 @@
 While the model runs, its line is current: attention reads it. Knows plain indices; nothing of a model.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 
 from inference.model.batch import Batch
+from inference.model.current import Current
 from inference.model.send import send
 from inference.model.split.copies import Copies
 
@@ -71,21 +71,5 @@ def lined(batch: Batch, size: int, device: torch.device) -> Line:
     return Line(ids[None], where[None], put, None if every else wanted, spans, size)
 
 
-_current: Line | None = None
-
-
-def current() -> Line | None:
-    """The line that the model is computing, None outside of one."""
-    return _current
-
-
-@contextmanager
-def computing(line: Line) -> Iterator[None]:
-    """Make `line` current. Lines never nest: one thread runs one model."""
-    global _current
-    assert _current is None, "a line of the model is being computed already"
-    _current = line
-    try:
-        yield
-    finally:
-        _current = None
+_lines = Current[Line]()
+current, computing = _lines.get, _lines.computing

@@ -4,12 +4,11 @@ While the model runs, its call is current: the layers, masks and quirks in this 
 indices; nothing of a model.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
 
+from inference.model.current import Current
 from inference.model.split.copies import Copies
 
 
@@ -49,21 +48,5 @@ class Call:
     copies: Copies = field(default_factory=Copies)
 
 
-_current: Call | None = None
-
-
-def current() -> Call | None:
-    """The call that the model is computing, None outside of one."""
-    return _current
-
-
-@contextmanager
-def computing(call: Call) -> Iterator[None]:
-    """Make `call` current. Calls never nest: one thread runs one model."""
-    global _current
-    assert _current is None, "a call of the model is being computed already"
-    _current = call
-    try:
-        yield
-    finally:
-        _current = None
+_calls = Current[Call]()
+current, computing = _calls.get, _calls.computing
