@@ -1,0 +1,32 @@
+/* Rows times a matrix: the one inner loop of a model. Each level of processors has its own (multiply_*.c). */
+#ifndef MULTIPLY_H
+#define MULTIPLY_H
+
+#include "matrix.h"
+
+/* Rows (rows, inputs) in the form that a kind of matrix is multiplied with: floats, bfloat16, or 8-bit integers
+ * with a scale for each GROUP of them. */
+typedef struct Inputs {
+    int32_t kind;
+    int32_t rows;
+    int32_t padded;
+    void *values;
+    float *scales;
+    int32_t *sums;
+} Inputs;
+
+size_t inputs_bytes(int kind, int rows, int inputs);
+Inputs inputs_at(void *memory, int kind, int rows, int inputs);       /* memory: 64-byte aligned */
+void inputs_write(const Inputs *to, int row, const float *from, int inputs);
+
+/* out[(row - first) * stride + n] = what output PANEL * panel + n makes of a row, for rows [first, end) and
+ * panels [panel, panels); without the bias. The order of additions is the same for any number of rows. */
+void multiply(const Matrix *weight, const Inputs *rows, int first, int end, int panel, int panels,
+              float *out, ptrdiff_t stride);
+
+/* y (rows, outputs) = x wᵀ + bias by `threads` threads; x and y are F32 or BF16 by `form`. memory: of
+ * linear_bytes, aligned. */
+size_t linear_bytes(const Matrix *weight, int rows);
+void linear(const Matrix *weight, const void *x, void *y, int form, int rows, void *memory, int threads);
+
+#endif
