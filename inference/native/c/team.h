@@ -6,16 +6,20 @@
 #ifndef TEAM_H
 #define TEAM_H
 
+#include <stdalign.h>
 #include <stdatomic.h>
 
+enum { LINE = 64 };     /* bytes that move between cores together: what one thread waits for has its own */
+
 typedef struct Team {
-    int threads;
-    atomic_int arrived;
-    atomic_int round;
-    atomic_int next[2];     /* what is taken next in this phase, and in the one after it */
+    alignas(LINE) atomic_int threads;   /* as many as there are, which may be less than were asked for */
+    alignas(LINE) atomic_int next;      /* the part taken next in this phase */
+    alignas(LINE) atomic_int arrived;   /* at the end of this phase */
+    alignas(LINE) atomic_int round;     /* phases that have ended */
+    alignas(LINE) atomic_int asleep;
 } Team;
 
-/* Have `work` done by `threads` threads at once, each given its number. */
+/* Have `work` done by up to `threads` threads at once, each given its number in [0, team->threads). */
 void team_run(int threads, void (*work)(Team *team, int thread, void *of), void *of);
 
 /* The next part of `parts` in this phase that nobody has, or -1. */

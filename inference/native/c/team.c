@@ -1,0 +1,109 @@
+/* A team of OpenMP threads. Knows how to share parts and how to wait; nothing of what is computed. */
+#define _GNU_SOURCE
+#include "team.h"
+
+#include <omp.h>
+#include <sched.h>
+#include <time.h>
+
+#ifdef __linux__
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+enum { SPINS = 1000, YIELDS = 4 };      /* a spin is 15 to 50 ns */
+
+static void pause_core(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* Sleep while the value is `seen`, or for a moment where the system has no such thing. */
+static void sleep_while(atomic_int *value, int seen)
+{
+#ifdef __linux__
+    syscall(SYS_futex, value, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+#else
+    const struct timespec moment = {0, 50000};
+    (void)value, (void)seen;
+    nanosleep(&moment, NULL);
+#endif
+}
+
+static void wake_all(atomic_int *value)
+{
+#ifdef __linux__
+    syscall(SYS_futex, value, FUTEX_WAKE_PRIVATE, 1 << 30, NULL, NULL, 0);
+#else
+    (void)value;
+#endif
+}
+
+static int ended(Team *team, int round)
+{
+    return atomic_load_explicit(&team->round, memory_order_acquire) != round;
+}
+
+static void wait_for_the_end(Team *team, int round)
+{
+    for (int i = 0; i < SPINS; i++) {
+        if (ended(team, round))
+            return;
+        pause_core();
+    }
+    for (int i = 0; i < YIELDS; i++) {
+        sched_yield();
+        if (ended(team, round))
+            return;
+    }
+    /* Whoever ends the phase changes `round`, then reads `asleep`; here it is the other way round: one of the
+     * two sees the other. */
+    atomic_fetch_add(&team->asleep, 1);
+    while (!ended(team, round))
+        sleep_while(&team->round, round);
+    atomic_fetch_sub(&team->asleep, 1);
+}
+
+void team_meet(Team *team)
+{
+    const int threads = atomic_load_explicit(&team->threads, memory_order_relaxed);
+    const int round = atomic_load_explicit(&team->round, memory_order_relaxed);
+    if (atomic_fetch_add_explicit(&team->arrived, 1, memory_order_acq_rel) + 1 < threads) {
+        wait_for_the_end(team, round);
+        return;
+    }
+    atomic_store_explicit(&team->arrived, 0, memory_order_relaxed);
+    atomic_store_explicit(&team->next, 0, memory_order_relaxed);
+    atomic_store(&team->round, round + 1);
+    if (atomic_load(&team->asleep))
+        wake_all(&team->round);
+}
+
+int team_take(Team *team, int parts)
+{
+    if (atomic_load_explicit(&team->next, memory_order_relaxed) >= parts)
+        return -1;
+    const int part = atomic_fetch_add_explicit(&team->next, 1, memory_order_relaxed);
+    return part < parts ? part : -1;
+}
+
+void team_run(int threads, void (*work)(Team *team, int thread, void *of), void *of)
+{
+    Team team = {.threads = 1};
+    if (threads < 2) {
+        work(&team, 0, of);
+        return;
+    }
+#pragma omp parallel num_threads(threads)
+    {
+        /* All store the same number, each before it reads it. */
+        atomic_store_explicit(&team.threads, omp_get_num_threads(), memory_order_relaxed);
+        work(&team, omp_get_thread_num(), of);
+        team_meet(&team);   /* here waiting is bounded; at the end of the region it is as libgomp likes */
+    }
+}
