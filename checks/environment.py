@@ -9,7 +9,7 @@ import torch
 
 from checks.finding import size
 from checks.machine import container_limits, gpus_of_torch
-from inference.model.place import processor_features
+from inference.native.processor import processor_features
 
 PACKAGES = ("torch", "transformers", "tokenizers", "huggingface_hub", "llguidance", "flask", "uvicorn")
 TELLING = ("avx2", "avx512f", "avx512_bf16", "amx_bf16", "amx_int8", "asimd", "bf16")

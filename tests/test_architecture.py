@@ -38,6 +38,7 @@ NEVER = {
     "api": {"torch", "transformers", "inference.engine", "inference.model", "inference.local"},
     "inference.engine": {"transformers", "flask", "tokenizers", "inference.text"},
     "inference.model": {"inference.engine", "flask"},
+    "inference.native": {"inference.model", "inference.engine", "transformers", "flask"},
     "inference.text": {"torch", "flask", "inference.engine", "inference.model"},
     "inference.types": {"torch", "flask", "transformers"},
     "inference.backend": {"torch", "flask", "transformers"},

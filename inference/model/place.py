@@ -1,12 +1,13 @@
 """Where a model goes and in what form: device, dtype, context, and the memory left for its KV.
 
-Pure choices from facts; the facts about this machine's processors are asked of torch and the kernel here.
+Pure choices from facts; the facts about this machine's GPUs are asked of torch here.
 """
 
-from pathlib import Path
 from typing import Any
 
 import torch
+
+from inference.native.processor import processor_features
 
 SMALL = 100_000_000  # parameters
 DTYPES = ("float32", "bfloat16", "float16")
@@ -89,16 +90,6 @@ def has_bfloat16(device: str) -> bool:
     if device == "cuda":
         return torch.cuda.get_device_capability() >= (8, 0)
     return bool(processor_features() & {"avx512_bf16", "amx_bf16", "bf16"})
-
-
-def processor_features(path: Path = Path("/proc/cpuinfo")) -> set[str]:
-    """The kernel's names for what the processor can do; empty where it does not say."""
-    if not path.exists():
-        return set()
-    lines = (line.partition(":") for line in path.read_text().splitlines())
-    return next(
-        (set(value.split()) for key, _, value in lines if key.strip() in ("flags", "Features")), set()
-    )
 
 
 def limit_of(config: Any) -> int | None:

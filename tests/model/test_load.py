@@ -168,12 +168,6 @@ def test_a_named_device_is_taken_as_it_is() -> None:
     assert place.device_of("cpu") == "cpu"
 
 
-def test_processor_features_are_read_from_the_kernels_list(tmp_path: Path) -> None:
-    path = tmp_path / "cpuinfo"
-    path.write_text("processor : 0\nflags\t\t: fpu avx2 amx_bf16\n\nprocessor : 1\n")
-    assert place.processor_features(path) == {"fpu", "avx2", "amx_bf16"}
-
-
 def config(kind: str, **values: int) -> SimpleNamespace:
     made = SimpleNamespace(model_type=kind, **values)
     made.get_text_config = lambda **_: made

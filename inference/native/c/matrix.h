@@ -14,8 +14,8 @@ enum { PANEL = 16, GROUP = 32 };   /* outputs of a panel; inputs that share a sc
 enum Kind {
     F32,    /* panels of [inputs][PANEL] floats */
     BF16,   /* [inputs / 2][PANEL][2] */
-    INT8,   /* [inputs / 4][PANEL][4]; a scale for each output */
-    INT4,   /* groups of GROUP inputs, two to a byte; a scale for each output and group */
+    INT8,   /* [inputs / 4][PANEL][4]; a float for each output as its scale */
+    INT4,   /* groups of GROUP inputs, two to a byte; [groups][PANEL] bfloat16 as scales */
 };
 
 /* w (outputs, inputs). Part of a matrix is a matrix too: whole panels of it. */
@@ -32,8 +32,8 @@ typedef struct Matrix {
 size_t matrix_bytes(int kind, int outputs, int inputs);          /* of values */
 size_t matrix_scale_bytes(int kind, int outputs, int inputs);    /* of scales */
 
-/* Write rows [first, end) of a weight whose rows are `inputs` values of F32 or BF16, `stride` of them apart;
- * first and end are multiples of PANEL, or the end. */
+/* Write rows [first, end) of a weight; `rows` is where row `first` begins, of `inputs` values of F32 or BF16 by
+ * `form`, `stride` of them from the next. first is a multiple of PANEL, as end is if it is not the last. */
 void matrix_pack(const Matrix *to, const void *rows, int form, int64_t stride, int first, int end);
 
 /* Row `output` of the matrix as it is computed with, (inputs,): to look up an embedding, and to unpack. */

@@ -11,9 +11,12 @@ typedef struct Inputs {
     int32_t rows;
     int32_t padded;
     void *values;
-    float *scales;
-    int32_t *sums;
+    float *scales;      /* (rows, padded / GROUP) */
+    int32_t *sums;      /* (rows, padded / GROUP): what a group's products of unsigned weights begin with */
 } Inputs;
+
+/* Whether the system lets this process run `multiply`; asked once, before it. */
+int multiply_ready(void);
 
 size_t inputs_bytes(int kind, int rows, int inputs);
 Inputs inputs_at(void *memory, int kind, int rows, int inputs);       /* memory: 64-byte aligned */
