@@ -79,28 +79,32 @@ static int write_group(int8_t *to, float *scale, const float *from)
 }
 
 /* `zero`: what the weights were moved up by, and what their products with a group are thus too large by. */
-static void write_integers(const Inputs *to, int row, const float *from, int inputs, int zero)
+static void write_integers(const Inputs *to, size_t start, const float *from, int count, int zero)
 {
-    const int groups = to->padded / GROUP;
-    int8_t *values = (int8_t *)to->values + (size_t)row * to->padded;
-    for (int g = 0; g < groups; g++) {
-        const int left = inputs - g * GROUP;
-        const size_t place = (size_t)row * groups + g;
+    int8_t *values = (int8_t *)to->values + start;
+    for (int k = 0; k < count; k += GROUP) {
+        const size_t group = (start + k) / GROUP;
+        const float *whole = from + k;
         float last[GROUP] = {0};
-        const float *group = from + g * GROUP;
-        if (left < GROUP)
-            group = memcpy(last, group, left * sizeof(float));
-        to->sums[place] = -zero * write_group(values + g * GROUP, to->scales + place, group);
+        if (count - k < GROUP)
+            whole = memcpy(last, whole, (count - k) * sizeof(float));
+        to->sums[group] = -zero * write_group(values + k, to->scales + group, whole);
+    }
+}
+
+void inputs_write_part(const Inputs *to, int row, int first, const float *from, int count)
+{
+    const size_t start = (size_t)row * to->padded + first;
+    const int padded = padded_to(count, GROUP);
+    switch (to->kind) {
+    case F32: write_floats((float *)to->values + start, from, count, padded); break;
+    case BF16: write_bfloats((uint16_t *)to->values + start, from, count, padded); break;
+    case INT8: write_integers(to, start, from, count, INT8_ZERO); break;
+    case INT4: write_integers(to, start, from, count, INT4_ZERO); break;
     }
 }
 
 void inputs_write(const Inputs *to, int row, const float *from, int inputs)
 {
-    const size_t start = (size_t)row * to->padded;
-    switch (to->kind) {
-    case F32: write_floats((float *)to->values + start, from, inputs, to->padded); break;
-    case BF16: write_bfloats((uint16_t *)to->values + start, from, inputs, to->padded); break;
-    case INT8: write_integers(to, row, from, inputs, INT8_ZERO); break;
-    case INT4: write_integers(to, row, from, inputs, INT4_ZERO); break;
-    }
+    inputs_write_part(to, row, 0, from, inputs);
 }

@@ -22,6 +22,9 @@ size_t inputs_bytes(int kind, int rows, int inputs);
 Inputs inputs_at(void *memory, int kind, int rows, int inputs);       /* memory: 64-byte aligned */
 void inputs_write(const Inputs *to, int row, const float *from, int inputs);
 
+/* Inputs [first, first + count) of a row, and zeros up to the next multiple of GROUP, of which first is one. */
+void inputs_write_part(const Inputs *to, int row, int first, const float *from, int count);
+
 /* out[(row - first) * stride + n] = what output PANEL * panel + n makes of a row, for rows [first, end) and
  * panels [panel, panels); without the bias. The order of additions is the same for any number of rows. */
 void multiply(const Matrix *weight, const Inputs *rows, int first, int end, int panel, int panels,
