@@ -9,6 +9,7 @@ import logging
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import checks
@@ -67,7 +68,7 @@ def prove(settings: Settings, home: Path, *, as_json: bool) -> int:
     if opened is None:
         return 1
     try:
-        findings = selftest(opened)
+        findings = opened.worker.do(partial(selftest, opened))
     finally:
         opened.crew.close()
     print(checks.as_json(findings) if as_json else checks.table(findings))

@@ -15,6 +15,7 @@ from inference.engine.engine import Engine
 from inference.engine.lone import LoneSampler
 from inference.engine.pieces import PIECE
 from inference.engine.sampler import Sampler
+from inference.engine.worker import Worker
 from inference.errors import Internal
 from inference.local import LocalBackend
 from inference.metrics import Metrics
@@ -33,13 +34,15 @@ def nothing() -> None:
 class Opened:
     """A model that is loaded and proved, and an engine for it that is not started yet.
 
-    crew  the processes that share the model; whoever does not serve it closes them
+    crew    the processes that share the model; whoever does not serve it closes them
+    worker  the thread on which it was loaded, and must compute
     """
 
     loaded: load.Loaded
     fitted: fit.Fitted
     engine: Engine
     crew: Alone | Together
+    worker: Worker
 
 
 def open_engine(
@@ -97,7 +100,8 @@ def open_engine(
         timed=ranks == 1,
     )
     crew = gathered(Recipe(ranks, device, prepare, loading, fitting))
-    loaded, fitted = crew.start()
+    worker = Worker("engine")
+    loaded, fitted = worker.do(crew.start)
     engine = Engine(
         crew.runner(fitted.runner),
         (LoneSampler if deterministic else Sampler)(loaded.vocab),
@@ -108,7 +112,7 @@ def open_engine(
         drafts=drafts,
         piece=PIECE if deterministic else 0,
     )
-    return Opened(loaded, fitted, engine, crew)
+    return Opened(loaded, fitted, engine, crew, worker)
 
 
 def open_backend(
@@ -128,7 +132,7 @@ def open_backend(
     context = fitted.runner.context
     metrics.watch(engine.stats, model=model_id, context=context)
     engine.watch_with(metrics.stepped)
-    engine.start()
+    engine.start(opened.worker)
     crew.watch_with(lambda why: engine.fail(Internal(why)))
     return LocalBackend(
         engine,

@@ -5,7 +5,6 @@ loop's affair; text, HTTP and the model are others'.
 """
 
 import logging
-import threading
 from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Several
 from concurrent.futures import Future
@@ -25,6 +24,7 @@ from inference.engine.outbox import Post
 from inference.engine.sampler import Sampler
 from inference.engine.sequence import Outlet, Score, Sequence, Task
 from inference.engine.stats import Stats, Step
+from inference.engine.worker import Worker
 from inference.errors import BadRequest, Internal, ServerError, TooLong, Unavailable
 from inference.model.batch import Runner
 
@@ -84,22 +84,22 @@ class Engine:
         self._inbox: SimpleQueue[Command] = SimpleQueue()
         self._ids = count()
         self._stopped: ServerError | None = None
-        self._thread: threading.Thread | None = None
+        self._running: Future[None] | None = None
         admission = admission or Admission()
         self.loop = Loop(runner, sampler, self._gate, max_batch_tokens, admission, reuse, drafts, piece)
 
-    def start(self) -> None:
-        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
-        self._thread.start()
+    def start(self, worker: Worker | None = None) -> None:
+        """Compute from now on, on the thread of `worker`, which does nothing else any more."""
+        self._running = (worker or Worker("engine")).begin(self._run)
 
     def stop(self) -> None:
         """End all that was asked with Unavailable and take no more. Returns when that is done; idempotent."""
         error = Unavailable("the server is shutting down")
         self.fail(error)
-        if self._thread is None:
+        if self._running is None:
             self._close(error)
         else:
-            self._thread.join()
+            self._running.result()
 
     def fail(self, error: ServerError) -> None:
         """End all that was asked with error and take no more. From any thread; returns at once."""

@@ -11,6 +11,7 @@ import torch
 from inference.engine.engine import Engine
 from inference.engine.sampler import Sampler
 from inference.engine.sequence import Record, Task
+from inference.engine.worker import Worker
 from inference.model import fit
 from inference.model.place import OPEN_ENDED, length_of
 from inference.sampling import Sampling
@@ -35,14 +36,8 @@ class Hearth:
     def __init__(self, terms: Terms, *, reuse: bool = True, drafts: int = 0) -> None:
         terms.prepare()
         self.terms = terms
-        model = build(terms.model, terms.dtype, terms.device)
-        fitted = fit.choose(
-            model,
-            max_rows=ROWS,
-            context=length_of(model.config) or OPEN_ENDED,
-            kv_bytes=room(terms.device),
-            kinds=fit.KINDS if terms.seat == AUTO else (terms.seat,),
-        )
+        worker = Worker("engine")
+        fitted = worker.do(partial(opened, terms))
         self.about = fitted.seat
         self.engine = Engine(
             fitted.runner,
@@ -53,7 +48,7 @@ class Hearth:
             drafts=drafts,
         )
         self.profile = Profile(self.engine) if terms.profile else None
-        self.engine.start()
+        self.engine.start(worker)
 
     def run(self, load: Load) -> Run:
         memory.reset(self.terms.device)
@@ -78,6 +73,17 @@ class Hearth:
 
     def stop(self) -> None:
         self.engine.stop()
+
+
+def opened(terms: Terms) -> fit.Fitted:
+    model = build(terms.model, terms.dtype, terms.device)
+    return fit.choose(
+        model,
+        max_rows=ROWS,
+        context=length_of(model.config) or OPEN_ENDED,
+        kv_bytes=room(terms.device),
+        kinds=fit.KINDS if terms.seat == AUTO else (terms.seat,),
+    )
 
 
 class Left:
