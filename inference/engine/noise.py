@@ -14,6 +14,8 @@ from inference.engine.transfer import sent
 WORD = 1 << 64
 # Noise for chosen tokens costs up to this many times what it does for all, each.
 SPARSE = 4
+# Noise lies between -3.1 and 16.7 (see gumbel): a logit that is further behind the best can never win.
+REACH = 20.0
 
 
 def _signed(word: int) -> int:
@@ -47,10 +49,10 @@ def gumbel(keys: Tensor, columns: Tensor) -> Tensor:
 def perturb(logits: Tensor, keys: Tensor) -> Tensor:
     """logits (n, V) plus noise, in place: a row's argmax is a draw from its softmax (the Gumbel-max trick).
 
-    On a CPU, where looking at values costs no sync, noise is made only for the tokens left if these are few.
+    On a CPU, where looking at values costs no sync, noise is made only for what can win, if that is little.
     """
     if logits.device.type == "cpu":
-        left = logits > float("-inf")
+        left = logits > logits.amax(-1, keepdim=True) - REACH
         if int(left.sum()) * SPARSE < logits.numel():
             rows, columns = left.nonzero(as_tuple=True)
             return logits.index_put_((rows, columns), logits[left] + gumbel(keys[rows], columns))

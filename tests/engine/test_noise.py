@@ -91,6 +91,17 @@ def test_few_tokens_get_the_noise_they_get_among_many() -> None:
     assert bool((sparse[~left] == float("-inf")).all())
 
 
+def test_tokens_that_get_no_noise_could_not_have_won() -> None:
+    logits = torch.randn(64, 2_000, generator=torch.Generator().manual_seed(2)) * 12
+    keys = noise.keys(list(range(64)), [5] * 64, CPU)
+    everywhere = logits + noise.gumbel(keys[:, None], torch.arange(2_000))
+    some = noise.perturb(logits.clone(), keys)
+    assert int((some == logits).sum()) > logits.numel() / 2
+    assert torch.equal(some.argmax(-1), everywhere.argmax(-1))
+    most, least = -math.log(-math.log1p(-(2.0**-24))), -math.log(-math.log(2.0**-32))
+    assert most - least < noise.REACH
+
+
 def test_the_tokens_of_one_answer_come_as_often_as_their_probabilities_say() -> None:
     draws = 20_000
     logits = torch.randn(8, generator=torch.Generator().manual_seed(6)) * 2
