@@ -1,0 +1,78 @@
+"""The parts of a model of transformers that are those of a Llama, by their names; refused where others show.
+
+Knows names; what the parts compute is seen elsewhere.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import torch
+from torch import nn
+from transformers import PreTrainedModel
+
+from inference.model.unfit import Unfit
+
+DTYPES = (torch.float32, torch.bfloat16)
+KEY, JOINED = "k_proj", "qkv_proj"
+
+
+class Anatomy(NamedTuple):
+    decoder: nn.Module
+    layers: list[nn.Module]
+    attentions: list[nn.Module]
+    embedding: nn.Module
+    output: nn.Module
+    norm: nn.Module
+
+
+def anatomy(model: PreTrainedModel) -> Anatomy:
+    """Raises Unfit where a part is missing, or computes elsewhere or otherwise than it says."""
+    if model.dtype not in DTYPES or model.device.type != "cpu":
+        raise Unfit(f"is in {str(model.dtype).removeprefix('torch.')} on {model.device}")
+    decoder = model.get_decoder()
+    layers = list(child(decoder, "layers").children())
+    found = Anatomy(
+        decoder=decoder,
+        layers=layers,
+        attentions=[child(layer, "self_attn") for layer in layers],
+        embedding=model.get_input_embeddings(),
+        output=model.get_output_embeddings(),
+        norm=child(decoder, "norm"),
+    )
+    for name, module in decoder.named_modules():
+        if module._forward_hooks or module._forward_pre_hooks or "forward" in module.__dict__:
+            raise Unfit(f"{name} has a hook")
+    return found
+
+
+def refuse_unknown(decoder: nn.Module, known: Iterable[nn.Module]) -> None:
+    """Raise Unfit where there are weights in a module that is not known."""
+    unread = {
+        name: module
+        for name, module in decoder.named_modules()
+        if own_weights(module) and module not in set(known)
+    }
+    if unread:
+        name, module = next(iter(unread.items()))
+        raise Unfit(f"has {name}, a {type(module).__name__}, which is not known here")
+
+
+def holds_weights(module: nn.Module) -> bool:
+    return any(own_weights(part) for part in module.modules())
+
+
+def own_weights(module: nn.Module) -> bool:
+    """Whether there are weights in the module itself."""
+    return any(weight is not None for weight in module._parameters.values())
+
+
+def key_source(attention: nn.Module) -> nn.Module:
+    """The layer that makes keys, be it with queries and values."""
+    return child(attention, JOINED if hasattr(attention, JOINED) else KEY)
+
+
+def child(module: nn.Module, name: str) -> nn.Module:
+    found = getattr(module, name, None)
+    if not isinstance(found, nn.Module):
+        raise Unfit(f"a {type(module).__name__} has no {name}")
+    return found
