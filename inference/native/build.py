@@ -1,6 +1,6 @@
-"""The C library is compiled once for each level of processor with this machine's compiler, and kept in a cache.
+"""The C library, compiled once for each level of processor by this machine's compiler, and kept in a cache.
 
-Its folder is named by what it was made from, so a change of the sources, the compiler or torch makes a new one.
+Its folder is named by what it was made from, so new sources, another compiler or torch make a new one.
 `python -m inference.native.build` builds the one for this machine.
 """
 

@@ -1,4 +1,4 @@
-"""The C library for this machine, loaded once: the fastest level that its processor runs and its compiler makes.
+"""The C library for this machine, loaded once: the fastest level that the processor and the compiler know.
 
 HEARTH_NATIVE in the environment is one level's name, for tests and where a level makes trouble, or "off".
 """

@@ -25,9 +25,11 @@ static inline Floats floats_load(const float *from)
     return loaded;
 }
 
-static inline void floats_store(float *to, Floats from)
+/* The first `count` lanes. */
+static inline void floats_store_some(float *to, Floats from, int count)
 {
-    memcpy(to, &from, sizeof from);
+    for (int n = 0; n < count; n++)
+        to[n] = from.of[n];
 }
 
 static inline Floats floats_of_bfloats(const uint16_t *from)
