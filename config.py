@@ -132,6 +132,10 @@ NUM_SHARD = 1
 # The numbers it computes with: auto, float32, bfloat16, float16, or stored: as its files have them.
 DTYPE = "auto"
 
+# Weights in fewer bits, on a CPU: none, int8 or int4. Less memory and more speed for answers that are less exact;
+# the start tells by how much.
+QUANTISE = "none"
+
 # Tokens that a prompt and its answer may have together; 0: as many as the model and the memory allow.
 CONTEXT = 0
 
@@ -157,7 +161,7 @@ PREFIX_CACHING = True
 # prompt; no answer changes. 0: none.
 SPECULATE = 0
 
-# How the engine runs the model: packed, slots, solo, or auto, the fastest of them that computes it rightly.
+# How the engine runs the model: fused, packed, slots, solo, or auto, the fastest that computes it rightly.
 SEAT = "auto"
 
 # No answer depends on what is computed beside it, to the last bit and in any DTYPE: each is computed by

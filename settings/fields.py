@@ -56,6 +56,7 @@ class Settings:
     layers: str
     num_shard: Natural
     dtype: Literal["auto", "stored", "float32", "bfloat16", "float16"]
+    quantise: Literal["none", "int8", "int4"]
     context: Natural
     max_sequences: Positive
     kv_memory_gb: Amount
@@ -64,7 +65,7 @@ class Settings:
     max_batch_tokens: Positive
     prefix_caching: bool
     speculate: Annotated[int, Limits(0, 16)]
-    seat: Literal["auto", "packed", "slots", "solo"]
+    seat: Literal["auto", "fused", "packed", "slots", "solo"]
     deterministic: bool
     max_queued_tokens: Positive
     waiting_served_ratio: Amount

@@ -28,14 +28,14 @@ log = logging.getLogger(__name__)
 ALLOWED = {torch.float16: (0.02, 1.0), torch.bfloat16: (0.1, 1.0)}
 EXACT = (1e-3, 1e-3)
 NOISE = 4
-KINDS = ("packed", "slots", "solo")
+KINDS = ("fused", "packed", "slots", "solo")
 
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
     """A runner proved right for its model.
 
-    seat             its kind: "packed", "slots" or "solo"; `name` says more
+    seat             its kind, one of KINDS; `name` says more
     error            the largest difference of a logit from the truth, in standard deviations of the logits
     bytes_per_token  memory that one token takes
     """
@@ -90,7 +90,7 @@ def choose(
         fuse.proved(model, trial, tolerance)
     causal = trial.noise <= most
     found: dict[str, Found] = {}
-    for seat in seats(model, alone, tolerance) if causal else ():
+    for seat in seats(model, context, alone, tolerance) if causal else ():
         if seat.kind in kinds and seat.kind not in found and (timed or not found):
             found |= attempt(model, trial, seat, tolerance)
     if not found:

@@ -10,12 +10,19 @@ from typing import Any, NamedTuple
 from transformers import PreTrainedModel
 
 from inference.model.batch import Runner
+from inference.model.fused.far import far_error
+from inference.model.fused.reader import read
+from inference.model.fused.reading import Reading
+from inference.model.fused.runner import FusedRunner
 from inference.model.packed import cuda
 from inference.model.packed.graphs import GraphRunner
 from inference.model.packed.kernels.choose import Chosen, choose_kernel
-from inference.model.packed.runner import PackedRunner
+from inference.model.packed.runner import SIZE, PackedRunner
 from inference.model.slots.runner import SlotRunner
 from inference.model.slots.sources import SourceRunner
+from inference.model.trial import ordinary_ids
+from inference.model.unfit import Unfit
+from inference.native.build import Unbuilt
 
 Way = tuple[bool, bool]  # (resumes, together) of a SlotRunner
 WAYS: dict[Way, str] = {
@@ -25,11 +32,14 @@ WAYS: dict[Way, str] = {
     (False, False): "slots a row at a time",
 }
 
+# Whether the fused seat computes a row's logits to the last bit alike, whatever is computed beside it.
+STEADY = False
+
 
 class Seat(NamedTuple):
     """A way to run a model.
 
-    kind  "packed" or "slots"
+    kind  "fused", "packed" or "slots"
     name  what it is called in the log
     make  a runner of this kind, for max_rows, context and area; raises Unfit
     cost  bytes that a token, and a row besides, take in the memory of a runner that has computed
@@ -41,9 +51,15 @@ class Seat(NamedTuple):
     cost: Callable[[Any], tuple[int, int]]
 
 
-def seats(model: PreTrainedModel, alone: bool, tolerance: float) -> Iterator[Seat]:
-    """The seats to try. alone: those that compute no two rows in one call. tolerance: by how much a step that
-    is replayed may differ from one that is computed, in standard deviations of the logits."""
+def seats(model: PreTrainedModel, context: int, alone: bool, tolerance: float) -> Iterator[Seat]:
+    """The seats to try, for sequences of at most `context` tokens.
+
+    alone: those whose rows know nothing of each other. tolerance: by how much two ways to compute a step may
+    differ, in standard deviations of the logits.
+    """
+    if model.device.type == "cpu" and (STEADY or not alone):
+        reading = cache(partial(proved, model, context, tolerance))
+        yield Seat("fused", "fused", partial(fused, model, reading), packed_cost)
     if not alone:
         chosen = cache(partial(choose_kernel, model))  # when it is first asked for, as it may raise Unfit
         yield Seat("packed", "packed", partial(packed, model, chosen, tolerance), packed_cost)
@@ -52,6 +68,27 @@ def seats(model: PreTrainedModel, alone: bool, tolerance: float) -> Iterator[Sea
         if not (alone and together):
             make = partial(kind, model, resumes=resumes, together=together)
             yield Seat("slots", name, make, slots_cost)
+
+
+def fused(
+    model: PreTrainedModel, reading: Callable[[], Reading], *, max_rows: int, context: int, area: int
+) -> FusedRunner:
+    """A page for each row at least."""
+    return FusedRunner(
+        model, reading(), max_rows=max_rows, context=min(context, area), area=max(area, max_rows * SIZE)
+    )
+
+
+def proved(model: PreTrainedModel, context: int, tolerance: float) -> Reading:
+    """What native code is to know of the model, right up to the end of the context. Raises Unfit."""
+    try:
+        reading = read(model, context)
+    except Unbuilt as reason:
+        raise Unfit(str(reason)) from reason
+    error = far_error(model, reading, ordinary_ids(model), context)
+    if not error <= tolerance:
+        raise Unfit(f"error {error:.0e} at the end of the context")
+    return reading
 
 
 def packed(
@@ -74,6 +111,7 @@ def packed(
         area=max(area, max_rows * kernel.size),
         size=kernel.size,
         kernel=kernel.kernel,
+        overlaps=cuda.alone(model),
     )
     runner.probe()
     if isinstance(runner, GraphRunner) and recorder is not None:

@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 from inference.model.fused.activation import activation_of
 from inference.model.fused.anatomy import Anatomy, anatomy, child, key_source, refuse_unknown
 from inference.model.fused.layer import Common, block
-from inference.model.fused.matrices import rows, shaped
+from inference.model.fused.matrices import rows, shaped, weight_of
 from inference.model.fused.reading import Reading, Scales, Shape
 from inference.model.fused.rotary import Rotary
 from inference.model.fused.scales import factor, uncapped
@@ -28,6 +28,7 @@ LOGIT_CAP = "final_logit_softcapping"
 def read(model: PreTrainedModel, context: int) -> Reading:
     """The model, with positions for so many tokens. Raises Unfit."""
     parts = anatomy(model)
+    weight_of(parts.output)  # before anything is computed
     watched = (model, parts.output, *parts.layers, *map(key_source, parts.attentions))
     seen = see(model, watched)
     common = Common(
