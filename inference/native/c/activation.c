@@ -1,0 +1,53 @@
+/* The activations. GELU is x Φ(x): GELU_TANH has the approximation by tanh, which is x times a sigmoid. */
+#include "activation.h"
+
+#include "lanes.h"
+#include "step.h"
+
+static inline Lanes silu(Lanes x)
+{
+    return x / (1 + lanes_exp(-x));
+}
+
+static inline Lanes gelu_tanh(Lanes x)
+{
+    const Lanes inner = 0.7978845608f * (x + 0.044715f * x * x * x);   /* √(2/π) */
+    return x / (1 + lanes_exp(-2 * inner));
+}
+
+/* 1 - erf(x) for x >= 0 by Abramowitz and Stegun 7.1.26, within 1.5e-7. */
+static inline Lanes complement_of_erf(Lanes x)
+{
+    const Lanes t = 1 / (1 + 0.3275911f * x);
+    Lanes sum = lanes_all(1.061405429f);
+    sum = sum * t - 1.453152027f;
+    sum = sum * t + 1.421413741f;
+    sum = sum * t - 0.284496736f;
+    sum = sum * t + 0.254829592f;
+    return sum * t * lanes_exp(-x * x);
+}
+
+static inline Lanes gelu(Lanes x)
+{
+    const Lanes size = lanes_larger(x, -x);
+    const Lanes tail = 0.5f * complement_of_erf(size * 0.7071067812f);
+    return x * lanes_chosen(x > 0, 1 - tail, tail);
+}
+
+/* One loop for each function, so that it is compiled into it. */
+#define EACH(function)                                                                                             \
+    for (int k = 0; k < count; k += LANES) {                                                                       \
+        const int left = count - k < LANES ? count - k : LANES;                                                    \
+        const Lanes product = function(lanes_load_part(gate + k, left)) * lanes_load_part(up + k, left);           \
+        memcpy(gate + k, &product, left * sizeof(float));                                                          \
+    }                                                                                                              \
+    break
+
+void activate(int activation, float *gate, const float *up, int count)
+{
+    switch (activation) {
+    case SILU: EACH(silu);
+    case GELU_TANH: EACH(gelu_tanh);
+    case GELU: EACH(gelu);
+    }
+}

@@ -1,0 +1,202 @@
+/* Attention as two products with small matrices, a stretch of keys and one of values, and a softmax between
+ * them. Heads that share keys are rows of the same product: keys are read once for all of them. */
+#include "attention.h"
+
+#include "lanes.h"
+#include "stretch.h"
+
+/* A piece's queries of one group, over the pages of its row. */
+typedef struct Attending {
+    const Model *model;
+    const Layer *layer;
+    const Scratch *scratch;
+    const Piece *piece;
+    int shared;             /* heads of the group */
+    int rows;               /* tokens × shared */
+    Cached keys, values;
+    Inputs queries;
+} Attending;
+
+static int smaller(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+static int larger(int a, int b)
+{
+    return a > b ? a : b;
+}
+
+/* The first token that one at this position sees. */
+static int seen_from(const Layer *layer, int position)
+{
+    return layer->window ? larger(0, position - layer->window + 1) : 0;
+}
+
+static void read_queries(Attending *of, const Run *run, int group)
+{
+    const int head = of->model->head;
+    of->queries = inputs_at(of->scratch->queries, of->model->form, of->rows, head);
+    for (int row = 0; row < of->rows; row++) {
+        const float *states = run->states + (size_t)(of->piece->first + row / of->shared) * run->joined;
+        inputs_write(&of->queries, row, states + (group * of->shared + row % of->shared) * head, head);
+    }
+}
+
+static Cached cached(const Run *run, const Piece *piece, const void *pool, int group)
+{
+    const Model *model = run->model;
+    const size_t bytes = (size_t)model->head * (model->form == F32 ? sizeof(float) : sizeof(uint16_t));
+    return (Cached){
+        .data = (const char *)pool + group * bytes,
+        .pages = run->step->pages + run->step->tables[piece->row],
+        .page = model->page,
+        .form = model->form,
+        .head = model->head,
+        .token_bytes = model->groups * bytes,
+    };
+}
+
+static Attending attending(const Run *run, const Layer *layer, const Scratch *scratch, const Piece *piece, int group)
+{
+    const int shared = run->model->heads / run->model->groups;
+    Attending of = {
+        .model = run->model,
+        .layer = layer,
+        .scratch = scratch,
+        .piece = piece,
+        .shared = shared,
+        .rows = (piece->end - piece->first) * shared,
+        .keys = cached(run, piece, layer->keys, group),
+        .values = cached(run, piece, layer->values, group),
+    };
+    read_queries(&of, run, group);
+    return of;
+}
+
+static void scale_scores(float *scores, int count, float scale, float cap)
+{
+    for (int k = 0; k < count; k += LANES) {
+        const Lanes score = lanes_load(scores + k) * scale;
+        lanes_store(scores + k, cap ? cap * lanes_tanh(score / cap) : score);
+    }
+}
+
+/* Scores of tokens [first, first + count) become weights. */
+static void weigh(const Attending *of, const Mix *mix, const Inputs *weights, int first)
+{
+    const Model *model = of->model;
+    for (int row = 0; row < of->rows; row++) {
+        const int position = of->piece->position + row / of->shared;
+        float *scores = of->scratch->scores + (size_t)row * STRETCH;
+        scale_scores(scores, weights->padded, model->scale, model->score_cap);
+        of->scratch->factors[row] = mix_weigh(mix, row, scores, weights->padded,
+                                              seen_from(of->layer, position) - first, position + 1 - first);
+        inputs_write(weights, row, scores, weights->padded);
+    }
+}
+
+static void attend_stretch(const Attending *of, const Mix *mix, int first, int count)
+{
+    const Scratch *scratch = of->scratch;
+    const Matrix keys = stretch_keys(scratch->keys, &of->keys, first, count);
+    const Matrix values = stretch_values(scratch->values, &of->values, first, count);
+    const Inputs weights = inputs_at(scratch->weights, of->model->form, of->rows, count);
+    multiply(&keys, &of->queries, 0, of->rows, 0, keys.outputs / PANEL, scratch->scores, STRETCH);
+    weigh(of, mix, &weights, first);
+    multiply(&values, &weights, 0, of->rows, 0, values.outputs / PANEL, scratch->products, mix->width);
+    for (int row = 0; row < of->rows; row++)
+        mix_add(mix, row, scratch->factors[row], scratch->products + (size_t)row * mix->width);
+}
+
+static void attend_span(const Attending *of, const Mix *mix, int span)
+{
+    const int seen = seen_from(of->layer, of->piece->position) / STRETCH * STRETCH;
+    const int end = smaller(piece_length(of->piece), (span + 1) * SPAN);
+    mix_clear(mix);
+    for (int first = larger(seen, span * SPAN); first < end; first += STRETCH)
+        attend_stretch(of, mix, first, smaller(STRETCH, end - first));
+}
+
+static int first_span(const Layer *layer, const Piece *piece)
+{
+    return seen_from(layer, piece->position) / SPAN;
+}
+
+static void write_mixed(const Run *run, const Piece *piece, int group, const Mix *sum)
+{
+    const int head = run->model->head, shared = run->model->heads / run->model->groups;
+    for (int row = 0; row < sum->rows; row++) {
+        float *mixed = run->mixed + (size_t)(piece->first + row / shared) * run->mixed_wide;
+        mix_write(sum, row, mixed + (group * shared + row % shared) * head, head);
+    }
+}
+
+static void attend_all(const Run *run, const Attending *of, int group)
+{
+    Mix sum = of->scratch->sum, more = of->scratch->span;
+    sum.rows = more.rows = of->rows;
+    int span = first_span(of->layer, of->piece);
+    attend_span(of, &sum, span);
+    while (++span * SPAN < piece_length(of->piece)) {
+        attend_span(of, &more, span);
+        mix_join(&sum, &more);
+    }
+    write_mixed(run, of->piece, group, &sum);
+}
+
+/* All spans of a piece are there. */
+static void join_spans(const Run *run, const Layer *layer, const Piece *piece)
+{
+    const int rows = (piece->end - piece->first) * (run->model->heads / run->model->groups);
+    for (int group = 0; group < run->model->groups; group++) {
+        int span = first_span(layer, piece);
+        Mix sum = run_partial(run, piece->item + span, group);
+        sum.rows = rows;
+        while (++span < piece->items) {
+            const Mix more = run_partial(run, piece->item + span, group);
+            mix_join(&sum, &more);
+        }
+        write_mixed(run, piece, group, &sum);
+    }
+}
+
+static void attend(const Run *run, const Layer *layer, const Scratch *scratch, int number, int group)
+{
+    const Item *item = &run->plan.item[number];
+    const Piece *piece = &run->plan.piece[item->piece];
+    if (item->span != ALL && item->span < first_span(layer, piece))
+        return;
+    const Attending of = attending(run, layer, scratch, piece, group);
+    if (item->span == ALL) {
+        attend_all(run, &of, group);
+    } else {
+        Mix mix = run_partial(run, number, group);
+        mix.rows = of.rows;
+        attend_span(&of, &mix, item->span);
+    }
+}
+
+/* Whoever does the last part of a piece writes what is made of it. */
+static void finish(const Run *run, const Layer *layer, Piece *piece)
+{
+    if (run->plan.item[piece->item].span != ALL)
+        join_spans(run, layer, piece);
+    for (int token = piece->first; token < piece->end; token++)
+        forms_write(&run->attended, token, 0, run->mixed + (size_t)token * run->mixed_wide,
+                    run->model->heads * run->model->head);
+}
+
+void attention(const Run *run, const Layer *layer, Team *team, Scratch *scratch)
+{
+    const int groups = run->model->groups;
+    int part;
+    while ((part = team_take(team, run->plan.items * groups)) >= 0) {
+        Piece *piece = &run->plan.piece[run->plan.item[part / groups].piece];
+        attend(run, layer, scratch, part / groups, part % groups);
+        if (atomic_fetch_add_explicit(&piece->done, 1, memory_order_acq_rel) + 1 == piece->items * groups) {
+            atomic_store_explicit(&piece->done, 0, memory_order_relaxed);
+            finish(run, layer, piece);
+        }
+    }
+}

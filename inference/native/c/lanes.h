@@ -1,0 +1,107 @@
+/* Sixteen floats side by side, in the compiler's own vectors: as many registers as a level of processor needs. */
+#ifndef LANES_H
+#define LANES_H
+
+#include <stdint.h>
+#include <string.h>
+
+enum { LANES = 16 };
+
+typedef float Lanes __attribute__((vector_size(LANES * sizeof(float))));
+typedef int32_t IntLanes __attribute__((vector_size(LANES * sizeof(int32_t))));
+typedef uint32_t WordLanes __attribute__((vector_size(LANES * sizeof(uint32_t))));
+typedef uint16_t HalfLanes __attribute__((vector_size(LANES * sizeof(uint16_t))));
+
+static inline Lanes lanes_load(const float *from)
+{
+    Lanes lanes;
+    memcpy(&lanes, from, sizeof lanes);
+    return lanes;
+}
+
+static inline void lanes_store(float *to, Lanes from)
+{
+    memcpy(to, &from, sizeof from);
+}
+
+/* The first `count` from memory, or all; zeros behind them. */
+static inline Lanes lanes_load_part(const float *from, int count)
+{
+    Lanes lanes = {0};
+    if (count >= LANES)
+        return lanes_load(from);
+    memcpy(&lanes, from, count * sizeof(float));
+    return lanes;
+}
+
+static inline Lanes lanes_all(float value)
+{
+    return value - (Lanes){0};
+}
+
+static inline IntLanes lanes_numbers(void)
+{
+    return (IntLanes){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+}
+
+/* a where the mask has all bits, b where it has none. */
+static inline Lanes lanes_chosen(IntLanes mask, Lanes a, Lanes b)
+{
+    return (Lanes)((mask & (IntLanes)a) | (~mask & (IntLanes)b));
+}
+
+static inline Lanes lanes_larger(Lanes a, Lanes b)
+{
+    return lanes_chosen(a > b, a, b);
+}
+
+static inline Lanes lanes_smaller(Lanes a, Lanes b)
+{
+    return lanes_chosen(a < b, a, b);
+}
+
+static inline float lanes_sum(Lanes lanes)
+{
+    float each[LANES];
+    lanes_store(each, lanes);
+    for (int half = LANES / 2; half; half /= 2)
+        for (int i = 0; i < half; i++)
+            each[i] += each[i + half];
+    return each[0];
+}
+
+static inline float lanes_largest(Lanes lanes)
+{
+    float each[LANES];
+    lanes_store(each, lanes);
+    for (int half = LANES / 2; half; half /= 2)
+        for (int i = 0; i < half; i++)
+            each[i] = each[i] > each[i + half] ? each[i] : each[i + half];
+    return each[0];
+}
+
+/* eˣ, within 2 units in the last place; 0 below -87, and from 88 on what it is at 88. The polynomial and the
+ * two parts of ln 2 are those of expf in Cephes (S. Moshier, netlib.org/cephes). */
+static inline Lanes lanes_exp(Lanes x)
+{
+    const float shift = 12582912;           /* 1.5 × 2²³: a float as large has no place for a fraction */
+    const Lanes limited = lanes_smaller(lanes_larger(x, lanes_all(-87)), lanes_all(88));
+    const Lanes power = (limited * 1.44269504f + shift) - shift;
+    const Lanes r = limited - power * 0.693359375f + power * 2.12194440e-4f;
+    Lanes sum = lanes_all(1.9875691500e-4f);
+    sum = sum * r + 1.3981999507e-3f;
+    sum = sum * r + 8.3334519073e-3f;
+    sum = sum * r + 4.1665795894e-2f;
+    sum = sum * r + 1.6666665459e-1f;
+    sum = sum * r + 5.0000001201e-1f;
+    sum = sum * (r * r) + r + 1;
+    const IntLanes exponent = (__builtin_convertvector(power, IntLanes) + 127) << 23;
+    return (Lanes)((IntLanes)(sum * (Lanes)exponent) & (x >= -87));
+}
+
+static inline Lanes lanes_tanh(Lanes x)
+{
+    return 1 - 2 / (lanes_exp(2 * x) + 1);
+}
+
+#endif

@@ -1,0 +1,159 @@
+/* The phases of a layer. Parts of a product are taken by whoever is free; whoever does the last part of a block
+ * of rows goes on with these rows, so that a phase ends with what the next one needs. */
+#include "layer.h"
+
+#include "activation.h"
+#include "attention.h"
+#include "norm.h"
+#include "products.h"
+#include "rotary.h"
+#include "store.h"
+
+static float *row_of(float *rows, int row, int wide)
+{
+    return rows + (size_t)row * wide;
+}
+
+static void add_bias(float *to, const Matrix *matrix)
+{
+    if (matrix->bias)
+        for (int k = 0; k < matrix->outputs; k++)
+            to[k] += matrix->bias[k];
+}
+
+void row_enter(const Run *run, int row, const float *norm, const Forms *to, int place)
+{
+    const Model *model = run->model;
+    const float *x = row_of(run->x, row, run->wide);
+    float *normed = row_of(run->y, row, run->wide);
+    if (norm)
+        norm_write(normed, x, norm, model->hidden, model->epsilon);
+    forms_write(to, place, 0, norm ? normed : x, model->hidden);
+}
+
+/* x += residual_scale × norm(y + bias) */
+static void add_to_stream(const Run *run, int row, const Matrix *matrix, const float *norm)
+{
+    const Model *model = run->model;
+    float *x = row_of(run->x, row, run->wide), *y = row_of(run->y, row, run->wide);
+    add_bias(y, matrix);
+    if (norm)
+        norm_write(y, y, norm, model->hidden, model->epsilon);
+    for (int k = 0; k < model->hidden; k++)
+        x[k] += y[k] * model->residual_scale;
+}
+
+static void finish_heads(const Run *run, const Layer *layer, int token, float *states, int heads, const float *norm)
+{
+    const Model *model = run->model;
+    const int half = model->rotary / 2;
+    const size_t turned = (size_t)run->step->positions[token] * half;
+    for (int head = 0; head < heads; head++, states += model->head) {
+        if (norm)
+            norm_write(states, states, norm, model->head, model->epsilon);
+        if (layer->cos)
+            rotary_turn(states, layer->cos + turned, layer->sin + turned, half);
+    }
+}
+
+/* Queries stay in `states`, keys and values go to their pages. */
+static void finish_states(const Run *run, const Layer *layer, int token)
+{
+    const Model *model = run->model;
+    const int width = model->groups * model->head;
+    const int64_t slot = run->step->slots[token] * width;
+    float *states = row_of(run->states, token, run->joined);
+    add_bias(states, &layer->query);
+    add_bias(states + run->key, &layer->key);
+    add_bias(states + run->value, &layer->value);
+    finish_heads(run, layer, token, states, model->heads, layer->query_norm);
+    finish_heads(run, layer, token, states + run->key, model->groups, layer->key_norm);
+    store(layer->keys, slot, model->form, states + run->key, width);
+    store(layer->values, slot, model->form, states + run->value, width);
+}
+
+static void after_states(const Run *run, int number, int first, int end)
+{
+    for (int token = first; token < end; token++)
+        finish_states(run, &run->model->layer[number], token);
+}
+
+static void after_output(const Run *run, int number, int first, int end)
+{
+    const Layer *layer = &run->model->layer[number];
+    for (int row = first; row < end; row++) {
+        add_to_stream(run, row, &layer->output, layer->after_attention);
+        row_enter(run, row, layer->before_mlp, &run->normed, row);
+    }
+}
+
+/* Of the last layer's rows, those that are wanted. */
+static void enter_head(const Run *run, int first, int end)
+{
+    for (int i = 0; i < run->step->wanted; i++)
+        if (run->step->want[i] >= first && run->step->want[i] < end)
+            row_enter(run, (int)run->step->want[i], run->model->last_norm, &run->last, i);
+}
+
+static void after_down(const Run *run, int number, int first, int end)
+{
+    const Model *model = run->model;
+    const Layer *layer = &model->layer[number];
+    for (int row = first; row < end; row++) {
+        add_to_stream(run, row, &layer->down, layer->after_mlp);
+        if (number + 1 < model->layers)
+            row_enter(run, row, layer[1].before_attention, &run->normed, row);
+    }
+    if (number + 1 == model->layers)
+        enter_head(run, first, end);
+}
+
+/* Gate and up of the same panels, and what becomes of them. */
+static void gate_and_up(const Run *run, const Layer *layer, const Tile *tile, Scratch *scratch)
+{
+    const Matrix *gate = &layer->gate, *up = &layer->up;
+    const int output = tile->panel * PANEL, stride = TILE_PANELS * PANEL;
+    const int left = gate->outputs - output, width = (tile->panels - tile->panel) * PANEL;
+    const int count = left < width ? left : width;
+    multiply(gate, &run->normed.of[gate->kind], tile->first, tile->end, tile->panel, tile->panels, scratch->tile, stride);
+    multiply(up, &run->normed.of[up->kind], tile->first, tile->end, tile->panel, tile->panels, scratch->other, stride);
+    for (int row = tile->first; row < tile->end; row++) {
+        float *gated = row_of(scratch->tile, row - tile->first, stride);
+        float *other = row_of(scratch->other, row - tile->first, stride);
+        for (int k = 0; gate->bias && k < count; k++)
+            gated[k] += gate->bias[output + k];
+        for (int k = 0; up->bias && k < count; k++)
+            other[k] += up->bias[output + k];
+        activate(run->model->activation, gated, other, count);
+        forms_write(&run->activated, row, output, gated, count);
+    }
+}
+
+static void mlp(const Run *run, const Layer *layer, Team *team, Scratch *scratch)
+{
+    const Cut cut = cut_of(run, &layer->gate, run->step->tokens, GROUP / PANEL);
+    int part;
+    while ((part = team_take(team, cut.parts)) >= 0) {
+        const Tile tile = tile_of(run, &cut, part);
+        gate_and_up(run, layer, &tile, scratch);
+    }
+    team_meet(team);
+}
+
+void layer_run(const Run *run, int number, Team *team, Scratch *scratch)
+{
+    const Layer *layer = &run->model->layer[number];
+    const Product states[] = {
+        {&layer->query, &run->normed, run->states, run->joined},
+        {&layer->key, &run->normed, run->states + run->key, run->joined},
+        {&layer->value, &run->normed, run->states + run->value, run->joined},
+    };
+    const Product output = {&layer->output, &run->attended, run->y, run->wide};
+    const Product down = {&layer->down, &run->activated, run->y, run->wide};
+    products(run, team, states, 3, after_states, number);
+    attention(run, layer, team, scratch);
+    team_meet(team);
+    products(run, team, &output, 1, after_output, number);
+    mlp(run, layer, team, scratch);
+    products(run, team, &down, 1, after_down, number);
+}

@@ -1,0 +1,70 @@
+/* How products are shared out. Few rows: the weights come from memory, and a part should be long enough to be
+ * read in one go. Many: a part's weights should stay in the core's own cache. */
+#include "products.h"
+
+enum { PARTS_OF_A_THREAD = 8, PART_BYTES = 1 << 18 };
+
+static int parts_of(int count, int size)
+{
+    return (count + size - 1) / size;
+}
+
+static int limited(int count, int low, int high)
+{
+    count = count > high ? high : count;
+    return count < low ? low : count;
+}
+
+Cut cut_of(const Run *run, const Matrix *matrix, int rows, int multiple)
+{
+    const int panels = parts_of(matrix->outputs, PANEL), blocks = parts_of(rows, run->block);
+    const int ranges = parts_of(PARTS_OF_A_THREAD * run->model->threads, blocks);
+    const int fitting = (int)(PART_BYTES / matrix_bytes(matrix->kind, PANEL, matrix->inputs));
+    const int wanted = limited(panels / ranges, 1, limited(fitting, 4, TILE_PANELS));
+    const int width = parts_of(wanted, multiple) * multiple;
+    return (Cut){panels, width, rows, blocks, parts_of(panels, width) * blocks};
+}
+
+Tile tile_of(const Run *run, const Cut *cut, int part)
+{
+    const int block = part % cut->blocks, range = part / cut->blocks;
+    const int first = block * run->block, panel = range * cut->width;
+    return (Tile){
+        .block = block,
+        .first = first,
+        .end = limited(first + run->block, 0, cut->rows),
+        .panel = panel,
+        .panels = limited(panel + cut->width, 0, cut->panels),
+    };
+}
+
+static void product_part(const Product *product, const Tile *tile)
+{
+    float *out = product->out + (size_t)tile->first * product->wide + tile->panel * PANEL;
+    multiply(product->matrix, &product->rows->of[product->matrix->kind], tile->first, tile->end, tile->panel,
+             tile->panels, out, product->wide);
+}
+
+void products(const Run *run, Team *team, const Product *product, int count,
+              void (*finish)(const Run *run, int layer, int first, int end), int layer)
+{
+    Cut cuts[MOST_PRODUCTS];
+    int parts = 0, part;
+    for (int i = 0; i < count; i++) {
+        cuts[i] = cut_of(run, product[i].matrix, run->step->tokens, 1);
+        parts += cuts[i].parts;
+    }
+    while ((part = team_take(team, parts)) >= 0) {
+        int i = 0;
+        for (; part >= cuts[i].parts; i++)
+            part -= cuts[i].parts;
+        const Tile tile = tile_of(run, &cuts[i], part);
+        product_part(&product[i], &tile);
+        atomic_int *done = &run->done[tile.block];
+        if (atomic_fetch_add_explicit(done, 1, memory_order_acq_rel) + 1 == parts / run->blocks) {
+            atomic_store_explicit(done, 0, memory_order_relaxed);
+            finish(run, layer, tile.first, tile.end);
+        }
+    }
+    team_meet(team);
+}

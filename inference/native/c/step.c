@@ -1,0 +1,86 @@
+/* A whole step: tokens become rows of the embedding, go through the layers, and those that are wanted through
+ * the head. Threads share each phase; see layer.c. */
+#include "step.h"
+
+#include "lanes.h"
+#include "layer.h"
+#include "products.h"
+#include "store.h"
+
+static void embed(const Run *run, Team *team)
+{
+    const Model *model = run->model;
+    int token;
+    while ((token = team_take(team, run->step->tokens)) >= 0) {
+        float *x = run->x + (size_t)token * run->wide;
+        matrix_row(&model->embedding, (int)run->step->ids[token], x);
+        for (int k = 0; k < model->hidden; k++)
+            x[k] *= model->embedding_scale;
+        row_enter(run, token, model->layer[0].before_attention, &run->normed, token);
+    }
+    team_meet(team);
+}
+
+static void cap_logits(float *logits, int count, float cap)
+{
+    for (int k = 0; k < count; k += LANES) {
+        const int left = count - k < LANES ? count - k : LANES;
+        const Lanes capped = cap * lanes_tanh(lanes_load_part(logits + k, left) / cap);
+        memcpy(logits + k, &capped, left * sizeof(float));
+    }
+}
+
+static void write_logits(const Run *run, const Tile *tile, Scratch *scratch)
+{
+    const Model *model = run->model;
+    const Matrix *head = &model->head_matrix;
+    const int output = tile->panel * PANEL, stride = TILE_PANELS * PANEL, width = (tile->panels - tile->panel) * PANEL;
+    const int count = head->outputs - output < width ? head->outputs - output : width;
+    multiply(head, &run->last.of[head->kind], tile->first, tile->end, tile->panel, tile->panels, scratch->tile, stride);
+    for (int row = tile->first; row < tile->end; row++) {
+        float *logits = scratch->tile + (size_t)(row - tile->first) * stride;
+        for (int k = 0; head->bias && k < count; k++)
+            logits[k] += head->bias[output + k];
+        if (model->logit_cap)
+            cap_logits(logits, count, model->logit_cap);
+        store(run->step->logits, (int64_t)row * head->outputs + output, model->form, logits, count);
+    }
+}
+
+static void head(const Run *run, Team *team, Scratch *scratch)
+{
+    const Cut cut = cut_of(run, &run->model->head_matrix, run->step->wanted, 1);
+    int part;
+    while ((part = team_take(team, cut.parts)) >= 0) {
+        const Tile tile = tile_of(run, &cut, part);
+        write_logits(run, &tile, scratch);
+    }
+}
+
+static void work(Team *team, int thread, void *of)
+{
+    const Run *run = of;
+    Scratch scratch = run_scratch(run, thread);
+    embed(run, team);
+    for (int i = 0; i < run->model->layers; i++)
+        layer_run(run, i, team, &scratch);
+    if (run->step->wanted)
+        head(run, team, &scratch);
+}
+
+size_t step_bytes(const Model *model, const Step *step)
+{
+    size_t bytes;
+    run_at(model, step, NULL, &bytes);
+    return bytes;
+}
+
+void step_run(const Model *model, const Step *step)
+{
+    size_t bytes;
+    Run run = run_at(model, step, step->memory, &bytes);
+    plan_fill(&run.plan, model, step);
+    for (int i = 0; i < run.blocks; i++)
+        atomic_init(&run.done[i], 0);
+    team_run(model->threads, work, &run);
+}

@@ -1,0 +1,18 @@
+/* Floats as they are, or rounded to bfloat16. */
+#include "store.h"
+
+#include <string.h>
+
+#include "bfloat.h"
+#include "matrix.h"
+
+void store(void *to, int64_t place, int form, const float *from, int count)
+{
+    if (form == F32) {
+        memcpy((float *)to + place, from, count * sizeof(float));
+        return;
+    }
+    uint16_t *halves = (uint16_t *)to + place;
+    for (int k = 0; k < count; k++)
+        halves[k] = bfloat_round(from[k]);
+}
