@@ -1,0 +1,150 @@
+"""A weight that a native matrix holds, in the place of a model's own.
+
+To torch, and so to a model's code, it is a tensor of the same shape, dtype and device, whatever module it is
+a parameter of: what multiplies by it or looks it up is computed natively, anything else is given its values,
+unpacked for that moment. Knows torch's functions; not which weights a model has.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map_only
+
+
+class Matrix(Protocol):
+    """A weight (outputs, inputs) as inference.native keeps it."""
+
+    def linear(self, x: Tensor) -> Tensor:
+        """x (…, inputs) of float32 or bfloat16 becomes (…, outputs) of the same, the matrix's bias added."""
+        ...
+
+    def rows(self, ids: Tensor) -> Tensor:
+        """The rows of ids (…) as (…, inputs), float32."""
+        ...
+
+    def unpack(self) -> Tensor:
+        """(outputs, inputs) as they are computed with, float32."""
+        ...
+
+
+class NativeWeight(Tensor):
+    """matrix    what holds the values
+    bias      the parameter whose values the matrix adds to its outputs; None if it adds none
+    turned    the weight is the transpose of the matrix: (inputs, outputs)
+    unpacked  how often its values have been asked for, which is slow
+    """
+
+    matrix: Matrix
+    bias: Tensor | None
+    turned: bool
+    unpacked: int
+    whole: "NativeWeight"
+
+    @staticmethod
+    def __new__(
+        cls: type["NativeWeight"],
+        matrix: Matrix,
+        shape: tuple[int, ...],
+        dtype: torch.dtype,
+        bias: Tensor | None,
+        turned: bool,
+    ) -> "NativeWeight":
+        made: NativeWeight = Tensor._make_wrapper_subclass(cls, shape, dtype=dtype)
+        made.matrix, made.bias, made.turned, made.unpacked, made.whole = matrix, bias, turned, 0, made
+        return made
+
+    def values(self) -> Tensor:
+        """The weight as a tensor of its own."""
+        self.whole.unpacked += 1
+        values = self.matrix.unpack().to(self.dtype)
+        return values.T if self.turned else values
+
+    def transposed(self) -> "NativeWeight":
+        """The same matrix, the other way."""
+        made = NativeWeight(self.matrix, self.shape[::-1], self.dtype, self.bias, not self.turned)
+        made.whole = self.whole
+        return made
+
+    def detach(self) -> "NativeWeight":
+        """Itself: it has no gradients. What makes it a parameter asks for this."""
+        return self
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        rule = RULES.get(func)
+        made = None if rule is None else rule(*args, **(kwargs or {}))
+        if made is not None:
+            return made
+        with torch._C.DisableTorchFunctionSubclass():
+            return func(*args, **(kwargs or {}))
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        with torch.inference_mode(False):  # a part of the values must be what a part of a parameter is
+            args, kwargs = tree_map_only(cls, cls.values, (args, kwargs or {}))
+            return func(*args, **kwargs)
+
+
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor | None:
+    if not isinstance(weight, NativeWeight) or weight.turned:
+        return None
+    return product(input, weight, bias)
+
+
+def addmm(bias: Tensor, input: Tensor, weight: Tensor, **scaled: Any) -> Tensor | None:
+    """As transformers' Conv1D multiplies, whose weight is (inputs, outputs)."""
+    if scaled or not isinstance(weight, NativeWeight) or not weight.turned:
+        return None
+    return product(input, weight, bias)
+
+
+def matmul(input: Tensor, weight: Tensor) -> Tensor | None:
+    if not isinstance(weight, NativeWeight) or not weight.turned:
+        return None
+    return product(input, weight, None)
+
+
+def product(input: Tensor, weight: NativeWeight, bias: Tensor | None) -> Tensor | None:
+    """What the matrix makes of the input; None where something else is asked for."""
+    if bias is not weight.bias or input.dtype != weight.dtype:
+        return None
+    return weight.matrix.linear(input)
+
+
+def embedding(
+    input: Tensor, weight: Tensor, *, max_norm: float | None = None, **training: Any
+) -> Tensor | None:
+    if max_norm is not None or not isinstance(weight, NativeWeight) or weight.turned:
+        return None
+    return weight.matrix.rows(input).to(weight.dtype)
+
+
+class Plainly(TorchFunctionMode):
+    """While it is entered, native weights give their values to all that is computed with them."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        with torch._C.DisableTorchFunctionSubclass():
+            return func(*args, **(kwargs or {}))
+
+
+# Each gives None where it cannot compute what is asked for.
+RULES: Mapping[Any, Callable[..., Tensor | None]] = {
+    functional.linear: linear,
+    functional.embedding: embedding,
+    torch.addmm: addmm,
+    torch.matmul: matmul,
+    Tensor.matmul: matmul,
+    Tensor.__matmul__: matmul,
+    Tensor.T.__get__: NativeWeight.transposed,  # type: ignore[attr-defined]
+    Tensor.t: NativeWeight.transposed,
+}
