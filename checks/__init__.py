@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from checks import access, architecture, disk, memory, shards, weights
+from checks import access, architecture, disk, memory, quantise, shards, weights
 from checks.finding import Finding, Refused
 from checks.machine import Machine
 from checks.plan import Plan
@@ -18,6 +18,7 @@ ALL = (
     access.check,
     architecture.check,
     shards.check,
+    quantise.check,
     weights.check,
     disk.check,
     memory.check_ram,

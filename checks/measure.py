@@ -5,7 +5,7 @@ Where a model cannot be asked (it brings its own code, or looks at values), file
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +15,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
 from checks.split import share, splits_heads
 from inference.model.split.spread import stacks
+from inference.model.weights.kinds import saved
 
 PROBES = (2048, 4096)  # tokens; longer than most windows, so that the slope is what grows without end
 SHORT_PROBES = (8, 16)  # for recurrent models, which go through tokens one by one and keep only a state
@@ -26,6 +27,7 @@ class Measure:
 
     layers   weights of each layer, an encoder's before its decoder's; empty where the model cannot be asked
     encoder  how many of the layers are an encoder's, which keep nothing
+    saves    by what QUANTISE may be: how many bytes less the weights take then
     """
 
     parameters: int
@@ -35,6 +37,7 @@ class Measure:
     row: int
     layers: tuple[int, ...] = ()
     encoder: int = 0
+    saves: Mapping[str, int] = field(default_factory=dict)
 
 
 def measure(raw: Mapping[str, Any], stored: int, choose: Callable[[int], str], ranks: int = 1) -> Measure:
@@ -54,7 +57,16 @@ def measure(raw: Mapping[str, Any], stored: int, choose: Callable[[int], str], r
         token, row = -(-token // heads), -(-row // heads)
     names = stacks(model) if model else [[]]
     layers = tuple(weights * held // parameters for held in held_by(model, chain.from_iterable(names)))
-    return Measure(parameters, dtype, weights, token, row, layers, len(names[0]) if len(names) > 1 else 0)
+    return Measure(
+        parameters=parameters,
+        dtype=dtype,
+        weights=weights,
+        token=token,
+        row=row,
+        layers=layers,
+        encoder=len(names[0]) if len(names) > 1 else 0,
+        saves=saved(model, itemsize(dtype)) if model else {},
+    )
 
 
 def skeleton(raw: Mapping[str, Any]) -> Any:

@@ -72,7 +72,8 @@ def finding(plan: Plan, machine: Machine, measure: Measure, part: Part) -> Findi
     """Whether the part fits on its device."""
     need, have = needed(plan, measure, part), there(plan, machine, part.device)
     kept = size(least_kv(plan, measure) * part.kv)
-    told = f"{size(need)}: {size(part.weights)} of {measure.dtype} weights, {kept} for tokens"
+    form = measure.dtype if plan.quantise == "none" else plan.quantise
+    told = f"{size(need)}: {size(part.weights)} of {form} weights, {kept} for tokens"
     mend = "" if need <= have else remedy(plan, machine, measure, part)
     return Finding(shared(part.name, plan), told, f"{size(have)} free", need <= have, mend)
 

@@ -40,7 +40,7 @@ def parts(plan: Plan, measure: Measure) -> tuple[Part, ...]:
     What sequences keep is shared evenly by the decoder's layers: they are alike, or kinds alternate.
     """
     if not plan.places:
-        return (Part(plan.device, measure.weights, 1.0),)
+        return (Part(plan.device, measure.weights - measure.saves.get(plan.quantise, 0), 1.0),)
     layers = list(zip(plan.places, weights_of(measure, len(plan.places)), strict=True))
     keeping = plan.places[measure.encoder :]
     rest = measure.weights - sum(weights for _, weights in layers)
@@ -61,15 +61,27 @@ def weights_of(measure: Measure, count: int) -> tuple[int, ...]:
 
 def needed(plan: Plan, measure: Measure, part: Part) -> int:
     """Bytes on the part's device: weights, the programs that come along, and tokens of a first answer."""
-    return taken(plan, measure, part) + int((plan.kv or least_kv(plan, measure)) * part.kv)
+    serving = taken(plan, measure, part) + int((plan.kv or least_kv(plan, measure)) * part.kv)
+    return max(serving, loading(plan, measure))
+
+
+def loading(plan: Plan, measure: Measure) -> int:
+    """Bytes of RAM that weights take which are still to be quantised: none while they are in their files."""
+    if plan.quantise == "none" or not converted(plan, measure):
+        return 0
+    return int(measure.weights * CONVERTING) + PROGRAM
 
 
 def taken(plan: Plan, measure: Measure, part: Part) -> int:
     """Bytes on the part's device before any token."""
     if part.device != "cpu":
         return int(part.weights * FRAGMENTS) + CUDA
-    converted = measure.dtype != stored_dtype(plan.repository.config)
-    return int(part.weights * (CONVERTING if converted else 1)) + PROGRAM
+    converts = converted(plan, measure) and plan.quantise == "none"
+    return int(part.weights * (CONVERTING if converts else 1)) + PROGRAM
+
+
+def converted(plan: Plan, measure: Measure) -> bool:
+    return measure.dtype != stored_dtype(plan.repository.config)
 
 
 def least_kv(plan: Plan, measure: Measure) -> int:

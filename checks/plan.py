@@ -22,12 +22,13 @@ from inference.model.scaling import PLAIN, Scaling
 class Plan:
     """One model, on one device or several, with so many answers at a time.
 
-    measure  None where the model cannot be served anyway
-    context  tokens asked for; 0: as many as fit, up to `longest`
-    limit    tokens the model can take at most; None: any number
-    kv       bytes asked for the tokens of running answers; 0: what is left
-    shards   processes that share the model; measure and kv are then of one
-    places   the device of each layer; empty: all are on `device`, the first where it is a GPU
+    measure   None where the model cannot be served anyway
+    context   tokens asked for; 0: as many as fit, up to `longest`
+    limit     tokens the model can take at most; None: any number
+    kv        bytes asked for the tokens of running answers; 0: what is left
+    shards    processes that share the model; measure and kv are then of one
+    places    the device of each layer; empty: all are on `device`, the first where it is a GPU
+    quantise  how the weights are kept once they are loaded, "none" or one of Measure.saves
     """
 
     repository: Repository
@@ -41,6 +42,7 @@ class Plan:
     code: bool
     shards: int = 1
     places: tuple[str, ...] = ()
+    quantise: str = "none"
 
 
 def plan(
@@ -56,6 +58,7 @@ def plan(
     tokens: int = 0,
     shards: int = 1,
     places: tuple[str, ...] = (),
+    quantise: str = "none",
     scaling: Scaling = PLAIN,
 ) -> Plan:
     """`dtype` may be "auto"; `bfloat16`: the device has it; `code`: the model's own Python may run.
@@ -86,6 +89,7 @@ def plan(
         code=code,
         shards=shards,
         places=places,
+        quantise=quantise,
     )
 
 

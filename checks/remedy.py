@@ -17,11 +17,22 @@ def remedy(plan: Plan, machine: Machine, measure: Measure, part: Part) -> str:
         return "KV_MEMORY_GB = 0, which takes what is free"
     if itemsize(measure.dtype) == 4 and need - part.weights // 2 <= have:
         return 'DTYPE = "bfloat16", which halves the weights'
+    if plan.device == "cpu" and plan.shards == 1 and (kind := quantised(plan, machine, measure)):
+        return f'QUANTISE = "{kind}"'
     if plan.device != "cpu" and plan.shards == 1 and (fits := nearest(plan, machine, measure)):
         return f'LAYERS = "{fits}"'
     if plan.device != "cpu":
         return 'DEVICE = "cpu" if there is RAM enough, or a smaller model'
     return f"free {size(need - have)}, or choose a smaller model"
+
+
+def quantised(plan: Plan, machine: Machine, measure: Measure) -> str:
+    """What QUANTISE must be for the model to fit into RAM; empty if nothing makes it fit."""
+    for kind in measure.saves if plan.quantise == "none" else ():
+        trial = replace(plan, quantise=kind)
+        if all(fit(trial, machine, measure, part) for part in parts(trial, measure)):
+            return kind
+    return ""
 
 
 def nearest(plan: Plan, machine: Machine, measure: Measure) -> str:

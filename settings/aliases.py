@@ -12,6 +12,9 @@ from settings.kinds import Positive, read, switch
 LEVELS = {"trace": "debug", "debug": "debug", "info": "info", "warn": "warning", "warning": "warning"}
 LEVELS |= {"error": "error", "critical": "error", "off": "error"}
 PRECISIONS = {"original": "stored", "float32": "float32", "float16": "float16"}
+# What makes weights smaller as it loads them, and the form of ours with as many bits.
+FEWER_BITS = {"bitsandbytes": "int8", "eetq": "int8", "fp8": "int8", "int8": "int8"}
+FEWER_BITS |= {"bitsandbytes-nf4": "int4", "bitsandbytes-fp4": "int4", "int4": "int4"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,11 @@ def precision(value: Any) -> str:
     return PRECISIONS[value]
 
 
+def fewer_bits(value: Any) -> str:
+    """Ours; "none" for what elsewhere.py lets pass."""
+    return FEWER_BITS.get(str(value).lower(), "none")
+
+
 def level(value: Any) -> str:
     """Of "info,router=debug" the part that is for everything; capitals or not."""
     parts = [part.strip().lower() for part in str(value).split(",")]
@@ -73,6 +81,7 @@ ALIASES: Mapping[str, Alias] = {
     "GRACEFUL_TERMINATION_TIMEOUT": Alias("DRAIN_SECONDS"),
     "LOG_LEVEL": Alias("LOG_LEVEL", level),
     "PRECISION": Alias("DTYPE", precision, "original, float32 or float16; others land with quantisation"),
+    "QUANTIZE": Alias("QUANTISE", fewer_bits, f"none, {', '.join(FEWER_BITS)}"),
     "SHARDED": Alias("NUM_SHARD", shards, "true or false", yields=True, switch=True),
     "TENSOR_PARALLEL_SIZE": Alias("NUM_SHARD"),
     "MAX_INPUT_LENGTH": Alias("MAX_INPUT_TOKENS"),

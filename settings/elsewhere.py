@@ -1,10 +1,13 @@
 """What other servers can be told and this one cannot: passed over with a warning, or refused until it can.
 
-Passed over is what changes no answer; refused is what a user must not believe to be in force.
+Passed over is what changes no answer; refused is what a user must not believe to be in force. A name may be
+in aliases.py as well, where some of its values mean something here.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+from settings.aliases import FEWER_BITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +41,9 @@ UNTUNNELED = "no tunnel is opened: set HOST, and put a proxy in front"
 ELSEWHERE: Mapping[str, Elsewhere] = {
     "QUANTIZE": Elsewhere(
         idle="its kernels are not here, the weights are served as they are",
-        neutral=("none",),
-        passed=("eetq", "exl2", "marlin"),
-        refused="weights cannot be quantised yet; until then leave it out, or set DTYPE",
+        neutral=("none", *FEWER_BITS),
+        passed=("exl2", "marlin"),
+        refused="it is a form of files, and those say so themselves: leave it out, or set QUANTISE",
     ),
     "LORA_ADAPTERS": Elsewhere(
         refused="adapters cannot be served yet; until then leave it out, or merge them into the model"

@@ -49,13 +49,12 @@ def settled(layer: Layer) -> dict[str, Any]:
 def ours(layer: Layer) -> Iterator[tuple[str, Alias]]:
     """The names in the layer, and what each means here. Raises BadSetting for those that mean nothing."""
     for name, value in layer.values.items():
-        if name in ELSEWHERE:
-            if ELSEWHERE[name].refuses(str(value)):
-                told = f"{layer.spell(name)} {value}: {ELSEWHERE[name].refused}"
-                raise BadSetting(f"{layer.place}: {told}")
-        elif name in ALIASES or name in KINDS:
+        if name in ELSEWHERE and ELSEWHERE[name].refuses(str(value)):
+            told = f"{layer.spell(name)} {value}: {ELSEWHERE[name].refused}"
+            raise BadSetting(f"{layer.place}: {told}")
+        if name in ALIASES or name in KINDS:
             yield name, ALIASES.get(name, Alias(name))
-        else:
+        elif name not in ELSEWHERE:
             raise BadSetting(f"{layer.place}: {unknown(name, NAMES, 'setting')}")
 
 

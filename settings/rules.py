@@ -22,6 +22,18 @@ RULES: tuple[tuple[Broken, str], ...] = (
         "LAYERS gives each GPU layers of its own, NUM_SHARD ({s.num_shard}) a part of every layer: "
         "leave one out",
     ),
+    (
+        lambda s: s.quantise != "none" and s.device == "cuda",
+        'QUANTISE="{s.quantise}" is for a CPU: set QUANTISE="none", or DEVICE="cpu"',
+    ),
+    (
+        lambda s: s.quantise != "none" and s.num_shard > 1,
+        'QUANTISE="{s.quantise}" is for one process: set QUANTISE="none", or NUM_SHARD=1',
+    ),
+    (
+        lambda s: s.quantise != "none" and s.dtype == "float16",
+        'QUANTISE="{s.quantise}" computes in bfloat16 or float32: set DTYPE="auto"',
+    ),
     (lambda s: not s.validation_workers, "`validation_workers` must be > 0: raise VALIDATION_WORKERS"),
     (
         lambda s: bool(s.prometheus_port) and s.prometheus_port == s.port,

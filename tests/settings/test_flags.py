@@ -27,7 +27,8 @@ def test_an_unknown_flag_names_the_nearest() -> None:
         ("--device", "auto, cpu or cuda"),
         ("--listen-port", "a whole number, 0 to 65535"),
         ("--payload-limit", "a whole number of bytes"),
-        ("--quantize", "text"),
+        ("--quantize", "none, bitsandbytes, eetq"),
+        ("--ngrok-authtoken", "text"),
     ],
 )
 def test_a_flag_without_its_value_says_what_it_takes(flag: str, rule: str) -> None:

@@ -132,12 +132,15 @@ def test_the_machines_name_is_not_an_address_to_listen_on(name: str, heard: bool
             {"MAX_TOTAL_TOKENS": 300, "MAX_BATCH_TOTAL_TOKENS": 200},
             "`max_total_tokens` must be <= `max_batch_total_tokens`. Given: 300 and 200",
         ),
+        ({"QUANTISE": "int8", "DEVICE": "cuda"}, 'QUANTISE="int8" is for a CPU'),
+        ({"QUANTISE": "int8", "NUM_SHARD": 2}, 'QUANTISE="int8" is for one process'),
+        ({"QUANTISE": "int4", "DTYPE": "float16"}, 'QUANTISE="int4" computes in bfloat16 or float32'),
         ({"VALIDATION_WORKERS": 0}, "`validation_workers` must be > 0"),
         ({"PORT": 9000, "PROMETHEUS_PORT": 9000}, "PROMETHEUS_PORT and PORT are both 9000"),
     ],
 )
 def test_settings_that_exclude_each_other_are_refused(
-    complaint: Complaint, values: dict[str, int], told: str
+    complaint: Complaint, values: dict[str, object], told: str
 ) -> None:
     assert complaint(**values).startswith(told + ": ")
 
