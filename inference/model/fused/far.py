@@ -11,6 +11,7 @@ import torch
 from transformers import PreTrainedModel
 
 from inference.model.batch import Batch
+from inference.model.fused.lists import listed
 from inference.model.fused.reading import Reading
 from inference.model.fused.runner import FusedRunner
 from inference.model.packed.line import lined
@@ -20,12 +21,13 @@ from inference.model.packed.runner import SIZE, PackedRunner
 @torch.inference_mode()
 def far_error(model: PreTrainedModel, reading: Reading, ids: Sequence[int], context: int) -> float:
     """The largest difference of a logit, in standard deviations of the logits."""
-    ids = ids[:SIZE]
-    tokens = Batch(ids, (0, len(ids)), (0,), (0,), range(len(ids)), tables=((0,),))
-    line = lined(tokens, SIZE, model.device)
-    line = replace(line, positions=line.positions + max(0, context - len(ids)))
-    plain = PackedRunner(model, max_rows=1, context=SIZE, area=SIZE)
-    with plain.attention.serving():
-        truth = plain.compute(line).float()
-    made = FusedRunner(model, reading, max_rows=1, context=SIZE, area=SIZE).compute(line).float()
+    count = min(SIZE, context)
+    positions = range(context - count, context)
+    tokens = Batch(ids[:count], (0, count), (0,), (0,), range(count), tables=((0,),))
+    packed = PackedRunner(model, max_rows=1, context=SIZE, area=SIZE)
+    with packed.attention.serving():
+        line = replace(lined(tokens, SIZE, model.device), positions=torch.tensor([positions]))
+        truth = packed.compute(line).float()
+    fused = FusedRunner(model, reading, max_rows=1, context=SIZE, area=SIZE)
+    made = fused.run(listed(tokens, SIZE)._replace(positions=list(positions))).float()
     return ((made - truth).abs().max() / truth.std()).item()
