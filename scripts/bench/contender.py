@@ -14,6 +14,10 @@ from typing import Protocol
 from scripts.bench.load import Load, Run
 
 
+class Lost(SystemExit):
+    """A contender did not start, ended, or gave a wrong answer; it says what happened."""
+
+
 class Player(Protocol):
     """about: a few words on how it computes, "" where there is nothing to say."""
 
@@ -49,21 +53,25 @@ class Apart:
         self.about: str = self._answer()
 
     def run(self, load: Load) -> Run:
-        self._pipe.send(load)
+        try:
+            self._pipe.send(load)
+        except OSError:
+            pass  # it has ended; there is no answer
         return self._answer()
 
     def stop(self) -> None:
-        self._pipe.send(None)
-        self._process.join(timeout=60)
+        if self._process.is_alive():
+            self._pipe.send(None)
+            self._process.join(timeout=60)
 
     def _answer(self) -> object:
         try:
             answer = self._pipe.recv()
         except EOFError:
             self._process.join()
-            raise SystemExit(f"a contender ended with code {self._process.exitcode}") from None
+            raise Lost(f"ended with code {self._process.exitcode}") from None
         if isinstance(answer, Failed):
-            raise SystemExit(answer.told)
+            raise Lost(answer.told)
         return answer
 
 

@@ -5,7 +5,6 @@ Knows no engine and no model; whoever can compute a Load can be measured.
 
 import itertools
 import math
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
@@ -58,15 +57,19 @@ class Run:
     def tokens_per_cpu_second(self) -> float:
         return self.tokens / max(self.cpu, 1e-9)
 
-    @property
-    def first_ms(self) -> float:
-        """Until a request's first token, at the median."""
-        return 1e3 * statistics.median(stamps[0] for stamps in self.stamps)
+    def first_ms(self, share: float) -> float:
+        """Until a request's first token: as long or shorter for this share of them."""
+        return 1e3 * ranked([stamps[0] for stamps in self.stamps], share)
 
     def gap_ms(self, share: float) -> float:
         """Between two tokens of an answer: as long or shorter for this share of them."""
-        gaps = sorted(b - a for stamps in self.stamps for a, b in itertools.pairwise(stamps))
-        return 1e3 * gaps[min(len(gaps) - 1, int(share * len(gaps)))] if gaps else 0.0
+        return 1e3 * ranked([b - a for stamps in self.stamps for a, b in itertools.pairwise(stamps)], share)
+
+
+def ranked(values: Sequence[float], share: float) -> float:
+    """The value that this share of them do not exceed; 0 where there is none."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
 
 
 def words(random: Random, count: int, vocab: int) -> tuple[int, ...]:

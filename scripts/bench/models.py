@@ -19,13 +19,16 @@ from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
     AutoTokenizer,
+    GPTNeoXConfig,
     LlamaConfig,
     PreTrainedTokenizerFast,
     Qwen2Config,
 )
 
 SEED = 1
-# The shapes of Qwen2.5-0.5B and Llama-3.1-8B are those of their config.json on the Hub.
+# What transformers' tokenizers of these families add where they do not find it.
+MARKS = ("<|endoftext|>", "<unk>", "<s>", "</s>")
+# Shapes are those of config.json on the Hub: Qwen2.5-0.5B, Llama-3.2-1B, Pythia-410m, Llama-3.1-8B.
 SHAPES: Mapping[str, Any] = {
     "tiny": lambda: LlamaConfig(
         vocab_size=512,
@@ -56,6 +59,27 @@ SHAPES: Mapping[str, Any] = {
         max_position_embeddings=4096,
         rope_theta=1e6,
         tie_word_embeddings=True,
+    ),
+    "1b": lambda: LlamaConfig(
+        vocab_size=128_256,
+        hidden_size=2048,
+        intermediate_size=8192,
+        num_hidden_layers=16,
+        num_attention_heads=32,
+        num_key_value_heads=8,
+        max_position_embeddings=4096,
+        rope_theta=5e5,
+        tie_word_embeddings=True,
+    ),
+    "pythia": lambda: GPTNeoXConfig(
+        vocab_size=50_304,
+        hidden_size=1024,
+        intermediate_size=4096,
+        num_hidden_layers=24,
+        num_attention_heads=16,
+        max_position_embeddings=2048,
+        rotary_pct=0.25,
+        use_parallel_residual=True,
     ),
     "8b": lambda: LlamaConfig(
         vocab_size=128_256,
@@ -90,6 +114,15 @@ def parameters(model: str) -> int:
         return int(AutoModelForCausalLM.from_config(config_of(model)).num_parameters())
 
 
+@cache
+def weights_read(model: str) -> int:
+    """How many weights a token's computation reads: all but an embedding's that only gives a row."""
+    with torch.device("meta"):
+        made = AutoModelForCausalLM.from_config(config_of(model))
+    table, head = made.get_input_embeddings().weight, made.get_output_embeddings().weight
+    return int(made.num_parameters()) - (0 if table is head else table.numel())
+
+
 def build(model: str, dtype: str, device: str) -> Any:
     """The model in eval mode, ready on its device. A shape's weights are the same each time."""
     form = getattr(torch, dtype)
@@ -117,14 +150,23 @@ def folder(model: str) -> Path:
         unfinished = Path(tempfile.mkdtemp())
         build(model, "bfloat16", "cpu").save_pretrained(unfinished)
         letters(config_of(model).vocab_size).save_pretrained(unfinished)
-        unfinished.rename(home)
+        finish(unfinished, home)
     return home
 
 
+def finish(unfinished: Path, home: Path) -> None:
+    """Move it to its place, unless somebody else has written the same there meanwhile."""
+    try:
+        unfinished.rename(home)
+    except OSError:
+        if not home.exists():
+            raise
+
+
 def letters(vocab: int) -> PreTrainedTokenizerFast:
-    """A token for each byte, and a text for every other id, so that each token of an answer can be seen."""
+    """A token for each byte, a text for nearly every other id, so that an answer's tokens can be seen."""
     texts = [*sorted(pre_tokenizers.ByteLevel.alphabet())]
-    texts += [f"w{id}" for id in range(len(texts), vocab)]
+    texts += [f"w{id}" for id in range(len(texts), vocab - len(MARKS))] + [*MARKS]
     made = Tokenizer(forms.BPE(vocab={text: id for id, text in enumerate(texts)}, merges=[]))
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.decoder = decoders.ByteLevel()

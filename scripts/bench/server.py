@@ -5,24 +5,25 @@ What it speaks is OpenAI's protocol with vLLM's `ignore_eos`, so that other serv
 
 import asyncio
 import json
+import os
 import socket
 import subprocess
 import sys
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
+from scripts.bench.contender import Lost
 from scripts.bench.load import Load, Request, Run
 from scripts.bench.models import folder
-from scripts.bench.terms import AUTO, Terms
+from scripts.bench.terms import AUTO, NONE, Terms
+from scripts.bench.tree import Tree
 
 ROOT = Path(__file__).resolve().parents[2]
-READY_TIMEOUT_S = 600
+READY_TIMEOUT_S, ANSWER_TIMEOUT_S, POLL_S = 600, 600, 0.05
 NAME = "bench"  # what clients call the model
 DATA, DONE = b"data: ", b"[DONE]"
 
@@ -32,29 +33,50 @@ class Server:
 
     command  starts it; {port} stands for the port
     ready    a path that answers 200 once it serves
+    about    how it computes, besides that it is asked over HTTP
+    settings  of its environment, besides those of ours
     """
 
-    about = "over HTTP"
-
-    def __init__(self, command: Sequence[str], ready: str) -> None:
+    def __init__(
+        self, command: Sequence[str], ready: str, about: str = "", settings: Mapping[str, str] | None = None
+    ) -> None:
+        self.about = ", ".join(filter(None, ("over HTTP", about)))
         port = free_port()
         self._base = f"http://127.0.0.1:{port}"
         self._process = subprocess.Popen(
-            [part.format(port=port) for part in command], cwd=ROOT, stdout=sys.stderr
+            [part.format(port=port) for part in command],
+            cwd=ROOT,
+            env=os.environ | (settings or {}),
+            stdout=sys.stderr,
         )
+        self._tree = Tree(self._process.pid)
         self._await(self._base + ready)
 
     def run(self, load: Load) -> Run:
-        worked = self._worked()
-        told = asyncio.run(asked(self._base, load))
-        worked = self._worked() - worked
+        self._tree.reset_peak()
+        worked = self._tree.worked()
+        try:
+            told = asyncio.run(asyncio.wait_for(asked(self._base, load), ANSWER_TIMEOUT_S))
+        except (OSError, TimeoutError, Lost) as error:
+            raise Lost(f"{type(error).__name__}: {error} ({self._state()})") from None
+        worked = self._tree.worked() - worked
         seconds = max(answer.stamps[-1] for answer in told)
         tokens = sum(answer.tokens for answer in told)
-        return Run(seconds, [answer.stamps for answer in told], tokens, worked, self._resident_mb())
+        return Run(seconds, [answer.stamps for answer in told], tokens, worked, self._tree.peak_mb())
 
     def stop(self) -> None:
         self._process.terminate()
-        self._process.wait(timeout=60)
+        try:
+            self._process.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+
+    def _state(self) -> str:
+        """Whether it lives; one that has just failed is given a moment to end."""
+        try:
+            return f"ended with code {self._process.wait(timeout=2)}"
+        except subprocess.TimeoutExpired:
+            return "still running"
 
     def _await(self, url: str) -> None:
         end = time.monotonic() + READY_TIMEOUT_S
@@ -63,23 +85,10 @@ class Server:
                 urllib.request.urlopen(url, timeout=2).close()
                 return
             except OSError:
-                time.sleep(0.2)
-        code = self._process.poll()
+                time.sleep(POLL_S)
+        state = self._state()
         self.stop()
-        raise SystemExit(f"a server did not become ready within {READY_TIMEOUT_S} s (exit code {code})")
-
-    def _worked(self) -> float:
-        """Seconds of processor time so far."""
-        times = [process.cpu_times() for process in self._processes()]
-        return sum(time.user + time.system for time in times)
-
-    def _resident_mb(self) -> float:
-        """What it holds of this machine's memory; between loads a server gives little back."""
-        return sum(process.memory_info().rss for process in self._processes()) / 1e6
-
-    def _processes(self) -> list[psutil.Process]:
-        server = psutil.Process(self._process.pid)
-        return [server, *server.children(recursive=True)]
+        raise Lost(f"did not become ready within {READY_TIMEOUT_S} s: {state}")
 
 
 @dataclass(slots=True)
@@ -96,6 +105,7 @@ def ours(terms: Terms) -> Server:
     command += ["--port", "{port}", "--served-names", NAME, "--log-level", "warning"]
     command += ["--dtype", terms.dtype, "--device", terms.device, "--threads", str(terms.threads)]
     command += [] if terms.seat == AUTO else ["--seat", terms.seat]
+    command += [] if terms.quantise == NONE else ["--quantise", terms.quantise]
     return Server(command, "/health/ready")
 
 
@@ -120,7 +130,8 @@ async def streamed(base: str, request: Request, began: float) -> Told:
             take(told, json.loads(line.removeprefix(DATA)), time.perf_counter() - began)
     writer.close()
     if told.tokens != request.tokens:
-        raise SystemExit(f"a server answered with {told.tokens} tokens, asked for {request.tokens}")
+        raise Lost(f"answered with {told.tokens} tokens, asked for {request.tokens}")
+    told.stamps = told.stamps or [time.perf_counter() - began]  # tokens that show no text
     return told
 
 

@@ -8,12 +8,15 @@ from inference.model.place import device_of, dtype_of, has_bfloat16
 from scripts.bench.models import config_of, parameters, vocab
 
 AUTO = "auto"
+NONE, *_ = QUANTISE = "none", "int8", "int4"
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
     """model: a name in models.SHAPES or a folder. threads: of the processor, to compute with.
     seat: how our engine runs the model; AUTO: as it chooses by the clock, which is not the same each time.
+    quantise: NONE, int8 or int4. peers: where other engines are installed. against, only: names of peers and
+    of loads; none: all.
     """
 
     model: str
@@ -24,6 +27,10 @@ class Terms:
     drafts: int = 8
     seat: str = AUTO
     profile: bool = False
+    quantise: str = NONE
+    peers: str = "peers"
+    against: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
 
     @property
     def vocab(self) -> int:

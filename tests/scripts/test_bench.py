@@ -15,8 +15,9 @@ from scripts.bench.contender import Apart, Contender, Player
 from scripts.bench.generate import Generate, padded
 from scripts.bench.hearth import Hearth, settled
 from scripts.bench.load import Load, Request, Run, alike, unlike, warming
+from scripts.bench.piece import Piece, Results
 from scripts.bench.pieces import PIECES, prefix
-from scripts.bench.rounds import Piece, Results, measure, turned
+from scripts.bench.rounds import measure, turned
 from scripts.bench.server import Told, body, take
 from scripts.bench.terms import Terms
 
@@ -50,7 +51,7 @@ def of(*players: Player, loads: int = 1) -> Piece:
 def test_a_runs_figures_follow_from_its_stamps() -> None:
     run = Run(2.0, [[0.1, 0.2, 0.4], [0.3, 0.5, 1.5]], tokens=8, cpu=4.0)
     assert run.tokens_per_second == 4 and run.tokens_per_cpu_second == 2
-    assert run.first_ms == pytest.approx(200)
+    assert run.first_ms(0) == pytest.approx(100) and run.first_ms(0.99) == pytest.approx(300)
     assert run.gap_ms(0.5) == pytest.approx(200) and run.gap_ms(0.99) == pytest.approx(1000)
     assert Run(1.0, [[0.5]], tokens=1, cpu=1.0).gap_ms(0.5) == 0
 
@@ -93,7 +94,7 @@ def test_every_piece_makes_loads_that_its_model_can_take() -> None:
 def test_ratios_are_of_the_first_to_each_other_and_all_are_stopped() -> None:
     players = Paced(30), Paced(10), Paced(15)
     results = measure(of(*players, loads=2), TERMS, rounds=2, settle_s=0)
-    pace = table.FIGURES["tokens/s"]
+    pace = results.pace("load 0")
     assert results.loads == ["load 0", "load 1"]
     assert results.ratios("load 1", "p1", pace) == pytest.approx([3, 3])
     assert results.ratios("load 0", "p2", pace) == pytest.approx([2, 2])

@@ -6,7 +6,7 @@ from scripts.bench.contender import Apart, Contender
 from scripts.bench.generate import Generate
 from scripts.bench.load import Load, Request
 from scripts.bench.models import encode
-from scripts.bench.rounds import Piece
+from scripts.bench.piece import Piece
 from scripts.bench.server import ours
 from scripts.bench.terms import Terms
 

@@ -7,7 +7,7 @@ from scripts.bench.contender import Apart, Contender
 from scripts.bench.generate import Generate
 from scripts.bench.hearth import Hearth
 from scripts.bench.load import Load, alike, unlike
-from scripts.bench.rounds import Piece
+from scripts.bench.piece import Piece
 from scripts.bench.terms import Terms
 
 

@@ -7,7 +7,7 @@ from scripts.bench.contender import Apart, Contender
 from scripts.bench.continuous import Continuous
 from scripts.bench.hearth import Hearth
 from scripts.bench.load import Load, unlike
-from scripts.bench.rounds import Piece
+from scripts.bench.piece import Piece
 from scripts.bench.terms import Terms
 
 

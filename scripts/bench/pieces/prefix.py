@@ -6,7 +6,7 @@ from random import Random
 from scripts.bench.contender import Apart, Contender
 from scripts.bench.hearth import Hearth, settled
 from scripts.bench.load import Load, Request, words
-from scripts.bench.rounds import Piece
+from scripts.bench.piece import Piece
 from scripts.bench.terms import Terms
 
 COUNT, SHARED, OWN, ANSWER = 32, 1000, 16, 16  # requests, and tokens

