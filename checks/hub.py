@@ -79,11 +79,16 @@ def reaching(hub: Hub, name: str, revision: str) -> Iterator[None]:
 
 
 def refusal(error: Exception, hub: Hub, name: str, revision: str) -> Finding:
+    return refused(type(error), last_line(error), hub, name, revision)
+
+
+def refused(kind: type[Exception], said: str, hub: Hub, name: str, revision: str) -> Finding:
+    """`kind` as huggingface_hub has it, whoever asked; `said` by the Hub."""
     need = name if revision == "main" else f"{name} at {revision}"
-    for kind, have, mend in REFUSALS:
-        if isinstance(error, kind):
+    for known, have, mend in REFUSALS:
+        if issubclass(kind, known):
             return Finding("access", need, have, False, mend.format(url=f"{hub.endpoint}/{name}"))
-    return Finding("access", need, f"the Hub says: {last_line(error)}", False, "try again later")
+    return Finding("access", need, f"the Hub says: {said}", False, "try again later")
 
 
 def nothing_found(name: str, have: str) -> Finding:

@@ -4,17 +4,20 @@ Reads names, sizes and small JSON files only; not a byte of weights. Raises Refu
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from huggingface_hub import HfApi, hf_hub_download, try_to_load_from_cache
 from huggingface_hub.errors import RemoteEntryNotFoundError
 
+from checks.cache import Storage
 from checks.finding import Finding, Refused
 from checks.hub import Hub, nothing_found, reaching
 
+COMMIT = re.compile("[0-9a-f]{40}")
 INDEX = "model.safetensors.index.json"
 SMALL = (".json", ".model", ".jinja", ".txt", ".tiktoken")
 NO_NETWORK = "check the network; HTTPS_PROXY names a proxy, HF_ENDPOINT a mirror of the Hub"
@@ -23,11 +26,12 @@ OTHER_FRAMEWORKS = ("pytorch_model", "tf_model", "flax_model", "consolidated")
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """`here` says that its bytes are on this machine already."""
+    """`here`: its bytes are on this machine already; `etag` names them in the cache, by a hash of theirs."""
 
     name: str
     size: int
     here: bool
+    etag: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,8 @@ def find(name: str, revision: str, *, home: Path, hub: Hub, offline: bool, code:
             return in_folder(name, folder, code)
     if name.startswith((".", "/", "~", "models/")):
         raise Refused(nothing_found(name, f"no folder {name}"))
+    if COMMIT.fullmatch(revision) and (found := complete(name, revision, hub, code)):
+        return found
     if offline:
         return in_cache(name, revision, hub, code, "OFFLINE is set", "OFFLINE = False, to fetch it")
     try:
@@ -101,7 +107,25 @@ def in_cache(name: str, revision: str, hub: Hub, code: bool, why: str, mend: str
     if not isinstance(found, str):
         raise Refused(Finding("access", name, f"{why}, and no copy of it in {hub.cache}", False, mend))
     folder = Path(found).parent
-    return in_folder(name, folder, code, commit=folder.name, revision=revision)
+    source = in_folder(name, folder, code, commit=folder.name, revision=revision)
+    here = {file.name for file in source.files}
+    missing = [
+        File(file, num_bytes, here=False)
+        for file, num_bytes in Storage(hub.storage(name)).planned(source.commit).items()
+        if file not in here
+    ]
+    return replace(source, files=(*source.files, *missing))
+
+
+def complete(name: str, commit: str, hub: Hub, code: bool) -> Repository | None:
+    """The version, where all that it is loaded from was fetched before: a commit never changes."""
+    storage = Storage(hub.storage(name))
+    planned = storage.planned(commit)
+    if not planned or not all((storage.snapshot(commit) / file).is_file() for file in planned):
+        return None
+    source = in_folder(name, storage.snapshot(commit), code, commit=commit, revision=commit)
+    without_code = "auto_map" in source.config and not any(file.endswith(".py") for file in planned)
+    return None if code and without_code else source
 
 
 def on_hub(name: str, revision: str, hub: Hub, code: bool) -> Repository:
@@ -112,15 +136,15 @@ def on_hub(name: str, revision: str, hub: Hub, code: bool) -> Repository:
         if info.gated:
             api.auth_check(name)
         siblings = {sibling.rfilename: sibling for sibling in info.siblings or ()}
-        index, config = (small_file(name, file, str(info.sha), hub) for file in (INDEX, "config.json"))
+        index = small_file(name, INDEX, str(info.sha), hub) if INDEX in siblings else None
+        config = small_file(name, "config.json", str(info.sha), hub)
     if config is None:
         raise Refused(nothing_found(name, "no config.json in it"))
-    blobs = hub.storage(name) / "blobs"
+    commit, storage = str(info.sha), Storage(hub.storage(name))
     files = tuple(
-        File(file, size_of(siblings.get(file)), held(siblings.get(file), blobs))
-        for file in needed(siblings, index, code)
+        described(file, siblings.get(file), commit, storage) for file in needed(siblings, index, code)
     )
-    return Repository(name, revision, str(info.sha), None, files, tuple(siblings), config)
+    return Repository(name, revision, commit, None, files, tuple(siblings), config)
 
 
 def small_file(name: str, file: str, commit: str, hub: Hub) -> dict[str, Any] | None:
@@ -158,12 +182,9 @@ def parsed(path: Path, name: str) -> dict[str, Any]:
     return value
 
 
-def size_of(sibling: Any) -> int:
-    return int(sibling.size or 0) if sibling else 0
-
-
-def held(sibling: Any, blobs: Path) -> bool:
-    """Whether the cache has these bytes, be it from another version: blobs are named by content."""
+def described(name: str, sibling: Any, commit: str, storage: Storage) -> File:
+    """What the Hub tells of a file; of one that it does not have, nothing."""
     if sibling is None:
-        return False
-    return (blobs / (sibling.lfs.sha256 if sibling.lfs else sibling.blob_id)).exists()
+        return File(name, 0, here=False)
+    etag = (sibling.lfs.sha256 if sibling.lfs else sibling.blob_id) or ""
+    return File(name, int(sibling.size or 0), storage.holds(commit, name, etag), etag)

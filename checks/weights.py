@@ -5,6 +5,8 @@ from checks.machine import Machine
 from checks.plan import Plan
 from inference.model.architecture import no_weights
 
+SHOWN = 4
+
 
 def check(plan: Plan, machine: Machine) -> Finding:
     source = plan.repository
@@ -12,10 +14,16 @@ def check(plan: Plan, machine: Machine) -> Finding:
     need = f"{size(source.weights)} of safetensors"
     if not files:
         return Finding("weights", "safetensors", "none", False, f"the model {no_weights(source.names)}")
-    missing = [file.name for file in files if source.folder and not file.here]
+    missing = [file.name for file in source.files if source.folder and not file.here]
     if missing:
-        mend = (
-            f"{missing[0]} is missing: fetch it again with OFFLINE = False, or copy it into {source.folder}"
-        )
-        return Finding("weights", f"{len(files)} files", f"{len(files) - len(missing)}", False, mend)
+        verb = "are" if len(missing) > 1 else "is"
+        mend = f"{listed(missing)} {verb} missing: fetch with OFFLINE = False, or copy into {source.folder}"
+        have = f"{len(source.files) - len(missing)}"
+        return Finding("weights", f"{len(source.files)} files", have, False, mend)
     return Finding("weights", need, "1 file" if len(files) == 1 else f"{len(files)} files", True)
+
+
+def listed(names: list[str]) -> str:
+    """The first few, and how many more."""
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more

@@ -1,6 +1,7 @@
 """A Hugging Face Hub on this machine: folders become repositories, and every request is remembered.
 
 Answers what huggingface_hub asks when it looks at a model and fetches it, with the headers that it needs.
+What goes wrong on the way is in hub_faults.py.
 """
 
 import hashlib
@@ -10,10 +11,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
+
+from tests.hub_faults import Fault, Reply
 
 LARGE = 1000  # bytes from which a file counts as large, and is named by its sha256
 TOKEN = "hf_good"
@@ -21,11 +25,13 @@ TOKEN = "hf_good"
 
 @dataclass
 class Repo:
-    """A folder as a repository. `gated`: only TOKEN opens it; `failing`: file name → status of its GET."""
+    """A folder as a repository. `gated`: only TOKEN opens it; `faults`: file name → what its GETs meet with;
+    `elsewhere`: large files are kept by another host, to which the Hub sends whoever asks."""
 
     folder: Path
     gated: bool = False
-    failing: dict[str, int] = field(default_factory=dict)
+    faults: dict[str, Fault] = field(default_factory=dict)
+    elsewhere: bool = False
 
     @property
     def commit(self) -> str:
@@ -36,36 +42,59 @@ class Repo:
         return sorted(path.relative_to(self.folder).as_posix() for path in paths if path.is_file())
 
     def entry(self, name: str) -> dict[str, Any]:
-        data = (self.folder / name).read_bytes()
-        entry: dict[str, Any] = {"oid": blob_of(data), "size": len(data)}
-        if len(data) >= LARGE:
-            sha = hashlib.sha256(data).hexdigest()
-            entry["lfs"] = {"oid": sha, "sha256": sha, "size": len(data), "pointerSize": 134}
+        path = self.folder / name
+        size, sha1, sha = hashes(path, path.stat().st_mtime_ns)
+        entry: dict[str, Any] = {"oid": sha1, "size": size}
+        if size >= LARGE:
+            entry["lfs"] = {"oid": sha, "sha256": sha, "size": size, "pointerSize": 134}
         return entry
+
+    def etag(self, name: str) -> str:
+        entry = self.entry(name)
+        return str(entry["lfs"]["oid"] if "lfs" in entry else entry["oid"])
+
+
+class Request(NamedTuple):
+    """'METHOD path' and the bytes of the answer's body; then what the client said."""
+
+    what: str
+    sent: int
+    range: str
+    token: str
+    host: str
+    connection: int
 
 
 @dataclass
 class Hub:
-    """`repos` may change while it runs; `requests` are 'METHOD path' and the bytes sent."""
+    """`repos` may change while it runs."""
 
     url: str = ""
     repos: dict[str, Repo] = field(default_factory=dict)
-    requests: list[tuple[str, int]] = field(default_factory=list)
+    requests: list[Request] = field(default_factory=list)
 
     @property
     def sent(self) -> int:
-        return sum(size for _, size in self.requests)
+        return sum(request.sent for request in self.requests)
+
+    def got(self, file: str) -> list[Request]:
+        """The GETs of a file that sent bytes of it."""
+        return [request for request in self.requests if request.what.endswith(file) and request.sent]
 
 
-def blob_of(data: bytes) -> str:
-    return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
+@lru_cache(maxsize=64)
+def hashes(path: Path, _changed_ns: int) -> tuple[int, str, str]:
+    """Size, git's name for it, sha256."""
+    data = path.read_bytes()
+    blob = hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
+    return len(data), blob, hashlib.sha256(data).hexdigest()
 
 
 @contextmanager
 def running() -> Iterator[Hub]:
     """A Hub on a free port of this machine."""
     hub = Hub()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (Answers,), {"hub": hub}))
+    server = Server(("127.0.0.1", 0), type("Handler", (Answers,), {"hub": hub}))
     hub.url = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
@@ -77,9 +106,17 @@ def running() -> Iterator[Hub]:
         thread.join()
 
 
+class Server(ThreadingHTTPServer):
+    request_queue_size = 64
+
+    def handle_error(self, request: Any, address: Any) -> None:
+        """A client that hangs up is what several tests are about."""
+
+
 class Answers(BaseHTTPRequestHandler):
     hub: Hub
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
 
     def do_GET(self) -> None:
         url = urlsplit(self.path)
@@ -88,6 +125,8 @@ class Answers(BaseHTTPRequestHandler):
             self.about(model[1], model[2] or "", parse_qs(url.query))
         elif file := re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path):
             self.file(*file.groups())
+        elif kept := re.fullmatch(r"/kept/([^/]+/[^/]+)/(.+)", path):
+            self.bytes_of(self.hub.repos[kept[1]], kept[2], {})
         else:
             self.answer(404, {"error": "no such route"})
 
@@ -118,13 +157,30 @@ class Answers(BaseHTTPRequestHandler):
             self.refuse(403, "GatedRepo")
         elif file not in repo.names():
             self.refuse(404, "EntryNotFound", commit=repo.commit)
-        elif self.command == "GET" and file in repo.failing:
-            self.answer(repo.failing[file], {"error": "boom"})
         else:
-            entry = repo.entry(file)
-            etag = entry["lfs"]["oid"] if "lfs" in entry else entry["oid"]
-            headers = {"X-Repo-Commit": repo.commit, "ETag": f'"{etag}"'}
-            self.answer(200, (repo.folder / file).read_bytes(), headers)
+            self.found(name, repo, file)
+
+    def found(self, name: str, repo: Repo, file: str) -> None:
+        headers = {"X-Repo-Commit": repo.commit, "ETag": f'"{repo.etag(file)}"'}
+        if repo.elsewhere and "lfs" in repo.entry(file):
+            size = str(repo.entry(file)["size"])
+            place = self.hub.url.replace("127.0.0.1", "localhost")
+            linked = {"X-Linked-Size": size, "X-Linked-ETag": headers["ETag"]}
+            self.answer(302, b"", headers | linked | {"Location": f"{place}/kept/{name}/{file}?signed"})
+        else:
+            self.bytes_of(repo, file, headers)
+
+    def bytes_of(self, repo: Repo, file: str, headers: dict[str, str]) -> None:
+        """All of it or the range asked for, or what the file's fault makes of it."""
+        whole = (repo.folder / file).read_bytes()
+        asked = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+        span = (int(asked[1]), min(int(asked[2]) + 1, len(whole))) if asked else None
+        reply = Reply(whole, span, headers)
+        fault = repo.faults.get(file) if self.command == "GET" else None
+        if fault is None or not fault.strikes():
+            self.answer(reply.status, reply.body, reply.headers)
+        else:
+            fault.answer(self, reply)
 
     def opened(self, name: str, revision: str) -> Repo | None:
         repo = self.hub.repos.get(name)
@@ -144,14 +200,27 @@ class Answers(BaseHTTPRequestHandler):
 
     def answer(self, status: int, body: Any, headers: dict[str, str] | None = None) -> None:
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        self.head(status, {"Content-Length": str(len(data)), **(headers or {})})
+        self.body(b"" if self.command == "HEAD" else data)
+
+    def head(self, status: int, headers: dict[str, str]) -> None:
         self.send_response(status)
-        for key, value in {"Content-Length": str(len(data)), **(headers or {})}.items():
+        for key, value in headers.items():
             self.send_header(key, value)
         self.end_headers()
-        sends = self.command != "HEAD"
-        self.hub.requests.append((f"{self.command} {self.path}", len(data) if sends else 0))
-        if sends:
-            self.wfile.write(data)
+
+    def body(self, data: bytes) -> None:
+        self.hub.requests.append(
+            Request(
+                f"{self.command} {self.path}",
+                len(data),
+                self.headers.get("Range", ""),
+                self.headers.get("Authorization", ""),
+                self.headers.get("Host", ""),
+                self.client_address[1],
+            )
+        )
+        self.wfile.write(data)
 
 
 def revision_in(rest: str) -> str:

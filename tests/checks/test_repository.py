@@ -39,7 +39,7 @@ def test_looking_fetches_no_weights(fake: hub.Hub, tiny_repo: hub.Repo, look_up:
     look_up()
     assert fake.sent < 20_000
     assert not [
-        request for request, _ in fake.requests if "safetensors" in request and "index" not in request
+        request for request in fake.requests if "safetensors" in request.what and "index" not in request.what
     ]
 
 
@@ -49,7 +49,7 @@ def test_what_is_fetched_is_what_was_planned(
     planned = look_up()
     fake.requests.clear()
     fetch(planned, client)
-    fetched = sum(size for request, size in fake.requests if request.startswith("GET /acme/tiny/resolve"))
+    fetched = sum(request.sent for request in fake.requests if "GET /acme/tiny/resolve" in request.what)
     assert fetched == planned.to_fetch
 
 
@@ -146,16 +146,6 @@ def test_a_models_own_code_is_fetched_only_where_it_may_run(tiny_repo: hub.Repo,
     (tiny_repo.folder / "modeling.py").write_text("")
     assert "modeling.py" not in {file.name for file in look_up().files}
     assert "modeling.py" in {file.name for file in look_up(code=True).files}
-
-
-def test_a_fetch_that_fails_says_so_without_a_traceback(
-    tiny_repo: hub.Repo, look_up: LookUp, client: Hub
-) -> None:
-    planned = look_up()
-    tiny_repo.failing["model.safetensors"] = 500
-    with pytest.raises(Refused) as caught:
-        fetch(planned, client)
-    assert caught.value.finding.have == "the Hub says: boom"
 
 
 def test_the_token_is_not_in_the_hubs_repr(client: Hub) -> None:

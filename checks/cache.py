@@ -1,0 +1,86 @@
+"""A model's folder in the cache that all Hugging Face programs share: blobs/, snapshots/, refs/.
+
+Knows where things lie, and how they are put there; not what is missing, nor how bytes come. Layout:
+huggingface_hub's guide "Understand caching". Ours besides: plans/, the files that a version is loaded from.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """`folder` is models--owner--name; an etag names a blob by its content, a commit a version."""
+
+    folder: Path
+
+    @property
+    def blobs(self) -> Path:
+        return self.folder / "blobs"
+
+    @property
+    def locks(self) -> Path:
+        """Where huggingface_hub, too, keeps the locks of this model."""
+        return self.folder.parent / ".locks" / self.folder.name
+
+    def blob(self, etag: str) -> Path:
+        return self.blobs / etag
+
+    def snapshot(self, commit: str) -> Path:
+        return self.folder / "snapshots" / commit
+
+    def holds(self, commit: str, name: str, etag: str) -> bool:
+        """Whether the bytes are here, be it from another version: blobs are named by content."""
+        return (bool(etag) and self.blob(etag).exists()) or (self.snapshot(commit) / name).exists()
+
+    def link(self, commit: str, name: str, etag: str) -> None:
+        """Show the blob as a file of a version; where links are impossible it becomes that file.
+
+        So does huggingface_hub, for a second copy of a model's weights is too much for most disks.
+        """
+        file = self.snapshot(commit) / name
+        if file.exists():
+            return
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.unlink(missing_ok=True)  # a link to a blob that somebody removed
+        blob = self.blob(etag)
+        try:
+            file.symlink_to(os.path.relpath(blob, file.parent))
+        except OSError:
+            shutil.move(blob, file)
+
+    def named(self, revision: str) -> str:
+        """The commit that a revision was when it was last fetched; empty where it never was."""
+        note = self.folder / "refs" / revision
+        return note.read_text().strip() if note.is_file() else ""
+
+    def name(self, revision: str, commit: str) -> None:
+        """Note which commit the revision is, so that a start without the Hub finds it."""
+        if revision != commit:
+            write(self.folder / "refs" / revision, commit)
+
+    def planned(self, commit: str) -> dict[str, int]:
+        """The files and sizes that the version is loaded from; empty where we never fetched it."""
+        try:
+            files = json.loads(self.plan(commit).read_text())
+        except (OSError, ValueError):
+            return {}
+        return {str(name): int(size) for name, size in files.items()} if isinstance(files, dict) else {}
+
+    def note_plan(self, commit: str, files: Mapping[str, int]) -> None:
+        write(self.plan(commit), json.dumps(self.planned(commit) | dict(files), indent=1))
+
+    def plan(self, commit: str) -> Path:
+        return self.folder / "plans" / f"{commit}.json"
+
+
+def write(path: Path, text: str) -> None:
+    """Whole or not at all, whenever the process ends."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    draft.write_text(text)
+    draft.replace(path)
