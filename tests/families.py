@@ -90,6 +90,29 @@ ATTENTION: dict[str, dict[str, Any]] = {
         "max_position_embeddings": CONTEXT,
     },
 }
+# Those that native code computes whole steps of, one for each of their peculiarities.
+LLAMAS: dict[str, dict[str, Any]] = {
+    "llama": LLAMA,
+    "mistral": LLAMA | {"sliding_window": 6},
+    "qwen2": LLAMA,
+    "qwen3": LLAMA | {"head_dim": 8},
+    "phi3": LLAMA | {"num_attention_heads": 2, "num_key_value_heads": 1},
+    "gemma": LLAMA | {"head_dim": 8},
+    "gemma2": WINDOW,
+    "gemma3_text": WINDOW,
+    "granite": LLAMA
+    | {
+        "attention_multiplier": 0.2,
+        "embedding_multiplier": 3.0,
+        "logits_scaling": 4.0,
+        "residual_multiplier": 0.3,
+    },
+    "smollm3": LLAMA | {"no_rope_layers": [1, 0]},
+    "exaone4": LLAMA | {"sliding_window": 6, "layer_types": ["sliding_attention", "full_attention"]},
+    "seed_oss": LLAMA | {"head_dim": 8},
+    "ministral": WINDOW,
+    "vaultgemma": WINDOW,
+}
 RECURRENT: dict[str, dict[str, Any]] = {
     "mamba": {"hidden_size": 32, "num_hidden_layers": 2, "state_size": 8},
     "jamba": LLAMA
@@ -207,7 +230,7 @@ FAMILIES = ATTENTION | RECURRENT | ENCODERS
 
 def tiny(name: str, seed: int = 1, **settings: Any) -> PreTrainedModel:
     """A model of the family `name`, with `settings` in its config besides the table's."""
-    known = FAMILIES | UNUSUAL | UNCACHED | UNSERVED
+    known = FAMILIES | LLAMAS | UNUSUAL | UNCACHED | UNSERVED
     special = {"vocab_size": VOCAB, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
     config = AutoConfig.for_model(name.split("+")[0], **(special | known[name] | settings))
     make = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
