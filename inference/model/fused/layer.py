@@ -9,7 +9,20 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from inference.model.fused.anatomy import JOINED, KEY, child, holds_weights, key_source
+from inference.model.fused.anatomy import (
+    DOWN,
+    GATE,
+    GATE_AND_UP,
+    JOINED,
+    KEY,
+    OUTPUT,
+    QUERY,
+    UP,
+    VALUE,
+    child,
+    holds_weights,
+    key_source,
+)
 from inference.model.fused.matrices import parts, shaped, weight_of
 from inference.model.fused.norms import norm_of
 from inference.model.fused.reading import Block, Shape
@@ -32,8 +45,6 @@ NORMS = (
 )
 QUERY_NORM, KEY_NORM = "q_norm", "k_norm"
 HEAD_NORMS = {QUERY_NORM: "query_norm", KEY_NORM: "key_norm"}
-QUERY, VALUE, OUTPUT = "q_proj", "v_proj", "o_proj"
-GATE, UP, GATE_AND_UP, DOWN = "gate_proj", "up_proj", "gate_up_proj", "down_proj"
 
 
 @dataclass(slots=True)
@@ -57,8 +68,8 @@ class Common:
         held = weight_of(module).matrix
         self.known.add(module)
         self.held.append(held)
-        struct: Matrix = held.struct
-        return struct
+        form: Matrix = held.form
+        return form
 
     def norm(self, module: nn.Module, width: int) -> Tensor:
         weight, epsilon = norm_of(module, width, self.dtype)
