@@ -1,39 +1,28 @@
-/* The rows that a matrix is multiplied with, in the form that its kind takes. */
+/* The rows that a matrix is multiplied with, in the form that its kind takes, a group of inputs at a time. */
 #include "multiply.h"
-
-#include <math.h>
 
 #include "bfloat.h"
 #include "quantise.h"
 
-enum { LINE = 64 };
+enum { ALIGNED = 64 };
 
 static const int BYTES[] = {[F32] = 4, [BF16] = 2, [INT8] = 1, [INT4] = 1};
 
-static int padded_to(int count, int to)
+static size_t rounded_up(size_t count, size_t to)
 {
     return (count + to - 1) / to * to;
 }
 
-static size_t lines(size_t bytes)
-{
-    return (bytes + LINE - 1) / LINE * LINE;
-}
-
-static int of_integers(int kind)
-{
-    return kind == INT8 || kind == INT4;
-}
-
 static size_t value_bytes(int kind, int rows, int inputs)
 {
-    return lines((size_t)rows * padded_to(inputs, GROUP) * BYTES[kind]);
+    return rounded_up(rows * rounded_up(inputs, GROUP) * BYTES[kind], ALIGNED);
 }
 
 /* Of scales, and of sums. */
 static size_t group_bytes(int kind, int rows, int inputs)
 {
-    return of_integers(kind) ? lines((size_t)rows * (padded_to(inputs, GROUP) / GROUP) * sizeof(float)) : 0;
+    const int has = kind == INT8 || kind == INT4;
+    return has ? rounded_up(rows * (rounded_up(inputs, GROUP) / GROUP) * sizeof(float), ALIGNED) : 0;
 }
 
 size_t inputs_bytes(int kind, int rows, int inputs)
@@ -45,66 +34,94 @@ Inputs inputs_at(void *memory, int kind, int rows, int inputs)
 {
     char *scales = (char *)memory + value_bytes(kind, rows, inputs);
     char *sums = scales + group_bytes(kind, rows, inputs);
-    return (Inputs){kind, rows, padded_to(inputs, GROUP), memory, (float *)scales, (int32_t *)sums};
+    return (Inputs){kind, rows, (int)rounded_up(inputs, GROUP), memory, (float *)scales, (int32_t *)sums};
 }
 
-static void write_floats(float *to, const float *from, int inputs, int padded)
+/* `count` values, and zeros behind them. */
+static void read_group(float group[GROUP], const void *from, int form, int count)
 {
-    memcpy(to, from, inputs * sizeof(float));
-    memset(to + inputs, 0, (padded - inputs) * sizeof(float));
+    const float *floats = from;
+    const uint16_t *halves = from;
+    if (count == GROUP && form == F32)
+        memcpy(group, floats, GROUP * sizeof(float));
+    else if (count == GROUP)
+        for (int k = 0; k < GROUP; k++)
+            group[k] = bfloat_read(halves[k]);
+    else
+        for (int k = 0; k < GROUP; k++)
+            group[k] = k >= count ? 0 : form == F32 ? floats[k] : bfloat_read(halves[k]);
 }
 
-static void write_bfloats(uint16_t *to, const float *from, int inputs, int padded)
+/* Without their signs, floats are ordered as their bits are, and integers are compared many at once. */
+static float largest_of(const float group[GROUP])
 {
-    for (int k = 0; k < inputs; k++)
-        to[k] = bfloat_round(from[k]);
-    memset(to + inputs, 0, (padded - inputs) * sizeof(uint16_t));
+    int32_t bits[GROUP], most = 0;
+    float largest;
+    memcpy(bits, group, sizeof bits);
+    for (int k = 0; k < GROUP; k++) {
+        const int32_t magnitude = bits[k] & 0x7fffffff;
+        most = magnitude > most ? magnitude : most;
+    }
+    memcpy(&largest, &most, sizeof largest);
+    return largest;
 }
 
 /* 127 stands for the largest of the group. Returns the sum of what is written. */
-static int write_group(int8_t *to, float *scale, const float *from)
+static int write_integers(int8_t *to, float *scale, const float group[GROUP])
 {
-    float largest = 0;
+    const float largest = largest_of(group);
+    const float inverse = largest > 1e-30f ? 127 / largest : 0;
     int sum = 0;
-    for (int k = 0; k < GROUP; k++)
-        largest = fabsf(from[k]) > largest ? fabsf(from[k]) : largest;
-    const float inverse = largest == 0 ? 0 : 127 / largest;
     for (int k = 0; k < GROUP; k++) {
-        const float scaled = from[k] * inverse;
-        to[k] = (int8_t)(int)(scaled + (scaled < 0 ? -0.5f : 0.5f));
-        sum += to[k];
+        const float scaled = group[k] * inverse;
+        const int integer = (int)(scaled + (scaled < 0 ? -0.5f : 0.5f));
+        to[k] = (int8_t)integer;
+        sum += integer;
     }
     *scale = largest / 127;
     return sum;
 }
 
-/* `zero`: what the weights were moved up by, and what their products with a group are thus too large by. */
-static void write_integers(const Inputs *to, size_t start, const float *from, int count, int zero)
+static void write_bfloats(uint16_t *to, const float group[GROUP])
 {
-    int8_t *values = (int8_t *)to->values + start;
-    for (int k = 0; k < count; k += GROUP) {
-        const size_t group = (start + k) / GROUP;
-        const float *whole = from + k;
-        float last[GROUP] = {0};
-        if (count - k < GROUP)
-            whole = memcpy(last, whole, (count - k) * sizeof(float));
-        to->sums[group] = -zero * write_group(values + k, to->scales + group, whole);
+    for (int k = 0; k < GROUP; k++)
+        to[k] = bfloat_round(group[k]);
+}
+
+static void write_group(const Inputs *to, int row, int g, const float group[GROUP])
+{
+    const size_t place = (size_t)row * (to->padded / GROUP) + g;
+    char *values = (char *)to->values + place * GROUP * BYTES[to->kind];
+    const int zero = to->kind == INT8 ? INT8_ZERO : INT4_ZERO;
+    switch (to->kind) {
+    case F32: memcpy(values, group, GROUP * sizeof(float)); break;
+    case BF16: write_bfloats((uint16_t *)values, group); break;
+    default: to->sums[place] = -zero * write_integers((int8_t *)values, to->scales + place, group);
     }
 }
 
-void inputs_write_part(const Inputs *to, int row, int first, const float *from, int count)
+/* Inputs [first, first + count) of a row, and zeros up to the end of the last one's group. */
+static void convert(const Inputs *to, int row, int first, const void *from, int form, int count)
 {
-    const size_t start = (size_t)row * to->padded + first;
-    const int padded = padded_to(count, GROUP);
-    switch (to->kind) {
-    case F32: write_floats((float *)to->values + start, from, count, padded); break;
-    case BF16: write_bfloats((uint16_t *)to->values + start, from, count, padded); break;
-    case INT8: write_integers(to, start, from, count, INT8_ZERO); break;
-    case INT4: write_integers(to, start, from, count, INT4_ZERO); break;
+    float group[GROUP];
+    for (int k = 0; k < count; k += GROUP) {
+        const int some = count - k < GROUP ? count - k : GROUP;
+        read_group(group, (const char *)from + (size_t)k * BYTES[form], form, some);
+        write_group(to, row, (first + k) / GROUP, group);
     }
+}
+
+void inputs_convert(const Inputs *to, int row, const void *from, int form, int inputs)
+{
+    convert(to, row, 0, from, form, inputs);
 }
 
 void inputs_write(const Inputs *to, int row, const float *from, int inputs)
 {
-    inputs_write_part(to, row, 0, from, inputs);
+    convert(to, row, 0, from, F32, inputs);
+}
+
+void inputs_write_part(const Inputs *to, int row, int first, const float *from, int count)
+{
+    convert(to, row, first, from, F32, count);
 }

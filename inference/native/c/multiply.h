@@ -21,6 +21,7 @@ int multiply_ready(void);
 size_t inputs_bytes(int kind, int rows, int inputs);
 Inputs inputs_at(void *memory, int kind, int rows, int inputs);       /* memory: 64-byte aligned */
 void inputs_write(const Inputs *to, int row, const float *from, int inputs);
+void inputs_convert(const Inputs *to, int row, const void *from, int form, int inputs);  /* from F32 or BF16 */
 
 /* Inputs [first, first + count) of a row, and zeros up to the next multiple of GROUP, of which first is one. */
 void inputs_write_part(const Inputs *to, int row, int first, const float *from, int count);
