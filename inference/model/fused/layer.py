@@ -68,8 +68,8 @@ class Common:
         held = weight_of(module).matrix
         self.known.add(module)
         self.held.append(held)
-        form: Matrix = held.form
-        return form
+        struct: Matrix = held.struct
+        return struct
 
     def norm(self, module: nn.Module, width: int) -> Tensor:
         weight, epsilon = norm_of(module, width, self.dtype)
