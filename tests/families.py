@@ -113,6 +113,20 @@ LLAMAS: dict[str, dict[str, Any]] = {
     "ministral": WINDOW,
     "vaultgemma": WINDOW,
 }
+# Like those, but that queries grow with the position, from the 65th token on.
+GROWING: dict[str, dict[str, Any]] = {
+    "ministral3": LLAMA
+    | {
+        "head_dim": 8,
+        "rope_parameters": {
+            "rope_type": "yarn",
+            "rope_theta": 1e4,
+            "factor": 2.0,
+            "original_max_position_embeddings": 64,
+            "llama_4_scaling_beta": 0.1,
+        },
+    },
+}
 RECURRENT: dict[str, dict[str, Any]] = {
     "mamba": {"hidden_size": 32, "num_hidden_layers": 2, "state_size": 8},
     "jamba": LLAMA
@@ -230,7 +244,7 @@ FAMILIES = ATTENTION | RECURRENT | ENCODERS
 
 def tiny(name: str, seed: int = 1, **settings: Any) -> PreTrainedModel:
     """A model of the family `name`, with `settings` in its config besides the table's."""
-    known = FAMILIES | LLAMAS | UNUSUAL | UNCACHED | UNSERVED
+    known = FAMILIES | LLAMAS | GROWING | UNUSUAL | UNCACHED | UNSERVED
     special = {"vocab_size": VOCAB, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
     config = AutoConfig.for_model(name.split("+")[0], **(special | known[name] | settings))
     make = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
