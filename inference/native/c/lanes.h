@@ -50,34 +50,42 @@ static inline Lanes lanes_chosen(IntLanes mask, Lanes a, Lanes b)
     return (Lanes)((mask & (IntLanes)a) | (~mask & (IntLanes)b));
 }
 
+/* Compilers make one instruction of these where they are given the lanes one by one. */
 static inline Lanes lanes_larger(Lanes a, Lanes b)
 {
-    return lanes_chosen(a > b, a, b);
+    Lanes larger;
+    for (int i = 0; i < LANES; i++)
+        larger[i] = a[i] > b[i] ? a[i] : b[i];
+    return larger;
 }
 
 static inline Lanes lanes_smaller(Lanes a, Lanes b)
 {
-    return lanes_chosen(a < b, a, b);
+    Lanes smaller;
+    for (int i = 0; i < LANES; i++)
+        smaller[i] = a[i] < b[i] ? a[i] : b[i];
+    return smaller;
 }
+
+/* Each lane has what the one `distance` away had; a power of two. */
+#define LANES_AWAY(lanes, distance) __builtin_shuffle(lanes, lanes_numbers() ^ (distance))
 
 static inline float lanes_sum(Lanes lanes)
 {
-    float each[LANES];
-    lanes_store(each, lanes);
-    for (int half = LANES / 2; half; half /= 2)
-        for (int i = 0; i < half; i++)
-            each[i] += each[i + half];
-    return each[0];
+    lanes += LANES_AWAY(lanes, 8);
+    lanes += LANES_AWAY(lanes, 4);
+    lanes += LANES_AWAY(lanes, 2);
+    lanes += LANES_AWAY(lanes, 1);
+    return lanes[0];
 }
 
 static inline float lanes_largest(Lanes lanes)
 {
-    float each[LANES];
-    lanes_store(each, lanes);
-    for (int half = LANES / 2; half; half /= 2)
-        for (int i = 0; i < half; i++)
-            each[i] = each[i] > each[i + half] ? each[i] : each[i + half];
-    return each[0];
+    lanes = lanes_larger(lanes, LANES_AWAY(lanes, 8));
+    lanes = lanes_larger(lanes, LANES_AWAY(lanes, 4));
+    lanes = lanes_larger(lanes, LANES_AWAY(lanes, 2));
+    lanes = lanes_larger(lanes, LANES_AWAY(lanes, 1));
+    return lanes[0];
 }
 
 /* eˣ, within 2 units in the last place; 0 below -87, and from 88 on what it is at 88. The polynomial and the
