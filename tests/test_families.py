@@ -1,6 +1,7 @@
 """Every family through the whole engine: token for token what generate answers, alone and in company."""
 
 import random
+from collections.abc import Sequence
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from inference.engine.sampler import Sampler
 from inference.engine.sequence import Record, Task
 from inference.model import fit
 from inference.sampling import Sampling
-from tests.families import FAMILIES, UNCACHED, VOCAB, tiny
+from tests.families import FAMILIES, LLAMAS, UNCACHED, VOCAB, tiny
 
 FAST = ("llama", "mistral", "gpt_neo", "bloom", "jamba", "t5", "openai-gpt")
 GREEDY = Sampling(greedy=True)
@@ -52,8 +53,8 @@ def generated(model: PreTrainedModel, prompt: list[int]) -> list[int]:
     return ids[0, -NEW:].tolist()
 
 
-def engine(model: PreTrainedModel) -> Engine:
-    runner = fit.choose(model, max_rows=4, context=64, kv_bytes=1 << 24).runner
+def engine(model: PreTrainedModel, kinds: Sequence[str] = fit.KINDS) -> Engine:
+    runner = fit.choose(model, max_rows=4, context=64, kv_bytes=1 << 24, kinds=kinds).runner
     return Engine(runner, Sampler(VOCAB), max_batch_tokens=16, max_queued_tokens=10_000)
 
 
@@ -72,7 +73,18 @@ def finish(served: Engine) -> None:
 def test_a_family_answers_as_generate_does_alone_and_in_company(family: str) -> None:
     model = tiny(family)
     expected = [generated(model, prompt) for prompt in prompts()]
-    served = engine(model)
+    compare(engine(model), expected)
+
+
+@pytest.mark.parametrize("family", LLAMAS)
+def test_a_family_answers_the_same_in_the_fused_seat(family: str) -> None:
+    model = tiny(family)
+    expected = [generated(model, prompt) for prompt in prompts()]
+    compare(engine(model, kinds=("fused",)), expected)
+
+
+def compare(served: Engine, expected: list[list[int]]) -> None:
+    """Ask for all alone, then in a company that comes and goes."""
     alone = []
     for prompt in prompts():
         alone.append(ask(served, prompt))

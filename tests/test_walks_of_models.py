@@ -17,11 +17,14 @@ from hypothesis import strategies as st
 from inference.engine.engine import Engine
 from inference.engine.sampler import Sampler
 from inference.model.batch import Runner
+from inference.model.fused.reader import read
+from inference.model.fused.runner import FusedRunner
 from inference.model.packed.runner import PackedRunner
 from inference.model.slots.runner import SlotRunner
 from inference.model.slots.sources import SourceRunner
 from inference.sampling import Sampling
 from tests.families import VOCAB, tiny
+from tests.model.fused.llamas import held
 from tests.walks.machine import Walk, take
 from tests.walks.plain import Faulty, Plain
 from tests.walks.seer import Seer
@@ -46,6 +49,11 @@ def packed(name: str) -> Runner:
     return PackedRunner(tiny(name), max_rows=ROWS, context=CONTEXT, area=AREA, size=4)
 
 
+def fused(name: str) -> Runner:
+    model = held(name)
+    return FusedRunner(model, read(model, CONTEXT), max_rows=ROWS, context=CONTEXT, area=AREA)
+
+
 MADE: dict[str, Callable[[], Runner]] = {
     "llama": lambda: slots("llama"),
     "gemma2": lambda: slots("gemma2"),
@@ -55,6 +63,7 @@ MADE: dict[str, Callable[[], Runner]] = {
     "llama packed": lambda: packed("llama"),
     "gemma2 packed": lambda: packed("gemma2"),
     "gpt2 packed": lambda: packed("gpt2"),
+    "gemma2 fused": lambda: fused("gemma2"),
 }
 
 
