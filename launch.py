@@ -25,7 +25,7 @@ from inference.metrics import Metrics
 from inference.opening import Opened
 from selftest import selftest
 from settings.fields import Settings
-from wiring import app_settings, backend_of, hub_of, load, plan_of
+from wiring import app_settings, backend_of, fetched, hub_of, load, plan_of
 
 log = logging.getLogger("hearth")
 
@@ -73,6 +73,21 @@ def prove(settings: Settings, home: Path, *, as_json: bool) -> int:
         opened.crew.close()
     print(checks.as_json(findings) if as_json else checks.table(findings))
     return 0 if all(finding.ok for finding in findings) else 1
+
+
+def download(settings: Settings, home: Path) -> int:
+    """Check and fetch, and print where the model is then; 0 if all of it is there."""
+    verdict = examine(replace(settings, port=0, prometheus_port=0), home)
+    tell(verdict.findings, settings)
+    if not verdict.ok or verdict.plan is None:
+        return 1
+    try:
+        folder = fetched(settings, verdict.plan)
+    except Refused as error:
+        tell([error.finding], settings)
+        return 1
+    print(folder)
+    return 0
 
 
 def serve(settings: Settings, home: Path, version: str) -> int:

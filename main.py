@@ -73,13 +73,15 @@ def prepare(settings: Settings) -> None:
 def launch(settings: Settings, actions: frozenset[str]) -> int:
     """Load the libraries and go on with them, or say which one is missing."""
     try:
-        from launch import check, describe, prove, serve
+        from launch import check, describe, download, prove, serve
     except ModuleNotFoundError as error:
         return missing(error)
     if "--env" in actions:
         return describe(version())
     if "--check" in actions:
         return check(settings, HOME, as_json="--json" in actions)
+    if "--download" in actions:
+        return download(settings, HOME)
     if "--selftest" in actions:
         return prove(settings, HOME, as_json="--json" in actions)
     return serve(settings, HOME, version())

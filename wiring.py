@@ -11,6 +11,7 @@ from huggingface_hub import constants
 from api.settings import AppSettings
 from checks import layers, memory
 from checks.fetch import fetch
+from checks.fetch.progress import Progress
 from checks.hub import Hub
 from checks.machine import Machine
 from checks.plan import Plan, plan
@@ -51,10 +52,15 @@ def plan_of(settings: Settings, home: Path, machine: Machine) -> Plan:
     )
 
 
+def fetched(settings: Settings, planned: Plan) -> Path:
+    """The folder of the model's files, those that are missing fetched. Raises Refused."""
+    return fetch(planned.repository, hub_of(settings), Progress(as_json=settings.json_output))
+
+
 def load(settings: Settings, planned: Plan, machine: Machine) -> Opened:
     """Fetch what is missing and open the model. Raises Refused or ServerError."""
     assert planned.measure is not None
-    folder = fetch(planned.repository, hub_of(settings))
+    folder = fetched(settings, planned)
     share = memory.budget(planned, machine)
     return open_engine(
         folder,

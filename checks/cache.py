@@ -53,10 +53,10 @@ class Storage:
         except OSError:
             shutil.move(blob, file)
 
-    def named(self, revision: str) -> str:
-        """The commit that a revision was when it was last fetched; empty where it never was."""
-        note = self.folder / "refs" / revision
-        return note.read_text().strip() if note.is_file() else ""
+    def commit_of(self, revision: str) -> str:
+        """What a revision was when it was last fetched, or begun; else itself."""
+        notes = (self.folder / place / revision for place in ("refs", "plans/refs"))
+        return next((note.read_text().strip() for note in notes if note.is_file()), revision)
 
     def name(self, revision: str, commit: str) -> None:
         """Note which commit the revision is, so that a start without the Hub finds it."""
@@ -71,8 +71,10 @@ class Storage:
             return {}
         return {str(name): int(size) for name, size in files.items()} if isinstance(files, dict) else {}
 
-    def note_plan(self, commit: str, files: Mapping[str, int]) -> None:
+    def begin(self, revision: str, commit: str, files: Mapping[str, int]) -> None:
+        """Note what is about to be fetched; refs/ tells only of what is complete."""
         write(self.plan(commit), json.dumps(self.planned(commit) | dict(files), indent=1))
+        write(self.folder / "plans" / "refs" / revision, commit)
 
     def plan(self, commit: str) -> Path:
         return self.folder / "plans" / f"{commit}.json"

@@ -103,7 +103,8 @@ def in_folder(name: str, folder: Path, code: bool, commit: str = "", revision: s
 
 def in_cache(name: str, revision: str, hub: Hub, code: bool, why: str, mend: str) -> Repository:
     """What an earlier start fetched, for when the Hub is not asked or does not answer."""
-    found = try_to_load_from_cache(name, "config.json", cache_dir=hub.cache, revision=revision)
+    commit = Storage(hub.storage(name)).commit_of(revision)
+    found = try_to_load_from_cache(name, "config.json", cache_dir=hub.cache, revision=commit)
     if not isinstance(found, str):
         raise Refused(Finding("access", name, f"{why}, and no copy of it in {hub.cache}", False, mend))
     folder = Path(found).parent

@@ -17,6 +17,7 @@ from settings.resolve import unknown
 
 ACTIONS = {
     "--check": "say whether the model will run here, then stop; exit code 0 or 1",
+    "--download": "check, fetch what is missing of the model, then stop; exit code 0 or 1",
     "--selftest": "load the model, see that no answer depends on its neighbours, then stop; exit code 0 or 1",
     "--json": "with --check or --selftest: the answer as JSON",
     "--env": "what this machine and its libraries are, for a report, then stop",

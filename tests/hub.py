@@ -32,10 +32,11 @@ class Repo:
     gated: bool = False
     faults: dict[str, Fault] = field(default_factory=dict)
     elsewhere: bool = False
+    version: int = 1
 
     @property
     def commit(self) -> str:
-        return hashlib.sha1(str(self.folder).encode()).hexdigest()
+        return hashlib.sha1(f"{self.folder} {self.version}".encode()).hexdigest()
 
     def names(self) -> list[str]:
         paths = self.folder.rglob("*")

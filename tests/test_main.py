@@ -18,7 +18,7 @@ import torch
 
 import main
 from settings.layers import KNOWN
-from tests import tiny
+from tests import hub, tiny
 
 ROOT = Path(__file__).parent.parent
 PATIENCE_S = 120
@@ -140,6 +140,28 @@ def test_a_start_with_neodims_flags_falls_back_to_the_cpu(tmp_path: Path) -> Non
         info = requests.get(f"{url}/info", timeout=60).json()
         device = "cuda" if torch.cuda.is_available() else "cpu"
         assert (info["model_dtype"], info["model_device_type"]) == ("bfloat16", device)
+
+
+@pytest.mark.slow
+def test_a_download_fetches_and_stops(tmp_path: Path) -> None:
+    place = {"CACHE_DIR": str(tmp_path / "cache"), "MODEL_NAME": "acme/tiny"}
+    with hub.running() as fake:
+        fake.repos["acme/tiny"] = hub.Repo(tiny.llama(tmp_path / "tiny"))
+        answer = run("--download", HF_ENDPOINT=fake.url, **place)
+    folder = Path(answer.stdout.splitlines()[-1])
+    assert answer.returncode == 0 and (folder / "model.safetensors").is_file()
+    again = run("--download", "--offline", **place)
+    assert (again.returncode, again.stdout.splitlines()[-1]) == (0, str(folder))
+
+
+@pytest.mark.slow
+def test_a_download_that_is_refused_fetches_nothing(tmp_path: Path) -> None:
+    place = {"CACHE_DIR": str(tmp_path / "cache"), "MODEL_NAME": "acme/tiny"}
+    with hub.running() as fake:
+        fake.repos["acme/tiny"] = hub.Repo(tiny.llama(tmp_path / "tiny"))
+        answer = run("--download", "--context=100000", HF_ENDPOINT=fake.url, **place)
+        assert answer.returncode == 1 and "NO" in answer.stdout
+        assert not fake.got("model.safetensors")
 
 
 def test_a_missing_package_is_named_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:

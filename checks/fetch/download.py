@@ -4,7 +4,7 @@ One thread owns what is known of the files and hands out the work; others do it 
 """
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from threading import Event
 
@@ -22,10 +22,18 @@ NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Download:
-    """`left`: the files that are not complete yet."""
+    """`left`: the files that are not complete yet; `publish` gives those that are to the world."""
 
-    def __init__(self, name: str, blobs: list[Blob], room: Room, progress: Progress, pace: Pace) -> None:
-        self.name, self.left = name, blobs
+    def __init__(
+        self,
+        name: str,
+        blobs: list[Blob],
+        publish: Callable[[Blob], None],
+        room: Room,
+        progress: Progress,
+        pace: Pace,
+    ) -> None:
+        self.name, self.left, self.publish = name, blobs, publish
         self.room, self.progress, self.pace = room, progress, pace
         self.total = sum(blob.file.size for blob in blobs)
         self.signals = Signals(Event())
@@ -91,7 +99,7 @@ class Download:
         """Name the files that are complete and right; begin those anew that are wrong."""
         for blob in [blob for blob in self.left if blob.complete]:
             if blob.right:
-                blob.partial.publish()
+                self.publish(blob)
                 self.left.remove(blob)
             elif blob.wrong < self.pace.repeats:
                 blob.again()

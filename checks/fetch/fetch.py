@@ -60,9 +60,7 @@ def fetch(
     if source.folder is not None:
         return source.folder
     storage, progress = Storage(hub.storage(source.name)), progress or Progress()
-    storage.note_plan(source.commit, {file.name: file.size for file in source.files})
-    if not storage.named(source.revision):  # so that a start without the Hub knows what it lacks
-        storage.name(source.revision, source.commit)
+    storage.begin(source.revision, source.commit, {file.name: file.size for file in source.files})
     if missing(source, hub):
         with explained(source, hub, storage):
             bring(source, hub, storage, progress, room or Room(hub.cache), pace)
@@ -78,12 +76,16 @@ def bring(source: Repository, hub: Hub, storage: Storage, progress: Progress, ro
     def waiting() -> None:
         progress.show(f"another process fetches {source.name}:", *kept(source, storage))
 
+    def publish(blob: Blob) -> None:
+        blob.partial.publish()
+        storage.link(source.commit, blob.file.name, blob.file.etag)
+
     with held(storage.locks / LOCK, waiting):
         progress.end()
         wanted = missing(source, hub)
         reclaim(storage, {file.etag for file in wanted}, pace.quiet_s)
         blobs = [blob_of(file, source, hub, storage, pace) for file in wanted]
-        Download(source.name, blobs, room, progress, pace).run(hub)
+        Download(source.name, blobs, publish, room, progress, pace).run(hub)
 
 
 def blob_of(file: File, source: Repository, hub: Hub, storage: Storage, pace: Pace) -> Blob:

@@ -50,13 +50,14 @@ def bring(look_up: Callable[..., Repository], client: Hub) -> Callable[..., Path
         source: Repository | None = None,
         token: str = "",
         endpoint: str = "",
+        cache: Path | None = None,
         progress: Progress | None = None,
         room: Room | None = None,
         **pace: Any,
     ) -> Path:
         return fetch(
             source or look_up("acme/large"),
-            replace(client, token=token, endpoint=endpoint or client.endpoint),
+            replace(client, token=token, endpoint=endpoint or client.endpoint, cache=cache or client.cache),
             progress or Progress(io.StringIO()),
             room=room or Room(client.cache, spare=0),
             pace=replace(QUICK, **pace),

@@ -1,4 +1,4 @@
-"""Whatever goes wrong between the Hub and us: the model is right in the end, or we say why it is not there."""
+"""Whatever goes wrong between the Hub and us: the model is right in the end, or we say why it is not."""
 
 import io
 import re
