@@ -1,0 +1,143 @@
+/* A panel's vectors in AVX2: two registers each. bfloat16 and bytes are widened before they are multiplied. */
+#ifndef VECTORS_H
+#define VECTORS_H
+
+#include <immintrin.h>
+
+#include "matrix.h"
+
+enum { HALF = PANEL / 2 };
+
+typedef struct { __m256 low, high; } Floats;
+typedef struct { __m256i low, high; } Ints;
+typedef Ints Words;
+
+static inline Floats floats_all(float value)
+{
+    const __m256 all = _mm256_set1_ps(value);
+    return (Floats){all, all};
+}
+
+static inline Floats floats_load(const float *from)
+{
+    return (Floats){_mm256_loadu_ps(from), _mm256_loadu_ps(from + HALF)};
+}
+
+/* Lanes [0, count) of eight. */
+static inline __m256i lanes_below(int count)
+{
+    const __m256i numbers = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(count), numbers);
+}
+
+/* The first `count` lanes. */
+static inline void floats_store_some(float *to, Floats from, int count)
+{
+    _mm256_maskstore_ps(to, lanes_below(count), from.low);
+    _mm256_maskstore_ps(to + HALF, lanes_below(count - HALF), from.high);
+}
+
+static inline __m256 wide_bfloats(const uint16_t *from)
+{
+    const __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)from));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
+}
+
+static inline Floats floats_of_bfloats(const uint16_t *from)
+{
+    return (Floats){wide_bfloats(from), wide_bfloats(from + HALF)};
+}
+
+static inline Floats floats_of_ints(Ints ints)
+{
+    return (Floats){_mm256_cvtepi32_ps(ints.low), _mm256_cvtepi32_ps(ints.high)};
+}
+
+static inline Floats floats_times(Floats a, Floats b)
+{
+    return (Floats){_mm256_mul_ps(a.low, b.low), _mm256_mul_ps(a.high, b.high)};
+}
+
+static inline Floats floats_plus_product(Floats sum, Floats a, Floats b)
+{
+    return (Floats){_mm256_fmadd_ps(a.low, b.low, sum.low), _mm256_fmadd_ps(a.high, b.high, sum.high)};
+}
+
+static inline Ints ints_all(int32_t value)
+{
+    const __m256i all = _mm256_set1_epi32(value);
+    return (Ints){all, all};
+}
+
+static inline Words words_load(const void *from)
+{
+    const __m256i *halves = from;
+    return (Words){_mm256_loadu_si256(halves), _mm256_loadu_si256(halves + 1)};
+}
+
+static inline Words words_all(const void *from)
+{
+    int32_t word;
+    __builtin_memcpy(&word, from, sizeof word);
+    return ints_all(word);
+}
+
+static inline Words words_low_halves(Words both)
+{
+    const __m256i low = _mm256_set1_epi8(0x0f);
+    return (Words){_mm256_and_si256(both.low, low), _mm256_and_si256(both.high, low)};
+}
+
+static inline Words words_high_halves(Words both)
+{
+    return words_low_halves((Words){_mm256_srli_epi16(both.low, 4), _mm256_srli_epi16(both.high, 4)});
+}
+
+/* sum + weight × input of each lane, both floats. */
+static inline Floats floats_plus(Floats sum, Words weights, Words inputs)
+{
+    const Floats a = {_mm256_castsi256_ps(weights.low), _mm256_castsi256_ps(weights.high)};
+    const Floats b = {_mm256_castsi256_ps(inputs.low), _mm256_castsi256_ps(inputs.high)};
+    return floats_plus_product(sum, a, b);
+}
+
+static inline __m256 first_of_pairs(__m256i pairs)
+{
+    return _mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16));
+}
+
+static inline __m256 second_of_pairs(__m256i pairs)
+{
+    return _mm256_castsi256_ps(_mm256_and_si256(pairs, _mm256_set1_epi32((int)0xffff0000)));
+}
+
+static inline __m256 half_pairs_plus(__m256 sum, __m256i weights, __m256i inputs)
+{
+    sum = _mm256_fmadd_ps(first_of_pairs(weights), first_of_pairs(inputs), sum);
+    return _mm256_fmadd_ps(second_of_pairs(weights), second_of_pairs(inputs), sum);
+}
+
+/* sum + two products of bfloat16. */
+static inline Floats pairs_plus(Floats sum, Words weights, Words inputs)
+{
+    return (Floats){half_pairs_plus(sum.low, weights.low, inputs.low),
+                    half_pairs_plus(sum.high, weights.high, inputs.high)};
+}
+
+/* Bytes 0 and 2 of each lane, then 1 and 3, as 16 bits: their products do not fit into fewer. */
+static inline __m256i half_quads_plus(__m256i sum, __m256i weights, __m256i inputs)
+{
+    const __m256i even_weights = _mm256_and_si256(weights, _mm256_set1_epi16(0xff));
+    const __m256i even_inputs = _mm256_srai_epi16(_mm256_slli_epi16(inputs, 8), 8);
+    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(even_weights, even_inputs));
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_srli_epi16(weights, 8), _mm256_srai_epi16(inputs, 8)));
+}
+
+/* sum + four products of an unsigned byte and a signed one. */
+static inline Ints quads_plus(Ints sum, Words weights, Words inputs)
+{
+    return (Ints){half_quads_plus(sum.low, weights.low, inputs.low),
+                  half_quads_plus(sum.high, weights.high, inputs.high)};
+}
+
+#endif
