@@ -82,6 +82,7 @@ def opened(terms: Terms) -> fit.Fitted:
         max_rows=ROWS,
         context=length_of(model.config) or OPEN_ENDED,
         kv_bytes=room(terms.device),
+        quantise=terms.quantise,
         kinds=fit.KINDS if terms.seat == AUTO else (terms.seat,),
     )
 

@@ -25,6 +25,9 @@ from transformers import (
     Qwen2Config,
 )
 
+from inference.model.weights.found import Role, find
+from inference.model.weights.kinds import saved, saving
+
 SEED = 1
 # What transformers' tokenizers of these families add where they do not find it.
 MARKS = ("<|endoftext|>", "<unk>", "<s>", "</s>")
@@ -115,12 +118,14 @@ def parameters(model: str) -> int:
 
 
 @cache
-def weights_read(model: str) -> int:
-    """How many weights a token's computation reads: all but an embedding's that only gives a row."""
+def bytes_read(model: str, quantise: str) -> int:
+    """Of the weights, for one token, as we keep them: all but those of an embedding that only gives a row."""
     with torch.device("meta"):
-        made = AutoModelForCausalLM.from_config(config_of(model))
-    table, head = made.get_input_embeddings().weight, made.get_output_embeddings().weight
-    return int(made.num_parameters()) - (0 if table is head else table.numel())
+        made = AutoModelForCausalLM.from_config(config_of(model), dtype=torch.bfloat16)
+    whole = sum(weight.nbytes for weight in made.parameters())
+    unread = (found for found in find(made, "meta") if found.role is Role.EMBEDDING)
+    looked_up = sum(found.weight.nbytes - saving(found, quantise, 2) for found in unread)
+    return whole - saved(made, 2).get(quantise, 0) - looked_up
 
 
 def build(model: str, dtype: str, device: str) -> Any:

@@ -27,6 +27,8 @@ class Profile:
         self._watch(runner, "forward", "around the model")
         if hasattr(runner, "model"):
             self._watch(runner.model, "forward", "model")
+        if hasattr(runner, "run"):
+            self._watch(runner, "run", "model")
         self._watch(loop.stepper.sampler, "sample", "sample")
 
     def begin(self) -> None:

@@ -76,7 +76,7 @@ class Field:
         except Lost as lost:
             if name == next(iter(self._contenders)):
                 raise
-            self._results.lost[load, name] = str(lost).strip().splitlines()[-1]
+            self._results.lost[load, name] = str(lost).strip().splitlines()[-1].strip()
             self._tell(f"{load}, {name}: {lost}")
             if player := self._players.pop(name, None):
                 player.stop()

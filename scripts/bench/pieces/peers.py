@@ -7,7 +7,7 @@ from scripts.bench import bandwidth
 from scripts.bench.contender import Apart, Contender
 from scripts.bench.hearth import Hearth
 from scripts.bench.load import Load, Request, Run, alike, words
-from scripts.bench.models import folder, weights_read
+from scripts.bench.models import bytes_read, folder
 from scripts.bench.peers import PEERS
 from scripts.bench.peers.peer import PRECISIONS
 from scripts.bench.piece import Piece
@@ -21,7 +21,6 @@ MIXED = (
     *((893, 84), (243, 86), (456, 281), (283, 103), (206, 111), (382, 143), (143, 279), (269, 91)),
 )
 PROMPTS, ANSWERS = map(sum, zip(*MIXED, strict=True))
-BITS = dict(zip(PRECISIONS, (16, 8, 4), strict=True))
 
 
 def loads(terms: Terms, number: int) -> dict[str, Load]:
@@ -63,9 +62,8 @@ def read(run: Run) -> float:
 
 
 def limit(terms: Terms) -> tuple[float, str]:
-    """What the memory allows: scales of groups, keys and values are not counted."""
-    rate = bandwidth.read(terms.threads)
-    size = weights_read(terms.model) * BITS[precision(terms)] / 8
+    """What the memory allows: keys and values, which are few here, are not counted."""
+    rate, size = bandwidth.read(terms.threads), bytes_read(terms.model, terms.quantise)
     return rate / size, f"{rate / 1e9:.1f} GB/s read, {size / 1e6:.0f} MB of weights a token"
 
 
