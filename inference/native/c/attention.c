@@ -2,7 +2,6 @@
  * them. Heads that share keys are rows of the same product: keys are read once for all of them. */
 #include "attention.h"
 
-#include "lanes.h"
 #include "stretch.h"
 
 /* A piece's queries of one group, over the pages of its row. */
@@ -13,7 +12,7 @@ typedef struct Attending {
     const Piece *piece;
     int shared;             /* heads of the group */
     int rows;               /* tokens × shared */
-    Cached keys, values;
+    Cached cached;
     Inputs queries;
 } Attending;
 
@@ -43,12 +42,13 @@ static void read_queries(Attending *of, const Run *run, int group)
     }
 }
 
-static Cached cached(const Run *run, const Piece *piece, const void *pool, int group)
+static Cached cached(const Run *run, const Layer *layer, const Piece *piece, int group)
 {
     const Model *model = run->model;
     const size_t bytes = (size_t)model->head * (model->form == F32 ? sizeof(float) : sizeof(uint16_t));
     return (Cached){
-        .data = (const char *)pool + group * bytes,
+        .keys = (const char *)layer->keys + group * bytes,
+        .values = (const char *)layer->values + group * bytes,
         .pages = run->step->pages + run->step->tables[piece->row],
         .page = model->page,
         .form = model->form,
@@ -67,40 +67,32 @@ static Attending attending(const Run *run, const Layer *layer, const Scratch *sc
         .piece = piece,
         .shared = shared,
         .rows = (piece->end - piece->first) * shared,
-        .keys = cached(run, piece, layer->keys, group),
-        .values = cached(run, piece, layer->values, group),
+        .cached = cached(run, layer, piece, group),
     };
     read_queries(&of, run, group);
     return of;
 }
 
-static void scale_scores(float *scores, int count, float scale, float cap)
-{
-    for (int k = 0; k < count; k += LANES) {
-        const Lanes score = lanes_load(scores + k) * scale;
-        lanes_store(scores + k, cap ? cap * lanes_tanh(score / cap) : score);
-    }
-}
-
-/* Scores of tokens [first, first + count) become weights. */
+/* Products with keys [first, …) become weights. */
 static void weigh(const Attending *of, const Mix *mix, const Inputs *weights, int first)
 {
     const Model *model = of->model;
     for (int row = 0; row < of->rows; row++) {
         const int position = of->piece->position + row / of->shared;
-        float *scores = of->scratch->scores + (size_t)row * STRETCH;
-        scale_scores(scores, weights->padded, model->scale, model->score_cap);
-        of->scratch->factors[row] = mix_weigh(mix, row, scores, weights->padded,
-                                              seen_from(of->layer, position) - first, position + 1 - first);
-        inputs_write(weights, row, scores, weights->padded);
+        const int from = seen_from(of->layer, position) - first, to = position + 1 - first;
+        const Seen seen = {from, to, model->scale, model->score_cap};
+        float *products = of->scratch->scores + (size_t)row * STRETCH;
+        of->scratch->factors[row] = mix_weigh(mix, row, products, weights->padded, seen);
+        inputs_write(weights, row, products, weights->padded);
     }
 }
 
 static void attend_stretch(const Attending *of, const Mix *mix, int first, int count)
 {
     const Scratch *scratch = of->scratch;
-    const Matrix keys = stretch_keys(scratch->keys, &of->keys, first, count);
-    const Matrix values = stretch_values(scratch->values, &of->values, first, count);
+    const Stretch stretch = stretch_found(&of->cached, first, count);
+    const Matrix keys = stretch_keys(scratch->keys, &of->cached, &stretch);
+    const Matrix values = stretch_values(scratch->values, &of->cached, &stretch);
     const Inputs weights = inputs_at(scratch->weights, of->model->form, of->rows, count);
     multiply(&keys, &of->queries, 0, of->rows, 0, keys.outputs / PANEL, scratch->scores, STRETCH);
     weigh(of, mix, &weights, first);

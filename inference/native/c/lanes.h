@@ -5,6 +5,10 @@
 #include <stdint.h>
 #include <string.h>
 
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
+
 enum { LANES = 16 };
 
 typedef float Lanes __attribute__((vector_size(LANES * sizeof(float))));
@@ -50,22 +54,27 @@ static inline Lanes lanes_chosen(IntLanes mask, Lanes a, Lanes b)
     return (Lanes)((mask & (IntLanes)a) | (~mask & (IntLanes)b));
 }
 
-/* Compilers make one instruction of these where they are given the lanes one by one. */
+#ifdef __AVX512F__     /* for these the compiler has no operator */
 static inline Lanes lanes_larger(Lanes a, Lanes b)
 {
-    Lanes larger;
-    for (int i = 0; i < LANES; i++)
-        larger[i] = a[i] > b[i] ? a[i] : b[i];
-    return larger;
+    return (Lanes)_mm512_max_ps((__m512)a, (__m512)b);
 }
 
 static inline Lanes lanes_smaller(Lanes a, Lanes b)
 {
-    Lanes smaller;
-    for (int i = 0; i < LANES; i++)
-        smaller[i] = a[i] < b[i] ? a[i] : b[i];
-    return smaller;
+    return (Lanes)_mm512_min_ps((__m512)a, (__m512)b);
 }
+#else
+static inline Lanes lanes_larger(Lanes a, Lanes b)
+{
+    return lanes_chosen(a > b, a, b);
+}
+
+static inline Lanes lanes_smaller(Lanes a, Lanes b)
+{
+    return lanes_chosen(a < b, a, b);
+}
+#endif
 
 /* Each lane has what the one `distance` away had; a power of two. */
 #define LANES_AWAY(lanes, distance) __builtin_shuffle(lanes, lanes_numbers() ^ (distance))

@@ -1,6 +1,8 @@
 /* Softmax while scores come in (Milakov and Gimelshein 2018). A token that is not seen changes no bit of a sum. */
 #include "mix.h"
 
+#include <math.h>
+
 #include "lanes.h"
 
 static const float LOWEST = -1e30f;     /* below all scores, and no infinity: it is subtracted from itself */
@@ -29,10 +31,30 @@ void mix_clear(const Mix *mix)
     memset(mix->sums, 0, (size_t)mix->rows * mix->width * sizeof(float));
 }
 
-static inline IntLanes seen(int first, int from, int to)
+static inline Lanes scored(Lanes product, const Seen *seen)
+{
+    const Lanes score = product * seen->scale;
+    return seen->cap ? seen->cap * lanes_tanh(score / seen->cap) : score;
+}
+
+static inline Lanes hidden(Lanes scores, int first, const Seen *seen)
 {
     const IntLanes number = lanes_numbers() + first;
-    return (number >= from) & (number < to);
+    return lanes_chosen((number >= seen->from) & (number < seen->to), scores, lanes_all(-INFINITY));
+}
+
+/* Products become scores; the largest of them and of `most`. */
+static float score(float *products, int count, float most, const Seen *seen)
+{
+    const int all = seen->from <= 0 && seen->to >= count;
+    Lanes largest = lanes_all(most);
+    for (int k = 0; k < count; k += LANES) {
+        const Lanes scores = scored(lanes_load(products + k), seen);
+        const Lanes kept = all ? scores : hidden(scores, k, seen);
+        lanes_store(products + k, kept);
+        largest = lanes_larger(kept, largest);
+    }
+    return lanes_largest(largest);
 }
 
 static float smaller_by(float largest, float before)
@@ -40,20 +62,16 @@ static float smaller_by(float largest, float before)
     return largest == before ? 1 : lanes_exp(lanes_all(before - largest))[0];
 }
 
-float mix_weigh(const Mix *mix, int row, float *scores, int count, int from, int to)
+float mix_weigh(const Mix *mix, int row, float *products, int count, Seen seen)
 {
-    Lanes most = lanes_all(mix->largest[row]);
-    for (int k = 0; k < count; k += LANES)
-        most = lanes_larger(lanes_chosen(seen(k, from, to), lanes_load(scores + k), most), most);
-    const float largest = lanes_largest(most);
+    const float before = mix->largest[row], largest = score(products, count, before, &seen);
+    const float factor = smaller_by(largest, before);
     Lanes sum = {0};
     for (int k = 0; k < count; k += LANES) {
-        const Lanes weights = lanes_exp(lanes_load(scores + k) - largest);
-        const Lanes kept = (Lanes)((IntLanes)weights & seen(k, from, to));
-        lanes_store(scores + k, kept);
-        sum += kept;
+        const Lanes weights = lanes_exp(lanes_load(products + k) - largest);
+        lanes_store(products + k, weights);
+        sum += weights;
     }
-    const float factor = smaller_by(largest, mix->largest[row]);
     mix->largest[row] = largest;
     mix->total[row] = mix->total[row] * factor + lanes_sum(sum);
     return factor;

@@ -18,9 +18,15 @@ Mix mix_at(void *memory, int rows, int width);      /* 64-byte aligned */
 /* Nothing has been seen. */
 void mix_clear(const Mix *mix);
 
-/* Turn a row's scores into weights: `scores` (count,), a multiple of LANES, of which those in [from, to) are of
- * tokens it sees, the others become 0. Returns what the sums so far are to be multiplied with. */
-float mix_weigh(const Mix *mix, int row, float *scores, int count, int from, int to);
+/* Which of the scores of a stretch count, and how. */
+typedef struct Seen {
+    int from, to;           /* those in [from, to); the others are of tokens that the row does not see */
+    float scale, cap;       /* a score is scale × product, brought below the cap if that is not 0 */
+} Seen;
+
+/* Turn products (count,), a multiple of LANES, into weights, 0 for what is not seen. Returns what the sums so
+ * far are to be multiplied with. */
+float mix_weigh(const Mix *mix, int row, float *products, int count, Seen seen);
 
 /* sums of a row = sums × factor + more. */
 void mix_add(const Mix *mix, int row, float factor, const float *more);

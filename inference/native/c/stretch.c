@@ -26,16 +26,21 @@ size_t stretch_bytes(int form, int head)
     return keys > values ? keys : values;
 }
 
-/* Where a head of each token stands; null behind the last. */
-static void find(const char *places[STRETCH], const Cached *of, int first, int count)
+Stretch stretch_found(const Cached *of, int first, int count)
 {
-    for (int i = 0; i < count; i++) {
-        const int token = first + i;
-        const int64_t slot = of->pages[token / of->page] * of->page + token % of->page;
-        places[i] = of->data + slot * of->token_bytes;
-    }
+    Stretch stretch = {.count = count};
+    const int64_t *page = of->pages + first / of->page;
+    for (int i = 0, at = first % of->page; i < count; at = 0, page++)
+        for (; at < of->page && i < count; at++, i++)
+            stretch.places[i] = (*page * of->page + at) * (ptrdiff_t)of->token_bytes;
     for (int i = count; i < STRETCH; i++)
-        places[i] = NULL;
+        stretch.places[i] = NONE;
+    return stretch;
+}
+
+static inline const char *head_at(const char *data, ptrdiff_t place)
+{
+    return place == NONE ? NULL : data + place;
 }
 
 /* Words of a head from byte `at` on, zeros where it has ended. */
@@ -69,28 +74,27 @@ static inline void turn(Words square[SIDE])
 }
 
 /* Half a panel: SIDE tokens, all words of the head. */
-static void turn_heads(char *to, const char *const heads[SIDE], int bytes, int padded_bytes)
+static void turn_heads(char *to, const char *keys, const ptrdiff_t places[SIDE], int bytes, int padded_bytes)
 {
     for (int at = 0; at < padded_bytes; at += sizeof(Words)) {
         Words square[SIDE];
         for (int i = 0; i < SIDE; i++)
-            square[i] = words_at(heads[i], at, bytes);
+            square[i] = words_at(head_at(keys, places[i]), at, bytes);
         turn(square);
         for (int i = 0; i < SIDE; i++)
             memcpy(to + (at / WORD + i) * PANEL * WORD, &square[i], sizeof(Words));
     }
 }
 
-Matrix stretch_keys(void *memory, const Cached *keys, int first, int count)
+Matrix stretch_keys(void *memory, const Cached *of, const Stretch *stretch)
 {
-    const char *places[STRETCH];
-    const int size = size_of(keys->form), padded = padded_to(keys->head, GROUP), outputs = padded_to(count, PANEL);
-    find(places, keys, first, count);
+    const int size = size_of(of->form), padded = padded_to(of->head, GROUP);
+    const int outputs = padded_to(stretch->count, PANEL);
     for (int token = 0; token < outputs; token += SIDE) {
         char *panel = (char *)memory + (size_t)(token / PANEL) * PANEL * padded * size;
-        turn_heads(panel + token % PANEL * WORD, places + token, keys->head * size, padded * size);
+        turn_heads(panel + token % PANEL * WORD, of->keys, stretch->places + token, of->head * size, padded * size);
     }
-    return (Matrix){keys->form, outputs, keys->head, padded, memory, NULL, NULL};
+    return (Matrix){of->form, outputs, of->head, padded, memory, NULL, NULL};
 }
 
 static inline Lanes floats_at(const char *head, int value, int width)
@@ -112,32 +116,31 @@ static inline WordLanes halves_at(const char *head, int value, int width)
 }
 
 /* A panel of values, of tokens that are a multiple of GROUP. */
-static void lay_floats(char *to, const char *const *heads, int tokens, int value, int width)
+static void lay_floats(char *to, const char *values, const Stretch *stretch, int tokens, int value, int width)
 {
     for (int i = 0; i < tokens; i++)
-        lanes_store((float *)to + i * LANES, floats_at(heads[i], value, width));
+        lanes_store((float *)to + i * LANES, floats_at(head_at(values, stretch->places[i]), value, width));
 }
 
-static void lay_pairs(char *to, const char *const *heads, int tokens, int value, int width)
+static void lay_pairs(char *to, const char *values, const Stretch *stretch, int tokens, int value, int width)
 {
     for (int i = 0; i < tokens; i += 2) {
-        const WordLanes first = halves_at(heads[i], value, width), second = halves_at(heads[i + 1], value, width);
+        const WordLanes first = halves_at(head_at(values, stretch->places[i]), value, width);
+        const WordLanes second = halves_at(head_at(values, stretch->places[i + 1]), value, width);
         const WordLanes both = first | second << 16;
         memcpy(to + i / 2 * sizeof both, &both, sizeof both);
     }
 }
 
-Matrix stretch_values(void *memory, const Cached *values, int first, int count)
+Matrix stretch_values(void *memory, const Cached *of, const Stretch *stretch)
 {
-    const char *places[STRETCH];
-    const int width = values->head, padded = padded_to(count, GROUP);
-    find(places, values, first, count);
+    const int width = of->head, padded = padded_to(stretch->count, GROUP);
     for (int value = 0; value < width; value += PANEL) {
-        char *panel = (char *)memory + (size_t)value * padded * size_of(values->form);
-        if (values->form == F32)
-            lay_floats(panel, places, padded, value, width);
+        char *panel = (char *)memory + (size_t)value * padded * size_of(of->form);
+        if (of->form == F32)
+            lay_floats(panel, of->values, stretch, padded, value, width);
         else
-            lay_pairs(panel, places, padded, value, width);
+            lay_pairs(panel, of->values, stretch, padded, value, width);
     }
-    return (Matrix){values->form, padded_to(width, PANEL), count, padded, memory, NULL, NULL};
+    return (Matrix){of->form, padded_to(width, PANEL), stretch->count, padded, memory, NULL, NULL};
 }

@@ -3,25 +3,37 @@
 #ifndef STRETCH_H
 #define STRETCH_H
 
+#include <stddef.h>
+
 #include "matrix.h"
 
 enum { STRETCH = 64 };      /* tokens */
 
-/* One head's keys or values in the pages of a row. */
+/* One head's keys and values in the pages of a row. */
 typedef struct Cached {
-    const char *data;
+    const char *keys, *values;
     const int64_t *pages;
     int page;               /* tokens of one */
     int form, head;
     size_t token_bytes;     /* from one token to the next in a page */
 } Cached;
 
+typedef struct Stretch {
+    int count;                  /* of tokens, at most STRETCH */
+    ptrdiff_t places[STRETCH];  /* bytes from the first key, or value, to each; NONE behind the last */
+} Stretch;
+
+enum { NONE = -1 };
+
 size_t stretch_bytes(int form, int head);    /* of either matrix */
 
-/* Tokens [first, first + count), of at most STRETCH, as outputs: a row of queries becomes its scores. */
-Matrix stretch_keys(void *memory, const Cached *keys, int first, int count);
+/* Where tokens [first, first + count) of the row stand. */
+Stretch stretch_found(const Cached *of, int first, int count);
 
-/* The same as inputs: a row of weights becomes the weighted sum of values. */
-Matrix stretch_values(void *memory, const Cached *values, int first, int count);
+/* Its keys as outputs: a row of queries becomes its scores. */
+Matrix stretch_keys(void *memory, const Cached *of, const Stretch *stretch);
+
+/* Its values, their tokens as inputs: a row of weights becomes the weighted sum of values. */
+Matrix stretch_values(void *memory, const Cached *of, const Stretch *stretch);
 
 #endif
