@@ -40,8 +40,6 @@ class Unbuilt(Exception):
 
 def built(level: Level) -> Path:
     """The library of a level, compiled now if it was not before. Raises Unbuilt."""
-    if not (SOURCES / f"multiply_{level.name}.c").exists():
-        raise Unbuilt(f"{level.name} is not written yet")
     compiler = compiler_of()
     folder = cache() / fingerprint(compiler, level)
     library = folder / f"hearth_{level.name}.so"
@@ -88,19 +86,19 @@ def fingerprint(compiler: tuple[str, ...], level: Level) -> str:
 def sources_of(level: Level) -> list[Path]:
     """All C files but the loops of other levels."""
     files = sorted(SOURCES.glob("*.c"))
-    return [path for path in files if path.stem == f"multiply_{level.name}" or not is_of_a_level(path)]
+    return [path for path in files if path.stem == f"multiply_{level.loops}" or not is_of_a_level(path)]
 
 
 def is_of_a_level(path: Path) -> bool:
     return path.stem.startswith("multiply_")
 
 
-def compile_into(scratch: Path, compiler: tuple[str, ...], level: Level, *more: str) -> Path:
+def compile_into(scratch: Path, compiler: tuple[str, ...], level: Level) -> Path:
     """The library of a level, in `scratch`. Raises Unbuilt with what the compiler says."""
 
     def compile_one(source: Path) -> str:
         target = scratch / f"{source.stem}.o"
-        run((*compiler, *FLAGS, *level.flags, *more, "-c", str(source), "-o", str(target)))
+        run((*compiler, *FLAGS, *level.flags, "-c", str(source), "-o", str(target)))
         return str(target)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:

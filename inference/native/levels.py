@@ -12,9 +12,10 @@ X86 = ("x86_64", "AMD64")
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """name: also that of its multiply_*.c. needs: features, as the kernel names them."""
+    """needs: features, as the kernel names them. loops: of its multiply_*.c."""
 
     name: str
+    loops: str
     flags: tuple[str, ...] = ()
     needs: frozenset[str] = frozenset()
 
@@ -28,14 +29,16 @@ HAS_AVX2 = frozenset({"avx2", "fma", "f16c", "bmi2"})
 HAS_AVX512 = HAS_AVX2 | {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni", "avx512_bf16"}
 HAS_AMX = HAS_AVX512 | {"amx_tile", "amx_bf16", "amx_int8"}
 
-PLAIN = Level("plain")
+PLAIN = Level("plain", "plain")
 # The fastest first.
 LEVELS = (
-    Level("amx", (*AVX512, *AMX, WIDE), HAS_AMX),
-    Level("avx512", (*AVX512, WIDE), HAS_AVX512),
-    Level("avx2", AVX2, HAS_AVX2),
+    Level("amx", "amx", (*AVX512, *AMX, WIDE), HAS_AMX),
+    Level("avx512", "avx512", (*AVX512, WIDE), HAS_AVX512),
+    Level("avx2", "avx2", AVX2, HAS_AVX2),
     PLAIN,
 )
+# The loops of amx on a processor without it, to test them: chosen by its name alone.
+EMULATED = Level("emulated", "amx", (*AVX512, WIDE, "-DTILES_EMULATED"), HAS_AVX512)
 
 
 def levels_for(features: Set[str], machine: str | None = None) -> list[Level]:

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 from inference.native.build import Unbuilt, built
-from inference.native.levels import Level, levels_for
+from inference.native.levels import EMULATED, Level, levels_for
 from inference.native.processor import processor_features
 from inference.native.structs import Matrix, Model, Step
 
@@ -50,7 +50,10 @@ def wanted(setting: str) -> list[Level]:
     """The levels to try in turn. Raises Unbuilt where the setting is off, or names none that runs here."""
     if setting == OFF:
         raise Unbuilt(f"{SETTING} is {OFF}")
-    possible = levels_for(processor_features())
+    features = processor_features()
+    possible = levels_for(features)
+    if setting == EMULATED.name and EMULATED.needs <= features:
+        return [EMULATED]
     chosen = [level for level in possible if setting in ("", level.name)]
     if not chosen:
         names = " | ".join((OFF, *(level.name for level in possible)))

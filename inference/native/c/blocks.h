@@ -1,4 +1,4 @@
-/* `multiply` in blocks of some rows × some panels, whose sums stay in registers while all inputs go by.
+/* What `multiply` does, in blocks of some rows × some panels, whose sums stay in registers while all inputs go by.
  *
  * Included by each multiply_*.c, behind the vectors of its level and these numbers, which fill its registers:
  * FLOAT_ROWS × FLOAT_PANELS for floats and bfloat16, INT_ROWS × INT_PANELS for integers, rows up to MOST_ROWS;
@@ -155,8 +155,8 @@ static Block block_at(const Matrix *weight, const Inputs *x, int row, int panel)
 }
 
 /* All rows by some panels side by side, then by the next: the weights are read from memory once. */
-void multiply(const Matrix *weight, const Inputs *x, int first, int end, int panel, int panels, float *out,
-              ptrdiff_t stride)
+static void multiply_blocks(const Matrix *weight, const Inputs *x, int first, int end, int panel, int panels,
+                            float *out, ptrdiff_t stride)
 {
     const Blocks *of = &OF_KIND[weight->kind];
     for (int p = panel; p < panels;) {

@@ -5,6 +5,12 @@ enum { FLOAT_ROWS = 6, FLOAT_PANELS = 4, INT_ROWS = 3, INT_PANELS = 4, AHEAD = 2
 
 #include "blocks.h"
 
+void multiply(const Matrix *weight, const Inputs *x, int first, int end, int panel, int panels, float *out,
+              ptrdiff_t stride)
+{
+    multiply_blocks(weight, x, first, end, panel, panels, out, stride);
+}
+
 int multiply_ready(void)
 {
     return 1;

@@ -1,0 +1,237 @@
+/* AMX: blocks of up to 32 rows × 2 panels in four tiles of sums; a panel's weights are tiles as they lie.
+ *
+ * bfloat16 is always computed in tiles, since they add in another order than vectors do. Integers come out the
+ * same either way, so a few rows of them are vectors' work, as floats are. Written without such a processor: the
+ * logic is tested with tiles emulated (tiles.h), nothing here has been timed.
+ */
+#include <string.h>
+
+#include "vectors_avx512.h"
+
+enum { FLOAT_ROWS = 6, FLOAT_PANELS = 4, INT_ROWS = 3, INT_PANELS = 4, AHEAD = 2048 };
+
+#include "blocks.h"
+#include "tiles.h"
+
+enum {
+    BLOCK_ROWS = 2 * TILE_ROWS,
+    BLOCK_PANELS = 2,
+    FEW = 4,                            /* rows of integers that vectors are as good for */
+    BYTE_WEIGHTS = GROUP * PANEL,       /* of a group and panel, a byte each */
+};
+
+/* Sums are tiles 0 to 3, by rows then panels; rows 4 and 5; weights 6 and 7. */
+enum { ROWS_TILE = 4, WEIGHTS_TILE = 6 };
+
+/* Tiles for so many rows whose inputs are `bytes` at a time. */
+static void shape(int rows, int bytes)
+{
+    Shapes shapes = {.palette = 1};
+    const int upper = rows < TILE_ROWS ? rows : TILE_ROWS;
+    for (int tile = 0; tile < TILES; tile++) {
+        const int second = tile == 2 || tile == 3 || tile == ROWS_TILE + 1;
+        shapes.bytes[tile] = tile == ROWS_TILE || tile == ROWS_TILE + 1 ? bytes : TILE_BYTES;
+        shapes.rows[tile] = tile >= WEIGHTS_TILE ? bytes / WORD : second ? rows - upper : upper;
+        if (!shapes.rows[tile])
+            shapes.bytes[tile] = 0;
+    }
+    tiles_shape(&shapes);
+}
+
+ALWAYS void zero_sums(const int tall, const int wide)
+{
+    tile_zero(0);
+    if (wide)
+        tile_zero(1);
+    if (tall)
+        tile_zero(2);
+    if (tall && wide)
+        tile_zero(3);
+}
+
+ALWAYS void store_sums(char *to, ptrdiff_t stride, const int tall, const int wide)
+{
+    char *lower = to + TILE_ROWS * stride;
+    tile_store(0, to, stride);
+    if (wide)
+        tile_store(1, to + TILE_BYTES, stride);
+    if (tall)
+        tile_store(2, lower, stride);
+    if (tall && wide)
+        tile_store(3, lower + TILE_BYTES, stride);
+}
+
+ALWAYS void load_rows(const Block *block, size_t place, const int tall)
+{
+    const char *rows = block->inputs + place;
+    tile_load(4, rows, block->row_bytes);
+    if (tall)
+        tile_load(5, rows + TILE_ROWS * block->row_bytes, block->row_bytes);
+}
+
+ALWAYS void fetch(const char *weights, int lines)
+{
+    for (int line = 0; line < lines; line++)
+        __builtin_prefetch(weights + line * TILE_BYTES + AHEAD);
+}
+
+ALWAYS void load_weights(const char *first, const char *second, int lines, const int wide)
+{
+    fetch(first, lines);
+    tile_load(6, first, TILE_BYTES);
+    if (!wide)
+        return;
+    fetch(second, lines);
+    tile_load(7, second, TILE_BYTES);
+}
+
+ALWAYS void add_pairs(const int tall, const int wide)
+{
+    tile_add_pairs(0, 4, 6);
+    if (wide)
+        tile_add_pairs(1, 4, 7);
+    if (tall)
+        tile_add_pairs(2, 5, 6);
+    if (tall && wide)
+        tile_add_pairs(3, 5, 7);
+}
+
+ALWAYS void add_quads(const int tall, const int wide)
+{
+    tile_add_quads(0, 4, 6);
+    if (wide)
+        tile_add_quads(1, 4, 7);
+    if (tall)
+        tile_add_quads(2, 5, 6);
+    if (tall && wide)
+        tile_add_quads(3, 5, 7);
+}
+
+typedef float Sums[BLOCK_ROWS][BLOCK_PANELS * PANEL];
+
+ALWAYS void block_of_pairs(const Block *block, Sums sums, const int tall, const int wide)
+{
+    enum { STEP_BYTES = TILE_ROWS * TILE_BYTES };
+    zero_sums(tall, wide);
+    for (int g = 0; g < block->groups; g++) {
+        const char *weights = block->weights + (size_t)g * STEP_BYTES;
+        load_rows(block, (size_t)g * TILE_BYTES, tall);
+        load_weights(weights, weights + block->panel_bytes, TILE_ROWS, wide);
+        add_pairs(tall, wide);
+    }
+    store_sums((char *)sums, sizeof *sums, tall, wide);
+}
+
+/* The weights of a group as bytes: where they are, or in `bytes` if they are halves of them. */
+static const char *bytes_of(const char *weights, const int nibbles, char bytes[BYTE_WEIGHTS])
+{
+    enum { LINES = BYTE_WEIGHTS / LINE_BYTES / 2 };
+    if (!nibbles)
+        return weights;
+    for (int line = 0; line < LINES; line++) {
+        const Words both = words_load(weights + line * LINE_BYTES);
+        __builtin_prefetch(weights + line * LINE_BYTES + AHEAD);
+        _mm512_store_si512(bytes + line * LINE_BYTES, words_low_halves(both));
+        _mm512_store_si512(bytes + (LINES + line) * LINE_BYTES, words_high_halves(both));
+    }
+    return bytes;
+}
+
+/* A group's integers are exact; they are added as blocks.h adds them. */
+ALWAYS void add_group_sums(const Block *block, const int nibbles, int group, int rows, int panels, const Sums ints,
+                           Sums sums)
+{
+    for (int r = 0; r < rows; r++) {
+        const Ints zero = ints_all(block->input_sums[r * block->groups + group]);
+        for (int p = 0; p < panels; p++) {
+            const Ints all = _mm512_add_epi32(words_load(ints[r] + p * PANEL), zero);
+            const Floats sum = floats_load(sums[r] + p * PANEL);
+            floats_store_some(sums[r] + p * PANEL, add_scaled(block, nibbles, sum, all, group, r, p), PANEL);
+        }
+    }
+}
+
+ALWAYS void block_of_quads(const Block *block, const int nibbles, int rows, Sums sums, const int tall, const int wide)
+{
+    _Alignas(64) char bytes[BLOCK_PANELS][BYTE_WEIGHTS];
+    _Alignas(64) Sums ints;
+    memset(sums, 0, sizeof(Sums));
+    for (int g = 0; g < block->groups; g++) {
+        const char *weights = block->weights + (size_t)g * (BYTE_WEIGHTS >> nibbles);
+        const char *first = bytes_of(weights, nibbles, bytes[0]);
+        const char *second = wide ? bytes_of(weights + block->panel_bytes, nibbles, bytes[1]) : NULL;
+        zero_sums(tall, wide);
+        load_rows(block, (size_t)g * GROUP, tall);
+        load_weights(first, second, nibbles ? 0 : GROUP / WORD, wide);
+        add_quads(tall, wide);
+        store_sums((char *)ints, sizeof *ints, tall, wide);
+        add_group_sums(block, nibbles, g, rows, wide ? 2 : 1, ints, sums);
+    }
+}
+
+ALWAYS void block_of_tiles(const Block *block, const int kind, int rows, Sums sums, const int tall, const int wide)
+{
+    if (kind == BF16)
+        block_of_pairs(block, sums, tall, wide);
+    else
+        block_of_quads(block, kind == INT4, rows, sums, tall, wide);
+}
+
+ALWAYS void compute(const Block *block, const int kind, int rows, int panels, Sums sums)
+{
+    const int tall = rows > TILE_ROWS, wide = panels > 1;
+    if (tall && wide)
+        block_of_tiles(block, kind, rows, sums, 1, 1);
+    else if (tall)
+        block_of_tiles(block, kind, rows, sums, 1, 0);
+    else if (wide)
+        block_of_tiles(block, kind, rows, sums, 0, 1);
+    else
+        block_of_tiles(block, kind, rows, sums, 0, 0);
+}
+
+static void store_block(const Block *block, int kind, int rows, int panels, const Sums sums)
+{
+    for (int p = 0; p < panels; p++) {
+        const float *scales = (const float *)(block->weight_scales + p * block->scale_bytes);
+        for (int r = 0; r < rows; r++) {
+            const Floats sum = floats_load(sums[r] + p * PANEL);
+            store(block, r, p, kind == INT8 ? floats_times(sum, floats_load(scales)) : sum);
+        }
+    }
+}
+
+static void multiply_block(const Block *block, int kind, int rows, int panels)
+{
+    _Alignas(64) Sums sums;
+    shape(rows, kind == BF16 ? TILE_BYTES : GROUP);
+    switch (kind) {
+    case BF16: compute(block, BF16, rows, panels, sums); break;
+    case INT8: compute(block, INT8, rows, panels, sums); break;
+    case INT4: compute(block, INT4, rows, panels, sums); break;
+    }
+    store_block(block, kind, rows, panels, sums);
+}
+
+void multiply(const Matrix *weight, const Inputs *x, int first, int end, int panel, int panels, float *out,
+              ptrdiff_t stride)
+{
+    if (weight->kind == F32 || (weight->kind != BF16 && end - first < FEW)) {
+        multiply_blocks(weight, x, first, end, panel, panels, out, stride);
+        return;
+    }
+    for (int p = panel; p < panels; p += BLOCK_PANELS)
+        for (int row = first; row < end; row += BLOCK_ROWS) {
+            const int rows = end - row < BLOCK_ROWS ? end - row : BLOCK_ROWS;
+            Block block = block_at(weight, x, row, p);
+            block.out = out + (row - first) * stride + (p - panel) * PANEL;
+            block.stride = stride;
+            multiply_block(&block, weight->kind, rows, panels - p < BLOCK_PANELS ? 1 : BLOCK_PANELS);
+        }
+    tiles_release();
+}
+
+int multiply_ready(void)
+{
+    return tiles_allowed();
+}
