@@ -33,9 +33,9 @@ class Storage:
     def snapshot(self, commit: str) -> Path:
         return self.folder / "snapshots" / commit
 
-    def holds(self, commit: str, name: str, etag: str) -> bool:
+    def holds(self, commit: str, name: str, etag: str, size: int) -> bool:
         """Whether the bytes are here, be it from another version: blobs are named by content."""
-        return (bool(etag) and self.blob(etag).exists()) or (self.snapshot(commit) / name).exists()
+        return is_file(self.snapshot(commit) / name, size) or (bool(etag) and is_file(self.blob(etag), size))
 
     def link(self, commit: str, name: str, etag: str) -> None:
         """Show the blob as a file of a version; where links are impossible it becomes that file.
@@ -78,6 +78,10 @@ class Storage:
 
     def plan(self, commit: str) -> Path:
         return self.folder / "plans" / f"{commit}.json"
+
+
+def is_file(path: Path, size: int) -> bool:
+    return path.is_file() and path.stat().st_size == size
 
 
 def write(path: Path, text: str) -> None:

@@ -188,4 +188,5 @@ def described(name: str, sibling: Any, commit: str, storage: Storage) -> File:
     if sibling is None:
         return File(name, 0, here=False)
     etag = (sibling.lfs.sha256 if sibling.lfs else sibling.blob_id) or ""
-    return File(name, int(sibling.size or 0), storage.holds(commit, name, etag), etag)
+    size = int(sibling.size or 0)
+    return File(name, size, storage.holds(commit, name, etag, size), etag)

@@ -139,8 +139,6 @@ def read_journal(blob: Path, size: int) -> tuple[int, list[int]] | None:
 
 
 def written(blob: Path, size: int) -> int:
-    """Bytes of a file that are on the disk, complete or not."""
-    if blob.exists():
-        return size
+    """Bytes on the disk of a file that is not complete."""
     found = read_journal(blob, size)
     return sum(found[1]) if found else 0

@@ -4,6 +4,7 @@ import io
 import re
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ import pytest
 from checks.fetch.patience import Patience
 from checks.fetch.progress import Progress
 from checks.finding import Finding, Refused
-from checks.repository import Repository
+from checks.hub import Hub
+from checks.repository import File, Repository
 from tests import hub
 from tests.checks.fetch.conftest import PIECE, SIZE, WEIGHTS
 from tests.hub_faults import Cut, Fault, Flip, NoRanges, Says, Short, Slow, Stall
@@ -177,6 +179,35 @@ def test_a_hub_that_goes_down_is_named(
         url = gone.url
     finding = refusal(bring, source, endpoint=url)
     assert finding.have == f"{url} does not answer (connection refused)"
+
+
+def test_a_proxy_is_used(
+    fake: hub.Hub,
+    repo: hub.Repo,
+    client: Hub,
+    bring: Bring,
+    look_up: Callable[..., Repository],
+    whole: Whole,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", fake.url)
+    monkeypatch.setenv("NO_PROXY", "")
+    behind = "http://hub.invalid"
+    source = look_up("acme/large")
+    assert whole(bring(source, endpoint=behind))
+    assert {request.host for request in fake.got(WEIGHTS)} == {"hub.invalid"}
+
+
+@pytest.mark.parametrize(
+    ("name", "etag"),
+    [("../model.safetensors", "a" * 64), ("/model.safetensors", "a" * 64), (WEIGHTS, "../a")],
+)
+def test_a_hub_that_names_what_lies_elsewhere_is_refused(
+    fake: hub.Hub, repo: hub.Repo, bring: Bring, look_up: Callable[..., Repository], name: str, etag: str
+) -> None:
+    source = look_up("acme/large")
+    evil = replace(source, files=(File(name, 7, False, etag),), names=(name,))
+    assert "no Hub to trust" in refusal(bring, evil).mend
 
 
 def test_more_pieces_than_the_last_run_had_are_no_trouble(repo: hub.Repo, bring: Bring, whole: Whole) -> None:
