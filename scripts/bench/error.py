@@ -28,7 +28,7 @@ from scripts.bench.peers.peer import INT4, INT8
 from scripts.bench.table import table
 from scripts.bench.terms import Terms
 
-PROMPTS, LENGTH = 4, 128  # of tokens
+PROMPTS, LENGTH = 2, 64  # of tokens
 
 
 def main() -> None:
@@ -41,7 +41,10 @@ def main() -> None:
     transformers.logging.set_verbosity_error()
     terms = Terms(options.model, "bfloat16", "cpu", torch.get_num_threads(), peers=options.peers)
     rows = [["weights", "error sd", "largest", "same choice", "divergence"]]
-    print("\n".join(table(rows + [[name, *told(lost)] for name, lost in losses(terms)])))
+    for name, lost in losses(terms):
+        print(f"{name}: {lost}", file=sys.stderr, flush=True)
+        rows.append([name, *told(lost)])
+    print("\n".join(table(rows)))
 
 
 def told(lost: Loss) -> list[str]:
@@ -95,7 +98,7 @@ def theirs(terms: Terms, form: str) -> Any:
     stored = {tensor.name: tensor for tensor in reader.tensors}
     for name, weight in model.named_parameters():
         if tensor := stored.get(names.get_name(name, try_suffixes=(".weight", ".bias"))):
-            values = torch.from_numpy(gguf.quants.dequantize(tensor.data, tensor.tensor_type))
+            values = torch.tensor(gguf.quants.dequantize(tensor.data, tensor.tensor_type))
             weight.copy_(values.reshape(weight.shape))
     return model
 
