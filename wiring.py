@@ -48,6 +48,7 @@ def plan_of(settings: Settings, home: Path, machine: Machine) -> Plan:
         tokens=settings.max_batch_total_tokens,
         shards=shards_of(settings, device, machine),
         places=places,
+        quantise=settings.quantise,
         scaling=scaling_of(settings),
     )
 
@@ -67,6 +68,7 @@ def load(settings: Settings, planned: Plan, machine: Machine) -> Opened:
         dtype=planned.measure.dtype,
         device=planned.device,
         layers=planned.places,
+        quantise=planned.quantise,
         context=share.context,
         max_rows=settings.max_sequences,
         kv_bytes=share.kv,

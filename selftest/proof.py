@@ -52,7 +52,7 @@ def selftest(opened: Opened) -> list[Finding]:
     for name, way in ways(engine, right).items():
         answers = way(engine, tasks)
         findings.append(judged(name, compare(right, answers), rule, tokenizer, answers))
-    return [*findings, speeds(engine, tasks)]
+    return [*findings, *lost(opened), speeds(engine, tasks)]
 
 
 def asked_of(engine: Engine, tokenizer: Any) -> list[Task]:
@@ -77,7 +77,8 @@ def between(least: int, value: float, most: int) -> int:
 def rule_of(opened: Opened) -> Rule:
     if opened.engine.loop.scheduler.pieces.size:
         return Rule(drift=0.0, ties=False)
-    dtype = opened.loaded.dtype
+    quantised = opened.fitted.loss is not None  # what its weights are multiplied with is rounded to 8 bits
+    dtype = "bfloat16" if quantised else opened.loaded.dtype
     return Rule(ALLOWED.get(dtype, max(ALLOWED.values())), ties=dtype != "float32")
 
 
@@ -88,6 +89,12 @@ def seat(opened: Opened, tasks: list[Task]) -> Finding:
     longest = max(len(task.ids) for task in tasks)
     have = f"{len(tasks)} prompts of up to {longest} tokens, {tasks[0].max_tokens} tokens each"
     return Finding("alone", runs, have, ok=True)
+
+
+def lost(opened: Opened) -> list[Finding]:
+    """What quantising has cost, if it was done; how much of that is too much is for who reads it."""
+    loss = opened.fitted.loss
+    return [] if loss is None else [Finding("quantise", "logits of the files' weights", str(loss), ok=True)]
 
 
 def judged(name: str, verdict: Verdict, rule: Rule, tokenizer: Any, answers: list[Answer]) -> Finding:

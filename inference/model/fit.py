@@ -6,28 +6,25 @@ The worst case is slow, never wrong. Knows the seats as runners.
 
 import logging
 from collections.abc import Container
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from transformers import PreTrainedModel
 
 from inference.errors import Unavailable
-from inference.model import fuse, race
+from inference.model import race
 from inference.model.batch import Runner
+from inference.model.ready import ready
 from inference.model.rope import settle
-from inference.model.seats import Seat, seats
+from inference.model.seats import Seat, fusable, seats
 from inference.model.solo import SoloRunner
 from inference.model.trial import COLUMNS, ROWS, Trial
 from inference.model.unfit import Unfit
+from inference.model.weights.kinds import NONE
+from inference.model.weights.loss import Loss
 
 log = logging.getLogger(__name__)
 
-# Least and most error allowed, in standard deviations of the true logits; in between, NOISE times what
-# rounding makes of the model's own. A seat that is wrong is off by several; half precision hides small
-# faults, but what is fit in float32 is fit in any.
-ALLOWED = {torch.float16: (0.02, 1.0), torch.bfloat16: (0.1, 1.0)}
-EXACT = (1e-3, 1e-3)
-NOISE = 4
 KINDS = ("fused", "packed", "slots", "solo")
 
 
@@ -38,6 +35,7 @@ class Fitted:
     seat             its kind, one of KINDS; `name` says more
     error            the largest difference of a logit from the truth, in standard deviations of the logits
     bytes_per_token  memory that one token takes
+    loss             what quantising has cost; None where the weights are those of the files
     """
 
     runner: Runner
@@ -46,6 +44,7 @@ class Fitted:
     resumes: bool
     error: float
     bytes_per_token: int
+    loss: Loss | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +63,7 @@ def choose(
     context: int,
     kv_bytes: int,
     max_area: int | None = None,
+    quantise: str = NONE,
     alone: bool = False,
     kinds: Container[str] = KINDS,
     timed: bool = True,
@@ -71,24 +71,17 @@ def choose(
     """The fastest seat that computes what the model's own forward does, with memory of at most kv_bytes, and
     for at most max_area tokens.
 
-    alone: of those that compute no two rows in one call. kinds: of those alone. Not timed: the first that is
-    right, whatever the clock says.
+    quantise: "none", or how the weights are kept in fewer bits. alone: of those that compute no two rows in
+    one call. kinds: of those alone. Not timed: the first that is right, whatever the clock says.
     Takes about a second, more for a large model; the model computes as before afterwards, but for rotary
-    frequencies that would change with length (rope.py). Raises Unavailable where the memory does not hold one
-    row of the whole context, or the model's logits are not numbers.
+    frequencies that would change with length (rope.py), and for what is in ready.py. Raises Unavailable where
+    the memory does not hold one row of the whole context, the model's logits are not numbers, or it cannot be
+    quantised.
     """
     for kind in set(settle(model, context)):
         log.info("%s: %s frequencies settled for %d tokens", model.config.model_type, kind, context)
-    trial = tried(model)
-    if trial.spread != trial.spread:
-        raise Unavailable(
-            "the model's logits are not numbers: its weights are damaged, or need another dtype"
-        )
-    least, most = ALLOWED.get(model.dtype, EXACT)
-    tolerance = min(max(least, NOISE * trial.noise), most)
-    if model.device.type == "cuda":  # on a CPU it gains nothing
-        fuse.proved(model, trial, tolerance)
-    causal = trial.noise <= most
+    made = ready(model, quantise, timed=timed, asked="fused" in kinds and fusable(model, alone))
+    trial, tolerance, causal = made.trial, made.tolerance, made.causal
     found: dict[str, Found] = {}
     for seat in seats(model, context, alone, tolerance) if causal else ():
         if seat.kind in kinds and seat.kind not in found and (timed or not found):
@@ -98,20 +91,12 @@ def choose(
             raise Unavailable(
                 f'{model.config.model_type} is computed wrongly in the SEAT asked for: let it be "auto"'
             )
-        return solo(model, trial, causal, tolerance, max_rows=max_rows, context=context)
+        lone = solo(model, trial, causal, tolerance, max_rows=max_rows, context=context)
+        return replace(lone, loss=made.loss)
     best = fastest(model, trial, list(found.values()), context)
     most_tokens = max_rows * context if max_area is None else min(max_area, max_rows * context)
-    return sized(model, best, max_rows=max_rows, context=context, kv_bytes=kv_bytes, most=most_tokens)
-
-
-def tried(model: PreTrainedModel) -> Trial:
-    try:
-        return Trial(model)
-    except torch.OutOfMemoryError:
-        raise
-    except Exception as raised:  # code of any model, some of which wants more than text
-        told = " ".join(f"{type(raised).__name__}: {raised}".split())
-        raise Unavailable(f"{model.config.model_type} does not compute from text alone: {told}") from raised
+    fitted = sized(model, best, max_rows=max_rows, context=context, kv_bytes=kv_bytes, most=most_tokens)
+    return replace(fitted, loss=made.loss)
 
 
 def attempt(model: PreTrainedModel, trial: Trial, seat: Seat, tolerance: float) -> dict[str, Found]:

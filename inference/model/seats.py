@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from transformers import PreTrainedModel
 
 from inference.model.batch import Runner
+from inference.model.fused.anatomy import anatomy
 from inference.model.fused.far import far_error
 from inference.model.fused.reader import read
 from inference.model.fused.reading import Reading
@@ -68,6 +69,15 @@ def seats(model: PreTrainedModel, context: int, alone: bool, tolerance: float) -
         if not (alone and together):
             make = partial(kind, model, resumes=resumes, together=together)
             yield Seat("slots", name, make, slots_cost)
+
+
+def fusable(model: PreTrainedModel, alone: bool) -> bool:
+    """Whether the fused seat may be right for the model, once native matrices hold its weights."""
+    try:
+        anatomy(model)
+    except (Unfit, AttributeError, NotImplementedError):
+        return False
+    return STEADY or not alone
 
 
 def fused(

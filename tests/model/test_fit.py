@@ -45,7 +45,7 @@ def test_of_two_right_seats_the_faster_is_chosen(
     ratio: float, seat: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(race, "ratio", lambda *asked: ratio)
-    assert choose(tiny("llama"), max_rows=4, context=CONTEXT, kv_bytes=PLENTY).seat == seat
+    assert choose(tiny("gpt_neox"), max_rows=4, context=CONTEXT, kv_bytes=PLENTY).seat == seat
 
 
 def test_a_race_is_run_on_both_seats(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +160,10 @@ def test_the_verdict_is_told_with_its_reason(caplog: pytest.LogCaptureFixture) -
     with caplog.at_level(logging.INFO, logger="inference.model.fit"):
         choose(tiny("bloom"), max_rows=4, context=CONTEXT, kv_bytes=PLENTY)
     *reasons, line = [record.getMessage() for record in caplog.records]
-    assert reasons == ["bloom: not fused: a BloomModel has no layers", "bloom: not packed: takes no positions"]
+    assert reasons == [
+        "bloom: not fused: a BloomModel has no layers",
+        "bloom: not packed: takes no positions",
+    ]
     assert line.startswith("bloom: slots, resumes, error ")
 
 

@@ -15,25 +15,30 @@ from transformers.pytorch_utils import Conv1D
 Holder = tuple[nn.Module, str]  # a module, and the name under which it holds a weight
 
 LINEAR = (nn.Linear, Conv1D)
+MATRIX, STACK = 2, 3  # dimensions
 DTYPES = (torch.float32, torch.bfloat16)
 # What chooses for each token which part of a model computes it, as transformers calls it.
 ROUTERS = frozenset({"gate", "router", "classifier", "shared_expert_gate"})
+# What transformers' modules of experts have, and whether their weights are (…, inputs, outputs).
+EXPERTS = "is_transposed"
 FEW = 64  # outputs, or inputs
 
 
 class Role(Enum):
     """LAYER: what most of a model is. SMALL: of few outputs or inputs, or a router. HEAD: makes the logits,
-    and may be the embedding as well. EMBEDDING: is looked up, and nothing else."""
+    and may be the embedding as well. EMBEDDING: is looked up, and nothing else. EXPERTS: a stack of weights,
+    of which each token takes some."""
 
     LAYER = "layer"
     SMALL = "small"
     HEAD = "head"
     EMBEDDING = "embedding"
+    EXPERTS = "experts"
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A weight of two dimensions.
+    """A weight of two dimensions, or a stack of such.
 
     holders  the modules that have it: several where it is tied
     turned   it is (inputs, outputs), as Conv1D has it
@@ -48,11 +53,11 @@ class Found:
 
     @property
     def outputs(self) -> int:
-        return self.weight.shape[1 if self.turned else 0]
+        return self.weight.shape[-1 if self.turned else -2]
 
     @property
     def inputs(self) -> int:
-        return self.weight.shape[0 if self.turned else 1]
+        return self.weight.shape[-2 if self.turned else -1]
 
 
 def find(model: Any, device: str = "cpu") -> Iterator[Found]:
@@ -65,11 +70,12 @@ def find(model: Any, device: str = "cpu") -> Iterator[Found]:
         biases = {id(bias): bias for module in users if (bias := added(module)) is not None}
         if not plain(weight, device) or len(turned) > 1 or len(biases) > 1:
             continue
-        if not users and weight is not table:  # positions, experts: what is no matrix to multiply by
-            continue
-        routes = any(names[module] in ROUTERS for module in users)
-        role = role_of(weight, head, bool(users), routes)
-        yield Found(weight, holders, role, True in turned, next(iter(biases.values()), None))
+        if weight.dim() == MATRIX and (users or weight is table):
+            routes = any(names[module] in ROUTERS for module in users)
+            role = role_of(weight, head, bool(users), routes)
+            yield Found(weight, holders, role, True in turned, next(iter(biases.values()), None))
+        elif weight.dim() == STACK and (way := getattr(holders[0][0], EXPERTS, None)) is not None:
+            yield Found(weight, holders, Role.EXPERTS, way, None)
 
 
 def role_of(weight: nn.Parameter, head: Any, multiplies: bool, routes: bool) -> Role:
@@ -100,13 +106,8 @@ def held(model: nn.Module) -> Iterator[tuple[nn.Parameter, tuple[Holder, ...]]]:
 
 
 def plain(weight: nn.Parameter, device: str) -> bool:
-    """Whether it is a matrix of numbers that the kernels take, whole, and torch's own kind of tensor."""
-    return (
-        weight.dim() == 2
-        and type(weight.data) is Tensor
-        and weight.dtype in DTYPES
-        and weight.device.type == device
-    )
+    """Whether it is of numbers that the kernels take, whole, and torch's own kind of tensor."""
+    return type(weight.data) is Tensor and weight.dtype in DTYPES and weight.device.type == device
 
 
 def added(module: nn.Module) -> Tensor | None:

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from inference.model.weights.found import Found, Role, find
-from inference.model.weights.kinds import NONE, kind_of
+from inference.model.weights.kinds import OWN
 from inference.model.weights.swap import Pack, rows_of
 
 log = logging.getLogger(__name__)
@@ -36,8 +36,8 @@ def pays(model: Any, pack: Pack) -> bool:
     sample = sample_of(list(find(model)))
     if not sample:
         return False
-    weights = [rows_of(found) for found in sample]
-    matrices = [pack(rows_of(found), kind_of(found, NONE), None) for found in sample]
+    weights = [rows_of(found.weight.detach(), found.turned) for found in sample]
+    matrices = [pack(weight, OWN[weight.dtype], None) for weight in weights]
     plain: list[Way] = [partial(linear, weight=weight) for weight in weights]
     native: list[Way] = [matrix.linear for matrix in matrices]
     gains = {}

@@ -9,19 +9,20 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-from inference.model.weights.found import Found, Holder, find
+from inference.model.weights.found import Found, Holder, Role, find
 from inference.model.weights.kinds import kind_of
 from inference.model.weights.mapped import forget
-from inference.model.weights.weight import Matrix, NativeWeight
+from inference.model.weights.weight import Matrix, Native, NativeStack, NativeWeight
 from inference.native.structs import Kind
 
 Pack = Callable[[Tensor, Kind, Tensor | None], Matrix]  # of a weight (outputs, inputs), its kind, its bias
+ONE_BY_ONE = "eager"  # how experts are to be computed for a native one to be taken out of their stack
 
 
 class Swapped(NamedTuple):
     """A native weight, and the modules that hold it."""
 
-    weight: NativeWeight
+    weight: Native
     holders: tuple[Holder, ...]
 
 
@@ -30,28 +31,36 @@ def swap(model: Any, quantise: str, pack: Pack) -> list[Swapped]:
 
     The weights that the model had are given up.
     """
-    todo = list(find(model))[::-1]
+    todo = [(found, kind) for found in find(model) if (kind := kind_of(found, quantise)) is not None][::-1]
+    if any(found.role is Role.EXPERTS for found, _ in todo):
+        model.set_experts_implementation(ONE_BY_ONE)
     done = []
-    while todo:  # no list of those done keeps what they were
-        found = todo.pop()
-        done.append(swapped(found, kind_of(found, quantise), pack))
-        del found
+    while todo:  # no list of those to come keeps those that are done
+        done.append(swapped(*todo.pop(), pack))
     trim()
     return done
 
 
 def swapped(found: Found, kind: Kind, pack: Pack) -> Swapped:
     weight = found.weight.detach()
-    matrix = pack(rows_of(found), kind, found.bias)
-    native = NativeWeight(matrix, tuple(weight.shape), weight.dtype, found.bias, found.turned)
+    native: Native
+    if found.role is Role.EXPERTS:
+        native = NativeStack([held(each, found, kind, pack) for each in weight])
+    else:
+        native = held(weight, found, kind, pack)
     put(native, found.holders)
     forget(weight)
     return Swapped(native, found.holders)
 
 
-def rows_of(found: Found) -> Tensor:
+def held(weight: Tensor, found: Found, kind: Kind, pack: Pack) -> NativeWeight:
+    matrix = pack(rows_of(weight, found.turned), kind, found.bias)
+    return NativeWeight(matrix, tuple(weight.shape), weight.dtype, found.bias, found.turned)
+
+
+def rows_of(weight: Tensor, turned: bool) -> Tensor:
     """(outputs, inputs)"""
-    return found.weight.detach().T.contiguous() if found.turned else found.weight.detach()
+    return weight.T if turned else weight
 
 
 def undo(swaps: Iterable[Swapped]) -> None:

@@ -31,45 +31,16 @@ class Matrix(Protocol):
         ...
 
 
-class NativeWeight(Tensor):
-    """matrix    what holds the values
-    bias      the parameter whose values the matrix adds to its outputs; None if it adds none
-    turned    the weight is the transpose of the matrix: (inputs, outputs)
-    unpacked  how often its values have been asked for, which is slow
-    """
+class Native(Tensor):
+    """A tensor without values of its own. unpacked: how often they have been asked for, which is slow."""
 
-    matrix: Matrix
-    bias: Tensor | None
-    turned: bool
-    unpacked: int
-    whole: "NativeWeight"
-
-    @staticmethod
-    def __new__(
-        cls: type["NativeWeight"],
-        matrix: Matrix,
-        shape: tuple[int, ...],
-        dtype: torch.dtype,
-        bias: Tensor | None,
-        turned: bool,
-    ) -> "NativeWeight":
-        made: NativeWeight = Tensor._make_wrapper_subclass(cls, shape, dtype=dtype)
-        made.matrix, made.bias, made.turned, made.unpacked, made.whole = matrix, bias, turned, 0, made
-        return made
+    unpacked: int = 0
 
     def values(self) -> Tensor:
         """The weight as a tensor of its own."""
-        self.whole.unpacked += 1
-        values = self.matrix.unpack().to(self.dtype)
-        return values.T if self.turned else values
+        raise NotImplementedError
 
-    def transposed(self) -> "NativeWeight":
-        """The same matrix, the other way."""
-        made = NativeWeight(self.matrix, self.shape[::-1], self.dtype, self.bias, not self.turned)
-        made.whole = self.whole
-        return made
-
-    def detach(self) -> "NativeWeight":
+    def detach(self) -> "Native":
         """Itself: it has no gradients. What makes it a parameter asks for this."""
         return self
 
@@ -89,8 +60,63 @@ class NativeWeight(Tensor):
         cls, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         with torch.inference_mode(False):  # a part of the values must be what a part of a parameter is
-            args, kwargs = tree_map_only(cls, cls.values, (args, kwargs or {}))
+            args, kwargs = tree_map_only(Native, lambda native: native.values(), (args, kwargs or {}))
             return func(*args, **kwargs)
+
+
+class NativeWeight(Native):
+    """matrix  what holds the values
+    bias    the parameter whose values the matrix adds to its outputs; None if it adds none
+    turned  the weight is the transpose of the matrix: (inputs, outputs)
+    whole   what it is a part, or the transpose, of
+    """
+
+    matrix: Matrix
+    bias: Tensor | None
+    turned: bool
+    whole: Native
+
+    @staticmethod
+    def __new__(
+        cls: type["NativeWeight"],
+        matrix: Matrix,
+        shape: tuple[int, ...],
+        dtype: torch.dtype,
+        bias: Tensor | None,
+        turned: bool,
+    ) -> "NativeWeight":
+        made: NativeWeight = Tensor._make_wrapper_subclass(cls, shape, dtype=dtype)
+        made.matrix, made.bias, made.turned, made.whole = matrix, bias, turned, made
+        return made
+
+    def values(self) -> Tensor:
+        self.whole.unpacked += 1
+        values = self.matrix.unpack().to(self.dtype)
+        return values.T if self.turned else values
+
+    def transposed(self) -> "NativeWeight":
+        """The same matrix, the other way."""
+        made = NativeWeight(self.matrix, self.shape[::-1], self.dtype, self.bias, not self.turned)
+        made.whole = self.whole
+        return made
+
+
+class NativeStack(Native):
+    """Weights of one shape, (weights, …): the experts of a layer, of which a token takes a few."""
+
+    members: list[NativeWeight]
+
+    @staticmethod
+    def __new__(cls: type["NativeStack"], members: list[NativeWeight]) -> "NativeStack":
+        shape = (len(members), *members[0].shape)
+        made: NativeStack = Tensor._make_wrapper_subclass(cls, shape, dtype=members[0].dtype)
+        made.members = members
+        for member in members:
+            member.whole = made
+        return made
+
+    def values(self) -> Tensor:
+        return torch.stack([member.values() for member in self.members])
 
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor | None:
@@ -119,12 +145,24 @@ def product(input: Tensor, weight: NativeWeight, bias: Tensor | None) -> Tensor 
     return weight.matrix.linear(input)
 
 
+def transpose(weight: Tensor) -> Tensor | None:
+    return weight.transposed() if isinstance(weight, NativeWeight) else None
+
+
 def embedding(
     input: Tensor, weight: Tensor, *, max_norm: float | None = None, **training: Any
 ) -> Tensor | None:
     if max_norm is not None or not isinstance(weight, NativeWeight) or weight.turned:
         return None
     return weight.matrix.rows(input).to(weight.dtype)
+
+
+def chosen(stack: Tensor, place: Any) -> Tensor | None:
+    """One of a stack, by its number or a tensor that is one."""
+    if not isinstance(stack, NativeStack):
+        return None
+    number = isinstance(place, int) or (isinstance(place, Tensor) and place.dtype == torch.int64)
+    return stack.members[int(place)] if number and torch.as_tensor(place).dim() == 0 else None
 
 
 class Plainly(TorchFunctionMode):
@@ -145,6 +183,7 @@ RULES: Mapping[Any, Callable[..., Tensor | None]] = {
     torch.matmul: matmul,
     Tensor.matmul: matmul,
     Tensor.__matmul__: matmul,
-    Tensor.T.__get__: NativeWeight.transposed,  # type: ignore[attr-defined]
-    Tensor.t: NativeWeight.transposed,
+    Tensor.__getitem__: chosen,
+    Tensor.T.__get__: transpose,  # type: ignore[attr-defined]
+    Tensor.t: transpose,
 }
