@@ -87,13 +87,12 @@ static void weigh(const Attending *of, const Mix *mix, const Inputs *weights, in
     }
 }
 
-static void attend_stretch(const Attending *of, const Mix *mix, int first, int count)
+static void attend_stretch(const Attending *of, const Mix *mix, int first, const Stretch *stretch)
 {
     const Scratch *scratch = of->scratch;
-    const Stretch stretch = stretch_found(&of->cached, first, count);
-    const Matrix keys = stretch_keys(scratch->keys, &of->cached, &stretch);
-    const Matrix values = stretch_values(scratch->values, &of->cached, &stretch);
-    const Inputs weights = inputs_at(scratch->weights, of->model->form, of->rows, count);
+    const Matrix keys = stretch_keys(scratch->keys, &of->cached, stretch);
+    const Matrix values = stretch_values(scratch->values, &of->cached, stretch);
+    const Inputs weights = inputs_at(scratch->weights, of->model->form, of->rows, stretch->count);
     multiply(&keys, &of->queries, 0, of->rows, 0, keys.outputs / PANEL, scratch->scores, STRETCH);
     weigh(of, mix, &weights, first);
     multiply(&values, &weights, 0, of->rows, 0, values.outputs / PANEL, scratch->products, mix->width);
@@ -101,13 +100,27 @@ static void attend_stretch(const Attending *of, const Mix *mix, int first, int c
         mix_add(mix, row, scratch->factors[row], scratch->products + (size_t)row * mix->width);
 }
 
+/* The stretch from `first` on, empty where there is none, on its way from memory. */
+static Stretch fetched(const Attending *of, int first, int end)
+{
+    const Stretch stretch = stretch_found(&of->cached, first, larger(0, smaller(STRETCH, end - first)));
+    stretch_fetch(&of->cached, &stretch);
+    return stretch;
+}
+
 static void attend_span(const Attending *of, const Mix *mix, int span)
 {
     const int seen = seen_from(of->layer, of->piece->position) / STRETCH * STRETCH;
     const int end = smaller(piece_length(of->piece), (span + 1) * SPAN);
     mix_clear(mix);
-    for (int first = larger(seen, span * SPAN); first < end; first += STRETCH)
-        attend_stretch(of, mix, first, smaller(STRETCH, end - first));
+    int first = larger(seen, span * SPAN);
+    Stretch stretch = fetched(of, first, end);
+    while (first < end) {
+        const Stretch next = fetched(of, first + STRETCH, end);
+        attend_stretch(of, mix, first, &stretch);
+        stretch = next;
+        first += STRETCH;
+    }
 }
 
 static int first_span(const Layer *layer, const Piece *piece)

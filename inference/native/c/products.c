@@ -2,7 +2,7 @@
  * read in one go. Many: a part's weights should stay in the core's own cache. */
 #include "products.h"
 
-enum { PARTS_OF_A_THREAD = 8, PART_BYTES = 1 << 18 };
+enum { PARTS_OF_A_THREAD = 8, PART_BYTES = 1 << 18, SIDE_BY_SIDE = 4 };
 
 static int parts_of(int count, int size)
 {
@@ -15,13 +15,20 @@ static int limited(int count, int low, int high)
     return count < low ? low : count;
 }
 
+/* Panels of a range. Several are multiplied side by side, so some more than would be fair are better. */
+static int width_of(const Run *run, const Matrix *matrix, int panels, int blocks)
+{
+    const int threads = run->model->threads;
+    const int ranges = parts_of(PARTS_OF_A_THREAD * threads, blocks);
+    const int fitting = (int)(PART_BYTES / matrix_bytes(matrix->kind, PANEL, matrix->inputs));
+    const int width = limited(panels / ranges, 1, limited(fitting, SIDE_BY_SIDE, TILE_PANELS));
+    return width < SIDE_BY_SIDE && panels >= SIDE_BY_SIDE * threads ? SIDE_BY_SIDE : width;
+}
+
 Cut cut_of(const Run *run, const Matrix *matrix, int rows, int multiple)
 {
     const int panels = parts_of(matrix->outputs, PANEL), blocks = parts_of(rows, run->block);
-    const int ranges = parts_of(PARTS_OF_A_THREAD * run->model->threads, blocks);
-    const int fitting = (int)(PART_BYTES / matrix_bytes(matrix->kind, PANEL, matrix->inputs));
-    const int wanted = limited(panels / ranges, 1, limited(fitting, 4, TILE_PANELS));
-    const int width = parts_of(wanted, multiple) * multiple;
+    const int width = parts_of(width_of(run, matrix, panels, blocks), multiple) * multiple;
     return (Cut){panels, width, rows, blocks, parts_of(panels, width) * blocks};
 }
 

@@ -6,7 +6,7 @@
 
 #include "lanes.h"
 
-enum { SIDE = 8, WORD = 4 };    /* words of a square's side; a word is a float or two bfloat16 */
+enum { SIDE = 8, WORD = 4, LINE_BYTES = 64 };    /* words of a square's side; a word is a float or two bfloat16 */
 
 typedef uint32_t Words __attribute__((vector_size(SIDE * WORD)));
 
@@ -36,6 +36,16 @@ Stretch stretch_found(const Cached *of, int first, int count)
     for (int i = count; i < STRETCH; i++)
         stretch.places[i] = NONE;
     return stretch;
+}
+
+void stretch_fetch(const Cached *of, const Stretch *stretch)
+{
+    const int bytes = of->head * size_of(of->form);
+    for (int i = 0; i < stretch->count; i++)
+        for (int at = 0; at < bytes; at += LINE_BYTES) {
+            __builtin_prefetch(of->keys + stretch->places[i] + at);
+            __builtin_prefetch(of->values + stretch->places[i] + at);
+        }
 }
 
 static inline const char *head_at(const char *data, ptrdiff_t place)

@@ -30,6 +30,9 @@ size_t stretch_bytes(int form, int head);    /* of either matrix */
 /* Where tokens [first, first + count) of the row stand. */
 Stretch stretch_found(const Cached *of, int first, int count);
 
+/* Begin to fetch it from memory, which is slow to find what lies in pages. */
+void stretch_fetch(const Cached *of, const Stretch *stretch);
+
 /* Its keys as outputs: a row of queries becomes its scores. */
 Matrix stretch_keys(void *memory, const Cached *of, const Stretch *stretch);
 
