@@ -19,19 +19,20 @@ class Bans:
 
     never  ids (k,) that are not chosen
     only   ids (k,) of which one is chosen; none where nothing is said of them
+    runs   of several tokens, that are not chosen one behind the other; by the last but one
     """
 
     def __init__(self, sampling: Sampling, ends: frozenset[int]) -> None:
         self.never = tensor(singles(sampling))
         self.only = tensor(allowed(sampling, ends) or ())
-        self._runs: dict[int, list[list[int]]] = {}
+        self.runs: dict[int, list[list[int]]] = {}
         for run in sampling.banned:
             if len(run) > 1:
-                self._runs.setdefault(run[-2], []).append(list(run))
+                self.runs.setdefault(run[-2], []).append(list(run))
 
     def completing(self, tokens: list[int]) -> set[int]:
         """What would complete a banned run behind these tokens."""
-        runs = self._runs.get(tokens[-1], ())
+        runs = self.runs.get(tokens[-1], ())
         return {run[-1] for run in runs if tokens[-len(run) + 1 :] == run[:-1]}
 
 

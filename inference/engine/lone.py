@@ -6,18 +6,21 @@ a last bit, and a last bit is now and then another token. Knows rows; nothing of
 
 from collections.abc import Sequence as Ids
 
+import torch
 from torch import Tensor
 
-from inference.engine.sampler import Choice, Sampler
+from inference.engine.sampler import Drawn, Sampler
 from inference.engine.sequence import Score, Sequence
 
 
 class LoneSampler(Sampler):
     """A Sampler for which a row of the logits is the same to compute wherever it stands."""
 
-    def sample(self, logits: Tensor, sequences: Ids[Sequence]) -> list[Choice]:
+    def draw(self, logits: Tensor, sequences: Ids[Sequence]) -> Drawn:
         rows = zip(logits, sequences, strict=True)
-        return [super(LoneSampler, self).sample(row.clone()[None], [sequence])[0] for row, sequence in rows]
+        drawn = [super(LoneSampler, self).draw(row.clone()[None], [sequence]) for row, sequence in rows]
+        ids = torch.cat([one.ids for one in drawn])
+        return Drawn(ids, lambda: [choice for one in drawn for choice in one.choices()])
 
     def score(self, logits: Tensor, ids: Ids[int], tops: int) -> list[Score]:
         """As it is, but from a copy: where a row begins in memory may decide how it is summed up."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Several
 
 from inference.engine.admission import Admission
+from inference.engine.ahead import AheadStepper
 from inference.engine.errand import Errands
 from inference.engine.gate import Gate
 from inference.engine.outbox import Outbox
@@ -50,7 +51,7 @@ class Loop:
         self.rows = seating(runner, reuse and runner.resumes and not runner.encodes, pieces)
         self.scheduler = Scheduler(self.rows, budget=budget, whole=whole, admission=admission, pieces=pieces)
         self.speculator = Speculator(self.rows, 0 if whole or piece else drafts)
-        self.stepper = Stepper(runner, sampler, self.rows.context, pieces)
+        self.stepper = stepping(runner, sampler, self.rows, pieces)
         self.gate = gate
         self.outbox = Outbox()
         self.errands = Errands()
@@ -103,12 +104,14 @@ class Loop:
         plan = self.scheduler.schedule()
         assert plan, "sequences are here and none can run"
         self.speculator.draft(plan, self.scheduler.budget)
-        prompts = any(not sequence.started for sequence, _ in plan)
         self._welcome(self.scheduler.seated)
-        moves = self.rows.take_moves()
+        if ready := self.stepper.ready(plan):
+            plan = [(outcome.sequence, outcome.count) for outcome in ready]  # the others' turn comes next
+        prompts = any(not sequence.started for sequence, _ in plan)
+        moves = [] if ready else self.rows.take_moves()
         outcomes = None
         try:
-            outcomes = self.stepper.compute(plan, moves)
+            outcomes = ready or self.stepper.compute(plan, moves)
         except Shortage as shortage:
             self._relieve(shortage, moves)
         else:
@@ -217,6 +220,13 @@ def seating(runner: Runner, keeps: bool, pieces: Pieces) -> Seating:
         assert not pieces.size, "where pages begin, pieces need not"
         return Pages(keeps=keeps, **bounds)
     return Rows(keeps=keeps, pieces=pieces, **bounds)
+
+
+def stepping(runner: Runner, sampler: Sampler, rows: Seating, pieces: Pieces) -> Stepper:
+    """Who computes the steps: where the device can overlap them, one who begins some early."""
+    if runner.overlaps and isinstance(rows, Pages):
+        return AheadStepper(runner, sampler, rows)
+    return Stepper(runner, sampler, rows.context, pieces)
 
 
 def unwatched(step: Step) -> None:

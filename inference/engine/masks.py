@@ -23,11 +23,15 @@ def ngrams(logits: Tensor, rows: Rows) -> None:
 
 
 def banned(logits: Tensor, rows: Rows) -> None:
-    """Forbid single tokens, and what would complete a longer run.
+    """Forbid single tokens.
 
     As transformers' NoBadWordsLogitsProcessor, which spares the ends; this does not.
     """
     logits[places(logits, {row: _bans(s).never for row, s in rows.items()})] = GONE
+
+
+def completed(logits: Tensor, rows: Rows) -> None:
+    """Forbid what would complete a banned run of several tokens; as `banned` otherwise."""
     _forbid(logits, {row: _bans(s).completing(s.tokens) for row, s in rows.items()})
 
 

@@ -99,6 +99,11 @@ class Pages:
     def spare(self, sequence: Sequence) -> int:
         return len(sequence.pages) * self.size - len(sequence.tokens)
 
+    def wipe(self, page: int) -> None:
+        """Have a page blank before anything is computed again: what no sequence counts on was written there,
+        and is not a number."""
+        self.moves.append(Clear(page))
+
     def forget(self, lost: Several[Move] = ()) -> None:
         for sequence in self.live:
             unseat(sequence)

@@ -4,8 +4,11 @@ Edits, then warpers, then noise and an argmax; only the rows that ask for one of
 the host carries ids and logprobs. Knows sequences and logits; nothing of text, batches or models.
 """
 
+from collections.abc import Callable
 from collections.abc import Sequence as Ids
 from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,7 +19,7 @@ from inference.engine.edits import edit
 from inference.engine.noise import keys, perturb
 from inference.engine.order import warp
 from inference.engine.sequence import Score, Sequence, Tops
-from inference.engine.transfer import fetched
+from inference.engine.transfer import coming, fetched
 
 BROKEN, EMPTY = -1, -2
 # On a CPU rows are drawn a few at a time: what a row needs then stays in the cache, which is twice as fast.
@@ -37,6 +40,17 @@ class Choice:
     tops: Tops = ()
 
 
+class Drawn(NamedTuple):
+    """The next tokens of W rows, which the device may have yet to compute.
+
+    ids      (W,) int64, on the device; below 0 where there is none
+    choices  to be called once: waits for them, and tells matchers theirs
+    """
+
+    ids: Tensor
+    choices: Callable[[], list[Choice]]
+
+
 class Sampler:
     """Chooses among the first `vocab` columns of the logits."""
 
@@ -45,21 +59,19 @@ class Sampler:
 
     def sample(self, logits: Tensor, sequences: Ids[Sequence]) -> list[Choice]:
         """The next token for each of the rows (W, V), in order; matchers advance by theirs."""
+        return self.draw(logits, sequences).choices()
+
+    def draw(self, logits: Tensor, sequences: Ids[Sequence]) -> Drawn:
+        """The same, without waiting. The logits may change as soon as it returns."""
         raw = logits[:, : self.vocab].float()
         edited = edit(raw, sequences)
         tops = {row: s.task.logprobs for row, s in enumerate(sequences) if s.task.logprobs is not None}
         warped = {row: edited[row] for row in tops if sequences[row].task.warped}
-        ids = _draw(edited, sequences, warped)
+        best, ids = _draw(edited, sequences, warped)
+        ids = ids.where(best.isfinite(), BROKEN if edited is raw else _faults(raw))
         packed = _scores(raw, warped, ids, tops)
-        host = fetched(torch.cat([ids.int(), packed.flatten()]))  # sync
-        chosen = host[: len(sequences)].tolist()
-        scores = logprobs.unpack(host[len(sequences) :].view(packed.shape), list(tops.values()))
-        _advance(sequences, chosen)
-        scored = dict(zip(tops, scores, strict=True))
-        return [
-            Choice(id, *scored.get(row, ())) if id != BROKEN else Choice(_fault(raw[row]))
-            for row, id in enumerate(chosen)
-        ]
+        host = coming(torch.cat([ids.int(), packed.flatten()]))
+        return Drawn(ids, partial(_choices, host, packed.shape, sequences, tops))
 
     def score(self, logits: Tensor, ids: Ids[int], tops: int) -> list[Score]:
         """For each row (n, V) how likely its id was, and the `tops` most probable tokens."""
@@ -71,8 +83,21 @@ class Sampler:
         return [Score(*score, rank) for score, rank in zip(scores, host[:, 0].tolist(), strict=True)]
 
 
-def _draw(logits: Tensor, sequences: Ids[Sequence], warped: dict[int, Tensor]) -> Tensor:
-    """Ids (W,): the most probable for greedy rows, a draw from the warped distribution for the others.
+def _choices(
+    host: Callable[[], Tensor], packed: torch.Size, sequences: Ids[Sequence], tops: dict[int, int]
+) -> list[Choice]:
+    """What has come to the host: ids, then scores that are packed in this shape."""
+    values = host()  # sync
+    chosen = values[: len(sequences)].tolist()
+    scores = logprobs.unpack(values[len(sequences) :].view(packed), list(tops.values()))
+    _advance(sequences, chosen)
+    scored = dict(zip(tops, scores, strict=True))
+    return [Choice(id, *scored.get(row, ())) if id >= 0 else Choice(id) for row, id in enumerate(chosen)]
+
+
+def _draw(logits: Tensor, sequences: Ids[Sequence], warped: dict[int, Tensor]) -> tuple[Tensor, Tensor]:
+    """Ids (W,), the most probable for greedy rows, a draw from the warped distribution for the others; and
+    before them what each had, which is no number where its logits are none, or none is left.
 
     Of the rows in `warped`, those that are drawn get there what they are drawn from.
     """
@@ -87,7 +112,7 @@ def _draw(logits: Tensor, sequences: Ids[Sequence], warped: dict[int, Tensor]) -
         warped |= {row: shaped[place].clone() for place, row in enumerate(rows) if row in warped}
         streams = keys([s.task.seed for s in block], [s.generated for s in block], logits.device)
         best[where], ids[where] = perturb(shaped, streams).max(-1)
-    return ids.where(best.isfinite(), BROKEN)
+    return best, ids
 
 
 def _scores(raw: Tensor, warped: dict[int, Tensor], ids: Tensor, tops: dict[int, int]) -> Tensor:
@@ -99,14 +124,15 @@ def _scores(raw: Tensor, warped: dict[int, Tensor], ids: Tensor, tops: dict[int,
     return logprobs.pack(logits, ids[where].clamp(min=0), max(tops.values()))
 
 
-def _fault(raw: Tensor) -> int:
-    """Why a row has no token: its model's fault, or its request's."""
-    return EMPTY if raw.amax().isfinite() else BROKEN  # sync, where something has failed
+def _faults(raw: Tensor) -> Tensor:
+    """Why each row would have no token (W,): its request's fault where its logits are numbers, else its
+    model's."""
+    return torch.where(raw.amax(-1).isfinite(), EMPTY, BROKEN)
 
 
 def _advance(sequences: Ids[Sequence], chosen: Ids[int]) -> None:
     """Tell each matcher its token. An end is none of the text's: no grammar takes it."""
     for sequence, id in zip(sequences, chosen, strict=True):
         matcher = sequence.task.matcher
-        if matcher is not None and id != BROKEN and id not in sequence.task.ends:
+        if matcher is not None and id >= 0 and id not in sequence.task.ends:
             matcher.advance(id)

@@ -101,6 +101,7 @@ class Sequence:
 
     tokens  all its token ids: the prompt (for an encoder-decoder, the decoder's start), then the answer
     cached  how many of them are in the row's memory
+    coming  tokens behind these that are chosen, and that the host does not know yet
     drafts  guesses at what follows its tokens, computed behind them in this step
     row     its row in the memory, -1 while it waits
     source  the encoder's input, empty for a decoder-only model
@@ -126,6 +127,7 @@ class Sequence:
     prompt: int = field(init=False)
     arrived: float = field(default_factory=time.monotonic)
     prompt_scores: list[Score] = field(default_factory=list)
+    coming: int = 0
     bans: Bans | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -141,7 +143,7 @@ class Sequence:
 
     @property
     def generated(self) -> int:
-        return len(self.tokens) - self.prompt
+        return len(self.tokens) + self.coming - self.prompt
 
     @property
     def answer(self) -> Ids[int]:

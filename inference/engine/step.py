@@ -12,7 +12,7 @@ import torch
 from inference.engine.bans import NOTHING_LEFT
 from inference.engine.pack import Packed, pack
 from inference.engine.pieces import FREE, Pieces
-from inference.engine.sampler import BROKEN, EMPTY, Choice, Sampler
+from inference.engine.sampler import BROKEN, EMPTY, Choice, Drawn, Sampler
 from inference.engine.scheduler import Plan
 from inference.engine.sequence import Score, Sequence
 from inference.errors import BadRequest, Internal, ServerError
@@ -37,6 +37,15 @@ class Outcome:
     spoilt: bool = False
 
 
+@dataclass(slots=True)
+class Begun:
+    """A step that is being computed: what is known of its outcomes, and the tokens that are on their way."""
+
+    packed: Packed
+    outcomes: list[Outcome]
+    drawn: Drawn | None = None
+
+
 class Shortage(Exception):
     """The step needs more memory than there is."""
 
@@ -50,6 +59,10 @@ class Stepper:
         self.context = context
         self.pieces = pieces
 
+    def ready(self, plan: Plan) -> list[Outcome]:
+        """What has been computed of the plan before it was made: nothing, here (see ahead.py)."""
+        return []
+
     def compute(self, plan: Plan, moves: Several[Move]) -> list[Outcome]:
         """The outcome for each of the plan, in its order; it is for the caller to take it into the sequences.
 
@@ -57,26 +70,36 @@ class Stepper:
         out: the rows then hold what they held before, but for the moves, of which nobody knows.
         """
         try:
-            return self._attempt(plan, moves)
+            return self.attempt(plan, moves)
         except Exception as error:
             if short_of_memory(error):
                 raise Shortage(str(error)) from error
             log.exception("step failed sequences=%d", len(plan))
         return self._isolate(plan)
 
-    def _attempt(self, plan: Plan, moves: Several[Move]) -> list[Outcome]:
-        packed = pack(plan, moves, self.context)
+    def attempt(self, plan: Plan, moves: Several[Move]) -> list[Outcome]:
+        """The outcome for each of the plan. Raises whatever its computation does."""
+        return self.end(self.begin(pack(plan, moves, self.context), plan))
+
+    def begin(self, packed: Packed, plan: Plan) -> Begun:
+        """Have the step computed, without waiting for the tokens it yields."""
         logits = self.runner.forward(packed.batch)
-        outcomes = [Outcome(sequence, count) for sequence, count in plan]
+        begun = Begun(packed, [Outcome(sequence, count) for sequence, count in plan])
         if packed.proofs:
-            self._prove(packed, logits, outcomes)
+            self._prove(packed, logits, begun.outcomes)
         if packed.scored:
-            self._score(packed, logits, outcomes)
+            self._score(packed, logits, begun.outcomes)
         if packed.scored or packed.proofs:
             logits = logits[packed.picks]
         if packed.sampled:
-            self._sample(packed, logits, outcomes)
-        return outcomes
+            begun.drawn = self.sampler.draw(logits, packed.sampled)
+        return begun
+
+    def end(self, begun: Begun) -> list[Outcome]:
+        """The outcomes of the step, once its tokens are known."""
+        if begun.drawn is not None:
+            self._choose(begun.packed, begun.drawn.choices(), begun.outcomes)
+        return begun.outcomes
 
     def _prove(self, packed: Packed, logits: torch.Tensor, outcomes: list[Outcome]) -> None:
         """Fail at once whose part of a prompt came out as no numbers: others could be seated in them."""
@@ -96,8 +119,7 @@ class Stepper:
             if any(score.logprob != score.logprob for score in outcome.scores):
                 outcome.error = fault(BROKEN)
 
-    def _sample(self, packed: Packed, logits: torch.Tensor, outcomes: list[Outcome]) -> None:
-        choices = self.sampler.sample(logits, packed.sampled)
+    def _choose(self, packed: Packed, choices: list[Choice], outcomes: list[Outcome]) -> None:
         chosen: dict[int, list[Choice]] = {outcome.sequence.id: [] for outcome in outcomes}
         for sequence, choice in zip(packed.sampled, choices, strict=True):
             chosen[sequence.id].append(choice)
@@ -119,7 +141,7 @@ class Stepper:
         outcomes = []
         for part in halves(plan) if self.runner.resumes else map(self._anew, plan):
             try:
-                outcomes += self._attempt(part, ())
+                outcomes += Stepper.attempt(self, part, ())
             except Exception:
                 log.exception("part of a step failed sequences=%d", len(part))
                 outcomes += self._isolate(part)

@@ -1,6 +1,8 @@
 """Copies between host and device, from and to pinned memory: a copy from any other may wait for all that the
 device has still to do, and one to any other takes a detour. Knows tensors and devices only."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -12,11 +14,24 @@ def sent(values: Tensor, device: torch.device) -> Tensor:
     return values.to(device, non_blocking=True)
 
 
-def fetched(values: Tensor) -> Tensor:
-    """The values on the host, once they are computed: the one place of a step that waits."""
+def coming(values: Tensor) -> Callable[[], Tensor]:
+    """Send the values to the host, once they are computed; nobody waits but who calls what is returned, which
+    gives them: for these values alone, not for what the device is asked afterwards."""
     if not values.is_cuda:
-        return values.cpu()
+        here = values.cpu()
+        return lambda: here
     host = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
     host.copy_(values, non_blocking=True)
-    torch.cuda.current_stream(values.device).synchronize()
-    return host
+    done = torch.cuda.Event()
+    done.record(torch.cuda.current_stream(values.device))
+
+    def arrived() -> Tensor:
+        done.synchronize()
+        return host
+
+    return arrived
+
+
+def fetched(values: Tensor) -> Tensor:
+    """The values on the host, once they are computed and have come."""
+    return coming(values)()

@@ -1,7 +1,7 @@
 """What one step computes, in plain integers, and who computes it.
 
 The engine fills a Batch and knows a Runner; the seats in this folder are Runners. Nothing here knows torch's
-device or a model: a Batch can be printed, compared, or sent to another process.
+device or a model: a Batch can be printed, compared, or sent to another process, unless ids are on their way.
 """
 
 from collections.abc import Mapping, Sequence
@@ -59,6 +59,8 @@ class Batch:
     moves            memory moves, done in order before anything is computed
     sources          row → encoder input, for rows of an encoder-decoder model that begin in this step
     tables   (R, …)  where the memory is in pages: those that row i's tokens stand in, in order
+    coming   (T,)    int64, on the runner's device: the ids, where the host does not know them yet; `ids` then
+                     only say how many
     """
 
     ids: Sequence[int]
@@ -69,6 +71,7 @@ class Batch:
     moves: Sequence[Move] = ()
     sources: Mapping[int, Sequence[int]] = field(default_factory=dict)
     tables: Sequence[Sequence[int]] = ()
+    coming: torch.Tensor | None = None
 
 
 class Runner(Protocol):
@@ -82,6 +85,7 @@ class Runner(Protocol):
     vocab      width of the logits
     resumes    a row that holds tokens takes several more in one step (chunked prefill, prefix reuse, drafts);
                where False, a row's first step takes its whole prompt and every later step one token
+    overlaps   it computes on while its caller goes on, and takes ids that are still to come (Batch.coming)
     encodes    an encoder-decoder model: the prompt is the encoder's input (Batch.sources) and the rows hold
                decoder tokens, the first of which is `start_id`
     """
@@ -93,6 +97,7 @@ class Runner(Protocol):
     vocab: int
     resumes: bool
     paged: bool
+    overlaps: bool
     encodes: bool
     start_ids: tuple[int, ...]
 

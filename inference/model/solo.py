@@ -23,6 +23,7 @@ class SoloRunner:
 
     resumes = True
     paged = False
+    overlaps = False
     step = 64
 
     def __init__(self, model: PreTrainedModel, *, max_rows: int, context: int, causal: bool = True) -> None:

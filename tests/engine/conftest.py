@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from inference.engine.engine import Engine
-from inference.engine.sampler import BROKEN, Choice
+from inference.engine.sampler import BROKEN, Choice, Drawn
 from inference.engine.sequence import Record, Score, Task
 from inference.engine.sequence import Sequence as Answer
 from inference.model.batch import Batch, Clear, Copy, Move, Shape, Swap
@@ -61,6 +61,7 @@ class FakeRunner:
     vocab: int = VOCAB
     resumes: bool = True
     paged: bool = False
+    overlaps: bool = False
     encodes: bool = False
     start_ids: tuple[int, ...] = (1,)
     fault: Callable[[Batch, bool], None] = lambda batch, moved: None
@@ -167,9 +168,10 @@ class FakeRunner:
 
 
 class GreedySampler:
-    def sample(self, logits: torch.Tensor, sequences: Sequence[Answer]) -> list[Choice]:
+    def draw(self, logits: torch.Tensor, sequences: Sequence[Answer]) -> Drawn:
         assert logits.shape == (len(sequences), VOCAB)
-        return [self._pick(row, sequence) for row, sequence in zip(logits, sequences, strict=True)]
+        made = [self._pick(row, sequence) for row, sequence in zip(logits, sequences, strict=True)]
+        return Drawn(torch.tensor([choice.id for choice in made]), lambda: made)
 
     def score(self, logits: torch.Tensor, ids: Sequence[int], tops: int) -> list[Score]:
         assert logits.shape == (len(ids), VOCAB)

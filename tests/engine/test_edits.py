@@ -5,11 +5,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from inference.engine.edits import EDITS, bias, edit
+from inference.engine.edits import EDITS, bias, edit, reads
+from inference.engine.order import warp
 from inference.sampling import Sampling, Watermark, Window
 from tests.engine.answers import random_logits, sequence
 
 WIDTH = 100
+ORDER = ("temperature", "repetition")
 
 
 @pytest.fixture
@@ -37,29 +39,39 @@ def test_without_edits_the_logits_are_the_same_and_with_one_a_copy(logits: torch
     assert torch.equal(edited[:2], before[:2]) and not torch.equal(edited[2], before[2])
 
 
-@pytest.mark.parametrize(
-    "sampling",
-    [
-        Sampling(bias={3: 1.0}),
-        Sampling(watermark=Watermark()),
-        Sampling(repetition=2.0),
-        Sampling(window=Window((2, 3), 2.0, 2)),
-        Sampling(presence=1.0),
-        Sampling(frequency=1.0),
-        Sampling(frequency_share=1.0),
-        Sampling(no_repeat_ngram=1),
-        Sampling(allowed=frozenset((3,))),
-        Sampling(banned=((3,),)),
-        Sampling(banned_first=frozenset((3,))),
-    ],
+EACH = (
+    Sampling(bias={3: 1.0}),
+    Sampling(watermark=Watermark()),
+    Sampling(repetition=2.0),
+    Sampling(window=Window((2, 3), 2.0, 2)),
+    Sampling(presence=1.0),
+    Sampling(frequency=1.0),
+    Sampling(frequency_share=1.0),
+    Sampling(no_repeat_ngram=1),
+    Sampling(allowed=frozenset((3,))),
+    Sampling(banned=((3,),)),
+    Sampling(banned_first=frozenset((3,))),
 )
+
+
+@pytest.mark.parametrize("sampling", EACH)
 def test_every_edit_holds_for_greedy_rows_and_for_drawn_ones(sampling: Sampling) -> None:
     logits = random_logits(1, WIDTH)
     answer = [] if sampling.banned_first else [5]
     drawn = edit(logits, [sequence([2, 3], answer, sampling)])
     greedy = edit(logits, [sequence([2, 3], answer, replace(sampling, greedy=True))])
     assert torch.equal(drawn, greedy) and not torch.equal(drawn, logits)
-    assert sum(concerns(sequence([2, 3], answer, sampling)) for concerns, _ in EDITS) == 1
+    assert sum(concerns(sequence([2, 3], answer, sampling)) for concerns, *_ in EDITS) == 1
+
+
+@pytest.mark.parametrize(
+    "sampling", (*EACH, Sampling(banned=((5, 6),)), Sampling(repetition=2.0, order=ORDER))
+)
+def test_an_edit_reads_tokens_where_it_does_something_else_behind_others(sampling: Sampling) -> None:
+    logits = random_logits(1, WIDTH)
+    known = [sequence([2, 3], answer, sampling, min_tokens=4, ends=frozenset((1,))) for answer in ([5], [6])]
+    warped = [warp(edit(logits, [each]), [each]) for each in known]
+    assert reads(known[0]) == (not torch.equal(*warped))
 
 
 def test_what_may_not_begin_an_answer_may_go_on_with_it(logits: torch.Tensor) -> None:

@@ -10,7 +10,7 @@ from transformers import (
     NoRepeatNGramLogitsProcessor,
 )
 
-from inference.engine.masks import banned, beginnings, constraint, early, ngrams, others
+from inference.engine.masks import banned, beginnings, completed, constraint, early, ngrams, others
 from inference.engine.sequence import Sequence
 from inference.sampling import Sampling
 from tests.engine.answers import random_logits, sequence
@@ -74,6 +74,7 @@ def test_banned_runs_are_forbidden_as_transformers_does() -> None:
     logits = random_logits(32, WIDTH)
     expected = NoBadWordsLogitsProcessor(runs)(torch.tensor(tokens), logits)
     banned(logits, rows)
+    completed(logits, rows)
     assert torch.equal(logits, expected)
     assert len({tuple(left(row)) for row in logits}) > 3
 

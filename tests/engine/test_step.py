@@ -5,7 +5,7 @@ from collections.abc import Sequence as Several
 import pytest
 import torch
 
-from inference.engine.sampler import Choice
+from inference.engine.sampler import Drawn
 from inference.engine.sequence import Score, Sequence, Task
 from inference.engine.step import Shortage, Stepper
 from inference.errors import Internal
@@ -46,10 +46,10 @@ class Picky(GreedySampler):
     def __init__(self, id: int) -> None:
         self.id = id
 
-    def sample(self, logits: torch.Tensor, sequences: Several[Sequence]) -> list[Choice]:
+    def draw(self, logits: torch.Tensor, sequences: Several[Sequence]) -> Drawn:
         if any(one.id == self.id for one in sequences):
             raise ValueError("not this one")
-        return super().sample(logits, sequences)
+        return super().draw(logits, sequences)
 
 
 def test_each_sequence_gets_its_own_choice() -> None:

@@ -48,6 +48,7 @@ PAGES: dict[str, dict[str, Any]] = {
     "pages in company": {"max_rows": 4, "area": 200, "context": 96, "admission": Admission(0.5, 6)},
     "last page": {"max_rows": 3, "area": 64, "context": 96, "drafts": "foreseen", "waiting": 200},
 }
+PAGES |= {f"{name}, early": shape | {"overlaps": True} for name, shape in PAGES.items()}
 WALKS = 5  # of a kind, each of 50 rules and some 80 steps
 EVENTS = (
     *("stop", "length", "error", "cancelled", "deadline", "Overloaded", "TooLong"),
@@ -178,6 +179,7 @@ def walk(
     assert here["length"]
     assert (here["cached_tokens"] > 0) == shares(shape)
     assert (here["accepted_tokens"] > 0) == ("drafts" in shape)
+    assert (here["early"] > 0) == shape.get("overlaps", False)
 
 
 def shares(shape: dict[str, Any]) -> bool:

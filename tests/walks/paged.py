@@ -5,7 +5,7 @@ beginning only.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import torch
@@ -22,6 +22,7 @@ class PagedWitness:
     """Holds for each token of a page the ids up to it, and raises Illegal for a Batch no runner could do.
 
     fault  called with each Batch, before it writes and after; may raise
+    early  steps begun before their ids were known
     """
 
     max_rows: int
@@ -31,17 +32,23 @@ class PagedWitness:
     vocab: int = VOCAB
     resumes: bool = True
     paged: bool = True
+    overlaps: bool = False
     encodes: bool = False
     start_ids: tuple[int, ...] = ()
     fault: Callable[[Batch, bool], None] = lambda batch, moved: None
     pages: list[list[Ids]] = field(init=False)
+    early: int = 0
 
     def __post_init__(self) -> None:
         self.pages = [[()] * self.step for _ in range(self.area // self.step)]
 
     def forward(self, batch: Batch) -> torch.Tensor:
         self.fault(batch, False)
+        if batch.coming is not None:
+            self.early += 1
+            batch = replace(batch, ids=batch.coming.tolist())
         try:
+            assert batch.coming is None or (self.overlaps and min(batch.ids) >= 0), "ids that are none"
             for move in batch.moves:
                 assert isinstance(move, Clear), "pages are never moved"
                 self.pages[move.row] = [()] * self.step

@@ -146,3 +146,4 @@ class World:
         assert all(errand.future.done() for errand in self.errands) and len(self.over) == len(self.errands)
         for name in COUNTED:
             self.seen[name] += getattr(stats, name)
+        self.seen["early"] += getattr(self.engine.loop.runner, "early", 0)

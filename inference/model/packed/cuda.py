@@ -58,8 +58,13 @@ def unwaiting() -> Iterator[None]:
         torch.cuda.set_sync_debug_mode(before)
 
 
+def alone(model: PreTrainedModel) -> bool:
+    """Whether the model's steps are those of one GPU alone."""
+    devices = {weight.device for weight in model.parameters()}
+    shared = dist.is_available() and dist.is_initialized()
+    return len(devices) == 1 and model.device.type == "cuda" and not shared
+
+
 def recorder(model: PreTrainedModel) -> Recorder | None:
     """A recorder for the model's device; None where its steps are not those of one GPU alone."""
-    devices = {weight.device for weight in model.parameters()}
-    alone = len(devices) == 1 and not (dist.is_available() and dist.is_initialized())
-    return Recorder(model.device) if alone and model.device.type == "cuda" else None
+    return Recorder(model.device) if alone(model) else None

@@ -66,8 +66,9 @@ def lined(batch: Batch, size: int, device: torch.device) -> Line:
         positions += range(first, length)
         slots += [pages[at // size] * size + at % size for at in range(first, length)]
     every = len(batch.want) == len(batch.ids)
-    lists = [list(batch.ids), positions, slots, [] if every else list(batch.want)]
-    ids, where, put, wanted = send(lists, device)
+    known = [] if batch.coming is not None else list(batch.ids)
+    ids, where, put, wanted = send([known, positions, slots, [] if every else list(batch.want)], device)
+    ids = ids if batch.coming is None else batch.coming
     return Line(ids[None], where[None], put, None if every else wanted, spans, size)
 
 

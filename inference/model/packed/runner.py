@@ -42,8 +42,9 @@ class PackedRunner:
         area: int,
         size: int = SIZE,
         kernel: Kernel = plain,
+        overlaps: bool = False,
     ) -> None:
-        self.model, self.device = model, model.device
+        self.model, self.device, self.overlaps = model, model.device, overlaps
         pages = max(area // size, -(-context // size))
         self.max_rows, self.context = max_rows, context
         self.step, self.area = size, pages * size

@@ -35,6 +35,7 @@ class SlotRunner:
 
     encodes = False
     paged = False
+    overlaps = False
     step = STEP
     positions_name = "position_ids"
 
