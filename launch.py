@@ -5,6 +5,7 @@ Knows every floor, and of each only its door; wiring.py says to each what it nee
 
 import contextlib
 import gc
+import json
 import logging
 import sys
 from collections.abc import Sequence
@@ -86,7 +87,7 @@ def download(settings: Settings, home: Path) -> int:
     except Refused as error:
         tell([error.finding], settings)
         return 1
-    print(folder)
+    print(json.dumps({"folder": str(folder)}) if settings.json_output else folder)
     return 0
 
 

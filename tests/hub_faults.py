@@ -137,3 +137,36 @@ class NoRanges(Counted):
 
     def answer(self, to: Any, reply: Reply) -> None:
         to.answer(200, reply.whole, reply.extra)
+
+
+@dataclass
+class Chunked(Counted):
+    """In chunks, the length not told, as proxies do that look into what passes."""
+
+    def answer(self, to: Any, reply: Reply) -> None:
+        to.head(reply.status, {**reply.headers, "Transfer-Encoding": "chunked"})
+        for start in range(0, len(reply.body), 30_000):
+            part = reply.body[start : start + 30_000]
+            to.body(b"%x\r\n%s\r\n" % (len(part), part))
+        to.body(b"0\r\n\r\n")
+
+
+@dataclass
+class Crowded(Counted):
+    """So many answers at a time, each of a tenth of a second; whoever comes besides is sent away."""
+
+    places: int
+    taken: threading.BoundedSemaphore = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.taken = threading.BoundedSemaphore(self.places)
+
+    def answer(self, to: Any, reply: Reply) -> None:
+        if not self.taken.acquire(blocking=False):
+            to.answer(503, {"error": "too many connections"})
+            return
+        try:
+            time.sleep(0.1)
+            to.answer(reply.status, reply.body, reply.headers)
+        finally:
+            self.taken.release()

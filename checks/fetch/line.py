@@ -62,10 +62,16 @@ class Address:
 
 @dataclass(slots=True)
 class Signals:
-    """What all lines share. `resume_at`: until then (monotonic) nobody asks; `trouble`: the last fault."""
+    """What all threads share, times as of time.monotonic().
+
+    resume_at  until then nobody asks, as a server wants it
+    heard      when the last byte came
+    trouble    the last fault; empty once bytes come again
+    """
 
     stop: Event
     resume_at: float = 0.0
+    heard: float = 0.0
     trouble: str = ""
 
     def wait(self, seconds: float) -> None:
@@ -116,7 +122,7 @@ class Line:
             if not chunk:
                 raise Fault(f"{host(response.url)} ended {length} bytes too early")
             length -= len(chunk)
-            self.signals.trouble = ""
+            self.signals.heard, self.signals.trouble = time.monotonic(), ""
             yield chunk
 
     def answer(self, address: Address, wanted: str) -> Response:

@@ -1,7 +1,9 @@
 """How often a thing is tried, and how long we wait in between. Knows nothing of what is tried."""
 
 import logging
+import math
 import random
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -12,7 +14,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """`tries` in a row that brought nothing are enough; waits double from `first_s` to `longest_s`."""
+    """`tries` in a row that nothing came in are enough; waits double from `first_s` to `longest_s`."""
 
     tries: int = 10
     first_s: float = 0.5
@@ -26,8 +28,12 @@ class Patience:
 def persist(
     attempt: Callable[[], None], position: Callable[[], int], patience: Patience, signals: Signals
 ) -> None:
-    """Try until it is done. Raises the last Fault when patience ends; a try that brought bytes renews it."""
-    failures = 0
+    """Try until it is done. Raises the last Fault when patience ends.
+
+    Every byte renews it, and so does one that another thread gets meanwhile: a server that has had enough of
+    our connections still answers some of them.
+    """
+    failures, begun = 0, math.inf
     while True:
         before = position()
         try:
@@ -35,7 +41,11 @@ def persist(
         except Fault as fault:
             failures = 1 if position() > before else failures + 1
             if failures >= patience.tries:
-                raise
+                if signals.heard <= begun:
+                    raise
+                failures = 1
+            if failures == 1:
+                begun = time.monotonic()
             log.debug("try=%d position=%d fault=%s", failures, position(), fault)
             signals.trouble = str(fault)
             signals.wait(patience.delay(failures))

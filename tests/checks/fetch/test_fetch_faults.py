@@ -16,7 +16,7 @@ from checks.hub import Hub
 from checks.repository import File, Repository
 from tests import hub
 from tests.checks.fetch.conftest import PIECE, SIZE, WEIGHTS
-from tests.hub_faults import Cut, Fault, Flip, NoRanges, Says, Short, Slow, Stall
+from tests.hub_faults import Chunked, Crowded, Cut, Fault, Flip, NoRanges, Says, Short, Slow, Stall
 
 Bring = Callable[..., Path]
 Whole = Callable[[Path], bool]
@@ -42,6 +42,7 @@ def refusal(bring: Bring, *args: Repository, **changes: object) -> Finding:
         Says(429, times=3),
         NoRanges(),
         NoRanges(times=2),
+        Chunked(),
     ],
     ids=repr,
 )
@@ -97,6 +98,13 @@ def test_patience_ends_where_nothing_comes(fake: hub.Hub, repo: hub.Repo, bring:
 def test_patience_is_renewed_by_every_byte(repo: hub.Repo, bring: Bring, whole: Whole) -> None:
     repo.faults[WEIGHTS] = Cut(at=10_000, times=30)
     assert whole(bring(streams=1))
+
+
+def test_a_server_that_allows_fewer_connections_is_no_reason_to_end(
+    repo: hub.Repo, bring: Bring, whole: Whole
+) -> None:
+    repo.faults[WEIGHTS] = Crowded(places=1)
+    assert whole(bring(streams=4, patience=Patience(tries=4, first_s=0.1, longest_s=0.1)))
 
 
 @pytest.mark.parametrize("headers", [{"Retry-After": "1"}, {"RateLimit": '"resolvers";r=0;t=1'}], ids=str)
