@@ -86,6 +86,8 @@ def choose(
     for seat in seats(model, context, alone, tolerance) if causal else ():
         if seat.kind in kinds and seat.kind not in found and (timed or not found):
             found |= attempt(model, trial, seat, tolerance)
+            if timed and seat.kind in found and decides(found[seat.kind], trial):
+                break
     if not found:
         if "solo" not in kinds:
             raise Unavailable(
@@ -97,6 +99,11 @@ def choose(
     most_tokens = max_rows * context if max_area is None else min(max_area, max_rows * context)
     fitted = sized(model, best, max_rows=max_rows, context=context, kv_bytes=kv_bytes, most=most_tokens)
     return replace(fitted, loss=made.loss)
+
+
+def decides(found: Found, trial: Trial) -> bool:
+    """Whether the seats behind can gain nothing, nor are worth the time to try them."""
+    return found.runner.paged and race.step_s(found.runner, COLUMNS, trial.ids) > found.seat.slow_s
 
 
 def attempt(model: PreTrainedModel, trial: Trial, seat: Seat, tolerance: float) -> dict[str, Found]:

@@ -38,7 +38,8 @@ COURSES = (
 TURNS = 4  # at least, the first of which warms up
 LONG_S = 0.2  # a course is run for so long where its steps are short
 PATIENCE_S = 1.0  # and not repeated once it has taken so long
-SLOW_S = 0.05  # a step of one token that takes so long is not raced
+SLOW_S = 0.05  # a step of one token that takes so long is mostly the passage of the weights
+STEPS = 3  # of one token, to see how long it takes
 
 
 def ratio(
@@ -46,8 +47,7 @@ def ratio(
 ) -> float:
     """How many times as long the second takes as the first, in the geometric mean of the courses.
 
-    They are made for the race, and run in turns. 1 where the context is too short, or memory for both, and
-    where a step takes long: it is mostly the passage of the weights then, the same in both.
+    They are made for the race, and run in turns. 1 where the context is too short, or memory for both.
     Not for a model that several processes share: their clocks would part them.
     """
     columns = min(COLUMNS, context) // 16 * 16
@@ -57,8 +57,6 @@ def ratio(
         runners = [make(max_rows=ROWS, context=columns, area=ROWS * columns) for make in (ours, theirs)]
         for runner in runners:
             begin(runner, columns, ids)
-        if seconds(runners[0], batch(COURSES[0], columns, ids, runners[0])) > SLOW_S:
-            return 1.0
         gains = [
             gain(runners, [batch(course, columns, ids, runner) for runner in runners]) for course in COURSES
         ]
@@ -66,6 +64,12 @@ def ratio(
         log.info("too little memory to time two seats: %s", error)
         return 1.0
     return math.exp(sum(gains) / len(gains))
+
+
+def step_s(runner: Runner, columns: int, ids: Sequence[int]) -> float:
+    """Seconds of a step of one token, by a runner that has memory for rows of so many columns."""
+    step = batch(COURSES[0], columns, ids, runner)
+    return min(seconds(runner, step) for _ in range(STEPS))
 
 
 def gain(runners: Sequence[Runner], batches: Sequence[Batch]) -> float:

@@ -19,6 +19,7 @@ from inference.model.packed import cuda
 from inference.model.packed.graphs import GraphRunner
 from inference.model.packed.kernels.choose import Chosen, choose_kernel
 from inference.model.packed.runner import SIZE, PackedRunner
+from inference.model.race import SLOW_S
 from inference.model.slots.runner import SlotRunner
 from inference.model.slots.sources import SourceRunner
 from inference.model.trial import ordinary_ids
@@ -35,21 +36,24 @@ WAYS: dict[Way, str] = {
 
 # Whether the fused seat computes a row's logits to the last bit alike, whatever is computed beside it.
 STEADY = False
+SLOW_FUSED_S = 0.01  # what the others take besides the passage of the weights is more than it takes
 
 
 class Seat(NamedTuple):
     """A way to run a model.
 
-    kind  "fused", "packed" or "slots"
-    name  what it is called in the log
-    make  a runner of this kind, for max_rows, context and area; raises Unfit
-    cost  bytes that a token, and a row besides, take in the memory of a runner that has computed
+    kind    "fused", "packed" or "slots"
+    name    what it is called in the log
+    make    a runner of this kind, for max_rows, context and area; raises Unfit
+    cost    bytes that a token, and a row besides, take in the memory of a runner that has computed
+    slow_s  where it is right and a step of one token takes so long, the seats behind it can gain nothing
     """
 
     kind: str
     name: str
     make: Callable[..., Runner]
     cost: Callable[[Any], tuple[int, int]]
+    slow_s: float = SLOW_S
 
 
 def seats(model: PreTrainedModel, context: int, alone: bool, tolerance: float) -> Iterator[Seat]:
@@ -60,7 +64,7 @@ def seats(model: PreTrainedModel, context: int, alone: bool, tolerance: float) -
     """
     if model.device.type == "cpu" and (STEADY or not alone):
         reading = cache(partial(proved, model, context, tolerance))
-        yield Seat("fused", "fused", partial(fused, model, reading), packed_cost)
+        yield Seat("fused", "fused", partial(fused, model, reading), packed_cost, SLOW_FUSED_S)
     if not alone:
         chosen = cache(partial(choose_kernel, model))  # when it is first asked for, as it may raise Unfit
         yield Seat("packed", "packed", partial(packed, model, chosen, tolerance), packed_cost)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from inference.errors import Unavailable
-from inference.model import race
+from inference.model import fit, race
 from inference.model.batch import Batch, Shape
 from inference.model.fit import choose
 from inference.model.slots import quirks
@@ -48,7 +48,23 @@ def test_of_two_right_seats_the_faster_is_chosen(
     assert choose(tiny("gpt_neox"), max_rows=4, context=CONTEXT, kv_bytes=PLENTY).seat == seat
 
 
-def test_a_race_is_run_on_both_seats(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("seconds", "tried"), [(0.001, ["packed", "slots"]), (0.1, ["packed"])])
+def test_behind_a_seat_that_the_weights_alone_slow_down_no_other_is_tried(
+    seconds: float, tried: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(race, "step_s", lambda *asked: seconds)
+    raced: list[list[str]] = []
+    monkeypatch.setattr(fit, "fastest", lambda model, trial, found, context: note(raced, found))
+    choose(tiny("gpt_neox"), max_rows=4, context=CONTEXT, kv_bytes=PLENTY)
+    assert raced == [tried]
+
+
+def note(raced: list[list[str]], found: list[fit.Found]) -> fit.Found:
+    raced.append([one.seat.kind for one in found])
+    return found[0]
+
+
+def test_a_race_is_run_on_both_seats() -> None:
     """A seat that takes a hundred times as long loses to one that does not."""
     model = tiny("llama")
 
@@ -66,8 +82,6 @@ def test_a_race_is_run_on_both_seats(monkeypatch: pytest.MonkeyPatch) -> None:
         made.memory.do(Shape(race.ROWS, asked["context"]))
         return made
 
-    assert race.ratio(slow, fast, range(3, 50), CONTEXT) == 1.0, "its step is too long to be raced"
-    monkeypatch.setattr(race, "SLOW_S", 60.0)
     assert race.ratio(fast, slow, range(3, 50), CONTEXT) > 5
     assert race.ratio(slow, fast, range(3, 50), CONTEXT) < 0.2
 
@@ -121,7 +135,7 @@ def test_the_proof_leaves_the_model_as_it_was(name: str) -> None:
     model = tiny(name)
     tokens, source = [5, 9, 13, 40, 41], [7, 8, 9] if name in ENCODERS else []
     before = plain(model, tokens, source)
-    choose(model, max_rows=4, context=CONTEXT, kv_bytes=PLENTY)
+    choose(model, max_rows=4, context=CONTEXT, kv_bytes=PLENTY, kinds=("packed", "slots", "solo"))
     assert torch.equal(plain(model, tokens, source), before)
 
 
