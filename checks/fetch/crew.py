@@ -1,5 +1,6 @@
 """Threads that do one job at a time each. Knows nothing of what a job is."""
 
+import time
 from collections.abc import Callable, Hashable
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -8,7 +9,7 @@ from typing import Generic, TypeVar
 from checks.fetch.line import Stopped
 
 Job = TypeVar("Job", bound=Hashable)
-JOIN_S = 0.5  # that a thread has to end what it writes; one that waits for the network writes no more
+JOIN_S = 0.5  # that the threads have to end what it writes; one that waits for the network writes no more
 
 
 class Crew(Generic[Job]):
@@ -40,8 +41,9 @@ class Crew(Generic[Job]):
         """The line has been stopped: nobody writes after this."""
         for _ in self.threads:
             self.jobs.put(None)
+        end = time.monotonic() + JOIN_S
         for thread in self.threads:
-            thread.join(JOIN_S)
+            thread.join(max(end - time.monotonic(), 0))
 
     def work(self) -> None:
         while (job := self.jobs.get()) is not None:
