@@ -36,18 +36,19 @@ static inline Lanes gelu(Lanes x)
 
 /* One loop for each function, so that it is compiled into it. */
 #define EACH(function)                                                                                             \
-    for (int k = 0; k < count; k += LANES) {                                                                       \
-        const int left = count - k < LANES ? count - k : LANES;                                                    \
-        const Lanes product = function(lanes_load_part(gate + k, left)) * lanes_load_part(up + k, left);           \
-        memcpy(gate + k, &product, left * sizeof(float));                                                          \
-    }                                                                                                              \
+    for (; k + LANES <= count; k += LANES)                                                                         \
+        lanes_store(gate + k, function(lanes_load(gate + k)) * lanes_load(up + k));                                \
+    last = function(lanes_load_part(gate + k, count - k)) * lanes_load_part(up + k, count - k);                    \
     break
 
 void activate(int activation, float *gate, const float *up, int count)
 {
+    Lanes last = {0};
+    int k = 0;
     switch (activation) {
     case SILU: EACH(silu);
     case GELU_TANH: EACH(gelu_tanh);
     case GELU: EACH(gelu);
     }
+    memcpy(gate + k, &last, (count - k) * sizeof(float));
 }

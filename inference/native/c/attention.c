@@ -183,25 +183,32 @@ static void attend(const Run *run, const Layer *layer, const Scratch *scratch, i
 }
 
 /* Whoever does the last part of a piece writes what is made of it. */
-static void finish(const Run *run, const Layer *layer, Piece *piece)
+static void finish(const Run *run, int number, Piece *piece)
 {
     if (run->plan.item[piece->item].span != ALL)
-        join_spans(run, layer, piece);
-    for (int token = piece->first; token < piece->end; token++)
-        forms_write(&run->attended, token, 0, run->mixed + (size_t)token * run->mixed_wide,
+        join_spans(run, &run->model->layer[number], piece);
+    for (int row = run_row(run, number, piece->first); row < run_row(run, number, piece->end); row++)
+        forms_write(&run->attended, row, 0, run->mixed + (size_t)run_token(run, number, row) * run->mixed_wide,
                     run->model->heads * run->model->head);
 }
 
-void attention(const Run *run, const Layer *layer, Team *team, Scratch *scratch)
+static int is_needed(const Run *run, int number, const Piece *piece)
+{
+    return run_row(run, number, piece->first) < run_row(run, number, piece->end);
+}
+
+void attention(const Run *run, int number, Team *team, Scratch *scratch)
 {
     const int groups = run->model->groups;
     int part;
     while ((part = team_take(team, run->plan.items * groups)) >= 0) {
         Piece *piece = &run->plan.piece[run->plan.item[part / groups].piece];
-        attend(run, layer, scratch, part / groups, part % groups);
+        if (!is_needed(run, number, piece))
+            continue;
+        attend(run, &run->model->layer[number], scratch, part / groups, part % groups);
         if (atomic_fetch_add_explicit(&piece->done, 1, memory_order_acq_rel) + 1 == piece->items * groups) {
             atomic_store_explicit(&piece->done, 0, memory_order_relaxed);
-            finish(run, layer, piece);
+            finish(run, number, piece);
         }
     }
 }

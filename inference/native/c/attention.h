@@ -5,7 +5,7 @@
 #include "run.h"
 
 /* A phase of the team: of the queries in `states`, over keys and values that are in the pages, what the matrix
- * `output` is given. Does not wait for the others at its end. */
-void attention(const Run *run, const Layer *layer, Team *team, Scratch *scratch);
+ * `output` of a layer is given. Does not wait for the others at its end. */
+void attention(const Run *run, int layer, Team *team, Scratch *scratch);
 
 #endif

@@ -21,21 +21,21 @@ static void add_bias(float *to, const Matrix *matrix)
             to[k] += matrix->bias[k];
 }
 
-void row_enter(const Run *run, int row, const float *norm, const Forms *to, int place)
+void row_enter(const Run *run, int token, const float *norm, const Forms *to, int row)
 {
     const Model *model = run->model;
-    const float *x = row_of(run->x, row, run->wide);
+    const float *x = row_of(run->x, token, run->wide);
     float *normed = row_of(run->y, row, run->wide);
     if (norm)
         norm_write(normed, x, norm, model->hidden, model->epsilon);
-    forms_write(to, place, 0, norm ? normed : x, model->hidden);
+    forms_write(to, row, 0, norm ? normed : x, model->hidden);
 }
 
-/* x += residual_scale × norm(y + bias) */
-static void add_to_stream(const Run *run, int row, const Matrix *matrix, const float *norm)
+/* x of a token += residual_scale × norm(y of a row + bias) */
+static void add_to_stream(const Run *run, int token, int row, const Matrix *matrix, const float *norm)
 {
     const Model *model = run->model;
-    float *x = row_of(run->x, row, run->wide), *y = row_of(run->y, row, run->wide);
+    float *x = row_of(run->x, token, run->wide), *y = row_of(run->y, row, run->wide);
     add_bias(y, matrix);
     if (norm)
         norm_write(y, y, norm, model->hidden, model->epsilon);
@@ -82,30 +82,23 @@ static void after_output(const Run *run, int number, int first, int end)
 {
     const Layer *layer = &run->model->layer[number];
     for (int row = first; row < end; row++) {
-        add_to_stream(run, row, &layer->output, layer->after_attention);
-        row_enter(run, row, layer->before_mlp, &run->normed, row);
+        const int token = run_token(run, number, row);
+        add_to_stream(run, token, row, &layer->output, layer->after_attention);
+        row_enter(run, token, layer->before_mlp, &run->normed, row);
     }
-}
-
-/* Of the last layer's rows, those that are wanted. */
-static void enter_head(const Run *run, int first, int end)
-{
-    for (int i = 0; i < run->step->wanted; i++)
-        if (run->step->want[i] >= first && run->step->want[i] < end)
-            row_enter(run, (int)run->step->want[i], run->model->last_norm, &run->last, i);
 }
 
 static void after_down(const Run *run, int number, int first, int end)
 {
     const Model *model = run->model;
     const Layer *layer = &model->layer[number];
+    const int last = number + 1 == model->layers;
+    const float *norm = last ? model->last_norm : layer[1].before_attention;
     for (int row = first; row < end; row++) {
-        add_to_stream(run, row, &layer->down, layer->after_mlp);
-        if (number + 1 < model->layers)
-            row_enter(run, row, layer[1].before_attention, &run->normed, row);
+        const int token = run_token(run, number, row);
+        add_to_stream(run, token, row, &layer->down, layer->after_mlp);
+        row_enter(run, token, norm, last ? &run->last : &run->normed, row);
     }
-    if (number + 1 == model->layers)
-        enter_head(run, first, end);
 }
 
 /* Gate and up of the same panels, and what becomes of them. */
@@ -129,9 +122,9 @@ static void gate_and_up(const Run *run, const Layer *layer, const Tile *tile, Sc
     }
 }
 
-static void mlp(const Run *run, const Layer *layer, Team *team, Scratch *scratch)
+static void mlp(const Run *run, const Layer *layer, int rows, Team *team, Scratch *scratch)
 {
-    const Cut cut = cut_of(run, &layer->gate, run->step->tokens, GROUP / PANEL);
+    const Cut cut = cut_of(run, &layer->gate, rows, GROUP / PANEL);
     int part;
     while ((part = team_take(team, cut.parts)) >= 0) {
         const Tile tile = tile_of(run, &cut, part);
@@ -150,10 +143,13 @@ void layer_run(const Run *run, int number, Team *team, Scratch *scratch)
     };
     const Product output = {&layer->output, &run->attended, run->y, run->wide};
     const Product down = {&layer->down, &run->activated, run->y, run->wide};
-    products(run, team, states, 3, after_states, number);
-    attention(run, layer, team, scratch);
+    const int rows = run_rows(run, number);
+    products(run, team, states, 3, run->step->tokens, after_states, number);
+    if (!rows)
+        return;
+    attention(run, number, team, scratch);
     team_meet(team);
-    products(run, team, &output, 1, after_output, number);
-    mlp(run, layer, team, scratch);
-    products(run, team, &down, 1, after_down, number);
+    products(run, team, &output, 1, rows, after_output, number);
+    mlp(run, layer, rows, team, scratch);
+    products(run, team, &down, 1, rows, after_down, number);
 }

@@ -8,7 +8,7 @@
  * what the next layer takes; the last layer leaves in `last` what the head takes. */
 void layer_run(const Run *run, int number, Team *team, Scratch *scratch);
 
-/* Put a row of the residual stream through a norm, or none, and into what the matrices behind it take. */
-void row_enter(const Run *run, int row, const float *norm, const Forms *to, int place);
+/* Put a token of the residual stream through a norm, or none, into a row of what the matrices behind it take. */
+void row_enter(const Run *run, int token, const float *norm, const Forms *to, int row);
 
 #endif

@@ -52,13 +52,12 @@ static void product_part(const Product *product, const Tile *tile)
              tile->panels, out, product->wide);
 }
 
-void products(const Run *run, Team *team, const Product *product, int count,
-              void (*finish)(const Run *run, int layer, int first, int end), int layer)
+void products(const Run *run, Team *team, const Product *product, int count, int rows, Finish *finish, int layer)
 {
     Cut cuts[MOST_PRODUCTS];
     int parts = 0, part;
     for (int i = 0; i < count; i++) {
-        cuts[i] = cut_of(run, product[i].matrix, run->step->tokens, 1);
+        cuts[i] = cut_of(run, product[i].matrix, rows, 1);
         parts += cuts[i].parts;
     }
     while ((part = team_take(team, parts)) >= 0) {
@@ -68,7 +67,7 @@ void products(const Run *run, Team *team, const Product *product, int count,
         const Tile tile = tile_of(run, &cuts[i], part);
         product_part(&product[i], &tile);
         atomic_int *done = &run->done[tile.block];
-        if (atomic_fetch_add_explicit(done, 1, memory_order_acq_rel) + 1 == parts / run->blocks) {
+        if (atomic_fetch_add_explicit(done, 1, memory_order_acq_rel) + 1 == parts / cuts[i].blocks) {
             atomic_store_explicit(done, 0, memory_order_relaxed);
             finish(run, layer, tile.first, tile.end);
         }

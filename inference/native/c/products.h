@@ -33,9 +33,10 @@ typedef struct Product {
 
 enum { MOST_PRODUCTS = 3 };
 
-/* A phase of the team: all rows by each of `count` matrices; `finish` is called for rows [first, end) when they
- * are through with all. Waits for the others at its end. */
-void products(const Run *run, Team *team, const Product *product, int count,
-              void (*finish)(const Run *run, int layer, int first, int end), int layer);
+/* What is to be done with rows [first, end) that are through with all products. */
+typedef void Finish(const Run *run, int layer, int first, int end);
+
+/* A phase of the team: rows [0, rows) by each of `count` matrices. Waits for the others at its end. */
+void products(const Run *run, Team *team, const Product *product, int count, int rows, Finish *finish, int layer);
 
 #endif

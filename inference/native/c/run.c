@@ -135,3 +135,33 @@ Run run_at(const Model *model, const Step *step, void *memory, size_t *bytes)
     *bytes = arena.used;
     return run;
 }
+
+static int is_last(const Run *run, int layer)
+{
+    return layer + 1 == run->model->layers;
+}
+
+int run_rows(const Run *run, int layer)
+{
+    return is_last(run, layer) ? run->step->wanted : run->step->tokens;
+}
+
+int run_token(const Run *run, int layer, int row)
+{
+    return is_last(run, layer) ? (int)run->step->want[row] : row;
+}
+
+int run_row(const Run *run, int layer, int token)
+{
+    int low = 0, high = run->step->wanted;
+    if (!is_last(run, layer))
+        return token;
+    while (low < high) {
+        const int middle = (low + high) / 2;
+        if (run->step->want[middle] < token)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}

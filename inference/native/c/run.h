@@ -42,6 +42,13 @@ Run run_at(const Model *model, const Step *step, void *memory, size_t *bytes);
 
 Scratch run_scratch(const Run *run, int thread);
 
+/* Behind the attention of a layer, its rows are the step's tokens, and the last one's those that are wanted. */
+int run_rows(const Run *run, int layer);
+int run_token(const Run *run, int layer, int row);
+
+/* The first row of a layer whose token is not before this one. */
+int run_row(const Run *run, int layer, int token);
+
 /* The Mix of an item of the plan that is a span. */
 Mix run_partial(const Run *run, int item, int group);
 
