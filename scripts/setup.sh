@@ -124,6 +124,14 @@ install_beside_the_machines_own() {
     done < <(cat "${requirements[@]}" | grep -v -E '^(#|-r|$)')
 }
 
+# --- the native library --------------------------------------------------------------------------------
+
+# A model on the CPU is several times faster with it, and is served without it too: nothing here is fatal.
+build_library() {
+    has_gpu || command -v gcc >/dev/null || command -v cc >/dev/null || apt_install gcc libc6-dev || true
+    say "$(.venv/bin/python -m inference.native.build 2>&1 | tail -n 1)"
+}
+
 # --- once -----------------------------------------------------------------------------------------------
 
 # One stamp for each file of requirements, so that what was set up for the tests serves as well.
@@ -149,6 +157,7 @@ main() {
     report_gpu
     [ -x .venv/bin/python ] && .venv/bin/python -m pip --version >/dev/null 2>&1 || make_environment "$python"
     install_packages
+    build_library
     for file in "${requirements[@]}"; do touch "$(stamp_of "$file")"; done
     say "done: .venv is ready"
 }

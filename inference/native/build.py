@@ -65,7 +65,11 @@ def compiler_of() -> tuple[str, ...]:
 
 
 def cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hearth" / "native"
+    """Where libraries are kept. Raises Unbuilt where this user has no place."""
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hearth" / "native"
+    except RuntimeError as error:
+        raise Unbuilt("this user has no home folder: set XDG_CACHE_HOME") from error
 
 
 def fingerprint(compiler: tuple[str, ...], level: Level) -> str:

@@ -17,7 +17,7 @@ from inference.native.structs import Matrix, Model, Step
 
 SETTING = "HEARTH_NATIVE"
 OFF = "off"
-log = logging.getLogger("hearth")
+log = logging.getLogger(__name__)
 
 # Functions: what they return, and what they take.
 FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
@@ -69,9 +69,8 @@ def load(level: Level) -> ctypes.CDLL:
     except OSError as error:
         raise Unbuilt(f"{path} does not load: {error}") from error
     for name, (returns, takes) in FUNCTIONS.items():
-        function = getattr(loaded, name, None)
-        if function:
-            function.restype, function.argtypes = returns, takes
+        function = getattr(loaded, name)
+        function.restype, function.argtypes = returns, takes
     if not loaded.multiply_ready():
         raise Unbuilt(f"the kernel does not let this process use {level.name}")
     return loaded

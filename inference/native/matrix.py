@@ -103,17 +103,18 @@ class Matrix:
         if x.dtype not in FORMS:
             return self.linear(x.to(torch.float32)).to(x.dtype)
         rows = x.detach().reshape(-1, self.inputs).contiguous()
-        made = rows.new_empty(len(rows), self.outputs)
-        for given, to in zip(rows.split(COMPUTED_AT_ONCE), made.split(COMPUTED_AT_ONCE), strict=True):
-            self.multiply(given, to)
+        made = rows.new_empty(rows.shape[0], self.outputs)
+        for first in range(0, rows.shape[0], COMPUTED_AT_ONCE):
+            self.multiply(rows, made, first, min(first + COMPUTED_AT_ONCE, rows.shape[0]))
         return made.view(*x.shape[:-1], self.outputs)
 
-    def multiply(self, given: Tensor, to: Tensor) -> None:
-        memory = scratch(library().linear_bytes(byref(self.struct), len(given)))
-        form, threads = FORMS[given.dtype], torch.get_num_threads()
-        library().linear(
-            byref(self.struct), given.data_ptr(), to.data_ptr(), form, len(given), memory.data_ptr(), threads
-        )
+    def multiply(self, rows: Tensor, to: Tensor, first: int, end: int) -> None:
+        """Compute rows [first, end)."""
+        count, size, matrix = end - first, rows.itemsize, byref(self.struct)
+        given = rows.data_ptr() + first * self.inputs * size
+        out = to.data_ptr() + first * self.outputs * size
+        memory = scratch(library().linear_bytes(matrix, count)).data_ptr()
+        library().linear(matrix, given, out, FORMS[rows.dtype], count, memory, torch.get_num_threads())
 
 
 def parts(outputs: int) -> Iterator[tuple[int, int]]:

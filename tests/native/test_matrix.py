@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from inference.native import matrix as matrices
 from inference.native.levels import Level
 from inference.native.matrix import Matrix
 from inference.native.structs import Kind
@@ -92,6 +93,13 @@ def test_leading_dimensions_stay_and_no_rows_are_no_fault() -> None:
     assert torch.equal(matrix.linear(x.view(2, 3, 32)), matrix.linear(x).view(2, 3, 20))
     assert matrix.linear(x[:0]).shape == (0, 20)
     assert torch.equal(matrix.linear(x[:, None].expand(6, 4, 32)[:, 2]), matrix.linear(x))
+
+
+def test_rows_beyond_what_is_computed_at_once_follow(monkeypatch: pytest.MonkeyPatch) -> None:
+    matrix, x = Matrix.pack(weight_of(20, 32), Kind.BF16), weight_of(70, 32).bfloat16()
+    together = matrix.linear(x)
+    monkeypatch.setattr(matrices, "COMPUTED_AT_ONCE", 32)
+    assert torch.equal(matrix.linear(x), together)
 
 
 @KINDS
