@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from inference.native.library import library
+from inference.native.matrix import reserved
 from inference.native.structs import Kind, Layer, Matrix, Model, Step
 
 HIDDEN, INNER, LAYERS, HEADS, GROUPS, HEAD, VOCAB = 896, 4864, 24, 14, 2, 64, 151936
@@ -77,11 +78,10 @@ class Random:
         return tensor.data_ptr()
 
     def filled(self, size: int, value: Callable[[int], Tensor]) -> int:
-        """The address of so many bytes, aligned to pages so that each matrix is alike."""
-        memory = torch.empty(size + 4096, dtype=torch.uint8)
-        start = -memory.data_ptr() % 4096
-        memory[start : start + size] = value(size)
-        return self.address(memory) + start
+        """The address of so many bytes, in huge pages as those of real weights."""
+        memory = reserved(size)
+        memory[:] = value(size)
+        return self.address(memory)
 
     def matrix(self, kind: Kind, outputs: int, inputs: int, biased: bool = False) -> Matrix:
         """Of random values in no order, since that changes no time."""
@@ -101,7 +101,8 @@ class Random:
     def layer(self, kind: Kind, shared: dict[str, int]) -> Layer:
         matrices = {name: self.matrix(kind, *size, name in BIASED) for name, size in SIZES.items()}
         pool = (self.pages + 1) * PAGE * GROUPS * HEAD * 2
-        return Layer(**matrices, **shared, keys=self.filled(pool, small), values=self.filled(pool, small))
+        keys, values = (self.address(small(pool)) for _ in range(2))
+        return Layer(**matrices, **shared, keys=keys, values=values)
 
     def step(self, tokens: list[int], held: int) -> Callable[[], None]:
         """A step of rows that take so many tokens and hold `held` each, one token of each wanted."""

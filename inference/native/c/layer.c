@@ -108,8 +108,9 @@ static void gate_and_up(const Run *run, const Layer *layer, const Tile *tile, Sc
     const int output = tile->panel * PANEL, stride = TILE_PANELS * PANEL;
     const int left = gate->outputs - output, width = (tile->panels - tile->panel) * PANEL;
     const int count = left < width ? left : width;
-    multiply(gate, &run->normed.of[gate->kind], tile->first, tile->end, tile->panel, tile->panels, scratch->tile, stride);
-    multiply(up, &run->normed.of[up->kind], tile->first, tile->end, tile->panel, tile->panels, scratch->other, stride);
+    const Inputs *to_gate = &run->normed.of[gate->kind], *to_up = &run->normed.of[up->kind];
+    multiply(gate, to_gate, tile->first, tile->end, tile->panel, tile->panels, scratch->tile, stride);
+    multiply(up, to_up, tile->first, tile->end, tile->panel, tile->panels, scratch->other, stride);
     for (int row = tile->first; row < tile->end; row++) {
         float *gated = row_of(scratch->tile, row - tile->first, stride);
         float *other = row_of(scratch->other, row - tile->first, stride);
