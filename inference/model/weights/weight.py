@@ -166,11 +166,15 @@ def chosen(stack: Tensor, place: Any) -> Tensor | None:
 
 
 class Plainly(TorchFunctionMode):
-    """While it is entered, native weights give their values to all that is computed with them."""
+    """While it is entered, native weights give their values to all that is computed with them; a stack is not
+    unpacked for one of it."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
+        made = chosen(*args) if func is Tensor.__getitem__ else None
+        if made is not None:
+            return made
         with torch._C.DisableTorchFunctionSubclass():
             return func(*args, **(kwargs or {}))
 

@@ -11,7 +11,7 @@ from inference.model.fit import choose
 from inference.model.trial import Trial
 from inference.model.weights import hold
 from inference.model.weights.kinds import INT4, INT8
-from inference.model.weights.weight import NativeWeight
+from inference.model.weights.weight import NativeStack, NativeWeight
 from inference.native.library import SETTING, library
 from tests.families import CONTEXT, tiny
 
@@ -114,3 +114,14 @@ def test_without_kernels_torch_multiplies_and_nothing_is_quantised(
                 hold.quantise(model, Trial(model), INT8)
     finally:
         library.cache_clear()
+
+
+@pytest.mark.parametrize("name", ["mixtral", "gpt_oss", "deepseek_v3", "qwen3_next"])
+def test_experts_are_quantised_and_taken_one_by_one(name: str) -> None:
+    model = tiny(name, hidden_size=64, num_key_value_heads=4)
+    fitted = choose(model, max_rows=4, context=CONTEXT, kv_bytes=PLENTY, quantise=INT8, timed=False)
+    stacks = [weight for weight in model.parameters() if isinstance(weight, NativeStack)]
+    before = [stack.unpacked for stack in stacks]
+    logits(model)
+    assert stacks and [stack.unpacked for stack in stacks] == before
+    assert fitted.loss is not None and fitted.loss.typical < 0.3  # another expert is now and then chosen

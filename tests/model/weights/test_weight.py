@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers.pytorch_utils import Conv1D
 
-from inference.model.weights.weight import NativeWeight, Plainly
+from inference.model.weights.weight import NativeStack, NativeWeight, Plainly
 from inference.native.structs import Kind
 from tests.model.weights.kept import Kept
 
@@ -104,3 +104,18 @@ def test_it_can_be_computed_with_plainly(plain: Tensor) -> None:
     assert not used(weight)
     functional.linear(given, weight)
     assert used(weight)
+
+
+@torch.inference_mode()
+def test_one_of_a_stack_is_multiplied_natively(plain: Tensor) -> None:
+    weights = [native(plain + place) for place in range(3)]
+    stack, given = NativeStack(weights), torch.randn(2, INPUTS)
+    assert stack.shape == (3, OUTPUTS, INPUTS)
+    for place in (1, torch.tensor(1)):
+        assert torch.equal(functional.linear(given, stack[place]), functional.linear(given, plain + 1))
+    assert [used(weight) for weight in weights] == [0, 2, 0] and not stack.unpacked
+    assert torch.equal(stack[1:], torch.stack([plain + 1, plain + 2]))
+    assert stack.unpacked == 3
+    with Plainly():
+        assert torch.equal(functional.linear(given, stack[2]), functional.linear(given, plain + 2))
+    assert stack.unpacked == 4 and [used(weight) for weight in weights] == [0, 2, 0]
