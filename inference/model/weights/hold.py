@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 LEAST = 1 << 22  # bytes of weights: a smaller model is left as it is, unless it is asked for
 WILD = 1.0  # largest change of a logit, in standard deviations, that is not told as a warning
-# How far native products of quantised weights may be from torch's, typically, in the same: what they are given
+# How far native products of quantised weights may be from those of torch, typically: what they are given
 # is rounded to 8 bits. A fault makes other logits of them, which are off by 1.4.
 WRONG = 0.5
 
