@@ -132,8 +132,8 @@ NUM_SHARD = 1
 # The numbers it computes with: auto, float32, bfloat16, float16, or stored: as its files have them.
 DTYPE = "auto"
 
-# Weights in fewer bits, on a CPU: none, int8 or int4. Less memory and more speed for answers that are less exact;
-# the start tells by how much.
+# Weights in fewer bits, on a CPU: none, int8 or int4. Less memory and more speed for answers that are less
+# exact; the start tells by how much.
 QUANTISE = "none"
 
 # Tokens that a prompt and its answer may have together; 0: as many as the model and the memory allow.

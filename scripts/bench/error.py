@@ -16,11 +16,11 @@ from typing import Any
 
 import torch
 import transformers
-from inference.native.matrix import Matrix, ready
 from torch import Tensor
 
 from inference.model.weights.loss import Loss, loss
 from inference.model.weights.swap import swap
+from inference.native.matrix import Matrix, ready
 from scripts.bench.load import words
 from scripts.bench.models import SHAPES, build, vocab
 from scripts.bench.peers.llama_cpp import HOME, LLAMA_CPP
