@@ -45,8 +45,8 @@ def slots(name: str, seat: type[SlotRunner] = SlotRunner, resumes: bool = True) 
     return runner
 
 
-def packed(name: str) -> Runner:
-    return PackedRunner(tiny(name), max_rows=ROWS, context=CONTEXT, area=AREA, size=4)
+def packed(name: str, overlaps: bool = False) -> Runner:
+    return PackedRunner(tiny(name), max_rows=ROWS, context=CONTEXT, area=AREA, size=4, overlaps=overlaps)
 
 
 def fused(name: str) -> Runner:
@@ -63,6 +63,8 @@ MADE: dict[str, Callable[[], Runner]] = {
     "llama packed": lambda: packed("llama"),
     "gemma2 packed": lambda: packed("gemma2"),
     "gpt2 packed": lambda: packed("gpt2"),
+    "llama packed early": lambda: packed("llama", overlaps=True),
+    "gemma2 packed early": lambda: packed("gemma2", overlaps=True),
     "gemma2 fused": lambda: fused("gemma2"),
 }
 
@@ -140,3 +142,4 @@ def test_walks_lose_nothing_and_change_no_answer_of_a_model(name: str, seen: Cou
     assert here["length"]
     resumes = served(name)[0].resumes and not served(name)[0].encodes
     assert (here["cached_tokens"] > 0) == (here["accepted_tokens"] > 0) == resumes
+    assert (here["early"] > 0) == served(name)[0].overlaps

@@ -50,10 +50,14 @@ class Plain:
 
 @dataclass
 class Faulty:
-    """A Runner; `fault` is called with each Batch before and after it is computed, and may raise."""
+    """A Runner; `fault` is called with each Batch before and after it is computed, and may raise.
+
+    early  steps begun before their ids were known
+    """
 
     runner: Runner
     fault: Callable[[Batch, bool], None] = lambda batch, moved: None
+    early: int = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.runner, name)
@@ -62,4 +66,5 @@ class Faulty:
         self.fault(batch, False)
         logits = self.runner.forward(batch)
         self.fault(batch, True)
+        self.early += batch.coming is not None
         return logits
