@@ -29,7 +29,7 @@ class Profile:
             self._watch(runner.model, "forward", "model")
         if hasattr(runner, "run"):
             self._watch(runner, "run", "model")
-        self._watch(loop.stepper.sampler, "sample", "sample")
+        self._watch(loop.stepper.sampler, "draw", "sample")
 
     def begin(self) -> None:
         self._seconds.clear()

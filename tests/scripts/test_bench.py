@@ -155,6 +155,15 @@ def test_a_contender_computes_every_token_of_a_load(start: Callable[[Terms], Pla
     assert len(table.as_json(results)["figures"]) == 1
 
 
+@pytest.mark.parametrize("seat", ["fused", "packed", "slots"])
+def test_a_profile_tells_the_model_from_what_is_around_it(seat: str) -> None:
+    player = Hearth(replace(TERMS, threads=torch.get_num_threads(), profile=True, seat=seat))
+    run = player.run(loads(TERMS, 1)["three"])
+    player.stop()
+    assert {"schedule", "pack", "model", "sample", "commit and hand out"} <= run.parts.keys()
+    assert run.parts["model"] > 0 and run.parts["sample"] > 0
+
+
 @pytest.mark.parametrize("seat", ["packed", "slots"])
 def test_our_engine_takes_the_seat_it_is_given(seat: str) -> None:
     terms = replace(TERMS, threads=torch.get_num_threads(), seat=seat)
