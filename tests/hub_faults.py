@@ -83,9 +83,9 @@ class Stall(Counted):
     """After `at` bytes of the file in all, whoever asks, nothing comes, until `released`."""
 
     at: int
-    released: threading.Event = field(default_factory=threading.Event)
+    released: threading.Event = field(default_factory=threading.Event, repr=False)
     sent: int = 0
-    turn: threading.Lock = field(default_factory=threading.Lock)
+    turn: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def answer(self, to: Any, reply: Reply) -> None:
         with self.turn:
@@ -156,7 +156,7 @@ class Crowded(Counted):
     """So many answers at a time, each of a tenth of a second; whoever comes besides is sent away."""
 
     places: int
-    taken: threading.BoundedSemaphore = field(init=False)
+    taken: threading.BoundedSemaphore = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.taken = threading.BoundedSemaphore(self.places)
