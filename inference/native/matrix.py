@@ -73,16 +73,18 @@ class Matrix:
             byref(self.struct), rows.data_ptr(), FORMS[rows.dtype], rows.stride(0), first, end
         )
 
-    def unpack(self) -> Tensor:
-        """The weight as it is computed with: (outputs, inputs), float32."""
-        made = torch.empty(self.outputs, self.inputs)
+    def unpack(self, dtype: torch.dtype = torch.float32) -> Tensor:
+        """The weight as it is computed with: (outputs, inputs). There is no copy of it in another dtype."""
+        made = torch.empty(self.outputs, self.inputs, dtype=dtype)
         with ThreadPoolExecutor(torch.get_num_threads()) as pool:
             list(pool.map(lambda part: self.give(made, *part), parts(self.outputs)))
         return made
 
     def give(self, to: Tensor, first: int, end: int) -> None:
-        for row in range(first, end):
-            self.copy_row(row, to[row])
+        rows = torch.empty(end - first, self.inputs)
+        for place, row in enumerate(range(first, end)):
+            self.copy_row(row, rows[place])
+        to[first:end] = rows
 
     def copy_row(self, row: int, to: Tensor) -> None:
         library().matrix_row(byref(self.struct), row, to.data_ptr())

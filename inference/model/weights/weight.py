@@ -26,8 +26,8 @@ class Matrix(Protocol):
         """The rows of ids (…) as (…, inputs), float32."""
         ...
 
-    def unpack(self) -> Tensor:
-        """(outputs, inputs) as they are computed with, float32."""
+    def unpack(self, dtype: torch.dtype) -> Tensor:
+        """(outputs, inputs) as they are computed with, rounded to the dtype."""
         ...
 
 
@@ -91,7 +91,7 @@ class NativeWeight(Native):
 
     def values(self) -> Tensor:
         self.whole.unpacked += 1
-        values = self.matrix.unpack().to(self.dtype)
+        values = self.matrix.unpack(self.dtype)
         return values.T if self.turned else values
 
     def transposed(self) -> "NativeWeight":

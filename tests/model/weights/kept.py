@@ -1,5 +1,6 @@
 """A stand-in for a native matrix: the weight as it was given, multiplied by torch."""
 
+import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
@@ -23,5 +24,5 @@ class Kept:
         self.used += 1
         return self.weight[ids]
 
-    def unpack(self) -> Tensor:
-        return self.weight.clone()
+    def unpack(self, dtype: torch.dtype) -> Tensor:
+        return self.weight.to(dtype, copy=True)
