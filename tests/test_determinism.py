@@ -117,9 +117,21 @@ def test_in_bfloat16_no_answer_depends_on_its_neighbours_where_that_is_asked_for
 
 
 def test_where_it_is_not_asked_for_the_same_walk_sees_a_difference() -> None:
-    served = engine("llama", torch.bfloat16, deterministic=False)
+    served = engine("mixtral", torch.bfloat16, deterministic=False)
     by_itself, beside = alone(served), in_company(served, random.Random(7))
     assert [answer.told for answer in beside] != [answer.told for answer in by_itself]
+
+
+@pytest.mark.parametrize("family", ("llama", "gemma2", "qwen3"))
+def test_in_the_fused_seat_it_sees_none(family: str) -> None:
+    """Prompts are computed in whatever pieces there is room for, rows beside each other."""
+    model = tiny(family).bfloat16()
+    runner = fit.choose(
+        model, max_rows=4, context=80, kv_bytes=1 << 24, max_area=200, kinds=("fused",)
+    ).runner
+    served = Engine(runner, LoneSampler(VOCAB), max_batch_tokens=24, max_queued_tokens=10_000)
+    by_itself, beside = alone(served), in_company(served, random.Random(7))
+    assert [answer.told for answer in beside] == [answer.told for answer in by_itself]
 
 
 @pytest.mark.parametrize("family", FIVE)
