@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from inference.native.library import Unbuilt, library
 from scripts.bench import table
 from scripts.bench.contender import Apart, Contender, Player
 from scripts.bench.generate import Generate, padded
@@ -155,8 +156,17 @@ def test_a_contender_computes_every_token_of_a_load(start: Callable[[Terms], Pla
     assert len(table.as_json(results)["figures"]) == 1
 
 
+def built() -> None:
+    try:
+        library()
+    except Unbuilt as reason:
+        pytest.skip(str(reason))
+
+
 @pytest.mark.parametrize("seat", ["fused", "packed", "slots"])
 def test_a_profile_tells_the_model_from_what_is_around_it(seat: str) -> None:
+    if seat == "fused":
+        built()
     player = Hearth(replace(TERMS, threads=torch.get_num_threads(), profile=True, seat=seat))
     run = player.run(loads(TERMS, 1)["three"])
     player.stop()
