@@ -30,10 +30,17 @@ class Player(Protocol):
     def stop(self) -> None: ...
 
 
+def nothing() -> None:
+    pass
+
+
 @dataclass(frozen=True, slots=True)
 class Contender:
+    """prepare: what is done before its start is timed."""
+
     name: str
     start: Callable[[], Player]
+    prepare: Callable[[], object] = nothing
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,6 +60,7 @@ class Field:
         results, name = self._results, contender.name
         self._tell(f"starting {name}")
         with self._noting(START, name):
+            contender.prepare()
             began = time.perf_counter()
             self._players[name] = player = contender.start()
             self._stack.callback(player.stop)

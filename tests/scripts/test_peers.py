@@ -85,6 +85,16 @@ def test_a_peer_that_fails_at_a_load_is_told_of_and_goes_on_with_the_others() ->
     assert "p1, two: it broke" in lines and results.ratios("two", "p1", results.pace("two")) == [1]
 
 
+def test_what_cannot_be_prepared_does_not_start() -> None:
+    def prepare() -> None:
+        raise Lost("no such model")
+
+    contenders = [Contender("ours", Steady), Contender("other", Steady, prepare)]
+    piece = Piece("made", "", "tiny", lambda *_: {"one": [Request((1,), 2)]}, lambda _: contenders)
+    results = measure(piece, TERMS, rounds=1, settle_s=0)
+    assert [*results.about] == ["ours"] and results.lost == {("start", "other"): "no such model"}
+
+
 def test_the_end_of_our_own_server_ends_the_measurement() -> None:
     with pytest.raises(Lost):
         measured(Steady(fails=1), Steady())

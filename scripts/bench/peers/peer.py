@@ -30,9 +30,8 @@ class Peer:
         return not self.needs or Path(terms.peers, self.needs).exists()
 
     def contender(self, terms: Terms, precision: str) -> Contender:
-        """Raises Lost where its model cannot be made."""
-        form = self.forms[precision]
-        return Contender(self.name, partial(self.start, terms, form, self.model(terms, form)))
+        model = partial(self.model, terms, self.forms[precision])
+        return Contender(self.name, lambda: self.start(terms, self.forms[precision], model()), model)
 
 
 def same(terms: Terms, form: str) -> Path:

@@ -36,8 +36,7 @@ def loads(terms: Terms, number: int) -> dict[str, Load]:
 
 def contenders(terms: Terms) -> list[Contender]:
     form = precision(terms)
-    folder(terms.model)  # made before anything is timed
-    found = [Contender("hearth", partial(ours, terms))]
+    found = [Contender("hearth", partial(ours, terms), partial(folder, terms.model))]
     if terms.profile:
         found.append(Contender("hearth, in process", partial(Apart, partial(Hearth, terms))))
     for name, peer in PEERS.items():
