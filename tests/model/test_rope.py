@@ -30,7 +30,7 @@ def dynamic() -> PreTrainedModel:
 @pytest.mark.parametrize("make", [longrope, dynamic])
 def test_a_short_row_does_not_change_when_its_neighbour_grows_long(make) -> None:  # noqa: ANN001
     model = make()
-    fitted = choose(model, max_rows=4, context=64, kv_bytes=1 << 24)
+    fitted = choose(model, max_rows=4, context=64, kv_bytes=1 << 24, kinds=("slots",))
     walk = Walk(model, fitted.runner)
     walk.join(list(range(5, 35)))
     walk.join([5, 9, 13])
