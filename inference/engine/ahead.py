@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 UNKNOWN = -1  # in the place of an id that is still to come
 TRIES = 3  # that fail one after the other: no more is begun early then
 
-Place = tuple[int, int]  # behind how many tokens of its sequence a token stands, and in which page
+Place = tuple[int, int, int]  # of a token: the row, how many tokens are before it, the page it stands in
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,14 +117,14 @@ class AheadStepper(Stepper):
             return Early(self.begin(Packed(batch, sequences), [(s, 1) for s in sequences]), places)
 
     def _place(self, sequence: Sequence, at: int) -> Place:
-        return at, sequence.pages[at // self.pages.size]
+        return sequence.row, at, sequence.pages[at // self.pages.size]
 
     def _sweep(self, early: Early, outcomes: list[Outcome], held: set[int]) -> None:
         """Have those pages wiped where something else than numbers was written in vain."""
         for outcome in outcomes:
             id = outcome.sequence.id
             if id not in held and outcome.choices[0].id == BROKEN:
-                self.pages.wipe(early.places[id][1])
+                self.pages.wipe(early.places[id][-1])
 
 
 @contextmanager

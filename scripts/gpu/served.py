@@ -29,9 +29,17 @@ class Served:
         self.model = build(terms.model, terms.dtype, terms.device)
         context = min(length_of(self.model.config) or CONTEXT, CONTEXT)
         self.fitted = fit.choose(self.model, max_rows=ROWS, context=context, kv_bytes=room(terms.device))
-        self.engine = Engine(
-            self.fitted.runner, Sampler(terms.vocab), max_batch_tokens=BUDGET, max_queued_tokens=10**9
+        self.engine = self.made()
+
+    def made(self) -> Engine:
+        return Engine(
+            self.fitted.runner, Sampler(self.terms.vocab), max_batch_tokens=BUDGET, max_queued_tokens=10**9
         )
+
+    def overlap(self, overlaps: bool) -> None:
+        """Begin steps while the last one is computed, or no longer. Nobody may be served meanwhile."""
+        self.fitted.runner.overlaps = overlaps
+        self.engine = self.made()
 
     @contextmanager
     def decoding(self, rows: int, steps: int) -> Iterator[None]:

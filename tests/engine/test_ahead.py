@@ -218,6 +218,20 @@ def test_those_that_leave_and_those_that_take_their_places_get_what_is_theirs(ar
         assert "cancelled" in (one.reason, other.reason) or one.ids == other.ids
 
 
+def test_one_that_is_given_its_pages_again_but_another_row_gets_what_is_its() -> None:
+    """Before its neighbour's: the rows of a step ascend."""
+
+    def drive(one: Served) -> None:
+        one.submit(*(Task((first,) * length, LENGTH, GREEDY) for first, length in ((7, 1), (8, 1), (9, 3))))
+        one.step(2)
+        one.engine.cancel(one.ids[:1])
+        one.step(4)
+        one.engine.loop.scheduler.preempt(one.engine.loop.scheduler.running[-1])
+
+    early, plain = both(drive)
+    assert [box.ids for box in early.boxes[1:]] == [box.ids for box in plain.boxes[1:]]
+
+
 def test_a_prefix_is_found_by_what_an_answer_was_and_not_by_what_came_behind_it() -> None:
     early, plain = Served(True), Served(False)
     for one in (early, plain):

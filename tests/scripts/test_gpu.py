@@ -6,7 +6,7 @@ import pytest
 
 from scripts.bench.models import build, parameters
 from scripts.bench.terms import Terms
-from scripts.gpu import correct, profile, roofline
+from scripts.gpu import correct, overlap, profile, roofline
 from scripts.gpu.part import Asked
 
 ASKED = Asked(Terms(model="tiny", dtype="float32", device="cpu", threads=1), rounds=1, sample=True)
@@ -31,6 +31,19 @@ def test_a_token_reads_every_weight_but_those_of_other_tokens_embeddings() -> No
 def test_the_share_of_the_roofline_is_told_where_there_is_no_gpu() -> None:
     told = {line[0]: line[1] for line in roofline.lines(ASKED)}
     assert 0 < float(told["share of roofline"].removesuffix(" %")) < 100
+
+
+@pytest.mark.slow
+def test_steps_begun_early_are_timed_beside_others_where_there_is_no_gpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(overlap, "ROWS", (2,))
+    monkeypatch.setattr(overlap, "TIMED", 4)
+    told = {line[0]: line[1] for line in overlap.lines(ASKED)}
+    assert told.keys() <= {
+        *("step, 2 rows, one after the other", "step, 2 rows, begun early", "2 rows, ratio"),
+        "steps begun early",
+    }
 
 
 def test_the_suite_is_there() -> None:
