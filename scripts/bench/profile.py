@@ -23,6 +23,7 @@ class Profile:
         self._watch(loop, "turn", REST)
         self._watch(loop.scheduler, "schedule", "schedule")
         self._watch(loop.speculator, "draft", "draft")
+        self._watch(loop.stepper, "ready", "pack")
         self._watch(loop.stepper, "compute", "pack")
         self._watch(runner, "forward", "around the model")
         if hasattr(runner, "model"):
@@ -30,6 +31,7 @@ class Profile:
         if hasattr(runner, "run"):
             self._watch(runner, "run", "model")
         self._watch(loop.stepper.sampler, "draw", "sample")
+        self._watch(loop.stepper, "end", "sample")
 
     def begin(self) -> None:
         self._seconds.clear()
