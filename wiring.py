@@ -14,7 +14,7 @@ from checks.fetch import fetch
 from checks.fetch.progress import Progress
 from checks.hub import Hub
 from checks.machine import Machine
-from checks.plan import Plan, plan
+from checks.plan import Asked, Plan, plan
 from checks.repository import Repository, find
 from inference.backend import Backend
 from inference.engine.admission import Admission
@@ -36,11 +36,10 @@ def plan_of(settings: Settings, home: Path, machine: Machine) -> Plan:
         code=settings.trust_remote_code,
     )
     device, places = chosen_places(settings, repository, machine)
-    return plan(
-        repository,
+    asked = Asked(
         device=device,
         dtype=settings.dtype,
-        bfloat16=device in machine.bfloat16,
+        bfloat16=machine.bfloat16,
         context=settings.context,
         rows=settings.max_sequences,
         kv=int(settings.kv_memory_gb * 1e9),
@@ -51,6 +50,7 @@ def plan_of(settings: Settings, home: Path, machine: Machine) -> Plan:
         quantise=settings.quantise,
         scaling=scaling_of(settings),
     )
+    return plan(repository, asked)
 
 
 def fetched(settings: Settings, planned: Plan) -> Path:

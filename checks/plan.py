@@ -18,17 +18,46 @@ from inference.model.place import OPEN_ENDED, context_of, dtype_of, limit_of
 from inference.model.scaling import PLAIN, Scaling
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """One model, on one device or several, with so many answers at a time.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What the settings ask for.
 
-    measure   None where the model cannot be served anyway
-    context   tokens asked for; 0: as many as fit, up to `longest`
-    limit     tokens the model can take at most; None: any number
-    kv        bytes asked for the tokens of running answers; 0: what is left
-    shards    processes that share the model; measure and kv are then of one
+    dtype     one of torch's, "stored" or "auto"
+    bfloat16  the devices that multiply it in hardware
+    context   tokens of a sequence; 0: as many as fit
+    rows      sequences at a time
+    tokens    of all of them together; 0: no bound
+    kv        bytes for them; 0: what is left
+    code      the model's own Python may run
+    shards    processes that share the model
     places    the device of each layer; empty: all are on `device`, the first where it is a GPU
     quantise  how the weights are kept once they are loaded, "none" or one of Measure.saves
+    scaling   how the model's positions are stretched
+    """
+
+    device: str
+    dtype: str
+    bfloat16: frozenset[str]
+    context: int
+    rows: int
+    kv: int
+    code: bool
+    tokens: int = 0
+    shards: int = 1
+    places: tuple[str, ...] = ()
+    quantise: str = "none"
+    scaling: Scaling = PLAIN
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One model, on one device or several, with so many answers at a time; what is not told here is as Asked.
+
+    measure   None where the model cannot be served anyway
+    longest   tokens of context, where none is asked for and they fit
+    limit     tokens the model can take at most; None: any number
+    kv        of one process, as measure is
+    asked     what the plan was made for
     """
 
     repository: Repository
@@ -40,56 +69,43 @@ class Plan:
     rows: int
     kv: int
     code: bool
+    asked: Asked
     shards: int = 1
     places: tuple[str, ...] = ()
     quantise: str = "none"
 
 
-def plan(
-    repository: Repository,
-    *,
-    device: str,
-    dtype: str,
-    bfloat16: bool,
-    context: int,
-    rows: int,
-    kv: int,
-    code: bool,
-    tokens: int = 0,
-    shards: int = 1,
-    places: tuple[str, ...] = (),
-    quantise: str = "none",
-    scaling: Scaling = PLAIN,
-) -> Plan:
-    """`dtype` may be "auto"; `bfloat16`: the device has it; `code`: the model's own Python may run.
-
-    `tokens`: of all running answers together; 0: no bound. The model's lengths are those that `scaling` gives
-    it. Raises Refused.
-    """
+def plan(repository: Repository, asked: Asked) -> Plan:
+    """Ask the model what it takes. Raises Refused."""
     raw = repository.config
     servable = not unserved(raw)
 
     def choose(parameters: int) -> str:
         return dtype_of(
-            dtype, device=device, stored=stored_dtype(raw), parameters=parameters, bfloat16=bfloat16
+            asked.dtype,
+            device=asked.device,
+            stored=stored_dtype(raw),
+            parameters=parameters,
+            bfloat16=asked.device in asked.bfloat16,
         )
 
-    config = read_config(repository, scaling) if servable and not needs_code(raw) else None
+    config = read_config(repository, asked.scaling) if servable and not needs_code(raw) else None
     longest = context_of(config) if config else int(raw.get("max_position_embeddings") or OPEN_ENDED)
-    longest, limit = scaling.length(longest), limit_of(config) if config else None
+    longest, limit = asked.scaling.length(longest), limit_of(config) if config else None
     return Plan(
         repository=repository,
-        device=device,
-        measure=measure(raw, repository.weights, choose, shards) if servable else None,
-        context=context,
-        longest=min(longest, tokens or longest),
-        limit=limit and scaling.length(limit),
-        rows=rows,
-        kv=kv // shards,
-        code=code,
-        shards=shards,
-        places=places,
-        quantise=quantise,
+        device=asked.device,
+        measure=measure(raw, repository.weights, choose, asked.shards) if servable else None,
+        context=asked.context,
+        longest=min(longest, asked.tokens or longest),
+        limit=limit and asked.scaling.length(limit),
+        rows=asked.rows,
+        kv=asked.kv // asked.shards,
+        code=asked.code,
+        asked=asked,
+        shards=asked.shards,
+        places=asked.places,
+        quantise=asked.quantise,
     )
 
 

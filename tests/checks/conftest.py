@@ -8,7 +8,7 @@ import pytest
 
 from checks.hub import Hub
 from checks.machine import Machine
-from checks.plan import Plan, plan
+from checks.plan import Asked, Plan, plan
 from checks.repository import Repository, find, in_folder
 from tests import hub, tiny
 
@@ -58,12 +58,12 @@ def planned(tmp_path: Path) -> Callable[..., Plan]:
         options = {
             "device": "cpu",
             "dtype": "auto",
-            "bfloat16": True,
+            "bfloat16": frozenset({"cpu", "cuda"}),
             "context": 0,
             "rows": 4,
             "kv": 0,
             "code": False,
         }
-        return plan(source, **(options | changes))
+        return plan(source, Asked(**(options | changes)))
 
     return plan_it
