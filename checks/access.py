@@ -8,4 +8,5 @@ from checks.plan import Plan
 def check(plan: Plan, machine: Machine) -> Finding:
     source = plan.repository
     have = f"commit {source.commit[:7]}" if source.commit else f"the folder {source.folder}"
-    return Finding("access", source.name, have, True)
+    renamed = f", now called {source.now}" if source.now else ""
+    return Finding("access", source.name, have + renamed, True)

@@ -15,12 +15,12 @@ from huggingface_hub.errors import RemoteEntryNotFoundError
 
 from checks.cache import Storage
 from checks.finding import Finding, Refused
-from checks.hub import Hub, nothing_found, reaching
+from checks.hub import Hub
+from checks.refusals import Unanswered, nothing_found, reaching
 
 COMMIT = re.compile("[0-9a-f]{40}")
 INDEX = "model.safetensors.index.json"
 SMALL = (".json", ".model", ".jinja", ".txt", ".tiktoken")
-NO_NETWORK = "check the network; HTTPS_PROXY names a proxy, HF_ENDPOINT a mirror of the Hub"
 OTHER_FRAMEWORKS = ("pytorch_model", "tf_model", "flax_model", "consolidated")
 
 
@@ -41,6 +41,7 @@ class Repository:
     folder   where it lies; None while it is still on the Hub
     commit   the version on the Hub that everything after is pinned to; empty for a folder
     config   its config.json
+    now      its name on the Hub, where that has changed
     """
 
     name: str
@@ -50,6 +51,7 @@ class Repository:
     files: tuple[File, ...]
     names: tuple[str, ...]
     config: Mapping[str, Any]
+    now: str = ""
 
     @property
     def weights(self) -> int:
@@ -77,8 +79,8 @@ def find(name: str, revision: str, *, home: Path, hub: Hub, offline: bool, code:
         return in_cache(name, revision, hub, code, "OFFLINE is set", "OFFLINE = False, to fetch it")
     try:
         return on_hub(name, revision, hub, code)
-    except ConnectionError as error:
-        return in_cache(name, revision, hub, code, str(error), NO_NETWORK)
+    except Unanswered as error:
+        return in_cache(name, revision, hub, code, str(error), error.mend)
 
 
 def in_folder(name: str, folder: Path, code: bool, commit: str = "", revision: str = "") -> Repository:
@@ -130,7 +132,7 @@ def complete(name: str, commit: str, hub: Hub, code: bool) -> Repository | None:
 
 
 def on_hub(name: str, revision: str, hub: Hub, code: bool) -> Repository:
-    """Ask the Hub. Raises Refused, or ConnectionError where it cannot be reached."""
+    """Ask the Hub. Raises Refused, or Unanswered where it cannot be asked."""
     with reaching(hub, name, revision):
         api = HfApi(hub.endpoint, token=hub.key)
         info = api.model_info(name, revision=revision, files_metadata=True)
@@ -145,7 +147,8 @@ def on_hub(name: str, revision: str, hub: Hub, code: bool) -> Repository:
     files = tuple(
         described(file, siblings.get(file), commit, storage) for file in needed(siblings, index, code)
     )
-    return Repository(name, revision, commit, None, files, tuple(siblings), config)
+    now = "" if info.id == name else info.id
+    return Repository(name, revision, commit, None, files, tuple(siblings), config, now=now)
 
 
 def small_file(name: str, file: str, commit: str, hub: Hub) -> dict[str, Any] | None:

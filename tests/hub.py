@@ -1,7 +1,7 @@
 """A Hugging Face Hub on this machine: folders become repositories, and every request is remembered.
 
 Answers what huggingface_hub asks when it looks at a model and fetches it, with the headers that it needs.
-What goes wrong on the way is in hub_faults.py.
+What goes wrong on the way is in hub_faults.py, what is found by name in hub_names.py.
 """
 
 import hashlib
@@ -18,21 +18,26 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from tests.hub_faults import Fault, Reply
+from tests.hub_names import Names, described
 
 LARGE = 1000  # bytes from which a file counts as large, and is named by its sha256
 TOKEN = "hf_good"
+STRANGER = "hf_stranger"  # of an account that gated repositories have not let in
 
 
 @dataclass
 class Repo:
     """A folder as a repository. `gated`: only TOKEN opens it; `faults`: file name → what its GETs meet with;
-    `elsewhere`: large files are kept by another host, to which the Hub sends whoever asks."""
+    `elsewhere`: large files are kept by another host, to which the Hub sends whoever asks; `tags`: its
+    versions besides main; `card`: what its model card says at the top."""
 
     folder: Path
     gated: bool = False
     faults: dict[str, Fault] = field(default_factory=dict)
     elsewhere: bool = False
     version: int = 1
+    tags: tuple[str, ...] = ()
+    card: dict[str, Any] = field(default_factory=dict)
 
     @property
     def commit(self) -> str:
@@ -68,10 +73,12 @@ class Request(NamedTuple):
 
 @dataclass
 class Hub:
-    """`repos` may change while it runs."""
+    """`repos` may change while it runs; `broken`: a status that all questions are answered with."""
 
     url: str = ""
     repos: dict[str, Repo] = field(default_factory=dict)
+    names: Names = field(default_factory=Names)
+    broken: int = 0
     requests: list[Request] = field(default_factory=list)
 
     @property
@@ -122,7 +129,17 @@ class Answers(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         url = urlsplit(self.path)
         path = unquote(url.path)
-        if model := re.fullmatch(r"/api/models/([^/]+/[^/]+)(/.*)?", path):
+        sent = self.headers.get("Authorization", "").removeprefix("Bearer ")
+        if self.hub.broken:
+            self.answer(self.hub.broken, {"error": "broken"})
+        elif sent not in ("", TOKEN, STRANGER):
+            said = "Invalid credentials in Authorization header"
+            self.answer(401, {"error": said}, {"X-Error-Message": said})
+        elif place := self.hub.names.moved_to(self.path):
+            self.answer(307, b"", {"Location": place})
+        elif found := self.hub.names.found(path, parse_qs(url.query), self.hub.repos):
+            self.answer(200, *found)
+        elif model := re.fullmatch(r"/api/models/([^/]+/[^/]+)(/.*)?", path):
             self.about(model[1], model[2] or "", parse_qs(url.query))
         elif file := re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path):
             self.file(*file.groups())
@@ -146,6 +163,8 @@ class Answers(BaseHTTPRequestHandler):
         elif rest.startswith("/tree/"):
             tree = [{"type": "file", "path": file, **repo.entry(file)} for file in repo.names()]
             self.answer(200, tree)
+        elif rest == "/refs":
+            self.answer(200, self.hub.names.refs(repo.commit, repo.tags))
         else:
             self.answer(200, described(name, repo, bool(query.get("blobs"))))
 
@@ -187,7 +206,7 @@ class Answers(BaseHTTPRequestHandler):
         repo = self.hub.repos.get(name)
         if repo is None:
             self.refuse(401, "RepoNotFound")
-        elif revision not in ("main", repo.commit):
+        elif revision not in ("main", repo.commit, *repo.tags):
             self.refuse(404, "RevisionNotFound")
         else:
             return repo
@@ -227,21 +246,3 @@ class Answers(BaseHTTPRequestHandler):
 def revision_in(rest: str) -> str:
     found = re.match(r"/(?:revision|tree)/([^/]+)", rest)
     return found[1] if found else "main"
-
-
-def described(name: str, repo: Repo, sizes: bool) -> dict[str, Any]:
-    siblings = []
-    for file in repo.names():
-        entry = repo.entry(file)
-        known = {"size": entry["size"], "blobId": entry["oid"], "lfs": entry.get("lfs")} if sizes else {}
-        siblings.append({"rfilename": file, **known})
-    return {
-        "id": name,
-        "sha": repo.commit,
-        "private": False,
-        "gated": "manual" if repo.gated else False,
-        "tags": [],
-        "downloads": 0,
-        "likes": 0,
-        "siblings": siblings,
-    }

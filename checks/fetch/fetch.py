@@ -31,7 +31,8 @@ from checks.fetch.plan import kept, missing
 from checks.fetch.progress import Progress
 from checks.fetch.room import Room
 from checks.finding import Finding, Refused, size
-from checks.hub import Hub, refused
+from checks.hub import Hub
+from checks.refusals import refused
 from checks.repository import File, Repository
 
 log = logging.getLogger(__name__)

@@ -8,7 +8,8 @@ from huggingface_hub.errors import EntryNotFoundError
 from checks.cache import Storage
 from checks.fetch.partial import written
 from checks.finding import Finding, Refused
-from checks.hub import Hub, refused
+from checks.hub import Hub
+from checks.refusals import refused
 from checks.repository import File, Repository
 
 HASH = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")  # git's sha1, or sha256

@@ -84,41 +84,6 @@ def test_offline_without_a_copy_is_refused(look_up: LookUp) -> None:
     assert "OFFLINE = False" in refusal(look_up, offline=True).mend
 
 
-def test_a_hub_that_is_down_is_named(look_up: LookUp, client: Hub) -> None:
-    finding = refusal(look_up, hub=replace(client, endpoint="http://127.0.0.1:9"))
-    assert "http://127.0.0.1:9 does not answer" in finding.have
-    assert "HF_ENDPOINT" in finding.mend
-
-
-@pytest.mark.parametrize("token", ["", "hf_wrong"])
-def test_a_gated_model_names_the_licence_page_and_the_setting(
-    tiny_repo: hub.Repo, look_up: LookUp, client: Hub, token: str
-) -> None:
-    tiny_repo.gated = True
-    finding = refusal(look_up, hub=replace(client, token=token))
-    assert finding.mend == (
-        f"accept the licence at {client.endpoint}/acme/tiny, then put your token in HUGGINGFACE_ACCESS_TOKEN"
-    )
-
-
-def test_a_gated_model_opens_with_the_token(tiny_repo: hub.Repo, look_up: LookUp, client: Hub) -> None:
-    tiny_repo.gated = True
-    assert look_up(hub=replace(client, token=hub.TOKEN)).commit == tiny_repo.commit
-
-
-def test_an_unknown_model_is_refused(look_up: LookUp) -> None:
-    assert refusal(look_up, "acme/nothing").have == "no such model, or a private one"
-
-
-def test_an_unknown_revision_is_refused(tiny_repo: hub.Repo, look_up: LookUp) -> None:
-    finding = refusal(look_up, "acme/tiny", "v9")
-    assert (finding.need, finding.have) == ("acme/tiny at v9", "no such version")
-
-
-def test_a_name_that_cannot_be_one_is_refused(look_up: LookUp) -> None:
-    assert "owner/model" in refusal(look_up, "acme//tiny").mend
-
-
 def test_a_folder_that_is_not_there_is_not_asked_of_the_hub(fake: hub.Hub, look_up: LookUp) -> None:
     assert refusal(look_up, "models/nothing").have == "no folder models/nothing"
     assert fake.requests == []

@@ -1,0 +1,178 @@
+"""What the Hub's refusals mean, and what to do about each.
+
+Knows huggingface_hub's exceptions; everything above sees Refused, or Unanswered where nobody is there to ask.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from huggingface_hub import get_session
+from huggingface_hub.errors import (
+    DisabledRepoError,
+    EntryNotFoundError,
+    GatedRepoError,
+    HfHubHTTPError,
+    HFValidationError,
+    HTTPError,
+    LocalEntryNotFoundError,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
+
+from checks import near
+from checks.finding import Finding, Refused
+from checks.hub import PATIENCE_S, Hub
+
+SETTING = "HUGGINGFACE_ACCESS_TOKEN"
+EXAMPLE = '"Qwen/Qwen3-0.6B"'
+NO_NETWORK = "check the network; HTTPS_PROXY names a proxy, HF_ENDPOINT a mirror of the Hub"
+BUSY = 429
+
+
+class Unanswered(ConnectionError):
+    """Whether there is such a model is not known: the Hub does not answer, or not now."""
+
+    def __init__(self, why: str, mend: str = NO_NETWORK) -> None:
+        super().__init__(why)
+        self.mend = mend
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What was refused, and what the Hub `said` of it."""
+
+    hub: Hub
+    name: str
+    revision: str
+    said: str
+
+    @property
+    def url(self) -> str:
+        return f"{self.hub.endpoint}/{self.name}"
+
+    @property
+    def named_us(self) -> bool:
+        return "authorization" in self.hub.headers
+
+
+@contextmanager
+def reaching(hub: Hub, name: str, revision: str) -> Iterator[None]:
+    """What the Hub's client raises becomes Refused, or Unanswered where the Hub does not answer."""
+    get_session().timeout = PATIENCE_S  # its own is none at all
+    try:
+        yield
+    except LocalEntryNotFoundError as error:
+        raise Unanswered(f"{hub.endpoint} does not answer") from error
+    except (HfHubHTTPError, EntryNotFoundError, HFValidationError) as error:
+        passing(error, hub)
+        raise Refused(refused(type(error), last_line(error), hub, name, revision)) from error
+    except HTTPError as error:
+        raise Unanswered(f"{hub.endpoint} does not answer ({last_line(error)})") from error
+
+
+def passing(error: Exception, hub: Hub) -> None:
+    """Raise Unanswered where the error says nothing of the model: the Hub is broken, or has had enough."""
+    response = getattr(error, "response", None)
+    status = response.status_code if response is not None else 0
+    if status == BUSY:
+        mend = f"wait some minutes; with a token in {SETTING} the Hub may be asked more often"
+        raise Unanswered(f"{hub.endpoint} answers 429: asked too often", mend) from error
+    if status >= 500:
+        raise Unanswered(f"{hub.endpoint} answers {status}", "try again later") from error
+
+
+def refused(kind: type[Exception], said: str, hub: Hub, name: str, revision: str) -> Finding:
+    """`kind` as huggingface_hub has it, whoever asked; `said` by the Hub."""
+    need = name if revision == "main" else f"{name} at {revision}"
+    asked = Asked(hub, name, revision, said)
+    meaning = next((meaning for known, meaning in MEANINGS if issubclass(kind, known)), unknown_answer)
+    have, mend = meaning(asked)
+    return Finding("access", need, have, False, mend)
+
+
+def gated(asked: Asked) -> tuple[str, str]:
+    if wrong := wrong_token(asked):
+        return wrong
+    if asked.named_us:
+        have = "its authors have not let the account of your token in"
+        return have, f"ask for it at {asked.url}, with that account; then start again once they have"
+    mend = f"accept the licence at {asked.url}, then put your token in {SETTING}"
+    return "its authors ask for consent", mend
+
+
+def no_model(asked: Asked) -> tuple[str, str]:
+    if wrong := wrong_token(asked):
+        return wrong
+    if kind := near.other_kind(asked.hub, asked.name):
+        return f"a {kind} of that name, and no model", f"MODEL_NAME = {EXAMPLE}, or any other model"
+    found = [f'"{name}"' for name in near.models(asked.hub, asked.name)]
+    private = (
+        f"a private one needs {'the token of its owner' if asked.named_us else 'your token'} in {SETTING}"
+    )
+    mend = f"MODEL_NAME = {' or '.join(found)}" if found else "check MODEL_NAME"
+    return "no such model, or a private one", f"{mend}; {private}"
+
+
+def no_version(asked: Asked) -> tuple[str, str]:
+    found = near.versions(asked.hub, asked.name, asked.revision)
+    if not found:
+        return "no such version", f'MODEL_REVISION = "main", or one of those listed at {asked.url}/tree/main'
+    more = f" and {len(found) - near.LISTED} more" if len(found) > near.LISTED else ""
+    return (
+        "no such version",
+        f'MODEL_REVISION = "{found[0]}"; there are {", ".join(found[: near.LISTED])}{more}',
+    )
+
+
+def no_file(asked: Asked) -> tuple[str, str]:
+    return "a file of it is missing", f"see {asked.url}/tree/main"
+
+
+def no_name(asked: Asked) -> tuple[str, str]:
+    return "not a name that a model could have", (
+        'write MODEL_NAME as "owner/model", or as the path of a folder'
+    )
+
+
+def closed(asked: Asked) -> tuple[str, str]:
+    return "closed by the Hub for everybody", f"MODEL_NAME = {EXAMPLE}, or any other model"
+
+
+def unknown_answer(asked: Asked) -> tuple[str, str]:
+    return wrong_token(asked) or (
+        f"the Hub says: {asked.said}",
+        f"try again later; if it is the token's rights, see {asked.hub.endpoint}/settings/tokens",
+    )
+
+
+def wrong_token(asked: Asked) -> tuple[str, str] | None:
+    """What to say where the Hub does not know the token: it then refuses even what is open to everyone."""
+    status, told = asked.hub.ask("/api/whoami-v2") if asked.named_us else (0, None)
+    if status != 401:
+        return None
+    said = f": {told['error']}" if isinstance(told, dict) and "error" in told else ""
+    token = f"the token in {SETTING}" if asked.hub.token else "the token that you logged in with"
+    mend = f"put a new one, made at {asked.hub.endpoint}/settings/tokens, in {SETTING}"
+    return f"{token} is wrong or has expired{said}", mend
+
+
+# The first row that fits decides: a gated repository's error is a kind of a missing repository's.
+MEANINGS: tuple[tuple[type[Exception], Callable[[Asked], tuple[str, str]]], ...] = (
+    (GatedRepoError, gated),
+    (RepositoryNotFoundError, no_model),
+    (RevisionNotFoundError, no_version),
+    (EntryNotFoundError, no_file),
+    (HFValidationError, no_name),
+    (DisabledRepoError, closed),
+)
+
+
+def nothing_found(name: str, have: str) -> Finding:
+    mend = f"set MODEL_NAME to a model on the Hub, such as {EXAMPLE}, or to a folder that holds one"
+    return Finding("access", name, have, False, mend)
+
+
+def last_line(error: Exception) -> str:
+    said = getattr(error, "server_message", None) or str(error)
+    return (said.strip() or type(error).__name__).splitlines()[-1]
