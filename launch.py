@@ -17,7 +17,7 @@ import checks
 from api import create_app
 from api.front.exporter import exporting
 from api.front.serve import serve as serve_http
-from checks import Finding, Refused, environment, memory, port, prompt
+from checks import Configuration, Finding, Refused, environment, memory, port, prompt
 from checks.machine import Machine, look, taken
 from checks.plan import Plan
 from inference.backend import Backend
@@ -35,11 +35,13 @@ LOOPBACK = ("127.", "::1", "localhost")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the checks found; `plan` is None where they did not come that far."""
+    """What the checks found, and what would fit where the plan does not; `plan` is None where they did not
+    come that far."""
 
     findings: tuple[Finding, ...]
     machine: Machine
     plan: Plan | None
+    fitting: tuple[Configuration, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -49,8 +51,13 @@ class Verdict:
 def check(settings: Settings, home: Path, *, as_json: bool) -> int:
     """Print the verdict; 0 where the model would be served."""
     verdict = examine(settings, home)
-    print(checks.as_json(verdict.findings) if as_json else checks.table(verdict.findings))
+    show(verdict, as_json=as_json)
     return 0 if verdict.ok else 1
+
+
+def show(verdict: Verdict, *, as_json: bool) -> None:
+    write = checks.as_json if as_json else checks.table
+    print(write(verdict.findings, verdict.fitting))
 
 
 def describe(version: str) -> int:
@@ -63,7 +70,7 @@ def prove(settings: Settings, home: Path, *, as_json: bool) -> int:
     """Open the model as for serving, on no port, and print what became of its answers; 0 if all is well."""
     verdict = examine(replace(settings, port=0, prometheus_port=0), home)
     if not verdict.ok or verdict.plan is None:
-        print(checks.as_json(verdict.findings) if as_json else checks.table(verdict.findings))
+        show(verdict, as_json=as_json)
         return 1
     opened = loaded(settings, verdict.plan, verdict.machine)
     if opened is None:
@@ -79,7 +86,7 @@ def prove(settings: Settings, home: Path, *, as_json: bool) -> int:
 def download(settings: Settings, home: Path) -> int:
     """Check and fetch, and print where the model is then; 0 if all of it is there."""
     verdict = examine(replace(settings, port=0, prometheus_port=0), home)
-    tell(verdict.findings, settings)
+    tell(verdict.findings, settings, verdict.fitting)
     if not verdict.ok or verdict.plan is None:
         return 1
     try:
@@ -94,7 +101,7 @@ def download(settings: Settings, home: Path) -> int:
 def serve(settings: Settings, home: Path, version: str) -> int:
     """Check, fetch, load, and serve until a signal. The exit code."""
     verdict = examine(settings, home)
-    tell(verdict.findings, settings)
+    tell(verdict.findings, settings, verdict.fitting)
     if not verdict.ok or verdict.plan is None:
         return 1
     opened = loaded(settings, verdict.plan, verdict.machine)
@@ -153,7 +160,9 @@ def examine(settings: Settings, home: Path) -> Verdict:
     except Refused as error:
         return Verdict((*listening, error.finding), machine, None)
     verdict = Verdict((*listening, *checks.run(planned, machine)), machine, planned)
-    if not verdict.ok or not settings.max_input_tokens:
+    if not verdict.ok:
+        return replace(verdict, fitting=tuple(checks.nearest(planned, machine)))
+    if not settings.max_input_tokens:
         return verdict
     room = prompt.check(settings.max_input_tokens, memory.budget(planned, machine).context)
     return Verdict((*verdict.findings, room), machine, planned)
@@ -166,12 +175,10 @@ def ports(settings: Settings, machine: Machine) -> list[Finding]:
     return findings
 
 
-def tell(findings: Sequence[Finding], settings: Settings) -> None:
+def tell(findings: Sequence[Finding], settings: Settings, fitting: Sequence[Configuration] = ()) -> None:
     """Print the findings as the log is written: for people, or on one line for programs."""
-    if settings.json_output:
-        print(checks.as_json(findings, indent=None), flush=True)
-    else:
-        print(checks.table(findings), flush=True)
+    write = partial(checks.as_json, indent=None) if settings.json_output else checks.table
+    print(write(findings, fitting), flush=True)
 
 
 def warn_if_open(settings: Settings) -> None:

@@ -10,9 +10,10 @@ from dataclasses import asdict
 from checks import access, architecture, disk, memory, quantise, shards, weights
 from checks.finding import Finding, Refused
 from checks.machine import Machine
+from checks.nearest import Configuration, nearest, several
 from checks.plan import Plan
 
-__all__ = ["ALL", "Finding", "Refused", "as_json", "run", "table"]
+__all__ = ["ALL", "Configuration", "Finding", "Refused", "as_json", "nearest", "run", "table"]
 
 ALL = (
     access.check,
@@ -32,12 +33,8 @@ def run(plan: Plan, machine: Machine) -> list[Finding]:
     return [finding for check in ALL for finding in several(check(plan, machine))]
 
 
-def several(found: Finding | list[Finding] | None) -> list[Finding]:
-    return found if isinstance(found, list) else [found] if found else []
-
-
-def table(findings: Sequence[Finding]) -> str:
-    """The findings in columns that line up, what to do about a bad one below it."""
+def table(findings: Sequence[Finding], fitting: Sequence[Configuration] = ()) -> str:
+    """The findings in columns that line up, what to do about a bad one below it, and what would fit."""
     rows = [("check", "", "need", "have")]
     rows += [(item.name, "ok" if item.ok else "NO", item.need, item.have) for item in findings]
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
@@ -45,9 +42,24 @@ def table(findings: Sequence[Finding]) -> str:
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     ]
     mends = ["", *(f"{' ' * widths[0]}  mend: {item.mend}" if item.mend else "" for item in findings)]
-    return "\n".join(line for pair in zip(lines, mends, strict=True) for line in pair if line)
+    told = [line for pair in zip(lines, mends, strict=True) for line in pair if line]
+    return "\n".join([*told, *listed(fitting)])
 
 
-def as_json(findings: Sequence[Finding], indent: int | None = 2) -> str:
-    verdict = {"ok": all(item.ok for item in findings), "findings": [asdict(item) for item in findings]}
+def listed(fitting: Sequence[Configuration]) -> list[str]:
+    if not fitting:
+        return []
+    width = max(len(item.line) for item in fitting)
+    lines = (f"  {item.line:<{width}}  {item.need}, context {item.context}" for item in fitting)
+    return ["", "configurations that fit, the nearest first, each a line to paste into config.py:", *lines]
+
+
+def as_json(
+    findings: Sequence[Finding], fitting: Sequence[Configuration] = (), indent: int | None = 2
+) -> str:
+    verdict = {
+        "ok": all(item.ok for item in findings),
+        "findings": [asdict(item) for item in findings],
+        "fitting": [asdict(item) | {"line": item.line} for item in fitting],
+    }
     return json.dumps(verdict, indent=indent)

@@ -7,7 +7,8 @@ from checks.machine import Machine
 from checks.measure import Measure
 from checks.needs import PROGRAM, Part, fitting, least_kv, needed, parts, room, there
 from checks.plan import Plan
-from checks.remedy import remedy
+
+SMALLER = "or choose a configuration that fits, or a smaller model"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ def check_ram(plan: Plan, machine: Machine) -> Finding | None:
     if part:
         return finding(plan, machine, plan.measure, part)
     need, have = PROGRAM + largest_file(plan), there(plan, machine, "cpu")
-    mend = "" if need <= have else f"free {size(need - have)}, or choose a smaller model"
+    mend = "" if need <= have else f"free {size(need - have)}, {SMALLER}"
     return Finding(shared("RAM", plan), size(need), f"{size(have)} free", need <= have, mend)
 
 
@@ -74,7 +75,7 @@ def finding(plan: Plan, machine: Machine, measure: Measure, part: Part) -> Findi
     kept = size(least_kv(plan, measure) * part.kv)
     form = measure.dtype if plan.quantise == "none" else plan.quantise
     told = f"{size(need)}: {size(part.weights)} of {form} weights, {kept} for tokens"
-    mend = "" if need <= have else remedy(plan, machine, measure, part)
+    mend = "" if need <= have else f"free {size(need - have)}, {SMALLER}"
     return Finding(shared(part.name, plan), told, f"{size(have)} free", need <= have, mend)
 
 

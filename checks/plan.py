@@ -3,7 +3,8 @@
 Knows a Repository and what was asked for; not what this machine has.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from huggingface_hub.errors import StrictDataclassError
@@ -81,31 +82,53 @@ def plan(repository: Repository, asked: Asked) -> Plan:
     servable = not unserved(raw)
 
     def choose(parameters: int) -> str:
-        return dtype_of(
-            asked.dtype,
-            device=asked.device,
-            stored=stored_dtype(raw),
-            parameters=parameters,
-            bfloat16=asked.device in asked.bfloat16,
-        )
+        return dtype(raw, asked, parameters)
 
     config = read_config(repository, asked.scaling) if servable and not needs_code(raw) else None
     longest = context_of(config) if config else int(raw.get("max_position_embeddings") or OPEN_ENDED)
     longest, limit = asked.scaling.length(longest), limit_of(config) if config else None
     return Plan(
         repository=repository,
-        device=asked.device,
         measure=measure(raw, repository.weights, choose, asked.shards) if servable else None,
-        context=asked.context,
         longest=min(longest, asked.tokens or longest),
         limit=limit and asked.scaling.length(limit),
-        rows=asked.rows,
-        kv=asked.kv // asked.shards,
-        code=asked.code,
         asked=asked,
-        shards=asked.shards,
-        places=asked.places,
-        quantise=asked.quantise,
+        **fields(asked),
+    )
+
+
+def replan(made: Plan, **changes: Any) -> Plan:
+    """The same model for other wishes, each a field of Asked; measured again only where that changes."""
+    asked, measured = replace(made.asked, **changes), made.measure
+    if measured is None or made.shards != asked.shards:
+        return plan(made.repository, asked)
+    if measured.dtype != dtype(made.repository.config, asked, measured.parameters):
+        return plan(made.repository, asked)
+    return replace(made, asked=asked, **fields(asked))
+
+
+def fields(asked: Asked) -> dict[str, Any]:
+    """Those of a Plan that say what is asked for, of one process."""
+    return {
+        "device": asked.device,
+        "context": asked.context,
+        "rows": asked.rows,
+        "kv": asked.kv // asked.shards,
+        "code": asked.code,
+        "shards": asked.shards,
+        "places": asked.places,
+        "quantise": asked.quantise,
+    }
+
+
+def dtype(raw: Mapping[str, Any], asked: Asked, parameters: int) -> str:
+    """What a model of a config.json is computed in."""
+    return dtype_of(
+        asked.dtype,
+        device=asked.device,
+        stored=stored_dtype(raw),
+        parameters=parameters,
+        bfloat16=asked.device in asked.bfloat16,
     )
 
 

@@ -68,12 +68,6 @@ def test_ram_holds_weights_program_and_a_first_answer(planned: Planner, machine:
     assert not found("RAM", plan, replace(machine, ram=need - 1)).ok
 
 
-def test_sixteen_bits_are_proposed_where_they_fit(planned: Planner, machine: Machine) -> None:
-    wide = Measure(8 * 10**9, "float32", 32 * GB, 262_144, 0)
-    finding = found("RAM", eight_billion(planned, measure=wide), replace(machine, ram=30 * GB))
-    assert not finding.ok and finding.mend.startswith('DTYPE = "bfloat16"')
-
-
 def test_on_a_gpu_the_weights_are_counted_there(planned: Planner, machine: Machine) -> None:
     plan = eight_billion(planned, device="cuda")
     roomy = replace(machine, ram=8 * GB, gpus=(Gpu("a", free=24 * GB, total=24 * GB),))

@@ -64,20 +64,6 @@ def test_weights_that_are_converted_first_must_fit_as_they_are(planned: Planner,
     assert roomy.kv > memory.budget(replace(plan, quantise="none"), replace(machine, ram=20 * GB)).kv
 
 
-@pytest.mark.parametrize(("free", "mend"), [(10, 'QUANTISE = "int8"'), (7, 'QUANTISE = "int4"')])
-def test_fewer_bits_are_proposed_where_they_fit(
-    planned: Planner, machine: Machine, free: int, mend: str
-) -> None:
-    finding = ram(eight_billion(planned), machine, free * GB)
-    assert not finding.ok and finding.mend == mend
-    assert ram(replace(eight_billion(planned), quantise=mend[-5:-1]), machine, free * GB).ok
-
-
-def test_what_is_quantised_and_does_not_fit_is_too_large(planned: Planner, machine: Machine) -> None:
-    assert "smaller model" in ram(eight_billion(planned, quantise="int4"), machine, 5 * GB).mend
-    assert "smaller model" in ram(eight_billion(planned), machine, 5 * GB).mend
-
-
 def test_nothing_is_said_where_nothing_is_asked(planned: Planner, machine: Machine) -> None:
     assert quantise.check(planned(), machine) is None
 
