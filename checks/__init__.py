@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from checks import access, architecture, disk, memory, quantise, shards, weights
+from checks import access, architecture, code, disk, licence, memory, quantise, shards, weights
 from checks.finding import Finding, Refused
 from checks.machine import Machine
 from checks.nearest import Configuration, nearest, several
@@ -17,7 +17,9 @@ __all__ = ["ALL", "Configuration", "Finding", "Refused", "as_json", "nearest", "
 
 ALL = (
     access.check,
+    licence.check,
     architecture.check,
+    code.check,
     shards.check,
     quantise.check,
     weights.check,

@@ -1,4 +1,11 @@
-"""Does the installed transformers know this kind of model, and may its own code run if it does not?"""
+"""Does the installed transformers know this kind of model? If it brings its own code, code.py judges that."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import transformers
+from packaging.version import InvalidVersion, Version
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
 from checks.finding import Finding
 from checks.machine import Machine
@@ -10,8 +17,20 @@ def check(plan: Plan, machine: Machine) -> Finding:
     config = plan.repository.config
     kind = str(config.get("model_type"))
     if why := unserved(config):
-        return Finding("architecture", kind, "not known", False, f"the model {why}")
-    if needs_code(config) and not plan.code:
-        mend = "TRUST_REMOTE_CODE = True, if you trust the model's authors"
-        return Finding("architecture", kind, "Python code that comes with the model", False, mend)
+        return Finding("architecture", kind, "not known", False, newer(config) or f"the model {why}")
     return Finding("architecture", kind, "its own code" if needs_code(config) else "known", True)
+
+
+def newer(config: Mapping[str, Any]) -> str:
+    """What to install where a newer transformers wrote the config.json of a type that ours does not know."""
+    try:
+        wrote, ours = Version(str(config.get("transformers_version"))), Version(transformers.__version__)
+    except InvalidVersion:
+        return ""
+    if config.get("model_type") in CONFIG_MAPPING_NAMES or wrote <= ours:
+        return ""
+    release = wrote.base_version
+    return (
+        f"transformers {ours} is installed, and {wrote} wrote its config.json: "
+        f'pip3 install "transformers>={release}"'
+    )

@@ -1,6 +1,9 @@
 """What a check finds: a line of the table that a start prints, and of the JSON of --check --json."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+SHOWN = 4  # of a list of names
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,3 +31,9 @@ def size(num_bytes: float) -> str:
         if num_bytes >= scale:
             return f"{num_bytes / scale:.1f} {unit}"
     return f"{num_bytes:.0f} bytes"
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first few, and how many more."""
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more

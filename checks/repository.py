@@ -14,6 +14,7 @@ from huggingface_hub import HfApi, hf_hub_download, try_to_load_from_cache
 from huggingface_hub.errors import RemoteEntryNotFoundError
 
 from checks.cache import Storage
+from checks.card import licence_in, licence_of
 from checks.finding import Finding, Refused
 from checks.hub import Hub
 from checks.refusals import Unanswered, nothing_found, reaching
@@ -42,6 +43,7 @@ class Repository:
     commit   the version on the Hub that everything after is pinned to; empty for a folder
     config   its config.json
     now      its name on the Hub, where that has changed
+    licence  as its authors call it; empty where that is not known
     """
 
     name: str
@@ -52,6 +54,7 @@ class Repository:
     names: tuple[str, ...]
     config: Mapping[str, Any]
     now: str = ""
+    licence: str = ""
 
     @property
     def weights(self) -> int:
@@ -100,6 +103,7 @@ def in_folder(name: str, folder: Path, code: bool, commit: str = "", revision: s
         ),
         names=names,
         config=parsed(config, name),
+        licence=licence_in(folder, names),
     )
 
 
@@ -147,8 +151,17 @@ def on_hub(name: str, revision: str, hub: Hub, code: bool) -> Repository:
     files = tuple(
         described(file, siblings.get(file), commit, storage) for file in needed(siblings, index, code)
     )
-    now = "" if info.id == name else info.id
-    return Repository(name, revision, commit, None, files, tuple(siblings), config, now=now)
+    return Repository(
+        name,
+        revision,
+        commit,
+        None,
+        files,
+        tuple(siblings),
+        config,
+        now="" if info.id == name else info.id,
+        licence=licence_of(info.card_data.to_dict() if info.card_data else {}, siblings),
+    )
 
 
 def small_file(name: str, file: str, commit: str, hub: Hub) -> dict[str, Any] | None:

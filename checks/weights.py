@@ -1,11 +1,9 @@
 """Are there weights in a form that is safe to read, and all of them?"""
 
-from checks.finding import Finding, size
+from checks.finding import Finding, listed, size
 from checks.machine import Machine
 from checks.plan import Plan
 from inference.model.architecture import no_weights
-
-SHOWN = 4
 
 
 def check(plan: Plan, machine: Machine) -> Finding:
@@ -21,9 +19,3 @@ def check(plan: Plan, machine: Machine) -> Finding:
         have = f"{len(source.files) - len(missing)}"
         return Finding("weights", f"{len(source.files)} files", have, False, mend)
     return Finding("weights", need, "1 file" if len(files) == 1 else f"{len(files)} files", True)
-
-
-def listed(names: list[str]) -> str:
-    """The first few, and how many more."""
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more
