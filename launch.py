@@ -24,6 +24,7 @@ from inference.backend import Backend
 from inference.errors import ServerError
 from inference.metrics import Metrics
 from inference.opening import Opened
+from inference.resident import give_back
 from selftest import selftest
 from settings.fields import Settings
 from wiring import app_settings, backend_of, fetched, hub_of, load, plan_of
@@ -111,6 +112,7 @@ def serve(settings: Settings, home: Path, version: str) -> int:
     backend = backend_of(settings, opened, metrics)
     gc.collect()
     gc.freeze()  # what is loaded stays: a full collection that walks it would hold up every stream
+    give_back()  # a tenth of all, which loading and trying the seats have left
     warn_if_open(settings)
     try:
         return answer(settings, backend, metrics, version)

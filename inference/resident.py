@@ -1,0 +1,57 @@
+"""RAM of this process as the kernel counts it: what it has, the most it had; giving back what is free.
+
+Knows Linux's /proc (proc(5): status, clear_refs); elsewhere it only knows what psutil does.
+"""
+
+import ctypes
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+STATUS, RESET = "status", "clear_refs"
+KB = 1024
+
+
+class Resident(NamedTuple):
+    """In bytes. own: memory of nobody else; files: pages of files that are mapped, which the system can drop
+    and read again; peak: the most of both since the start, or since `forget_peak`."""
+
+    own: int
+    files: int
+    peak: int
+
+    @property
+    def all(self) -> int:
+        return self.own + self.files
+
+
+def resident(pid: int | None = None) -> Resident:
+    """Of a process, by default this one."""
+    pid = pid or os.getpid()
+    path = Path("/proc", str(pid), STATUS)
+    if not path.exists():
+        held = psutil.Process(pid).memory_info().rss
+        return Resident(held, 0, held)
+    lines = dict(line.split(":", 1) for line in path.read_text().splitlines() if ":" in line)
+    own, files, shared, peak = (
+        int(lines[name].split()[0]) * KB for name in ("RssAnon", "RssFile", "RssShmem", "VmHWM")
+    )
+    return Resident(own + shared, files, peak)
+
+
+def forget_peak(pid: int | None = None) -> None:
+    """Have the peak count from now on; without effect where the system keeps none, or forbids it."""
+    path = Path("/proc", str(pid or os.getpid()), RESET)
+    try:
+        path.write_text("5")
+    except OSError:
+        return
+
+
+def give_back() -> None:
+    """Return freed memory to the system, where the C library does that when asked."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim:
+        trim(0)
