@@ -6,6 +6,7 @@ Knows huggingface_hub's exceptions; everything above sees Refused, or Unanswered
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from huggingface_hub import get_session
 from huggingface_hub.errors import (
@@ -69,6 +70,13 @@ def reaching(hub: Hub, name: str, revision: str) -> Iterator[None]:
         raise Refused(refused(type(error), last_line(error), hub, name, revision)) from error
     except HTTPError as error:
         raise Unanswered(f"{hub.endpoint} does not answer ({last_line(error)})") from error
+    except OSError as error:
+        raise Refused(unwritable(hub.cache, error.strerror or str(error))) from error
+
+
+def unwritable(cache: Path, why: str) -> Finding:
+    mend = "set CACHE_DIR to a folder that you may write in"
+    return Finding("disk", f"to write in {cache}", why.lower(), False, mend)
 
 
 def passing(error: Exception, hub: Hub) -> None:

@@ -10,17 +10,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import HfApi, hf_hub_download, try_to_load_from_cache
-from huggingface_hub.errors import RemoteEntryNotFoundError
+from huggingface_hub import HfApi, try_to_load_from_cache
 
 from checks.cache import Storage
 from checks.card import licence_in, licence_of
 from checks.finding import Finding, Refused
+from checks.glance import CONFIG, INDEX, glance
 from checks.hub import Hub
 from checks.refusals import Unanswered, nothing_found, reaching
 
 COMMIT = re.compile("[0-9a-f]{40}")
-INDEX = "model.safetensors.index.json"
+SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
 SMALL = (".json", ".model", ".jinja", ".txt", ".tiktoken")
 OTHER_FRAMEWORKS = ("pytorch_model", "tf_model", "flax_model", "consolidated")
 
@@ -44,6 +44,7 @@ class Repository:
     config   its config.json
     now      its name on the Hub, where that has changed
     licence  as its authors call it; empty where that is not known
+    notes    the folder that has those of its small files which a verdict reads
     """
 
     name: str
@@ -55,6 +56,7 @@ class Repository:
     config: Mapping[str, Any]
     now: str = ""
     licence: str = ""
+    notes: Path | None = None
 
     @property
     def weights(self) -> int:
@@ -104,6 +106,7 @@ def in_folder(name: str, folder: Path, code: bool, commit: str = "", revision: s
         names=names,
         config=parsed(config, name),
         licence=licence_in(folder, names),
+        notes=folder,
     )
 
 
@@ -138,16 +141,15 @@ def complete(name: str, commit: str, hub: Hub, code: bool) -> Repository | None:
 def on_hub(name: str, revision: str, hub: Hub, code: bool) -> Repository:
     """Ask the Hub. Raises Refused, or Unanswered where it cannot be asked."""
     with reaching(hub, name, revision):
-        api = HfApi(hub.endpoint, token=hub.key)
-        info = api.model_info(name, revision=revision, files_metadata=True)
-        if info.gated:
-            api.auth_check(name)
-        siblings = {sibling.rfilename: sibling for sibling in info.siblings or ()}
-        index = small_file(name, INDEX, str(info.sha), hub) if INDEX in siblings else None
-        config = small_file(name, "config.json", str(info.sha), hub)
-    if config is None:
+        info = HfApi(hub.endpoint, token=hub.key).model_info(name, revision=revision, files_metadata=True)
+        commit, siblings = str(info.sha), {sibling.rfilename: sibling for sibling in info.siblings or ()}
+        sizes = {file: int(sibling.size or 0) for file, sibling in siblings.items()}
+        notes = glance(hub, name, commit, sizes, gated=bool(info.gated))
+    if not (notes / CONFIG).is_file():
         raise Refused(nothing_found(name, "no config.json in it"))
-    commit, storage = str(info.sha), Storage(hub.storage(name))
+    storage, index = Storage(hub.storage(name)), None
+    if INDEX in siblings:
+        index = parsed(notes / INDEX, name) if (notes / INDEX).is_file() else shards_named(siblings)
     files = tuple(
         described(file, siblings.get(file), commit, storage) for file in needed(siblings, index, code)
     )
@@ -158,21 +160,16 @@ def on_hub(name: str, revision: str, hub: Hub, code: bool) -> Repository:
         None,
         files,
         tuple(siblings),
-        config,
+        parsed(notes / CONFIG, name),
         now="" if info.id == name else info.id,
         licence=licence_of(info.card_data.to_dict() if info.card_data else {}, siblings),
+        notes=notes,
     )
 
 
-def small_file(name: str, file: str, commit: str, hub: Hub) -> dict[str, Any] | None:
-    """A JSON file of the model, kept in the cache; None where it has no such file."""
-    try:
-        path = hf_hub_download(
-            name, file, revision=commit, cache_dir=hub.cache, token=hub.key, endpoint=hub.endpoint
-        )
-    except RemoteEntryNotFoundError:
-        return None
-    return parsed(Path(path), name)
+def shards_named(names: Iterable[str]) -> dict[str, Any]:
+    """What an index says, as far as the names tell it: for one that is too large to be read first."""
+    return {"weight_map": {name: name for name in names if SHARD.fullmatch(name)}}
 
 
 def needed(names: Iterable[str], index: Mapping[str, Any] | None, code: bool) -> list[str]:
