@@ -49,6 +49,7 @@ def plan_of(settings: Settings, home: Path, machine: Machine) -> Plan:
         places=places,
         quantise=settings.quantise,
         scaling=scaling_of(settings),
+        tokenizer_config=tokenizer_config_of(settings),
     )
     return plan(repository, asked)
 
@@ -82,7 +83,7 @@ def load(settings: Settings, planned: Plan, machine: Machine) -> Opened:
         admission=Admission(settings.waiting_served_ratio, settings.max_waiting_tokens),
         trust_remote_code=settings.trust_remote_code,
         scaling=scaling_of(settings),
-        tokenizer_config=Path(settings.tokenizer_config_path) if settings.tokenizer_config_path else None,
+        tokenizer_config=tokenizer_config_of(settings),
         ranks=planned.shards,
         prepare=partial(limit_gpu, settings.cuda_memory_fraction) if planned.device == "cuda" else nothing,
     )
@@ -143,6 +144,10 @@ def scaling_of(settings: Settings) -> Scaling:
     if settings.rope_scaling == "none":
         return PLAIN if settings.rope_factor == 1 else Scaling("linear", settings.rope_factor)
     return Scaling(settings.rope_scaling, settings.rope_factor)
+
+
+def tokenizer_config_of(settings: Settings) -> Path | None:
+    return Path(settings.tokenizer_config_path) if settings.tokenizer_config_path else None
 
 
 def hub_of(settings: Settings) -> Hub:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from checks import access, architecture, code, disk, licence, memory, quantise, shards, weights
+from checks import access, architecture, code, disk, licence, memory, quantise, shards, template, weights
 from checks.finding import Finding, Refused
 from checks.machine import Machine
 from checks.nearest import Configuration, nearest, several
@@ -20,6 +20,7 @@ ALL = (
     licence.check,
     architecture.check,
     code.check,
+    template.check,
     shards.check,
     quantise.check,
     weights.check,

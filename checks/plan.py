@@ -5,6 +5,7 @@ Knows a Repository and what was asked for; not what this machine has.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from huggingface_hub.errors import StrictDataclassError
@@ -34,6 +35,7 @@ class Asked:
     places    the device of each layer; empty: all are on `device`, the first where it is a GPU
     quantise  how the weights are kept once they are loaded, "none" or one of Measure.saves
     scaling   how the model's positions are stretched
+    tokenizer_config  a file whose chat template takes the place of the model's
     """
 
     device: str
@@ -48,6 +50,7 @@ class Asked:
     places: tuple[str, ...] = ()
     quantise: str = "none"
     scaling: Scaling = PLAIN
+    tokenizer_config: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)

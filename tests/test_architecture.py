@@ -27,7 +27,7 @@ FLOORS = {
     "inference.types": 0,
     "inference.errors": 0,
     "inference.sampling": 0,
-    "checks": 1,
+    "checks": 2,
     "settings": 1,
     "logs": 0,
     "wiring": 5,

@@ -92,9 +92,9 @@ class Chat:
         self.source = str(self.template or tokenizer.chat_template)
         self.why = PLAIN_WHY if plain else ""
         self.stops = PLAIN_STOPS if plain else ()
-        self.in_parts = not self._tells([ASKED], 1, in_parts=False) and self._tells([ASKED], 1, in_parts=True)
-        self.takes_tools = self._tells([ASKED], 2, self.in_parts, (TOOL,))
-        self.takes_calls = self._tells(CALLED, 2, self.in_parts)
+        self.in_parts = not self.tells([ASKED], 1, in_parts=False) and self.tells([ASKED], 1, in_parts=True)
+        self.takes_tools = self.tells([ASKED], 2, self.in_parts, (TOOL,))
+        self.takes_calls = self.tells(CALLED, 2, self.in_parts)
 
     def render(
         self,
@@ -150,7 +150,7 @@ class Chat:
             **template.arguments,
         )
 
-    def _tells(self, messages: Messages, times: int, in_parts: bool, tools: Sequence[Tool] = ()) -> bool:
+    def tells(self, messages: Messages, times: int, in_parts: bool, tools: Sequence[Tool] = ()) -> bool:
         """Whether the mark appears so often in what the template makes of this."""
         try:
             return self._apply(messages, in_parts, tools).count(MARK) >= times
