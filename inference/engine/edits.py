@@ -8,6 +8,7 @@ from collections.abc import Callable
 from collections.abc import Sequence as Several
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from inference.engine.cells import Rows, amounts
@@ -56,12 +57,12 @@ READING = tuple(each for each in (*EDITS, *REPETITION) if each.reads)
 
 
 def edit(logits: Tensor, sequences: Several[Sequence], edits: Several[Edit] = EDITS) -> Tensor:
-    """The logits with every edit applied; those given, which are never changed, where there are none."""
+    """The logits with every edit applied, in float32; those given, which stay as they are, where none is."""
     edited = logits
     for concerns, apply, _ in edits:
         rows = {row: s for row, s in enumerate(sequences) if concerns(s)}
         if rows:
-            edited = logits.clone() if edited is logits else edited
+            edited = logits.to(torch.float32, copy=True) if edited is logits else edited
             apply(edited, rows)
     return edited
 

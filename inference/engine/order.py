@@ -30,9 +30,24 @@ def warp(logits: Tensor, sequences: Several[Sequence]) -> Tensor:
     return logits
 
 
-def _warp(logits: Tensor, sequences: Several[Sequence], order: tuple[str, ...]) -> Tensor:
+def asked(sequence: Sequence) -> tuple[str, ...]:
+    """What changes the sequence's logits here, by name, in its order."""
+    return tuple(name for name in names(sequence.task.sampling.order) if _concerns(name, sequence))
+
+
+def names(order: tuple[str, ...]) -> tuple[str, ...]:
     """Those that the order leaves out come behind the others, in their usual order."""
-    for name in (*order, *(name for name in WARPERS if name not in order)):
+    return *order, *(name for name in WARPERS if name not in order)
+
+
+def _concerns(name: str, sequence: Sequence) -> bool:
+    if name == PENALTY:
+        return any(each.concerns(sequence) for each in REPETITION)
+    return bool(getattr(sequence.task.sampling, name) != WARPERS[name].neutral)
+
+
+def _warp(logits: Tensor, sequences: Several[Sequence], order: tuple[str, ...]) -> Tensor:
+    for name in names(order):
         if name == PENALTY:
             logits = edit(logits, sequences, REPETITION)
         else:

@@ -15,15 +15,12 @@ from torch import Tensor
 
 from inference.engine import logprobs
 from inference.engine.cells import index
+from inference.engine.draw import draw, taken
 from inference.engine.edits import edit
-from inference.engine.noise import keys, perturb
-from inference.engine.order import warp
 from inference.engine.sequence import Score, Sequence, Tops
 from inference.engine.transfer import coming, fetched
 
 BROKEN, EMPTY = -1, -2
-# On a CPU rows are drawn a few at a time: what a row needs then stays in the cache, which is twice as fast.
-BLOCK = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +60,11 @@ class Sampler:
 
     def draw(self, logits: Tensor, sequences: Ids[Sequence]) -> Drawn:
         """The same, without waiting. The logits may change as soon as it returns."""
-        raw = logits[:, : self.vocab].float()
+        raw = taken(logits[:, : self.vocab])
         edited = edit(raw, sequences)
         tops = {row: s.task.logprobs for row, s in enumerate(sequences) if s.task.logprobs is not None}
         warped = {row: edited[row] for row in tops if sequences[row].task.warped}
-        best, ids = _draw(edited, sequences, warped)
+        best, ids = draw(edited, sequences, warped)
         ids = ids.where(best.isfinite(), BROKEN if edited is raw else _faults(raw))
         packed = _scores(raw, warped, ids, tops)
         host = coming(torch.cat([ids.int(), packed.flatten()]))
@@ -95,32 +92,15 @@ def _choices(
     return [Choice(id, *scored.get(row, ())) if id >= 0 else Choice(id) for row, id in enumerate(chosen)]
 
 
-def _draw(logits: Tensor, sequences: Ids[Sequence], warped: dict[int, Tensor]) -> tuple[Tensor, Tensor]:
-    """Ids (W,), the most probable for greedy rows, a draw from the warped distribution for the others; and
-    before them what each had, which is no number where its logits are none, or none is left.
-
-    Of the rows in `warped`, those that are drawn get there what they are drawn from.
-    """
-    best, ids = logits.max(-1)
-    drawn = [row for row, s in enumerate(sequences) if not s.greedy]
-    step = max(1, BLOCK // logits.shape[1]) if logits.device.type == "cpu" else len(sequences)
-    for start in range(0, len(drawn), step):
-        rows = drawn[start : start + step]
-        block = [sequences[row] for row in rows]
-        where = index(rows, logits)
-        shaped = warp(logits[where], block)
-        warped |= {row: shaped[place].clone() for place, row in enumerate(rows) if row in warped}
-        streams = keys([s.task.seed for s in block], [s.generated for s in block], logits.device)
-        best[where], ids[where] = perturb(shaped, streams).max(-1)
-    return best, ids
-
-
 def _scores(raw: Tensor, warped: dict[int, Tensor], ids: Tensor, tops: dict[int, int]) -> Tensor:
     """Packed logprobs of the rows that ask for them; (0, 1) where none does."""
     if not tops:
         return ids.new_empty((0, 1), dtype=torch.int32)
     where = index(tops, raw)
-    logits = torch.stack([warped.get(row, raw[row]) for row in tops]) if warped else raw[where]
+    raw = raw[where].float()
+    logits = (
+        torch.stack([warped.get(row, own) for row, own in zip(tops, raw, strict=True)]) if warped else raw
+    )
     return logprobs.pack(logits, ids[where].clamp(min=0), max(tops.values()))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from inference.native.build import Unbuilt, built
 from inference.native.levels import EMULATED, Level, levels_for
 from inference.native.processor import processor_features
-from inference.native.structs import Matrix, Model, Step
+from inference.native.structs import Logits, Matrix, Model, Step
 
 SETTING = "HEARTH_NATIVE"
 OFF = "off"
@@ -30,6 +30,8 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "linear": (None, (POINTER(Matrix), c_void_p, c_void_p, c_int, c_int, c_void_p, c_int)),
     "step_bytes": (c_size_t, (POINTER(Model), POINTER(Step))),
     "step_run": (None, (POINTER(Model), POINTER(Step))),
+    "largest": (None, (POINTER(Logits), c_void_p, c_void_p)),
+    "contenders": (None, (POINTER(Logits), *[c_void_p] * 5)),
 }
 
 

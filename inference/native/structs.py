@@ -1,7 +1,7 @@
 """The structs of the C headers, field by field; a test compares them with the compiler's."""
 
 import ctypes
-from ctypes import POINTER, c_float, c_int32, c_void_p
+from ctypes import POINTER, c_float, c_int32, c_int64, c_void_p
 from enum import IntEnum
 
 
@@ -73,4 +73,13 @@ class Step(ctypes.Structure):
         *((name, c_int32) for name in ("tokens", "rows", "wanted", "unused")),
         *((name, c_void_p) for name in ("ids", "positions", "slots")),
         *((name, c_void_p) for name in ("starts", "lengths", "tables", "pages", "want", "logits", "memory")),
+    )
+
+
+class Logits(ctypes.Structure):
+    _fields_ = (
+        *((name, c_int32) for name in ("rows", "width", "form", "threads")),
+        ("stride", c_int64),
+        ("values", c_void_p),
+        ("where", c_void_p),
     )

@@ -1,0 +1,92 @@
+"""Each row's next token: the most probable for greedy rows, for others a draw from what their warpers leave.
+
+There are two ways to the same tokens: torch's, on any device and behind any warpers; and on a CPU one where
+native code looks at all logits, and torch only at the few that can win. Knows sequences and logits.
+"""
+
+from collections.abc import Iterator
+from collections.abc import Sequence as Several
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from inference.engine.cells import GONE, index
+from inference.engine.noise import gumbel, keys, perturb
+from inference.engine.order import asked, warp
+from inference.engine.sequence import Sequence
+from inference.engine.warpers import COLDEST, HOTTEST
+from inference.native import draw as native
+
+# Torch draws few rows at a time on a CPU: what a row needs then stays in the cache, which is twice as fast.
+BLOCK = 1 << 18
+KNOWN = {(), ("temperature",)}  # warpers behind which native code draws
+
+
+class Best(NamedTuple):
+    """values (n,) that the rows' tokens had, which are no numbers where logits are none, or none is left;
+    ids (n,) int64."""
+
+    values: Tensor
+    ids: Tensor
+
+
+def taken(logits: Tensor) -> Tensor:
+    """The logits (W, V) in a form that `draw` takes: as they are, or a copy in float32."""
+    return logits if native.takes(logits) else logits.float()
+
+
+def draw(logits: Tensor, sequences: Several[Sequence], warped: dict[int, Tensor]) -> Best:
+    """The tokens of the rows (W, V). Of those in `warped`, they that are drawn get there what from."""
+    if not native.takes(logits):
+        best = Best(*logits.max(-1))
+        rows = [row for row, s in enumerate(sequences) if not s.greedy]
+    else:
+        best, rows = _natively(logits, sequences, warped)
+    for part in _parts(logits, rows):
+        where, block = index(part, logits), [sequences[row] for row in part]
+        shaped = warp(logits[where].float(), block)
+        warped |= {row: shaped[place].clone() for place, row in enumerate(part) if row in warped}
+        best.values[where], best.ids[where] = perturb(shaped, _keys(block, logits)).max(-1)
+    return best
+
+
+def _parts(logits: Tensor, rows: list[int]) -> Iterator[list[int]]:
+    size = max(1, BLOCK // logits.shape[1]) if logits.device.type == "cpu" else max(1, len(rows))
+    return (rows[start : start + size] for start in range(0, len(rows), size))
+
+
+def _natively(
+    logits: Tensor, sequences: Several[Sequence], warped: dict[int, Tensor]
+) -> tuple[Best, list[int]]:
+    """The tokens that native code can find, and the rows that are left."""
+    best = Best(torch.empty(len(sequences)), torch.empty(len(sequences), dtype=torch.int64))
+    greedy = [row for row, s in enumerate(sequences) if s.greedy]
+    drawn = [row for row, s in enumerate(sequences) if not s.greedy]
+    known = [row for row in drawn if row not in warped and asked(sequences[row]) in KNOWN]
+    left = set(drawn).difference(known)
+    if greedy:
+        where = index(greedy, logits)
+        best.values[where], best.ids[where] = native.largest(logits, where)
+    if known:
+        crowded = _contest(logits, known, sequences, best) == native.TOO_MANY
+        left.update(row for row, each in zip(known, crowded.tolist(), strict=True) if each)
+    return best, sorted(left)
+
+
+def _contest(logits: Tensor, rows: list[int], sequences: Several[Sequence], best: Best) -> Tensor:
+    """Have native code find who can win in these rows, and decide among them; its counts (n,) of them."""
+    block, where = [sequences[row] for row in rows], index(rows, logits)
+    heats = torch.tensor([s.task.sampling.temperature for s in block]).clamp_(COLDEST, HOTTEST)
+    streams = _keys(block, logits)
+    found = native.contenders(logits, where, streams, heats)
+    ids = found.ids[:, : max(1, int(found.counts.max()))]
+    scores = logits[where[:, None], ids].float() / heats[:, None] + gumbel(streams[:, None], ids)
+    scores[torch.arange(ids.shape[1]) >= found.counts[:, None]] = GONE
+    best.values[where], winners = scores.max(-1)
+    best.ids[where] = ids.gather(1, winners[:, None])[:, 0]
+    return found.counts
+
+
+def _keys(sequences: Several[Sequence], logits: Tensor) -> Tensor:
+    return keys([s.task.seed for s in sequences], [s.generated for s in sequences], logits.device)

@@ -1,0 +1,199 @@
+/* Draws by noise that is a function of key and column, as inference/engine/noise.py has it.
+ *
+ * Nearly all tokens are ruled out by a bound on their noise, which takes no logarithm; of the few that are left
+ * the noise is computed, near enough to rule out all but those that only its last bits could tell apart.
+ */
+#include "draw.h"
+
+#include <float.h>
+
+#include "noise.h"
+#include "team.h"
+
+typedef struct Largest {
+    const Logits *logits;
+    float *best;
+    int64_t *ids;
+} Largest;
+
+typedef struct Draw {
+    const Logits *logits;
+    const uint64_t *keys;
+    const float *heats, *floors;
+    int64_t *ids;
+    int32_t *counts;
+} Draw;
+
+/* A row's contenders so far, and the score below which there is none. */
+typedef struct Field {
+    int64_t *ids;
+    float scores[FEW];
+    int count;
+    float least;
+} Field;
+
+/* Whether all are numbers, or -infinity. */
+static int are_numbers(const float *values)
+{
+    int others = 0;
+    for (int i = 0; i < SPAN; i++)
+        others |= !(values[i] <= FLT_MAX);
+    return !others;
+}
+
+static int any_is_larger(const float *values, float than)
+{
+    int any = 0;
+    for (int i = 0; i < SPAN; i++)
+        any |= values[i] > than;
+    return any;
+}
+
+static int place_of_largest(const float *values)
+{
+    int best = 0;
+    for (int i = 1; i < SPAN; i++)
+        best = values[i] > values[best] ? i : best;
+    return best;
+}
+
+static void find_largest(const Largest *of, int row)
+{
+    _Alignas(64) float values[SPAN];
+    float best = -INFINITY;
+    int64_t id = 0;
+    for (int first = 0; first < of->logits->width; first += SPAN) {
+        logits_read(of->logits, row, first, values);
+        if (!are_numbers(values)) {
+            best = NAN;
+            break;
+        }
+        if (any_is_larger(values, best)) {
+            const int place = place_of_largest(values);
+            best = values[place];
+            id = first + place;
+        }
+    }
+    of->best[row] = best;
+    of->ids[row] = id;
+}
+
+/* By how much scores may be off here, and there where they are compared: a few last bits of each part. */
+static float doubt(float score)
+{
+    return 1e-5f * (fabsf(score) + 20);
+}
+
+/* Forget those that the best has left behind. */
+static void thin(Field *field)
+{
+    int kept = 0;
+    for (int i = 0; i < field->count; i++) {
+        if (field->scores[i] < field->least)
+            continue;
+        field->ids[kept] = field->ids[i];
+        field->scores[kept++] = field->scores[i];
+    }
+    field->count = kept;
+}
+
+/* 0 where there is no room. */
+static int enter(Field *field, int64_t id, float score)
+{
+    if (score < field->least)
+        return 1;
+    if (score - doubt(score) > field->least)
+        field->least = score - doubt(score);
+    if (field->count == FEW)
+        thin(field);
+    if (field->count == FEW)
+        return 0;
+    field->ids[field->count] = id;
+    field->scores[field->count++] = score;
+    return 1;
+}
+
+/* Whether any of these values, with the most noise that each can have, is near the best and above the floor. */
+static int any_contend(const float *values, const uint32_t *bits, float least, float floor)
+{
+    int any = 0;
+    for (int i = 0; i < SPAN; i++)
+        any |= (values[i] + noise_bound(bits[i]) >= least) & (values[i] >= floor);
+    return any;
+}
+
+/* Enter those of a span that contend; 0 where there is no room. heat and floor tell exactly who is out. */
+static int enter_span(Field *field, int first, const float *logits, const float *values, const uint32_t *bits,
+                      float heat, float floor)
+{
+    for (int i = 0; i < SPAN; i++) {
+        if (!(values[i] + noise_bound(bits[i]) >= field->least) || values[i] == -INFINITY)
+            continue;
+        if (logits[i] / heat < floor)
+            continue;
+        if (!enter(field, first + i, values[i] + noise_of(bits[i])))
+            return 0;
+    }
+    return 1;
+}
+
+static int find_contenders(const Draw *of, int row)
+{
+    _Alignas(64) float logits[SPAN], values[SPAN];
+    _Alignas(64) uint32_t bits[SPAN];
+    Field field = {.ids = of->ids + (int64_t)row * FEW, .least = -FLT_MAX};
+    const float heat = of->heats[row], scale = 1 / heat;
+    const float floor = of->floors ? of->floors[row] : -INFINITY;
+    const float low = floor - doubt(floor);
+    for (int first = 0; first < of->logits->width; first += SPAN) {
+        logits_read(of->logits, row, first, logits);
+        if (!are_numbers(logits))
+            return NO_NUMBERS;
+        for (int i = 0; i < SPAN; i++)
+            values[i] = logits[i] * scale;
+        const float reach = field.least - NOISE_MOST;
+        if (!any_is_larger(values, reach > low ? reach : low))
+            continue;
+        noise_bits(of->keys[row], first, SPAN, bits);
+        if (!any_contend(values, bits, field.least, low))
+            continue;
+        if (!enter_span(&field, first, logits, values, bits, heat, floor))
+            return TOO_MANY;
+    }
+    thin(&field);
+    return field.count;
+}
+
+static void work_largest(Team *team, int thread, void *of)
+{
+    const Largest *asked = of;
+    (void)thread;
+    for (int row; (row = team_take(team, asked->logits->rows)) >= 0;)
+        find_largest(asked, row);
+}
+
+static void work_contenders(Team *team, int thread, void *of)
+{
+    const Draw *asked = of;
+    (void)thread;
+    for (int row; (row = team_take(team, asked->logits->rows)) >= 0;)
+        asked->counts[row] = find_contenders(asked, row);
+}
+
+static int threads_for(const Logits *logits)
+{
+    return logits->rows < logits->threads ? logits->rows : logits->threads;
+}
+
+void largest(const Logits *logits, float *best, int64_t *ids)
+{
+    Largest asked = {logits, best, ids};
+    team_run(threads_for(logits), work_largest, &asked);
+}
+
+void contenders(const Logits *logits, const uint64_t *keys, const float *heats, const float *floors,
+                int64_t *ids, int32_t *counts)
+{
+    Draw asked = {logits, keys, heats, floors, ids, counts};
+    team_run(threads_for(logits), work_contenders, &asked);
+}

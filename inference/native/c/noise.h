@@ -1,0 +1,50 @@
+/* The noise of a draw: a function of a key and a column, as inference/engine/noise.py defines it. */
+#ifndef NOISE_H
+#define NOISE_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#define NOISE_MOST 22.5f        /* the noise of the least uniform is 22.2 */
+
+/* Bits of `count` columns from `first` on, 31 for each. SplitMix64: Steele, Lea, Flood (OOPSLA 2014), constants of
+ * Vigna's splitmix64.c (prng.di.unimi.it). */
+static inline void noise_bits(uint64_t key, int first, int count, uint32_t *bits)
+{
+    const uint64_t gamma = 0x9e3779b97f4a7c15;
+    const uint64_t state = key + gamma * (uint64_t)(first + 1);
+    for (int i = 0; i < count; i++) {
+        uint64_t z = state + gamma * (uint64_t)i;
+        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+        z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+        z ^= z >> 31;
+        bits[i] = (uint32_t)(z >> 33);
+    }
+}
+
+static inline float noise_uniform(uint32_t bits)
+{
+    const float least = 0x1p-32f, most = 1 - 0x1p-24f;
+    const float uniform = (float)(int32_t)bits * 0x1p-31f;
+    const float raised = uniform < least ? least : uniform;
+    return raised > most ? most : raised;
+}
+
+/* Gumbel noise, to a few last bits. */
+static inline float noise_of(uint32_t bits)
+{
+    return -logf(-log1pf(-noise_uniform(bits)));
+}
+
+/* What it is at most: -ln u, where log₂ u is taken as the straight line between powers of two below it, which
+ * the bits of a float are. */
+static inline float noise_bound(uint32_t bits)
+{
+    const float uniform = noise_uniform(bits);
+    int32_t number;
+    memcpy(&number, &uniform, sizeof number);
+    return 0.69314718f * (127.001f - (float)number * 0x1p-23f);
+}
+
+#endif

@@ -1,0 +1,89 @@
+"""The next tokens of rows of logits, found by the C library: the largest, or the few that a draw may be.
+
+Knows tensors on the CPU and the library; nothing of sequences, nor of where noise comes from.
+"""
+
+from ctypes import byref
+from functools import cache
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from inference.native.build import Unbuilt
+from inference.native.library import library
+from inference.native.matrix import FORMS
+from inference.native.structs import Logits
+
+FEW, TOO_MANY = 64, -2  # as in draw.h
+
+
+class Contenders(NamedTuple):
+    """Of each row the tokens that can win, by column, as far as `counts` says.
+
+    ids     (n, FEW) int64; zeros behind a row's own
+    counts  (n,) int32; below 0: some logits are no numbers, or TOO_MANY are too near to each other
+    """
+
+    ids: Tensor
+    counts: Tensor
+
+
+@cache
+def available() -> bool:
+    """Whether there is a library; it is built now, if it was not before."""
+    try:
+        library()
+    except Unbuilt:
+        return False
+    return True
+
+
+def takes(logits: Tensor) -> bool:
+    """Whether these logits (W, V) can be looked at here."""
+    kind = logits.device.type == "cpu" and logits.dtype in FORMS
+    return kind and logits.stride(1) == 1 and available()
+
+
+def largest(logits: Tensor, where: Tensor) -> tuple[Tensor, Tensor]:
+    """The largest logits (n,) float32 of the rows `where` (n,) int64, and the first tokens that have it.
+
+    NaN where a row holds what is no number, or +infinity.
+    """
+    best, ids = torch.empty(len(where)), torch.empty(len(where), dtype=torch.int64)
+    library().largest(byref(struct(logits, where)), best.data_ptr(), ids.data_ptr())
+    return best, ids
+
+
+def contenders(
+    logits: Tensor, where: Tensor, keys: Tensor, heats: Tensor, floors: Tensor | None = None
+) -> Contenders:
+    """Of the rows `where` (n,) int64, whose tokens logits / heats + noise(keys, column) may be largest.
+
+    keys (n,) int64, heats and floors (n,) float32; of floors, what is below is out, once divided.
+    """
+    found = Contenders(
+        torch.zeros(len(where), FEW, dtype=torch.int64), torch.empty(len(where), dtype=torch.int32)
+    )
+    library().contenders(
+        byref(struct(logits, where)),
+        keys.data_ptr(),
+        heats.data_ptr(),
+        None if floors is None else floors.data_ptr(),
+        found.ids.data_ptr(),
+        found.counts.data_ptr(),
+    )
+    return found
+
+
+def struct(logits: Tensor, where: Tensor) -> Logits:
+    """It points into both."""
+    return Logits(
+        rows=len(where),
+        width=logits.shape[1],
+        form=FORMS[logits.dtype],
+        threads=torch.get_num_threads(),
+        stride=logits.stride(0),
+        values=logits.data_ptr(),
+        where=where.data_ptr(),
+    )
