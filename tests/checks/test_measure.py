@@ -4,7 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
 from safetensors import safe_open
 
 from checks.measure import Measure, measure
@@ -22,13 +21,15 @@ def test_the_weights_are_those_in_the_file(tmp_path: Path) -> None:
     folder = tiny.llama(tmp_path)
     with safe_open(folder / "model.safetensors", "pt") as file:
         count = sum(file.get_tensor(name).numel() for name in file.keys())  # noqa: SIM118
-    whole = Measure(count, "bfloat16", 2 * count, token=2 * 2 * 2 * 8 * 2, row=0)
+    rotary = 2 * 4 * 4  # frequencies of the positions, and a copy of them, in float32
+    whole = Measure(count, "bfloat16", 2 * count + rotary, token=2 * 2 * 2 * 8 * 2, row=0, buffers=rotary)
     assert replace(measured(LLAMA), layers=(), saves={}) == whole
 
 
 def test_layers_are_measured_each() -> None:
     tail = 2 * (320 * 32 * 2 + 32)  # embeddings, head, last norm
-    assert measured(LLAMA).layers == ((measured(LLAMA).weights - tail) // 2,) * 2
+    llama = measured(LLAMA)
+    assert llama.layers == ((llama.weights - llama.buffers - tail) // 2,) * 2
 
 
 def test_an_encoders_layers_are_told_apart() -> None:
@@ -41,12 +42,10 @@ def test_tied_weights_count_once() -> None:
     assert measured(LLAMA).parameters - tied.parameters == 320 * 32
 
 
-def test_a_sliding_window_costs_a_row_and_no_token() -> None:
-    sliding = measured(
-        LLAMA | {"model_type": "mistral", "sliding_window": 1024, "max_position_embeddings": 8192}
-    )
-    assert sliding.token == 0
-    assert sliding.row == pytest.approx(1024 * 128, rel=0.01)
+def test_a_sliding_window_costs_what_the_seats_keep_of_it() -> None:
+    """All of it: a row may be asked to go back to any of its tokens."""
+    sliding = measured(LLAMA | {"model_type": "mistral", "sliding_window": 16})
+    assert (sliding.token, sliding.row) == (measured(LLAMA).token, 0)
 
 
 def test_a_recurrent_model_keeps_a_state_only() -> None:
@@ -60,4 +59,5 @@ def test_a_quantised_model_is_as_large_as_its_files() -> None:
 
 def test_a_model_with_its_own_code_is_estimated_from_files_and_config() -> None:
     raw = LLAMA | {"model_type": "own", "dtype": "float32"}
-    assert measured(raw, stored=4000) == Measure(1000, "bfloat16", 2000, token=2 * 2 * 2 * 8 * 2, row=0)
+    told = Measure(1000, "bfloat16", 2000, token=2 * 2 * 2 * 8 * 2, row=0, asked=False)
+    assert measured(raw, stored=4000) == told

@@ -9,10 +9,12 @@ from typing import Any
 import torch
 
 from inference.model.weights.found import Found, Role, find
+from inference.native.matrix import GROUP, PANEL
 from inference.native.structs import Kind
 
 NONE, INT8, INT4 = "none", "int8", "int4"
 OWN = {torch.float32: Kind.F32, torch.bfloat16: Kind.BF16}
+OWN_OF_SIZE = {dtype.itemsize: kind for dtype, kind in OWN.items()}
 
 # None: in the model's own dtype; who is not there is left alone. An error of the head is one of every logit,
 # and what is small saves little.
@@ -33,8 +35,9 @@ KINDS: Mapping[str, Mapping[Role, Kind | None]] = {
         Role.EMBEDDING: Kind.INT8,
     },
 }
-# Bytes of a value, its share of a group's scale included; those of an output's scale besides.
-BYTES = {Kind.F32: (4.0, 0), Kind.BF16: (2.0, 0), Kind.INT8: (1.0, 4), Kind.INT4: (0.5 + 2 / 32, 0)}
+# Bytes of a value, of an output's scale, of the scale of a group of inputs.
+BYTES = {Kind.F32: (4, 0, 0), Kind.BF16: (2, 0, 0), Kind.INT8: (1, 4, 0), Kind.INT4: (0.5, 0, 2)}
+BIAS = 4  # bytes of a value of the bias that a matrix adds: a copy, in float32
 
 
 def kind_of(found: Found, quantise: str) -> Kind | None:
@@ -53,8 +56,17 @@ def saved(model: Any, itemsize: int) -> dict[str, int]:
 
 
 def saving(found: Found, quantise: str, itemsize: int) -> int:
-    kind = KINDS[quantise][found.role]
-    if kind is None:
-        return 0
-    value, output = BYTES[kind]
-    return int(found.weight.numel() * (itemsize - value - output / found.inputs))
+    """Less than nothing for a small one that is kept in its own dtype, in whole panels."""
+    asked = KINDS[quantise][found.role]
+    kind = OWN_OF_SIZE[itemsize] if asked is None else asked
+    matrices = found.weight.numel() // (found.outputs * found.inputs)
+    taken = matrices * nbytes(kind, found.outputs, found.inputs)
+    bias = 0 if found.bias is None else BIAS * found.bias.numel()
+    return found.weight.numel() * itemsize - taken - bias
+
+
+def nbytes(kind: Kind, outputs: int, inputs: int) -> int:
+    """Of a matrix: its outputs fill whole panels, its inputs whole groups."""
+    outputs, groups = -(-outputs // PANEL) * PANEL, -(-inputs // GROUP)
+    value, output, group = BYTES[kind]
+    return int(outputs * (groups * (GROUP * value + group) + output))

@@ -1,0 +1,73 @@
+"""What a sequence keeps while it is answered, asked of the seats themselves: they run a model without values.
+
+Knows the seats and what they cost. What they keep is not what transformers would: a layer with a window keeps
+all tokens here, and the packed seat has keys and values as attention is given them.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from checks.measure.blind import Blind
+from inference.model.batch import Batch, Shape
+from inference.model.packed.runner import PackedRunner
+from inference.model.seats import packed_cost, slots_cost
+from inference.model.slots.runner import SlotRunner
+from inference.model.slots.sources import SourceRunner
+from inference.model.unfit import Unfit
+
+COLUMNS = 64
+PROMPT = 5  # tokens: more than one, and no round number that could be a size of the model's
+EXPERTS = "batched_mm"  # computes the experts of any dtype, and looks at no value
+
+Cost = tuple[int, int]
+
+
+def kept(model: Any) -> Cost | None:
+    """Bytes that a sequence takes for each token, and besides; (0, 0) where every seat refuses the model, so
+    that it is computed anew each time; None where that cannot be found out without values.
+
+    The model, on the meta device in the dtype it computes in, is not to be used for anything else afterwards.
+    """
+    if hasattr(model, "set_experts_implementation"):
+        model.set_experts_implementation(EXPERTS)
+    refused = True
+    for cost in costs(model):
+        try:
+            with Blind():
+                return cost()
+        except Unfit:
+            continue
+        except Exception:  # its code looks at values, or is not made for the seat
+            refused = False
+    return (0, 0) if refused else None
+
+
+def costs(model: Any) -> Iterator[Callable[[], Cost]]:
+    """Of each seat, the one that is tried first at load before the others."""
+    yield partial(packed, model)
+    yield from (partial(slots, model, resumes) for resumes in (True, False))
+
+
+def packed(model: Any) -> Cost:
+    runner = PackedRunner(model, max_rows=1, context=COLUMNS, area=COLUMNS)
+    runner.probe()
+    return packed_cost(runner)
+
+
+def slots(model: Any, resumes: bool) -> Cost:
+    kind = SourceRunner if model.config.is_encoder_decoder else SlotRunner
+    runner = kind(model, max_rows=1, context=COLUMNS, area=COLUMNS, resumes=resumes)
+    prompt = tuple(range(PROMPT))
+    runner.forward(
+        Batch(
+            ids=prompt,
+            starts=(0, PROMPT),
+            cached=(0,),
+            rows=(0,),
+            want=(PROMPT - 1,),
+            moves=(Shape(1, COLUMNS),),
+            sources={0: prompt} if runner.encodes else {},
+        )
+    )
+    return slots_cost(runner)

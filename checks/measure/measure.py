@@ -1,0 +1,156 @@
+"""How large a model is, asked of the model itself: built without memory, loaded without values, and run.
+
+Where a model cannot be asked (it brings its own code, or needs values), files and config give an estimate.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from checks.measure.formula import formula
+from checks.measure.kept import kept
+from checks.measure.skeleton import Loaded, count, held_by, loaded, nbytes, skeleton
+from checks.measure.step import work
+from checks.split import share, splits_heads
+from inference.model.split.spread import stacks
+from inference.model.weights.kinds import saved
+
+QUANTISED = "quantization_config"
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """In bytes: the weights; what one more token of a sequence keeps; what a sequence keeps however short.
+
+    layers   weights of each layer, an encoder's before its decoder's; empty where the model cannot be asked
+    encoder  how many of the layers are an encoder's, which keep nothing
+    saves    by what QUANTISE may be: how many bytes less the weights take then
+    buffers  of `weights`, what is no parameter: tables of positions, masks
+    asked    whether the model told what sequences keep; else it is a formula's
+    stored   the dtype of the files' weights; empty where that is not known but from config.json
+    missing  the weights that the files lack, and `wrong` those of another shape, as in skeleton.Loaded
+    work     what a step takes for each of its tokens while it is computed
+    largest  the largest weight
+    vocab    how many logits a token has
+    """
+
+    parameters: int
+    dtype: str
+    weights: int
+    token: int
+    row: int
+    layers: tuple[int, ...] = ()
+    encoder: int = 0
+    saves: Mapping[str, int] = field(default_factory=dict)
+    buffers: int = 0
+    asked: bool = True
+    stored: str = ""
+    missing: tuple[str, ...] = ()
+    wrong: tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...] = ()
+    work: int = 0
+    largest: int = 0
+    vocab: int = 0
+
+
+def measure(
+    raw: Mapping[str, Any],
+    stored: int,
+    choose: Callable[[int], str],
+    ranks: int = 1,
+    tensors: Mapping[str, Tensor] | None = None,
+) -> Measure:
+    """Measure the model of a config.json whose weights take `stored` bytes in files.
+
+    `choose` gives the dtype to compute in for a number of parameters. `tensors` are those of the files, on
+    the meta device; None where they are not known. Of a model that several ranks share, the bytes are those
+    of one.
+    """
+    model = skeleton(raw)
+    if model is None:
+        return estimate(raw, stored, choose, tensors)
+    parameters = count(model)
+    dtype = choose(parameters)
+    found = weighed(model, dtype, raw, tensors)
+    whole = found.model if found else model.to(getattr(torch, dtype))
+    sized = found is not None or QUANTISED not in raw
+    buffers = nbytes(whole.buffers())
+    weights = nbytes(whole.parameters()) + buffers if sized else stored
+    names, saves = stacks(whole), saved(model, itemsize(dtype))
+    layers = tuple(held_by(whole, chain.from_iterable(names)))
+    if not sized:
+        layers = tuple(weights * held // max(1, nbytes(whole.parameters())) for held in layers)
+    part, heads = shared(whole, ranks)
+    step = work(whole)
+    told = kept(model.to(getattr(torch, dtype)))
+    token, row = told or formula(whole.config.get_text_config(), itemsize(dtype))
+    return Measure(
+        parameters=parameters,
+        dtype=dtype,
+        weights=int(weights * part),
+        token=-(-token // heads),
+        row=-(-row // heads),
+        layers=tuple(int(held * part) for held in layers),
+        encoder=len(names[0]) if len(names) > 1 else 0,
+        saves=saves,
+        buffers=buffers,
+        asked=told is not None,
+        stored=dtype_in(tensors),
+        missing=found.missing if found and tensors else (),
+        wrong=found.wrong if found and tensors else (),
+        work=step,
+        largest=max((weight.nbytes for weight in whole.parameters()), default=0),
+        vocab=int(getattr(whole.config.get_text_config(), "vocab_size", 0)),
+    )
+
+
+def estimate(
+    raw: Mapping[str, Any], stored: int, choose: Callable[[int], str], tensors: Mapping[str, Tensor] | None
+) -> Measure:
+    """Of a model that only its own code can make: its files' weights in the dtype it will have."""
+    held = stored_dtype(raw)
+    parameters = sum(tensor.numel() for tensor in tensors.values()) if tensors else stored // itemsize(held)
+    dtype = choose(parameters)
+    text = raw.get("text_config")
+    config = SimpleNamespace(**(text if isinstance(text, Mapping) else raw))
+    token, row = formula(config, itemsize(dtype))
+    weights = stored if QUANTISED in raw else parameters * itemsize(dtype)
+    return Measure(parameters, dtype, weights, token, row, asked=False, stored=dtype_in(tensors))
+
+
+def weighed(
+    model: Any, dtype: str, raw: Mapping[str, Any], tensors: Mapping[str, Tensor] | None
+) -> Loaded | None:
+    """The model as it will be loaded; None where that can be told only with values."""
+    if tensors is None and QUANTISED in raw:
+        return None
+    return loaded(model, dtype, tensors)
+
+
+def shared(model: Any, ranks: int) -> tuple[float, int]:
+    """Of a model that ranks share, what each has: a part of the weights, one of so many parts of the rest."""
+    if ranks == 1:
+        return 1.0, 1
+    return share(model, ranks), ranks if splits_heads(model.tp_plan) else 1
+
+
+def dtype_in(tensors: Mapping[str, Tensor] | None) -> str:
+    """The dtype that most of the files' values are in; empty where they are not known."""
+    values: dict[str, int] = {}
+    for tensor in (tensors or {}).values():
+        name = str(tensor.dtype).removeprefix("torch.")
+        values[name] = values.get(name, 0) + tensor.numel()
+    return max(values, key=values.__getitem__, default="")
+
+
+def stored_dtype(raw: Mapping[str, Any]) -> str:
+    """The dtype that a config.json says the weights are in."""
+    return str(raw.get("dtype") or raw.get("torch_dtype") or "float32")
+
+
+def itemsize(dtype: str) -> int:
+    return int(getattr(torch, dtype).itemsize)

@@ -1,0 +1,97 @@
+"""A model without its weights, on torch's meta device; and loaded with weights that have shapes alone.
+
+Knows transformers' auto classes and its loader, which decides what stays in float32, joins what files keep
+apart, and says what they lack: asked here with nothing to read. Knows no architecture.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor
+from transformers import AutoConfig
+
+from inference.model.architecture import family_of
+
+NOWHERE = {"": "meta"}
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """missing  the weights that the files lack
+    wrong    those of another shape: its name, and the shapes that the files and the model have
+    """
+
+    model: Any
+    missing: tuple[str, ...] = ()
+    wrong: tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...] = ()
+
+
+def skeleton(raw: Mapping[str, Any]) -> Any:
+    """The model of a config.json; None where transformers cannot make it from that alone."""
+    try:
+        config = AutoConfig.for_model(**raw)
+        with torch.device("meta"):
+            return family_of(config).from_config(config).eval()
+    except Exception:  # an architecture's own failure; the start goes on with an estimate
+        return None
+
+
+def loaded(model: Any, dtype: str, tensors: Mapping[str, Tensor] | None = None) -> Loaded | None:
+    """The model as it is once it is loaded in `dtype` from tensors of a file, which need no values.
+
+    Without tensors, from files as the model itself would write them. None where it cannot be loaded so.
+    """
+    state = model.state_dict() if tensors is None else dict(tensors)
+    try:
+        with silent():
+            made, report = type(model).from_pretrained(
+                None,
+                config=model.config,
+                state_dict=state,
+                dtype=getattr(torch, dtype),
+                device_map=NOWHERE,
+                ignore_mismatched_sizes=True,
+                output_loading_info=True,
+            )
+            made.tie_weights()  # what files hold twice is the same, which they do not show without values
+    except Exception:  # as above
+        return None
+    wrong = tuple(sorted((name, tuple(file), tuple(own)) for name, file, own in report["mismatched_keys"]))
+    return Loaded(made.eval(), tuple(sorted(report["missing_keys"])), wrong)
+
+
+@contextmanager
+def silent() -> Iterator[None]:
+    """Without what transformers says of loading: it is said again when it is true."""
+    log = transformers.utils.logging
+    level, bars = log.get_verbosity(), log.is_progress_bar_enabled()
+    log.set_verbosity(log.CRITICAL)
+    log.disable_progress_bar()
+    try:
+        yield
+    finally:
+        log.set_verbosity(level)
+        if bars:
+            log.enable_progress_bar()
+
+
+def count(model: Any) -> int:
+    return sum(weight.numel() for weight in model.parameters())  # tied weights come once
+
+
+def nbytes(tensors: Iterable[Tensor]) -> int:
+    """Of all of them, each once."""
+    return sum(tensor.nbytes for tensor in {id(tensor): tensor for tensor in tensors}.values())
+
+
+def held_by(model: Any, names: Iterable[str]) -> Iterator[int]:
+    """The bytes of the weights in each module; those that several share are the first one's."""
+    seen: set[int] = set()
+    for name in names:
+        weights = {id(weight): weight for weight in model.get_submodule(name).parameters()}
+        yield nbytes(weights[key] for key in weights.keys() - seen)
+        seen |= weights.keys()

@@ -1,0 +1,70 @@
+"""How much memory a step takes while it is computed: a model without values computes, and what it makes is
+counted as long as it lives.
+
+Knows torch's operators; nothing of models.
+"""
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves
+
+from checks.measure.blind import Blind
+
+TOKENS, FEW = 256, 16  # the few are for models that go through tokens one by one
+ONE_BY_ONE = "eager"  # how experts are computed: each with its tokens, of which there may be all
+
+
+class Tally(Blind):
+    """While it is entered: the most bytes that tensors which were made meanwhile held at one time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.most = self.now = 0
+        self.known: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def __torch_dispatch__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        given = {id(leaf.untyped_storage()) for leaf in tree_leaves((args, kwargs)) if is_meta(leaf)}
+        made = super().__torch_dispatch__(func, types, args, kwargs)
+        for leaf in tree_leaves(made):
+            if is_meta(leaf) and id(leaf.untyped_storage()) not in given:
+                self.count(leaf.untyped_storage())
+        return made
+
+    def count(self, storage: torch.UntypedStorage) -> None:
+        if storage in self.known:
+            return
+        self.known.add(storage)
+        self.now += storage.nbytes()
+        self.most = max(self.most, self.now)
+        weakref.finalize(storage, self.freed, storage.nbytes())
+
+    def freed(self, size: int) -> None:
+        self.now -= size
+
+
+def is_meta(leaf: Any) -> bool:
+    return isinstance(leaf, Tensor) and leaf.is_meta
+
+
+def work(model: Any) -> int:
+    """Bytes that a step takes for each of its tokens, besides what sequences keep and the logits; 0 where
+    that cannot be found out without values. The model is on the meta device.
+    """
+    tokens = FEW if getattr(model, "_is_stateful", False) else TOKENS
+    ids = torch.zeros(1, tokens, dtype=torch.long, device="meta")
+    if hasattr(model, "set_experts_implementation"):
+        model.set_experts_implementation(ONE_BY_ONE)
+    body = getattr(model, model.base_model_prefix, None) or model
+    inputs = {"decoder_input_ids": ids} if model.config.is_encoder_decoder else {}
+    try:
+        with torch.no_grad(), Tally() as tally:
+            body(input_ids=ids, use_cache=False, **inputs)
+    except Exception:  # an architecture's own failure; the estimate goes without
+        return 0
+    return tally.most // tokens
