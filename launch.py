@@ -17,7 +17,8 @@ import checks
 from api import create_app
 from api.front.exporter import exporting
 from api.front.serve import serve as serve_http
-from checks import Configuration, Finding, Refused, environment, memory, port, prompt
+from checks import Configuration, Finding, Refused, connections, environment, memory, port, prompt
+from checks.limits import raise_open_files
 from checks.machine import Machine, look, taken
 from checks.plan import Plan
 from inference.backend import Backend
@@ -108,6 +109,7 @@ def serve(settings: Settings, home: Path, version: str) -> int:
     opened = loaded(settings, verdict.plan, verdict.machine)
     if opened is None:
         return 1
+    raise_open_files()
     metrics = Metrics()
     backend = backend_of(settings, opened, metrics)
     gc.collect()
@@ -156,7 +158,10 @@ def examine(settings: Settings, home: Path) -> Verdict:
         port=settings.port,
         gpu_share=settings.cuda_memory_fraction,
     )
-    listening = ports(settings, machine)
+    listening = [
+        *ports(settings, machine),
+        connections.check(settings.max_concurrent_requests, machine.open_files),
+    ]
     try:
         planned = plan_of(settings, home, machine)
     except Refused as error:

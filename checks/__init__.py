@@ -7,7 +7,19 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from checks import access, architecture, code, disk, licence, memory, quantise, shards, template, weights
+from checks import (
+    access,
+    architecture,
+    code,
+    device,
+    disk,
+    licence,
+    memory,
+    quantise,
+    shards,
+    template,
+    weights,
+)
 from checks.finding import Finding, Refused
 from checks.machine import Machine
 from checks.nearest import Configuration, nearest, several
@@ -25,6 +37,7 @@ ALL = (
     quantise.check,
     weights.check,
     disk.check,
+    device.check,
     memory.check_ram,
     memory.check_gpus,
     memory.check_context,

@@ -1,23 +1,41 @@
-"""Is there room for what is still to be fetched? What lies in the cache already does not count."""
+"""Is there room for what is still to be fetched, and may it be written? What the cache has does not count."""
 
+from checks.filesystem import MANY
 from checks.finding import Finding, size
 from checks.machine import Machine
 from checks.plan import Plan
 
 SPARE = 1_000_000_000  # bytes that stay free for everything else on the disk
+EACH, BESIDES = 2, 16  # files made for each file: its bytes, its link; and folders, locks and notes for all
+ELSEWHERE = "set CACHE_DIR to a folder on a larger disk"
 
 
-def check(plan: Plan, machine: Machine) -> Finding:
-    fetch = plan.repository.to_fetch if plan.repository.folder is None else 0
-    if not fetch:
-        return Finding("disk", "nothing to fetch", f"{size(machine.disk)} free", True)
+def check(plan: Plan, machine: Machine) -> list[Finding]:
+    source = plan.repository
+    if source.folder is not None or not source.to_fetch:
+        return [Finding("disk", "nothing to fetch", f"{size(machine.disk)} free", True)]
+    return [space(source.to_fetch, machine), cache(sum(not file.here for file in source.files), machine)]
+
+
+def space(fetch: int, machine: Machine) -> Finding:
     need = fetch + fetch // 100 + SPARE
-    ok = need <= machine.disk
-    mend = f"free {size(need - machine.disk)}, or set CACHE_DIR to a folder on a larger disk"
-    return Finding(
-        "disk",
-        f"{size(fetch)} to fetch, {size(SPARE)} spare",
-        f"{size(machine.disk)} free",
-        ok,
-        "" if ok else mend,
-    )
+    mend = "" if need <= machine.disk else f"free {size(need - machine.disk)}, or {ELSEWHERE}"
+    have = f"{size(machine.disk)} free"
+    return Finding("disk", f"{size(fetch)} to fetch, {size(SPARE)} spare", have, not mend, mend)
+
+
+def cache(files: int, machine: Machine) -> Finding:
+    """Whether so many files can be made: a disk may be full of names, or closed to us."""
+    need, told = EACH * files + BESIDES, f"to write {files} files"
+    if machine.unwritable:
+        return unwritable(told, machine.unwritable)
+    room = "room for any number" if machine.inodes >= MANY else f"room for {machine.inodes}"
+    if need > machine.inodes:
+        mend = f"remove {need - machine.inodes} files from its disk, or {ELSEWHERE}"
+        return Finding("cache", told, f"{room}: with links, locks and folders {need} are made", False, mend)
+    links = "" if machine.links else ", no links: every version keeps files of its own"
+    return Finding("cache", told, room + links, True)
+
+
+def unwritable(need: str, why: str) -> Finding:
+    return Finding("cache", need, why, False, "set CACHE_DIR to a folder that you may write in")

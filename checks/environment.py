@@ -8,7 +8,8 @@ import psutil
 import torch
 
 from checks.finding import size
-from checks.machine import container_limits, gpus_of_torch
+from checks.graphics import gpus_of_torch, none_because
+from checks.limits import ram
 from inference.native.processor import processor_features
 
 PACKAGES = ("torch", "transformers", "tokenizers", "huggingface_hub", "llguidance", "flask", "uvicorn")
@@ -27,11 +28,12 @@ def facts(server: str) -> Iterator[tuple[str, str]]:
         yield package, installed(package)
     yield "CUDA of torch", torch.version.cuda or "none"
     gpus = [f"{gpu.name}, {size(gpu.free)} of {size(gpu.total)} free" for gpu in gpus_of_torch()]
-    yield "GPUs", "; ".join(gpus) or "none"
+    yield "GPUs", "; ".join(gpus) or f"none: {none_because()}"
     yield "processor", f"{psutil.cpu_count(logical=False)} cores, {psutil.cpu_count()} threads"
     features = processor_features()
     yield "features", " ".join(feature for feature in TELLING if feature in features) or "none of note"
-    yield "RAM free", size(min(psutil.virtual_memory().available, *container_limits()))
+    memory = ram()
+    yield "RAM free", size(memory.left) + (f", under {memory.what}" if memory.what else "")
 
 
 def installed(package: str) -> str:

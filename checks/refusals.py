@@ -76,7 +76,7 @@ def reaching(hub: Hub, name: str, revision: str) -> Iterator[None]:
 
 def unwritable(cache: Path, why: str) -> Finding:
     mend = "set CACHE_DIR to a folder that you may write in"
-    return Finding("disk", f"to write in {cache}", why.lower(), False, mend)
+    return Finding("cache", f"to write in {cache}", why.lower(), False, mend)
 
 
 def passing(error: Exception, hub: Hub) -> None:

@@ -44,7 +44,7 @@ def to_fetch(plan: Plan, num_bytes: int) -> Plan:
 def test_a_tiny_model_passes_every_check(planned: Planner, machine: Machine) -> None:
     findings = checks.run(planned(), machine)
     assert [finding.name for finding in findings if not finding.ok] == []
-    assert len(findings) == 8
+    assert len(findings) == 9
 
 
 def test_a_disk_one_byte_short_is_refused(planned: Planner, machine: Machine) -> None:
