@@ -4,13 +4,18 @@ Knows the command line and .env. No library is loaded before the settings are fo
 one, or --help, is answered at once.
 """
 
+import sys
+
+if sys.version_info < (3, 11):  # noqa: UP036 - whoever has an older one should not see how it fails
+    sys.exit("hearth: Python 3.11 or newer is needed, and this is " + sys.version.split()[0])
+
 import logging
 import os
-import sys
 import tomllib
 from pathlib import Path
 
 import logs
+import packages
 from settings import flags, usage
 from settings.fields import BadSetting, Settings
 from settings.layers import Layer, config_layer, environment_layer, file_layer
@@ -71,7 +76,10 @@ def prepare(settings: Settings) -> None:
 
 
 def launch(settings: Settings, actions: frozenset[str]) -> int:
-    """Load the libraries and go on with them, or say which one is missing."""
+    """Load the libraries and go on with them, or say which one is missing or too old."""
+    if old := packages.too_old():
+        print(f"hearth: {old}", file=sys.stderr)
+        return 1
     try:
         from launch import check, describe, download, prove, serve
     except ModuleNotFoundError as error:

@@ -7,7 +7,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 LIMIT = 300
-ROOT_MODULES = ("main", "launch", "wiring", "logs", "config", "use")
+ROOT_MODULES = ("main", "launch", "wiring", "logs", "packages", "config", "use")
 
 # The longest matching prefix decides.
 FLOORS = {
@@ -30,6 +30,7 @@ FLOORS = {
     "checks": 2,
     "settings": 1,
     "logs": 0,
+    "packages": 0,
     "wiring": 5,
     "launch": 5,
     "config": 0,
