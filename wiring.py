@@ -12,6 +12,7 @@ from api.settings import AppSettings
 from checks import layers, memory
 from checks.fetch import fetch
 from checks.fetch.progress import Progress
+from checks.headers import headed
 from checks.hub import Hub
 from checks.machine import Machine
 from checks.plan import Asked, Plan, plan
@@ -27,7 +28,7 @@ from settings.fields import Settings
 
 def plan_of(settings: Settings, home: Path, machine: Machine) -> Plan:
     """What serving the model will take. Raises Refused."""
-    repository = find(
+    found = find(
         settings.model_name,
         settings.model_revision,
         home=home,
@@ -35,6 +36,7 @@ def plan_of(settings: Settings, home: Path, machine: Machine) -> Plan:
         offline=settings.offline,
         code=settings.trust_remote_code,
     )
+    repository = headed(found, hub_of(settings))
     device, places = chosen_places(settings, repository, machine)
     asked = Asked(
         device=device,

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from huggingface_hub.errors import StrictDataclassError
+from torch import Tensor
 from transformers import AutoConfig
 
 from checks.finding import Finding, Refused
 from checks.measure import Measure, measure, stored_dtype
 from checks.repository import Repository
+from checks.tensors import dtype_in
 from inference.errors import BadRequest
 from inference.model.architecture import needs_code, unserved
 from inference.model.place import OPEN_ENDED, context_of, dtype_of, limit_of
@@ -85,14 +87,16 @@ def plan(repository: Repository, asked: Asked) -> Plan:
     servable = not unserved(raw)
 
     def choose(parameters: int) -> str:
-        return dtype(raw, asked, parameters)
+        return dtype(repository, asked, parameters)
 
     config = read_config(repository, asked.scaling) if servable and not needs_code(raw) else None
     longest = context_of(config) if config else int(raw.get("max_position_embeddings") or OPEN_ENDED)
     longest, limit = asked.scaling.length(longest), limit_of(config) if config else None
     return Plan(
         repository=repository,
-        measure=measure(raw, repository.weights, choose, asked.shards) if servable else None,
+        measure=measure(raw, repository.weights, choose, asked.shards, tensors_of(repository))
+        if servable
+        else None,
         longest=min(longest, asked.tokens or longest),
         limit=limit and asked.scaling.length(limit),
         asked=asked,
@@ -105,7 +109,7 @@ def replan(made: Plan, **changes: Any) -> Plan:
     asked, measured = replace(made.asked, **changes), made.measure
     if measured is None or made.shards != asked.shards:
         return plan(made.repository, asked)
-    if measured.dtype != dtype(made.repository.config, asked, measured.parameters):
+    if measured.dtype != dtype(made.repository, asked, measured.parameters):
         return plan(made.repository, asked)
     return replace(made, asked=asked, **fields(asked))
 
@@ -124,12 +128,18 @@ def fields(asked: Asked) -> dict[str, Any]:
     }
 
 
-def dtype(raw: Mapping[str, Any], asked: Asked, parameters: int) -> str:
-    """What a model of a config.json is computed in."""
+def tensors_of(repository: Repository) -> Mapping[str, Tensor] | None:
+    """What its files of weights hold; None where that is not known."""
+    return repository.headers.tensors if repository.headers else None
+
+
+def dtype(repository: Repository, asked: Asked, parameters: int) -> str:
+    """What the model is computed in. Where its files are in another dtype than config.json says, they are
+    right."""
     return dtype_of(
         asked.dtype,
         device=asked.device,
-        stored=stored_dtype(raw),
+        stored=dtype_in(tensors_of(repository)) or stored_dtype(repository.config),
         parameters=parameters,
         bfloat16=asked.device in asked.bfloat16,
     )

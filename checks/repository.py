@@ -18,6 +18,7 @@ from checks.finding import Finding, Refused
 from checks.glance import CONFIG, INDEX, glance
 from checks.hub import Hub
 from checks.refusals import Unanswered, nothing_found, reaching
+from checks.tensors import Headers
 
 COMMIT = re.compile("[0-9a-f]{40}")
 SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
@@ -45,6 +46,7 @@ class Repository:
     now      its name on the Hub, where that has changed
     licence  as its authors call it; empty where that is not known
     notes    the folder that has those of its small files which a verdict reads
+    headers  what its files of weights hold; None where nobody has looked
     """
 
     name: str
@@ -57,6 +59,7 @@ class Repository:
     now: str = ""
     licence: str = ""
     notes: Path | None = None
+    headers: Headers | None = None
 
     @property
     def weights(self) -> int:
@@ -188,12 +191,17 @@ def is_small(name: str) -> bool:
 
 def parsed(path: Path, name: str) -> dict[str, Any]:
     try:
-        value = json.loads(path.read_text())
+        value = json.loads(path.read_text(), object_hook=numbered)
     except ValueError as error:
         raise Refused(nothing_found(name, f"{path.name} is not JSON: {error}")) from error
     if not isinstance(value, dict):
         raise Refused(nothing_found(name, f"{path.name} is not a JSON object"))
     return value
+
+
+def numbered(value: dict[str, Any]) -> Any:
+    """What transformers writes of a number that JSON has none for: {"__float__": "Infinity"}."""
+    return float(value["__float__"]) if value.keys() == {"__float__"} else value
 
 
 def described(name: str, sibling: Any, commit: str, storage: Storage) -> File:

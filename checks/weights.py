@@ -1,15 +1,16 @@
-"""Are there weights in a form that is safe to read, and all of them?"""
+"""Are there weights in a form that is safe to read, all of them, and those that the model has?"""
 
-from checks.finding import Finding, listed, size
+from checks.finding import Finding, size
 from checks.machine import Machine
 from checks.plan import Plan
 from inference.model.architecture import no_weights
+
+SHOWN = 4
 
 
 def check(plan: Plan, machine: Machine) -> Finding:
     source = plan.repository
     files = [file for file in source.files if file.name.endswith(".safetensors")]
-    need = f"{size(source.weights)} of safetensors"
     if not files:
         return Finding("weights", "safetensors", "none", False, f"the model {no_weights(source.names)}")
     missing = [file.name for file in source.files if source.folder and not file.here]
@@ -18,4 +19,52 @@ def check(plan: Plan, machine: Machine) -> Finding:
         mend = f"{listed(missing)} {verb} missing: fetch with OFFLINE = False, or copy into {source.folder}"
         have = f"{len(source.files) - len(missing)}"
         return Finding("weights", f"{len(source.files)} files", have, False, mend)
-    return Finding("weights", need, "1 file" if len(files) == 1 else f"{len(files)} files", True)
+    need, have = (
+        f"{size(source.weights)} of safetensors",
+        "1 file" if len(files) == 1 else f"{len(files)} files",
+    )
+    if wrong := fault(plan):
+        return Finding("weights", need, *wrong)
+    return Finding("weights", need, f"{have}{told(plan)}", True)
+
+
+def fault(plan: Plan) -> tuple[str, bool, str] | None:
+    """What the files' headers show to be wrong: what there is, that it is not ok, and what to do."""
+    headers, measure = plan.repository.headers, plan.measure
+    if headers and headers.damaged:
+        name = plan.repository.name
+        mend = f"fetch {name} again, or tell its authors: a file of weights is cut off, or has too much"
+        return f"{listed(list(headers.damaged))}, not as long as its header says", False, mend
+    if measure and measure.missing:
+        have = f"{len(measure.missing)} are missing, such as {measure.missing[0]}"
+        return have, False, "choose a model whose config.json and weights belong together"
+    if measure and measure.wrong:
+        name, file, own = measure.wrong[0]
+        have = f"{len(measure.wrong)} of another shape, such as {name}: {shown(file)} for {shown(own)}"
+        return have, False, "choose a model whose config.json and weights belong together"
+    return None
+
+
+def told(plan: Plan) -> str:
+    """What is worth knowing of files that are well."""
+    headers, measure = plan.repository.headers, plan.measure
+    said = plan.repository.config.get("dtype") or plan.repository.config.get("torch_dtype")
+    if headers and headers.unread:
+        return f"; not looked into: {headers.unread}"
+    if measure and measure.stored and said and measure.stored != said and not quantised(plan):
+        return f" of {measure.stored}, whatever config.json says of {said}"
+    return ""
+
+
+def quantised(plan: Plan) -> bool:
+    return "quantization_config" in plan.repository.config
+
+
+def shown(shape: tuple[int, ...]) -> str:
+    return "×".join(map(str, shape)) or "a number"
+
+
+def listed(names: list[str]) -> str:
+    """The first few, and how many more."""
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more

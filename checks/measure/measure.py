@@ -17,6 +17,7 @@ from checks.measure.kept import kept
 from checks.measure.skeleton import Loaded, count, held_by, loaded, nbytes, skeleton
 from checks.measure.step import work
 from checks.split import share, splits_heads
+from checks.tensors import dtype_in
 from inference.model.split.spread import stacks
 from inference.model.weights.kinds import saved
 
@@ -136,15 +137,6 @@ def shared(model: Any, ranks: int) -> tuple[float, int]:
     if ranks == 1:
         return 1.0, 1
     return share(model, ranks), ranks if splits_heads(model.tp_plan) else 1
-
-
-def dtype_in(tensors: Mapping[str, Tensor] | None) -> str:
-    """The dtype that most of the files' values are in; empty where they are not known."""
-    values: dict[str, int] = {}
-    for tensor in (tensors or {}).values():
-        name = str(tensor.dtype).removeprefix("torch.")
-        values[name] = values.get(name, 0) + tensor.numel()
-    return max(values, key=values.__getitem__, default="")
 
 
 def stored_dtype(raw: Mapping[str, Any]) -> str:

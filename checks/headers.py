@@ -1,0 +1,75 @@
+"""The headers of a model's files of weights, read from the disk, or from the Hub in ranges.
+
+What they hold is tensors.py's. Not a byte of a weight is read, nor more of headers than a verdict may cost.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from itertools import repeat
+from pathlib import Path
+from threading import Event
+
+from checks.fetch.line import Address, Denied, Fault, Line, NoRanges, Signals, address_of
+from checks.hub import Hub
+from checks.repository import File, Repository
+from checks.tensors import LENGTH, Header, Headers, Unread, length, parsed
+
+COST = 400_000  # bytes: what is left of 2 MB when the small files have been read
+REQUEST = 1000  # bytes of an answer besides what was asked for
+TIMEOUT_S = 4.0
+CONNECTIONS = 12
+
+Part = Callable[[int, int], bytes]  # [start, stop) of a file
+
+
+def headed(source: Repository, hub: Hub) -> Repository:
+    """The same with what its files of weights hold. Raises nothing: what cannot be read is told of."""
+    files = [file for file in source.files if file.name.endswith(".safetensors")]
+    if not files or (source.folder is not None and not all(file.here for file in files)):
+        return source
+    try:
+        found = on_disk(source.folder, files) if source.folder else on_hub(source, files, hub)
+    except Unread as reason:
+        return replace(source, headers=Headers(unread=str(reason)))
+    damaged = (file.name for file, header in zip(files, found, strict=True) if file.size != header.end)
+    tensors = {name: tensor for header in found for name, tensor in header.tensors.items()}
+    return replace(source, headers=Headers(tensors, damaged=tuple(damaged)))
+
+
+def on_disk(folder: Path, files: Sequence[File]) -> list[Header]:
+    return [header_of(partial(part_of, folder / file.name)) for file in files]
+
+
+def on_hub(source: Repository, files: Sequence[File], hub: Hub) -> list[Header]:
+    """The first tells by its length whether to ask for the others, which come all at once."""
+    line = Line(hub, Signals(Event()), TIMEOUT_S, CONNECTIONS)
+    places = [address_of(hub.endpoint, source.name, source.commit, file.name) for file in files]
+    parts = [partial(asked, line, place, file.size) for place, file in zip(places, files, strict=True)]
+    size = length(parts[0](0, LENGTH))
+    if len(files) * (size + 2 * REQUEST) > COST:
+        raise Unread(f"the headers of {len(files)} files are too large to be read first")
+    with ThreadPoolExecutor(CONNECTIONS) as threads:
+        return list(threads.map(header_of, parts, (size, *repeat(0, len(parts) - 1))))
+
+
+def header_of(part: Part, size: int = 0) -> Header:
+    """`size` is its length; 0: not known yet."""
+    return parsed(part(LENGTH, LENGTH + (size or length(part(0, LENGTH)))))
+
+
+def part_of(path: Path, start: int, stop: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(start)
+        return file.read(stop - start)
+
+
+def asked(line: Line, place: Address, size: int, start: int, stop: int) -> bytes:
+    """Of the Hub, once: a start does not wait for what only makes its verdict better. Raises Unread."""
+    try:
+        return b"".join(line.part(place, start, stop, size))
+    except NoRanges as reason:
+        raise Unread("the server sends whole files where a part is asked for") from reason
+    except (Fault, Denied) as reason:
+        raise Unread(str(reason)) from reason
