@@ -9,7 +9,7 @@ from pathlib import Path
 from huggingface_hub import constants
 
 from api.settings import AppSettings
-from checks import layers, memory
+from checks import layers, memory, overhead
 from checks.fetch import fetch
 from checks.fetch.progress import Progress
 from checks.headers import headed
@@ -52,6 +52,8 @@ def plan_of(settings: Settings, home: Path, machine: Machine) -> Plan:
         quantise=settings.quantise,
         scaling=scaling_of(settings),
         tokenizer_config=tokenizer_config_of(settings),
+        batch=settings.max_batch_tokens,
+        overhead=overhead.known(device),
     )
     return plan(repository, asked)
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from checks.finding import Finding, size
 from checks.machine import Machine
 from checks.measure import Measure
-from checks.needs import PROGRAM, Part, fitting, least_kv, needed, parts, room, there
+from checks.needs import Part, fitting, least_terms, parts, room, terms_of, there
 from checks.plan import Plan
+from checks.terms import Terms
 
 SMALLER = "or choose a configuration that fits, or a smaller model"
 
@@ -25,9 +26,9 @@ def check_ram(plan: Plan, machine: Machine) -> Finding | None:
     part = next((part for part in parts(plan, plan.measure) if part.device == "cpu"), None)
     if part:
         return finding(plan, machine, plan.measure, part)
-    need, have = PROGRAM + largest_file(plan), there(plan, machine, "cpu")
+    need, have = plan.overhead.ram + largest_file(plan), there(plan, machine, "cpu")
     mend = "" if need <= have else f"free {size(need - have)}, {SMALLER}"
-    return Finding(shared("RAM", plan), size(need), f"{size(have)} free", need <= have, mend)
+    return Finding(shared("RAM", plan), size(need), machine.told("cpu", have), need <= have, mend)
 
 
 def check_gpus(plan: Plan, machine: Machine) -> list[Finding]:
@@ -36,7 +37,7 @@ def check_gpus(plan: Plan, machine: Machine) -> list[Finding]:
         return []
     if not machine.gpus:
         mend = 'DEVICE = "cpu", or install an NVIDIA driver and run scripts/setup.sh again'
-        return [Finding("GPU", "a CUDA device", "none that torch sees", False, mend)]
+        return [Finding("GPU", "a CUDA device", machine.no_gpu or "none that torch sees", False, mend)]
     measure = plan.measure
     return [finding(plan, machine, measure, part) for part in parts(plan, measure) if part.device != "cpu"]
 
@@ -65,18 +66,35 @@ def budget(plan: Plan, machine: Machine) -> Budget:
     return Budget(context, plan.kv or min(room(plan, machine, plan.measure), plan.rows * row))
 
 
+def full(plan: Plan, machine: Machine) -> dict[str, Terms]:
+    """What each device's part comes to, by its name, once all rows have the whole context."""
+    assert plan.measure is not None
+    most = budget(plan, machine)
+    tokens = min(plan.rows * most.context, plan.asked.tokens or plan.rows * most.context)
+    kept = min(most.kv, plan.rows * plan.measure.row + plan.measure.token * tokens)
+    measure = plan.measure
+    return {part.name: terms_of(plan, measure, part, kept) for part in parts(plan, measure)}
+
+
 def largest_file(plan: Plan) -> int:
     return max((file.size for file in plan.repository.files), default=0)
 
 
 def finding(plan: Plan, machine: Machine, measure: Measure, part: Part) -> Finding:
     """Whether the part fits on its device."""
-    need, have = needed(plan, measure, part), there(plan, machine, part.device)
-    kept = size(least_kv(plan, measure) * part.kv)
-    form = measure.dtype if plan.quantise == "none" else plan.quantise
-    told = f"{size(need)}: {size(part.weights)} of {form} weights, {kept} for tokens"
-    mend = "" if need <= have else f"free {size(need - have)}, {SMALLER}"
-    return Finding(shared(part.name, plan), told, f"{size(have)} free", need <= have, mend)
+    found, have = least_terms(plan, measure, part), there(plan, machine, part.device)
+    short = found.most - have
+    mend = f"free {size(short)}, {SMALLER}" if short > 0 else ""
+    told = f"{size(found.most)}: {shares(found, measure.dtype if plan.quantise == 'none' else plan.quantise)}"
+    return Finding(shared(part.name, plan), told, machine.told(part.device, have), short <= 0, mend)
+
+
+def shares(found: Terms, form: str) -> str:
+    """What the most is made of; if that is while it loads, what comes afterwards is no part of it."""
+    told = f"{size(found.weights)} of {form} weights, {size(found.program)} of programs"
+    if found.most > found.serving:
+        return f"{told}, {size(found.transient)} while it loads"
+    return f"{told}, {size(found.kv)} for tokens, {size(found.step)} for a step"
 
 
 def shared(name: str, plan: Plan) -> str:

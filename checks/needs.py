@@ -1,22 +1,19 @@
 """How many bytes a plan takes on each device that holds a part of the model, and how many there are.
 
 On the CPU everything is in RAM. On a GPU the weights pass through RAM a file at a time, and stay on the GPU.
-Knows a Plan and a Machine; judges nothing.
+Knows a Plan, its terms and a Machine; judges nothing.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from checks.machine import Machine
-from checks.measure import Measure, stored_dtype
+from checks.measure import Measure
 from checks.plan import Plan
+from checks.terms import Terms, terms
 from inference.model.place import kv_bytes
 
 LEAST = 2048  # tokens of context below which a model is not worth starting
-PROGRAM = 600_000_000  # bytes: Python, torch and transformers in RAM
-CUDA = 700_000_000  # bytes: CUDA's context and libraries on the GPU
-CONVERTING = 1.13  # of the weights, when their dtype changes at load (measured)
-FRAGMENTS = 1.02  # of the weights, for what the GPU's allocator cannot use
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,27 +58,17 @@ def weights_of(measure: Measure, count: int) -> tuple[int, ...]:
 
 def needed(plan: Plan, measure: Measure, part: Part) -> int:
     """Bytes on the part's device: weights, the programs that come along, and tokens of a first answer."""
-    serving = taken(plan, measure, part) + int((plan.kv or least_kv(plan, measure)) * part.kv)
-    return max(serving, loading(plan, measure))
+    return least_terms(plan, measure, part).most
 
 
-def loading(plan: Plan, measure: Measure) -> int:
-    """Bytes of RAM that weights take which are still to be quantised: none while they are in their files."""
-    if plan.quantise == "none" or not converted(plan, measure):
-        return 0
-    return int(measure.weights * CONVERTING) + PROGRAM
+def least_terms(plan: Plan, measure: Measure, part: Part) -> Terms:
+    """Of the part's device, with the tokens of a first answer."""
+    return terms_of(plan, measure, part, plan.kv or least_kv(plan, measure))
 
 
-def taken(plan: Plan, measure: Measure, part: Part) -> int:
-    """Bytes on the part's device before any token."""
-    if part.device != "cpu":
-        return int(part.weights * FRAGMENTS) + CUDA
-    converts = converted(plan, measure) and plan.quantise == "none"
-    return int(part.weights * (CONVERTING if converts else 1)) + PROGRAM
-
-
-def converted(plan: Plan, measure: Measure) -> bool:
-    return measure.dtype != stored_dtype(plan.repository.config)
+def terms_of(plan: Plan, measure: Measure, part: Part, kv: int) -> Terms:
+    """Of the part's device, where sequences keep so many bytes on all devices together."""
+    return terms(plan, measure, part.device, part.weights, int(kv * part.kv))
 
 
 def least_kv(plan: Plan, measure: Measure) -> int:
@@ -91,7 +78,7 @@ def least_kv(plan: Plan, measure: Measure) -> int:
 def there(plan: Plan, machine: Machine, device: str) -> int:
     """Bytes of a device that each process which has a part of the model can have."""
     if device == "cpu":
-        return machine.ram // plan.shards
+        return (machine.ram + plan.overhead.own) // plan.shards
     _, _, number = device.partition(":")
     gpus = machine.gpus[int(number) :][:1] if number else machine.gpus[: plan.shards]
     return min((gpu.free for gpu in gpus), default=0)
@@ -104,7 +91,7 @@ def room(plan: Plan, machine: Machine, measure: Measure) -> int:
 
 def rooms(plan: Plan, machine: Machine, measure: Measure) -> Iterator[int]:
     for part in parts(plan, measure):
-        left = max(0, there(plan, machine, part.device) - taken(plan, measure, part))
+        left = max(0, there(plan, machine, part.device) - terms_of(plan, measure, part, 0).fixed)
         if part.kv:
             yield int(kv_bytes(left, "cpu" if part.device == "cpu" else "cuda", None) / part.kv)
 

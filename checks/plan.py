@@ -14,6 +14,7 @@ from transformers import AutoConfig
 
 from checks.finding import Finding, Refused
 from checks.measure import Measure, measure, stored_dtype
+from checks.overhead import FIRST, Overhead
 from checks.repository import Repository
 from checks.tensors import dtype_in
 from inference.errors import BadRequest
@@ -37,6 +38,8 @@ class Asked:
     places    the device of each layer; empty: all are on `device`, the first where it is a GPU
     quantise  how the weights are kept once they are loaded, "none" or one of Measure.saves
     scaling   how the model's positions are stretched
+    batch     tokens that a step computes
+    overhead  what is known of this machine's, by which memory is predicted
     tokenizer_config  a file whose chat template takes the place of the model's
     """
 
@@ -53,6 +56,8 @@ class Asked:
     quantise: str = "none"
     scaling: Scaling = PLAIN
     tokenizer_config: Path | None = None
+    batch: int = 512
+    overhead: Overhead = FIRST
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +84,8 @@ class Plan:
     shards: int = 1
     places: tuple[str, ...] = ()
     quantise: str = "none"
+    batch: int = 512
+    overhead: Overhead = FIRST
 
 
 def plan(repository: Repository, asked: Asked) -> Plan:
@@ -125,6 +132,8 @@ def fields(asked: Asked) -> dict[str, Any]:
         "shards": asked.shards,
         "places": asked.places,
         "quantise": asked.quantise,
+        "batch": asked.batch,
+        "overhead": asked.overhead,
     }
 
 

@@ -6,15 +6,17 @@ from dataclasses import replace
 import pytest
 
 import checks
-from checks import memory, needs
+from checks import memory
 from checks.finding import Finding
 from checks.machine import Gpu, Machine
 from checks.measure import Measure
+from checks.overhead import FIRST
 from checks.plan import Plan
 from inference.model.split.spread import places
 
 Split = Callable[..., Plan]
 GB = 10**9
+PROGRAM = FIRST.ram
 # Ten layers of 1 GB and 2 GB besides; 2,048 tokens of a sequence keep 1 GB.
 MEASURE = Measure(6 * GB, "bfloat16", 12 * GB, 500_000, 0, layers=(GB,) * 10)
 KV = 2048 * 500_000
@@ -47,7 +49,7 @@ def named(plan: Plan, machine: Machine) -> dict[str, Finding]:
 
 def test_each_device_needs_its_layers_and_their_share_of_the_tokens(split: Split, machine: Machine) -> None:
     exact = {"GPU 0": on_gpu(5 * GB, 0.3), "GPU 1": on_gpu(2 * GB, 0.2)}
-    ram = 5 * GB + needs.PROGRAM + KV // 2
+    ram = 5 * GB + PROGRAM + KV // 2
     enough = replace(machine, ram=ram, gpus=gpus(*exact.values()))
     assert all(finding.ok for name, finding in named(split(3, 2), enough).items() if name != "context")
     for name in exact:

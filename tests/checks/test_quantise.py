@@ -12,13 +12,16 @@ from checks import memory, needs, quantise
 from checks.finding import Finding
 from checks.machine import Machine
 from checks.measure import Measure
+from checks.overhead import FIRST
 from checks.plan import Plan
 from checks.repository import in_folder
+from checks.terms import CONVERTING
 from inference.native.library import SETTING, library
 from tests import tiny
 
 Planner = Callable[..., Plan]
 GB = 10**9
+PROGRAM = FIRST.ram
 MEASURE = Measure(8 * 10**9, "bfloat16", 16 * GB, 131_072, 0, saves={"int8": 8 * GB, "int4": 11 * GB})
 
 
@@ -48,7 +51,7 @@ def test_layers_and_vocabulary_are_counted_in_their_own_kinds(tmp_path: Path, pl
 
 
 def test_fewer_bits_leave_more_ram(planned: Planner, machine: Machine) -> None:
-    least = needs.PROGRAM + needs.LEAST * 131_072
+    least = PROGRAM + needs.LEAST * 131_072
     for kind, weights in (("none", 16 * GB), ("int8", 8 * GB), ("int4", 5 * GB)):
         plan = eight_billion(planned, quantise=kind)
         assert ram(plan, machine, weights + least).ok
@@ -59,7 +62,7 @@ def test_fewer_bits_leave_more_ram(planned: Planner, machine: Machine) -> None:
 def test_weights_that_are_converted_first_must_fit_as_they_are(planned: Planner, machine: Machine) -> None:
     plan = eight_billion(planned, stored="float16", quantise="int4")
     assert not ram(plan, machine, 16 * GB).ok
-    assert ram(plan, machine, 16 * GB * needs.CONVERTING + needs.PROGRAM).ok
+    assert ram(plan, machine, 16 * GB * (1 + CONVERTING) + PROGRAM).ok
     roomy = memory.budget(plan, replace(machine, ram=20 * GB))
     assert roomy.kv > memory.budget(replace(plan, quantise="none"), replace(machine, ram=20 * GB)).kv
 

@@ -1,0 +1,94 @@
+"""What a plan takes of a device, term by term, before a byte of its weights is there.
+
+RAM means what the kernel counts as resident of this process, its own memory and the pages of files that it
+has mapped, at two times: `loading`, the most until the model is ready, and `serving`, the most up to the end
+of the first full batch, in which as many sequences as there are rows come to the whole context. On a GPU it
+is what the process takes of its memory. Knows a Plan and what was seen of overheads; judges nothing.
+"""
+
+from dataclasses import dataclass
+
+from checks.measure import Measure, itemsize, stored_dtype
+from checks.plan import Plan
+
+CONVERTING = 0.13  # of the weights, besides these, when their dtype changes at load
+FRAGMENTS = 0.02  # of the weights, for what the GPU's allocator cannot use
+NAMED = 510  # bytes of RAM for each token of the vocabulary: its tokenizer's, and its text's in grammars
+FLOAT = 4
+DRAWING = 2 * FLOAT  # bytes of a logit besides its own: as the sampler has it, and what it is drawn by
+TRIED = 64  # tokens whose logits are kept while seats are tried
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Bytes of one device.
+
+    program      the libraries, this code and the tokenizer; on a GPU what CUDA takes besides tensors
+    weights      once the model is ready
+    kv           what running sequences keep
+    activations  of a step of as many tokens as one may have
+    logits       of a step of all rows, and what it takes to draw from them
+    transient    what loading takes besides program and weights
+    mapped       pages of the weights' files beside these, which loading leaves in memory as long as there is
+                 room: it needs none of them
+    """
+
+    program: int
+    weights: int
+    kv: int
+    activations: int
+    logits: int
+    transient: int
+    mapped: int
+
+    @property
+    def step(self) -> int:
+        return self.activations + self.logits
+
+    @property
+    def fixed(self) -> int:
+        """All but what sequences keep."""
+        return self.program + self.weights + self.step
+
+    @property
+    def serving(self) -> int:
+        return self.fixed + self.kv
+
+    @property
+    def loading(self) -> int:
+        return self.program + self.weights + self.transient + self.mapped
+
+    @property
+    def most(self) -> int:
+        """What must be there."""
+        return max(self.serving, self.loading - self.mapped)
+
+
+def terms(plan: Plan, measure: Measure, device: str, weights: int, kv: int) -> Terms:
+    """Of a device that has so many bytes of the weights, and of what sequences keep."""
+    ram, overhead = device == "cpu", plan.overhead
+    named = measure.vocab * NAMED
+    own, mapped = loading(plan, measure, weights) if ram else (0, 0)
+    return Terms(
+        program=overhead.ram + named if ram else overhead.cuda,
+        weights=weights if ram else int(weights * (1 + FRAGMENTS)),
+        kv=kv,
+        activations=int(measure.work * plan.batch * overhead.step),
+        logits=int(plan.rows * measure.vocab * (itemsize(measure.dtype) + DRAWING) * overhead.step),
+        transient=own,
+        mapped=mapped,
+    )
+
+
+def loading(plan: Plan, measure: Measure, weights: int) -> tuple[int, int]:
+    """Besides the weights as they will be, of this process's own and of files: the weights that are not
+    quantised yet; what converting takes; one that is packed; and the logits by which seats are judged."""
+    before = 0 if plan.quantise == "none" else measure.saves.get(plan.quantise, 0)
+    packing = measure.largest + TRIED * measure.vocab * FLOAT
+    if not converted(plan, measure):
+        return packing, before
+    return max(before + packing, before + int((weights + before) * CONVERTING)), 0
+
+
+def converted(plan: Plan, measure: Measure) -> bool:
+    return measure.dtype != (measure.stored or stored_dtype(plan.repository.config))
