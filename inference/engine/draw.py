@@ -20,7 +20,8 @@ from inference.native import draw as native
 
 # Torch draws few rows at a time on a CPU: what a row needs then stays in the cache, which is twice as fast.
 BLOCK = 1 << 18
-KNOWN = {(), ("temperature",)}  # warpers behind which native code draws
+CUTS = ("top_k", "top_p", "min_p")
+KNOWN = ("temperature", *CUTS)  # the warpers behind which native code draws, where they are in this order
 
 
 class Best(NamedTuple):
@@ -63,7 +64,7 @@ def _natively(
     best = Best(torch.empty(len(sequences)), torch.empty(len(sequences), dtype=torch.int64))
     greedy = [row for row, s in enumerate(sequences) if s.greedy]
     drawn = [row for row, s in enumerate(sequences) if not s.greedy]
-    known = [row for row in drawn if row not in warped and asked(sequences[row]) in KNOWN]
+    known = [row for row in drawn if row not in warped and _is_known(asked(sequences[row]))]
     left = set(drawn).difference(known)
     if greedy:
         where = index(greedy, logits)
@@ -79,13 +80,30 @@ def _contest(logits: Tensor, rows: list[int], sequences: Several[Sequence], best
     block, where = [sequences[row] for row in rows], index(rows, logits)
     heats = torch.tensor([s.task.sampling.temperature for s in block]).clamp_(COLDEST, HOTTEST)
     streams = _keys(block, logits)
-    found = native.contenders(logits, where, streams, heats)
+    found = native.contenders(logits, where, streams, heats, _floors(logits, where, heats, block))
     ids = found.ids[:, : max(1, int(found.counts.max()))]
     scores = logits[where[:, None], ids].float() / heats[:, None] + gumbel(streams[:, None], ids)
     scores[torch.arange(ids.shape[1]) >= found.counts[:, None]] = GONE
     best.values[where], winners = scores.max(-1)
     best.ids[where] = ids.gather(1, winners[:, None])[:, 0]
     return found.counts
+
+
+def _floors(logits: Tensor, where: Tensor, heats: Tensor, sequences: Several[Sequence]) -> Tensor | None:
+    """Below which values no token is left; None where no row has such a value."""
+    cut = [place for place, s in enumerate(sequences) if set(CUTS).intersection(asked(s))]
+    if not cut:
+        return None
+    floors = torch.full((len(sequences),), GONE)
+    asks = [sequences[place].task.sampling for place in cut]
+    top_k = torch.tensor([min(each.top_k, logits.shape[1]) for each in asks], dtype=torch.int32)
+    top_p, min_p = torch.tensor([each.top_p for each in asks]), torch.tensor([each.min_p for each in asks])
+    floors[cut] = native.floors(logits, where[cut], heats[cut], top_k, top_p, min_p)
+    return floors
+
+
+def _is_known(names: tuple[str, ...]) -> bool:
+    return names == tuple(name for name in KNOWN if name in names)
 
 
 def _keys(sequences: Several[Sequence], logits: Tensor) -> Tensor:

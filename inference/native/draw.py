@@ -12,8 +12,8 @@ from torch import Tensor
 
 from inference.native.build import Unbuilt
 from inference.native.library import library
-from inference.native.matrix import FORMS
-from inference.native.structs import Logits
+from inference.native.matrix import FORMS, scratch
+from inference.native.structs import Cuts, Logits
 
 FEW, TOO_MANY = 64, -2  # as in draw.h
 
@@ -74,6 +74,20 @@ def contenders(
         found.counts.data_ptr(),
     )
     return found
+
+
+def floors(
+    logits: Tensor, where: Tensor, heats: Tensor, top_k: Tensor, top_p: Tensor, min_p: Tensor
+) -> Tensor:
+    """The least logits / heats (n,) float32 that top-k leaves of the rows `where`, of that top-p, then min-p.
+
+    top_k (n,) int32, the others float32; 0, 1.0 and 0.0 take nothing away.
+    """
+    rows, made = struct(logits, where), torch.empty(len(where))
+    cuts = Cuts(*(values.data_ptr() for values in (heats, top_k, top_p, min_p)))
+    memory = scratch(library().cut_bytes(byref(rows)))
+    library().cut(byref(rows), byref(cuts), made.data_ptr(), memory.data_ptr())
+    return made
 
 
 def struct(logits: Tensor, where: Tensor) -> Logits:

@@ -13,7 +13,7 @@ from typing import Any
 from inference.native.build import Unbuilt, built
 from inference.native.levels import EMULATED, Level, levels_for
 from inference.native.processor import processor_features
-from inference.native.structs import Logits, Matrix, Model, Step
+from inference.native.structs import Cuts, Logits, Matrix, Model, Step
 
 SETTING = "HEARTH_NATIVE"
 OFF = "off"
@@ -31,6 +31,8 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "step_bytes": (c_size_t, (POINTER(Model), POINTER(Step))),
     "step_run": (None, (POINTER(Model), POINTER(Step))),
     "largest": (None, (POINTER(Logits), c_void_p, c_void_p)),
+    "cut_bytes": (c_size_t, (POINTER(Logits),)),
+    "cut": (None, (POINTER(Logits), POINTER(Cuts), c_void_p, c_void_p)),
     "contenders": (None, (POINTER(Logits), *[c_void_p] * 5)),
 }
 

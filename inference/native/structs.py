@@ -83,3 +83,7 @@ class Logits(ctypes.Structure):
         ("values", c_void_p),
         ("where", c_void_p),
     )
+
+
+class Cuts(ctypes.Structure):
+    _fields_ = tuple((name, c_void_p) for name in ("heats", "top_k", "top_p", "min_p"))

@@ -9,8 +9,16 @@ import pytest
 from inference.native import structs
 from inference.native.build import SOURCES, Unbuilt, compiler_of
 
-STRUCTS = (structs.Matrix, structs.Inputs, structs.Layer, structs.Model, structs.Step, structs.Logits)
-HEADERS = ("matrix.h", "multiply.h", "step.h", "logits.h")
+STRUCTS = (
+    structs.Matrix,
+    structs.Inputs,
+    structs.Layer,
+    structs.Model,
+    structs.Step,
+    structs.Logits,
+    structs.Cuts,
+)
+HEADERS = ("matrix.h", "multiply.h", "step.h", "cut.h")
 
 
 def in_python() -> list[str]:

@@ -180,20 +180,15 @@ static void work_contenders(Team *team, int thread, void *of)
         asked->counts[row] = find_contenders(asked, row);
 }
 
-static int threads_for(const Logits *logits)
-{
-    return logits->rows < logits->threads ? logits->rows : logits->threads;
-}
-
 void largest(const Logits *logits, float *best, int64_t *ids)
 {
     Largest asked = {logits, best, ids};
-    team_run(threads_for(logits), work_largest, &asked);
+    team_run(logits_threads(logits), work_largest, &asked);
 }
 
 void contenders(const Logits *logits, const uint64_t *keys, const float *heats, const float *floors,
                 int64_t *ids, int32_t *counts)
 {
     Draw asked = {logits, keys, heats, floors, ids, counts};
-    team_run(threads_for(logits), work_contenders, &asked);
+    team_run(logits_threads(logits), work_contenders, &asked);
 }

@@ -54,7 +54,9 @@ static inline Lanes lanes_chosen(IntLanes mask, Lanes a, Lanes b)
     return (Lanes)((mask & (IntLanes)a) | (~mask & (IntLanes)b));
 }
 
-#ifdef __AVX512F__     /* for these the compiler has no operator */
+/* For these the compiler has no operator; and comparisons it makes one by one where its registers are smaller,
+ * unless they are loops. */
+#ifdef __AVX512F__
 static inline Lanes lanes_larger(Lanes a, Lanes b)
 {
     return (Lanes)_mm512_max_ps((__m512)a, (__m512)b);
@@ -64,15 +66,31 @@ static inline Lanes lanes_smaller(Lanes a, Lanes b)
 {
     return (Lanes)_mm512_min_ps((__m512)a, (__m512)b);
 }
+/* The values of lanes whose x is not below `least`, 0 in the others. */
+static inline Lanes lanes_from(float least, Lanes x, Lanes values)
+{
+    return (Lanes)((IntLanes)values & (x >= least));
+}
 #else
 static inline Lanes lanes_larger(Lanes a, Lanes b)
 {
-    return lanes_chosen(a > b, a, b);
+    for (int i = 0; i < LANES; i++)
+        a[i] = a[i] > b[i] ? a[i] : b[i];
+    return a;
 }
 
 static inline Lanes lanes_smaller(Lanes a, Lanes b)
 {
-    return lanes_chosen(a < b, a, b);
+    for (int i = 0; i < LANES; i++)
+        a[i] = a[i] < b[i] ? a[i] : b[i];
+    return a;
+}
+
+static inline Lanes lanes_from(float least, Lanes x, Lanes values)
+{
+    for (int i = 0; i < LANES; i++)
+        values[i] = x[i] >= least ? values[i] : 0;
+    return values;
 }
 #endif
 
@@ -113,7 +131,7 @@ static inline Lanes lanes_exp(Lanes x)
     sum = sum * r + 5.0000001201e-1f;
     sum = sum * (r * r) + r + 1;
     const IntLanes exponent = (__builtin_convertvector(power, IntLanes) + 127) << 23;
-    return (Lanes)((IntLanes)(sum * (Lanes)exponent) & (x >= -87));
+    return lanes_from(-87, x, sum * (Lanes)exponent);
 }
 
 static inline Lanes lanes_tanh(Lanes x)

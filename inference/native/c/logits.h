@@ -37,4 +37,10 @@ static inline void logits_read(const Logits *of, int row, int first, float *to)
         to[i] = -INFINITY;
 }
 
+/* One takes a row at a time. */
+static inline int logits_threads(const Logits *of)
+{
+    return of->rows < of->threads ? of->rows : of->threads;
+}
+
 #endif
