@@ -126,8 +126,12 @@ def settled(terms: Terms) -> Terms:
 
 
 def task(request: Request) -> Task:
-    greedy = not request.temperature
-    sampling = Sampling(greedy=greedy, temperature=request.temperature or 1.0)
+    sampling = Sampling(
+        greedy=not request.temperature,
+        temperature=request.temperature or 1.0,
+        top_k=request.top_k,
+        top_p=request.top_p,
+    )
     return Task(request.ids, request.tokens, sampling, seed=request.seed)
 
 

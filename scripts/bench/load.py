@@ -6,7 +6,7 @@ Knows no engine and no model; whoever can compute a Load can be measured.
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 WIDEST = 4  # times the middle length; what is drawn beyond is cut
@@ -16,13 +16,15 @@ WIDEST = 4  # times the middle length; what is drawn beyond is cut
 class Request:
     """An answer of exactly `tokens` tokens, whatever the model's ends, behind the prompt `ids`.
 
-    temperature  0: the most probable token
+    temperature  0: the most probable token; else top_k and top_p cut what is drawn from, but for 0 and 1
     """
 
     ids: tuple[int, ...]
     tokens: int
     temperature: float = 0.0
     seed: int = 0
+    top_k: int = 0
+    top_p: float = 1.0
 
 
 Load = Sequence[Request]
@@ -97,4 +99,4 @@ def drawn(random: Random, middle: int, spread: float) -> int:
 
 def warming(loads: Mapping[str, Load]) -> list[Request]:
     """A little of each load, to be computed before anything is measured."""
-    return [Request(load[0].ids, min(4, load[0].tokens), load[0].temperature) for load in loads.values()]
+    return [replace(load[0], tokens=min(4, load[0].tokens)) for load in loads.values()]

@@ -10,7 +10,7 @@ from typing import Any
 
 from inference.engine.engine import Engine
 
-REST, IDLE = "commit and hand out", "between steps"
+MODEL, REST, IDLE = "model", "commit and hand out", "between steps"
 
 
 class Profile:
@@ -27,9 +27,9 @@ class Profile:
         self._watch(loop.stepper, "compute", "pack")
         self._watch(runner, "forward", "around the model")
         if hasattr(runner, "model"):
-            self._watch(runner.model, "forward", "model")
+            self._watch(runner.model, "forward", MODEL)
         if hasattr(runner, "run"):
-            self._watch(runner, "run", "model")
+            self._watch(runner, "run", MODEL)
         self._watch(loop.stepper.sampler, "draw", "sample")
         self._watch(loop.stepper, "end", "sample")
 

@@ -148,6 +148,8 @@ def body(request: Request) -> dict[str, object]:
         "prompt": list(request.ids),
         "max_tokens": request.tokens,
         "temperature": request.temperature,
+        "top_k": request.top_k,
+        "top_p": request.top_p,
         "seed": request.seed,
         "ignore_eos": True,
         "stream": True,

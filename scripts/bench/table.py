@@ -11,6 +11,7 @@ from typing import Any
 
 from scripts.bench.load import Run
 from scripts.bench.piece import Figure, Results
+from scripts.bench.profile import MODEL
 from scripts.bench.rounds import spread
 from scripts.bench.terms import NONE
 
@@ -113,7 +114,8 @@ def parts(results: Results) -> Iterator[str]:
             whole = sum(runs[-1].parts.values())
             told = sorted(runs[-1].parts.items(), key=lambda part: -part[1])
             shares = ", ".join(f"{part} {100 * seconds / whole:.1f} %" for part, seconds in told)
-            yield f"{load}, {name}, {whole:.2f} s: {shares}"
+            outside = 100 * (1 - runs[-1].parts.get(MODEL, 0.0) / whole)
+            yield f"{load}, {name}, {whole:.2f} s, outside the model {outside:.1f} %: {shares}"
 
 
 def as_json(results: Results) -> dict[str, Any]:
