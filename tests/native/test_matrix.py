@@ -9,7 +9,8 @@ from inference.native.levels import Level
 from inference.native.matrix import Matrix
 from inference.native.structs import Kind
 
-SHAPES = ((1, 1), (16, 32), (37, 70), (48, 96), (100, 33), (151, 1000))  # outputs, inputs
+LONG = 4200  # inputs: in each kind more than are multiplied with all rows before the next ones
+SHAPES = ((1, 1), (16, 32), (37, 70), (48, 96), (100, 33), (151, 1000), (70, LONG))  # outputs, inputs
 ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 31, 70)
 KINDS = pytest.mark.parametrize("kind", Kind, ids=lambda kind: kind.name)
 # Largest error of a weight, as part of the largest of its output (INT8), or of its group (INT4).
@@ -52,8 +53,8 @@ def test_products_are_those_of_the_weight_that_is_read_back(
 @KINDS
 @pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16))
 def test_a_row_is_computed_alike_alone_and_among_others(level: Level, kind: Kind, dtype: torch.dtype) -> None:
-    matrix = Matrix.pack(weight_of(200, 1000), kind, weight_of(1, 200)[0])
-    x = weight_of(260, 1000).to(dtype)
+    matrix = Matrix.pack(weight_of(200, LONG), kind, weight_of(1, 200)[0])
+    x = weight_of(260, LONG).to(dtype)
     together = matrix.linear(x)
     for first, end in ((0, 1), (63, 64), (5, 10), (90, 131), (0, 97), (259, 260)):
         assert torch.equal(matrix.linear(x[first:end]), together[first:end])

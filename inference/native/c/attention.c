@@ -93,9 +93,11 @@ static void attend_stretch(const Attending *of, const Mix *mix, int first, const
     const Matrix keys = stretch_keys(scratch->keys, &of->cached, stretch);
     const Matrix values = stretch_values(scratch->values, &of->cached, stretch);
     const Inputs weights = inputs_at(scratch->weights, of->model->form, of->rows, stretch->count);
-    multiply(&keys, &of->queries, 0, of->rows, 0, keys.outputs / PANEL, scratch->scores, STRETCH);
+    const Part scores = {&keys, &of->queries, 0, of->rows, 0, keys.outputs / PANEL, scratch->scores, STRETCH, 0, NULL};
+    const Part sums = {&values, &weights, 0, of->rows, 0, values.outputs / PANEL, scratch->products, mix->width, 0, NULL};
+    multiply(&scores);
     weigh(of, mix, &weights, first);
-    multiply(&values, &weights, 0, of->rows, 0, values.outputs / PANEL, scratch->products, mix->width);
+    multiply(&sums);
     for (int row = 0; row < of->rows; row++)
         mix_add(mix, row, scratch->factors[row], scratch->products + (size_t)row * mix->width);
 }

@@ -102,15 +102,17 @@ static void after_down(const Run *run, int number, int first, int end)
 }
 
 /* Gate and up of the same panels, and what becomes of them. */
-static void gate_and_up(const Run *run, const Layer *layer, const Tile *tile, Scratch *scratch)
+static void gate_and_up(const Run *run, const Layer *layer, const Tile *tile, const Tile *next, Scratch *scratch)
 {
     const Matrix *gate = &layer->gate, *up = &layer->up;
     const int output = tile->panel * PANEL, stride = TILE_PANELS * PANEL;
     const int left = gate->outputs - output, width = (tile->panels - tile->panel) * PANEL;
     const int count = left < width ? left : width;
     const Inputs *to_gate = &run->normed.of[gate->kind], *to_up = &run->normed.of[up->kind];
-    multiply(gate, to_gate, tile->first, tile->end, tile->panel, tile->panels, scratch->tile, stride);
-    multiply(up, to_up, tile->first, tile->end, tile->panel, tile->panels, scratch->other, stride);
+    const Part gates = part_of(gate, to_gate, tile, scratch->tile, stride, panel_at(up, tile->panel));
+    const Part ups = part_of(up, to_up, tile, scratch->other, stride, next ? panel_at(gate, next->panel) : NULL);
+    multiply(&gates);
+    multiply(&ups);
     for (int row = tile->first; row < tile->end; row++) {
         float *gated = row_of(scratch->tile, row - tile->first, stride);
         float *other = row_of(scratch->other, row - tile->first, stride);
@@ -128,8 +130,9 @@ static void mlp(const Run *run, const Layer *layer, int rows, Team *team, Scratc
     const Cut cut = cut_of(run, &layer->gate, rows, GROUP / PANEL);
     int part;
     while ((part = team_take(team, cut.parts)) >= 0) {
-        const Tile tile = tile_of(run, &cut, part);
-        gate_and_up(run, layer, &tile, scratch);
+        const int next = team_after(team, part, cut.parts);
+        const Tile tile = tile_of(run, &cut, part), after = tile_of(run, &cut, next);
+        gate_and_up(run, layer, &tile, next < 0 ? NULL : &after, scratch);
     }
     team_meet(team);
 }

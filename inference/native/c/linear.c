@@ -53,7 +53,8 @@ static void compute(const Linear *of, int row_part, int panel_part)
     const int panels = panel + PART_PANELS < all ? panel + PART_PANELS : all;
     const int count = panels * PANEL < weight->outputs ? panels * PANEL - output : weight->outputs - output;
     const float *bias = weight->bias ? weight->bias + output : NULL;
-    multiply(weight, &of->inputs, row, end, panel, panels, out, PART_WIDTH);
+    const Part part = {weight, &of->inputs, row, end, panel, panels, out, PART_WIDTH, 0, NULL};
+    multiply(&part);
     for (int r = row; r < end; r++) {
         char *to = of->y + ((size_t)r * weight->outputs + output) * form_bytes(of->form);
         store(to, of->form, out + (r - row) * PART_WIDTH, bias, count);

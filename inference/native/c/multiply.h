@@ -26,10 +26,26 @@ void inputs_convert(const Inputs *to, int row, const void *from, int form, int i
 /* Inputs [first, first + count) of a row, and zeros up to the next multiple of GROUP, of which first is one. */
 void inputs_write_part(const Inputs *to, int row, int first, const float *from, int count);
 
-/* out[(row - first) * stride + n] = what output PANEL * panel + n makes of a row, for rows [first, end) and
- * panels [panel, panels); without the bias. The order of additions is the same for any number of rows. */
-void multiply(const Matrix *weight, const Inputs *rows, int first, int end, int panel, int panels,
-              float *out, ptrdiff_t stride);
+/* A part of a product: rows [first, end) by panels [panel, panels). */
+typedef struct Part {
+    const Matrix *weight;
+    const Inputs *rows;
+    int first, end, panel, panels;
+    float *out;             /* of the first row and panel; its rows have place for whole panels */
+    ptrdiff_t stride;       /* floats from one row of out to the next */
+    int adds;               /* to what out holds, instead of replacing it; F32 and BF16 alone */
+    const void *next;       /* weights of the same kind that are wanted next, to be fetched meanwhile; or null */
+} Part;
+
+/* out[(row - first) * stride + n] = what output PANEL * panel + n makes of a row; without the bias. The order of
+ * additions is the same for any number of rows. */
+void multiply(const Part *part);
+
+/* Where the weights of a panel begin. */
+static inline const char *panel_at(const Matrix *weight, int panel)
+{
+    return (const char *)weight->values + panel * matrix_bytes(weight->kind, PANEL, weight->inputs);
+}
 
 /* y (rows, outputs) = x wᵀ + bias by `threads` threads; x and y are F32 or BF16 by `form`. memory: of
  * linear_bytes, aligned. */

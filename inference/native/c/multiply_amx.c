@@ -49,6 +49,18 @@ ALWAYS void zero_sums(const int tall, const int wide)
         tile_zero(3);
 }
 
+ALWAYS void load_sums(const char *from, ptrdiff_t stride, const int tall, const int wide)
+{
+    const char *lower = from + TILE_ROWS * stride;
+    tile_load(0, from, stride);
+    if (wide)
+        tile_load(1, from + TILE_BYTES, stride);
+    if (tall)
+        tile_load(2, lower, stride);
+    if (tall && wide)
+        tile_load(3, lower + TILE_BYTES, stride);
+}
+
 ALWAYS void store_sums(char *to, ptrdiff_t stride, const int tall, const int wide)
 {
     char *lower = to + TILE_ROWS * stride;
@@ -69,7 +81,7 @@ ALWAYS void load_rows(const Block *block, size_t place, const int tall)
         tile_load(5, rows + TILE_ROWS * block->row_bytes, block->row_bytes);
 }
 
-ALWAYS void fetch(const char *weights, int lines)
+ALWAYS void fetch_lines(const char *weights, int lines)
 {
     for (int line = 0; line < lines; line++)
         __builtin_prefetch(weights + line * TILE_BYTES + AHEAD);
@@ -77,11 +89,11 @@ ALWAYS void fetch(const char *weights, int lines)
 
 ALWAYS void load_weights(const char *first, const char *second, int lines, const int wide)
 {
-    fetch(first, lines);
+    fetch_lines(first, lines);
     tile_load(6, first, TILE_BYTES);
     if (!wide)
         return;
-    fetch(second, lines);
+    fetch_lines(second, lines);
     tile_load(7, second, TILE_BYTES);
 }
 
@@ -112,7 +124,10 @@ typedef float Sums[BLOCK_ROWS][BLOCK_PANELS * PANEL];
 ALWAYS void block_of_pairs(const Block *block, Sums sums, const int tall, const int wide)
 {
     enum { STEP_BYTES = TILE_ROWS * TILE_BYTES };
-    zero_sums(tall, wide);
+    if (block->begun)
+        load_sums((const char *)block->out, block->stride * sizeof(float), tall, wide);
+    else
+        zero_sums(tall, wide);
     for (int g = 0; g < block->groups; g++) {
         const char *weights = block->weights + (size_t)g * STEP_BYTES;
         load_rows(block, (size_t)g * TILE_BYTES, tall);
@@ -213,20 +228,20 @@ static void multiply_block(const Block *block, int kind, int rows, int panels)
     store_block(block, kind, rows, panels, sums);
 }
 
-void multiply(const Matrix *weight, const Inputs *x, int first, int end, int panel, int panels, float *out,
-              ptrdiff_t stride)
+void multiply(const Part *part)
 {
-    if (weight->kind == F32 || (weight->kind != BF16 && end - first < FEW)) {
-        multiply_blocks(weight, x, first, end, panel, panels, out, stride);
+    const Matrix *weight = part->weight;
+    if (weight->kind == F32 || (weight->kind != BF16 && part->end - part->first < FEW)) {
+        multiply_blocks(part);
         return;
     }
-    for (int p = panel; p < panels; p += BLOCK_PANELS)
-        for (int row = first; row < end; row += BLOCK_ROWS) {
-            const int rows = end - row < BLOCK_ROWS ? end - row : BLOCK_ROWS;
-            Block block = block_at(weight, x, row, p);
-            block.out = out + (row - first) * stride + (p - panel) * PANEL;
-            block.stride = stride;
-            multiply_block(&block, weight->kind, rows, panels - p < BLOCK_PANELS ? 1 : BLOCK_PANELS);
+    for (int panel = part->panel; panel < part->panels; panel += BLOCK_PANELS)
+        for (int row = part->first; row < part->end; row += BLOCK_ROWS) {
+            const int rows = part->end - row < BLOCK_ROWS ? part->end - row : BLOCK_ROWS;
+            const int panels = part->panels - panel < BLOCK_PANELS ? 1 : BLOCK_PANELS;
+            Block block = block_at(part, panel);
+            skip_rows(&block, row);
+            multiply_block(&block, weight->kind, rows, panels);
         }
     tiles_release();
 }

@@ -5,10 +5,9 @@ enum { FLOAT_ROWS = 6, FLOAT_PANELS = 4, INT_ROWS = 3, INT_PANELS = 4, AHEAD = 2
 
 #include "blocks.h"
 
-void multiply(const Matrix *weight, const Inputs *x, int first, int end, int panel, int panels, float *out,
-              ptrdiff_t stride)
+void multiply(const Part *part)
 {
-    multiply_blocks(weight, x, first, end, panel, panels, out, stride);
+    multiply_blocks(part);
 }
 
 int multiply_ready(void)

@@ -45,11 +45,45 @@ Tile tile_of(const Run *run, const Cut *cut, int part)
     };
 }
 
-static void product_part(const Product *product, const Tile *tile)
+Part part_of(const Matrix *matrix, const Inputs *rows, const Tile *tile, float *out, int stride, const void *next)
 {
+    return (Part){
+        .weight = matrix,
+        .rows = rows,
+        .first = tile->first,
+        .end = tile->end,
+        .panel = tile->panel,
+        .panels = tile->panels,
+        .out = out,
+        .stride = stride,
+        .next = next,
+    };
+}
+
+/* Some products, and where in them a part of the phase is. */
+typedef struct Place {
+    const Product *product;
+    const Cut *cut;
+    Tile tile;
+} Place;
+
+static Place place_of(const Run *run, const Product *product, const Cut *cut, int part)
+{
+    while (part >= cut->parts) {
+        part -= cut->parts;
+        product++;
+        cut++;
+    }
+    return (Place){product, cut, tile_of(run, cut, part)};
+}
+
+static void product_part(const Place *place, const void *next)
+{
+    const Product *product = place->product;
+    const Tile *tile = &place->tile;
     float *out = product->out + (size_t)tile->first * product->wide + tile->panel * PANEL;
-    multiply(product->matrix, &product->rows->of[product->matrix->kind], tile->first, tile->end, tile->panel,
-             tile->panels, out, product->wide);
+    const Part part = part_of(product->matrix, &product->rows->of[product->matrix->kind], tile, out, product->wide, next);
+    multiply(&part);
 }
 
 void products(const Run *run, Team *team, const Product *product, int count, int rows, Finish *finish, int layer)
@@ -61,15 +95,14 @@ void products(const Run *run, Team *team, const Product *product, int count, int
         parts += cuts[i].parts;
     }
     while ((part = team_take(team, parts)) >= 0) {
-        int i = 0;
-        for (; part >= cuts[i].parts; i++)
-            part -= cuts[i].parts;
-        const Tile tile = tile_of(run, &cuts[i], part);
-        product_part(&product[i], &tile);
-        atomic_int *done = &run->done[tile.block];
-        if (atomic_fetch_add_explicit(done, 1, memory_order_acq_rel) + 1 == parts / cuts[i].blocks) {
+        const int next = team_after(team, part, parts);
+        const Place place = place_of(run, product, cuts, part), after = place_of(run, product, cuts, next < 0 ? 0 : next);
+        product_part(&place, next < 0 ? NULL : panel_at(after.product->matrix, after.tile.panel));
+        const Tile *tile = &place.tile;
+        atomic_int *done = &run->done[tile->block];
+        if (atomic_fetch_add_explicit(done, 1, memory_order_acq_rel) + 1 == parts / place.cut->blocks) {
             atomic_store_explicit(done, 0, memory_order_relaxed);
-            finish(run, layer, tile.first, tile.end);
+            finish(run, layer, tile->first, tile->end);
         }
     }
     team_meet(team);

@@ -24,6 +24,9 @@ Cut cut_of(const Run *run, const Matrix *matrix, int rows, int multiple);
 /* Parts of the same range follow each other, so that its weights are still at hand for all blocks. */
 Tile tile_of(const Run *run, const Cut *cut, int part);
 
+/* A tile's part of a product. */
+Part part_of(const Matrix *matrix, const Inputs *rows, const Tile *tile, float *out, int stride, const void *next);
+
 typedef struct Product {
     const Matrix *matrix;
     const Forms *rows;

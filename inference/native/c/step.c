@@ -30,13 +30,14 @@ static void cap_logits(float *logits, int count, float cap)
     }
 }
 
-static void write_logits(const Run *run, const Tile *tile, Scratch *scratch)
+static void write_logits(const Run *run, const Tile *tile, const void *next, Scratch *scratch)
 {
     const Model *model = run->model;
     const Matrix *head = &model->head_matrix;
     const int output = tile->panel * PANEL, stride = TILE_PANELS * PANEL, width = (tile->panels - tile->panel) * PANEL;
     const int count = head->outputs - output < width ? head->outputs - output : width;
-    multiply(head, &run->last.of[head->kind], tile->first, tile->end, tile->panel, tile->panels, scratch->tile, stride);
+    const Part part = part_of(head, &run->last.of[head->kind], tile, scratch->tile, stride, next);
+    multiply(&part);
     for (int row = tile->first; row < tile->end; row++) {
         float *logits = scratch->tile + (size_t)(row - tile->first) * stride;
         for (int k = 0; head->bias && k < count; k++)
@@ -52,8 +53,9 @@ static void head(const Run *run, Team *team, Scratch *scratch)
     const Cut cut = cut_of(run, &run->model->head_matrix, run->step->wanted, 1);
     int part;
     while ((part = team_take(team, cut.parts)) >= 0) {
-        const Tile tile = tile_of(run, &cut, part);
-        write_logits(run, &tile, scratch);
+        const int next = team_after(team, part, cut.parts);
+        const Tile tile = tile_of(run, &cut, part), after = tile_of(run, &cut, next);
+        write_logits(run, &tile, next < 0 ? NULL : panel_at(&run->model->head_matrix, after.panel), scratch);
     }
 }
 

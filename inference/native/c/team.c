@@ -92,6 +92,12 @@ int team_take(Team *team, int parts)
     return part < parts ? part : -1;
 }
 
+int team_after(const Team *team, int part, int parts)
+{
+    const int after = part + atomic_load_explicit(&team->threads, memory_order_relaxed);
+    return after < parts ? after : -1;
+}
+
 void team_run(int threads, void (*work)(Team *team, int thread, void *of), void *of)
 {
     Team team = {.threads = 1};

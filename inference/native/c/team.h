@@ -25,6 +25,9 @@ void team_run(int threads, void (*work)(Team *team, int thread, void *of), void 
 /* The next part of `parts` in this phase that nobody has, or -1. */
 int team_take(Team *team, int parts);
 
+/* The part that whoever has `part` will probably take behind it, or -1: they come to all in turn. */
+int team_after(const Team *team, int part, int parts);
+
 /* Wait until all have come here: a phase ends, and parts are counted from 0 again. */
 void team_meet(Team *team);
 
