@@ -19,7 +19,7 @@ from inference.native.structs import Kind
 
 FORMS = {torch.float32: Kind.F32, torch.bfloat16: Kind.BF16}
 PANEL, GROUP = 16, 32  # as in matrix.h
-PACKED_AT_ONCE = 64  # panels: what one thread takes at a time
+PACKED_AT_ONCE = 64  # panels: more would need more memory where their values have to be converted
 COMPUTED_AT_ONCE = 2048  # rows: more would need more memory for their inputs
 ALIGNED = 64  # bytes
 HUGE = 1 << 21  # bytes of a huge page: fewer of them have to be found while a large matrix is read
@@ -54,8 +54,8 @@ class Matrix:
         """
         outputs, inputs = weight.shape
         made = cls(outputs, inputs, kind, bias)
-        with ThreadPoolExecutor(torch.get_num_threads()) as pool:
-            list(pool.map(lambda part: made.take(weight, *part), parts(outputs)))
+        for first, end in parts(outputs):
+            made.take(weight, first, end)
         return made
 
     @property
@@ -69,9 +69,8 @@ class Matrix:
             rows = rows.to(torch.float32)
         if rows.stride(1) != 1:
             rows = rows.contiguous()
-        library().matrix_pack(
-            byref(self.struct), rows.data_ptr(), FORMS[rows.dtype], rows.stride(0), first, end
-        )
+        place, form, threads = rows.data_ptr(), FORMS[rows.dtype], torch.get_num_threads()
+        library().matrix_pack(byref(self.struct), place, form, rows.stride(0), first, end, threads)
 
     def unpack(self, dtype: torch.dtype = torch.float32) -> Tensor:
         """The weight as it is computed with: (outputs, inputs). There is no copy of it in another dtype."""

@@ -119,7 +119,7 @@ class Llama:
         padded = -(-inputs // 32) * 32
         packed = Matrix(kind, outputs, inputs, padded, self.aligned(values), self.aligned(scales))
         packed.bias = None if bias is None else self.address(bias)
-        native.matrix_pack(packed, weight.data_ptr(), Kind.F32, inputs, 0, outputs)
+        native.matrix_pack(packed, weight.data_ptr(), Kind.F32, inputs, 0, outputs, 1)
         for row in range(outputs):
             native.matrix_row(packed, row, weight[row].data_ptr())
         return weight, packed

@@ -1,9 +1,11 @@
-/* Matrices are packed and read back here, a tile of GROUP inputs × PANEL outputs at a time. How a tile becomes
- * integers is quantise.c's affair. */
+/* Matrices are packed and read back here, a tile of GROUP inputs × PANEL outputs at a time. How rows become
+ * tiles is rows.c's affair, and how a tile becomes integers quantise.c's. */
 #include "matrix.h"
 
 #include "bfloat.h"
 #include "quantise.h"
+#include "rows.h"
+#include "team.h"
 
 static const int BITS[] = {[F32] = 32, [BF16] = 16, [INT8] = 8, [INT4] = 4};
 
@@ -27,30 +29,6 @@ size_t matrix_scale_bytes(int kind, int outputs, int inputs)
     }
 }
 
-/* Rows of a weight as they come. */
-typedef struct Rows {
-    const void *values;
-    int form;
-    int64_t stride;
-    int count, inputs;
-} Rows;
-
-static float value_at(const Rows *rows, int row, int input)
-{
-    const int64_t place = row * rows->stride + input;
-    return rows->form == F32 ? ((const float *)rows->values)[place]
-                             : bfloat_read(((const uint16_t *)rows->values)[place]);
-}
-
-static void read_tile(Tile tile, const Rows *rows, int input)
-{
-    const int inputs = rows->inputs - input < GROUP ? rows->inputs - input : GROUP;
-    memset(tile, 0, sizeof(Tile));
-    for (int n = 0; n < rows->count; n++)
-        for (int k = 0; k < inputs; k++)
-            tile[k][n] = value_at(rows, n, input + k);
-}
-
 static void write_bf16(uint16_t *to, Tile tile)
 {
     for (int k = 0; k < GROUP; k++)
@@ -61,43 +39,65 @@ static void write_bf16(uint16_t *to, Tile tile)
 /* The scales of a panel's outputs: 127 stands for the largest value of each. */
 static void scale_outputs(float scales[PANEL], const Rows *rows)
 {
-    float largest[PANEL] = {0};
-    for (int n = 0; n < rows->count; n++)
-        for (int k = 0; k < rows->inputs; k++)
-            largest[n] = __builtin_fmaxf(largest[n], __builtin_fabsf(value_at(rows, n, k)));
     for (int n = 0; n < PANEL; n++)
-        scales[n] = largest[n] / 127;
+        scales[n] = n < rows->count ? rows_largest(rows, n) / 127 : 0;
+}
+
+/* A group of a panel, in the kind of the matrix. */
+static void pack_group(const Matrix *to, uint8_t *values, const Rows *rows, int input, const float *output_scales,
+                       uint16_t *group_scales)
+{
+    Tile tile;
+    if ((int)to->kind == rows->form) {
+        rows_turn(values, rows, input);
+        return;
+    }
+    rows_tile(tile, rows, input);
+    switch (to->kind) {
+    case F32: memcpy(values, tile, sizeof tile); break;
+    case BF16: write_bf16((uint16_t *)values, tile); break;
+    case INT8: quantise_int8(values, tile, output_scales); break;
+    case INT4: quantise_int4(values, tile, group_scales); break;
+    }
 }
 
 static void pack_panel(const Matrix *to, int panel, const Rows *rows)
 {
-    Tile tile;
-    const int groups = to->padded / GROUP;
-    uint8_t *values = (uint8_t *)to->values + (size_t)panel * groups * TILE * BITS[to->kind] / 8;
+    const int groups = to->padded / GROUP, bytes = TILE * BITS[to->kind] / 8;
+    uint8_t *values = (uint8_t *)to->values + (size_t)panel * groups * bytes;
     float *output_scales = (float *)to->scales + panel * PANEL;
     uint16_t *group_scales = (uint16_t *)to->scales + (size_t)panel * groups * PANEL;
     if (to->kind == INT8)
         scale_outputs(output_scales, rows);
-    for (int g = 0; g < groups; g++, values += TILE * BITS[to->kind] / 8, group_scales += PANEL) {
-        read_tile(tile, rows, g * GROUP);
-        switch (to->kind) {
-        case F32: memcpy(values, tile, sizeof tile); break;
-        case BF16: write_bf16((uint16_t *)values, tile); break;
-        case INT8: quantise_int8(values, tile, output_scales); break;
-        case INT4: quantise_int4(values, tile, group_scales); break;
-        }
+    for (int g = 0; g < groups; g++)
+        pack_group(to, values + (size_t)g * bytes, rows, g * GROUP, output_scales, group_scales + g * PANEL);
+}
+
+/* Rows [first, end) of a weight, and the matrix that is to have them. */
+typedef struct Packing {
+    const Matrix *to;
+    Rows rows;
+    int first, end;
+} Packing;
+
+static void pack_some(Team *team, int thread, void *of_packing)
+{
+    const Packing *of = of_packing;
+    const int all = of->end - of->first;
+    (void)thread;
+    for (int part; (part = team_take(team, (all + PANEL - 1) / PANEL)) >= 0;) {
+        const int row = part * PANEL;
+        Rows panel = of->rows;
+        panel.values = (const char *)panel.values + row * panel.stride * form_bytes(panel.form);
+        panel.count = all - row < PANEL ? all - row : PANEL;
+        pack_panel(of->to, (of->first + row) / PANEL, &panel);
     }
 }
 
-void matrix_pack(const Matrix *to, const void *rows, int form, int64_t stride, int first, int end)
+void matrix_pack(const Matrix *to, const void *rows, int form, int64_t stride, int first, int end, int threads)
 {
-    const int64_t size = form == F32 ? sizeof(float) : sizeof(uint16_t);
-    for (int row = first; row < end; row += PANEL) {
-        const int count = end - row < PANEL ? end - row : PANEL;
-        const char *from = (const char *)rows + (row - first) * stride * size;
-        const Rows panel = {from, form, stride, count, to->inputs};
-        pack_panel(to, row / PANEL, &panel);
-    }
+    Packing of = {to, {rows, form, stride, 0, to->inputs}, first, end};
+    team_run(threads, pack_some, &of);
 }
 
 void matrix_row(const Matrix *of, int output, float *row)

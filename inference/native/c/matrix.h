@@ -34,7 +34,7 @@ size_t matrix_scale_bytes(int kind, int outputs, int inputs);    /* of scales */
 
 /* Write rows [first, end) of a weight; `rows` is where row `first` begins, of `inputs` values of F32 or BF16 by
  * `form`, `stride` of them from the next. first is a multiple of PANEL, as end is if it is not the last. */
-void matrix_pack(const Matrix *to, const void *rows, int form, int64_t stride, int first, int end);
+void matrix_pack(const Matrix *to, const void *rows, int form, int64_t stride, int first, int end, int threads);
 
 /* Row `output` of the matrix as it is computed with, (inputs,): to look up an embedding, and to unpack. */
 void matrix_row(const Matrix *of, int output, float *row);

@@ -1,34 +1,65 @@
-/* How weights become integers. Each loop over n is one over the outputs of a panel, side by side. */
+/* How weights become integers: of a tile, as many outputs at a time as a strip has. */
 #include "quantise.h"
 
-#include <math.h>
-
 #include "bfloat.h"
+#include "strip.h"
+
+enum { QUAD = 4, LINE_BYTES = PANEL * QUAD, HALF = GROUP / 2 };
 
 /* To the nearest integer, for values below 2²²: adding 1.5 × 2²³ leaves no place for a fraction. */
-static inline float nearest(float value)
+static inline Strip nearest(Strip values)
 {
-    return value + 12582912.0f - 12582912.0f;
+    return values + 12582912.0f - 12582912.0f;
 }
 
-static inline float limited(float value, float low, float high)
+static inline Strip limited(Strip values, float low, float high)
 {
-    value = value < low ? low : value;
-    return value > high ? high : value;
+    return strip_smaller(strip_larger(values, strip_all(low)), strip_all(high));
 }
 
-static inline float inverse(float scale)
+/* 1 / scale, or 0. */
+static inline Strip inverse(Strip scales)
 {
-    return scale == 0 ? 0 : 1 / scale;
+    return strip_chosen(scales == 0, strip_all(0), 1 / scales);
+}
+
+static inline Strip magnitude(Strip values)
+{
+    return (Strip)((IntStrip)values & 0x7fffffff);
+}
+
+/* As bfloat_round makes them of numbers, and back. */
+static inline Strip rounded(Strip values)
+{
+    const WordStrip bits = (WordStrip)values;
+    return (Strip)((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000);
+}
+
+/* Four inputs of each output, a byte each, as they stand in a line of a panel. */
+static inline void store_quads(uint8_t *line, const Strip quads[QUAD])
+{
+    WordStrip words = {0};
+    for (int q = 0; q < QUAD; q++)
+        words |= (WordStrip)__builtin_convertvector(quads[q], IntStrip) << 8 * q;
+    memcpy(line, &words, sizeof words);
+}
+
+static inline Strip int8_of(Strip values, Strip inverses)
+{
+    return limited(nearest(values * inverses), -127, 127);
 }
 
 void quantise_int8(uint8_t *to, Tile tile, const float scales[PANEL])
 {
-    for (int k = 0; k < GROUP; k++)
-        for (int n = 0; n < PANEL; n++) {
-            const float value = nearest(tile[k][n] * inverse(scales[n]));
-            to[(k / 4 * PANEL + n) * 4 + k % 4] = (uint8_t)(int)(limited(value, -127, 127) + INT8_ZERO);
+    for (int n = 0; n < PANEL; n += STRIP) {
+        const Strip inverses = inverse(strip_load(scales + n));
+        for (int k = 0; k < GROUP; k += QUAD) {
+            Strip quads[QUAD];
+            for (int q = 0; q < QUAD; q++)
+                quads[q] = int8_of(strip_load(&tile[k + q][n]), inverses) + INT8_ZERO;
+            store_quads(to + k / QUAD * LINE_BYTES + n * QUAD, quads);
         }
+    }
 }
 
 /* What the group's largest value may become: -8 is the end of the range, and what is larger is cut off.
@@ -38,65 +69,75 @@ static const float LARGEST[] = {
 };
 enum { CANDIDATES = sizeof LARGEST / sizeof *LARGEST };
 
-static inline float int4_of(float value, float inverse_scale)
+/* Scales, what values are multiplied with to become integers, and the squared error less the sum of the squares,
+ * which is the same for all. */
+typedef struct Fit {
+    Strip scales, inverses, errors;
+} Fit;
+
+static inline Strip int4_of(Strip values, Strip inverses)
 {
-    return limited(nearest(value * inverse_scale), -8, 7);
+    return limited(nearest(values * inverses), -8, 7);
 }
 
-/* The scale with the least squared error for integers that were rounded by `inverses`, and that error less
- * the sum of the squares, which is the same for all. */
-static void fit_scales(Tile tile, const float inverses[PANEL], float scales[PANEL], float errors[PANEL])
+/* The scales with the least squared error for such integers, of a strip of a tile. */
+static inline Fit fit_of(const float *column, Strip inverses)
 {
-    float products[PANEL] = {0}, squares[PANEL] = {0};
-    for (int k = 0; k < GROUP; k++)
-        for (int n = 0; n < PANEL; n++) {
-            const float integer = int4_of(tile[k][n], inverses[n]);
-            products[n] += integer * tile[k][n];
-            squares[n] += integer * integer;
-        }
-    for (int n = 0; n < PANEL; n++) {
-        scales[n] = bfloat_read(bfloat_round(products[n] * inverse(squares[n])));
-        errors[n] = scales[n] * (scales[n] * squares[n] - 2 * products[n]);
+    Strip products = {0}, squares = {0};
+    for (int k = 0; k < GROUP; k++) {
+        const Strip values = strip_load(column + k * PANEL);
+        const Strip integers = int4_of(values, inverses);
+        products += integers * values;
+        squares += integers * integers;
     }
+    const Strip scales = rounded(products * inverse(squares));
+    return (Fit){scales, inverses, scales * (scales * squares - 2 * products)};
 }
 
-static void find_largest(Tile tile, float largest[PANEL])
+static inline Strip largest_of(const float *column)
 {
-    for (int n = 0; n < PANEL; n++)
-        largest[n] = 0;
-    for (int k = 0; k < GROUP; k++)
-        for (int n = 0; n < PANEL; n++)
-            largest[n] = fabsf(tile[k][n]) > fabsf(largest[n]) ? tile[k][n] : largest[n];
-}
-
-static void find_scales(Tile tile, float inverses[PANEL], float scales[PANEL])
-{
-    float largest[PANEL], errors[PANEL], tried[PANEL], fitted[PANEL], error[PANEL];
-    find_largest(tile, largest);
-    for (int i = 0; i < CANDIDATES; i++) {
-        for (int n = 0; n < PANEL; n++)
-            tried[n] = LARGEST[i] * inverse(largest[n]);
-        fit_scales(tile, tried, fitted, error);
-        for (int n = 0; n < PANEL; n++) {
-            const int better = i == 0 || error[n] < errors[n];
-            errors[n] = better ? error[n] : errors[n];
-            inverses[n] = better ? tried[n] : inverses[n];
-            scales[n] = better ? fitted[n] : scales[n];
-        }
+    Strip largest = {0};
+    for (int k = 0; k < GROUP; k++) {
+        const Strip values = strip_load(column + k * PANEL);
+        largest = strip_chosen(magnitude(values) > magnitude(largest), values, largest);
     }
+    return largest;
+}
+
+static Fit best_fit(const float *column)
+{
+    const Strip inverses = inverse(largest_of(column));
+    Fit best = fit_of(column, LARGEST[0] * inverses);
+    for (int i = 1; i < CANDIDATES; i++) {
+        const Fit fit = fit_of(column, LARGEST[i] * inverses);
+        const IntStrip better = fit.errors < best.errors;
+        best.scales = strip_chosen(better, fit.scales, best.scales);
+        best.inverses = strip_chosen(better, fit.inverses, best.inverses);
+        best.errors = strip_chosen(better, fit.errors, best.errors);
+    }
+    return best;
+}
+
+/* Inputs k and k + HALF of the group, in one byte. */
+static inline Strip int4_pair(const float *column, int k, Strip inverses)
+{
+    const Strip low = int4_of(strip_load(column + k * PANEL), inverses);
+    const Strip high = int4_of(strip_load(column + (k + HALF) * PANEL), inverses);
+    return (low + INT4_ZERO) + 16 * (high + INT4_ZERO);
 }
 
 void quantise_int4(uint8_t *to, Tile tile, uint16_t scales[PANEL])
 {
-    enum { HALF = GROUP / 2 };
-    float inverses[PANEL], found[PANEL];
-    find_scales(tile, inverses, found);
-    for (int n = 0; n < PANEL; n++)
-        scales[n] = bfloat_round(found[n]);
-    for (int k = 0; k < HALF; k++)
-        for (int n = 0; n < PANEL; n++) {
-            const int low = (int)int4_of(tile[k][n], inverses[n]) + INT4_ZERO;
-            const int high = (int)int4_of(tile[k + HALF][n], inverses[n]) + INT4_ZERO;
-            to[(k / 4 * PANEL + n) * 4 + k % 4] = (uint8_t)(low | high << 4);
+    for (int n = 0; n < PANEL; n += STRIP) {
+        const float *column = &tile[0][n];
+        const Fit fit = best_fit(column);
+        for (int i = 0; i < STRIP; i++)
+            scales[n + i] = bfloat_round(fit.scales[i]);
+        for (int k = 0; k < HALF; k += QUAD) {
+            Strip quads[QUAD];
+            for (int q = 0; q < QUAD; q++)
+                quads[q] = int4_pair(column, k + q, fit.inverses);
+            store_quads(to + k / QUAD * LINE_BYTES + n * QUAD, quads);
         }
+    }
 }

@@ -1,0 +1,80 @@
+/* Turning is done a word at a time: a float, or a pair of bfloats, which stay together in a panel. */
+#include "rows.h"
+
+#include "bfloat.h"
+
+enum { WORD = 4, FLOAT_WORDS = GROUP, PAIR_WORDS = GROUP / 2 };
+
+typedef uint32_t Words[PANEL];
+
+size_t form_bytes(int form)
+{
+    return form == F32 ? sizeof(float) : sizeof(uint16_t);
+}
+
+static const char *row_at(const Rows *rows, int row, int input)
+{
+    return (const char *)rows->values + (row * rows->stride + input) * form_bytes(rows->form);
+}
+
+/* `words` of PANEL rows that are so many bytes apart. */
+static inline void turn(Words *to, const char *from, ptrdiff_t stride, const int words)
+{
+    for (int n = 0; n < PANEL; n++)
+        for (int w = 0; w < words; w++)
+            memcpy(&to[w][n], from + n * stride + w * WORD, WORD);
+}
+
+static void turn_form(Words *to, const char *from, ptrdiff_t stride, int form)
+{
+    if (form == F32)
+        turn(to, from, stride, FLOAT_WORDS);
+    else
+        turn(to, from, stride, PAIR_WORDS);
+}
+
+void rows_turn(void *to, const Rows *rows, int input)
+{
+    const size_t size = form_bytes(rows->form);
+    if (rows->count == PANEL && rows->inputs - input >= GROUP) {
+        turn_form(to, row_at(rows, 0, input), rows->stride * size, rows->form);
+        return;
+    }
+    char padded[PANEL][GROUP * sizeof(float)] = {{0}};
+    const int inputs = rows->inputs - input < GROUP ? rows->inputs - input : GROUP;
+    for (int n = 0; n < rows->count; n++)
+        memcpy(padded[n], row_at(rows, n, input), inputs * size);
+    turn_form(to, padded[0], sizeof *padded, rows->form);
+}
+
+void rows_tile(Tile tile, const Rows *rows, int input)
+{
+    uint32_t floats[GROUP][PANEL];
+    if (rows->form == F32) {
+        rows_turn(tile, rows, input);
+        return;
+    }
+    Words pairs[PAIR_WORDS];
+    rows_turn(pairs, rows, input);
+    for (int w = 0; w < PAIR_WORDS; w++)
+        for (int n = 0; n < PANEL; n++) {
+            floats[2 * w][n] = pairs[w][n] << 16;
+            floats[2 * w + 1][n] = pairs[w][n] & 0xffff0000;
+        }
+    memcpy(tile, floats, sizeof floats);
+}
+
+/* Without their signs, floats are ordered as their bits are, and integers are compared many at once. */
+float rows_largest(const Rows *rows, int row)
+{
+    const uint32_t *words = (const void *)row_at(rows, row, 0);
+    const uint16_t *halves = (const void *)words;
+    uint32_t most = 0;
+    float largest;
+    for (int k = 0; k < rows->inputs; k++) {
+        const uint32_t bits = (rows->form == F32 ? words[k] : (uint32_t)halves[k] << 16) & 0x7fffffff;
+        most = bits > most ? bits : most;
+    }
+    memcpy(&largest, &most, sizeof largest);
+    return largest;
+}
