@@ -67,17 +67,18 @@ def open_engine(
     scaling: Scaling = PLAIN,
     tokenizer_config: Path | None = None,
     ranks: int = 1,
+    allow_pickle: bool = False,
     prepare: Callable[[], None] = nothing,
 ) -> Opened:
-    """Load the model in `folder`, prove how it can be run, and make an engine for it.
+    """Load the model in `folder`, or the GGUF file of that path, prove how it can be run, and make an engine.
 
     `layers`: the device of each layer, where they are not all on `device`. context, kv_bytes and max_area are
     upper bounds: tokens of a sequence, bytes and tokens for all of them together; `drafts` is of tokens
     guessed ahead of each. `reuse`: what prompts have in common is computed once. `seat`: one of fit.KINDS, or
     "auto" for the fastest. `deterministic`: no answer depends on what is computed beside it, and nothing is
     guessed ahead. `scaling` stretches the model's positions, `tokenizer_config` replaces its chat template
-    and special tokens. `ranks`: processes that share the model, this one among them; each calls `prepare`
-    before it loads its part, and has kv_bytes.
+    and special tokens, `allow_pickle` lets weights be read that can run code. `ranks`: processes that share
+    the model, this one among them; each calls `prepare` before it loads its part, and has kv_bytes.
     Raises ServerError where the model cannot be loaded or does not fit.
     """
     loading = partial(
@@ -89,6 +90,7 @@ def open_engine(
         trust_remote_code=trust_remote_code,
         scaling=scaling,
         tokenizer_config=tokenizer_config,
+        allow_pickle=allow_pickle,
     )
     fitting = partial(
         fit.choose,

@@ -22,6 +22,8 @@ class Settings:
     served_names: tuple[str, ...]
     huggingface_access_token: str = field(repr=False)
     trust_remote_code: bool
+    gguf_file: str
+    allow_pickle: bool
     offline: bool
     cache_dir: str
     tokenizer_config_path: str

@@ -62,4 +62,7 @@ def no_weights(names: Iterable[str]) -> str:
     pickles = sorted(name for name in names if name.endswith(PICKLES))
     if not pickles:
         return "has no *.safetensors weights"
-    return f"has only {pickles[0]}, a pickle, which can run code when it is read: convert it to safetensors"
+    return (
+        f"has only {pickles[0]}, a pickle, which can run code when it is read: convert it to safetensors, "
+        "or set ALLOW_PICKLE = True if you trust its authors"
+    )

@@ -4,7 +4,7 @@ Knows transformers' auto classes. Does not know where the folder came from, nor 
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,17 +13,17 @@ from typing import Any
 import torch
 import transformers
 from safetensors import SafetensorError
-from transformers import AutoConfig
 
 from inference.errors import BadRequest
 from inference.model.architecture import family_of, needs_code, no_weights, unserved
 from inference.model.facts import ends_of, start_ids_of, vocab_of
+from inference.model.formats import FORMATS, is_gguf, read_config, read_tokenizer
 from inference.model.place import context_of
 from inference.model.ranks import group
 from inference.model.scaling import PLAIN, Scaling
 from inference.model.split.carry import carry
 from inference.model.split.placing import mapped, undispatched
-from inference.model.tokenizer import open_tokenizer, replace_settings
+from inference.model.tokenizer import replace_settings
 
 log = logging.getLogger(__name__)
 
@@ -52,14 +52,6 @@ class Loaded:
     device: str
 
 
-@dataclass(frozen=True, slots=True)
-class Format:
-    """A form that weights come in. `open(family, folder, **options)` gives the model and what it lacks."""
-
-    matches: Callable[[Path], bool]
-    open: Callable[..., tuple[Any, set[str]]]
-
-
 def load(
     folder: Path,
     *,
@@ -69,11 +61,15 @@ def load(
     layers: Sequence[str] = (),
     scaling: Scaling = PLAIN,
     tokenizer_config: Path | None = None,
+    allow_pickle: bool = False,
 ) -> Loaded:
-    """Load the model in `folder`; dtype is float32, bfloat16 or float16. Raises BadRequest.
+    """Load the model in `folder`, or the GGUF file of that path; dtype is float32, bfloat16 or float16.
+
+    Raises BadRequest.
 
     layers            the device of each layer, where they are not all on `device`
     tokenizer_config  a file whose chat template and special tokens replace the model's
+    allow_pickle      whether weights may be read that are pickles, which can run code
     """
     transformers.utils.logging.disable_progress_bar()
     config = config_of(folder, trust_remote_code)
@@ -82,7 +78,7 @@ def load(
     tokenizer = tokenizer_of(folder, trust_remote_code)
     if tokenizer_config:
         replace_settings(tokenizer, tokenizer_config)
-    model = model_of(folder, config, dtype, device, trust_remote_code, layers)
+    model = model_of(folder, config, dtype, device, trust_remote_code, layers, allow_pickle)
     return Loaded(
         model=model,
         tokenizer=tokenizer,
@@ -98,28 +94,40 @@ def load(
 
 def config_of(folder: Path, trust_remote_code: bool) -> Any:
     """The model's config, of an architecture that can be served. Raises BadRequest."""
-    if not (folder / "config.json").exists():
+    if not (folder if is_gguf(folder) else folder / "config.json").exists():
         raise BadRequest("MODEL_NAME", "must be a folder with a config.json", str(folder))
     with refusing(folder, "has a config that cannot be read"):
-        raw, _ = transformers.PreTrainedConfig.get_config_dict(folder)
-        if why := unserved(raw):
-            raise BadRequest("MODEL_NAME", why)
-        if needs_code(raw) and not trust_remote_code:
-            raise BadRequest("MODEL_NAME", "brings its own Python code; TRUST_REMOTE_CODE = True runs it")
-        return AutoConfig.from_pretrained(folder, trust_remote_code=trust_remote_code)
+        if not is_gguf(folder):
+            raw, _ = transformers.PreTrainedConfig.get_config_dict(folder)
+            check(raw, trust_remote_code)
+        return read_config(folder, trust_remote_code)
+
+
+def check(raw: Mapping[str, Any], trust_remote_code: bool) -> None:
+    """Raise BadRequest where the model of a config.json cannot be served, or must not."""
+    if why := unserved(raw):
+        raise BadRequest("MODEL_NAME", why)
+    if needs_code(raw) and not trust_remote_code:
+        raise BadRequest("MODEL_NAME", "brings its own Python code; TRUST_REMOTE_CODE = True runs it")
 
 
 def tokenizer_of(folder: Path, trust_remote_code: bool) -> Any:
     with refusing(folder, "has no tokenizer that can be read"):
-        return open_tokenizer(folder, trust_remote_code)
+        return read_tokenizer(folder, trust_remote_code)
 
 
 def model_of(
-    folder: Path, config: Any, dtype: str, device: str, trust_remote_code: bool, layers: Sequence[str] = ()
+    folder: Path,
+    config: Any,
+    dtype: str,
+    device: str,
+    trust_remote_code: bool,
+    layers: Sequence[str] = (),
+    allow_pickle: bool = False,
 ) -> Any:
     """The model in eval mode on its device. A weight that is missing is an error, never a random number."""
     form = next((form for form in FORMATS if form.matches(folder)), None)
-    if form is None:
+    if form is None or (form.runs and not allow_pickle):
         raise BadRequest("MODEL_NAME", no_weights(path.name for path in folder.iterdir()), str(folder))
     announce(folder, dtype, device)
     family = family_of(config)
@@ -144,17 +152,9 @@ def model_of(
     return model.eval().requires_grad_(False)
 
 
-def open_safetensors(family: Any, folder: Path, **options: Any) -> tuple[Any, set[str]]:
-    # No attn_implementation: transformers takes sdpa where the architecture has it, else eager.
-    model, report = family.from_pretrained(folder, use_safetensors=True, output_loading_info=True, **options)
-    return model, set(report["missing_keys"])
-
-
-FORMATS = (Format(lambda folder: any(folder.glob("*.safetensors")), open_safetensors),)
-
-
 def announce(folder: Path, dtype: str, device: str) -> None:
-    size = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
+    files = [folder] if is_gguf(folder) else [*folder.glob("*.safetensors"), *folder.glob("*.bin")]
+    size = sum(path.stat().st_size for path in files)
     if size > LARGE:
         log.info("loading size=%.1fGB dtype=%s device=%s", size / 1e9, dtype, device)
 

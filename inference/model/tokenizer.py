@@ -14,8 +14,9 @@ from inference.errors import BadRequest
 NAMED = ("bos_token", "eos_token", "unk_token", "pad_token")
 
 
-def open_tokenizer(folder: Path, trust_remote_code: bool) -> Any:
-    return AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
+def open_tokenizer(folder: Path, trust_remote_code: bool, **within: str) -> Any:
+    """`within` names the file that has it, where that is none of a tokenizer's own."""
+    return AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code, **within)
 
 
 def replace_settings(tokenizer: Any, path: Path) -> None:
