@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from threading import get_ident
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +85,9 @@ def is_file(path: Path, size: int) -> bool:
     return path.is_file() and path.stat().st_size == size
 
 
-def write(path: Path, text: str) -> None:
-    """Whole or not at all, whenever the process ends."""
+def write(path: Path, content: str | bytes) -> None:
+    """Whole or not at all, whenever the process ends; the draft's name is one that the fetch clears away."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f"{path.name}.{os.getpid()}")
-    draft.write_text(text)
+    draft = path.with_name(f"{path.name}.{os.getpid()}-{get_ident()}.partial")
+    draft.write_bytes(content.encode() if isinstance(content, str) else content)
     draft.replace(path)

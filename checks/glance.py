@@ -6,14 +6,19 @@ They come all at once, into the cache, where the fetch finds them. Not a byte of
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
+from urllib.parse import quote
 
-from huggingface_hub import HfApi, hf_hub_download
-from huggingface_hub.errors import RemoteEntryNotFoundError
+from huggingface_hub import HfApi, get_session
+from huggingface_hub.utils import hf_raise_for_status
 
-from checks.cache import Storage
+from checks.cache import Storage, write
+from checks.file import File
+from checks.finding import Refused
 from checks.hub import Hub
+from checks.refusals import Unanswered, untrue
 
-COST = 1_500_000  # bytes: what is left of 2 MB when the model itself has been described
+COST = 1_400_000  # bytes: of the 2 MB, what the list of files and the headers of weights leave
+TRIES = 2
 CONFIG = "config.json"
 INDEX = "model.safetensors.index.json"
 TEMPLATE = "chat_template.jinja"
@@ -24,38 +29,53 @@ TOKENIZER = "tokenizer_config.json"
 READ = (CONFIG, TEMPLATE, TOKENS, INDEX, TOKENIZER)
 
 
-def glance(hub: Hub, name: str, commit: str, sizes: Mapping[str, int], *, gated: bool) -> Path:
-    """Fetch them, and give the folder where they are. `sizes`: of all files that there are.
+def glance(hub: Hub, name: str, commit: str, files: Mapping[str, File], *, gated: bool) -> Path:
+    """Fetch them, and give the folder where they are. `files`: all that there are, by name.
 
-    Raises what huggingface_hub does, of a gated model first that it is one.
+    Raises what huggingface_hub does, of a gated model first that it is one; Refused, and Unanswered where
+    other bytes come than were promised.
     """
     with ThreadPoolExecutor(8) as threads:
         allowed = threads.submit(HfApi(hub.endpoint, token=hub.key).auth_check, name) if gated else None
-        files = [threads.submit(bring, hub, name, file, commit) for file in affordable(sizes)]
-        wait(files)
-        for done in ([allowed] if allowed else []) + files:
+        coming = [threads.submit(bring, hub, name, commit, file) for file in affordable(files)]
+        wait(coming)
+        for done in ([allowed] if allowed else []) + coming:
             done.result()
     return Storage(hub.storage(name)).snapshot(commit)
 
 
-def affordable(sizes: Mapping[str, int]) -> list[str]:
+def affordable(files: Mapping[str, File]) -> list[File]:
     """Of the files that a verdict reads, those that it can pay for."""
     wanted = [
-        *(file for file in READ if file in sizes),
-        *(file for file in sizes if file.startswith(TEMPLATES)),
+        *(name for name in READ if name in files),
+        *(name for name in files if name.startswith(TEMPLATES)),
     ]
     left, chosen = COST, []
-    for file in wanted:
-        if file == CONFIG or sizes[file] <= left:
-            left -= sizes[file]
+    for file in map(files.__getitem__, wanted):
+        if file.name == CONFIG or file.size <= left:
+            left -= file.size
             chosen.append(file)
     return chosen
 
 
-def bring(hub: Hub, name: str, file: str, commit: str) -> None:
-    try:
-        hf_hub_download(
-            name, file, revision=commit, cache_dir=hub.cache, token=hub.key, endpoint=hub.endpoint
-        )
-    except RemoteEntryNotFoundError:  # listed, and yet not there: the fetch will say so
-        return
+def bring(hub: Hub, name: str, commit: str, file: File) -> None:
+    """One file into the cache, by a single request: its size and its hash are known."""
+    if not file.proved:
+        raise Refused(untrue(file.name, file.etag, hub))
+    storage = Storage(hub.storage(name))
+    if not storage.holds(commit, file.name, file.etag, file.size):
+        url = f"{hub.endpoint}/{name}/resolve/{commit}/{quote(file.name)}"
+        write(storage.blob(file.etag), proved(url, file, hub))
+    storage.link(commit, file.name, file.etag)
+
+
+def proved(url: str, file: File, hub: Hub) -> bytes:
+    """The file's bytes, as its hash has them."""
+    for _ in range(TRIES):
+        answer = get_session().get(url, headers=hub.headers)
+        hf_raise_for_status(answer)
+        hashed = file.hashing()
+        hashed.update(answer.content)
+        if hashed.hexdigest() == file.etag:
+            return answer.content
+    raise Unanswered(f"{hub.endpoint} sends other bytes of {file.name} than it promised", "try again later")

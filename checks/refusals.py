@@ -63,6 +63,8 @@ def reaching(hub: Hub, name: str, revision: str) -> Iterator[None]:
     get_session().timeout = PATIENCE_S  # its own is none at all
     try:
         yield
+    except Unanswered:  # an OSError, as all that fails is
+        raise
     except LocalEntryNotFoundError as error:
         raise Unanswered(f"{hub.endpoint} does not answer") from error
     except (HfHubHTTPError, EntryNotFoundError, HFValidationError) as error:
@@ -174,6 +176,12 @@ MEANINGS: tuple[tuple[type[Exception], Callable[[Asked], tuple[str, str]]], ...]
     (HFValidationError, no_name),
     (DisabledRepoError, closed),
 )
+
+
+def untrue(name: str, etag: str, hub: Hub) -> Finding:
+    """Without a hash a file's bytes cannot be proved; and no file may lie outside of its model's folder."""
+    mend = f"{hub.endpoint} is no Hub to trust: HF_ENDPOINT"
+    return Finding("fetch", "a file and its hash", f"the name {name!r} and the hash {etag!r}", False, mend)
 
 
 def nothing_found(name: str, have: str) -> Finding:

@@ -14,6 +14,7 @@ from huggingface_hub import HfApi, try_to_load_from_cache
 
 from checks.cache import Storage
 from checks.card import licence_in, licence_of
+from checks.file import File
 from checks.finding import Finding, Refused
 from checks.glance import CONFIG, INDEX, glance
 from checks.hub import Hub
@@ -24,16 +25,6 @@ COMMIT = re.compile("[0-9a-f]{40}")
 SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
 SMALL = (".json", ".model", ".jinja", ".txt", ".tiktoken")
 OTHER_FRAMEWORKS = ("pytorch_model", "tf_model", "flax_model", "consolidated")
-
-
-@dataclass(frozen=True, slots=True)
-class File:
-    """`here`: its bytes are on this machine already; `etag` names them in the cache, by a hash of theirs."""
-
-    name: str
-    size: int
-    here: bool
-    etag: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +137,12 @@ def on_hub(name: str, revision: str, hub: Hub, code: bool) -> Repository:
     with reaching(hub, name, revision):
         info = HfApi(hub.endpoint, token=hub.key).model_info(name, revision=revision, files_metadata=True)
         commit, siblings = str(info.sha), {sibling.rfilename: sibling for sibling in info.siblings or ()}
-        sizes = {file: int(sibling.size or 0) for file, sibling in siblings.items()}
-        notes = glance(hub, name, commit, sizes, gated=bool(info.gated))
+        storage = Storage(hub.storage(name))
+        told = {file: described(file, sibling, commit, storage) for file, sibling in siblings.items()}
+        notes = glance(hub, name, commit, told, gated=bool(info.gated))
     if not (notes / CONFIG).is_file():
         raise Refused(nothing_found(name, "no config.json in it"))
-    storage, index = Storage(hub.storage(name)), None
+    index = None
     if INDEX in siblings:
         index = parsed(notes / INDEX, name) if (notes / INDEX).is_file() else shards_named(siblings)
     files = tuple(

@@ -20,6 +20,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from tests.hub_faults import Fault, Reply
 from tests.hub_names import Names, described
 
+HEAD = 100  # bytes of an answer's status, server and date
 LARGE = 1000  # bytes from which a file counts as large, and is named by its sha256
 TOKEN = "hf_good"
 STRANGER = "hf_stranger"  # of an account that gated repositories have not let in
@@ -73,12 +74,14 @@ class Request(NamedTuple):
 
 @dataclass
 class Hub:
-    """`repos` may change while it runs; `broken`: a status that all questions are answered with."""
+    """`repos` may change while it runs; `broken`: a status that all questions are answered with;
+    `wire`: bytes of questions and answers, heads and bodies."""
 
     url: str = ""
     repos: dict[str, Repo] = field(default_factory=dict)
     names: Names = field(default_factory=Names)
     broken: int = 0
+    wire: int = 0
     requests: list[Request] = field(default_factory=list)
 
     @property
@@ -227,6 +230,7 @@ class Answers(BaseHTTPRequestHandler):
         self.send_response(status)
         for key, value in headers.items():
             self.send_header(key, value)
+        self.hub.wire += len(self.raw_requestline) + len(str(self.headers)) + len(str(headers)) + HEAD
         self.end_headers()
 
     def body(self, data: bytes) -> None:
@@ -240,6 +244,7 @@ class Answers(BaseHTTPRequestHandler):
                 self.client_address[1],
             )
         )
+        self.hub.wire += len(data)
         self.wfile.write(data)
 
 

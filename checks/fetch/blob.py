@@ -5,17 +5,14 @@ own. The hash follows behind the pieces, in order: it reads them while the syste
 and what an earlier run left it reads the same way. So pieces may come in any order, none is hashed twice.
 """
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from checks.fetch.line import Address, Line
 from checks.fetch.partial import Partial
 from checks.fetch.patience import Patience, persist
-from checks.repository import File
+from checks.file import File
 
-SHA256 = 64  # letters; a shorter etag is git's sha1
 BLOCK = 1 << 20  # bytes read for the hash at once
 
 
@@ -30,7 +27,7 @@ class Blob:
 
     def begin(self) -> None:
         """Hash from the beginning."""
-        self.hash, self.hashed, self.hashing = new_hash(self.file), 0, False
+        self.hash, self.hashed, self.hashing = self.file.hashing(), 0, False
 
     def again(self) -> None:
         """What came is wrong: nothing of it counts."""
@@ -101,8 +98,3 @@ class Prove:
         for view in self.blob.partial.reading(self.start, self.stop, bytearray(BLOCK)):
             self.blob.hash.update(view)
             line.signals.check()
-
-
-def new_hash(file: File) -> Any:
-    """What the Hub names large files by, or what git names small ones by."""
-    return hashlib.sha256() if len(file.etag) == SHA256 else hashlib.sha1(b"blob %d\0" % file.size)

@@ -13,6 +13,7 @@ from checks.hub import Hub
 from checks.repository import Repository
 from inference.model.load import load
 from tests import hub, tiny
+from tests.hub_faults import Flip
 
 LookUp = Callable[..., Repository]
 
@@ -115,3 +116,11 @@ def test_a_models_own_code_is_fetched_only_where_it_may_run(tiny_repo: hub.Repo,
 
 def test_the_token_is_not_in_the_hubs_repr(client: Hub) -> None:
     assert "hf_secret" not in repr(replace(client, token="hf_secret"))
+
+
+def test_a_small_file_that_always_comes_wrong_is_never_used(
+    tiny_repo: hub.Repo, look_up: LookUp, client: Hub
+) -> None:
+    tiny_repo.faults["config.json"] = Flip()
+    assert "sends other bytes of config.json" in refusal(look_up).have
+    assert not list(client.cache.rglob("config.json"))

@@ -1,0 +1,28 @@
+"""A file of a model, as the Hub or a folder tells of it."""
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import Any
+
+HASH = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")  # git's sha1, or sha256
+SHA256 = 64  # letters
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """`here`: its bytes are on this machine already; `etag` names them in the cache, by a hash of theirs."""
+
+    name: str
+    size: int
+    here: bool
+    etag: str = ""
+
+    @property
+    def proved(self) -> bool:
+        """Whether its bytes can be proved by a hash."""
+        return bool(HASH.fullmatch(self.etag))
+
+    def hashing(self) -> Any:
+        """What its bytes are to be fed to; the hexdigest is then the etag."""
+        return hashlib.sha256() if len(self.etag) == SHA256 else hashlib.sha1(b"blob %d\0" % self.size)

@@ -1,0 +1,131 @@
+"""What a verdict costs: of a repository as they are on the Hub, every byte and every request is counted."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import transformers
+from huggingface_hub import constants
+
+from launch import Verdict, examine
+from settings.layers import Layer, config_layer
+from settings.resolve import resolve
+from tests import hub, tiny
+
+ROOT = Path(__file__).parent.parent.parent
+MOST = 2_000_000  # bytes
+SHAPE = {"hidden_size": 512, "intermediate_size": 1024, "num_hidden_layers": 4, "vocab_size": 4096}
+BESIDE = (
+    "original/consolidated.00.pth",
+    "original/tokenizer.model",
+    "onnx/model.onnx",
+    "onnx/config.json",
+    "openvino/model.bin",
+    "model-Q4_K_M.gguf",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+    "flax_model.msgpack",
+    "tf_model.h5",
+    "README.md",
+    "LICENSE",
+    "figures/results.png",
+)
+
+
+@pytest.fixture
+def large(fake: hub.Hub, tmp_path: Path) -> hub.Repo:
+    """acme/large: several shards, a tokenizer of 9 MB, and what others need of it beside them."""
+    folder = tmp_path / "large"
+    config = transformers.LlamaConfig(**tiny.LLAMA | SHAPE)
+    tiny.saved(folder, transformers.LlamaForCausalLM, config, max_shard_size="6MB")
+    tiny.edit(folder / "tokenizer.json", filler="x" * 9_000_000)
+    tiny.edit(folder / "tokenizer_config.json", filler="x" * 60_000)
+    for name in BESIDE:
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(bytes(3_000_000))
+    fake.repos["acme/large"] = hub.Repo(folder, card={"license": "apache-2.0"})
+    return fake.repos["acme/large"]
+
+
+@pytest.fixture
+def verdict(
+    fake: hub.Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[], Verdict]]:
+    """What `main.py --check` finds of acme/large."""
+    monkeypatch.setattr(constants, "ENDPOINT", fake.url)
+    wishes = {"MODEL_NAME": "acme/large", "CACHE_DIR": str(tmp_path / "cache"), "PORT": 0}
+    yield lambda: examine(resolve([config_layer(ROOT / "config.py"), Layer("here", wishes)]), tmp_path)
+
+
+Check = Callable[[], Verdict]
+
+
+def header(path: Path) -> int:
+    """Bytes of a safetensors file before its first weight."""
+    with path.open("rb") as file:
+        return 8 + int.from_bytes(file.read(8), "little")
+
+
+def planned(found: Verdict) -> list[str]:
+    assert found.ok and found.plan, found.findings
+    return [file.name for file in found.plan.repository.files]
+
+
+def test_a_verdict_costs_less_than_two_megabytes_and_no_byte_of_weights(
+    fake: hub.Hub, large: hub.Repo, verdict: Check
+) -> None:
+    assert verdict().ok
+    assert fake.wire < MOST
+    shards = [name for name in large.names() if name.endswith(".safetensors")]
+    assert len(shards) > 3
+    for name in shards:
+        assert sum(request.sent for request in fake.got(name)) <= header(large.folder / name)
+
+
+def test_nothing_is_asked_of_files_that_are_not_loaded_and_none_of_large_ones(
+    fake: hub.Hub, large: hub.Repo, verdict: Check
+) -> None:
+    verdict()
+    asked = {request.what.partition("/resolve/")[2].partition("/")[2] for request in fake.requests}
+    assert asked.isdisjoint({*BESIDE, "tokenizer.json"})
+
+
+def test_few_requests_are_made_and_a_second_verdict_makes_fewer(
+    fake: hub.Hub, large: hub.Repo, verdict: Check
+) -> None:
+    verdict()
+    first = len(fake.requests)
+    fake.requests.clear()
+    verdict()
+    shards = sum(name.endswith(".safetensors") for name in large.names())
+    assert first <= 12 + 2 * shards
+    assert len(fake.requests) <= 2 + 2 * shards
+
+
+def test_the_files_are_exactly_those_that_loading_reads(large: hub.Repo, verdict: Check) -> None:
+    shards = [name for name in large.names() if name.endswith(".safetensors")]
+    assert planned(verdict()) == sorted(
+        [
+            *shards,
+            "chat_template.jinja",
+            "config.json",
+            "generation_config.json",
+            "model.safetensors.index.json",
+            "tokenizer.json",
+            "tokenizer_config.json",
+        ]
+    )
+
+
+def test_an_index_that_is_too_large_is_left_and_the_names_tell_the_shards(
+    fake: hub.Hub, large: hub.Repo, verdict: Check
+) -> None:
+    before = planned(verdict())
+    index = large.folder / "model.safetensors.index.json"
+    index.write_text(json.dumps(json.loads(index.read_text()) | {"metadata": {"filler": "x" * 3_000_000}}))
+    large.version += 1
+    fake.wire = 0
+    assert planned(verdict()) == before
+    assert fake.wire < MOST
+    assert not [request for request in fake.got("index.json") if large.commit in request.what]
