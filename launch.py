@@ -17,7 +17,7 @@ import checks
 from api import create_app
 from api.front.exporter import exporting
 from api.front.serve import serve as serve_http
-from checks import Configuration, Finding, Refused, connections, environment, memory, port, prompt
+from checks import Configuration, Finding, Refused, connections, environment, memory, overhead, port, prompt
 from checks.limits import raise_open_files
 from checks.machine import Machine, look, taken
 from checks.plan import Plan
@@ -27,6 +27,9 @@ from inference.metrics import Metrics
 from inference.opening import Opened
 from inference.resident import give_back
 from selftest import selftest
+from selftest.firstbatch import FirstBatch
+from selftest.ledger import Entry, Ledger
+from selftest.told import as_findings, as_json, as_table
 from settings.fields import Settings
 from wiring import app_settings, backend_of, fetched, hub_of, load, plan_of
 
@@ -77,8 +80,12 @@ def prove(settings: Settings, home: Path, *, as_json: bool) -> int:
     opened = loaded(settings, verdict.plan, verdict.machine)
     if opened is None:
         return 1
+    settle()
+    ledger = Ledger(verdict.plan, verdict.machine, opened)
     try:
+        entries = ledger.loaded()
         findings = opened.worker.do(partial(selftest, opened))
+        findings += as_findings([*entries, *ledger.served()])
     finally:
         opened.crew.close()
     print(checks.as_json(findings) if as_json else checks.table(findings))
@@ -112,14 +119,46 @@ def serve(settings: Settings, home: Path, version: str) -> int:
     raise_open_files()
     metrics = Metrics()
     backend = backend_of(settings, opened, metrics)
-    gc.collect()
-    gc.freeze()  # what is loaded stays: a full collection that walks it would hold up every stream
-    give_back()  # a tenth of all, which loading and trying the seats have left
+    settle()
+    account(settings, verdict, opened, metrics)
     warn_if_open(settings)
     try:
         return answer(settings, backend, metrics, version)
     finally:
         backend.close()
+
+
+def settle() -> None:
+    """What is loaded stays: a full collection that walks it would hold up every stream. What loading and
+    trying the seats have left goes back to the system, a tenth of all memory."""
+    gc.collect()
+    gc.freeze()
+    give_back()
+
+
+def account(settings: Settings, verdict: Verdict, opened: Opened, metrics: Metrics) -> None:
+    """Tell what memory was predicted and what came: now, and once all rows were taken. The next start learns
+    from it. Of processes that share a model, each has its own, and none is told."""
+    assert verdict.plan is not None
+    if verdict.plan.shards > 1:
+        return
+    ledger, device = Ledger(verdict.plan, verdict.machine, opened), verdict.plan.device
+    note("memory, ready", ledger.loaded(), settings, metrics)
+    overhead.learn(device, ledger.shown())
+
+    def over() -> None:
+        entries = ledger.served()
+        note("memory, first full batch", entries, settings, metrics)
+        overhead.learn(device, ledger.factor(entries))
+
+    opened.engine.watch_with(FirstBatch(opened.engine, metrics.stepped, over))
+
+
+def note(title: str, entries: Sequence[Entry], settings: Settings, metrics: Metrics) -> None:
+    """Print the entries as the findings are, and show them as metrics."""
+    print(as_json(title, entries) if settings.json_output else as_table(title, entries), flush=True)
+    for entry in entries:
+        metrics.remembered(entry.term, entry.predicted, entry.actual)
 
 
 def loaded(settings: Settings, plan: Plan, machine: Machine) -> Opened | None:

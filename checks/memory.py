@@ -9,6 +9,8 @@ from checks.needs import Part, fitting, least_terms, parts, room, terms_of, ther
 from checks.plan import Plan
 from checks.terms import Terms
 
+# The tokens of the largest page that a seat may have on a device: of a row's last one, the rest is lost.
+PAGES = {"cpu": 16, "cuda": 256}
 SMALLER = "or choose a configuration that fits, or a smaller model"
 
 
@@ -62,7 +64,8 @@ def budget(plan: Plan, machine: Machine) -> Budget:
     """Share out what the weights leave free. Only for a plan whose findings are all ok."""
     assert plan.measure is not None
     context = plan.context or min(plan.longest, fitting(plan, machine, plan.measure))
-    row = plan.measure.row + plan.measure.token * context
+    pages = -(-context // PAGES[plan.device])
+    row = plan.measure.row + plan.measure.token * pages * PAGES[plan.device]
     return Budget(context, plan.kv or min(room(plan, machine, plan.measure), plan.rows * row))
 
 

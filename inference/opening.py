@@ -34,6 +34,7 @@ def nothing() -> None:
 class Opened:
     """A model that is loaded and proved, and an engine for it that is not started yet.
 
+    folder  where its files are
     crew    the processes that share the model; whoever does not serve it closes them
     worker  the thread on which it was loaded, and must compute
     """
@@ -43,6 +44,7 @@ class Opened:
     engine: Engine
     crew: Alone | Together
     worker: Worker
+    folder: Path
 
 
 def open_engine(
@@ -116,7 +118,7 @@ def open_engine(
         drafts=drafts,
         piece=PIECE if deterministic else 0,
     )
-    return Opened(loaded, fitted, engine, crew, worker)
+    return Opened(loaded, fitted, engine, crew, worker, folder)
 
 
 def open_backend(

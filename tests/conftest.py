@@ -1,5 +1,9 @@
 """What every test may ask for."""
 
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
@@ -7,6 +11,20 @@ from flask.testing import FlaskClient
 from api import create_app
 from api.settings import AppSettings
 from tests.fake_backend import FakeBackend
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What servers learn of this machine is the tests' own; the library that they compile is not."""
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    home, compiled = tmp_path_factory.mktemp("cache"), caches / "hearth" / "native"
+    compiled.mkdir(parents=True, exist_ok=True)
+    (home / "hearth").mkdir()
+    (home / "hearth" / "native").symlink_to(compiled, target_is_directory=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_HOME", os.environ.get("HF_HOME") or str(caches / "huggingface"))
+        patch.setenv("XDG_CACHE_HOME", str(home))
+        yield
 
 
 @pytest.fixture

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from inference.resident import forget_peak, give_back, resident
+from inference.model.blank import blank
+from inference.resident import forget_peak, give_back, resident, written
 
 MB = 1_000_000
 linux = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux's /proc")
@@ -29,3 +30,12 @@ def test_a_peak_is_kept_until_it_is_forgotten() -> None:
     assert resident().peak >= high - MB
     forget_peak()
     assert resident().peak < high - 50 * MB
+
+
+@linux
+def test_only_what_was_written_to_has_pages() -> None:
+    held = blank((10 * MB,), torch.empty(0, dtype=torch.uint8))
+    before = written(held.data_ptr(), held.nbytes)
+    held[: 2 * MB] = 1
+    assert before < MB
+    assert 2 * MB <= written(held.data_ptr(), held.nbytes) < 3 * MB

@@ -44,14 +44,16 @@ class Pages:
     def seat(self, sequence: Sequence) -> bool:
         """Give sequence its pages, those of its longest known prefix among them; False if too few are left.
 
-        Room means one more page than its tokens take, and one for each live sequence.
+        Room means one more page than its tokens take, and one for each live sequence that may come to need
+        one.
         """
         if len(self.live) >= self.max_rows:
             return False
         found = self._found(sequence)
         more = self._needed(sequence, ahead=1) - len(found)
         left = len(self.free) + len(self.kept) - sum(page in self.kept for page in found)
-        if more + len(self.live) > left:
+        growing = sum(len(each.pages) < self._most(each) for each in self.live)
+        if more + growing > left:
             return False
         for page in found:
             self._use(page)
@@ -133,9 +135,12 @@ class Pages:
 
     def _needed(self, sequence: Sequence, ahead: int = 0) -> int:
         """Pages that its tokens take, and so many more as it can come to need."""
-        most = -(-min(sequence.limit, self.context) // self.size)
         tokens = -(-len(sequence.tokens) // self.size)
-        return max(tokens, min(tokens + ahead, most))
+        return max(tokens, min(tokens + ahead, self._most(sequence)))
+
+    def _most(self, sequence: Sequence) -> int:
+        """Pages that it takes at its end."""
+        return -(-min(sequence.limit, self.context) // self.size)
 
     def _limit(self, sequence: Sequence) -> int:
         """Full pages it may begin with, and still have a token to compute."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 
 import psutil
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from inference.metrics.span import WHOLE, Span
@@ -43,6 +43,8 @@ class Hearth:
         self._first = self._histogram("time_to_first_token_seconds", "From submission", LONG_S)
         self._next = self._histogram("inter_token_seconds", "Between two tokens of an answer", SHORT_S)
         self._whole = self._histogram("answer_seconds", "From submission to the end", LONG_S)
+        self._predicted = self._memory("predicted", "Memory that was expected before the start, by term")
+        self._actual = self._memory("actual", "The same as it came, when it was last compared")
 
     def watch(self, stats: Callable[[], Stats]) -> None:
         self._registry.register(State(stats))
@@ -59,6 +61,13 @@ class Hearth:
     def finished(self, span: Span, reason: str) -> None:
         if reason in WHOLE:
             self._whole.observe(span.whole_s)
+
+    def remembered(self, term: str, predicted: int, actual: int) -> None:
+        self._predicted.labels(term).set(predicted)
+        self._actual.labels(term).set(actual)
+
+    def _memory(self, name: str, help: str) -> Gauge:
+        return Gauge(f"hearth_memory_{name}_bytes", help, ("term",), registry=self._registry)
 
     def _histogram(self, name: str, help: str, buckets: tuple[float, ...]) -> Histogram:
         return Histogram(f"hearth_{name}", help, buckets=buckets, registry=self._registry)

@@ -54,6 +54,10 @@ class Metrics:
         if self._tgi:
             self._tgi.stepped(step)
 
+    def remembered(self, term: str, predicted: int, actual: int) -> None:
+        """Of some memory, in bytes: what was expected, and what came."""
+        self._hearth.remembered(term, predicted, actual)
+
     def render(self) -> bytes:
         """The text format of Prometheus, version 0.0.4."""
         return generate_latest(self.registry) + (self._tgi.text() if self._tgi else b"")

@@ -96,8 +96,7 @@ def choose(
         lone = solo(model, trial, causal, tolerance, max_rows=max_rows, context=context)
         return replace(lone, loss=made.loss)
     best = fastest(model, trial, list(found.values()), context)
-    most_tokens = max_rows * context if max_area is None else min(max_area, max_rows * context)
-    fitted = sized(model, best, max_rows=max_rows, context=context, kv_bytes=kv_bytes, most=most_tokens)
+    fitted = sized(model, best, max_rows=max_rows, context=context, kv_bytes=kv_bytes, max_area=max_area)
     return replace(fitted, loss=made.loss)
 
 
@@ -137,9 +136,15 @@ def fastest(model: PreTrainedModel, trial: Trial, found: list[Found], context: i
 
 
 def sized(
-    model: PreTrainedModel, found: Found, *, max_rows: int, context: int, kv_bytes: int, most: int
+    model: PreTrainedModel,
+    found: Found,
+    *,
+    max_rows: int,
+    context: int,
+    kv_bytes: int,
+    max_area: int | None,
 ) -> Fitted:
-    """The seat that was tried, with as much memory as it may have: for `most` tokens at most."""
+    """The seat that was tried, with as much memory as it may have: the whole context for each row at most."""
     per_token, per_row = found.seat.cost(found.runner)
     per_token = max(per_token, 1)
     left = kv_bytes - per_row * max_rows
@@ -149,7 +154,10 @@ def sized(
             f"one sequence of the whole context, {context} tokens, needs {needs:.0f} MiB of memory besides "
             f"the model; {kv_bytes / 2**20:.0f} MiB are left: lower the context, or max_rows ({max_rows})"
         )
-    runner = found.seat.make(max_rows=max_rows, context=context, area=min(most, left // per_token))
+    page = found.runner.step if found.runner.paged else 1
+    most = max_rows * -(-context // page) * page  # a row's last page may be no full one
+    area = min(most, left // per_token, max_area or most)
+    runner = found.seat.make(max_rows=max_rows, context=context, area=area)
     seat = found.seat
     return told(model, Fitted(runner, seat.kind, seat.name, runner.resumes, found.error, per_token))
 

@@ -117,6 +117,15 @@ def test_there_is_no_seat_beyond_the_rows_or_the_pages() -> None:
     assert not narrow.seat(sequence(range(50, 54)))
 
 
+def test_every_row_is_taken_where_there_are_pages_for_all_of_them() -> None:
+    """Those that are near their end come to need no more than they have."""
+    plan = pages(max_rows=3, context=13, area=3 * 16)
+    for first in (0, 100, 200):
+        seated(plan, range(first, first + 11), max_tokens=2)
+    assert len(plan.live) == 3
+    plan.check()
+
+
 def test_a_memory_too_small_for_all_says_so() -> None:
     plan = pages(area=24, context=24)
     one, other = (seated(plan, [first] * 3, max_tokens=40) for first in (1, 2))

@@ -137,3 +137,11 @@ def test_an_end_counts_once() -> None:
     for reason in ("stop", "cancelled", "stop"):
         span.finished(reason)
     assert read(metrics)["hearth_answer_seconds_count"] == 1
+
+
+def test_memory_is_told_by_term_as_it_was_compared_last() -> None:
+    metrics = Metrics()
+    metrics.remembered("RAM", 100, 90)
+    metrics.remembered("RAM", 110, 105)
+    assert read(metrics)['hearth_memory_predicted_bytes{term="RAM"}'] == 110
+    assert read(metrics)['hearth_memory_actual_bytes{term="RAM"}'] == 105

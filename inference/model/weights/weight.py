@@ -18,6 +18,9 @@ from torch.utils._pytree import tree_map_only
 class Matrix(Protocol):
     """A weight (outputs, inputs) as inference.native keeps it."""
 
+    @property
+    def nbytes(self) -> int: ...
+
     def linear(self, x: Tensor) -> Tensor:
         """x (…, inputs) of float32 or bfloat16 becomes (…, outputs) of the same, the matrix's bias added."""
         ...

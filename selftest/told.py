@@ -1,0 +1,43 @@
+"""Memory that was predicted and came, as people and programs read it."""
+
+import json
+from collections.abc import Sequence
+
+from checks.finding import Finding, size
+from selftest.ledger import Entry
+
+
+def as_table(title: str, entries: Sequence[Entry]) -> str:
+    """In columns that line up."""
+    rows = [(title, "predicted", "actual", "")]
+    rows += [(item.term, size(item.predicted), size(item.actual), apart(item)) for item in entries]
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    lines = (
+        (name.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)))
+        for name, *cells in rows
+    )
+    return "\n".join("  ".join(line).rstrip() for line in lines)
+
+
+def as_json(title: str, entries: Sequence[Entry]) -> str:
+    """On one line."""
+    terms = {item.term: {"predicted": item.predicted, "actual": item.actual} for item in entries}
+    return json.dumps({"told": title, "terms": terms})
+
+
+def as_findings(entries: Sequence[Entry]) -> list[Finding]:
+    """Of a table of other findings."""
+    return [
+        Finding(
+            item.term,
+            f"{size(item.predicted)} predicted",
+            f"{size(item.actual)} {apart(item)}".rstrip(),
+            ok=True,
+        )
+        for item in entries
+    ]
+
+
+def apart(item: Entry) -> str:
+    """By how much the prediction was too high, or too low."""
+    return f"{(item.predicted - item.actual) / item.actual:+.1%}" if item.actual else ""
