@@ -1,7 +1,7 @@
 """Each row's next token: the most probable for greedy rows, for others a draw from what their warpers leave.
 
-There are two ways to the same tokens: torch's, on any device and behind any warpers; and on a CPU one where
-native code looks at all logits, and torch only at the few that can win. Knows sequences and logits.
+There are two ways to the same tokens: torch's, on any device and behind any warpers; and on a CPU native
+code's, which leaves to torch what is too near to tell. Knows sequences and logits.
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from inference.engine.cells import GONE, index
-from inference.engine.noise import gumbel, keys, perturb
+from inference.engine.noise import keys, perturb
 from inference.engine.order import asked, warp
 from inference.engine.sequence import Sequence
 from inference.engine.warpers import COLDEST, HOTTEST
@@ -70,23 +70,18 @@ def _natively(
         where = index(greedy, logits)
         best.values[where], best.ids[where] = native.largest(logits, where)
     if known:
-        crowded = _contest(logits, known, sequences, best) == native.TOO_MANY
-        left.update(row for row, each in zip(known, crowded.tolist(), strict=True) if each)
+        where = index(known, logits)
+        best.ids[where] = ids = _winners(logits, where, [sequences[row] for row in known])
+        best.values[where] = torch.where(ids >= 0, 0.0, GONE)
+        left.update(where[ids == native.TOO_NEAR].tolist())
     return best, sorted(left)
 
 
-def _contest(logits: Tensor, rows: list[int], sequences: Several[Sequence], best: Best) -> Tensor:
-    """Have native code find who can win in these rows, and decide among them; its counts (n,) of them."""
-    block, where = [sequences[row] for row in rows], index(rows, logits)
-    heats = torch.tensor([s.task.sampling.temperature for s in block]).clamp_(COLDEST, HOTTEST)
-    streams = _keys(block, logits)
-    found = native.contenders(logits, where, streams, heats, _floors(logits, where, heats, block))
-    ids = found.ids[:, : max(1, int(found.counts.max()))]
-    scores = logits[where[:, None], ids].float() / heats[:, None] + gumbel(streams[:, None], ids)
-    scores[torch.arange(ids.shape[1]) >= found.counts[:, None]] = GONE
-    best.values[where], winners = scores.max(-1)
-    best.ids[where] = ids.gather(1, winners[:, None])[:, 0]
-    return found.counts
+def _winners(logits: Tensor, where: Tensor, sequences: Several[Sequence]) -> Tensor:
+    """Of the sequences, whose logits the rows `where` are, what native code draws."""
+    heats = torch.tensor([s.task.sampling.temperature for s in sequences]).clamp_(COLDEST, HOTTEST)
+    floors = _floors(logits, where, heats, sequences)
+    return native.winners(logits, where, _keys(sequences, logits), heats, floors)
 
 
 def _floors(logits: Tensor, where: Tensor, heats: Tensor, sequences: Several[Sequence]) -> Tensor | None:

@@ -1,11 +1,10 @@
-"""The next tokens of rows of logits, found by the C library: the largest, or the few that a draw may be.
+"""The next tokens of rows of logits, found by the C library: the largest, or what a draw chooses.
 
 Knows tensors on the CPU and the library; nothing of sequences, nor of where noise comes from.
 """
 
 from ctypes import byref
 from functools import cache
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,18 +14,7 @@ from inference.native.library import library
 from inference.native.matrix import FORMS, scratch
 from inference.native.structs import Cuts, Logits
 
-FEW, TOO_MANY = 64, -2  # as in draw.h
-
-
-class Contenders(NamedTuple):
-    """Of each row the tokens that can win, by column, as far as `counts` says.
-
-    ids     (n, FEW) int64; zeros behind a row's own
-    counts  (n,) int32; below 0: some logits are no numbers, or TOO_MANY are too near to each other
-    """
-
-    ids: Tensor
-    counts: Tensor
+TOO_NEAR = -3  # as in draw.h
 
 
 @cache
@@ -55,25 +43,19 @@ def largest(logits: Tensor, where: Tensor) -> tuple[Tensor, Tensor]:
     return best, ids
 
 
-def contenders(
+def winners(
     logits: Tensor, where: Tensor, keys: Tensor, heats: Tensor, floors: Tensor | None = None
-) -> Contenders:
-    """Of the rows `where` (n,) int64, whose tokens logits / heats + noise(keys, column) may be largest.
+) -> Tensor:
+    """Whose logits / heats + noise(keys, column) are largest, ids (n,) int64 of the rows `where` (n,) int64.
 
-    keys (n,) int64, heats and floors (n,) float32; of floors, what is below is out, once divided.
+    keys (n,) int64, heats and floors (n,) float32; of floors, what is below is out, once divided. Below 0 is
+    an id where no token is left, a logit is no number, or several are TOO_NEAR to each other to tell.
     """
-    found = Contenders(
-        torch.zeros(len(where), FEW, dtype=torch.int64), torch.empty(len(where), dtype=torch.int32)
-    )
-    library().contenders(
-        byref(struct(logits, where)),
-        keys.data_ptr(),
-        heats.data_ptr(),
-        None if floors is None else floors.data_ptr(),
-        found.ids.data_ptr(),
-        found.counts.data_ptr(),
-    )
-    return found
+    ids = torch.empty(len(where), dtype=torch.int64)
+    least = None if floors is None else floors.data_ptr()
+    places = keys.data_ptr(), heats.data_ptr(), least, ids.data_ptr()
+    library().winners(byref(struct(logits, where)), *places)
+    return ids
 
 
 def floors(

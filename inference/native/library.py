@@ -33,7 +33,7 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "largest": (None, (POINTER(Logits), c_void_p, c_void_p)),
     "cut_bytes": (c_size_t, (POINTER(Logits),)),
     "cut": (None, (POINTER(Logits), POINTER(Cuts), c_void_p, c_void_p)),
-    "contenders": (None, (POINTER(Logits), *[c_void_p] * 5)),
+    "winners": (None, (POINTER(Logits), *[c_void_p] * 4)),
 }
 
 

@@ -1,7 +1,7 @@
 /* Draws by noise that is a function of key and column, as inference/engine/noise.py has it.
  *
  * Nearly all tokens are ruled out by a bound on their noise, which takes no logarithm; of the few that are left
- * the noise is computed, near enough to rule out all but those that only its last bits could tell apart.
+ * the noise is computed to a few last bits.
  */
 #include "draw.h"
 
@@ -21,16 +21,13 @@ typedef struct Draw {
     const uint64_t *keys;
     const float *heats, *floors;
     int64_t *ids;
-    int32_t *counts;
 } Draw;
 
-/* A row's contenders so far, and the score below which there is none. */
-typedef struct Field {
-    int64_t *ids;
-    float scores[FEW];
-    int count;
-    float least;
-} Field;
+/* The two best scores so far, and whose the first is. */
+typedef struct Race {
+    int64_t id;
+    float first, second;
+} Race;
 
 /* Whether all are numbers, or -infinity. */
 static int are_numbers(const float *values)
@@ -84,33 +81,21 @@ static float doubt(float score)
     return 1e-5f * (fabsf(score) + 20);
 }
 
-/* Forget those that the best has left behind. */
-static void thin(Field *field)
+/* Below it a score cannot be the first's. */
+static float least_of(const Race *race)
 {
-    int kept = 0;
-    for (int i = 0; i < field->count; i++) {
-        if (field->scores[i] < field->least)
-            continue;
-        field->ids[kept] = field->ids[i];
-        field->scores[kept++] = field->scores[i];
-    }
-    field->count = kept;
+    return race->first - doubt(race->first);
 }
 
-/* 0 where there is no room. */
-static int enter(Field *field, int64_t id, float score)
+static void enter(Race *race, int64_t id, float score)
 {
-    if (score < field->least)
-        return 1;
-    if (score - doubt(score) > field->least)
-        field->least = score - doubt(score);
-    if (field->count == FEW)
-        thin(field);
-    if (field->count == FEW)
-        return 0;
-    field->ids[field->count] = id;
-    field->scores[field->count++] = score;
-    return 1;
+    if (score > race->first) {
+        race->second = race->first;
+        race->first = score;
+        race->id = id;
+    } else if (score > race->second) {
+        race->second = score;
+    }
 }
 
 /* Whether any of these values, with the most noise that each can have, is near the best and above the floor. */
@@ -122,26 +107,20 @@ static int any_contend(const float *values, const uint32_t *bits, float least, f
     return any;
 }
 
-/* Enter those of a span that contend; 0 where there is no room. heat and floor tell exactly who is out. */
-static int enter_span(Field *field, int first, const float *logits, const float *values, const uint32_t *bits,
-                      float heat, float floor)
+/* Enter those of a span that contend; heat and floor tell exactly who is out. */
+static void enter_span(Race *race, int first, const float *logits, const float *values, const uint32_t *bits,
+                       float heat, float floor)
 {
-    for (int i = 0; i < SPAN; i++) {
-        if (!(values[i] + noise_bound(bits[i]) >= field->least) || values[i] == -INFINITY)
-            continue;
-        if (logits[i] / heat < floor)
-            continue;
-        if (!enter(field, first + i, values[i] + noise_of(bits[i])))
-            return 0;
-    }
-    return 1;
+    for (int i = 0; i < SPAN; i++)
+        if (values[i] + noise_bound(bits[i]) >= least_of(race) && logits[i] > -INFINITY && logits[i] / heat >= floor)
+            enter(race, first + i, values[i] + noise_of(bits[i]));
 }
 
-static int find_contenders(const Draw *of, int row)
+static int64_t find_winner(const Draw *of, int row)
 {
     _Alignas(64) float logits[SPAN], values[SPAN];
     _Alignas(64) uint32_t bits[SPAN];
-    Field field = {.ids = of->ids + (int64_t)row * FEW, .least = -FLT_MAX};
+    Race race = {NONE_LEFT, -FLT_MAX, -FLT_MAX};
     const float heat = of->heats[row], scale = 1 / heat;
     const float floor = of->floors ? of->floors[row] : -INFINITY;
     const float low = floor - doubt(floor);
@@ -151,17 +130,14 @@ static int find_contenders(const Draw *of, int row)
             return NO_NUMBERS;
         for (int i = 0; i < SPAN; i++)
             values[i] = logits[i] * scale;
-        const float reach = field.least - NOISE_MOST;
+        const float least = least_of(&race), reach = least - NOISE_MOST;
         if (!any_is_larger(values, reach > low ? reach : low))
             continue;
         noise_bits(of->keys[row], first, SPAN, bits);
-        if (!any_contend(values, bits, field.least, low))
-            continue;
-        if (!enter_span(&field, first, logits, values, bits, heat, floor))
-            return TOO_MANY;
+        if (any_contend(values, bits, least, low))
+            enter_span(&race, first, logits, values, bits, heat, floor);
     }
-    thin(&field);
-    return field.count;
+    return race.id >= 0 && race.second >= least_of(&race) ? TOO_NEAR : race.id;
 }
 
 static void work_largest(Team *team, int thread, void *of)
@@ -172,12 +148,12 @@ static void work_largest(Team *team, int thread, void *of)
         find_largest(asked, row);
 }
 
-static void work_contenders(Team *team, int thread, void *of)
+static void work_winners(Team *team, int thread, void *of)
 {
     const Draw *asked = of;
     (void)thread;
     for (int row; (row = team_take(team, asked->logits->rows)) >= 0;)
-        asked->counts[row] = find_contenders(asked, row);
+        asked->ids[row] = find_winner(asked, row);
 }
 
 void largest(const Logits *logits, float *best, int64_t *ids)
@@ -186,9 +162,8 @@ void largest(const Logits *logits, float *best, int64_t *ids)
     team_run(logits_threads(logits), work_largest, &asked);
 }
 
-void contenders(const Logits *logits, const uint64_t *keys, const float *heats, const float *floors,
-                int64_t *ids, int32_t *counts)
+void winners(const Logits *logits, const uint64_t *keys, const float *heats, const float *floors, int64_t *ids)
 {
-    Draw asked = {logits, keys, heats, floors, ids, counts};
-    team_run(logits_threads(logits), work_contenders, &asked);
+    Draw asked = {logits, keys, heats, floors, ids};
+    team_run(logits_threads(logits), work_winners, &asked);
 }

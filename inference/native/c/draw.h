@@ -1,22 +1,19 @@
-/* The next token of rows of logits: the largest, or the few of which a draw chooses one. */
+/* The next token of rows of logits: the largest, or the one that a draw chooses. */
 #ifndef DRAW_H
 #define DRAW_H
 
 #include "logits.h"
 
-enum { FEW = 64 };      /* tokens that are told of a row, at most */
-
-/* What a count of them says below 0: some logits are no numbers, or more than FEW are too near to each other. */
-enum { NO_NUMBERS = -1, TOO_MANY = -2 };
+/* What is told instead of a winner: all tokens are gone, some logit is no number, or several tokens are so near to
+ * each other that the last bits of the noise decide. */
+enum { NONE_LEFT = -1, NO_NUMBERS = -2, TOO_NEAR = -3 };
 
 /* best[i], ids[i] of each row: its largest logit, and the first token that has it. A row that holds what is no
  * number, or +infinity, has NaN. */
 void largest(const Logits *logits, float *best, int64_t *ids);
 
-/* A draw is the largest of all logits / heat + noise. Which of a row's tokens it may be, whatever the last bits
- * of that noise are: ids[i * FEW ...] in order, counts[i] of them. Tokens below floors[i], once divided, are out;
- * floors may be null. */
-void contenders(const Logits *logits, const uint64_t *keys, const float *heats, const float *floors,
-                int64_t *ids, int32_t *counts);
+/* ids[i] of each row: the token whose logit / heat + noise is largest. Tokens below floors[i], once divided, are
+ * out; floors may be null. */
+void winners(const Logits *logits, const uint64_t *keys, const float *heats, const float *floors, int64_t *ids);
 
 #endif
