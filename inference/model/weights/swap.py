@@ -4,14 +4,14 @@ At most one of them is there twice. Knows modules and matrices; whether it pays,
 """
 
 import ctypes
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
 from inference.model.weights.found import Found, Holder, Role, find
 from inference.model.weights.kinds import kind_of
-from inference.model.weights.mapped import forget
+from inference.model.weights.mapped import Span, forget, mapped_files
 from inference.model.weights.weight import Matrix, Native, NativeStack, NativeWeight
 from inference.native.structs import Kind
 
@@ -34,14 +34,15 @@ def swap(model: Any, quantise: str, pack: Pack) -> list[Swapped]:
     todo = [(found, kind) for found in find(model) if (kind := kind_of(found, quantise)) is not None][::-1]
     if any(found.role is Role.EXPERTS for found, _ in todo):
         model.set_experts_implementation(ONE_BY_ONE)
+    files = mapped_files()  # as long as a weight is there, its file is where it was
     done = []
     while todo:  # no list of those to come keeps those that are done
-        done.append(swapped(*todo.pop(), pack))
+        done.append(swapped(*todo.pop(), pack, files))
     trim()
     return done
 
 
-def swapped(found: Found, kind: Kind, pack: Pack) -> Swapped:
+def swapped(found: Found, kind: Kind, pack: Pack, files: Sequence[Span]) -> Swapped:
     weight = found.weight.detach()
     native: Native
     if found.role is Role.EXPERTS:
@@ -49,7 +50,7 @@ def swapped(found: Found, kind: Kind, pack: Pack) -> Swapped:
     else:
         native = held(weight, found, kind, pack)
     put(native, found.holders)
-    forget(weight)
+    forget(weight, files)
     return Swapped(native, found.holders)
 
 
