@@ -12,6 +12,7 @@ from api.settings import AppSettings
 from checks import layers, memory, overhead
 from checks.fetch import fetch
 from checks.fetch.progress import Progress
+from checks.forms import Forms
 from checks.headers import headed
 from checks.hub import Hub
 from checks.machine import Machine
@@ -35,6 +36,7 @@ def plan_of(settings: Settings, home: Path, machine: Machine) -> Plan:
         hub=hub_of(settings),
         offline=settings.offline,
         code=settings.trust_remote_code,
+        forms=Forms(settings.allow_pickle, settings.gguf_file),
     )
     repository = headed(found, hub_of(settings))
     device, places = chosen_places(settings, repository, machine)
@@ -59,8 +61,9 @@ def plan_of(settings: Settings, home: Path, machine: Machine) -> Plan:
 
 
 def fetched(settings: Settings, planned: Plan) -> Path:
-    """The folder of the model's files, those that are missing fetched. Raises Refused."""
-    return fetch(planned.repository, hub_of(settings), Progress(as_json=settings.json_output))
+    """The folder of the model's files, or its GGUF file, what is missing fetched. Raises Refused."""
+    source = planned.repository
+    return fetch(source, hub_of(settings), Progress(as_json=settings.json_output)) / source.gguf
 
 
 def load(settings: Settings, planned: Plan, machine: Machine) -> Opened:
@@ -88,6 +91,7 @@ def load(settings: Settings, planned: Plan, machine: Machine) -> Opened:
         trust_remote_code=settings.trust_remote_code,
         scaling=scaling_of(settings),
         tokenizer_config=tokenizer_config_of(settings),
+        allow_pickle=settings.allow_pickle,
         ranks=planned.shards,
         prepare=partial(limit_gpu, settings.cuda_memory_fraction) if planned.device == "cuda" else nothing,
     )

@@ -12,8 +12,11 @@ from pathlib import Path
 from threading import Event
 
 from checks.fetch.line import Address, Denied, Fault, Line, NoRanges, Signals, address_of
+from checks.file import File
+from checks.finding import Finding, Refused
+from checks.gguf import config, head
 from checks.hub import Hub
-from checks.repository import File, Repository
+from checks.repository import Repository
 from checks.tensors import LENGTH, Header, Headers, Unread, length, parsed
 
 COST = 400_000  # bytes: what is left of 2 MB when the small files have been read
@@ -25,8 +28,13 @@ Part = Callable[[int, int], bytes]  # [start, stop) of a file
 
 
 def headed(source: Repository, hub: Hub) -> Repository:
-    """The same with what its files of weights hold. Raises nothing: what cannot be read is told of."""
-    files = [file for file in source.files if file.name.endswith(".safetensors")]
+    """The same with what its files of weights hold, and of a GGUF file what it says of itself.
+
+    What cannot be read is told of. Raises Refused for a GGUF file, without whose head nothing is known.
+    """
+    if source.gguf:
+        return by_gguf(source, hub)
+    files = [file for file in source.held if file.name.endswith(".safetensors")]
     if not files or (source.folder is not None and not all(file.here for file in files)):
         return source
     try:
@@ -38,13 +46,31 @@ def headed(source: Repository, hub: Hub) -> Repository:
     return replace(source, headers=Headers(tensors, damaged=tuple(damaged)))
 
 
+def by_gguf(source: Repository, hub: Hub) -> Repository:
+    file = source.held[0]
+    try:
+        if source.folder is not None:
+            found = head(partial(part_of, source.folder / file.name), file.size, file.size)
+        else:
+            place = address_of(hub.endpoint, source.name, source.commit, file.name)
+            found = head(partial(asked, line_to(hub), place, file.size), file.size, COST)
+        return replace(source, config=config(found, file.size))
+    except Unread as reason:
+        mend = "choose another GGUF_FILE, or a model with safetensors"
+        raise Refused(Finding("weights", file.name, str(reason), False, mend)) from reason
+
+
+def line_to(hub: Hub) -> Line:
+    return Line(hub, Signals(Event()), TIMEOUT_S, CONNECTIONS)
+
+
 def on_disk(folder: Path, files: Sequence[File]) -> list[Header]:
     return [header_of(partial(part_of, folder / file.name)) for file in files]
 
 
 def on_hub(source: Repository, files: Sequence[File], hub: Hub) -> list[Header]:
     """The first tells by its length whether to ask for the others, which come all at once."""
-    line = Line(hub, Signals(Event()), TIMEOUT_S, CONNECTIONS)
+    line = line_to(hub)
     places = [address_of(hub.endpoint, source.name, source.commit, file.name) for file in files]
     parts = [partial(asked, line, place, file.size) for place, file in zip(places, files, strict=True)]
     size = length(parts[0](0, LENGTH))

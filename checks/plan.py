@@ -3,7 +3,7 @@
 Knows a Repository and what was asked for; not what this machine has.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,9 @@ from inference.errors import BadRequest
 from inference.model.architecture import needs_code, unserved
 from inference.model.place import OPEN_ENDED, context_of, dtype_of, limit_of
 from inference.model.scaling import PLAIN, Scaling
+
+
+PACKED = "gguf"  # the dtype of weights that are unpacked as they are loaded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,9 +58,9 @@ class Asked:
     places: tuple[str, ...] = ()
     quantise: str = "none"
     scaling: Scaling = PLAIN
-    tokenizer_config: Path | None = None
     batch: int = 512
     overhead: Overhead = FIRST
+    tokenizer_config: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +104,7 @@ def plan(repository: Repository, asked: Asked) -> Plan:
     longest, limit = asked.scaling.length(longest), limit_of(config) if config else None
     return Plan(
         repository=repository,
-        measure=measure(raw, repository.weights, choose, asked.shards, tensors_of(repository))
-        if servable
-        else None,
+        measure=measured(repository, asked, choose) if servable else None,
         longest=min(longest, asked.tokens or longest),
         limit=limit and asked.scaling.length(limit),
         asked=asked,
@@ -111,12 +112,17 @@ def plan(repository: Repository, asked: Asked) -> Plan:
     )
 
 
+def measured(repository: Repository, asked: Asked, choose: Callable[[int], str]) -> Measure:
+    made = measure(repository.config, repository.weights, choose, asked.shards, tensors_of(repository))
+    return replace(made, stored=PACKED) if repository.gguf else made
+
+
 def replan(made: Plan, **changes: Any) -> Plan:
     """The same model for other wishes, each a field of Asked; measured again only where that changes."""
-    asked, measured = replace(made.asked, **changes), made.measure
-    if measured is None or made.shards != asked.shards:
+    asked, known = replace(made.asked, **changes), made.measure
+    if known is None or made.shards != asked.shards:
         return plan(made.repository, asked)
-    if measured.dtype != dtype(made.repository, asked, measured.parameters):
+    if known.dtype != dtype(made.repository, asked, known.parameters):
         return plan(made.repository, asked)
     return replace(made, asked=asked, **fields(asked))
 

@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import HfApi, try_to_load_from_cache
+from huggingface_hub import HfApi
 
 from checks.cache import Storage
 from checks.card import licence_in, licence_of
 from checks.file import File
 from checks.finding import Finding, Refused
+from checks.forms import GGUF, SAFE, Forms, holds_weights, weights_of
 from checks.glance import CONFIG, INDEX, glance
 from checks.hub import Hub
 from checks.refusals import Unanswered, nothing_found, reaching
@@ -55,63 +56,84 @@ class Repository:
     @property
     def weights(self) -> int:
         """Bytes of the weights as they are stored."""
-        return sum(file.size for file in self.files if file.name.endswith(".safetensors"))
+        return sum(file.size for file in self.held)
+
+    @property
+    def held(self) -> list[File]:
+        """The files that hold weights."""
+        return [file for file in self.files if holds_weights(file.name)]
+
+    @property
+    def gguf(self) -> str:
+        """The name of the GGUF file that the model is; empty where it is none."""
+        return next((file.name for file in self.files if file.name.endswith(GGUF)), "")
 
     @property
     def to_fetch(self) -> int:
         return sum(file.size for file in self.files if not file.here)
 
 
-def find(name: str, revision: str, *, home: Path, hub: Hub, offline: bool, code: bool) -> Repository:
+def find(
+    name: str, revision: str, *, home: Path, hub: Hub, offline: bool, code: bool, forms: Forms = SAFE
+) -> Repository:
     """Look in folders, on the Hub, in what was fetched before.
 
-    home: where folders are looked for besides the current one; code: its Python files are needed, too.
+    home: where folders are looked for besides the current one; code: its Python files are needed, too. Of a
+    GGUF file the config is not read yet.
     """
     for folder in (Path(name).expanduser(), home / name):
         if folder.is_dir():
-            return in_folder(name, folder, code)
+            return in_folder(name, folder, code, forms)
+        if folder.is_file() and folder.suffix == GGUF:
+            return in_folder(name, folder.parent, code, Forms(gguf=folder.name))
     if name.startswith((".", "/", "~", "models/")):
         raise Refused(nothing_found(name, f"no folder {name}"))
-    if COMMIT.fullmatch(revision) and (found := complete(name, revision, hub, code)):
+    if COMMIT.fullmatch(revision) and (found := complete(name, revision, hub, code, forms)):
         return found
     if offline:
-        return in_cache(name, revision, hub, code, "OFFLINE is set", "OFFLINE = False, to fetch it")
+        return in_cache(name, revision, hub, code, forms, "OFFLINE is set", "OFFLINE = False, to fetch it")
     try:
-        return on_hub(name, revision, hub, code)
+        return on_hub(name, revision, hub, code, forms)
     except Unanswered as error:
-        return in_cache(name, revision, hub, code, str(error), error.mend)
+        return in_cache(name, revision, hub, code, forms, str(error), error.mend)
 
 
-def in_folder(name: str, folder: Path, code: bool, commit: str = "", revision: str = "") -> Repository:
-    config = folder / "config.json"
-    if not config.is_file():
-        raise Refused(nothing_found(name, f"no config.json in {folder}"))
-    names = tuple(sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()))
-    index = parsed(folder / INDEX, name) if INDEX in names else None
+def in_folder(
+    name: str, folder: Path, code: bool, forms: Forms = SAFE, commit: str = "", revision: str = ""
+) -> Repository:
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in paths}
+    index = parsed(folder / INDEX, name) if INDEX in sizes else None
+    wanted = needed(sizes, index, code, forms)
     return Repository(
         name=name,
         revision=revision,
         commit=commit,
         folder=folder,
-        files=tuple(
-            File(wanted, (folder / wanted).stat().st_size if wanted in names else 0, wanted in names)
-            for wanted in needed(names, index, code)
-        ),
-        names=names,
-        config=parsed(config, name),
-        licence=licence_in(folder, names),
+        files=tuple(File(file, sizes.get(file, 0), file in sizes) for file in wanted),
+        names=tuple(sizes),
+        config=config_in(folder, name, wanted),
+        licence=licence_in(folder, tuple(sizes)),
         notes=folder,
     )
 
 
-def in_cache(name: str, revision: str, hub: Hub, code: bool, why: str, mend: str) -> Repository:
+def config_in(folder: Path, name: str, wanted: Iterable[str]) -> dict[str, Any]:
+    """What config.json says; nothing where the model is a GGUF file, which says it itself. Raises Refused."""
+    if any(file.endswith(GGUF) for file in wanted):
+        return {}
+    if not (folder / CONFIG).is_file():
+        raise Refused(nothing_found(name, f"no config.json in {folder}"))
+    return parsed(folder / CONFIG, name)
+
+
+def in_cache(name: str, revision: str, hub: Hub, code: bool, forms: Forms, why: str, mend: str) -> Repository:
     """What an earlier start fetched, for when the Hub is not asked or does not answer."""
     commit = Storage(hub.storage(name)).commit_of(revision)
-    found = try_to_load_from_cache(name, "config.json", cache_dir=hub.cache, revision=commit)
-    if not isinstance(found, str):
+    folder = Storage(hub.storage(name)).snapshot(commit)
+    if not (folder / CONFIG).is_file() and not any(folder.rglob(f"*{GGUF}")):
         raise Refused(Finding("access", name, f"{why}, and no copy of it in {hub.cache}", False, mend))
-    folder = Path(found).parent
-    source = in_folder(name, folder, code, commit=folder.name, revision=revision)
+    source = in_folder(name, folder, code, forms, commit=commit, revision=revision)
     here = {file.name for file in source.files}
     missing = [
         File(file, num_bytes, here=False)
@@ -121,18 +143,18 @@ def in_cache(name: str, revision: str, hub: Hub, code: bool, why: str, mend: str
     return replace(source, files=(*source.files, *missing))
 
 
-def complete(name: str, commit: str, hub: Hub, code: bool) -> Repository | None:
+def complete(name: str, commit: str, hub: Hub, code: bool, forms: Forms) -> Repository | None:
     """The version, where all that it is loaded from was fetched before: a commit never changes."""
     storage = Storage(hub.storage(name))
     planned = storage.planned(commit)
     if not planned or not all((storage.snapshot(commit) / file).is_file() for file in planned):
         return None
-    source = in_folder(name, storage.snapshot(commit), code, commit=commit, revision=commit)
+    source = in_folder(name, storage.snapshot(commit), code, forms, commit=commit, revision=commit)
     without_code = "auto_map" in source.config and not any(file.endswith(".py") for file in planned)
     return None if code and without_code else source
 
 
-def on_hub(name: str, revision: str, hub: Hub, code: bool) -> Repository:
+def on_hub(name: str, revision: str, hub: Hub, code: bool, forms: Forms) -> Repository:
     """Ask the Hub. Raises Refused, or Unanswered where it cannot be asked."""
     with reaching(hub, name, revision):
         info = HfApi(hub.endpoint, token=hub.key).model_info(name, revision=revision, files_metadata=True)
@@ -140,22 +162,18 @@ def on_hub(name: str, revision: str, hub: Hub, code: bool) -> Repository:
         storage = Storage(hub.storage(name))
         told = {file: described(file, sibling, commit, storage) for file, sibling in siblings.items()}
         notes = glance(hub, name, commit, told, gated=bool(info.gated))
-    if not (notes / CONFIG).is_file():
-        raise Refused(nothing_found(name, "no config.json in it"))
     index = None
     if INDEX in siblings:
         index = parsed(notes / INDEX, name) if (notes / INDEX).is_file() else shards_named(siblings)
-    files = tuple(
-        described(file, siblings.get(file), commit, storage) for file in needed(siblings, index, code)
-    )
+    wanted = needed({file: each.size for file, each in told.items()}, index, code, forms)
     return Repository(
         name,
         revision,
         commit,
         None,
-        files,
+        tuple(described(file, siblings.get(file), commit, storage) for file in wanted),
         tuple(siblings),
-        parsed(notes / CONFIG, name),
+        config_in(notes, name, wanted),
         now="" if info.id == name else info.id,
         licence=licence_of(info.card_data.to_dict() if info.card_data else {}, siblings),
         notes=notes,
@@ -167,12 +185,12 @@ def shards_named(names: Iterable[str]) -> dict[str, Any]:
     return {"weight_map": {name: name for name in names if SHARD.fullmatch(name)}}
 
 
-def needed(names: Iterable[str], index: Mapping[str, Any] | None, code: bool) -> list[str]:
-    """The files that loading reads: the weights that the index names, else model.safetensors; small ones."""
-    names = set(names)
-    weights = set(index["weight_map"].values()) if index else names & {"model.safetensors"}
-    small = {name for name in names if is_small(name) or (code and name.endswith(".py"))}
-    return sorted(weights | small)
+def needed(
+    sizes: Mapping[str, int], index: Mapping[str, Any] | None, code: bool, forms: Forms = SAFE
+) -> list[str]:
+    """The files that loading reads: those with weights, and small ones. Raises Refused."""
+    small = {name for name in sizes if is_small(name) or (code and name.endswith(".py"))}
+    return sorted(weights_of(sizes, index, forms) | small)
 
 
 def is_small(name: str) -> bool:

@@ -6,11 +6,16 @@ from checks.plan import Plan
 from inference.model.architecture import no_weights
 
 SHOWN = 4
+FORMS = {
+    ".safetensors": "safetensors",
+    ".gguf": "GGUF, unpacked at load",
+    ".bin": "pickles, which ALLOW_PICKLE lets in",
+}
 
 
 def check(plan: Plan, machine: Machine) -> Finding:
     source = plan.repository
-    files = [file for file in source.files if file.name.endswith(".safetensors")]
+    files = source.held
     if not files:
         return Finding("weights", "safetensors", "none", False, f"the model {no_weights(source.names)}")
     missing = [file.name for file in source.files if source.folder and not file.here]
@@ -20,12 +25,16 @@ def check(plan: Plan, machine: Machine) -> Finding:
         have = f"{len(source.files) - len(missing)}"
         return Finding("weights", f"{len(source.files)} files", have, False, mend)
     need, have = (
-        f"{size(source.weights)} of safetensors",
+        f"{size(source.weights)} of {form(files[0].name)}",
         "1 file" if len(files) == 1 else f"{len(files)} files",
     )
     if wrong := fault(plan):
         return Finding("weights", need, *wrong)
     return Finding("weights", need, f"{have}{told(plan)}", True)
+
+
+def form(name: str) -> str:
+    return next(form for ending, form in FORMS.items() if name.endswith(ending))
 
 
 def fault(plan: Plan) -> tuple[str, bool, str] | None:
@@ -51,7 +60,7 @@ def told(plan: Plan) -> str:
     said = plan.repository.config.get("dtype") or plan.repository.config.get("torch_dtype")
     if headers and headers.unread:
         return f"; not looked into: {headers.unread}"
-    if measure and measure.stored and said and measure.stored != said and not quantised(plan):
+    if headers and measure and measure.stored and said and measure.stored != said and not quantised(plan):
         return f" of {measure.stored}, whatever config.json says of {said}"
     return ""
 
