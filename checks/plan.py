@@ -22,7 +22,6 @@ from inference.model.architecture import needs_code, unserved
 from inference.model.place import OPEN_ENDED, context_of, dtype_of, limit_of
 from inference.model.scaling import PLAIN, Scaling
 
-
 PACKED = "gguf"  # the dtype of weights that are unpacked as they are loaded
 
 
