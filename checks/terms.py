@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from checks.measure import Measure, itemsize, stored_dtype
 from checks.plan import Plan
+from inference.model.weights.swap import GIVEN_UP
 
-CONVERTING = 0.13  # of the weights, besides these, when their dtype changes at load
 FRAGMENTS = 0.02  # of the weights, for what the GPU's allocator cannot use
 NAMED = 510  # bytes of RAM for each token of the vocabulary: its tokenizer's, and its text's in grammars
 FLOAT = 4
@@ -81,13 +81,17 @@ def terms(plan: Plan, measure: Measure, device: str, weights: int, kv: int) -> T
 
 
 def loading(plan: Plan, measure: Measure, weights: int) -> tuple[int, int]:
-    """Besides the weights as they will be, of this process's own and of files: the weights that are not
-    quantised yet; what converting takes; one that is packed; and the logits by which seats are judged."""
+    """Besides the weights as they will be, of this process's own and of files.
+
+    Own: the weights that are not quantised yet; of those that are no file's, what is not given back yet; the
+    one that is packed; and the logits by which seats are judged.
+    """
     before = 0 if plan.quantise == "none" else measure.saves.get(plan.quantise, 0)
-    packing = measure.largest + TRIED * measure.vocab * FLOAT
+    packing = int(measure.largest * weights / max(1, weights + before)) + TRIED * measure.vocab * FLOAT
     if not converted(plan, measure):
         return packing, before
-    return max(before + packing, before + int((weights + before) * CONVERTING)), 0
+    own = before + min(weights + before, GIVEN_UP) + packing
+    return own, max(0, before + plan.repository.weights - own)
 
 
 def converted(plan: Plan, measure: Measure) -> bool:

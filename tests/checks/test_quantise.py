@@ -15,7 +15,7 @@ from checks.measure import Measure
 from checks.overhead import FIRST
 from checks.plan import Plan
 from checks.repository import in_folder
-from checks.terms import CONVERTING
+from inference.model.weights.swap import GIVEN_UP
 from inference.native.library import SETTING, library
 from tests import tiny
 
@@ -61,8 +61,8 @@ def test_fewer_bits_leave_more_ram(planned: Planner, machine: Machine) -> None:
 
 def test_weights_that_are_converted_first_must_fit_as_they_are(planned: Planner, machine: Machine) -> None:
     plan = eight_billion(planned, stored="float16", quantise="int4")
-    assert not ram(plan, machine, 16 * GB).ok
-    assert ram(plan, machine, 16 * GB * (1 + CONVERTING) + PROGRAM).ok
+    least = 16 * GB + GIVEN_UP + PROGRAM
+    assert ram(plan, machine, least).ok and not ram(plan, machine, least - 1).ok
     roomy = memory.budget(plan, replace(machine, ram=20 * GB))
     assert roomy.kv > memory.budget(replace(plan, quantise="none"), replace(machine, ram=20 * GB)).kv
 

@@ -3,7 +3,6 @@
 At most one of them is there twice. Knows modules and matrices; whether it pays, and is right, is for others.
 """
 
-import ctypes
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -14,8 +13,10 @@ from inference.model.weights.kinds import kind_of
 from inference.model.weights.mapped import Span, forget, mapped_files
 from inference.model.weights.weight import Matrix, Native, NativeStack, NativeWeight
 from inference.native.structs import Kind
+from inference.resident import give_back
 
 Pack = Callable[[Tensor, Kind, Tensor | None], Matrix]  # of a weight (outputs, inputs), its kind, its bias
+GIVEN_UP = 1 << 27  # bytes of weights after which what they took goes back to the system
 ONE_BY_ONE = "eager"  # how experts are to be computed for a native one to be taken out of their stack
 
 
@@ -35,10 +36,15 @@ def swap(model: Any, quantise: str, pack: Pack) -> list[Swapped]:
     if any(found.role is Role.EXPERTS for found, _ in todo):
         model.set_experts_implementation(ONE_BY_ONE)
     files = mapped_files()  # as long as a weight is there, its file is where it was
-    done = []
+    done: list[Swapped] = []
+    given_up = 0
     while todo:  # no list of those to come keeps those that are done
+        given_up += todo[-1][0].weight.nbytes
         done.append(swapped(*todo.pop(), pack, files))
-    trim()
+        if given_up >= GIVEN_UP:
+            give_back()
+            given_up = 0
+    give_back()
     return done
 
 
@@ -68,17 +74,10 @@ def undo(swaps: Iterable[Swapped]) -> None:
     """Tensors again, of the values that the matrices compute with."""
     for weight, holders in swaps:
         put(weight.values().contiguous(), holders)
-    trim()
+    give_back()
 
 
 def put(weight: Tensor, holders: Iterable[Holder]) -> None:
     parameter = nn.Parameter(weight, requires_grad=False)
     for module, name in holders:
         setattr(module, name, parameter)
-
-
-def trim() -> None:
-    """Give freed memory back to the system, where the C library does that when asked."""
-    trims = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trims:
-        trims(0)
