@@ -4,6 +4,8 @@
 
 #include "stretch.h"
 
+enum { SCORED = 32, ENOUGH = 4 };       /* rows at a time; items of a thread */
+
 /* A piece's queries of one group, over the pages of its row. */
 typedef struct Attending {
     const Model *model;
@@ -73,41 +75,47 @@ static Attending attending(const Run *run, const Layer *layer, const Scratch *sc
     return of;
 }
 
-/* Products with keys [first, …) become weights. */
-static void weigh(const Attending *of, const Mix *mix, const Inputs *weights, int first)
+/* Products of rows [row, end) with keys [first, …) become weights, and the sums so far are made to fit. */
+static void weigh(const Attending *of, const Mix *mix, const Inputs *weights, int first, int row, int end)
 {
     const Model *model = of->model;
-    for (int row = 0; row < of->rows; row++) {
+    float *products = of->scratch->scores;
+    for (; row < end; row++, products += STRETCH) {
         const int position = of->piece->position + row / of->shared;
         const int from = seen_from(of->layer, position) - first, to = position + 1 - first;
         const Seen seen = {from, to, model->scale, model->score_cap};
-        float *products = of->scratch->scores + (size_t)row * STRETCH;
-        of->scratch->factors[row] = mix_weigh(mix, row, products, weights->padded, seen);
+        mix_scale(mix, row, mix_weigh(mix, row, products, weights->padded, seen));
         inputs_write(weights, row, products, weights->padded);
     }
 }
 
-static void attend_stretch(const Attending *of, const Mix *mix, int first, const Stretch *stretch)
+/* Some rows at a time, whose scores stay in a core's first cache. */
+static void attend_stretch(const Attending *of, const Mix *mix, int first, const Stretch *stretch, const Stretch *next)
 {
     const Scratch *scratch = of->scratch;
-    const Matrix keys = stretch_keys(scratch->keys, &of->cached, stretch);
-    const Matrix values = stretch_values(scratch->values, &of->cached, stretch);
+    const Matrix keys = stretch_keys(scratch->keys, &of->cached, stretch, next);
+    const Matrix values = stretch_values(scratch->values, &of->cached, stretch, next);
     const Inputs weights = inputs_at(scratch->weights, of->model->form, of->rows, stretch->count);
-    const Part scores = {&keys, &of->queries, 0, of->rows, 0, keys.outputs / PANEL, scratch->scores, STRETCH, 0, NULL};
-    const Part sums = {&values, &weights, 0, of->rows, 0, values.outputs / PANEL, scratch->products, mix->width, 0, NULL};
-    multiply(&scores);
-    weigh(of, mix, &weights, first);
-    multiply(&sums);
-    for (int row = 0; row < of->rows; row++)
-        mix_add(mix, row, scratch->factors[row], scratch->products + (size_t)row * mix->width);
+    for (int row = 0; row < of->rows; row += SCORED) {
+        const int end = smaller(row + SCORED, of->rows);
+        const Part scores = {
+            .weight = &keys, .rows = &of->queries, .first = row, .end = end,
+            .panels = keys.outputs / PANEL, .out = scratch->scores, .stride = STRETCH,
+        };
+        const Part sums = {
+            .weight = &values, .rows = &weights, .first = row, .end = end, .panels = values.outputs / PANEL,
+            .out = mix->sums + (size_t)row * mix->width, .stride = mix->width, .adds = 1,
+        };
+        multiply(&scores);
+        weigh(of, mix, &weights, first, row, end);
+        multiply(&sums);
+    }
 }
 
-/* The stretch from `first` on, empty where there is none, on its way from memory. */
-static Stretch fetched(const Attending *of, int first, int end)
+/* The stretch from `first` on, empty where there is none. */
+static Stretch found(const Attending *of, int first, int end)
 {
-    const Stretch stretch = stretch_found(&of->cached, first, larger(0, smaller(STRETCH, end - first)));
-    stretch_fetch(&of->cached, &stretch);
-    return stretch;
+    return stretch_found(&of->cached, first, larger(0, smaller(STRETCH, end - first)));
 }
 
 static void attend_span(const Attending *of, const Mix *mix, int span)
@@ -116,10 +124,11 @@ static void attend_span(const Attending *of, const Mix *mix, int span)
     const int end = smaller(piece_length(of->piece), (span + 1) * SPAN);
     mix_clear(mix);
     int first = larger(seen, span * SPAN);
-    Stretch stretch = fetched(of, first, end);
+    Stretch stretch = found(of, first, end);
+    stretch_fetch(&of->cached, &stretch);
     while (first < end) {
-        const Stretch next = fetched(of, first + STRETCH, end);
-        attend_stretch(of, mix, first, &stretch);
+        const Stretch next = found(of, first + STRETCH, end);
+        attend_stretch(of, mix, first, &stretch, &next);
         stretch = next;
         first += STRETCH;
     }
@@ -199,18 +208,25 @@ static int is_needed(const Run *run, int number, const Piece *piece)
     return run_row(run, number, piece->first) < run_row(run, number, piece->end);
 }
 
+static void attend_part(const Run *run, int number, int item, int group, const Scratch *scratch)
+{
+    Piece *piece = &run->plan.piece[run->plan.item[item].piece];
+    if (!is_needed(run, number, piece))
+        return;
+    attend(run, &run->model->layer[number], scratch, item, group);
+    if (atomic_fetch_add_explicit(&piece->done, 1, memory_order_acq_rel) + 1 == piece->items * run->model->groups) {
+        atomic_store_explicit(&piece->done, 0, memory_order_relaxed);
+        finish(run, number, piece);
+    }
+}
+
+/* The keys of all groups lie side by side in a page: where there is enough to share out, one thread reads them. */
 void attention(const Run *run, int number, Team *team, Scratch *scratch)
 {
-    const int groups = run->model->groups;
+    const int items = run->plan.items, groups = run->model->groups;
+    const int together = items >= ENOUGH * run->model->threads ? groups : 1;
     int part;
-    while ((part = team_take(team, run->plan.items * groups)) >= 0) {
-        Piece *piece = &run->plan.piece[run->plan.item[part / groups].piece];
-        if (!is_needed(run, number, piece))
-            continue;
-        attend(run, &run->model->layer[number], scratch, part / groups, part % groups);
-        if (atomic_fetch_add_explicit(&piece->done, 1, memory_order_acq_rel) + 1 == piece->items * groups) {
-            atomic_store_explicit(&piece->done, 0, memory_order_relaxed);
-            finish(run, number, piece);
-        }
-    }
+    while ((part = team_take(team, items * groups / together)) >= 0)
+        for (int i = part * together; i < (part + 1) * together; i++)
+            attend_part(run, number, i / groups, i % groups, scratch);
 }

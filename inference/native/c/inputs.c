@@ -2,6 +2,7 @@
 #include "multiply.h"
 
 #include "bfloat.h"
+#include "lanes.h"
 #include "quantise.h"
 
 enum { ALIGNED = 64 };
@@ -52,40 +53,30 @@ static void read_group(float group[GROUP], const void *from, int form, int count
             group[k] = k >= count ? 0 : form == F32 ? floats[k] : bfloat_read(halves[k]);
 }
 
-/* Without their signs, floats are ordered as their bits are, and integers are compared many at once. */
-static float largest_of(const float group[GROUP])
+typedef int8_t ByteLanes __attribute__((vector_size(LANES)));
+
+static inline float largest_of(Lanes first, Lanes second)
 {
-    int32_t bits[GROUP], most = 0;
-    float largest;
-    memcpy(bits, group, sizeof bits);
-    for (int k = 0; k < GROUP; k++) {
-        const int32_t magnitude = bits[k] & 0x7fffffff;
-        most = magnitude > most ? magnitude : most;
-    }
-    memcpy(&largest, &most, sizeof largest);
-    return largest;
+    return lanes_largest(lanes_larger(lanes_larger(first, -first), lanes_larger(second, -second)));
+}
+
+/* To the nearest, halves away from zero. */
+static inline IntLanes rounded(Lanes scaled)
+{
+    const Lanes half = lanes_chosen(scaled < 0, lanes_all(-0.5f), lanes_all(0.5f));
+    return __builtin_convertvector(scaled + half, IntLanes);
 }
 
 /* 127 stands for the largest of the group. Returns the sum of what is written. */
 static int write_integers(int8_t *to, float *scale, const float group[GROUP])
 {
-    const float largest = largest_of(group);
-    const float inverse = largest > 1e-30f ? 127 / largest : 0;
-    int sum = 0;
-    for (int k = 0; k < GROUP; k++) {
-        const float scaled = group[k] * inverse;
-        const int integer = (int)(scaled + (scaled < 0 ? -0.5f : 0.5f));
-        to[k] = (int8_t)integer;
-        sum += integer;
-    }
+    const Lanes first = lanes_load(group), second = lanes_load(group + LANES);
+    const float largest = largest_of(first, second), inverse = largest > 1e-30f ? 127 / largest : 0;
+    const IntLanes low = rounded(first * inverse), high = rounded(second * inverse), both = low + high;
+    const ByteLanes bytes[] = {__builtin_convertvector(low, ByteLanes), __builtin_convertvector(high, ByteLanes)};
+    memcpy(to, bytes, GROUP);
     *scale = largest / 127;
-    return sum;
-}
-
-static void write_bfloats(uint16_t *to, const float group[GROUP])
-{
-    for (int k = 0; k < GROUP; k++)
-        to[k] = bfloat_round(group[k]);
+    return (int)lanes_sum(__builtin_convertvector(both, Lanes));
 }
 
 static void write_group(const Inputs *to, int row, int g, const float group[GROUP])
@@ -95,7 +86,7 @@ static void write_group(const Inputs *to, int row, int g, const float group[GROU
     const int zero = to->kind == INT8 ? INT8_ZERO : INT4_ZERO;
     switch (to->kind) {
     case F32: memcpy(values, group, GROUP * sizeof(float)); break;
-    case BF16: write_bfloats((uint16_t *)values, group); break;
+    case BF16: bfloats_round((uint16_t *)values, group, GROUP); break;
     default: to->sums[place] = -zero * write_integers((int8_t *)values, to->scales + place, group);
     }
 }
@@ -104,7 +95,12 @@ static void write_group(const Inputs *to, int row, int g, const float group[GROU
 static void convert(const Inputs *to, int row, int first, const void *from, int form, int count)
 {
     float group[GROUP];
-    for (int k = 0; k < count; k += GROUP) {
+    int k = 0;
+    if (to->kind == BF16 && form == F32) {
+        k = count / GROUP * GROUP;
+        bfloats_round((uint16_t *)to->values + (size_t)row * to->padded + first, from, k);
+    }
+    for (; k < count; k += GROUP) {
         const int some = count - k < GROUP ? count - k : GROUP;
         read_group(group, (const char *)from + (size_t)k * BYTES[form], form, some);
         write_group(to, row, (first + k) / GROUP, group);

@@ -115,13 +115,36 @@ static inline float lanes_largest(Lanes lanes)
     return lanes[0];
 }
 
+#ifdef __AVX512F__
+static inline Lanes lanes_nearest(Lanes x)
+{
+    return (Lanes)_mm512_roundscale_ps((__m512)x, _MM_FROUND_TO_NEAREST_INT);
+}
+
+static inline Lanes lanes_times_two_to(Lanes x, Lanes power)
+{
+    return (Lanes)_mm512_scalef_ps((__m512)x, (__m512)power);
+}
+#else
+/* The integer next to each, below 2²²: a float of the size of 1.5 × 2²³ has no place for a fraction. */
+static inline Lanes lanes_nearest(Lanes x)
+{
+    return (x + 12582912) - 12582912;
+}
+
+/* Powers are integers. */
+static inline Lanes lanes_times_two_to(Lanes x, Lanes power)
+{
+    return x * (Lanes)((__builtin_convertvector(power, IntLanes) + 127) << 23);
+}
+#endif
+
 /* eˣ, within 2 units in the last place; 0 below -87, and from 88 on what it is at 88. The polynomial and the
  * two parts of ln 2 are those of expf in Cephes (S. Moshier, netlib.org/cephes). */
 static inline Lanes lanes_exp(Lanes x)
 {
-    const float shift = 12582912;           /* 1.5 × 2²³: a float as large has no place for a fraction */
     const Lanes limited = lanes_smaller(lanes_larger(x, lanes_all(-87)), lanes_all(88));
-    const Lanes power = (limited * 1.44269504f + shift) - shift;
+    const Lanes power = lanes_nearest(limited * 1.44269504f);
     const Lanes r = limited - power * 0.693359375f + power * 2.12194440e-4f;
     Lanes sum = lanes_all(1.9875691500e-4f);
     sum = sum * r + 1.3981999507e-3f;
@@ -130,8 +153,7 @@ static inline Lanes lanes_exp(Lanes x)
     sum = sum * r + 1.6666665459e-1f;
     sum = sum * r + 5.0000001201e-1f;
     sum = sum * (r * r) + r + 1;
-    const IntLanes exponent = (__builtin_convertvector(power, IntLanes) + 127) << 23;
-    return lanes_from(-87, x, sum * (Lanes)exponent);
+    return lanes_from(-87, x, lanes_times_two_to(sum, power));
 }
 
 static inline Lanes lanes_tanh(Lanes x)

@@ -77,11 +77,11 @@ float mix_weigh(const Mix *mix, int row, float *products, int count, Seen seen)
     return factor;
 }
 
-void mix_add(const Mix *mix, int row, float factor, const float *more)
+void mix_scale(const Mix *mix, int row, float factor)
 {
     float *sums = mix->sums + (size_t)row * mix->width;
-    for (int k = 0; k < mix->width; k += LANES)
-        lanes_store(sums + k, lanes_load(sums + k) * factor + lanes_load(more + k));
+    for (int k = 0; k < mix->width && factor != 1; k += LANES)
+        lanes_store(sums + k, lanes_load(sums + k) * factor);
 }
 
 void mix_join(const Mix *mix, const Mix *more)

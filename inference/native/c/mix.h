@@ -28,8 +28,8 @@ typedef struct Seen {
  * far are to be multiplied with. */
 float mix_weigh(const Mix *mix, int row, float *products, int count, Seen seen);
 
-/* sums of a row = sums × factor + more. */
-void mix_add(const Mix *mix, int row, float factor, const float *more);
+/* sums of a row = sums × factor. */
+void mix_scale(const Mix *mix, int row, float factor);
 
 /* What `more` has seen, `mix` has seen too. */
 void mix_join(const Mix *mix, const Mix *more);

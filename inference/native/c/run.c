@@ -50,8 +50,6 @@ static Scratch scratch_at(const Run *run, Arena *arena)
         .values = take(arena, stretch_bytes(model->form, model->head)),
         .weights = take(arena, inputs_bytes(model->form, rows, STRETCH)),
         .scores = take_floats(arena, rows, STRETCH),
-        .products = take_floats(arena, rows, run->width),
-        .factors = take_floats(arena, rows, 1),
         .sum = take_mix(arena, rows, run->width),
         .span = take_mix(arena, rows, run->width),
         .tile = take_floats(arena, run->block, tile),

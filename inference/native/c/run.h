@@ -11,8 +11,7 @@
 /* What one thread needs for itself, in turn for attention, for gates and for logits. */
 typedef struct Scratch {
     void *queries, *keys, *values, *weights;    /* of attention: rows × head, STRETCH × head twice, rows × STRETCH */
-    float *scores, *products;                   /* (rows, STRETCH), (rows, width) */
-    float *factors;                             /* (rows,) */
+    float *scores;                              /* (rows, STRETCH) */
     Mix sum, span;
     float *tile, *other;                        /* (block, TILE_PANELS × PANEL) */
 } Scratch;

@@ -12,7 +12,5 @@ void store(void *to, int64_t place, int form, const float *from, int count)
         memcpy((float *)to + place, from, count * sizeof(float));
         return;
     }
-    uint16_t *halves = (uint16_t *)to + place;
-    for (int k = 0; k < count; k++)
-        halves[k] = bfloat_round(from[k]);
+    bfloats_round((uint16_t *)to + place, from, count);
 }

@@ -38,14 +38,19 @@ Stretch stretch_found(const Cached *of, int first, int count)
     return stretch;
 }
 
-void stretch_fetch(const Cached *of, const Stretch *stretch)
+/* Tokens [first, end) of keys or of values. */
+static inline void fetch(const Cached *of, const char *data, const Stretch *stretch, int first, int end)
 {
     const int bytes = of->head * size_of(of->form);
-    for (int i = 0; i < stretch->count; i++)
-        for (int at = 0; at < bytes; at += LINE_BYTES) {
-            __builtin_prefetch(of->keys + stretch->places[i] + at);
-            __builtin_prefetch(of->values + stretch->places[i] + at);
-        }
+    for (int i = first; i < end && i < stretch->count; i++)
+        for (int at = 0; at < bytes; at += LINE_BYTES)
+            __builtin_prefetch(data + stretch->places[i] + at);
+}
+
+void stretch_fetch(const Cached *of, const Stretch *stretch)
+{
+    fetch(of, of->keys, stretch, 0, stretch->count);
+    fetch(of, of->values, stretch, 0, stretch->count);
 }
 
 static inline const char *head_at(const char *data, ptrdiff_t place)
@@ -96,12 +101,13 @@ static void turn_heads(char *to, const char *keys, const ptrdiff_t places[SIDE],
     }
 }
 
-Matrix stretch_keys(void *memory, const Cached *of, const Stretch *stretch)
+Matrix stretch_keys(void *memory, const Cached *of, const Stretch *stretch, const Stretch *next)
 {
     const int size = size_of(of->form), padded = padded_to(of->head, GROUP);
     const int outputs = padded_to(stretch->count, PANEL);
     for (int token = 0; token < outputs; token += SIDE) {
         char *panel = (char *)memory + (size_t)(token / PANEL) * PANEL * padded * size;
+        fetch(of, of->keys, next, token, token + SIDE);
         turn_heads(panel + token % PANEL * WORD, of->keys, stretch->places + token, of->head * size, padded * size);
     }
     return (Matrix){of->form, outputs, of->head, padded, memory, NULL, NULL};
@@ -125,16 +131,29 @@ static inline WordLanes halves_at(const char *head, int value, int width)
     return __builtin_convertvector(halves, WordLanes);
 }
 
-/* A panel of values, of tokens that are a multiple of GROUP. */
-static void lay_floats(char *to, const char *values, const Stretch *stretch, int tokens, int value, int width)
+/* The line of a token's values that begins with this byte, if one does. */
+static inline void fetch_value(const char *values, const Stretch *next, int token, int at)
 {
-    for (int i = 0; i < tokens; i++)
-        lanes_store((float *)to + i * LANES, floats_at(head_at(values, stretch->places[i]), value, width));
+    if (at % LINE_BYTES == 0 && token < next->count)
+        __builtin_prefetch(values + next->places[token] + at);
 }
 
-static void lay_pairs(char *to, const char *values, const Stretch *stretch, int tokens, int value, int width)
+/* A panel of values, of tokens that are a multiple of GROUP. */
+static void lay_floats(char *to, const char *values, const Stretch *stretch, int tokens, int value, int width,
+                       const Stretch *next)
+{
+    for (int i = 0; i < tokens; i++) {
+        fetch_value(values, next, i, value * sizeof(float));
+        lanes_store((float *)to + i * LANES, floats_at(head_at(values, stretch->places[i]), value, width));
+    }
+}
+
+static void lay_pairs(char *to, const char *values, const Stretch *stretch, int tokens, int value, int width,
+                      const Stretch *next)
 {
     for (int i = 0; i < tokens; i += 2) {
+        fetch_value(values, next, i, value * sizeof(uint16_t));
+        fetch_value(values, next, i + 1, value * sizeof(uint16_t));
         const WordLanes first = halves_at(head_at(values, stretch->places[i]), value, width);
         const WordLanes second = halves_at(head_at(values, stretch->places[i + 1]), value, width);
         const WordLanes both = first | second << 16;
@@ -142,15 +161,15 @@ static void lay_pairs(char *to, const char *values, const Stretch *stretch, int 
     }
 }
 
-Matrix stretch_values(void *memory, const Cached *of, const Stretch *stretch)
+Matrix stretch_values(void *memory, const Cached *of, const Stretch *stretch, const Stretch *next)
 {
     const int width = of->head, padded = padded_to(stretch->count, GROUP);
     for (int value = 0; value < width; value += PANEL) {
         char *panel = (char *)memory + (size_t)value * padded * size_of(of->form);
         if (of->form == F32)
-            lay_floats(panel, of->values, stretch, padded, value, width);
+            lay_floats(panel, of->values, stretch, padded, value, width, next);
         else
-            lay_pairs(panel, of->values, stretch, padded, value, width);
+            lay_pairs(panel, of->values, stretch, padded, value, width, next);
     }
     return (Matrix){of->form, padded_to(width, PANEL), stretch->count, padded, memory, NULL, NULL};
 }

@@ -7,7 +7,7 @@
 
 #include "matrix.h"
 
-enum { STRETCH = 64 };      /* tokens */
+enum { STRETCH = 128 };      /* tokens */
 
 /* One head's keys and values in the pages of a row. */
 typedef struct Cached {
@@ -33,10 +33,11 @@ Stretch stretch_found(const Cached *of, int first, int count);
 /* Begin to fetch it from memory, which is slow to find what lies in pages. */
 void stretch_fetch(const Cached *of, const Stretch *stretch);
 
-/* Its keys as outputs: a row of queries becomes its scores. */
-Matrix stretch_keys(void *memory, const Cached *of, const Stretch *stretch);
+/* Its keys as outputs: a row of queries becomes its scores. Those of the next are fetched meanwhile, some at a
+ * time: more than a core can wait for at once would have it wait for them all. */
+Matrix stretch_keys(void *memory, const Cached *of, const Stretch *stretch, const Stretch *next);
 
-/* Its values, their tokens as inputs: a row of weights becomes the weighted sum of values. */
-Matrix stretch_values(void *memory, const Cached *of, const Stretch *stretch);
+/* Its values, their tokens as inputs: a row of weights becomes the weighted sum of values. The same of the next. */
+Matrix stretch_values(void *memory, const Cached *of, const Stretch *stretch, const Stretch *next);
 
 #endif
