@@ -26,7 +26,7 @@ class Hub:
     @property
     def key(self) -> str | None:
         """The token for huggingface_hub; None has it look for one that the user logged in with."""
-        return self.token or None
+        return self.token.strip() or None
 
     @property
     def headers(self) -> dict[str, str]:

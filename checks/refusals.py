@@ -3,9 +3,11 @@
 Knows huggingface_hub's exceptions; everything above sees Refused, or Unanswered where nobody is there to ask.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from json import JSONDecodeError
 from pathlib import Path
 
 from huggingface_hub import get_session
@@ -16,7 +18,6 @@ from huggingface_hub.errors import (
     HfHubHTTPError,
     HFValidationError,
     HTTPError,
-    LocalEntryNotFoundError,
     RepositoryNotFoundError,
     RevisionNotFoundError,
 )
@@ -25,10 +26,12 @@ from checks import near
 from checks.finding import Finding, Refused
 from checks.hub import PATIENCE_S, Hub
 
+TOKEN = re.compile("[!-~]+")
 SETTING = "HUGGINGFACE_ACCESS_TOKEN"
 EXAMPLE = '"Qwen/Qwen3-0.6B"'
 NO_NETWORK = "check the network; HTTPS_PROXY names a proxy, HF_ENDPOINT a mirror of the Hub"
 BUSY = 429
+SHOWN = 60  # letters of an answer that makes no sense
 
 
 class Unanswered(ConnectionError):
@@ -60,20 +63,30 @@ class Asked:
 @contextmanager
 def reaching(hub: Hub, name: str, revision: str) -> Iterator[None]:
     """What the Hub's client raises becomes Refused, or Unanswered where the Hub does not answer."""
+    if hub.key and not TOKEN.fullmatch(hub.key):
+        raise Refused(no_token(name))
     get_session().timeout = PATIENCE_S  # its own is none at all
     try:
         yield
     except Unanswered:  # an OSError, as all that fails is
         raise
-    except LocalEntryNotFoundError as error:
-        raise Unanswered(f"{hub.endpoint} does not answer") from error
     except (HfHubHTTPError, EntryNotFoundError, HFValidationError) as error:
         passing(error, hub)
         raise Refused(refused(type(error), last_line(error), hub, name, revision)) from error
     except HTTPError as error:
         raise Unanswered(f"{hub.endpoint} does not answer ({last_line(error)})") from error
+    except JSONDecodeError as error:
+        raise Unanswered(f"{hub.endpoint} answers as no Hub does: {error.doc[:SHOWN]!r}…") from error
+    except ConnectionError as error:
+        raise Unanswered(last_line(error)) from error
     except OSError as error:
         raise Refused(unwritable(hub.cache, error.strerror or str(error))) from error
+
+
+def no_token(name: str) -> Finding:
+    """Without showing it: it may be one after all, but for a quotation mark."""
+    have = f"what is in {SETTING} is no token: it holds spaces, quotation marks or letters with accents"
+    return Finding("access", name, have, False, f"put a token in {SETTING} as the Hub shows it, hf_…")
 
 
 def unwritable(cache: Path, why: str) -> Finding:

@@ -96,6 +96,10 @@ def find(
         return on_hub(name, revision, hub, code, forms)
     except Unanswered as error:
         return in_cache(name, revision, hub, code, forms, str(error), error.mend)
+    except Refused as error:
+        if complete(name, Storage(hub.storage(name)).commit_of(revision), hub, code, forms):
+            raise Refused(with_copy(error.finding)) from error
+        raise
 
 
 def in_folder(
@@ -178,6 +182,10 @@ def on_hub(name: str, revision: str, hub: Hub, code: bool, forms: Forms) -> Repo
         licence=licence_of(info.card_data.to_dict() if info.card_data else {}, siblings),
         notes=notes,
     )
+
+
+def with_copy(finding: Finding) -> Finding:
+    return replace(finding, mend=f"{finding.mend}; or OFFLINE = True, which serves the copy that is here")
 
 
 def shards_named(names: Iterable[str]) -> dict[str, Any]:

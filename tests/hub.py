@@ -138,6 +138,8 @@ class Answers(BaseHTTPRequestHandler):
         elif sent not in ("", TOKEN, STRANGER):
             said = "Invalid credentials in Authorization header"
             self.answer(401, {"error": said}, {"X-Error-Message": said})
+        elif denial := self.hub.names.denial(path):
+            self.answer(*denial)
         elif place := self.hub.names.moved_to(self.path):
             self.answer(307, b"", {"Location": place})
         elif found := self.hub.names.found(path, parse_qs(url.query), self.hub.repos):

@@ -8,10 +8,12 @@ from typing import Any
 
 @dataclass
 class Names:
-    """moved: old name → new; others: a name → "dataset" or "space"; searches: models can be searched for."""
+    """moved: old name → new; others: a name → "dataset" or "space"; searches: models can be searched for;
+    denied: name → a status, and what is said of it, or bytes that stand in the answer's place."""
 
     moved: dict[str, str] = field(default_factory=dict)
     others: dict[str, str] = field(default_factory=dict)
+    denied: dict[str, tuple[int, str | bytes]] = field(default_factory=dict)
     searches: bool = True
 
     def moved_to(self, path: str) -> str:
@@ -20,6 +22,13 @@ class Names:
             if re.match(rf"(/api/models)?/{old}(/|\?|$)", path):
                 return path.replace(old, new, 1)
         return ""
+
+    def denial(self, path: str) -> tuple[int, Any, dict[str, str]] | None:
+        """Status, body and headers, for what is about a model that is denied."""
+        status, said = self.denied.get(path.removeprefix("/api/models/").partition("/revision/")[0], (0, ""))
+        if isinstance(said, bytes):
+            return status, said, {}
+        return (status, {"error": said}, {"X-Error-Message": said}) if status else None
 
     def found(self, path: str, query: dict[str, list[str]], models: Iterable[str]) -> tuple[Any] | None:
         """The JSON for a path that is about no single model; None where there is none."""

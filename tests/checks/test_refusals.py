@@ -11,6 +11,7 @@ from checks.finding import Finding, Refused
 from checks.hub import Hub
 from checks.repository import Repository
 from tests import hub, tiny
+from tests.hub_faults import Says
 
 LookUp = Callable[..., Repository]
 
@@ -68,6 +69,47 @@ def test_a_wrong_token_is_what_is_wrong_not_the_model(
     )
     assert f"{client.endpoint}/settings/tokens" in finding.mend
     assert "hf_wrong" not in str(finding)
+
+
+@pytest.mark.parametrize("token", ["„hf_good“", "hf_gööd", "hf_good hf_good"])
+def test_what_cannot_be_a_token_is_not_sent_nor_shown(
+    fake: hub.Hub, tiny_repo: hub.Repo, refusal: Refusal, client: Hub, token: str
+) -> None:
+    finding = refusal(hub=replace(client, token=token))
+    assert "no token" in finding.have and "hf_g" not in str(finding)
+    assert fake.requests == []
+
+
+def test_a_line_end_behind_a_token_is_no_part_of_it(
+    tiny_repo: hub.Repo, look_up: LookUp, client: Hub
+) -> None:
+    tiny_repo.gated = True
+    assert look_up(hub=replace(client, token=f"{hub.TOKEN}\n")).commit == tiny_repo.commit
+
+
+def test_a_token_without_the_right_is_told_what_the_hub_says(
+    fake: hub.Hub, tiny_repo: hub.Repo, refusal: Refusal, client: Hub
+) -> None:
+    fake.names.denied["acme/tiny"] = (403, "Please enable access to gated repositories")
+    finding = refusal(hub=replace(client, token=hub.TOKEN))
+    assert finding.have == "the Hub says: Please enable access to gated repositories"
+    assert "/settings/tokens" in finding.mend
+
+
+def test_a_model_that_the_hub_has_closed_is_told(
+    fake: hub.Hub, tiny_repo: hub.Repo, refusal: Refusal
+) -> None:
+    fake.names.denied["acme/tiny"] = (403, "Access to this resource is disabled.")
+    assert refusal().have == "closed by the Hub for everybody"
+
+
+def test_a_copy_that_is_here_is_told_where_the_hub_refuses(
+    tiny_repo: hub.Repo, look_up: LookUp, refusal: Refusal, client: Hub
+) -> None:
+    folder = fetch(look_up(), client)
+    tiny_repo.gated = True
+    assert refusal().mend.endswith("; or OFFLINE = True, which serves the copy that is here")
+    assert look_up(offline=True).folder == folder
 
 
 def test_a_gated_model_opens_with_the_token(tiny_repo: hub.Repo, look_up: LookUp, client: Hub) -> None:
@@ -163,6 +205,19 @@ def test_a_hub_that_cannot_answer_now_says_nothing_of_the_model(
     fake.broken = status
     finding = refusal()
     assert f"answers {status}" in finding.have and mend in finding.mend
+
+
+def test_a_page_that_stands_before_the_network_is_shown(
+    tiny_repo: hub.Repo, fake: hub.Hub, refusal: Refusal
+) -> None:
+    fake.names.denied["acme/tiny"] = (200, b"<html>Log in to this network")
+    finding = refusal()
+    assert "<html>Log in" in finding.have and "HTTPS_PROXY" in finding.mend
+
+
+def test_a_hub_that_fails_half_way_is_named(tiny_repo: hub.Repo, refusal: Refusal) -> None:
+    tiny_repo.faults["tokenizer_config.json"] = Says(502)
+    assert "answers 502" in refusal().have
 
 
 @pytest.mark.parametrize("status", [500, 503, 429])
