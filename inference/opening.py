@@ -24,6 +24,7 @@ from inference.model.contrast import repeats
 from inference.model.ranks.follower import Recipe
 from inference.model.ranks.together import Alone, Together, gathered
 from inference.model.scaling import PLAIN, Scaling
+from inference.model.seats import STEADY
 
 
 def nothing() -> None:
@@ -37,6 +38,7 @@ class Opened:
     folder  where its files are
     crew    the processes that share the model; whoever does not serve it closes them
     worker  the thread on which it was loaded, and must compute
+    steady  no answer depends on what is computed beside it, to the last bit
     """
 
     loaded: load.Loaded
@@ -45,6 +47,7 @@ class Opened:
     crew: Alone | Together
     worker: Worker
     folder: Path
+    steady: bool = False
 
 
 def open_engine(
@@ -115,10 +118,10 @@ def open_engine(
         max_queued_tokens=max_queued_tokens,
         admission=admission,
         reuse=reuse,
-        drafts=drafts,
-        piece=PIECE if deterministic else 0,
+        drafts=0 if deterministic else drafts,
+        piece=PIECE if deterministic and fitted.seat not in STEADY else 0,
     )
-    return Opened(loaded, fitted, engine, crew, worker, folder)
+    return Opened(loaded, fitted, engine, crew, worker, folder, steady=deterministic)
 
 
 def open_backend(

@@ -75,7 +75,7 @@ def between(least: int, value: float, most: int) -> int:
 
 
 def rule_of(opened: Opened) -> Rule:
-    if opened.engine.loop.scheduler.pieces.size:
+    if opened.steady:
         return Rule(drift=0.0, ties=False)
     quantised = opened.fitted.loss is not None  # what its weights are multiplied with is rounded to 8 bits
     dtype = "bfloat16" if quantised else opened.loaded.dtype

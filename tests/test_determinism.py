@@ -4,6 +4,7 @@ In half precision under DETERMINISTIC, logprobs and all; in float32 always, as f
 """
 
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
@@ -15,6 +16,9 @@ from inference.engine.sampler import Sampler
 from inference.engine.sequence import Record, Score, Task
 from inference.engine.speculate import Speculator
 from inference.model import fit
+from inference.model.seats import STEADY
+from inference.native.build import Unbuilt
+from inference.native.library import SETTING, library
 from inference.sampling import Sampling
 from tests.families import VOCAB, tiny
 
@@ -67,9 +71,11 @@ def tasks() -> list[Task]:
 
 
 def engine(family: str, dtype: torch.dtype, deterministic: bool) -> Engine:
-    """Four rows, in which three long answers have no room together."""
+    """Four rows, in which three long answers have no room together; in no seat that is steady anyway."""
     model = tiny(family).to(dtype)
-    fitted = fit.choose(model, max_rows=4, context=80, kv_bytes=1 << 24, max_area=200, alone=deterministic)
+    kinds = [kind for kind in fit.KINDS if kind not in STEADY]
+    bounds = {"max_rows": 4, "context": 80, "kv_bytes": 1 << 24, "max_area": 200}
+    fitted = fit.choose(model, **bounds, alone=deterministic, kinds=kinds)
     sampler = (LoneSampler if deterministic else Sampler)(VOCAB)
     piece = PIECE if deterministic else 0
     return Engine(fitted.runner, sampler, max_batch_tokens=24, max_queued_tokens=10_000, piece=piece)
@@ -122,16 +128,34 @@ def test_where_it_is_not_asked_for_the_same_walk_sees_a_difference() -> None:
     assert [answer.told for answer in beside] != [answer.told for answer in by_itself]
 
 
+@pytest.fixture(params=("plain", "avx2", "avx512", "emulated", "amx"))
+def level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A level of processors that native code is made for; skipped where this one cannot run it."""
+    monkeypatch.setenv(SETTING, request.param)
+    library.cache_clear()
+    try:
+        library()
+    except Unbuilt as reason:
+        pytest.skip(str(reason))
+    yield request.param
+    library.cache_clear()
+
+
+@pytest.mark.parametrize("quantise", ("none", "int8"))
 @pytest.mark.parametrize("family", ("llama", "gemma2", "qwen3"))
-def test_in_the_fused_seat_it_sees_none(family: str) -> None:
-    """Prompts are computed in whatever pieces there is room for, rows beside each other."""
+def test_in_the_fused_seat_it_sees_none(level: str, family: str, quantise: str) -> None:
+    """Prompts are computed in whatever pieces there is room for, rows beside each other, drafts tried."""
     model = tiny(family).bfloat16()
-    runner = fit.choose(
-        model, max_rows=4, context=80, kv_bytes=1 << 24, max_area=200, kinds=("fused",)
-    ).runner
-    served = Engine(runner, LoneSampler(VOCAB), max_batch_tokens=24, max_queued_tokens=10_000)
+    bounds = {"max_rows": 4, "context": 80, "kv_bytes": 1 << 24, "max_area": 200}
+    fitted = fit.choose(model, **bounds, alone=True, kinds=STEADY, quantise=quantise)
+    served = Engine(fitted.runner, LoneSampler(VOCAB), max_batch_tokens=24, max_queued_tokens=10_000)
     by_itself, beside = alone(served), in_company(served, random.Random(7))
     assert [answer.told for answer in beside] == [answer.told for answer in by_itself]
+    assert served.stats().preemptions > 3
+    assert sum(answer.reused for answer in beside) >= 2 * PIECE > 0 == by_itself[0].reused
+    served.loop.speculator = Speculator(served.loop.rows, 8)
+    guessed = in_company(served, random.Random(7))
+    assert [answer.told for answer in guessed] == [answer.told for answer in by_itself]
 
 
 @pytest.mark.parametrize("family", FIVE)

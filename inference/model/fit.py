@@ -71,8 +71,9 @@ def choose(
     """The fastest seat that computes what the model's own forward does, with memory of at most kv_bytes, and
     for at most max_area tokens.
 
-    quantise: "none", or how the weights are kept in fewer bits. alone: of those that compute no two rows in
-    one call. kinds: of those alone. Not timed: the first that is right, whatever the clock says.
+    quantise: "none", or how the weights are kept in fewer bits. alone: of those where what is computed beside
+    a row changes no bit of it. kinds: of those alone. Not timed: the first that is right, whatever the clock
+    says.
     Takes about a second, more for a large model; the model computes as before afterwards, but for rotary
     frequencies that would change with length (rope.py), and for what is in ready.py. Raises Unavailable where
     the memory does not hold one row of the whole context, the model's logits are not numbers, or it cannot be
@@ -80,7 +81,7 @@ def choose(
     """
     for kind in set(settle(model, context)):
         log.info("%s: %s frequencies settled for %d tokens", model.config.model_type, kind, context)
-    made = ready(model, quantise, timed=timed, asked="fused" in kinds and fusable(model, alone))
+    made = ready(model, quantise, timed=timed, asked="fused" in kinds and fusable(model))
     trial, tolerance, causal = made.trial, made.tolerance, made.causal
     found: dict[str, Found] = {}
     for seat in seats(model, context, alone, tolerance) if causal else ():

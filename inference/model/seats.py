@@ -34,8 +34,8 @@ WAYS: dict[Way, str] = {
     (False, False): "slots a row at a time",
 }
 
-# Whether the fused seat computes a row's logits to the last bit alike, whatever is computed beside it.
-STEADY = False
+# Kinds that compute a row's logits to the last bit alike, in whatever pieces, whatever is computed beside it.
+STEADY = frozenset({"fused"})
 SLOW_FUSED_S = 0.01  # what the others take besides the passage of the weights is more than it takes
 
 
@@ -59,10 +59,10 @@ class Seat(NamedTuple):
 def seats(model: PreTrainedModel, context: int, alone: bool, tolerance: float) -> Iterator[Seat]:
     """The seats to try, for sequences of at most `context` tokens.
 
-    alone: those whose rows know nothing of each other. tolerance: by how much two ways to compute a step may
-    differ, in standard deviations of the logits.
+    alone: those where rows change no bit of each other. tolerance: by how much two ways to compute a step
+    may differ, in standard deviations of the logits.
     """
-    if model.device.type == "cpu" and (STEADY or not alone):
+    if model.device.type == "cpu":
         reading = cache(partial(proved, model, context, tolerance))
         yield Seat("fused", "fused", partial(fused, model, reading), packed_cost, SLOW_FUSED_S)
     if not alone:
@@ -75,13 +75,13 @@ def seats(model: PreTrainedModel, context: int, alone: bool, tolerance: float) -
             yield Seat("slots", name, make, slots_cost)
 
 
-def fusable(model: PreTrainedModel, alone: bool) -> bool:
+def fusable(model: PreTrainedModel) -> bool:
     """Whether the fused seat may be right for the model, once native matrices hold its weights."""
     try:
         anatomy(model)
     except (Unfit, AttributeError, NotImplementedError):
         return False
-    return STEADY or not alone
+    return True
 
 
 def fused(

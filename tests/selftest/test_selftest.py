@@ -10,6 +10,7 @@ from inference.engine.engine import Engine
 from inference.engine.sampler import Sampler
 from inference.engine.sequence import Record
 from inference.model.batch import Batch, Runner
+from inference.model.seats import STEADY
 from inference.opening import Opened, open_engine
 from selftest import proof, selftest
 from selftest.asked import Answer
@@ -89,9 +90,13 @@ def test_a_runner_that_mixes_its_rows_is_found_out(demo: Opened, share: float) -
 
 @pytest.mark.slow
 def test_a_deterministic_engine_is_held_to_the_last_bit() -> None:
-    findings = selftest(opened("bfloat16", deterministic=True))
+    served = opened("bfloat16", deterministic=True)
+    findings = selftest(served)
     assert all(finding.ok for finding in findings)
-    assert "to the last bit" in findings[1].have and "drafts" not in [finding.name for finding in findings]
+    assert "to the last bit" in findings[1].have
+    in_pieces = bool(served.engine.loop.scheduler.pieces.size)
+    assert in_pieces == (served.fitted.seat not in STEADY)
+    assert in_pieces == ("drafts" not in [finding.name for finding in findings])
 
 
 def test_a_turn_tells_where_and_by_how_much() -> None:
