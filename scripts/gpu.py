@@ -1,5 +1,5 @@
 """All that only a GPU can show, in one command: right answers, the roofline, steps begun early, a peer, a
-step's profile.
+step's profile, and whether its memory was predicted.
 
     python scripts/gpu.py                                      everything, with the shape of Llama 3.1 8B
     python scripts/gpu.py roofline profile                     these parts
@@ -26,7 +26,7 @@ from scripts.bench import machine
 from scripts.bench.models import SHAPES, parameters
 from scripts.bench.table import table
 from scripts.bench.terms import Terms, device_for, dtype_for
-from scripts.gpu import correct, overlap, peer, profile, roofline
+from scripts.gpu import correct, fits, overlap, peer, profile, roofline
 from scripts.gpu.part import Asked, Line, Wrong
 
 PARTS = {
@@ -35,6 +35,7 @@ PARTS = {
     "overlap": overlap.lines,
     "peer": peer.lines,
     "profile": profile.lines,
+    "memory": fits.lines,
 }
 BY_SIZE = ("8b", "0.5b", "77m")
 COPIES = 3  # of the weights that must fit: two contenders', and as much for all else

@@ -18,13 +18,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from checks.finding import size
 from scripts.bench.table import table
 from scripts.memory.cases import CASES, SHAPES, Case, written
-from scripts.memory.measured import Measured, Pair, measured
+from scripts.memory.measured import Measured, measured
+from scripts.memory.told import HEAD, row
 
 ALLOWED = 0.05
-HEAD = ("model", "loading", "came", "", "serving", "came", "", "step", "came", "disk")
 
 
 def main() -> int:
@@ -50,17 +49,6 @@ def all_measured(options: argparse.Namespace, scratch: Path) -> Iterator[tuple[C
                 yield case, measured(case, model, scratch)
         if options.folder is None:
             shutil.rmtree(model)
-
-
-def row(case: Case, found: Measured) -> tuple[str, ...]:
-    step, disk = found.terms["RAM step"], found.terms["disk"]
-    exact = "exact" if disk.predicted == disk.actual else f"{disk.error:+.2%}"
-    pairs = (*cells(found.loading), *cells(found.serving))
-    return (case.name, *pairs, size(step.predicted), size(step.actual), exact)
-
-
-def cells(pair: Pair) -> tuple[str, str, str]:
-    return size(pair.predicted), size(pair.actual), f"{pair.error:+.1%}"
 
 
 def parse() -> argparse.Namespace:

@@ -1,5 +1,5 @@
-"""The models whose memory is predicted and measured: real architectures of 0.1 to 1.2 B parameters with random
-weights, and how each is served.
+"""The models whose memory is predicted and measured: real architectures of 0.1 to 1.2 B parameters, and how
+each is served. Their weights are random.
 
 Made by transformers from their configs alone; nothing is downloaded.
 """

@@ -38,8 +38,9 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """loading: the most until it is ready; serving: the most since, by the kernel's count; terms: all that
-    the server says, the last word on each."""
+    """loading: the most RAM until it is ready; serving: the most since, by the kernel's count. On a GPU: its
+    memory when the model is ready, and behind the full batch. terms: all that the server says, the last word
+    on each."""
 
     loading: Pair
     serving: Pair
@@ -53,8 +54,9 @@ def measured(case: Case, model: Path, scratch: Path) -> Measured:
         asyncio.run(asked(f"http://127.0.0.1:{port}", load(case, model)))
         full = told(out, FULL, TOLD_S, process)
         peak = resident(process.pid).peak
-    serve = Pair(full["RAM"].predicted, peak)
-    return Measured(ready["RAM loading"], serve, ready | full)
+    if "GPU" in full:
+        return Measured(ready["GPU"], full["GPU"], ready | full)
+    return Measured(ready["RAM loading"], Pair(full["RAM"].predicted, peak), ready | full)
 
 
 @contextmanager

@@ -1,13 +1,17 @@
 """The GPU's report, where there is none: its parts run through, its arithmetic is right."""
 
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from scripts.bench.models import build, parameters
 from scripts.bench.terms import Terms
-from scripts.gpu import correct, overlap, profile, roofline
-from scripts.gpu.part import Asked
+from scripts.gpu import correct, fits, overlap, profile, roofline
+from scripts.gpu.part import Asked, Wrong
+from scripts.memory.cases import Case
+from scripts.memory.measured import Measured, Pair
 
 ASKED = Asked(Terms(model="tiny", dtype="float32", device="cpu", threads=1), rounds=1, sample=True)
 
@@ -25,6 +29,20 @@ def test_a_token_reads_every_weight_but_those_of_other_tokens_embeddings() -> No
     assert roofline.weights_read(model) == 4 * (parameters("tiny") - 512 * 32)
     tied = build("77m", "bfloat16", "meta")
     assert roofline.weights_read(tied) == 2 * parameters("77m")
+
+
+@pytest.mark.slow
+def test_memory_that_was_predicted_wrongly_is_told_behind_its_lines() -> None:
+    def measure(case: Case, model: Path, scratch: Path) -> Measured:
+        assert case.settings["device"] == "cpu" and (model / "model.safetensors").exists()
+        return Measured(Pair(104, 100), Pair(98, 100), {})
+
+    told = []
+    with pytest.raises(Wrong, match=r"20\.0%"):
+        for line in fits.lines(ASKED, lambda *asked: replace(measure(*asked), serving=Pair(120, 100))):
+            told.append(line)
+    assert [line[1:] for line in told][1] == ("100 bytes", "predicted 120 bytes, +20.0%")
+    assert len(list(fits.lines(ASKED, measure))) == 2
 
 
 @pytest.mark.slow
