@@ -171,8 +171,8 @@ SPECULATE = 0
 # How the engine runs the model: fused, packed, slots, solo, or auto, the fastest that computes it rightly.
 SEAT = "auto"
 
-# No answer depends on what is computed beside it, to the last bit and in any DTYPE: outside the fused seat each
-# is computed by itself, which is slower. SPECULATE has no effect.
+# No answer depends on what is computed beside it, to the last bit and in any DTYPE: outside the fused seat
+# each is computed by itself, which is slower. SPECULATE has no effect.
 DETERMINISTIC = False
 
 # Prompt tokens that may wait for their turn; beyond that, clients are told to come back later.
