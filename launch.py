@@ -24,6 +24,7 @@ from checks.plan import Plan
 from inference.backend import Backend
 from inference.errors import ServerError
 from inference.metrics import Metrics
+from inference.native import room
 from inference.opening import Opened
 from inference.resident import give_back
 from selftest import selftest
@@ -133,6 +134,7 @@ def settle() -> None:
     trying the seats have left goes back to the system, a tenth of all memory."""
     gc.collect()
     gc.freeze()
+    room.give_back()
     give_back()
 
 

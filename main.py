@@ -17,8 +17,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import ahead
 import logs
 import packages
+from inference.native import room
 from settings import flags, usage
 from settings.fields import BadSetting, Settings
 from settings.layers import Layer, config_layer, environment_layer, file_layer
@@ -83,8 +85,9 @@ def launch(settings: Settings, actions: frozenset[str]) -> int:
     if old := packages.too_old():
         print(f"hearth: {old}", file=sys.stderr)
         return 1
+    serves = not actions & {"--env", "--check", "--download"}
     try:
-        with uncollected():
+        with uncollected(), room.filling(ahead.weights(settings) if serves else 0, ahead.memory()):
             from launch import check, describe, download, prove, serve
     except ModuleNotFoundError as error:
         return missing(error)

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 import transformers
 
+from inference.native.room import ready
 from inference.resident import resident
 
 LAST, MACHINES = 9, 16  # values that are kept of each constant, and sets of constants
@@ -35,6 +36,7 @@ LIMITS: Mapping[str, tuple[float, float]] = {
 class Overhead:
     """program  bytes of RAM: Python, the libraries and our own code, before any model
     own      of these, what this process has already, and of no file: it is not taken again
+    ahead    what it has for weights to come (inference/native/room.py), and is not of the program
     later    bytes of RAM that come with any model: threads, and what products keep
     cuda     bytes on each GPU: what libraries take beside tensors
     step     what steps have taken, of what was predicted
@@ -42,6 +44,7 @@ class Overhead:
 
     program: int = 390_000_000
     own: int = 0
+    ahead: int = 0
     later: int = 60_000_000
     cuda: int = 700_000_000
     step: float = 1.0
@@ -60,8 +63,9 @@ def known(device: str, path: Path | None = None) -> Overhead:
     typical = {name: median(values) for name, values in seen.items() if values}
     now = resident()
     return Overhead(
-        program=now.all,
+        program=now.all - ready(),
         own=now.own,
+        ahead=ready(),
         later=int(typical.get("later", FIRST.later)),
         cuda=int(typical.get("cuda", FIRST.cuda)),
         step=typical.get("step", FIRST.step),

@@ -84,12 +84,13 @@ def loading(plan: Plan, measure: Measure, weights: int) -> tuple[int, int]:
     """Besides the weights as they will be, of this process's own and of files.
 
     Own: the weights that are not quantised yet; of those that are no file's, what is not given back yet; the
-    one that is packed; and the logits by which seats are judged.
+    one that is packed; and the logits by which seats are judged. Of files: the weights that are in them
+    while there is memory for them already.
     """
     before = 0 if plan.quantise == "none" else measure.saves.get(plan.quantise, 0)
     packing = int(measure.largest * weights / max(1, weights + before)) + TRIED * measure.vocab * FLOAT
     if not converted(plan, measure):
-        return packing, before
+        return packing, before + max(0, min(plan.overhead.ahead, weights) - packing)
     own = before + min(weights + before, GIVEN_UP) + packing
     return own, max(0, before + plan.repository.weights - own)
 

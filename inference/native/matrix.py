@@ -13,7 +13,7 @@ from ctypes import byref
 import torch
 from torch import Tensor
 
-from inference.native import structs
+from inference.native import room, structs
 from inference.native.library import library
 from inference.native.structs import Kind
 
@@ -39,7 +39,7 @@ class Matrix:
 
     def __init__(self, outputs: int, inputs: int, kind: Kind, bias: Tensor | None) -> None:
         self.kind, self.outputs, self.inputs = kind, outputs, inputs
-        self.values = reserved(library().matrix_bytes(kind, outputs, inputs))
+        self.values = made_ready(library().matrix_bytes(kind, outputs, inputs))
         self.scales = reserved(library().matrix_scale_bytes(kind, outputs, inputs))
         self.bias = None if bias is None else bias.detach().to(torch.float32).contiguous().clone()
         padded = -(-inputs // GROUP) * GROUP
@@ -122,6 +122,12 @@ def parts(outputs: int) -> Iterator[tuple[int, int]]:
     """Ranges of rows, of whole panels."""
     size = PACKED_AT_ONCE * PANEL
     return ((first, min(first + size, outputs)) for first in range(0, outputs, size))
+
+
+def made_ready(size: int) -> Tensor:
+    """Memory of so many bytes, which has been made ready before if there is such."""
+    piece = room.taken(size)
+    return reserved(size) if piece is None else torch.frombuffer(piece, dtype=torch.uint8)
 
 
 def reserved(size: int) -> Tensor:

@@ -1,0 +1,67 @@
+"""How much memory a model's weights will take, guessed before any library is loaded: from the files that are
+here, and what there is of memory.
+
+A wrong guess costs some time. Knows the settings, the folders of models and the kernel's files.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from settings.fields import Settings
+
+SHARE = 4  # of the memory that is free, a fourth at most is made ready
+SAVED = {"none": 1.0, "int8": 0.5, "int4": 0.35}  # of the files' bytes, what native matrices take
+GPU = Path("/dev/nvidiactl")
+MEMORY, GROUPS, OWN = Path("/proc/meminfo"), Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+ACCOUNTS = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes"))
+
+
+def weights(settings: Settings) -> int:
+    """Bytes; 0 where native matrices of this process will not hold them, or nothing of the model is here."""
+    elsewhere = settings.device == "cuda" or (settings.device == "auto" and GPU.exists())
+    if elsewhere or settings.layers or settings.num_shard > 1:
+        return 0
+    try:
+        sizes = [path.stat().st_size for path in folder(settings).glob("*.safetensors")]
+    except OSError:
+        return 0
+    return int(sum(sizes) * SAVED.get(settings.quantise, 0))
+
+
+def folder(settings: Settings) -> Path:
+    """Of the model's files: its own, or the last one that came into the cache. It need not exist."""
+    name = settings.model_name
+    if name.startswith(("/", ".", "~")):
+        return Path(name).expanduser()
+    home = Path(os.environ.get("HF_HOME") or Path("~/.cache/huggingface").expanduser())
+    cache = Path(settings.cache_dir or os.environ.get("HF_HUB_CACHE") or home / "hub").expanduser()
+    found = (cache / f"models--{name.replace('/', '--')}" / "snapshots").glob("*")
+    return max(found, key=lambda path: path.stat().st_mtime, default=Path(name))
+
+
+def memory() -> int:
+    """Bytes that can be made ready without harm."""
+    return max(0, min(free(), default=0)) // SHARE
+
+
+def free() -> Iterator[int]:
+    """What the machine has, and what each group that this process is in may still have."""
+    if not MEMORY.exists():
+        yield 0
+        return
+    lines = dict(line.split(":", 1) for line in MEMORY.read_text().splitlines())
+    yield int(lines.get("MemAvailable", "0 kB").split()[0]) * 1024
+    groups = [line.split(":", 2) for line in OWN.read_text().splitlines()] if OWN.exists() else []
+    for _, kinds, path in groups:
+        inner = GROUPS / kinds / path.lstrip("/")
+        for group in (inner, *inner.parents):
+            yield from left(group) if group.is_relative_to(GROUPS) else ()
+
+
+def left(group: Path) -> Iterator[int]:
+    for limit, used in ACCOUNTS:
+        try:
+            yield int((group / limit).read_text()) - int((group / used).read_text())
+        except (OSError, ValueError):  # no such file, or no limit
+            continue

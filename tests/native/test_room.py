@@ -1,0 +1,96 @@
+"""Memory that is made ready ahead: matrices take it, and it goes back with them; so does what is left."""
+
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from inference.native import room
+from inference.native.matrix import Matrix
+from inference.native.room import HUGE, Room
+from inference.native.structs import Kind
+from inference.resident import resident
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is no such room")
+
+SIZE = 64 << 20
+SLACK = 8 << 20  # what else a process takes or frees meanwhile
+
+
+@pytest.fixture
+def filled(monkeypatch: pytest.MonkeyPatch) -> Iterator[Room]:
+    """A room of SIZE bytes, all of which have memory."""
+    made = Room(SIZE)
+    made.fill(SIZE, threading.Event())
+    monkeypatch.setattr(room, "_rooms", [made])
+    yield made
+    made.close()
+
+
+def test_memory_is_there_before_anybody_takes_it(filled: Room) -> None:
+    assert room.ready() == SIZE
+    there = resident().own
+    piece = room.taken(SIZE // 2)
+    assert piece is not None
+    torch.frombuffer(piece, dtype=torch.uint8).fill_(7)
+    assert resident().own - there < SLACK
+    assert room.ready() == SIZE // 2
+
+
+def test_a_matrix_takes_its_memory_and_gives_it_back(filled: Room) -> None:
+    weight = torch.randn(1024, 2048)
+    matrix = Matrix.pack(weight, Kind.F32)
+    assert room.ready() == SIZE - weight.nbytes
+    assert torch.equal(matrix.unpack(), weight)
+    there = resident().own
+    del matrix
+    assert there - resident().own > weight.nbytes - SLACK
+
+
+def test_who_holds_a_part_holds_the_memory(filled: Room) -> None:
+    matrix = Matrix.pack(torch.ones(1024, 2048), Kind.F32)
+    part = matrix.values.view(torch.float32)[-4:]
+    del matrix
+    assert part.tolist() == [1, 1, 1, 1]
+
+
+def test_what_does_not_fit_or_is_small_comes_from_elsewhere(filled: Room) -> None:
+    assert room.taken(2 * SIZE) is None
+    assert room.taken(16) is None
+    assert torch.equal(Matrix.pack(torch.ones(16, 32), Kind.F32).unpack(), torch.ones(16, 32))
+    assert room.ready() == SIZE
+
+
+def test_what_nobody_took_goes_back(filled: Room) -> None:
+    matrix = Matrix.pack(torch.ones(1024, 2048), Kind.F32)
+    there = resident().own
+    room.give_back()
+    assert there - resident().own > SIZE - matrix.nbytes - SLACK
+    assert room.ready() == 0 and room.taken(1 << 20) is None
+    assert bool((matrix.unpack() == 1).all())
+
+
+def test_no_more_is_filled_than_may_be_and_none_once_it_is_stopped(filled: Room) -> None:
+    other, stopped = Room(SIZE), threading.Event()
+    other.fill(3 * HUGE, stopped)
+    assert other.filled - other.start == 3 * HUGE
+    stopped.set()
+    other.fill(SIZE, stopped)
+    assert other.filled - other.start == 3 * HUGE
+    other.close()
+
+
+def test_filling_ends_with_what_it_goes_along_with() -> None:
+    with room.filling(SIZE, SIZE):
+        assert room.taken(1 << 20) is None
+    assert threading.active_count() == len([each for each in threading.enumerate() if each.name != "room"])
+    assert room.taken(1 << 20) is not None
+    room.give_back()
+
+
+def test_nothing_is_made_ready_for_nothing() -> None:
+    with room.filling(0, SIZE):
+        pass
+    assert room.ready() == 0
