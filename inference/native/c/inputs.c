@@ -73,8 +73,10 @@ static int write_integers(int8_t *to, float *scale, const float group[GROUP])
     const Lanes first = lanes_load(group), second = lanes_load(group + LANES);
     const float largest = largest_of(first, second), inverse = largest > 1e-30f ? 127 / largest : 0;
     const IntLanes low = rounded(first * inverse), high = rounded(second * inverse), both = low + high;
-    const ByteLanes bytes[] = {__builtin_convertvector(low, ByteLanes), __builtin_convertvector(high, ByteLanes)};
-    memcpy(to, bytes, GROUP);
+    const ByteLanes low_bytes = __builtin_convertvector(low, ByteLanes);
+    const ByteLanes high_bytes = __builtin_convertvector(high, ByteLanes);
+    memcpy(to, &low_bytes, LANES);
+    memcpy(to + LANES, &high_bytes, LANES);
     *scale = largest / 127;
     return (int)lanes_sum(__builtin_convertvector(both, Lanes));
 }
