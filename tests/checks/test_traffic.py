@@ -1,6 +1,9 @@
 """What a verdict costs: of a repository as they are on the Hub, every byte and every request is counted."""
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -129,3 +132,23 @@ def test_an_index_that_is_too_large_is_left_and_the_names_tell_the_shards(
     assert planned(verdict()) == before
     assert fake.wire < MOST
     assert not [request for request in fake.got("index.json") if large.commit in request.what]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "code"), [("acme/large", 0), ("acme/larg", 1)])
+def test_the_command_itself_prints_a_verdict_that_a_program_reads(
+    fake: hub.Hub, large: hub.Repo, tmp_path: Path, name: str, code: int
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "main.py", "--check", "--json", f"--model-name={name}", "--port=0"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=os.environ | {"HF_ENDPOINT": fake.url, "CACHE_DIR": str(tmp_path / "cache")},
+    )
+    verdict = json.loads(done.stdout)
+    assert (done.returncode, verdict["ok"]) == (code, code == 0)
+    access = next(finding for finding in verdict["findings"] if finding["name"] == "access")
+    assert access["ok"] is (code == 0)
+    assert ("acme/large" in access["mend"]) is (code == 1)
+    assert fake.wire < MOST
