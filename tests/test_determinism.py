@@ -66,7 +66,8 @@ def tasks() -> list[Task]:
             prompt = (common + prompt)[: 40 + length // 4]
         scored = 0 if number == 5 else None
         sampling = SAMPLINGS[number // 2 % len(SAMPLINGS)]
-        made.append(Task(tuple(prompt), NEW, sampling, seed=number, logprobs=1, prompt_logprobs=scored))
+        told = None if number % 4 == 3 else 1  # tokens without logprobs are drawn together
+        made.append(Task(tuple(prompt), NEW, sampling, seed=number, logprobs=told, prompt_logprobs=scored))
     return made
 
 

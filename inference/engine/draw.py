@@ -4,7 +4,6 @@ There are two ways to the same tokens: torch's, on any device and behind any war
 code's, which leaves to torch what is too near to tell. Knows sequences and logits.
 """
 
-from collections.abc import Iterator
 from collections.abc import Sequence as Several
 from typing import NamedTuple
 
@@ -19,6 +18,7 @@ from inference.engine.warpers import COLDEST, HOTTEST
 from inference.native import draw as native
 
 # Torch draws few rows at a time on a CPU: what a row needs then stays in the cache, which is twice as fast.
+# Those that native code leaves to it come one at a time, so that none depends on which others are left.
 BLOCK = 1 << 18
 CUTS = ("top_k", "top_p", "min_p")
 KNOWN = ("temperature", *CUTS)  # the warpers behind which native code draws, where they are in this order
@@ -41,10 +41,11 @@ def draw(logits: Tensor, sequences: Several[Sequence], warped: dict[int, Tensor]
     """The tokens of the rows (W, V). Of those in `warped`, they that are drawn get there what from."""
     if not native.takes(logits):
         best = Best(*logits.max(-1))
-        rows = [row for row, s in enumerate(sequences) if not s.greedy]
+        parts = _blocks(logits, [row for row, s in enumerate(sequences) if not s.greedy])
     else:
-        best, rows = _natively(logits, sequences, warped)
-    for part in _parts(logits, rows):
+        best, left = _natively(logits, sequences, warped)
+        parts = [[row] for row in left]
+    for part in parts:
         where, block = index(part, logits), [sequences[row] for row in part]
         shaped = warp(logits[where].float(), block)
         warped |= {row: shaped[place].clone() for place, row in enumerate(part) if row in warped}
@@ -52,9 +53,9 @@ def draw(logits: Tensor, sequences: Several[Sequence], warped: dict[int, Tensor]
     return best
 
 
-def _parts(logits: Tensor, rows: list[int]) -> Iterator[list[int]]:
+def _blocks(logits: Tensor, rows: list[int]) -> list[list[int]]:
     size = max(1, BLOCK // logits.shape[1]) if logits.device.type == "cpu" else max(1, len(rows))
-    return (rows[start : start + size] for start in range(0, len(rows), size))
+    return [rows[start : start + size] for start in range(0, len(rows), size)]
 
 
 def _natively(

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from inference.engine.lone import LoneSampler
 from inference.engine.sampler import BROKEN, Choice, Sampler
 from inference.engine.sequence import Sequence, Task
 from inference.native import draw
@@ -100,3 +101,11 @@ def test_tokens_that_noise_cannot_tell_apart_are_drawn_all_the_same(both: tuple[
     rows = sequences(Sampling(temperature=1e-12), 5)
     natively, plainly = (draws(torch.ones(5, WIDTH), rows) for draws in both)
     assert natively == plainly
+
+
+def test_a_lone_sampler_draws_each_row_to_the_last_bit_as_if_alone(both: tuple[Draws, Draws]) -> None:
+    rows = [s for shape in SHAPES for s in (*sequences(shape, 2), *sequences(shape, 1, logprobs=3))]
+    logits, sampler = some(len(rows), 2.0).bfloat16(), LoneSampler(WIDTH)
+    alone = [sampler.sample(logits[place : place + 1], [s])[0] for place, s in enumerate(rows)]
+    assert sampler.sample(logits, rows) == alone
+    assert [choice.logprob is not None for choice in alone] == [s.task.logprobs is not None for s in rows]
