@@ -7,7 +7,6 @@ import ctypes
 import mmap
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from ctypes import byref
 
 import torch
@@ -75,15 +74,17 @@ class Matrix:
     def unpack(self, dtype: torch.dtype = torch.float32) -> Tensor:
         """The weight as it is computed with: (outputs, inputs). There is no copy of it in another dtype."""
         made = torch.empty(self.outputs, self.inputs, dtype=dtype)
-        with ThreadPoolExecutor(torch.get_num_threads()) as pool:
-            list(pool.map(lambda part: self.give(made, *part), parts(self.outputs)))
+        for first, end in parts(self.outputs):
+            self.give(made[first:end], first, end)
         return made
 
     def give(self, to: Tensor, first: int, end: int) -> None:
-        rows = torch.empty(end - first, self.inputs)
-        for place, row in enumerate(range(first, end)):
-            self.copy_row(row, rows[place])
-        to[first:end] = rows
+        """Unpack rows [first, end)."""
+        rows = to if to.dtype in FORMS else torch.empty(to.shape)
+        place, form, threads = rows.data_ptr(), FORMS[rows.dtype], torch.get_num_threads()
+        library().matrix_unpack(byref(self.struct), place, form, rows.stride(0), first, end, threads)
+        if rows is not to:
+            to.copy_(rows)
 
     def copy_row(self, row: int, to: Tensor) -> None:
         library().matrix_row(byref(self.struct), row, to.data_ptr())

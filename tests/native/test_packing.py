@@ -115,3 +115,14 @@ def test_rows_that_are_apart_or_turned_are_packed_alike(kind: Kind) -> None:
     for given in (among[:, 3:133], weight.T.contiguous().T):
         made = Matrix.pack(given, kind)
         assert torch.equal(made.values, right.values) and torch.equal(made.scales, right.scales)
+
+
+@pytest.mark.parametrize("kind", Kind, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_what_is_unpacked_is_what_rows_are_looked_up_as(
+    level: Level, kind: Kind, shape: tuple[int, int]
+) -> None:
+    made = Matrix.pack(weight_of(*shape), kind)
+    looked_up = made.rows(torch.arange(shape[0]))
+    for dtype in (torch.float32, torch.bfloat16, torch.float16):
+        assert torch.equal(made.unpack(dtype), looked_up.to(dtype))

@@ -1,4 +1,4 @@
-/* Matrices are packed and read back here, a tile of GROUP inputs × PANEL outputs at a time. How rows become
+/* Matrices are packed here, a tile of GROUP inputs × PANEL outputs at a time. How rows become
  * tiles is rows.c's affair, and how a tile becomes integers quantise.c's. */
 #include "matrix.h"
 

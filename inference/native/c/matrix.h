@@ -36,7 +36,10 @@ size_t matrix_scale_bytes(int kind, int outputs, int inputs);    /* of scales */
  * `form`, `stride` of them from the next. first is a multiple of PANEL, as end is if it is not the last. */
 void matrix_pack(const Matrix *to, const void *rows, int form, int64_t stride, int first, int end, int threads);
 
-/* Row `output` of the matrix as it is computed with, (inputs,): to look up an embedding, and to unpack. */
+/* The other way: rows [first, end) as they are computed with, rounded to the form. */
+void matrix_unpack(const Matrix *of, void *rows, int form, int64_t stride, int first, int end, int threads);
+
+/* Row `output` of the matrix as it is computed with, (inputs,): to look up an embedding. */
 void matrix_row(const Matrix *of, int output, float *row);
 
 #endif

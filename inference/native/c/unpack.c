@@ -1,0 +1,91 @@
+/* A matrix as rows again, a tile of GROUP inputs × PANEL outputs at a time: what matrix_row gives, of many rows. */
+#include "bfloat.h"
+#include "rows.h"
+#include "team.h"
+
+typedef struct Unpacking {
+    const Matrix *of;
+    char *to;
+    int form;
+    int64_t stride;
+    int first, end;
+} Unpacking;
+
+static void read_f32(Tile tile, const float *values)
+{
+    memcpy(tile, values, sizeof(Tile));
+}
+
+static void read_bf16(Tile tile, const uint16_t *values)
+{
+    for (int k = 0; k < GROUP; k++)
+        for (int n = 0; n < PANEL; n++)
+            tile[k][n] = bfloat_read(values[(k / 2 * PANEL + n) * 2 + k % 2]);
+}
+
+static void read_int8(Tile tile, const uint8_t *values, const float *scales)
+{
+    for (int k = 0; k < GROUP; k++)
+        for (int n = 0; n < PANEL; n++)
+            tile[k][n] = int8_at(values, k, n) * scales[n];
+}
+
+static void read_int4(Tile tile, const uint8_t *values, const uint16_t *scales)
+{
+    for (int k = 0; k < GROUP; k++)
+        for (int n = 0; n < PANEL; n++)
+            tile[k][n] = int4_at(values, k, n) * bfloat_read(scales[n]);
+}
+
+static void read_tile(Tile tile, const Matrix *of, int panel, int group)
+{
+    const int groups = of->padded / GROUP;
+    const size_t place = (size_t)panel * groups + group;
+    const uint8_t *values = (const uint8_t *)of->values;
+    switch (of->kind) {
+    case F32: read_f32(tile, (const float *)values + place * TILE); break;
+    case BF16: read_bf16(tile, (const uint16_t *)values + place * TILE); break;
+    case INT8: read_int8(tile, values + place * TILE, (const float *)of->scales + panel * PANEL); break;
+    case INT4: read_int4(tile, values + place * TILE / 2, (const uint16_t *)of->scales + place * PANEL); break;
+    }
+}
+
+static void write_row(void *to, int form, Tile tile, int n, int inputs)
+{
+    float *floats = to;
+    uint16_t *halves = to;
+    for (int k = 0; k < inputs; k++)
+        if (form == F32)
+            floats[k] = tile[k][n];
+        else
+            halves[k] = bfloat_round(tile[k][n]);
+}
+
+static void unpack_panel(const Unpacking *as, int row, int count)
+{
+    Tile tile;
+    const Matrix *of = as->of;
+    const size_t size = form_bytes(as->form);
+    for (int input = 0; input < of->inputs; input += GROUP) {
+        const int inputs = of->inputs - input < GROUP ? of->inputs - input : GROUP;
+        read_tile(tile, of, row / PANEL, input / GROUP);
+        for (int n = 0; n < count; n++)
+            write_row(as->to + ((row + n - as->first) * as->stride + input) * size, as->form, tile, n, inputs);
+    }
+}
+
+static void unpack_some(Team *team, int thread, void *of_unpacking)
+{
+    const Unpacking *as = of_unpacking;
+    (void)thread;
+    for (int part; (part = team_take(team, (as->end - as->first + PANEL - 1) / PANEL)) >= 0;) {
+        const int row = as->first + part * PANEL;
+        unpack_panel(as, row, as->end - row < PANEL ? as->end - row : PANEL);
+    }
+}
+
+void matrix_unpack(const Matrix *of, void *rows, int form, int64_t stride, int first, int end, int threads)
+{
+    Unpacking as = {of, rows, form, stride, first, end};
+    team_run(threads, unpack_some, &as);
+}
