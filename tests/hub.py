@@ -107,7 +107,7 @@ def running() -> Iterator[Hub]:
     hub = Hub()
     server = Server(("127.0.0.1", 0), type("Handler", (Answers,), {"hub": hub}))
     hub.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
         yield hub
