@@ -57,7 +57,8 @@ def check_context(plan: Plan, machine: Machine) -> Finding | None:
     context = plan.context or min(plan.longest, fits)
     short = not plan.context and context < plan.longest
     note = f"; memory holds less than the model's {plan.longest}" if short else ""
-    return Finding("context", f"{context} tokens", f"{plan.measure.token} bytes a token{note}", True)
+    how = "" if plan.measure.asked else ", by a formula: the model cannot be asked"
+    return Finding("context", f"{context} tokens", f"{plan.measure.token} bytes a token{how}{note}", True)
 
 
 def budget(plan: Plan, machine: Machine) -> Budget:

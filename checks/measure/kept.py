@@ -20,19 +20,22 @@ COLUMNS = 64
 PROMPT = 5  # tokens: more than one, and no round number that could be a size of the model's
 EXPERTS = "batched_mm"  # computes the experts of any dtype, and looks at no value
 
+AUTO, SLOTS, SOLO = "auto", "slots", "solo"  # of what SEAT may be
+
 Cost = tuple[int, int]
 
 
-def kept(model: Any) -> Cost | None:
+def kept(model: Any, seat: str = AUTO) -> Cost | None:
     """Bytes that a sequence takes for each token, and besides; (0, 0) where every seat refuses the model, so
     that it is computed anew each time; None where that cannot be found out without values.
 
-    The model, on the meta device in the dtype it computes in, is not to be used for anything else afterwards.
+    `seat` is the one that is asked for. The model, on the meta device in the dtype it computes in, is not to
+    be used for anything else afterwards.
     """
     if hasattr(model, "set_experts_implementation"):
         model.set_experts_implementation(EXPERTS)
     refused = True
-    for cost in costs(model):
+    for cost in costs(model, seat):
         try:
             with Blind():
                 return cost()
@@ -43,9 +46,13 @@ def kept(model: Any) -> Cost | None:
     return (0, 0) if refused else None
 
 
-def costs(model: Any) -> Iterator[Callable[[], Cost]]:
-    """Of each seat, the one that is tried first at load before the others."""
-    yield partial(packed, model)
+def costs(model: Any, seat: str) -> Iterator[Callable[[], Cost]]:
+    """Of each seat, the one that is tried first at load before the others. What the fused one keeps, the
+    packed one does."""
+    if seat == SOLO:
+        return
+    if seat != SLOTS:
+        yield partial(packed, model)
     yield from (partial(slots, model, resumes) for resumes in (True, False))
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from checks.measure.formula import formula
-from checks.measure.kept import kept
+from checks.measure.kept import AUTO, kept
 from checks.measure.skeleton import Loaded, count, held_by, loaded, nbytes, skeleton
 from checks.measure.step import work
 from checks.split import share, splits_heads
@@ -64,12 +64,13 @@ def measure(
     choose: Callable[[int], str],
     ranks: int = 1,
     tensors: Mapping[str, Tensor] | None = None,
+    seat: str = AUTO,
 ) -> Measure:
     """Measure the model of a config.json whose weights take `stored` bytes in files.
 
     `choose` gives the dtype to compute in for a number of parameters. `tensors` are those of the files, on
-    the meta device; None where they are not known. Of a model that several ranks share, the bytes are those
-    of one.
+    the meta device; None where they are not known. `seat` is the one asked for. Of a model that
+    several ranks share, the bytes are those of one.
     """
     model = skeleton(raw)
     if model is None:
@@ -87,7 +88,7 @@ def measure(
         layers = tuple(weights * held // max(1, nbytes(whole.parameters())) for held in layers)
     part, heads = shared(whole, ranks)
     step = work(whole)
-    told = kept(model.to(getattr(torch, dtype)))
+    told = kept(model.to(getattr(torch, dtype)), seat)
     token, row = told or formula(whole.config.get_text_config(), itemsize(dtype))
     return Measure(
         parameters=parameters,

@@ -15,14 +15,20 @@ from torch.utils._pytree import tree_leaves
 from checks.measure.blind import Blind
 
 TOKENS, FEW = 256, 16  # the few are for models that go through tokens one by one
+EXPERTS = ("n_routed_experts", "num_local_experts", "num_experts")
 ONE_BY_ONE = "eager"  # how experts are computed: each with its tokens, of which there may be all
 
 
 class Tally(Blind):
-    """While it is entered: the most bytes that tensors which were made meanwhile held at one time."""
+    """While it is entered: the most bytes that tensors which were made meanwhile held at one time.
 
-    def __init__(self) -> None:
+    Of `experts`, who take turns and each have all tokens, the first two are computed alone: what one leaves
+    behind is there while the next begins.
+    """
+
+    def __init__(self, experts: int) -> None:
         super().__init__()
+        self.hits = ((experts, 1), (experts + 1, 1))  # one more stands for those of other machines
         self.most = self.now = 0
         self.known: weakref.WeakSet[Any] = weakref.WeakSet()
 
@@ -31,6 +37,8 @@ class Tally(Blind):
     ) -> Any:
         given = {id(leaf.untyped_storage()) for leaf in tree_leaves((args, kwargs)) if is_meta(leaf)}
         made = super().__torch_dispatch__(func, types, args, kwargs)
+        if func is torch.ops.aten.nonzero.default and made.shape in self.hits:
+            made = made[:2].clone()
         for leaf in tree_leaves(made):
             if is_meta(leaf) and id(leaf.untyped_storage()) not in given:
                 self.count(leaf.untyped_storage())
@@ -52,6 +60,11 @@ def is_meta(leaf: Any) -> bool:
     return isinstance(leaf, Tensor) and leaf.is_meta
 
 
+def experts_of(config: Any) -> int:
+    """How many experts a layer has; 0 where it has none."""
+    return next((int(count) for name in EXPERTS if (count := getattr(config, name, None))), 0)
+
+
 def work(model: Any) -> int:
     """Bytes that a step takes for each of its tokens, besides what sequences keep and the logits; 0 where
     that cannot be found out without values. The model is on the meta device.
@@ -63,7 +76,7 @@ def work(model: Any) -> int:
     body = getattr(model, model.base_model_prefix, None) or model
     inputs = {"decoder_input_ids": ids} if model.config.is_encoder_decoder else {}
     try:
-        with torch.no_grad(), Tally() as tally:
+        with torch.no_grad(), Tally(experts_of(model.config.get_text_config())) as tally:
             body(input_ids=ids, use_cache=False, **inputs)
     except Exception:  # an architecture's own failure; the estimate goes without
         return 0

@@ -1,12 +1,17 @@
 """How large a model is: asked of the model on the meta device, or estimated."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from safetensors import safe_open
 
+from checks import memory
+from checks.machine import Machine
 from checks.measure import Measure, measure
+from checks.plan import Plan
+from checks.repository import in_folder
 from tests import tiny
 from tests.families import T5
 
@@ -62,3 +67,29 @@ def test_a_model_with_its_own_code_is_estimated_from_files_and_config() -> None:
     raw = LLAMA | {"model_type": "own", "dtype": "float32"}
     told = Measure(1000, "bfloat16", 2000, token=2 * 2 * 2 * 8 * 2, row=0, asked=False)
     assert measured(raw, stored=4000) == told
+
+
+def test_a_formula_is_said_to_be_one(tmp_path: Path, planned: Callable[..., Plan], machine: Machine) -> None:
+    code = {"model_type": "own", "auto_map": {"AutoModelForCausalLM": "x.M"}}
+    tiny.edit(tiny.llama(tmp_path) / "config.json", **code)
+    plan = planned(in_folder("own", tmp_path, code=True), code=True)
+    finding = memory.check_context(plan, machine)
+    assert finding and "by a formula: the model cannot be asked" in finding.have
+
+
+def test_layers_that_keep_a_state_are_not_counted_by_the_token() -> None:
+    kinds = ["linear_attention", "linear_attention", "full_attention"]
+    raw = LLAMA | {"model_type": "own", "num_hidden_layers": 3, "layer_types": kinds}
+    states = {"linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 8}
+    told = measured(raw | states, stored=4000)
+    assert (told.token, told.row) == (2 * 2 * 8 * 2, 2 * 4 * 8 * 8 * 4)
+    assert not told.asked
+
+
+def test_what_stays_in_float32_is_counted_so(tmp_path: Path) -> None:
+    """T5's last projection of a layer, in float16."""
+    raw = T5 | {"model_type": "t5", "vocab_size": 320}
+    half, whole = (
+        measure(raw, 0, lambda parameters, dtype=dtype: dtype) for dtype in ("float16", "bfloat16")
+    )
+    assert half.weights - whole.weights == 2 * (2 + 2) * 32 * 64
