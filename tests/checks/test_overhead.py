@@ -1,11 +1,15 @@
 """What this machine has shown is kept, used by the next prediction, and never believed blindly."""
 
 import json
+import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from checks.overhead import FIRST, LAST, MACHINES, known, learn
+from inference.native import room
+from inference.native.room import Room
 from inference.resident import resident
 
 
@@ -19,6 +23,21 @@ def test_nothing_seen_is_the_first_guess_and_the_program_as_it_is(file: Path) ->
     assert (overhead.later, overhead.step) == (FIRST.later, FIRST.step)
     assert abs(overhead.program - resident().all) < 50_000_000
     assert 0 < overhead.own <= overhead.program
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere no memory is made ready ahead")
+def test_memory_that_waits_for_weights_is_ours_and_not_the_programs(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size, before = 64 << 20, known("cpu", file)
+    made = Room(size)
+    made.fill(size, threading.Event())
+    monkeypatch.setattr(room, "_rooms", [made])
+    now = known("cpu", file)
+    made.close()
+    assert (before.ahead, now.ahead) == (0, size)
+    assert abs(now.program - before.program) < size / 4
+    assert now.own - before.own > size * 3 / 4
 
 
 def test_what_was_seen_is_used_and_one_odd_value_is_not(file: Path) -> None:
