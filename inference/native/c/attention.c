@@ -90,7 +90,8 @@ static void weigh(const Attending *of, const Mix *mix, const Inputs *weights, in
 }
 
 /* Some rows at a time, whose scores stay in a core's first cache. */
-static void attend_stretch(const Attending *of, const Mix *mix, int first, const Stretch *stretch, const Stretch *next)
+static void attend_stretch(const Attending *of, const Mix *mix, int first, const Stretch *stretch,
+                           const Stretch *next)
 {
     const Scratch *scratch = of->scratch;
     const Matrix keys = stretch_keys(scratch->keys, &of->cached, stretch, next);

@@ -228,7 +228,7 @@ static void multiply_rows(Block block, const Part *part, const Blocks *of, int w
     }
 }
 
-/* Some panels side by side, a span of their inputs at a time, then the next: the weights are read from memory once. */
+/* Some panels side by side, a span of their inputs at a time, then the next: weights are read from memory once. */
 static void multiply_blocks(const Part *part)
 {
     const Matrix *weight = part->weight;

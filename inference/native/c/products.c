@@ -82,7 +82,8 @@ static void product_part(const Place *place, const void *next)
     const Product *product = place->product;
     const Tile *tile = &place->tile;
     float *out = product->out + (size_t)tile->first * product->wide + tile->panel * PANEL;
-    const Part part = part_of(product->matrix, &product->rows->of[product->matrix->kind], tile, out, product->wide, next);
+    const Inputs *rows = &product->rows->of[product->matrix->kind];
+    const Part part = part_of(product->matrix, rows, tile, out, product->wide, next);
     multiply(&part);
 }
 
@@ -96,7 +97,8 @@ void products(const Run *run, Team *team, const Product *product, int count, int
     }
     while ((part = team_take(team, parts)) >= 0) {
         const int next = team_after(team, part, parts);
-        const Place place = place_of(run, product, cuts, part), after = place_of(run, product, cuts, next < 0 ? 0 : next);
+        const Place place = place_of(run, product, cuts, part);
+        const Place after = place_of(run, product, cuts, next < 0 ? part : next);
         product_part(&place, next < 0 ? NULL : panel_at(after.product->matrix, after.tile.panel));
         const Tile *tile = &place.tile;
         atomic_int *done = &run->done[tile->block];
