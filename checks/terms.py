@@ -88,10 +88,11 @@ def loading(plan: Plan, measure: Measure, weights: int) -> tuple[int, int]:
     while there is memory for them already.
     """
     before = 0 if plan.quantise == "none" else measure.saves.get(plan.quantise, 0)
-    packing = int(measure.largest * weights / max(1, weights + before)) + TRIED * measure.vocab * FLOAT
+    packed = int(measure.largest * weights / max(1, weights + before))
+    judging = TRIED * measure.vocab * FLOAT
     if not converted(plan, measure):
-        return packing, before + max(0, min(plan.overhead.ahead, weights) - packing)
-    own = before + min(weights + before, GIVEN_UP) + packing
+        return packed + judging, before + max(0, min(plan.overhead.ahead, weights) - packed)
+    own = before + min(weights + before, GIVEN_UP) + packed + judging
     return own, max(0, before + plan.repository.weights - own)
 
 
