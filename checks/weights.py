@@ -1,11 +1,10 @@
 """Are there weights in a form that is safe to read, all of them, and those that the model has?"""
 
-from checks.finding import Finding, size
+from checks.finding import Finding, listed, size
 from checks.machine import Machine
 from checks.plan import Plan
 from inference.model.architecture import no_weights
 
-SHOWN = 4
 FORMS = {
     ".safetensors": "safetensors",
     ".gguf": "GGUF, unpacked at load",
@@ -71,9 +70,3 @@ def quantised(plan: Plan) -> bool:
 
 def shown(shape: tuple[int, ...]) -> str:
     return "×".join(map(str, shape)) or "a number"
-
-
-def listed(names: list[str]) -> str:
-    """The first few, and how many more."""
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more
