@@ -21,6 +21,7 @@ from inference.local import LocalBackend
 from inference.metrics import Metrics
 from inference.model import fit, load
 from inference.model.contrast import repeats
+from inference.model.formats import home
 from inference.model.ranks.follower import Recipe
 from inference.model.ranks.together import Alone, Together, gathered
 from inference.model.scaling import PLAIN, Scaling
@@ -121,7 +122,7 @@ def open_engine(
         drafts=0 if deterministic else drafts,
         piece=PIECE if deterministic and fitted.seat not in STEADY else 0,
     )
-    return Opened(loaded, fitted, engine, crew, worker, folder, steady=deterministic)
+    return Opened(loaded, fitted, engine, crew, worker, home(folder), steady=deterministic)
 
 
 def open_backend(
