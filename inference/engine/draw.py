@@ -11,17 +11,22 @@ import torch
 from torch import Tensor
 
 from inference.engine.cells import GONE, index
-from inference.engine.noise import keys, perturb
+from inference.engine.noise import keys, perturb, states
 from inference.engine.order import asked, warp
 from inference.engine.sequence import Sequence
 from inference.engine.warpers import COLDEST, HOTTEST
 from inference.native import draw as native
+from inference.sampling import Sampling
 
 # Torch draws few rows at a time on a CPU: what a row needs then stays in the cache, which is twice as fast.
 # Those that native code leaves to it come one at a time, so that none depends on which others are left.
 BLOCK = 1 << 18
-CUTS = ("top_k", "top_p", "min_p")
-KNOWN = ("temperature", *CUTS)  # the warpers behind which native code draws, where they are in this order
+KNOWN = (
+    "temperature",
+    "top_k",
+    "top_p",
+    "min_p",
+)  # the warpers behind which native code draws, where they are in this order
 
 
 class Best(NamedTuple):
@@ -48,8 +53,9 @@ def draw(logits: Tensor, sequences: Several[Sequence], warped: dict[int, Tensor]
     for part in parts:
         where, block = index(part, logits), [sequences[row] for row in part]
         shaped = warp(logits[where].float(), block)
+        streams = keys([s.task.seed for s in block], [s.generated for s in block], logits.device)
         warped |= {row: shaped[place].clone() for place, row in enumerate(part) if row in warped}
-        best.values[where], best.ids[where] = perturb(shaped, _keys(block, logits)).max(-1)
+        best.values[where], best.ids[where] = perturb(shaped, streams).max(-1)
     return best
 
 
@@ -80,27 +86,21 @@ def _natively(
 
 def _winners(logits: Tensor, where: Tensor, sequences: Several[Sequence]) -> Tensor:
     """Of the sequences, whose logits the rows `where` are, what native code draws."""
-    heats = torch.tensor([s.task.sampling.temperature for s in sequences]).clamp_(COLDEST, HOTTEST)
-    floors = _floors(logits, where, heats, sequences)
-    return native.winners(logits, where, _keys(sequences, logits), heats, floors)
+    asks = [s.task.sampling for s in sequences]
+    heats = torch.tensor([each.temperature for each in asks], dtype=torch.float32).clamp_(COLDEST, HOTTEST)
+    starts = states([s.task.seed for s in sequences], [s.generated for s in sequences])
+    return native.winners(logits, where, starts, heats, _floors(logits, where, heats, asks))
 
 
-def _floors(logits: Tensor, where: Tensor, heats: Tensor, sequences: Several[Sequence]) -> Tensor | None:
+def _floors(logits: Tensor, where: Tensor, heats: Tensor, asks: Several[Sampling]) -> Tensor | None:
     """Below which values no token is left; None where no row has such a value."""
-    cut = [place for place, s in enumerate(sequences) if set(CUTS).intersection(asked(s))]
-    if not cut:
+    if not any(each.top_k or each.top_p < 1 or each.min_p for each in asks):
         return None
-    floors = torch.full((len(sequences),), GONE)
-    asks = [sequences[place].task.sampling for place in cut]
     top_k = torch.tensor([min(each.top_k, logits.shape[1]) for each in asks], dtype=torch.int32)
-    top_p, min_p = torch.tensor([each.top_p for each in asks]), torch.tensor([each.min_p for each in asks])
-    floors[cut] = native.floors(logits, where[cut], heats[cut], top_k, top_p, min_p)
-    return floors
+    shares = [each.top_p for each in asks], [each.min_p for each in asks]
+    top_p, min_p = torch.tensor(shares, dtype=torch.float32)
+    return native.floors(logits, where, heats, top_k, top_p, min_p)
 
 
 def _is_known(names: tuple[str, ...]) -> bool:
     return names == tuple(name for name in KNOWN if name in names)
-
-
-def _keys(sequences: Several[Sequence], logits: Tensor) -> Tensor:
-    return keys([s.task.seed for s in sequences], [s.generated for s in sequences], logits.device)

@@ -31,9 +31,14 @@ ROUNDS = ((30, _signed(0xBF58476D1CE4E5B9)), (27, _signed(0x94D049BB133111EB)), 
 
 def keys(seeds: Iterable[int], positions: Iterable[int], device: torch.device) -> Tensor:
     """One key (n,) per (seed, position): output `position` of the stream that `seed` begins."""
-    states = torch.tensor([_signed(seed % WORD) for seed in seeds], dtype=torch.int64)
-    states += torch.tensor([position + 1 for position in positions], dtype=torch.int64) * GAMMA
-    return sent(_mix(states), device)
+    return sent(_mix(states(seeds, positions)), device)
+
+
+def states(seeds: Iterable[int], positions: Iterable[int]) -> Tensor:
+    """What a key (n,) is mixed from, on the host."""
+    pairs = zip(seeds, positions, strict=True)
+    begun = [_signed((seed + (position + 1) * GAMMA) % WORD) for seed, position in pairs]
+    return torch.tensor(begun, dtype=torch.int64)
 
 
 def gumbel(keys: Tensor, columns: Tensor) -> Tensor:

@@ -44,16 +44,17 @@ def largest(logits: Tensor, where: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def winners(
-    logits: Tensor, where: Tensor, keys: Tensor, heats: Tensor, floors: Tensor | None = None
+    logits: Tensor, where: Tensor, states: Tensor, heats: Tensor, floors: Tensor | None = None
 ) -> Tensor:
-    """Whose logits / heats + noise(keys, column) are largest, ids (n,) int64 of the rows `where` (n,) int64.
+    """Whose logits / heats + noise are largest, ids (n,) int64 of the rows `where` (n,) int64.
 
-    keys (n,) int64, heats and floors (n,) float32; of floors, what is below is out, once divided. Below 0 is
-    an id where no token is left, a logit is no number, or several are TOO_NEAR to each other to tell.
+    states (n,) int64 become the keys of the noise, once they are mixed; heats and floors (n,) float32; of
+    floors, what is below is out, once divided. Below 0 is an id where no token is left, a logit is no number,
+    or several are TOO_NEAR to each other to tell.
     """
     ids = torch.empty(len(where), dtype=torch.int64)
     least = None if floors is None else floors.data_ptr()
-    places = keys.data_ptr(), heats.data_ptr(), least, ids.data_ptr()
+    places = states.data_ptr(), heats.data_ptr(), least, ids.data_ptr()
     library().winners(byref(struct(logits, where)), *places)
     return ids
 

@@ -23,6 +23,10 @@ def every(logits: Tensor) -> Tensor:
 
 
 def streams(count: int, position: int = 0) -> Tensor:
+    return noise.states(range(count), [position] * count)
+
+
+def keys(count: int, position: int = 0) -> Tensor:
     return noise.keys(range(count), [position] * count, CPU)
 
 
@@ -42,9 +46,8 @@ def test_the_winner_is_torchs_unless_others_are_too_near(
     level: Level, dtype: torch.dtype, width: int, heat: float
 ) -> None:
     logits = some(64, width).to(dtype)
-    keys = streams(64)
-    ids = draw.winners(logits, every(logits), keys, torch.full((64,), heat))
-    scores = noise.perturb(logits.float() / heat, keys)
+    ids = draw.winners(logits, every(logits), streams(64), torch.full((64,), heat))
+    scores = noise.perturb(logits.float() / heat, keys(64))
     told = ids != draw.TOO_NEAR
     assert torch.equal(ids[told], scores.argmax(-1)[told])
     assert int(told.sum()) > 62
@@ -55,19 +58,19 @@ def test_the_winner_is_torchs_unless_others_are_too_near(
 
 def test_flat_and_steep_rows_are_drawn_as_torch_draws_them(level: Level) -> None:
     for spread in (0.0, 0.01, 1.0, 30.0, 1e4):
-        logits, keys = some(400, 1_000, spread), streams(400, position=5)
-        ids = draw.winners(logits, every(logits), keys, torch.ones(400))
-        right = noise.perturb(logits.clone(), keys).argmax(-1)
+        logits = some(400, 1_000, spread)
+        ids = draw.winners(logits, every(logits), streams(400, 5), torch.ones(400))
+        right = noise.perturb(logits.clone(), keys(400, 5)).argmax(-1)
         told = ids != draw.TOO_NEAR
         assert torch.equal(ids[told], right[told]) and int(told.sum()) > 390
 
 
 def test_only_the_rows_named_are_looked_at_wherever_they_begin(level: Level) -> None:
     wide = some(8, 1_000)
-    logits, where, keys, one = wide[:, 3:603], torch.tensor([6, 1, 1]), streams(3), torch.ones(1)
-    ids = draw.winners(logits, where, keys, one.repeat(3))
+    logits, where, states, one = wide[:, 3:603], torch.tensor([6, 1, 1]), streams(3), torch.ones(1)
+    ids = draw.winners(logits, where, states, one.repeat(3))
     alone = [
-        draw.winners(logits[row : row + 1].clone(), torch.tensor([0]), keys[place : place + 1], one)
+        draw.winners(logits[row : row + 1].clone(), torch.tensor([0]), states[place : place + 1], one)
         for place, row in enumerate(where.tolist())
     ]
     assert torch.equal(ids, torch.cat(alone))
@@ -101,10 +104,10 @@ def test_those_that_the_last_bits_would_decide_are_told_of(level: Level) -> None
 
 
 def test_tokens_below_the_floor_are_out(level: Level) -> None:
-    logits, keys = some(300, 2_000), streams(300)
+    logits = some(300, 2_000)
     scaled = logits / 0.7
     floors = scaled.topk(9).values[:, -1].contiguous()
-    ids = draw.winners(logits, every(logits), keys, torch.full((300,), 0.7), floors)
-    right = noise.perturb(scaled.masked_fill(scaled < floors[:, None], GONE), keys).argmax(-1)
+    ids = draw.winners(logits, every(logits), streams(300), torch.full((300,), 0.7), floors)
+    right = noise.perturb(scaled.masked_fill(scaled < floors[:, None], GONE), keys(300)).argmax(-1)
     told = ids != draw.TOO_NEAR
     assert torch.equal(ids[told], right[told]) and int(told.sum()) > 295

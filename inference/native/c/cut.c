@@ -2,6 +2,8 @@
  * token weighs 1 for top-k, and its probability for top-p. The value is found by bisection, mostly among few. */
 #include "cut.h"
 
+#include <float.h>
+
 #include "lanes.h"
 #include "team.h"
 
@@ -184,12 +186,18 @@ static float cut_by_weight(const Row *row, float floor, float share)
     return cut_at(values, row->weights, count, row->largest, wanted);
 }
 
-static float floor_of(const Row *row, int top_k, float top_p, float min_p, int width)
+static float floor_of(const Cutting *all, Row *row, int number)
 {
+    const Cuts *cuts = all->cuts;
+    const int top_k = cuts->top_k[number] < all->logits->width ? cuts->top_k[number] : 0;
+    const float top_p = cuts->top_p[number], min_p = cuts->min_p[number];
     float floor = -INFINITY;
-    if (!(fabsf(row->largest) <= 3e38f))
+    if (!top_k && top_p >= 1 && min_p <= 0)
         return floor;
-    if (top_k > 0 && top_k < width)
+    fill(row, all->logits, number, cuts->heats[number]);
+    if (!(fabsf(row->largest) <= FLT_MAX))
+        return floor;
+    if (top_k)
         floor = cut_by_count(row, top_k);
     if (top_p < 1)
         floor = cut_by_weight(row, floor, top_p);
@@ -201,12 +209,9 @@ static float floor_of(const Row *row, int top_k, float top_p, float min_p, int w
 static void work(Team *team, int thread, void *of)
 {
     const Cutting *all = of;
-    const Cuts *cuts = all->cuts;
     Row row = row_at(all->logits, all->memory + thread * row_bytes(all->logits));
-    for (int i; (i = team_take(team, all->logits->rows)) >= 0;) {
-        fill(&row, all->logits, i, cuts->heats[i]);
-        all->floors[i] = floor_of(&row, cuts->top_k[i], cuts->top_p[i], cuts->min_p[i], all->logits->width);
-    }
+    for (int i; (i = team_take(team, all->logits->rows)) >= 0;)
+        all->floors[i] = floor_of(all, &row, i);
 }
 
 size_t cut_bytes(const Logits *logits)

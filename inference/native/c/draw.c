@@ -18,7 +18,7 @@ typedef struct Largest {
 
 typedef struct Draw {
     const Logits *logits;
-    const uint64_t *keys;
+    const uint64_t *states;
     const float *heats, *floors;
     int64_t *ids;
 } Draw;
@@ -121,6 +121,7 @@ static int64_t find_winner(const Draw *of, int row)
     _Alignas(64) float logits[SPAN], values[SPAN];
     _Alignas(64) uint32_t bits[SPAN];
     Race race = {NONE_LEFT, -FLT_MAX, -FLT_MAX};
+    const uint64_t key = noise_mix(of->states[row]);
     const float heat = of->heats[row], scale = 1 / heat;
     const float floor = of->floors ? of->floors[row] : -INFINITY;
     const float low = floor - doubt(floor);
@@ -133,7 +134,7 @@ static int64_t find_winner(const Draw *of, int row)
         const float least = least_of(&race), reach = least - NOISE_MOST;
         if (!any_is_larger(values, reach > low ? reach : low))
             continue;
-        noise_bits(of->keys[row], first, SPAN, bits);
+        noise_bits(key, first, SPAN, bits);
         if (any_contend(values, bits, least, low))
             enter_span(&race, first, logits, values, bits, heat, floor);
     }
@@ -162,8 +163,8 @@ void largest(const Logits *logits, float *best, int64_t *ids)
     team_run(logits_threads(logits), work_largest, &asked);
 }
 
-void winners(const Logits *logits, const uint64_t *keys, const float *heats, const float *floors, int64_t *ids)
+void winners(const Logits *logits, const uint64_t *states, const float *heats, const float *floors, int64_t *ids)
 {
-    Draw asked = {logits, keys, heats, floors, ids};
+    Draw asked = {logits, states, heats, floors, ids};
     team_run(logits_threads(logits), work_winners, &asked);
 }

@@ -12,8 +12,8 @@ enum { NONE_LEFT = -1, NO_NUMBERS = -2, TOO_NEAR = -3 };
  * number, or +infinity, has NaN. */
 void largest(const Logits *logits, float *best, int64_t *ids);
 
-/* ids[i] of each row: the token whose logit / heat + noise is largest. Tokens below floors[i], once divided, are
+/* ids[i] of each row: the token whose logit / heat + noise is largest, where states[i], mixed, is its key. Tokens below floors[i], once divided, are
  * out; floors may be null. */
-void winners(const Logits *logits, const uint64_t *keys, const float *heats, const float *floors, int64_t *ids);
+void winners(const Logits *logits, const uint64_t *states, const float *heats, const float *floors, int64_t *ids);
 
 #endif

@@ -8,19 +8,21 @@
 
 #define NOISE_MOST 22.5f        /* the noise of the least uniform is 22.2 */
 
-/* Bits of `count` columns from `first` on, 31 for each. SplitMix64: Steele, Lea, Flood (OOPSLA 2014), constants of
- * Vigna's splitmix64.c (prng.di.unimi.it). */
+/* SplitMix64: Steele, Lea, Flood (OOPSLA 2014), constants of Vigna's splitmix64.c (prng.di.unimi.it). */
+static inline uint64_t noise_mix(uint64_t z)
+{
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+    return z ^ (z >> 31);
+}
+
+/* Bits of `count` columns from `first` on, 31 for each. */
 static inline void noise_bits(uint64_t key, int first, int count, uint32_t *bits)
 {
     const uint64_t gamma = 0x9e3779b97f4a7c15;
     const uint64_t state = key + gamma * (uint64_t)(first + 1);
-    for (int i = 0; i < count; i++) {
-        uint64_t z = state + gamma * (uint64_t)i;
-        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-        z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-        z ^= z >> 31;
-        bits[i] = (uint32_t)(z >> 33);
-    }
+    for (int i = 0; i < count; i++)
+        bits[i] = (uint32_t)(noise_mix(state + gamma * (uint64_t)i) >> 33);
 }
 
 static inline float noise_uniform(uint32_t bits)
