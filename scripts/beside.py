@@ -25,6 +25,7 @@ from accelerate import init_empty_weights
 from accelerate.utils import calculate_maximum_sizes
 from transformers import AutoConfig, AutoModel
 
+from checks.measure.kept import slots
 from checks.measure.skeleton import nbytes, skeleton
 from inference.model import fit
 from inference.model.architecture import family_of
@@ -98,8 +99,8 @@ def made(shape: Shape) -> tuple[int, int]:
     model = family_of(config).from_config(config, dtype=torch.bfloat16).eval().requires_grad_(False)
     held = nbytes((*model.parameters(), *model.buffers()))
     fitted = fit.choose(model, max_rows=1, context=64, kv_bytes=10**9, timed=False)
-    row = fitted.runner.memory.bytes_per_row() if fitted.seat == "slots" else 0
-    return held, row + fitted.bytes_per_token * TOKENS
+    token, row = slots(model, fitted.resumes) if fitted.seat == "slots" else (fitted.bytes_per_token, 0)
+    return held, row + token * TOKENS
 
 
 def by_accelerate(shape: Shape) -> int:
