@@ -130,8 +130,8 @@ def beside(said: Any, truth: int) -> str:
     """What is said, and by how much it is off."""
     if isinstance(said, str):
         return said
-    off = (said - truth) / truth if truth else 0.0
-    return f"{said:,} ({off:+.1%})" if said != truth else f"{said:,}"
+    off = f" ({(said - truth) / truth:+.1%})" if truth and said != truth else ""
+    return f"{said:,}{off}"
 
 
 if __name__ == "__main__":
