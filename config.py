@@ -21,8 +21,8 @@ HUGGINGFACE_ACCESS_TOKEN = ""
 # Run Python code that comes with the model. Only for models whose authors you trust.
 TRUST_REMOTE_CODE = False
 
-# Of a model with several GGUF files, the one to serve: its name, or enough of it, such as "Q4_K_M". Its weights
-# are unpacked as they are loaded; QUANTISE keeps them small.
+# Of a model with several GGUF files, the one to serve: its name or a part of it, such as "Q4_K_M". Its
+# weights are unpacked as they are loaded; QUANTISE keeps them small.
 GGUF_FILE = ""
 
 # Read weights that are pickles (*.bin), which can run code. Only of models whose authors you trust.

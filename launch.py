@@ -17,14 +17,14 @@ import checks
 from api import create_app
 from api.front.exporter import exporting
 from api.front.serve import serve as serve_http
-from checks import Configuration, Finding, Refused, connections, environment, memory, overhead, port, prompt
-from checks.limits import raise_open_files
-from checks.machine import Machine, look, taken
+from checks import Configuration, Finding, Refused, connections, environment, memory, port, prompt
+from checks.machine import Machine, look, overhead, taken
+from checks.machine.limits import raise_open_files
 from checks.plan import Plan
 from inference.backend import Backend
 from inference.errors import ServerError
 from inference.metrics import Metrics
-from inference.native import room
+from inference.native import prepared
 from inference.opening import Opened
 from inference.resident import give_back
 from selftest import selftest
@@ -134,7 +134,7 @@ def settle() -> None:
     trying the seats have left goes back to the system, a tenth of all memory."""
     gc.collect()
     gc.freeze()
-    room.give_back()
+    prepared.give_back()
     give_back()
 
 

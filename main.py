@@ -17,10 +17,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import ahead
+import guess
 import logs
 import packages
-from inference.native import room
+from inference.native import prepared
 from settings import flags, usage
 from settings.fields import BadSetting, Settings
 from settings.layers import Layer, config_layer, environment_layer, file_layer
@@ -87,7 +87,7 @@ def launch(settings: Settings, actions: frozenset[str]) -> int:
         return 1
     serves = not actions & {"--env", "--check", "--download"}
     try:
-        with uncollected(), room.filling(ahead.weights(settings) if serves else 0, ahead.memory()):
+        with uncollected(), prepared.filling(guess.weights(settings) if serves else 0, guess.memory()):
             from launch import check, describe, download, prove, serve
     except ModuleNotFoundError as error:
         return missing(error)

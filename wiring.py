@@ -9,15 +9,15 @@ from pathlib import Path
 from huggingface_hub import constants
 
 from api.settings import AppSettings
-from checks import layers, memory, overhead
+from checks import layers, memory
 from checks.fetch import fetch
 from checks.fetch.progress import Progress
-from checks.forms import Forms
 from checks.headers import headed
-from checks.hub import Hub
-from checks.machine import Machine
+from checks.machine import Machine, overhead
 from checks.plan import Asked, Plan, plan
-from checks.repository import Repository, find
+from checks.source.forms import Forms
+from checks.source.hub import Hub
+from checks.source.repository import Repository, find
 from inference.backend import Backend
 from inference.engine.admission import Admission
 from inference.metrics import Metrics
@@ -52,6 +52,7 @@ def plan_of(settings: Settings, home: Path, machine: Machine) -> Plan:
         shards=shards_of(settings, device, machine),
         places=places,
         quantise=settings.quantise,
+        seat=settings.seat,
         scaling=scaling_of(settings),
         tokenizer_config=tokenizer_config_of(settings),
         batch=settings.max_batch_tokens,

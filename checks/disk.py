@@ -1,8 +1,8 @@
 """Is there room for what is still to be fetched, and may it be written? What the cache has does not count."""
 
-from checks.filesystem import MANY
 from checks.finding import Finding, size
 from checks.machine import Machine
+from checks.machine.filesystem import MANY
 from checks.plan import Plan
 
 SPARE = 1_000_000_000  # bytes that stay free for everything else on the disk

@@ -8,8 +8,8 @@ import psutil
 import torch
 
 from checks.finding import size
-from checks.graphics import gpus_of_torch, none_because
-from checks.limits import ram
+from checks.machine.graphics import gpus_of_torch, none_because
+from checks.machine.limits import ram
 from inference.native.processor import processor_features
 
 PACKAGES = ("torch", "transformers", "tokenizers", "huggingface_hub", "llguidance", "flask", "uvicorn")

@@ -12,12 +12,12 @@ from pathlib import Path
 from threading import Event
 
 from checks.fetch.line import Address, Denied, Fault, Line, NoRanges, Signals, address_of
-from checks.file import File
 from checks.finding import Finding, Refused
-from checks.gguf import config, head
-from checks.hub import Hub
-from checks.repository import Repository
-from checks.tensors import LENGTH, Header, Headers, Unread, length, parsed
+from checks.source.file import File
+from checks.source.gguf import config, head
+from checks.source.hub import Hub
+from checks.source.repository import Repository
+from checks.source.tensors import LENGTH, Header, Headers, Unread, length, parsed
 
 COST = 400_000  # bytes: what is left of 2 MB when the small files have been read
 REQUEST = 1000  # bytes of an answer besides what was asked for

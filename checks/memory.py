@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from checks.finding import Finding, size
 from checks.machine import Machine
 from checks.measure import Measure
-from checks.needs import Part, fitting, least_terms, parts, room, terms_of, there
+from checks.needs.needs import Part, fitting, least_terms, parts, room, terms_of, there
+from checks.needs.terms import Terms
 from checks.plan import Plan
-from checks.terms import Terms
 
 # The tokens of the largest page that a seat may have on a device: of a row's last one, the rest is lost.
 PAGES = {"cpu": 16, "cuda": 256}

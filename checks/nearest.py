@@ -13,8 +13,8 @@ from checks import memory, quantise, shards
 from checks.finding import Finding, size
 from checks.machine import Machine
 from checks.measure import itemsize
-from checks.needs import LEAST, fitting, needed, parts
-from checks.offload import offload, split
+from checks.needs.needs import LEAST, fitting, needed, parts
+from checks.needs.offload import offload, split
 from checks.plan import Plan, replan
 
 MOST = 3

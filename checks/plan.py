@@ -13,10 +13,10 @@ from torch import Tensor
 from transformers import AutoConfig
 
 from checks.finding import Finding, Refused
+from checks.machine.overhead import FIRST, Overhead
 from checks.measure import Measure, measure, stored_dtype
-from checks.overhead import FIRST, Overhead
-from checks.repository import Repository
-from checks.tensors import dtype_in
+from checks.source.repository import Repository
+from checks.source.tensors import dtype_in
 from inference.errors import BadRequest
 from inference.model.architecture import needs_code, unserved
 from inference.model.place import OPEN_ENDED, context_of, dtype_of, limit_of
@@ -39,6 +39,7 @@ class Asked:
     shards    processes that share the model
     places    the device of each layer; empty: all are on `device`, the first where it is a GPU
     quantise  how the weights are kept once they are loaded, "none" or one of Measure.saves
+    seat      how the engine is to run the model, "auto" or one of inference.model.fit.KINDS
     scaling   how the model's positions are stretched
     batch     tokens that a step computes
     overhead  what is known of this machine's, by which memory is predicted
@@ -56,6 +57,7 @@ class Asked:
     shards: int = 1
     places: tuple[str, ...] = ()
     quantise: str = "none"
+    seat: str = "auto"
     scaling: Scaling = PLAIN
     batch: int = 512
     overhead: Overhead = FIRST
@@ -112,7 +114,8 @@ def plan(repository: Repository, asked: Asked) -> Plan:
 
 
 def measured(repository: Repository, asked: Asked, choose: Callable[[int], str]) -> Measure:
-    made = measure(repository.config, repository.weights, choose, asked.shards, tensors_of(repository))
+    tensors = tensors_of(repository)
+    made = measure(repository.config, repository.weights, choose, asked.shards, tensors, asked.seat)
     return replace(made, stored=PACKED) if repository.gguf else made
 
 

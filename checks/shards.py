@@ -9,8 +9,8 @@ from transformers import AutoConfig
 
 from checks.finding import Finding
 from checks.machine import Machine
+from checks.measure.split import rules, splits_heads
 from checks.plan import Plan
-from checks.split import rules, splits_heads
 from inference.model.architecture import needs_code
 
 HEADS = ("num_attention_heads", "num_key_value_heads")

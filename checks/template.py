@@ -12,9 +12,9 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from checks.finding import Finding, size
-from checks.glance import TEMPLATE, TEMPLATES, TOKENIZER, TOKENS
 from checks.machine import Machine
 from checks.plan import Plan
+from checks.source.glance import TEMPLATE, TEMPLATES, TOKENIZER, TOKENS
 from inference.model.tokenizer import NAMED, templates, text_of
 from inference.text.chat import ASKED, CALLED, MARK, REFUSALS, TOOL, Chat, reason
 from inference.types import Message

@@ -11,8 +11,8 @@ import torch
 
 from checks import memory
 from checks.machine import Machine
+from checks.needs.terms import NAMED, Terms
 from checks.plan import Plan
-from checks.terms import NAMED, Terms
 from inference.model.held import kept, weights_on
 from inference.opening import Opened
 from inference.resident import Resident, forget_peak, resident, written

@@ -7,7 +7,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 LIMIT = 300
-ROOT_MODULES = ("main", "ahead", "launch", "wiring", "logs", "packages", "config", "use")
+ROOT_MODULES = ("main", "guess", "launch", "wiring", "logs", "packages", "config", "use")
 
 # The longest matching prefix decides.
 FLOORS = {
@@ -31,7 +31,7 @@ FLOORS = {
     "settings": 1,
     "logs": 0,
     "packages": 0,
-    "ahead": 1,
+    "guess": 1,
     "wiring": 5,
     "launch": 5,
     "config": 0,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from checks.fetch.line import Address, Line
 from checks.fetch.partial import Partial
 from checks.fetch.patience import Patience, persist
-from checks.file import File
+from checks.source.file import File
 
 BLOCK = 1 << 20  # bytes read for the hash at once
 

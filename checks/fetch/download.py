@@ -15,7 +15,7 @@ from checks.fetch.pace import Pace
 from checks.fetch.progress import Progress
 from checks.fetch.room import Room
 from checks.finding import Finding, Refused
-from checks.hub import Hub
+from checks.source.hub import Hub
 
 TICK_S = 0.1  # between two looks at disk and progress, where no job ends
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

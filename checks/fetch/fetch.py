@@ -19,7 +19,6 @@ from huggingface_hub.errors import (
     RevisionNotFoundError,
 )
 
-from checks.cache import Storage
 from checks.fetch.blob import Blob
 from checks.fetch.download import Download
 from checks.fetch.line import Denied, Fault, address_of
@@ -31,9 +30,10 @@ from checks.fetch.plan import kept, missing
 from checks.fetch.progress import Progress
 from checks.fetch.room import Room
 from checks.finding import Finding, Refused, size
-from checks.hub import Hub
-from checks.refusals import refused
-from checks.repository import File, Repository
+from checks.source.cache import Storage
+from checks.source.hub import Hub
+from checks.source.refusals import refused
+from checks.source.repository import File, Repository
 
 log = logging.getLogger(__name__)
 

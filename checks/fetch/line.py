@@ -21,7 +21,7 @@ from huggingface_hub.utils import build_hf_headers
 from requests import PreparedRequest, Response
 from requests.adapters import HTTPAdapter
 
-from checks.hub import Hub
+from checks.source.hub import Hub
 
 log = logging.getLogger(__name__)
 

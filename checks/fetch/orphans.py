@@ -9,10 +9,10 @@ import time
 from collections.abc import Container, Iterator
 from pathlib import Path
 
-from checks.cache import Storage
 from checks.fetch.lock import held_if_free
 from checks.fetch.partial import DATA, JOURNAL
 from checks.finding import size
+from checks.source.cache import Storage
 
 log = logging.getLogger(__name__)
 

@@ -4,13 +4,13 @@ from pathlib import Path
 
 from huggingface_hub.errors import EntryNotFoundError
 
-from checks.cache import Storage
 from checks.fetch.partial import written
-from checks.file import File
 from checks.finding import Refused
-from checks.hub import Hub
-from checks.refusals import refused, untrue
-from checks.repository import Repository
+from checks.source.cache import Storage
+from checks.source.file import File
+from checks.source.hub import Hub
+from checks.source.refusals import refused, untrue
+from checks.source.repository import Repository
 
 
 def missing(source: Repository, hub: Hub) -> tuple[File, ...]:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from checks.disk import SPARE
-from checks.filesystem import free_disk
 from checks.finding import Finding, Refused, size
+from checks.machine.filesystem import free_disk
 
 STEP = 256_000_000  # bytes written between two looks
 

@@ -15,9 +15,9 @@ from torch import Tensor
 from checks.measure.formula import formula
 from checks.measure.kept import AUTO, kept
 from checks.measure.skeleton import Loaded, count, held_by, loaded, nbytes, skeleton
+from checks.measure.split import share, splits_heads
 from checks.measure.step import work
-from checks.split import share, splits_heads
-from checks.tensors import dtype_in
+from checks.source.tensors import dtype_in
 from inference.model.split.spread import stacks
 from inference.model.weights.kinds import saved
 

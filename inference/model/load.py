@@ -24,6 +24,7 @@ from inference.model.scaling import PLAIN, Scaling
 from inference.model.split.carry import carry
 from inference.model.split.placing import mapped, undispatched
 from inference.model.tokenizer import replace_settings
+from inference.model.weights.mapped import forget_unused
 
 log = logging.getLogger(__name__)
 
@@ -149,6 +150,7 @@ def model_of(
         )
     if len(set(layers)) > 1:
         carry(model)
+    forget_unused(model)
     return model.eval().requires_grad_(False)
 
 

@@ -12,7 +12,7 @@ from ctypes import byref
 import torch
 from torch import Tensor
 
-from inference.native import room, structs
+from inference.native import prepared, structs
 from inference.native.library import library
 from inference.native.structs import Kind
 
@@ -127,7 +127,7 @@ def parts(outputs: int) -> Iterator[tuple[int, int]]:
 
 def made_ready(size: int) -> Tensor:
     """Memory of so many bytes, which has been made ready before if there is such."""
-    piece = room.taken(size)
+    piece = prepared.taken(size)
     return reserved(size) if piece is None else torch.frombuffer(piece, dtype=torch.uint8)
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from checks.gguf import MAGIC, config, head, named
 from checks.measure import skeleton
+from checks.source.gguf import MAGIC, config, head, named
 
 NUMBER, DECIMAL, TEXT = 4, 6, 8  # kinds of a GGUF setting's value: 32 bits, a float of 32 bits, text
 

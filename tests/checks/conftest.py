@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from checks.hub import Hub
 from checks.machine import Machine
 from checks.plan import Asked, Plan, plan
-from checks.repository import Repository, find, in_folder
+from checks.source.hub import Hub
+from checks.source.repository import Repository, find, in_folder
 from tests import hub, tiny
 
 

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 import checks
-from checks import disk, memory, needs, port
+from checks import disk, memory, port
 from checks.finding import Finding, size
 from checks.machine import Gpu, Machine
+from checks.machine.overhead import FIRST
 from checks.measure import Measure
-from checks.overhead import FIRST
+from checks.needs.needs import LEAST
 from checks.plan import Plan
-from checks.repository import File, in_folder
+from checks.source.repository import File, in_folder
 from tests import tiny
 
 Planner = Callable[..., Plan]
@@ -65,7 +66,7 @@ def test_files_in_the_cache_take_no_disk(planned: Planner, machine: Machine) -> 
 
 def test_ram_holds_weights_program_and_a_first_answer(planned: Planner, machine: Machine) -> None:
     plan = eight_billion(planned)
-    need = 16 * GB + PROGRAM + needs.LEAST * 131_072
+    need = 16 * GB + PROGRAM + LEAST * 131_072
     assert found("RAM", plan, replace(machine, ram=need)).ok
     assert not found("RAM", plan, replace(machine, ram=need - 1)).ok
 

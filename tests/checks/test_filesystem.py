@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from checks import disk
-from checks.filesystem import MANY, look_at
 from checks.finding import Finding, Refused
-from checks.hub import Hub
 from checks.machine import Machine
+from checks.machine.filesystem import MANY, look_at
 from checks.plan import Plan
-from checks.repository import File, Repository
+from checks.source.hub import Hub
+from checks.source.repository import File, Repository
 from tests import hub
 
 Planner = Callable[..., Plan]

@@ -9,15 +9,15 @@ from transformers import AutoConfig
 import checks
 from checks.fetch import fetch
 from checks.finding import Finding, Refused
-from checks.forms import Forms, weights_of
-from checks.gguf import config, head
 from checks.headers import headed
-from checks.hub import Hub
 from checks.machine import Machine
 from checks.measure.skeleton import nbytes
 from checks.plan import Plan
-from checks.repository import Repository
-from checks.tensors import Unread
+from checks.source.forms import Forms, weights_of
+from checks.source.gguf import config, head
+from checks.source.hub import Hub
+from checks.source.repository import Repository
+from checks.source.tensors import Unread
 from inference.model.load import load
 from tests import hub
 from tests.gguf_files import tiny_gguf
@@ -88,7 +88,7 @@ def test_its_config_is_what_transformers_reads_of_the_whole_file(tmp_path: Path)
 
 def test_the_beginning_of_its_head_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What stands before the vocabulary's end: the table of tensors is not reached."""
-    monkeypatch.setattr("checks.gguf.STEP", 256)
+    monkeypatch.setattr("checks.source.gguf.STEP", 256)
     path = tiny_gguf(tmp_path / "packed")
     size = path.stat().st_size
     little, all_of_it = (head(part(path), size, most) for most in (1024, size))

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from checks import device, memory
-from checks.graphics import Gpu, capped, computes, none_because, users
 from checks.machine import Machine
+from checks.machine.graphics import Gpu, capped, computes, none_because, users
 from checks.plan import Plan
 
 Planner = Callable[..., Plan]

@@ -13,11 +13,11 @@ from safetensors.torch import load_file, save_file
 import checks
 from checks.finding import Finding
 from checks.headers import headed
-from checks.hub import Hub
 from checks.machine import Machine
 from checks.plan import Plan
-from checks.repository import Repository, in_folder
-from checks.tensors import Headers
+from checks.source.hub import Hub
+from checks.source.repository import Repository, in_folder
+from checks.source.tensors import Headers
 from tests import hub, tiny
 from tests.hub_faults import NoRanges
 

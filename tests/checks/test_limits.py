@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from checks import connections
-from checks.limits import Bound, container_bounds, ram
+from checks.machine.limits import Bound, container_bounds, ram
 
 Kernel = Callable[..., None]
 
@@ -95,7 +95,7 @@ def test_a_process_without_groups_has_none(tmp_path: Path) -> None:
 def test_what_the_shell_allows_is_a_limit(name: str, command: str) -> None:
     program = (
         f"import resource; resource.setrlimit(resource.{name}, (3 * 10**9,) * 2)\n"
-        "from checks.limits import ram; print(ram())"
+        "from checks.machine.limits import ram; print(ram())"
     )
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert f"what='{command}, 3.0 GB'" in told
@@ -109,7 +109,7 @@ def test_this_machine_has_memory() -> None:
 def test_files_that_may_be_open_are_raised_to_what_is_allowed() -> None:
     program = (
         "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (100, 300))\n"
-        "from checks.limits import open_files, raise_open_files\n"
+        "from checks.machine.limits import open_files, raise_open_files\n"
         "told = open_files(); raise_open_files()\n"
         "print(told, resource.getrlimit(resource.RLIMIT_NOFILE))"
     )

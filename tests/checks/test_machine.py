@@ -3,7 +3,8 @@
 import socket
 from pathlib import Path
 
-from checks import filesystem, machine
+from checks import machine
+from checks.machine import filesystem
 
 
 def test_disk_is_told_for_a_folder_that_is_not_made_yet(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from checks import memory
 from checks.machine import Machine
 from checks.measure import Measure, measure
 from checks.plan import Plan
-from checks.repository import in_folder
+from checks.source.repository import in_folder
 from tests import tiny
 from tests.families import T5
 

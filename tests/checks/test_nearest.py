@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import checks
-from checks import needs
 from checks.machine import Gpu, Machine
 from checks.measure import Measure
 from checks.nearest import fits, nearest
+from checks.needs.needs import needed, parts
 from checks.plan import Plan
 from settings.layers import Layer, config_layer
 from settings.resolve import resolve
@@ -92,7 +92,7 @@ def test_every_line_pasted_into_config_py_fits(tmp_path: Path, machine: Machine)
 
     plan = planned_with("")
     assert plan.measure is not None
-    need = needs.needed(plan, plan.measure, needs.parts(plan, plan.measure)[0])
+    need = needed(plan, plan.measure, parts(plan, plan.measure)[0])
     small = replace(machine, ram=need - plan.overhead.own - 1)
     found = nearest(plan, small)
     assert len(found) == 3

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from checks.overhead import FIRST, LAST, MACHINES, known, learn
-from inference.native import room
-from inference.native.room import Room
+from checks.machine.overhead import FIRST, LAST, MACHINES, known, learn
+from inference.native import prepared
+from inference.native.prepared import Room
 from inference.resident import resident
 
 
@@ -32,7 +32,7 @@ def test_memory_that_waits_for_weights_is_ours_and_not_the_programs(
     size, before = 64 << 20, known("cpu", file)
     made = Room(size)
     made.fill(size, threading.Event())
-    monkeypatch.setattr(room, "_rooms", [made])
+    monkeypatch.setattr(prepared, "_rooms", [made])
     now = known("cpu", file)
     made.close()
     assert (before.ahead, now.ahead) == (0, size)

@@ -9,8 +9,8 @@ import checks
 from checks import memory
 from checks.finding import Finding
 from checks.machine import Gpu, Machine
+from checks.machine.overhead import FIRST
 from checks.measure import Measure
-from checks.overhead import FIRST
 from checks.plan import Plan
 from inference.model.split.spread import places
 

@@ -10,11 +10,11 @@ from safetensors.torch import load_file, save_file
 import checks
 from checks.finding import Finding
 from checks.headers import headed
-from checks.hub import Hub
 from checks.machine import Machine
 from checks.plan import Plan
 from checks.prequantised import hindrance
-from checks.repository import in_folder
+from checks.source.hub import Hub
+from checks.source.repository import in_folder
 from inference.model.load import load
 from tests import tiny
 

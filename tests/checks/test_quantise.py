@@ -8,13 +8,14 @@ import pytest
 import transformers
 
 import checks
-from checks import memory, needs, quantise
+from checks import memory, quantise
 from checks.finding import Finding
 from checks.machine import Machine
+from checks.machine.overhead import FIRST
 from checks.measure import Measure
-from checks.overhead import FIRST
+from checks.needs.needs import LEAST
 from checks.plan import Plan
-from checks.repository import in_folder
+from checks.source.repository import in_folder
 from inference.model.weights.swap import GIVEN_UP
 from inference.native.library import SETTING, library
 from tests import tiny
@@ -51,7 +52,7 @@ def test_layers_and_vocabulary_are_counted_in_their_own_kinds(tmp_path: Path, pl
 
 
 def test_fewer_bits_leave_more_ram(planned: Planner, machine: Machine) -> None:
-    least = PROGRAM + needs.LEAST * 131_072
+    least = PROGRAM + LEAST * 131_072
     for kind, weights in (("none", 16 * GB), ("int8", 8 * GB), ("int4", 5 * GB)):
         plan = eight_billion(planned, quantise=kind)
         assert ram(plan, machine, weights + least).ok

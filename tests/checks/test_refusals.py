@@ -8,8 +8,8 @@ import pytest
 
 from checks.fetch import fetch
 from checks.finding import Finding, Refused
-from checks.hub import Hub
-from checks.repository import Repository
+from checks.source.hub import Hub
+from checks.source.repository import Repository
 from tests import hub, tiny
 from tests.hub_faults import Says
 

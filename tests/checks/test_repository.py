@@ -9,8 +9,8 @@ import transformers
 
 from checks.fetch import fetch
 from checks.finding import Finding, Refused
-from checks.hub import Hub
-from checks.repository import Repository
+from checks.source.hub import Hub
+from checks.source.repository import Repository
 from inference.model.load import load
 from tests import hub, tiny
 from tests.hub_faults import Flip

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from checks.machine.overhead import FIRST
 from checks.measure import Measure
-from checks.overhead import FIRST
+from checks.needs.terms import NAMED, TRIED, Terms, terms
 from checks.plan import Plan
-from checks.terms import NAMED, TRIED, Terms, terms
 from inference.model.weights.swap import GIVEN_UP
 
 GB, MB = 10**9, 10**6

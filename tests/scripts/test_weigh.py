@@ -24,6 +24,7 @@ from scripts.weigh import table
 from scripts.weigh.shapes import SHAPES, Shape
 
 KEPT = table.KEPT.read_text().splitlines()
+README = Path(__file__).parents[2] / "README.md"
 MADE_BY = pytest.mark.skipif(
     transformers.__version__ != "5.23.0", reason="the table was made with another transformers"
 )
@@ -45,6 +46,11 @@ def test_the_table_is_what_the_server_says_of_a_few() -> None:
 @pytest.mark.slow
 def test_the_table_is_what_the_server_says() -> None:
     assert list(table.text()) == KEPT
+
+
+def test_the_readme_has_the_same_table() -> None:
+    readme = README.read_text().splitlines()
+    assert [row for row in KEPT if row.startswith("|") and row not in readme] == []
 
 
 def test_every_kind_of_model_is_in_it() -> None:

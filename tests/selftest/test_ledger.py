@@ -10,9 +10,9 @@ import torch
 
 from checks import memory
 from checks.machine import Gpu, Machine
-from checks.overhead import known
+from checks.machine.overhead import known
 from checks.plan import Asked, Plan, plan
-from checks.repository import in_folder
+from checks.source.repository import in_folder
 from inference.engine.stats import Step
 from inference.opening import Opened, open_engine
 from selftest.asked import Answer, task

@@ -14,8 +14,8 @@ from checks.fetch.pace import Pace
 from checks.fetch.patience import Patience
 from checks.fetch.progress import Progress
 from checks.fetch.room import Room
-from checks.hub import Hub
-from checks.repository import Repository
+from checks.source.hub import Hub
+from checks.source.repository import Repository
 from tests import hub
 
 PIECE = 100_000

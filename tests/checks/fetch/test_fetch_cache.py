@@ -12,10 +12,10 @@ from huggingface_hub.errors import LocalEntryNotFoundError
 from checks import weights
 from checks.fetch.patience import Patience
 from checks.finding import Refused
-from checks.hub import Hub
 from checks.machine import Machine
 from checks.plan import Plan
-from checks.repository import Repository
+from checks.source.hub import Hub
+from checks.source.repository import Repository
 from tests import hub
 from tests.checks.fetch.conftest import SIZE, WEIGHTS
 from tests.hub_faults import Stall

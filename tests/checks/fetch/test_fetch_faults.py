@@ -12,8 +12,8 @@ import pytest
 from checks.fetch.patience import Patience
 from checks.fetch.progress import Progress
 from checks.finding import Finding, Refused
-from checks.hub import Hub
-from checks.repository import File, Repository
+from checks.source.hub import Hub
+from checks.source.repository import File, Repository
 from tests import hub
 from tests.checks.fetch.conftest import PIECE, SIZE, WEIGHTS
 from tests.hub_faults import Chunked, Crowded, Cut, Fault, Flip, NoRanges, Says, Short, Slow, Stall

@@ -14,7 +14,7 @@ import pytest
 
 from checks.fetch.partial import beside, written
 from checks.finding import Refused
-from checks.hub import Hub
+from checks.source.hub import Hub
 from tests import hub
 from tests.checks.fetch.conftest import PIECE, SIZE, WEIGHTS
 from tests.hub_faults import Stall
@@ -27,8 +27,8 @@ from pathlib import Path
 from checks.fetch import fetch
 from checks.fetch.pace import Pace
 from checks.finding import Refused
-from checks.hub import Hub
-from checks.repository import find
+from checks.source.hub import Hub
+from checks.source.repository import find
 from checks.fetch.room import Room
 hub = Hub(sys.argv[1], Path(sys.argv[2]))
 source = find("acme/large", "main", home=Path("."), hub=hub, offline=False, code=False)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from checks.cache import Storage
 from checks.fetch.orphans import reclaim
+from checks.source.cache import Storage
 
 ETAG = "a" * 64
 

@@ -10,8 +10,8 @@ import pytest
 
 from checks.fetch.room import Room
 from checks.finding import Refused
-from checks.hub import Hub
-from checks.repository import Repository
+from checks.source.hub import Hub
+from checks.source.repository import Repository
 from tests import hub
 from tests.checks.fetch.conftest import SIZE, WEIGHTS
 

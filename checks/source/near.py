@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from difflib import SequenceMatcher
 from typing import Any
 
-from checks.hub import Hub
+from checks.source.hub import Hub
 
 SHOWN = 3  # models
 LISTED = 12  # versions

@@ -16,7 +16,7 @@ from typing import Any
 from transformers import AutoConfig
 
 from checks.measure.skeleton import silent
-from checks.tensors import Unread
+from checks.source.tensors import Unread
 
 STEP = 1 << 16  # bytes asked for at once
 MAGIC = b"GGUF"

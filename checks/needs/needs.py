@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from checks.machine import Machine
 from checks.measure import Measure
+from checks.needs.terms import Terms, terms
 from checks.plan import Plan
-from checks.terms import Terms, terms
 from inference.model.place import kv_bytes
 
 LEAST = 2048  # tokens of context below which a model is not worth starting

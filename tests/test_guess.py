@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import ahead
+import guess
 from main import HOME
 from settings.fields import Settings
 from settings.layers import config_layer
@@ -17,7 +17,7 @@ from settings.resolve import resolve
 
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    monkeypatch.setattr(ahead, "GPU", tmp_path / "no GPU")
+    monkeypatch.setattr(guess, "GPU", tmp_path / "no GPU")
     (tmp_path / "a.safetensors").write_bytes(bytes(1000))
     (tmp_path / "b.safetensors").write_bytes(bytes(500))
     (tmp_path / "other.bin").write_bytes(bytes(9000))
@@ -26,17 +26,17 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
 
 
 def test_a_folders_safetensors_are_counted(settings: Settings) -> None:
-    assert ahead.weights(settings) == 1500
-    assert ahead.weights(replace(settings, quantise="int8")) == 750
-    assert ahead.weights(replace(settings, model_name="/nowhere")) == 0
+    assert guess.weights(settings) == 1500
+    assert guess.weights(replace(settings, quantise="int8")) == 750
+    assert guess.weights(replace(settings, model_name="/nowhere")) == 0
 
 
 def test_nothing_is_wanted_where_weights_are_elsewhere(settings: Settings, tmp_path: Path) -> None:
     for changes in ({"device": "cuda"}, {"num_shard": 2}, {"layers": "cpu:4"}):
-        assert ahead.weights(replace(settings, **changes)) == 0
-    ahead.GPU.touch()
-    assert ahead.weights(settings) == 0
-    assert ahead.weights(replace(settings, device="cpu")) == 1500
+        assert guess.weights(replace(settings, **changes)) == 0
+    guess.GPU.touch()
+    assert guess.weights(settings) == 0
+    assert guess.weights(replace(settings, device="cpu")) == 1500
 
 
 def test_a_name_is_looked_for_in_the_cache(settings: Settings, tmp_path: Path) -> None:
@@ -46,8 +46,8 @@ def test_a_name_is_looked_for_in_the_cache(settings: Settings, tmp_path: Path) -
         (snapshots / name / "model.safetensors").write_bytes(bytes(size))
         os.utime(snapshots / name, (1e9 - age, 1e9 - age))
     named = replace(settings, model_name="some/model", cache_dir=str(tmp_path / "cache"))
-    assert ahead.weights(named) == 40
-    assert ahead.weights(replace(named, model_name="another/model")) == 0
+    assert guess.weights(named) == 40
+    assert guess.weights(replace(named, model_name="another/model")) == 0
 
 
 def test_no_more_than_a_share_of_the_tightest_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,19 +55,19 @@ def test_no_more_than_a_share_of_the_tightest_limit(tmp_path: Path, monkeypatch:
     (tmp_path / "cgroup").write_text("0::/some/service\n")
     group = tmp_path / "groups" / "some"
     (group / "service").mkdir(parents=True)
-    monkeypatch.setattr(ahead, "MEMORY", tmp_path / "meminfo")
-    monkeypatch.setattr(ahead, "OWN", tmp_path / "cgroup")
-    monkeypatch.setattr(ahead, "GROUPS", tmp_path / "groups")
+    monkeypatch.setattr(guess, "MEMORY", tmp_path / "meminfo")
+    monkeypatch.setattr(guess, "OWN", tmp_path / "cgroup")
+    monkeypatch.setattr(guess, "GROUPS", tmp_path / "groups")
     (group / "service" / "memory.max").write_text("max\n")
     (group / "service" / "memory.current").write_text("10\n")
-    assert ahead.memory() == 8000 * 1024 // 4
+    assert guess.memory() == 8000 * 1024 // 4
     (group / "memory.max").write_text("4000\n")
     (group / "memory.current").write_text("1000\n")
-    assert ahead.memory() == 750
+    assert guess.memory() == 750
     (group / "memory.current").write_text("5000\n")
-    assert ahead.memory() == 0
+    assert guess.memory() == 0
 
 
 def test_no_library_is_loaded_for_it() -> None:
-    told = "import sys, ahead, inference.native.room; assert not {'torch', 'numpy'} & set(sys.modules)"
+    told = "import sys, guess, inference.native.prepared; assert not {'torch', 'numpy'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", told], cwd=HOME, check=True)

@@ -22,9 +22,9 @@ from huggingface_hub.errors import (
     RevisionNotFoundError,
 )
 
-from checks import near
 from checks.finding import Finding, Refused
-from checks.hub import PATIENCE_S, Hub
+from checks.source import near
+from checks.source.hub import PATIENCE_S, Hub
 
 TOKEN = re.compile("[!-~]+")
 SETTING = "HUGGINGFACE_ACCESS_TOKEN"

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 import transformers
 
-from inference.native.room import ready
+from inference.native.prepared import ready
 from inference.resident import resident
 
 LAST, MACHINES = 9, 16  # values that are kept of each constant, and sets of constants
@@ -36,7 +36,7 @@ LIMITS: Mapping[str, tuple[float, float]] = {
 class Overhead:
     """program  bytes of RAM: Python, the libraries and our own code, before any model
     own      of these, what this process has already, and of no file: it is not taken again
-    ahead    what it has for weights to come (inference/native/room.py), and is not of the program
+    ahead    what it has for weights to come (inference/native/prepared.py), and is not of the program
     later    bytes of RAM that come with any model: threads, and what products keep
     cuda     bytes on each GPU: what libraries take beside tensors
     step     what steps have taken, of what was predicted
@@ -54,7 +54,7 @@ class Overhead:
         return self.program + self.later
 
 
-FIRST = Overhead()  # measured with torch 2.13 and transformers 5.23 on Linux, and for CUDA with an H200
+FIRST = Overhead()  # measured with torch 2.13 and transformers 5.23 on Linux; that of CUDA is a guess
 
 
 def known(device: str, path: Path | None = None) -> Overhead:

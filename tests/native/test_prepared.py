@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from inference.native import room
+from inference.native import prepared
 from inference.native.matrix import Matrix
-from inference.native.room import HUGE, Room
+from inference.native.prepared import HUGE, Room
 from inference.native.structs import Kind
 from inference.resident import resident
 
@@ -24,25 +24,25 @@ def filled(monkeypatch: pytest.MonkeyPatch) -> Iterator[Room]:
     """A room of SIZE bytes, all of which have memory."""
     made = Room(SIZE)
     made.fill(SIZE, threading.Event())
-    monkeypatch.setattr(room, "_rooms", [made])
+    monkeypatch.setattr(prepared, "_rooms", [made])
     yield made
     made.close()
 
 
 def test_memory_is_there_before_anybody_takes_it(filled: Room) -> None:
-    assert room.ready() == SIZE
+    assert prepared.ready() == SIZE
     there = resident().own
-    piece = room.taken(SIZE // 2)
+    piece = prepared.taken(SIZE // 2)
     assert piece is not None
     torch.frombuffer(piece, dtype=torch.uint8).fill_(7)
     assert resident().own - there < SLACK
-    assert room.ready() == SIZE // 2
+    assert prepared.ready() == SIZE // 2
 
 
 def test_a_matrix_takes_its_memory_and_gives_it_back(filled: Room) -> None:
     weight = torch.randn(1024, 2048)
     matrix = Matrix.pack(weight, Kind.F32)
-    assert room.ready() == SIZE - weight.nbytes
+    assert prepared.ready() == SIZE - weight.nbytes
     assert torch.equal(matrix.unpack(), weight)
     there = resident().own
     del matrix
@@ -57,18 +57,18 @@ def test_who_holds_a_part_holds_the_memory(filled: Room) -> None:
 
 
 def test_what_does_not_fit_or_is_small_comes_from_elsewhere(filled: Room) -> None:
-    assert room.taken(2 * SIZE) is None
-    assert room.taken(16) is None
+    assert prepared.taken(2 * SIZE) is None
+    assert prepared.taken(16) is None
     assert torch.equal(Matrix.pack(torch.ones(16, 32), Kind.F32).unpack(), torch.ones(16, 32))
-    assert room.ready() == SIZE
+    assert prepared.ready() == SIZE
 
 
 def test_what_nobody_took_goes_back(filled: Room) -> None:
     matrix = Matrix.pack(torch.ones(1024, 2048), Kind.F32)
     there = resident().own
-    room.give_back()
+    prepared.give_back()
     assert there - resident().own > SIZE - matrix.nbytes - SLACK
-    assert room.ready() == 0 and room.taken(1 << 20) is None
+    assert prepared.ready() == 0 and prepared.taken(1 << 20) is None
     assert bool((matrix.unpack() == 1).all())
 
 
@@ -83,14 +83,14 @@ def test_no_more_is_filled_than_may_be_and_none_once_it_is_stopped(filled: Room)
 
 
 def test_filling_ends_with_what_it_goes_along_with() -> None:
-    with room.filling(SIZE, SIZE):
-        assert room.taken(1 << 20) is None
+    with prepared.filling(SIZE, SIZE):
+        assert prepared.taken(1 << 20) is None
     assert threading.active_count() == len([each for each in threading.enumerate() if each.name != "room"])
-    assert room.taken(1 << 20) is not None
-    room.give_back()
+    assert prepared.taken(1 << 20) is not None
+    prepared.give_back()
 
 
 def test_nothing_is_made_ready_for_nothing() -> None:
-    with room.filling(0, SIZE):
+    with prepared.filling(0, SIZE):
         pass
-    assert room.ready() == 0
+    assert prepared.ready() == 0

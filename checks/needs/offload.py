@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from checks.machine import Machine
 from checks.measure import Measure
-from checks.needs import Part, needed, parts, there
+from checks.needs.needs import Part, needed, parts, there
 from checks.plan import Plan, replan
 from inference.model.split.spread import places
 

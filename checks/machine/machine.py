@@ -4,10 +4,10 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
-from checks.filesystem import MANY, look_at
 from checks.finding import listed, size
-from checks.graphics import Gpu, capped, gpus_of_torch, none_because
-from checks.limits import ENOUGH, open_files, ram
+from checks.machine.filesystem import MANY, look_at
+from checks.machine.graphics import Gpu, capped, gpus_of_torch, none_because
+from checks.machine.limits import ENOUGH, open_files, ram
 from inference.model.place import has_bfloat16
 
 __all__ = ["Gpu", "Machine", "look", "taken"]

@@ -12,15 +12,15 @@ from typing import Any
 
 from huggingface_hub import HfApi
 
-from checks.cache import Storage
-from checks.card import licence_in, licence_of
-from checks.file import File
 from checks.finding import Finding, Refused
-from checks.forms import GGUF, SAFE, Forms, holds_weights, weights_of
-from checks.glance import CONFIG, INDEX, glance
-from checks.hub import Hub
-from checks.refusals import Unanswered, nothing_found, reaching
-from checks.tensors import Headers
+from checks.source.cache import Storage
+from checks.source.card import licence_in, licence_of
+from checks.source.file import File
+from checks.source.forms import GGUF, SAFE, Forms, holds_weights, weights_of
+from checks.source.glance import CONFIG, INDEX, glance
+from checks.source.hub import Hub
+from checks.source.refusals import Unanswered, nothing_found, reaching
+from checks.source.tensors import Headers
 
 COMMIT = re.compile("[0-9a-f]{40}")
 SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")

@@ -11,11 +11,11 @@ from urllib.parse import quote
 from huggingface_hub import HfApi, get_session
 from huggingface_hub.utils import hf_raise_for_status
 
-from checks.cache import Storage, write
-from checks.file import File
 from checks.finding import Refused
-from checks.hub import Hub
-from checks.refusals import Unanswered, untrue
+from checks.source.cache import Storage, write
+from checks.source.file import File
+from checks.source.hub import Hub
+from checks.source.refusals import Unanswered, untrue
 
 COST = 1_400_000  # bytes: of the 2 MB, what the list of files and the headers of weights leave
 TRIES = 2
