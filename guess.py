@@ -12,6 +12,9 @@ from settings.fields import Settings
 
 SHARE = 4  # of the memory that is free, a fourth at most is made ready
 SAVED = {"none": 1.0, "int8": 0.5, "int4": 0.35}  # of the files' bytes, what native matrices take
+# Of DTYPE, with which most weights stay mapped from their files until they are packed. Others are converted,
+# which takes memory enough.
+AS_STORED = ("auto", "stored", "bfloat16")
 GPU = Path("/dev/nvidiactl")
 MEMORY, GROUPS, OWN = Path("/proc/meminfo"), Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 ACCOUNTS = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes"))
@@ -20,7 +23,7 @@ ACCOUNTS = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.
 def weights(settings: Settings) -> int:
     """Bytes; 0 where native matrices of this process will not hold them, or nothing of the model is here."""
     elsewhere = settings.device == "cuda" or (settings.device == "auto" and GPU.exists())
-    if elsewhere or settings.layers or settings.num_shard > 1:
+    if elsewhere or settings.layers or settings.num_shard > 1 or settings.dtype not in AS_STORED:
         return 0
     try:
         sizes = [path.stat().st_size for path in folder(settings).glob("*.safetensors")]

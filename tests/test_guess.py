@@ -32,7 +32,7 @@ def test_a_folders_safetensors_are_counted(settings: Settings) -> None:
 
 
 def test_nothing_is_wanted_where_weights_are_elsewhere(settings: Settings, tmp_path: Path) -> None:
-    for changes in ({"device": "cuda"}, {"num_shard": 2}, {"layers": "cpu:4"}):
+    for changes in ({"device": "cuda"}, {"num_shard": 2}, {"layers": "cpu:4"}, {"dtype": "float32"}):
         assert guess.weights(replace(settings, **changes)) == 0
     guess.GPU.touch()
     assert guess.weights(settings) == 0

@@ -8,12 +8,12 @@ from scripts.memory.cases import CASES, SHAPES, Case, written
 from scripts.memory.measured import Measured, Pair, load, measured
 from scripts.memory.told import HEAD, row
 
-ALLOWED = 0.05
+ALLOWED = 0.08  # scripts/memory.py holds them to 0.05; what a kernel counts is not the same every time
 MEASURED = (
     Case("llama"),
     Case("llama", {"dtype": "float32"}, rows=2, context=2000),
     Case("gpt2"),
-    Case("mamba", context=200),
+    Case("gemma3"),
 )
 
 
