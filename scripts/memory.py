@@ -46,7 +46,10 @@ def all_measured(options: argparse.Namespace, scratch: Path) -> Iterator[tuple[C
         model = written(shape, folder)
         for case in CASES:
             if case.shape == shape:
-                yield case, measured(case, model, scratch)
+                try:
+                    yield case, measured(case, model, scratch)
+                except TimeoutError as error:
+                    print(f"{case.name}: {error}", file=sys.stderr)
         if options.folder is None:
             shutil.rmtree(model)
 

@@ -22,7 +22,9 @@ from scripts.bench.server import NAME, ROOT, asked, free_port
 from scripts.memory.cases import Case
 
 READY_S, TOLD_S, POLL_S = 170, 20, 0.1
-NEW = 8  # tokens of an answer; of a model that encodes its prompt, as many as the prompt has
+# Tokens of an answer, besides one for each STEP tokens of prompts, so that all rows are taken at once; of a
+# model that encodes its prompt, as many as the prompt has.
+NEW, STEP = 8, 256
 READY, FULL = "memory, ready", "memory, first full batch"
 
 
@@ -119,7 +121,7 @@ def told(out: Path, title: str, patience_s: float, process: subprocess.Popen[byt
 def load(case: Case, model: Path) -> list[Request]:
     """A prompt for each row, none like another, so that every row comes to its whole context."""
     encodes = json.loads((model / "config.json").read_text()).get("is_encoder_decoder", False)
-    new = case.context - 2 if encodes else NEW
-    prompt = case.context if encodes else case.context - NEW
+    new = case.context - 2 if encodes else NEW + case.rows * case.context // STEP
+    prompt = case.context if encodes else case.context - new
     random = Random(1)
     return [Request(tuple(random.choices(range(300, 1000), k=prompt)), new) for _ in range(case.rows)]
