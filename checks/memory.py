@@ -11,7 +11,7 @@ from checks.plan import Plan
 
 # The tokens of the largest page that a seat may have on a device: of a row's last one, the rest is lost.
 PAGES = {"cpu": 16, "cuda": 256}
-SMALLER = "or choose a configuration that fits, or a smaller model"
+SMALLER = "choose a configuration that fits, or a smaller model"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ def check_ram(plan: Plan, machine: Machine) -> Finding | None:
     if part:
         return finding(plan, machine, plan.measure, part)
     need, have = plan.overhead.ram + largest_file(plan), there(plan, machine, "cpu")
-    mend = "" if need <= have else f"free {size(need - have)}, {SMALLER}"
+    mend = "" if need <= have else f"free {size(need - have)}, or {SMALLER}"
     return Finding(shared("RAM", plan), size(need), machine.told("cpu", have), need <= have, mend)
 
 
@@ -53,7 +53,7 @@ def check_context(plan: Plan, machine: Machine) -> Finding | None:
         return Finding("context", f"{plan.context} tokens", have, False, f"CONTEXT = {plan.limit}, or 0")
     if plan.context > fits:
         have = f"memory for {fits} tokens"
-        return Finding("context", f"{plan.context} tokens", have, False, f"CONTEXT = {fits}, or 0")
+        return Finding("context", f"{plan.context} tokens", have, False, f"CONTEXT = {fits}, or 0" if fits > 0 else SMALLER)
     context = plan.context or min(plan.longest, fits)
     short = not plan.context and context < plan.longest
     note = f"; memory holds less than the model's {plan.longest}" if short else ""
@@ -88,7 +88,7 @@ def finding(plan: Plan, machine: Machine, measure: Measure, part: Part) -> Findi
     """Whether the part fits on its device."""
     found, have = least_terms(plan, measure, part), there(plan, machine, part.device)
     short = found.most - have
-    mend = f"free {size(short)}, {SMALLER}" if short > 0 else ""
+    mend = f"free {size(short)}, or {SMALLER}" if short > 0 else ""
     told = f"{size(found.most)}: {shares(found, measure.dtype if plan.quantise == 'none' else plan.quantise)}"
     return Finding(shared(part.name, plan), told, machine.told(part.device, have), short <= 0, mend)
 
