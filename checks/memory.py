@@ -52,8 +52,8 @@ def check_context(plan: Plan, machine: Machine) -> Finding | None:
         have = f"{plan.limit} tokens, the model's own limit"
         return Finding("context", f"{plan.context} tokens", have, False, f"CONTEXT = {plan.limit}, or 0")
     if plan.context > fits:
-        have = f"memory for {fits} tokens"
-        return Finding("context", f"{plan.context} tokens", have, False, f"CONTEXT = {fits}, or 0" if fits > 0 else SMALLER)
+        have, mend = f"memory for {max(0, fits)} tokens", f"CONTEXT = {fits}, or 0" if fits > 0 else SMALLER
+        return Finding("context", f"{plan.context} tokens", have, False, mend)
     context = plan.context or min(plan.longest, fits)
     short = not plan.context and context < plan.longest
     note = f"; memory holds less than the model's {plan.longest}" if short else ""
