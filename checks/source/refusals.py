@@ -43,7 +43,7 @@ class Unanswered(ConnectionError):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Refusal:
     """What was refused, and what the Hub `said` of it."""
 
     hub: Hub
@@ -108,13 +108,13 @@ def passing(error: Exception, hub: Hub) -> None:
 def refused(kind: type[Exception], said: str, hub: Hub, name: str, revision: str) -> Finding:
     """`kind` as huggingface_hub has it, whoever asked; `said` by the Hub."""
     need = name if revision == "main" else f"{name} at {revision}"
-    asked = Asked(hub, name, revision, said)
+    asked = Refusal(hub, name, revision, said)
     meaning = next((meaning for known, meaning in MEANINGS if issubclass(kind, known)), unknown_answer)
     have, mend = meaning(asked)
     return Finding("access", need, have, False, mend)
 
 
-def gated(asked: Asked) -> tuple[str, str]:
+def gated(asked: Refusal) -> tuple[str, str]:
     if wrong := wrong_token(asked):
         return wrong
     if asked.named_us:
@@ -124,7 +124,7 @@ def gated(asked: Asked) -> tuple[str, str]:
     return "its authors ask for consent", mend
 
 
-def no_model(asked: Asked) -> tuple[str, str]:
+def no_model(asked: Refusal) -> tuple[str, str]:
     if wrong := wrong_token(asked):
         return wrong
     if kind := near.other_kind(asked.hub, asked.name):
@@ -137,7 +137,7 @@ def no_model(asked: Asked) -> tuple[str, str]:
     return "no such model, or a private one", f"{mend}; {private}"
 
 
-def no_version(asked: Asked) -> tuple[str, str]:
+def no_version(asked: Refusal) -> tuple[str, str]:
     found = near.versions(asked.hub, asked.name, asked.revision)
     if not found:
         return "no such version", f'MODEL_REVISION = "main", or one of those listed at {asked.url}/tree/main'
@@ -148,28 +148,28 @@ def no_version(asked: Asked) -> tuple[str, str]:
     )
 
 
-def no_file(asked: Asked) -> tuple[str, str]:
+def no_file(asked: Refusal) -> tuple[str, str]:
     return "a file of it is missing", f"see {asked.url}/tree/main"
 
 
-def no_name(asked: Asked) -> tuple[str, str]:
+def no_name(asked: Refusal) -> tuple[str, str]:
     return "not a name that a model could have", (
         'write MODEL_NAME as "owner/model", or as the path of a folder'
     )
 
 
-def closed(asked: Asked) -> tuple[str, str]:
+def closed(asked: Refusal) -> tuple[str, str]:
     return "closed by the Hub for everybody", f"MODEL_NAME = {EXAMPLE}, or any other model"
 
 
-def unknown_answer(asked: Asked) -> tuple[str, str]:
+def unknown_answer(asked: Refusal) -> tuple[str, str]:
     return wrong_token(asked) or (
         f"the Hub says: {asked.said}",
         f"try again later; if it is the token's rights, see {asked.hub.endpoint}/settings/tokens",
     )
 
 
-def wrong_token(asked: Asked) -> tuple[str, str] | None:
+def wrong_token(asked: Refusal) -> tuple[str, str] | None:
     """What to say where the Hub does not know the token: it then refuses even what is open to everyone."""
     status, told = asked.hub.ask("/api/whoami-v2") if asked.named_us else (0, None)
     if status != 401:
@@ -181,7 +181,7 @@ def wrong_token(asked: Asked) -> tuple[str, str] | None:
 
 
 # The first row that fits decides: a gated repository's error is a kind of a missing repository's.
-MEANINGS: tuple[tuple[type[Exception], Callable[[Asked], tuple[str, str]]], ...] = (
+MEANINGS: tuple[tuple[type[Exception], Callable[[Refusal], tuple[str, str]]], ...] = (
     (GatedRepoError, gated),
     (RepositoryNotFoundError, no_model),
     (RevisionNotFoundError, no_version),

@@ -136,7 +136,8 @@ def test_a_driver_is_told_loads_and_its_end_is_a_loss() -> None:
 
 
 def test_a_trees_peak_is_of_all_its_processes() -> None:
-    grown = "import sys; held = bytearray(30_000_000); print(flush=True); sys.stdin.read()"
+    worked = "sum(range(10_000_000))"  # longer than the kernel's unit of time
+    grown = f"import sys; held = bytearray(30_000_000); {worked}; print(flush=True); sys.stdin.read()"
     child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {grown!r}])"
     with subprocess.Popen(
         [sys.executable, "-c", child], stdin=subprocess.PIPE, stdout=subprocess.PIPE
