@@ -98,7 +98,7 @@ def test_tokens_that_get_no_noise_could_not_have_won() -> None:
     some = noise.perturb(logits.clone(), keys)
     assert int((some == logits).sum()) > logits.numel() / 2
     assert torch.equal(some.argmax(-1), everywhere.argmax(-1))
-    most, least = -math.log(-math.log1p(-(2.0**-24))), -math.log(-math.log(2.0**-32))
+    most, least = -math.log(-math.log1p(-(2.0**-32))), -math.log(-math.log(2.0**-24))
     assert most - least < noise.REACH
 
 
