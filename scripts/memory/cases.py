@@ -16,18 +16,16 @@ from transformers import (
     BloomConfig,
     Gemma3TextConfig,
     GPT2Config,
-    GPTNeoXConfig,
     LlamaConfig,
     MambaConfig,
     MistralConfig,
-    Qwen2Config,
     Qwen2MoeConfig,
     Qwen3Config,
     T5Config,
 )
 
 from inference.model.architecture import family_of
-from scripts.bench.models import SEED, letters
+from scripts.bench import models as bench
 
 Shape = Callable[[], Any]
 
@@ -44,34 +42,6 @@ def llama() -> Any:
     )
 
 
-def llama_1b() -> Any:
-    """Llama 3.2 1B."""
-    return LlamaConfig(
-        vocab_size=128_256,
-        hidden_size=2048,
-        intermediate_size=8192,
-        num_hidden_layers=16,
-        num_attention_heads=32,
-        num_key_value_heads=8,
-        max_position_embeddings=4096,
-        tie_word_embeddings=True,
-    )
-
-
-def qwen2() -> Any:
-    """Qwen2.5 0.5B."""
-    return Qwen2Config(
-        vocab_size=151_936,
-        hidden_size=896,
-        intermediate_size=4864,
-        num_hidden_layers=24,
-        num_attention_heads=14,
-        num_key_value_heads=2,
-        max_position_embeddings=4096,
-        tie_word_embeddings=True,
-    )
-
-
 def qwen3() -> Any:
     """Qwen3 0.6B."""
     return Qwen3Config(
@@ -84,18 +54,6 @@ def qwen3() -> Any:
         head_dim=128,
         max_position_embeddings=4096,
         tie_word_embeddings=True,
-    )
-
-
-def pythia() -> Any:
-    """Pythia 410M."""
-    return GPTNeoXConfig(
-        vocab_size=50_304,
-        hidden_size=1024,
-        intermediate_size=4096,
-        num_hidden_layers=24,
-        num_attention_heads=16,
-        max_position_embeddings=2048,
     )
 
 
@@ -160,11 +118,11 @@ def t5() -> Any:
 
 SHAPES: Mapping[str, Shape] = {
     "llama": llama,
-    "llama 1b": llama_1b,
-    "qwen2": qwen2,
+    "llama 1b": bench.SHAPES["1b"],
+    "qwen2": bench.SHAPES["0.5b"],
     "qwen3": qwen3,
     "gpt2": lambda: GPT2Config(bos_token_id=1, eos_token_id=2),
-    "gpt_neox": pythia,
+    "gpt_neox": bench.SHAPES["pythia"],
     "gemma3": gemma3,
     "mistral": mistral,
     "bloom": lambda: BloomConfig(vocab_size=250_880, hidden_size=1024, n_layer=24, n_head=16),
@@ -224,8 +182,8 @@ def written(shape: str, folder: Path) -> Path:
     home = folder / shape.replace(" ", "-")
     if not home.exists():
         transformers.utils.logging.disable_progress_bar()
-        torch.manual_seed(SEED)
+        torch.manual_seed(bench.SEED)
         config = SHAPES[shape]()
         family_of(config).from_config(config, dtype=torch.bfloat16).save_pretrained(home)
-        letters(config.get_text_config().vocab_size).save_pretrained(home)
+        bench.letters(config.get_text_config().vocab_size).save_pretrained(home)
     return home
