@@ -5,16 +5,10 @@ from pathlib import Path
 from scripts.bench.models import folder
 from scripts.bench.peers.made import made
 from scripts.bench.peers.peer import INT8, Peer
-from scripts.bench.peers.piped import Piped
+from scripts.bench.peers.piped import driven
 from scripts.bench.terms import Terms
 
 PYTHON, CONVERT = "ctranslate2/bin/python", "ctranslate2/bin/ct2-transformers-converter"
-
-
-def start(terms: Terms, form: str, model: Path) -> Piped:
-    python = Path(terms.peers, PYTHON).absolute()
-    driver = [str(python), "-m", "scripts.bench.drivers.ctranslate2_generator"]
-    return Piped([*driver, str(model), str(terms.threads)])
 
 
 def converted(terms: Terms, form: str) -> Path:
@@ -22,4 +16,4 @@ def converted(terms: Terms, form: str) -> Path:
     return made(terms, f"ctranslate2-{form}", lambda home: (*convert, "--output_dir", home))
 
 
-CTRANSLATE2 = Peer("ctranslate2", {INT8: "int8"}, PYTHON, converted, start)
+CTRANSLATE2 = Peer("ctranslate2", {INT8: "int8"}, PYTHON, converted, driven(PYTHON, "ctranslate2_generator"))

@@ -5,16 +5,10 @@ from pathlib import Path
 from scripts.bench.models import folder
 from scripts.bench.peers.made import made
 from scripts.bench.peers.peer import BF16, INT4, INT8, Peer
-from scripts.bench.peers.piped import Piped
+from scripts.bench.peers.piped import driven
 from scripts.bench.terms import Terms
 
 PYTHON, EXPORT = "openvino/bin/python", "openvino/bin/optimum-cli"
-
-
-def start(terms: Terms, form: str, model: Path) -> Piped:
-    python = Path(terms.peers, PYTHON).absolute()
-    driver = [str(python), "-m", "scripts.bench.drivers.openvino_genai"]
-    return Piped([*driver, str(model), str(terms.threads)])
 
 
 def exported(terms: Terms, form: str) -> Path:
@@ -23,4 +17,6 @@ def exported(terms: Terms, form: str) -> Path:
     return made(terms, f"openvino-{form}", lambda home: (*export, *how, home))
 
 
-OPENVINO = Peer("openvino", {BF16: "fp16", INT8: "int8", INT4: "int4"}, PYTHON, exported, start)
+OPENVINO = Peer(
+    "openvino", {BF16: "fp16", INT8: "int8", INT4: "int4"}, PYTHON, exported, driven(PYTHON, "openvino_genai")
+)

@@ -6,12 +6,14 @@ the first with {"about": …}, then with {"stamps": [[seconds, …], …], "seco
 
 import json
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from scripts.bench.contender import Lost
 from scripts.bench.load import Load, Run
 from scripts.bench.server import ROOT
+from scripts.bench.terms import Terms
 from scripts.bench.tree import Tree
 
 
@@ -51,3 +53,13 @@ class Piped:
             raise Lost(f"its driver ended with code {self._process.wait()}")
         answer: dict[str, Any] = json.loads(line)
         return answer
+
+
+def driven(python: str, driver: str) -> Callable[[Terms, str, Path], Piped]:
+    """What starts a driver, by its module's name, with a Python below the folder of peers."""
+
+    def start(terms: Terms, form: str, model: Path) -> Piped:
+        own = str(Path(terms.peers, python).absolute())
+        return Piped([own, "-m", f"scripts.bench.drivers.{driver}", str(model), str(terms.threads)])
+
+    return start
