@@ -10,8 +10,8 @@ from transformers.quantizers import AutoHfQuantizer
 
 from checks.finding import Finding
 from checks.machine import Machine
-from checks.measure.skeleton import silent
 from checks.plan import Plan
+from checks.silence import silent
 
 # What reads a form, as pip knows it; those that are not here ask for a GPU, or are read by transformers.
 PACKAGES: Mapping[str, str] = {

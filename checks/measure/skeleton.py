@@ -5,15 +5,14 @@ apart, and says what they lack: asked here with nothing to read. Knows no archit
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-import transformers
 from torch import Tensor
 from transformers import AutoConfig
 
+from checks.silence import silent
 from inference.model.architecture import family_of
 
 NOWHERE = {"": "meta"}
@@ -62,21 +61,6 @@ def loaded(model: Any, dtype: str, tensors: Mapping[str, Tensor] | None = None) 
         return None
     wrong = tuple(sorted((name, tuple(file), tuple(own)) for name, file, own in report["mismatched_keys"]))
     return Loaded(made.eval(), tuple(sorted(report["missing_keys"])), wrong)
-
-
-@contextmanager
-def silent() -> Iterator[None]:
-    """Without what transformers says of loading: it is said again when it is true."""
-    log = transformers.utils.logging
-    level, bars = log.get_verbosity(), log.is_progress_bar_enabled()
-    log.set_verbosity(log.CRITICAL)
-    log.disable_progress_bar()
-    try:
-        yield
-    finally:
-        log.set_verbosity(level)
-        if bars:
-            log.enable_progress_bar()
 
 
 def count(model: Any) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 
 from transformers import AutoConfig
 
-from checks.measure.skeleton import silent
+from checks.silence import silent
 from checks.source.tensors import Unread
 
 STEP = 1 << 16  # bytes asked for at once
