@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from inference.containers import GROUPS, OWN, accounts
 from settings.fields import Settings
 
 SHARE = 4  # of the memory that is free, a fourth at most is made ready
@@ -16,8 +17,7 @@ SAVED = {"none": 1.0, "int8": 0.5, "int4": 0.35}  # of the files' bytes, what na
 # which takes memory enough.
 AS_STORED = ("auto", "stored", "bfloat16")
 GPU = Path("/dev/nvidiactl")
-MEMORY, GROUPS, OWN = Path("/proc/meminfo"), Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
-ACCOUNTS = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes"))
+MEMORY = Path("/proc/meminfo")
 
 
 def weights(settings: Settings) -> int:
@@ -49,22 +49,13 @@ def memory() -> int:
 
 
 def free() -> Iterator[int]:
-    """What the machine has, and what each group that this process is in may still have."""
+    """What the machine has, and what each container that this process is in may still have.
+
+    File pages that a container could have back are left to it: they may be the model's.
+    """
     if not MEMORY.exists():
         yield 0
         return
     lines = dict(line.split(":", 1) for line in MEMORY.read_text().splitlines())
     yield int(lines.get("MemAvailable", "0 kB").split()[0]) * 1024
-    groups = [line.split(":", 2) for line in OWN.read_text().splitlines()] if OWN.exists() else []
-    for _, kinds, path in groups:
-        inner = GROUPS / kinds / path.lstrip("/")
-        for group in (inner, *inner.parents):
-            yield from left(group) if group.is_relative_to(GROUPS) else ()
-
-
-def left(group: Path) -> Iterator[int]:
-    for limit, used in ACCOUNTS:
-        try:
-            yield int((group / limit).read_text()) - int((group / used).read_text())
-        except (OSError, ValueError):  # no such file, or no limit
-            continue
+    yield from (account.limit - account.used for account in accounts(GROUPS, OWN))
