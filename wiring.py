@@ -53,6 +53,7 @@ def plan_of(settings: Settings, home: Path, machine: Machine) -> Plan:
         places=places,
         quantise=settings.quantise,
         seat=settings.seat,
+        alone=settings.deterministic,
         scaling=scaling_of(settings),
         tokenizer_config=tokenizer_config_of(settings),
         batch=settings.max_batch_tokens,

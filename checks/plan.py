@@ -40,6 +40,7 @@ class Asked:
     places    the device of each layer; empty: all are on `device`, the first where it is a GPU
     quantise  how the weights are kept once they are loaded, "none" or one of Measure.saves
     seat      how the engine is to run the model, "auto" or one of inference.model.fit.KINDS
+    alone     as DETERMINISTIC has it: no answer depends on what is computed beside it
     scaling   how the model's positions are stretched
     batch     tokens that a step computes
     overhead  what is known of this machine's, by which memory is predicted
@@ -58,6 +59,7 @@ class Asked:
     places: tuple[str, ...] = ()
     quantise: str = "none"
     seat: str = "auto"
+    alone: bool = False
     scaling: Scaling = PLAIN
     batch: int = 512
     overhead: Overhead = FIRST
@@ -115,7 +117,9 @@ def plan(repository: Repository, asked: Asked) -> Plan:
 
 def measured(repository: Repository, asked: Asked, choose: Callable[[int], str]) -> Measure:
     tensors = tensors_of(repository)
-    made = measure(repository.config, repository.weights, choose, asked.shards, tensors, asked.seat)
+    made = measure(
+        repository.config, repository.weights, choose, asked.shards, tensors, asked.seat, asked.alone
+    )
     return replace(made, stored=PACKED) if repository.gguf else made
 
 

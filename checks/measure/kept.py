@@ -20,22 +20,22 @@ COLUMNS = 64
 PROMPT = 5  # tokens: more than one, and no round number that could be a size of the model's
 EXPERTS = "batched_mm"  # computes the experts of any dtype, and looks at no value
 
-AUTO, SLOTS, SOLO = "auto", "slots", "solo"  # of what SEAT may be
+AUTO, FUSED, SLOTS, SOLO = "auto", "fused", "slots", "solo"  # of what SEAT may be
 
 Cost = tuple[int, int]
 
 
-def kept(model: Any, seat: str = AUTO) -> Cost | None:
+def kept(model: Any, seat: str = AUTO, alone: bool = False) -> Cost | None:
     """Bytes that a sequence takes for each token, and besides; (0, 0) where every seat refuses the model, so
     that it is computed anew each time; None where that cannot be found out without values.
 
-    `seat` is the one that is asked for. The model, on the meta device in the dtype it computes in, is not to
-    be used for anything else afterwards.
+    `seat` is the one that is asked for; `alone`: only those where rows change no bit of each other. The
+    model, on the meta device in the dtype it computes in, is not to be used for anything else afterwards.
     """
     if hasattr(model, "set_experts_implementation"):
         model.set_experts_implementation(EXPERTS)
     refused = True
-    for cost in costs(model, seat):
+    for cost in costs(model, seat, alone):
         try:
             with Blind():
                 return cost()
@@ -46,14 +46,14 @@ def kept(model: Any, seat: str = AUTO) -> Cost | None:
     return (0, 0) if refused else None
 
 
-def costs(model: Any, seat: str) -> Iterator[Callable[[], Cost]]:
+def costs(model: Any, seat: str, alone: bool) -> Iterator[Callable[[], Cost]]:
     """Of each seat, the one that is tried first at load before the others. What the fused one keeps, the
-    packed one does."""
+    packed one does, and of the models that it takes the slots do, too."""
     if seat == SOLO:
         return
-    if seat != SLOTS:
+    if seat == FUSED or not (alone or seat == SLOTS):
         yield partial(packed, model)
-    yield from (partial(slots, model, resumes) for resumes in (True, False))
+    yield from (partial(slots, model, resumes, together=not alone) for resumes in (True, False))
 
 
 def packed(model: Any) -> Cost:
@@ -62,9 +62,9 @@ def packed(model: Any) -> Cost:
     return packed_cost(runner)
 
 
-def slots(model: Any, resumes: bool) -> Cost:
+def slots(model: Any, resumes: bool, together: bool) -> Cost:
     kind = SourceRunner if model.config.is_encoder_decoder else SlotRunner
-    runner = kind(model, max_rows=1, context=COLUMNS, area=COLUMNS, resumes=resumes)
+    runner = kind(model, max_rows=1, context=COLUMNS, area=COLUMNS, resumes=resumes, together=together)
     prompt = tuple(range(PROMPT))
     runner.forward(
         Batch(

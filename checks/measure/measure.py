@@ -65,12 +65,13 @@ def measure(
     ranks: int = 1,
     tensors: Mapping[str, Tensor] | None = None,
     seat: str = AUTO,
+    alone: bool = False,
 ) -> Measure:
     """Measure the model of a config.json whose weights take `stored` bytes in files.
 
     `choose` gives the dtype to compute in for a number of parameters. `tensors` are those of the files, on
-    the meta device; None where they are not known. `seat` is the one asked for. Of a model that
-    several ranks share, the bytes are those of one.
+    the meta device; None where they are not known. `seat` is the one asked for, `alone` whether rows must
+    change no bit of each other. Of a model that several ranks share, the bytes are those of one.
     """
     model = skeleton(raw)
     if model is None:
@@ -88,7 +89,7 @@ def measure(
         layers = tuple(weights * held // max(1, nbytes(whole.parameters())) for held in layers)
     part, heads = shared(whole, ranks)
     step = work(whole)
-    told = kept(model.to(getattr(torch, dtype)), seat)
+    told = kept(model.to(getattr(torch, dtype)), seat, alone)
     token, row = told or formula(whole.config.get_text_config(), itemsize(dtype))
     return Measure(
         parameters=parameters,

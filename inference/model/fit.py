@@ -147,7 +147,6 @@ def sized(
 ) -> Fitted:
     """The seat that was tried, with as much memory as it may have: the whole context for each row at most."""
     per_token, per_row = found.seat.cost(found.runner)
-    per_token = max(per_token, 1)
     left = kv_bytes - per_row * max_rows
     if left < per_token * context:
         needs = (per_row * max_rows + per_token * context) / 2**20
@@ -157,7 +156,8 @@ def sized(
         )
     page = found.runner.step if found.runner.paged else 1
     most = max_rows * -(-context // page) * page  # a row's last page may be no full one
-    area = min(most, left // per_token, max_area or most)
+    holds = left // per_token if per_token else most
+    area = min(most, holds, max_area or most)
     runner = found.seat.make(max_rows=max_rows, context=context, area=area)
     seat = found.seat
     return told(model, Fitted(runner, seat.kind, seat.name, runner.resumes, found.error, per_token))

@@ -85,7 +85,7 @@ def test_what_is_told_is_what_is_loaded_and_kept(shape: Shape, dtype: str, tmp_p
     told = measure(raw, 0, lambda parameters: dtype)
     assert told.weights == held
     fitted = fit.choose(model, max_rows=1, context=64, kv_bytes=10**8, timed=False)
-    assert fitted.bytes_per_token == max(1, told.token)
+    assert fitted.bytes_per_token == told.token
     if table.LATENT in shape.raw:
         told = measure(raw, 0, lambda parameters: dtype, seat="slots")
         fitted = fit.choose(model, max_rows=1, context=64, kv_bytes=10**8, timed=False, kinds=("slots",))
