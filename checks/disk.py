@@ -4,6 +4,7 @@ from checks.finding import Finding, size
 from checks.machine import Machine
 from checks.machine.filesystem import MANY
 from checks.plan import Plan
+from checks.source.refusals import unwritable
 
 SPARE = 1_000_000_000  # bytes that stay free for everything else on the disk
 EACH, BESIDES = 2, 16  # files made for each file: its bytes, its link; and folders, locks and notes for all
@@ -35,7 +36,3 @@ def cache(files: int, machine: Machine) -> Finding:
         return Finding("cache", told, f"{room}: with links, locks and folders {need} are made", False, mend)
     links = "" if machine.links else ", no links: every version keeps files of its own"
     return Finding("cache", told, room + links, True)
-
-
-def unwritable(need: str, why: str) -> Finding:
-    return Finding("cache", need, why, False, "set CACHE_DIR to a folder that you may write in")

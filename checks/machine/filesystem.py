@@ -24,7 +24,7 @@ def look_at(folder: Path) -> Folder:
     stats = os.statvfs(there)
     unwritable, links = tried(there)
     return Folder(
-        bytes=free_disk(folder),
+        bytes=free(stats),
         files=stats.f_favail if stats.f_files else MANY,
         unwritable=unwritable,
         links=links,
@@ -33,7 +33,10 @@ def look_at(folder: Path) -> Folder:
 
 def free_disk(folder: Path) -> int:
     """Bytes that we may write where `folder` is or will be; what is reserved for root does not count."""
-    stats = os.statvfs(existing(folder))
+    return free(os.statvfs(existing(folder)))
+
+
+def free(stats: os.statvfs_result) -> int:
     return stats.f_bavail * stats.f_frsize
 
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from json import JSONDecodeError
-from pathlib import Path
 
 from huggingface_hub import get_session
 from huggingface_hub.errors import (
@@ -80,7 +79,8 @@ def reaching(hub: Hub, name: str, revision: str) -> Iterator[None]:
     except ConnectionError as error:
         raise Unanswered(last_line(error)) from error
     except OSError as error:
-        raise Refused(unwritable(hub.cache, error.strerror or str(error))) from error
+        why = (error.strerror or str(error)).lower()
+        raise Refused(unwritable(f"to write in {hub.cache}", why)) from error
 
 
 def no_token(name: str) -> Finding:
@@ -89,9 +89,8 @@ def no_token(name: str) -> Finding:
     return Finding("access", name, have, False, f"put a token in {SETTING} as the Hub shows it, hf_…")
 
 
-def unwritable(cache: Path, why: str) -> Finding:
-    mend = "set CACHE_DIR to a folder that you may write in"
-    return Finding("cache", f"to write in {cache}", why.lower(), False, mend)
+def unwritable(need: str, why: str) -> Finding:
+    return Finding("cache", need, why, False, "set CACHE_DIR to a folder that you may write in")
 
 
 def passing(error: Exception, hub: Hub) -> None:
