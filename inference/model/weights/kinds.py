@@ -16,10 +16,9 @@ NONE, INT8, INT4 = "none", "int8", "int4"
 OWN = {torch.float32: Kind.F32, torch.bfloat16: Kind.BF16}
 OWN_OF_SIZE = {dtype.itemsize: kind for dtype, kind in OWN.items()}
 
-# None: in the model's own dtype; who is not there is left alone. An error of the head is one of every logit,
-# and what is small saves little.
+# None: in the model's own dtype. An error of the head is one of every logit, and what is small saves little.
 KINDS: Mapping[str, Mapping[Role, Kind | None]] = {
-    NONE: {Role.LAYER: None, Role.SMALL: None, Role.HEAD: None, Role.EMBEDDING: None},
+    NONE: dict.fromkeys(Role),
     INT8: {
         Role.LAYER: Kind.INT8,
         Role.EXPERTS: Kind.INT8,
@@ -40,12 +39,9 @@ BYTES = {Kind.F32: (4, 0, 0), Kind.BF16: (2, 0, 0), Kind.INT8: (1, 4, 0), Kind.I
 BIAS = 4  # bytes of a value of the bias that a matrix adds: a copy, in float32
 
 
-def kind_of(found: Found, quantise: str) -> Kind | None:
-    """The kind of matrix that is to hold it; None where none is."""
-    kinds = KINDS[quantise]
-    if found.role not in kinds:
-        return None
-    kind = kinds[found.role]
+def kind_of(found: Found, quantise: str) -> Kind:
+    """The kind of matrix that is to hold it."""
+    kind = KINDS[quantise][found.role]
     return OWN[found.weight.dtype] if kind is None else kind
 
 

@@ -32,7 +32,7 @@ def swap(model: Any, quantise: str, pack: Pack) -> list[Swapped]:
 
     The weights that the model had are given up.
     """
-    todo = [(found, kind) for found in find(model) if (kind := kind_of(found, quantise)) is not None][::-1]
+    todo = [(found, kind_of(found, quantise)) for found in find(model)][::-1]
     if any(found.role is Role.EXPERTS for found, _ in todo):
         model.set_experts_implementation(ONE_BY_ONE)
     files = mapped_files()  # as long as a weight is there, its file is where it was

@@ -17,6 +17,7 @@ from tests.families import CONTEXT, tiny
 
 EXACT, PLENTY = 1e-3, 1 << 24
 WIDE = {"hidden_size": 64, "intermediate_size": 128}
+EXPERTS = ["mixtral", "gpt_oss", "deepseek_v3", "qwen3_next"]
 SHAPES = {"gpt2": {"n_embd": 64}, "bloom": {"hidden_size": 64}, "t5": {"d_model": 64, "d_ff": 128}}
 
 
@@ -116,7 +117,18 @@ def test_without_kernels_torch_multiplies_and_nothing_is_quantised(
         library.cache_clear()
 
 
-@pytest.mark.parametrize("name", ["mixtral", "gpt_oss", "deepseek_v3", "qwen3_next"])
+@pytest.mark.parametrize("name", EXPERTS)
+def test_experts_are_held_exactly_and_taken_one_by_one(name: str) -> None:
+    model = tiny(name, hidden_size=64, num_key_value_heads=4)
+    trial = Trial(model)
+    assert hold.hold(model, trial, EXACT, asked=True)
+    stacks = [weight for weight in model.parameters() if isinstance(weight, NativeStack)]
+    before = [stack.unpacked for stack in stacks]
+    assert trial.difference(logits(model), torch.cat(trial.truths)) < 1e-4
+    assert stacks and [stack.unpacked for stack in stacks] == before
+
+
+@pytest.mark.parametrize("name", EXPERTS)
 def test_experts_are_quantised_and_taken_one_by_one(name: str) -> None:
     model = tiny(name, hidden_size=64, num_key_value_heads=4)
     fitted = choose(model, max_rows=4, context=CONTEXT, kv_bytes=PLENTY, quantise=INT8, timed=False)
