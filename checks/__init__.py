@@ -21,6 +21,7 @@ from checks import (
     template,
     weights,
 )
+from checks.columns import columns
 from checks.finding import Finding, Refused
 from checks.machine import Machine
 from checks.nearest import Configuration, nearest, several
@@ -55,12 +56,9 @@ def table(findings: Sequence[Finding], fitting: Sequence[Configuration] = ()) ->
     """The findings in columns that line up, what to do about a bad one below it, and what would fit."""
     rows = [("check", "", "need", "have")]
     rows += [(item.name, "ok" if item.ok else "NO", item.need, item.have) for item in findings]
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    ]
-    mends = ["", *(f"{' ' * widths[0]}  mend: {item.mend}" if item.mend else "" for item in findings)]
-    told = [line for pair in zip(lines, mends, strict=True) for line in pair if line]
+    under = " " * max(len(name) for name, *_ in rows)
+    mends = ["", *(f"{under}  mend: {item.mend}" if item.mend else "" for item in findings)]
+    told = [line for pair in zip(columns(rows, texts=4), mends, strict=True) for line in pair if line]
     return "\n".join([*told, *listed(fitting)])
 
 

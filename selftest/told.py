@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 
+from checks.columns import columns
 from checks.finding import Finding, size
 from selftest.ledger import Entry
 
@@ -11,12 +12,7 @@ def as_table(title: str, entries: Sequence[Entry]) -> str:
     """In columns that line up."""
     rows = [(title, "predicted", "actual", "")]
     rows += [(item.term, size(item.predicted), size(item.actual), apart(item)) for item in entries]
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    lines = (
-        (name.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)))
-        for name, *cells in rows
-    )
-    return "\n".join("  ".join(line).rstrip() for line in lines)
+    return "\n".join(columns(rows, texts=1))
 
 
 def as_json(title: str, entries: Sequence[Entry]) -> str:

@@ -5,10 +5,11 @@ Knows Results; measures nothing.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from itertools import product, zip_longest
+from itertools import product
 from statistics import median
 from typing import Any
 
+from checks.columns import columns
 from scripts.bench.load import Run
 from scripts.bench.piece import Figure, Results
 from scripts.bench.profile import MODEL
@@ -99,12 +100,8 @@ def figures(runs: Sequence[Run], pace: Figure) -> list[str]:
 
 
 def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """The rows with their columns in line: texts to the left, figures to the right."""
-    widths = [max(map(len, column)) for column in zip_longest(*rows, fillvalue="")]
-    for row in ([*row, *[""] * (len(widths) - len(row))] for row in rows):
-        cells = [f"{cell:<{width}}" for cell, width in zip(row[:2], widths[:2], strict=True)]
-        cells += [f"{cell:>{width}}" for cell, width in zip(row[2:], widths[2:], strict=True)]
-        yield "  ".join(cells).rstrip()
+    """Two columns of texts, then figures."""
+    return columns(rows, texts=2)
 
 
 def parts(results: Results) -> Iterator[str]:
