@@ -17,7 +17,8 @@ from inference.resident import give_back
 
 Pack = Callable[[Tensor, Kind, Tensor | None], Matrix]  # of a weight (outputs, inputs), its kind, its bias
 GIVEN_UP = 1 << 27  # bytes of weights after which what they took goes back to the system
-ONE_BY_ONE = "eager"  # how experts are to be computed for a native one to be taken out of their stack
+# How transformers is to compute experts: only so is a native one taken out of their stack.
+ONE_BY_ONE = "eager"
 
 
 class Swapped(NamedTuple):
