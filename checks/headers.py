@@ -14,12 +14,15 @@ from threading import Event
 from checks.fetch.line import Address, Denied, Fault, Line, NoRanges, Signals, address_of
 from checks.finding import Finding, Refused
 from checks.source.file import File
-from checks.source.gguf import config, head
+from checks.source.gguf import config
 from checks.source.hub import Hub
 from checks.source.repository import Repository
 from checks.source.tensors import LENGTH, Header, Headers, Unread, length, parsed
+from inference.model.gguf.head import STEP, Head, Malformed, head
+from inference.model.gguf.parts import together
 
 COST = 400_000  # bytes: what is left of 2 MB when the small files have been read
+LITTLE = 1 << 13  # bytes asked for at once of a part of a GGUF file that has few settings
 REQUEST = 1000  # bytes of an answer besides what was asked for
 TIMEOUT_S = 4.0
 CONNECTIONS = 12
@@ -47,17 +50,29 @@ def headed(source: Repository, hub: Hub) -> Repository:
 
 
 def by_gguf(source: Repository, hub: Hub) -> Repository:
-    file = source.held[0]
+    files = source.held
+    names, sizes = [file.name for file in files], [file.size for file in files]
     try:
-        if source.folder is not None:
-            found = head(partial(part_of, source.folder / file.name), file.size, file.size)
-        else:
-            place = address_of(hub.endpoint, source.name, source.commit, file.name)
-            found = head(partial(asked, line_to(hub), place, file.size), file.size, COST)
-        return replace(source, config=config(found, file.size))
-    except Unread as reason:
+        found = heads_on_disk(source.folder, files) if source.folder else heads_on_hub(source, files, hub)
+        return replace(source, config=config(together(names, sizes, found), source.weights))
+    except (Unread, Malformed) as reason:
         mend = "choose another GGUF_FILE, or a model with safetensors"
-        raise Refused(Finding("weights", file.name, str(reason), False, mend)) from reason
+        raise Refused(Finding("weights", source.gguf, str(reason), False, mend)) from reason
+
+
+def heads_on_disk(folder: Path, files: Sequence[File]) -> list[Head]:
+    return [head(partial(part_of, folder / file.name), file.size, file.size) for file in files]
+
+
+def heads_on_hub(source: Repository, files: Sequence[File], hub: Hub) -> list[Head]:
+    """The first has the settings of all, and is read further than the others, whose tables come soon."""
+    line, rest = line_to(hub), len(files) - 1
+    places = [address_of(hub.endpoint, source.name, source.commit, file.name) for file in files]
+    parts = [partial(asked, line, place, file.size) for place, file in zip(places, files, strict=True)]
+    each = COST // 2 // max(1, rest) - REQUEST
+    most, steps = (COST // 2 if rest else COST, *repeat(each, rest)), (STEP, *repeat(min(LITTLE, each), rest))
+    with ThreadPoolExecutor(CONNECTIONS) as threads:
+        return list(threads.map(head, parts, (file.size for file in files), most, steps))
 
 
 def line_to(hub: Hub) -> Line:

@@ -29,11 +29,12 @@ OF_A_LAYER = {
 EIGHT_BITS = gguf.GGMLQuantizationType.Q8_0
 
 
-def write(folder: Path, path: Path) -> Path:
-    """The tiny Llama in `folder` as a GGUF file."""
+def write(folder: Path, path: Path, most: int = 0, apart: bool = False) -> Path:
+    """The tiny Llama in `folder` as a GGUF file; in several, where one may have `most` tensors, and where the
+    settings are `apart` none in the first. Gives the first."""
     raw = json.loads((folder / "config.json").read_text())
     heads, groups = raw["num_attention_heads"], raw["num_key_value_heads"]
-    made = gguf.GGUFWriter(str(path), "llama")
+    made = gguf.GGUFWriter(str(path), "llama", split_max_tensors=most, small_first_shard=apart)
     made.add_name("tiny")
     made.add_context_length(raw["max_position_embeddings"])
     made.add_embedding_length(raw["hidden_size"])
@@ -50,11 +51,11 @@ def write(folder: Path, path: Path) -> Path:
         if "q_proj" in name or "k_proj" in name:
             values = interleaved(values, heads if "q_proj" in name else groups)
         add(made, renamed(name), values)
-    made.write_header_to_file()
+    made.write_header_to_file(path)
     made.write_kv_data_to_file()
     made.write_tensors_to_file()
     made.close()
-    return path
+    return path if path.exists() else path.with_name(f"{path.stem}-00001-of-{len(made.tensors):05}.gguf")
 
 
 def vocabulary(made: gguf.GGUFWriter, folder: Path, size: int) -> None:
@@ -90,7 +91,7 @@ def add(made: gguf.GGUFWriter, name: str, values: np.ndarray) -> None:
         made.add_tensor(name, gguf.quants.quantize(values, EIGHT_BITS), raw_dtype=EIGHT_BITS)
 
 
-def tiny_gguf(folder: Path, name: str = "tiny-Q8_0.gguf") -> Path:
-    """A folder with that file alone beside the tiny Llama's own, in `whole`."""
+def tiny_gguf(folder: Path, name: str = "tiny-Q8_0.gguf", most: int = 0) -> Path:
+    """A folder with that file alone, or with its parts, beside the tiny Llama's own, in `whole`."""
     folder.mkdir(parents=True, exist_ok=True)
-    return write(tiny.llama(folder.parent / f"{folder.name}-whole"), folder / name)
+    return write(tiny.llama(folder.parent / f"{folder.name}-whole"), folder / name, most)

@@ -1,6 +1,7 @@
 """The forms that a model's weights come in, and how each is opened. To add one, add a row to FORMATS.
 
-Knows transformers' loader and files' names. A model is a folder, or one GGUF file with what lies beside it.
+Knows transformers' loader and files' names. A model is a folder, or a GGUF file with what lies beside it; of
+several the first.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,6 +12,7 @@ from typing import Any
 import transformers
 from transformers import AutoConfig
 
+from inference.model.gguf.joined import joined
 from inference.model.tokenizer import open_tokenizer
 
 GGUF = ".gguf"
@@ -44,13 +46,16 @@ def within(source: Path) -> Mapping[str, str]:
 
 
 def read_config(source: Path, trust_remote_code: bool) -> Any:
-    return AutoConfig.from_pretrained(home(source), trust_remote_code=trust_remote_code, **within(source))
+    with joined(source):
+        return AutoConfig.from_pretrained(home(source), trust_remote_code=trust_remote_code, **within(source))
 
 
 def read_tokenizer(source: Path, trust_remote_code: bool) -> Any:
     """The one that lies beside a GGUF file, if there is one: it says more, and is read faster."""
-    beside = is_gguf(source) and any((source.parent / name).is_file() for name in TOKENIZERS)
-    return open_tokenizer(home(source), trust_remote_code, **({} if beside else within(source)))
+    if not is_gguf(source) or any((source.parent / name).is_file() for name in TOKENIZERS):
+        return open_tokenizer(home(source), trust_remote_code)
+    with joined(source):
+        return open_tokenizer(home(source), trust_remote_code, **within(source))
 
 
 def open_safetensors(family: Any, source: Path, **options: Any) -> tuple[Any, set[str]]:
@@ -67,7 +72,8 @@ def open_gguf(family: Any, source: Path, **options: Any) -> tuple[Any, set[str]]
     """As plain weights, in the dtype asked for: kernels for packed ones are other seats' than ours."""
     kind = getattr(transformers, "GgufConfig", None)  # not in every release
     plain = {"quantization_config": kind(dequantize=True)} if kind else {}
-    return opened(family, home(source), **within(source), **plain, **options)
+    with joined(source):
+        return opened(family, home(source), **within(source), **plain, **options)
 
 
 def opened(family: Any, source: Path, **options: Any) -> tuple[Any, set[str]]:

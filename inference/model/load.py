@@ -18,6 +18,7 @@ from inference.errors import BadRequest
 from inference.model.architecture import family_of, needs_code, no_weights, unserved
 from inference.model.facts import ends_of, start_ids_of, vocab_of
 from inference.model.formats import FORMATS, is_gguf, read_config, read_tokenizer
+from inference.model.gguf.parts import paths
 from inference.model.place import context_of
 from inference.model.ranks import group
 from inference.model.scaling import PLAIN, Scaling
@@ -64,10 +65,9 @@ def load(
     tokenizer_config: Path | None = None,
     allow_pickle: bool = False,
 ) -> Loaded:
-    """Load the model in `folder`, or the GGUF file of that path; dtype is float32, bfloat16 or float16.
+    """Load the model in `folder`, or the GGUF file of that path, of several the first. Raises BadRequest.
 
-    Raises BadRequest.
-
+    dtype             float32, bfloat16 or float16
     layers            the device of each layer, where they are not all on `device`
     tokenizer_config  a file whose chat template and special tokens replace the model's
     allow_pickle      whether weights may be read that are pickles, which can run code
@@ -155,7 +155,7 @@ def model_of(
 
 
 def announce(folder: Path, dtype: str, device: str) -> None:
-    files = [folder] if is_gguf(folder) else [*folder.glob("*.safetensors"), *folder.glob("*.bin")]
+    files = paths(folder) if is_gguf(folder) else [*folder.glob("*.safetensors"), *folder.glob("*.bin")]
     size = sum(path.stat().st_size for path in files)
     if size > LARGE:
         log.info("loading size=%.1fGB dtype=%s device=%s", size / 1e9, dtype, device)

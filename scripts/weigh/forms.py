@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from checks.measure import skeleton
-from checks.source.gguf import MAGIC, config, head, named
+from checks.source.gguf import config
+from inference.model.gguf.head import begun, head, named
 
 NUMBER, DECIMAL, TEXT = 4, 6, 8  # kinds of a GGUF setting's value: 32 bits, a float of 32 bits, text
 
@@ -49,7 +50,7 @@ def by_head(raw: Mapping[str, Any]) -> dict[str, Any]:
     names = ["token_embd.weight"] if raw["tie_word_embeddings"] else ["token_embd.weight", "output.weight"]
     table = b"".join(named(name) + struct.pack("<IQIQ", 1, 1, 0, 0) for name in names)
     values = b"".join(named(name) + value_of(value) for name, value in settings.items())
-    file = io.BytesIO(MAGIC + struct.pack("<IQQ", 3, len(names), len(settings)) + values + table)
+    file = io.BytesIO(begun(len(names), len(settings)) + values + table)
     size = file.getbuffer().nbytes
     return config(head(lambda start, stop: file.getvalue()[start:stop], size, size), size + 64)
 

@@ -1,6 +1,6 @@
 """GGUF files: chosen, looked into, planned from their heads, fetched alone."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -14,17 +14,20 @@ from checks.machine import Machine
 from checks.measure.skeleton import nbytes
 from checks.plan import Plan
 from checks.source.forms import Forms, weights_of
-from checks.source.gguf import config, head
+from checks.source.gguf import config
 from checks.source.hub import Hub
 from checks.source.repository import Repository
-from checks.source.tensors import Unread
+from inference.model.gguf.head import Malformed, head
+from inference.model.gguf.parts import paths
 from inference.model.load import load
 from tests import hub
-from tests.gguf_files import tiny_gguf
+from tests.gguf_files import tiny_gguf, write
 
 LookUp = Callable[..., Repository]
 Planner = Callable[..., Plan]
 SIZES = {"a-Q4_K_M.gguf": 5 * 10**9, "a-Q8_0.gguf": 9 * 10**9, "mmproj-a.gguf": 10**9, "README.md": 5}
+
+PARTS = {"a-Q8-00001-of-00002.gguf": 3 * 10**9, "a-Q8-00002-of-00002.gguf": 10**9}
 
 
 def part(path: Path) -> Callable[[int, int], bytes]:
@@ -67,8 +70,20 @@ def test_the_only_one_needs_no_choice() -> None:
     assert weights_of({"a.gguf": 1, "mmproj.gguf": 1}, None, Forms()) == {"a.gguf"}
 
 
-def test_a_part_of_one_is_refused() -> None:
-    assert "in several" in refusal({"a-00001-of-00002.gguf": 1, "a-00002-of-00002.gguf": 1}, "00001").have
+@pytest.mark.parametrize("asked", ["", "Q8", "a-Q8-00001-of-00002.gguf", "a-Q8-00002-of-00002.gguf"])
+def test_one_in_parts_is_all_of_them(asked: str) -> None:
+    assert weights_of(PARTS, None, Forms(gguf=asked)) == set(PARTS)
+
+
+def test_parts_are_told_as_one() -> None:
+    finding = refusal(PARTS | {"a-Q4.gguf": 2 * 10**9})
+    assert finding.have == "a-Q4.gguf (2.0 GB), a-Q8-00001-of-00002.gguf (4.0 GB)"
+
+
+def test_a_part_that_is_missing_is_named() -> None:
+    finding = refusal({"a-00001-of-00003.gguf": 1, "a-00003-of-00003.gguf": 1})
+    assert (finding.need, finding.have) == ("3 parts", "2")
+    assert finding.mend.startswith("a-00002-of-00003.gguf is missing")
 
 
 def test_safetensors_are_better_where_nothing_is_chosen() -> None:
@@ -86,12 +101,11 @@ def test_its_config_is_what_transformers_reads_of_the_whole_file(tmp_path: Path)
     assert told["vocab_size"] == 320 and told["tie_word_embeddings"] is False
 
 
-def test_the_beginning_of_its_head_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_beginning_of_its_head_is_enough(tmp_path: Path) -> None:
     """What stands before the vocabulary's end: the table of tensors is not reached."""
-    monkeypatch.setattr("checks.source.gguf.STEP", 256)
     path = tiny_gguf(tmp_path / "packed")
     size = path.stat().st_size
-    little, all_of_it = (head(part(path), size, most) for most in (1024, size))
+    little, all_of_it = (head(part(path), size, most, step=256) for most in (1024, size))
     assert little.tensors is None and all_of_it.tensors and len(all_of_it.tensors) == 21
     assert config(little, size) == config(all_of_it, size)
 
@@ -99,7 +113,7 @@ def test_the_beginning_of_its_head_is_enough(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.parametrize("content", [b"", b"GGUF", b"no such thing" * 9])
 def test_what_is_no_gguf_is_refused(tmp_path: Path, content: bytes, look_up: LookUp, client: Hub) -> None:
     (tmp_path / "x.gguf").write_bytes(content)
-    with pytest.raises(Unread):
+    with pytest.raises(Malformed):
         head(part(tmp_path / "x.gguf"), len(content), len(content))
     with pytest.raises(Refused) as caught:
         headed(look_up(str(tmp_path / "x.gguf")), client)
@@ -123,3 +137,64 @@ def test_fetched_it_is_found_offline(fake: hub.Hub, several: hub.Repo, look_up: 
     fake.requests.clear()
     found = headed(look_up("acme/packed", forms=Forms(gguf="Q8_0"), offline=True), client)
     assert (found.gguf, found.config["model_type"], fake.requests) == ("tiny-Q8_0.gguf", "llama", [])
+
+
+@pytest.fixture
+def in_parts(fake: hub.Hub, tmp_path: Path) -> hub.Repo:
+    """acme/parts: a model in three GGUF files in a folder of their own, and one in a single file."""
+    first = tiny_gguf(tmp_path / "parts" / "Q8", most=8)
+    write(tmp_path / "parts" / "Q8-whole", first.parent.parent / "tiny-F16.gguf")
+    fake.repos["acme/parts"] = hub.Repo(first.parent.parent)
+    return fake.repos["acme/parts"]
+
+
+def gguf_files(requests: Iterable[hub.Request]) -> list[str]:
+    return [request.what.rpartition("/")[2] for request in requests if ".gguf" in request.what]
+
+
+def test_in_parts_it_is_planned_from_all_heads_and_fetched_whole(
+    fake: hub.Hub, in_parts: hub.Repo, look_up: LookUp, client: Hub, planned: Planner, machine: Machine
+) -> None:
+    found = look_up("acme/parts", forms=Forms(gguf="Q8_0"))
+    fake.requests.clear()
+    plan = planned(headed(found, client), dtype="bfloat16")
+    assert sorted(gguf_files(fake.requests)) == [
+        f"tiny-Q8_0-{number:05}-of-00003.gguf" for number in (1, 2, 3)
+    ]
+    sizes = [path.stat().st_size for path in (in_parts.folder / "Q8").iterdir()]
+    assert [finding for finding in checks.run(plan, machine) if not finding.ok] == []
+    assert plan.repository.weights == sum(sizes) and plan.repository.to_fetch >= sum(sizes)
+    folder = fetch(plan.repository, client)
+    assert len(list((folder / "Q8").iterdir())) == 3 and not (folder / "tiny-F16.gguf").exists()
+    model = load(folder / found.gguf, dtype="bfloat16", device="cpu", trust_remote_code=False).model
+    assert plan.measure and plan.measure.weights == nbytes((*model.parameters(), *model.buffers()))
+
+
+def test_in_parts_it_is_found_offline(
+    fake: hub.Hub, in_parts: hub.Repo, look_up: LookUp, client: Hub
+) -> None:
+    folder = fetch(headed(look_up("acme/parts", forms=Forms(gguf="Q8_0")), client), client)
+    fake.requests.clear()
+    found = headed(look_up("acme/parts", forms=Forms(gguf="Q8_0"), offline=True), client)
+    assert (found.gguf, len(found.held), fake.requests) == ("Q8/tiny-Q8_0-00001-of-00003.gguf", 3, [])
+    (folder / found.held[1].name).unlink()
+    with pytest.raises(Refused, match=r"tiny-Q8_0-00002-of-00003\.gguf is missing"):
+        look_up("acme/parts", forms=Forms(gguf="Q8_0"), offline=True)
+
+
+@pytest.mark.parametrize("part", [0, 1])
+def test_any_part_may_be_named_by_its_path(tmp_path: Path, look_up: LookUp, client: Hub, part: int) -> None:
+    first = tiny_gguf(tmp_path / "Q8", most=8)
+    found = headed(look_up(str(paths(first)[part])), client)
+    assert (found.gguf, len(found.held)) == (first.name, 3)
+    assert found.config["vocab_size"] == 320 and found.config["tie_word_embeddings"] is False
+
+
+def test_a_part_of_another_model_is_refused_before_the_download(
+    fake: hub.Hub, in_parts: hub.Repo, look_up: LookUp, client: Hub
+) -> None:
+    parts = sorted((in_parts.folder / "Q8").iterdir())
+    parts[1].write_bytes(parts[2].read_bytes())
+    with pytest.raises(Refused) as caught:
+        headed(look_up("acme/parts", forms=Forms(gguf="Q8_0")), client)
+    assert "00002-of-00003.gguf, which says that it is part 3 of 3" in caught.value.finding.have
