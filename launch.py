@@ -8,7 +8,7 @@ import gc
 import json
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,7 @@ from inference.native import prepared
 from inference.opening import Opened
 from inference.resident import give_back
 from selftest import selftest
-from selftest.firstbatch import FirstBatch
+from selftest.firstbatch import STEPS, FirstBatch
 from selftest.ledger import Entry, Ledger
 from selftest.told import as_findings, as_json, as_table
 from settings.fields import Settings
@@ -36,6 +36,8 @@ from wiring import app_settings, backend_of, fetched, hub_of, load, plan_of
 
 log = logging.getLogger("hearth")
 
+# When memory is told of, besides when the model is ready.
+FULL, NOT_FULL = "memory, first full batch", f"memory, {STEPS} steps"
 LOOPBACK = ("127.", "::1", "localhost")
 
 
@@ -140,20 +142,25 @@ def settle() -> None:
 
 def account(settings: Settings, verdict: Verdict, opened: Opened, metrics: Metrics) -> None:
     """Tell what memory was predicted and what came: now, and once all rows were taken. The next start learns
-    from it. Of processes that share a model, each has its own, and none is told."""
-    assert verdict.plan is not None
-    if verdict.plan.shards > 1:
-        return
-    ledger, device = Ledger(verdict.plan, verdict.machine, opened), verdict.plan.device
+    from it, but for processes that share a model: they are another case than one alone."""
+    plan = verdict.plan
+    assert plan is not None
+    ledger = Ledger(plan, verdict.machine, opened)
     note("memory, ready", ledger.loaded(), settings, metrics)
-    overhead.learn(device, ledger.shown())
+    learn = partial(overhead.learn, plan.device) if plan.shards == 1 else unlearned
+    learn(ledger.shown())
 
-    def over() -> None:
-        entries = ledger.served()
-        note("memory, first full batch", entries, settings, metrics)
-        overhead.learn(device, ledger.factor(entries))
+    def over(full: bool) -> None:
+        with contextlib.suppress(ServerError):  # the server is about to end
+            entries = ledger.served()
+            note(FULL if full else NOT_FULL, entries, settings, metrics)
+            learn(ledger.factor(entries))
 
     opened.engine.watch_with(FirstBatch(opened.engine, metrics.stepped, over))
+
+
+def unlearned(shown: Mapping[str, float]) -> None:
+    """Keep nothing of it."""
 
 
 def note(title: str, entries: Sequence[Entry], settings: Settings, metrics: Metrics) -> None:

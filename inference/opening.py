@@ -12,6 +12,7 @@ from inference.backend import Backend
 from inference.constrain import Compiler
 from inference.engine.admission import Admission
 from inference.engine.engine import Engine
+from inference.engine.errand import Errand
 from inference.engine.lone import LoneSampler
 from inference.engine.pieces import PIECE
 from inference.engine.sampler import Sampler
@@ -22,6 +23,7 @@ from inference.metrics import Metrics
 from inference.model import fit, load
 from inference.model.contrast import repeats
 from inference.model.formats import home
+from inference.model.held import Held
 from inference.model.ranks.follower import Recipe
 from inference.model.ranks.together import Alone, Together, gathered
 from inference.model.scaling import PLAIN, Scaling
@@ -49,6 +51,18 @@ class Opened:
     worker: Worker
     folder: Path
     steady: bool = False
+
+    def held(self, gpus: Sequence[int], afresh: bool = False) -> list[Held]:
+        """What each process that has a part of the model holds of memory, this one first, as in held.held.
+
+        Waits for the thread that computes; of an engine that is not started, what it was asked is done first.
+        Raises ServerError once the engine takes no more.
+        """
+        work = self.crew.held(self.loaded.model, self.fitted.runner, gpus, afresh)
+        found = self.engine.run(Errand(work))
+        if not self.engine.started:
+            self.worker.do(self.engine.finish)
+        return found.result()
 
 
 def open_engine(

@@ -1,4 +1,4 @@
-"""Waits for the first time that all rows were taken at once, and says so when that is over.
+"""Waits for the first time that all rows were taken at once, and says when that is over, or long in coming.
 
 Knows an engine's steps; nothing of memory.
 """
@@ -9,15 +9,18 @@ from threading import Thread
 from inference.engine.engine import Engine
 from inference.engine.stats import Step
 
-STEPS = 2000  # after so many it says so in any case
+STEPS = 2000  # after so many it says what there was
 
 Watch = Callable[[Step], None]
 
 
 class FirstBatch:
-    """An engine's watch, in the place of another, which is told of all steps and takes its place again."""
+    """An engine's watch, in the place of another, which is told of all steps and takes its place again.
 
-    def __init__(self, engine: Engine, other: Watch, over: Callable[[], None]) -> None:
+    over  called once, with whether all rows were taken
+    """
+
+    def __init__(self, engine: Engine, other: Watch, over: Callable[[bool], None]) -> None:
         self.engine, self.other, self.over = engine, other, over
         self.full = False
         self.steps = 0
@@ -30,5 +33,5 @@ class FirstBatch:
         taken = running >= self.engine.loop.rows.max_rows
         if (self.full and not taken) or self.steps >= STEPS:
             self.engine.watch_with(self.other)
-            Thread(target=self.over, name="ledger", daemon=True).start()
+            Thread(target=self.over, args=(self.full,), name="ledger", daemon=True).start()
         self.full |= taken

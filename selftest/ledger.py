@@ -1,5 +1,5 @@
 """The memory that was predicted beside what came of it, term by term: when the model is ready, and when all
-rows have been taken for the first time.
+rows have been taken for the first time. Of a model that several processes share, of each of them.
 
 Knows the plan and what was opened; tells nobody, keeps nothing.
 """
@@ -7,40 +7,60 @@ Knows the plan and what was opened; tells nobody, keeps nothing.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import torch
-
 from checks import memory
 from checks.machine import Machine
 from checks.needs.terms import NAMED, Terms
 from checks.plan import Plan
-from inference.model.held import kept, weights_on
+from inference.model.held import Held
 from inference.opening import Opened
-from inference.resident import Resident, forget_peak, resident, written
 
 LARGE = 50_000_000  # bytes of a step below which its factor says more of other things than of steps
+RAM, CPU, TOKEN = "RAM", "cpu", "KV a token"
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Bytes of a term: disk, "KV a token", or of a device, such as "RAM weights"; "RAM" is all of it."""
+    """Bytes of a term: disk, TOKEN, or of a device, such as "RAM weights"; "RAM" is all of it."""
 
     term: str
     predicted: int
     actual: int
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What is on one device of one process. gpu: its number, None for RAM. ready: what the process had when
+    the model was ready."""
+
+    name: str
+    terms: Terms
+    rank: int
+    gpu: int | None
+    ready: Held
+
+    @property
+    def device(self) -> str:
+        return CPU if self.gpu is None else f"cuda:{self.gpu}"
+
+
 class Ledger:
-    """Made when the model is ready: of RAM, the peak is counted anew from then on."""
+    """Made when the model is ready: the peaks are counted anew from then on. Raises ServerError where the
+    engine takes no more, as do its methods."""
 
     def __init__(self, plan: Plan, machine: Machine, opened: Opened) -> None:
         assert plan.measure is not None
         self.plan, self.machine, self.opened, self.measure = plan, machine, opened, plan.measure
         self.predicted = memory.full(plan, machine)
-        self.weights = weights_on(opened.loaded.model)
-        self.ready = resident()
-        forget_peak()
-        for gpu in range(torch.cuda.device_count()):
-            torch.cuda.reset_peak_memory_stats(gpu)
+        self.gpus = [numbered(name) for name in self.predicted if name != RAM]
+        self.ready = opened.held(self.gpus, afresh=True)
+        self.parts = list(self.parted())
+
+    def parted(self) -> Iterator[Part]:
+        for rank, held in enumerate(self.ready):
+            shared = f"rank {rank} " if self.plan.shards > 1 else ""
+            for name, terms in self.predicted.items():
+                gpu = None if name == RAM else rank if shared else numbered(name)
+                yield Part(f"{shared}{name}", terms, rank, gpu, held)
 
     def loaded(self) -> list[Entry]:
         """What there is before any token."""
@@ -48,44 +68,45 @@ class Ledger:
         disk = sum((self.opened.folder / file.name).stat().st_size for file in files)
         found = [
             Entry("disk", sum(file.size for file in files), disk),
-            Entry("KV a token", self.measure.token, self.opened.fitted.bytes_per_token),
+            Entry(TOKEN, self.measure.token, self.opened.fitted.bytes_per_token),
         ]
-        for name, terms in self.predicted.items():
-            found += self.ram(terms) if name == "RAM" else self.gpu(name, terms)
+        for part in self.parts:
+            found += self.ram(part) if part.gpu is None else self.vram(part, part.gpu)
         return found
 
-    def ram(self, terms: Terms) -> Iterator[Entry]:
-        weights = self.weights.get("cpu", 0)
-        yield Entry("RAM weights", terms.weights, weights)
-        yield Entry("RAM programs", terms.program, self.ready.all - weights)
-        yield Entry("RAM", terms.program + terms.weights, self.ready.all)
-        yield Entry("RAM loading", terms.loading, self.ready.peak)
+    def ram(self, part: Part) -> Iterator[Entry]:
+        terms, held, weights = part.terms, part.ready.resident, part.ready.weights.get(CPU, 0)
+        yield Entry(f"{part.name} weights", terms.weights, weights)
+        yield Entry(f"{part.name} programs", terms.program, held.all - weights)
+        yield Entry(f"{part.name} ready", terms.program + terms.weights, held.all)
+        yield Entry(f"{part.name} loading", terms.loading, held.peak)
 
-    def gpu(self, name: str, terms: Terms) -> Iterator[Entry]:
-        number = numbered(name)
-        yield Entry(f"{name} weights", terms.weights, self.weights.get(f"cuda:{number}", 0))
-        yield Entry(f"{name} kv", terms.kv, self.memory(f"cuda:{number}"))
-        yield Entry(name, terms.program + terms.weights + terms.kv, self.taken(number))
+    def vram(self, part: Part, gpu: int) -> Iterator[Entry]:
+        terms, held = part.terms, part.ready
+        yield Entry(f"{part.name} weights", terms.weights, held.weights.get(part.device, 0))
+        yield Entry(f"{part.name} kv", terms.kv, held.kept.get(part.device, 0))
+        yield Entry(f"{part.name} ready", terms.program + terms.weights + terms.kv, self.taken(held, gpu))
 
     def served(self) -> list[Entry]:
         """What there is behind a full batch, for the tokens that have come so far."""
-        now, found = resident(), list[Entry]()
-        for name, terms in self.predicted.items():
-            found += self.ram_served(terms, now) if name == "RAM" else self.gpu_served(name, terms)
+        now, found = self.opened.held(self.gpus), list[Entry]()
+        for part in self.parts:
+            of = self.ram_served if part.gpu is None else self.vram_served
+            found += of(part, now[part.rank])
         return found
 
-    def ram_served(self, terms: Terms, now: Resident) -> Iterator[Entry]:
-        kv, held = min(terms.kv, self.came()), self.memory("cpu")
-        yield Entry("RAM kv", kv, held)
-        yield Entry("RAM step", terms.step, max(0, now.peak - self.ready.all - held))
-        yield Entry("RAM", terms.fixed + kv, now.peak)
+    def ram_served(self, part: Part, now: Held) -> Iterator[Entry]:
+        kv, held = min(part.terms.kv, self.came()), now.kept.get(CPU, 0)
+        peak = now.resident.peak
+        yield Entry(f"{part.name} kv", kv, held)
+        yield Entry(f"{part.name} step", part.terms.step, max(0, peak - part.ready.resident.all - held))
+        yield Entry(part.name, part.terms.fixed + kv, peak)
 
-    def gpu_served(self, name: str, terms: Terms) -> Iterator[Entry]:
-        number = numbered(name)
-        held = self.weights.get(f"cuda:{number}", 0) + self.memory(f"cuda:{number}")
-        step = torch.cuda.max_memory_allocated(number) - held
-        yield Entry(f"{name} step", terms.step, max(0, step))
-        yield Entry(name, terms.serving, self.taken(number))
+    def vram_served(self, part: Part, now: Held) -> Iterator[Entry]:
+        assert part.gpu is not None
+        held = now.weights.get(part.device, 0) + now.kept.get(part.device, 0)
+        yield Entry(f"{part.name} step", part.terms.step, max(0, now.gpus[part.gpu].most - held))
+        yield Entry(part.name, part.terms.serving, self.taken(now, part.gpu))
 
     def came(self) -> int:
         """Bytes that the tokens of all sequences so far would keep, were there room for all."""
@@ -93,27 +114,20 @@ class Ledger:
         tokens = stats.prompt_tokens - stats.cached_tokens + stats.generated_tokens
         return self.measure.token * tokens + self.measure.row * self.plan.rows
 
-    def memory(self, device: str) -> int:
-        """Bytes for sequences on the device, on a CPU those that were written to."""
-        tensors = [data for data in kept(self.opened.fitted.runner) if str(data.device) == device]
-        if device == "cpu":
-            return sum(written(data.data_ptr(), data.nbytes) for data in tensors)
-        return sum(data.nbytes for data in tensors)
-
-    def taken(self, gpu: int) -> int:
+    def taken(self, held: Held, gpu: int) -> int:
         """Bytes of a GPU's memory that were free when the machine was looked at."""
-        return self.machine.gpus[gpu].free - torch.cuda.mem_get_info(gpu)[0]
+        return self.machine.gpus[gpu].free - held.gpus[gpu].free
 
     def shown(self) -> dict[str, float]:
         """What loading shows of this machine's overheads, by their names."""
-        overhead, found = self.plan.overhead, dict[str, float]()
-        for name in self.predicted:
-            if name == "RAM":
-                rest = self.ready.all - self.weights.get("cpu", 0) - overhead.program
+        found = dict[str, float]()
+        for part in self.parts:
+            held = part.ready
+            if part.gpu is None:
+                rest = held.resident.all - held.weights.get(CPU, 0) - self.plan.overhead.program
                 found["later"] = rest - self.measure.vocab * NAMED
             else:
-                gpu = numbered(name)
-                found["cuda"] = self.taken(gpu) - torch.cuda.memory_reserved(gpu)
+                found["cuda"] = self.taken(held, part.gpu) - held.gpus[part.gpu].reserved
         return found
 
     def factor(self, entries: Sequence[Entry]) -> dict[str, float]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from inference.engine.engine import Engine
 from inference.engine.sequence import Task
-from selftest.ways import asked, finish, forgetful
+from selftest.ways import asked, forgetful
 
 COMPANY = 8  # answers at once
 
@@ -47,5 +47,5 @@ def decoded(engine: Engine, tasks: Several[Task]) -> float:
         while not all(answer.ids for answer in answers):
             engine.step()
         began = time.perf_counter()
-        finish(engine)
+        engine.finish()
         return time.perf_counter() - began

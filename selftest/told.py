@@ -5,13 +5,13 @@ from collections.abc import Sequence
 
 from checks.columns import columns
 from checks.finding import Finding, size
-from selftest.ledger import Entry
+from selftest.ledger import TOKEN, Entry
 
 
 def as_table(title: str, entries: Sequence[Entry]) -> str:
     """In columns that line up."""
     rows = [(title, "predicted", "actual", "")]
-    rows += [(item.term, size(item.predicted), size(item.actual), apart(item)) for item in entries]
+    rows += [(item.term, *told(item), apart(item)) for item in entries]
     return "\n".join(columns(rows, texts=1))
 
 
@@ -23,17 +23,24 @@ def as_json(title: str, entries: Sequence[Entry]) -> str:
 
 def as_findings(entries: Sequence[Entry]) -> list[Finding]:
     """Of a table of other findings."""
-    return [
-        Finding(
-            item.term,
-            f"{size(item.predicted)} predicted",
-            f"{size(item.actual)} {apart(item)}".rstrip(),
-            ok=True,
-        )
-        for item in entries
-    ]
+    return [finding(item) for item in entries]
+
+
+def finding(item: Entry) -> Finding:
+    predicted, actual = told(item)
+    return Finding(item.term, f"{predicted} predicted", f"{actual} {apart(item)}".rstrip(), ok=True)
+
+
+def told(item: Entry) -> tuple[str, str]:
+    """To the byte where it is of one token."""
+    predicted, actual = item.predicted, item.actual
+    if item.term == TOKEN:
+        return f"{predicted} bytes", f"{actual} bytes"
+    return size(predicted), size(actual)
 
 
 def apart(item: Entry) -> str:
     """By how much the prediction was too high, or too low."""
+    if item.predicted == item.actual:
+        return "equal"
     return f"{(item.predicted - item.actual) / item.actual:+.1%}" if item.actual else ""

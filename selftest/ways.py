@@ -28,14 +28,14 @@ def alone(engine: Engine, tasks: Several[Task]) -> list[Answer]:
     with forgetful(engine):
         for task in tasks:
             answers += asked(engine, [task])
-            finish(engine)
+            engine.finish()
     return answers
 
 
 def batched(engine: Engine, tasks: Several[Task]) -> list[Answer]:
     """All at once."""
     answers = asked(engine, tasks)
-    finish(engine)
+    engine.finish()
     return answers
 
 
@@ -48,7 +48,7 @@ def beside(engine: Engine, tasks: Several[Task]) -> list[Answer]:
         for _ in range(EVERY):
             engine.step()
         engine.cancel(neighbour)
-    finish(engine)
+    engine.finish()
     return answers
 
 
@@ -72,7 +72,7 @@ def again(engine: Engine, tasks: Several[Task]) -> list[Answer]:
     answers = []
     for task in tasks:
         answers += asked(engine, [task])
-        finish(engine)
+        engine.finish()
     return answers
 
 
@@ -120,11 +120,6 @@ def asked(engine: Engine, tasks: Several[Task]) -> list[Answer]:
     answers = [Answer() for _ in tasks]
     engine.submit(tasks, answers)
     return answers
-
-
-def finish(engine: Engine) -> None:
-    while engine.step():
-        pass
 
 
 def ways(engine: Engine, right: Several[Answer]) -> Mapping[str, Way]:

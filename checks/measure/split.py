@@ -7,21 +7,22 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from torch import Tensor
+
+OUTPUTS, INPUTS = -2, -1  # the dimension of a weight that is cut
 # transformers, distributed/tensor_parallel.py, ALL_PARALLEL_STYLES: the rest leave a weight whole.
-SPLITS = frozenset(
-    {
-        "colwise",
-        "colwise_gather_output",
-        "colwise_rep",
-        "embedding_colwise",
-        "embedding_rowwise",
-        "packed_colwise",
-        "packed_rowwise",
-        "rowwise",
-        "rowwise_rep",
-        "rowwise_split_input",
-    }
-)
+CUTS: Mapping[str, int] = {
+    "colwise": OUTPUTS,
+    "colwise_gather_output": OUTPUTS,
+    "colwise_rep": OUTPUTS,
+    "embedding_colwise": INPUTS,
+    "embedding_rowwise": OUTPUTS,
+    "packed_colwise": OUTPUTS,
+    "packed_rowwise": INPUTS,
+    "rowwise": INPUTS,
+    "rowwise_rep": INPUTS,
+    "rowwise_split_input": INPUTS,
+}
 # The same file, get_kv_heads_per_rank: what makes keys, where they are not gathered again.
 KEYS = ("k_proj", "qkv_proj", "query_key_value")
 
@@ -36,12 +37,21 @@ def splits_heads(plan: Mapping[str, str]) -> bool:
 
 
 def share(model: Any, ranks: int) -> float:
-    """Of the model's weights, the part that each rank holds: 1 / ranks, and more where some are not split."""
+    """Of the model's weights, the part that the first rank holds, of which none has more: 1 / ranks, and more
+    where some are not split, or not evenly."""
     plan = model.tp_plan
     whole = held = 0
     for name, weight in model.named_parameters():
         general = re.sub(r"\d+", "*", name)
         style = plan.get(general) or plan.get(general.rpartition(".")[0])
-        whole += weight.numel()
-        held += -(-weight.numel() // ranks) if style in SPLITS else weight.numel()
+        whole += weight.nbytes
+        held += cut(weight, CUTS.get(style), ranks)
     return held / whole
+
+
+def cut(weight: Tensor, dimension: int | None, ranks: int) -> int:
+    """Bytes of the first rank's part. What is added to outputs is cut where they are."""
+    if dimension is None or (weight.dim() == 1 and dimension == INPUTS):
+        return weight.nbytes
+    length = weight.shape[max(dimension, -weight.dim())]
+    return weight.nbytes // length * -(-length // ranks)

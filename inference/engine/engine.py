@@ -151,6 +151,10 @@ class Engine:
         self.loop.watch = watch
 
     @property
+    def started(self) -> bool:
+        return self._running is not None
+
+    @property
     def reason(self) -> str:
         """Why it takes no more tasks; empty while it does."""
         return self._gate.closed
@@ -185,6 +189,12 @@ class Engine:
             self._obey(self._inbox.get())
         self.loop.turn()
         return not self.loop.idle
+
+    def finish(self) -> None:
+        """Step until nothing is left to do. For the owner of an engine that has not been started."""
+        with torch.inference_mode():
+            while self.step():
+                pass
 
     def _run(self) -> None:
         log.info("engine started")

@@ -1,34 +1,73 @@
-"""What a model that is ready holds in memory, as it is: bytes of its weights, and the tensors that its runner
-keeps of sequences.
+"""What a process holds of memory once its model is ready, as it is: of weights, of what its runner keeps of
+sequences, and of all else.
 
 Knows native weights and the runners' memories; not what was expected of them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from inference.model.batch import Runner
 from inference.model.packed.runner import PackedRunner
 from inference.model.slots.runner import SlotRunner
 from inference.model.weights.weight import NativeStack, NativeWeight
+from inference.resident import Resident, forget_peak, resident, written
+
+Sizes = dict[str, int]  # bytes by device, "cpu" or "cuda:0"
 
 
-def weights_on(model: Any) -> dict[str, int]:
-    """Bytes of weights and buffers by device, "cpu" or "cuda:0", each memory once."""
-    held: dict[tuple[str, int], int] = {}
-    for tensor in (*model.parameters(), *model.buffers()):
-        for device, place, size in pieces(tensor):
-            held[device, place] = size
-    found: dict[str, int] = {}
-    for (device, _), size in held.items():
-        found[device] = found.get(device, 0) + size
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """In bytes. free: that nobody has; reserved: that torch has in this process; most: that its tensors took
+    at one time."""
+
+    free: int
+    reserved: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """gpus: by their numbers, those that were asked for."""
+
+    resident: Resident
+    weights: Sizes
+    kept: Sizes
+    gpus: dict[int, Gpu]
+
+
+def held(model: Any, runner: Runner, gpus: Sequence[int], afresh: bool = False) -> Held:
+    """What this process holds. `afresh`: the most at one time is counted anew from now on."""
+    found = Held(resident(), weights_on(model), kept_on(runner), {number: gpu(number) for number in gpus})
+    if afresh:
+        forget_peak()
+        for number in gpus:
+            torch.cuda.reset_peak_memory_stats(number)
     return found
 
 
+def gpu(number: int) -> Gpu:
+    free, _ = torch.cuda.mem_get_info(number)
+    return Gpu(free, torch.cuda.memory_reserved(number), torch.cuda.max_memory_allocated(number))
+
+
+def weights_on(model: Any) -> Sizes:
+    """Bytes of weights and buffers, each memory once."""
+    found: dict[tuple[str, int], int] = {}
+    for tensor in (*model.parameters(), *model.buffers()):
+        for device, place, size in pieces(tensor):
+            found[device, place] = size
+    return summed((device, size) for (device, _), size in found.items())
+
+
 def pieces(tensor: Any) -> Iterator[tuple[str, int, int]]:
-    """Device, address and bytes of each memory that a tensor is made of."""
+    """Device, address and bytes of each memory that a tensor is made of; of a shared one, this rank's part."""
+    if hasattr(tensor, "to_local"):
+        tensor = tensor.to_local()
     if isinstance(tensor, NativeStack):
         for member in tensor.members:
             yield from pieces(member)
@@ -38,6 +77,15 @@ def pieces(tensor: Any) -> Iterator[tuple[str, int, int]]:
         yield str(tensor.device), tensor.data_ptr(), tensor.nbytes
 
 
+def kept_on(runner: Runner) -> Sizes:
+    """Bytes for sequences, on a CPU those that were written to."""
+    return summed((str(data.device), there(data)) for data in kept(runner))
+
+
+def there(data: Tensor) -> int:
+    return written(data.data_ptr(), data.nbytes) if data.device.type == "cpu" else data.nbytes
+
+
 def kept(runner: Runner) -> list[Tensor]:
     """What it keeps of sequences; none of a runner that computes them anew."""
     if isinstance(runner, PackedRunner):
@@ -45,3 +93,10 @@ def kept(runner: Runner) -> list[Tensor]:
     if isinstance(runner, SlotRunner):
         return [table.data for table in runner.memory.tables if table.data is not None]
     return []
+
+
+def summed(sizes: Iterator[tuple[str, int]]) -> Sizes:
+    found: Sizes = {}
+    for device, size in sizes:
+        found[device] = found.get(device, 0) + size
+    return found

@@ -57,7 +57,7 @@ def measured(case: Case, model: Path, scratch: Path) -> Measured:
         full = told(out, FULL, TOLD_S, process)
         peak = resident(process.pid).peak
     if "GPU" in full:
-        return Measured(ready["GPU"], full["GPU"], ready | full)
+        return Measured(ready["GPU ready"], full["GPU"], ready | full)
     return Measured(ready["RAM loading"], Pair(full["RAM"].predicted, peak), ready | full)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Sized
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 
@@ -70,10 +71,10 @@ def by_term(entries: list[Entry]) -> dict[str, Entry]:
 def test_what_a_loaded_model_takes_is_told_exactly(planned: Plan, machine: Machine, opened: Opened) -> None:
     ledger = Ledger(planned, machine, opened)
     found = by_term(ledger.loaded())
-    assert list(found) == ["disk", "KV a token", "RAM weights", "RAM programs", "RAM", "RAM loading"]
+    assert list(found) == ["disk", "KV a token", "RAM weights", "RAM programs", "RAM ready", "RAM loading"]
     for term in ("disk", "KV a token", "RAM weights"):
         assert found[term].predicted == found[term].actual > 0, term
-    assert found["RAM"].actual > found["RAM weights"].actual + 100_000_000
+    assert found["RAM ready"].actual > found["RAM weights"].actual + 100_000_000
     assert ledger.shown().keys() == {"later"}
 
 
@@ -118,7 +119,7 @@ def test_a_gpu_is_counted_by_what_it_has_less(
         monkeypatch.setattr(torch.cuda, name, answer)
     ledger = Ledger(replace(planned, device="cuda", asked=asked), there, opened)
     loaded, served = by_term(ledger.loaded()), by_term(ledger.served())
-    assert loaded["GPU"].actual == served["GPU"].actual == 10**9
+    assert loaded["GPU ready"].actual == served["GPU"].actual == 10**9
     assert served["GPU step"].actual == 5 * 10**8
     assert served["GPU"].predicted == ledger.predicted["GPU"].serving
     assert ledger.shown() == {"cuda": 4 * 10**8}
@@ -152,23 +153,23 @@ class Engine:
 
 def test_the_first_batch_is_over_when_a_row_is_free_again() -> None:
     engine, steps, over = Engine(), [], []
-    first = FirstBatch(engine, steps.append, lambda: over.append(len(steps)))  # type: ignore[arg-type]
+    first = FirstBatch(engine, steps.append, lambda full: over.append((full, len(steps))))  # type: ignore[arg-type]
     engine.steps(first, 1, 2, 2)
     assert not over and engine.watch is None
     engine.steps(first, 1)
     wait(over)
-    assert over == [4] and len(steps) == 4 and engine.watch == steps.append
+    assert over == [(True, 4)] and len(steps) == 4 and engine.watch == steps.append
 
 
-def test_it_is_over_after_many_steps_in_any_case() -> None:
+def test_after_many_steps_it_says_that_there_was_none() -> None:
     engine, over = Engine(), []
-    first = FirstBatch(engine, lambda step: None, lambda: over.append(1))  # type: ignore[arg-type]
+    first = FirstBatch(engine, lambda step: None, over.append)  # type: ignore[arg-type]
     engine.steps(first, *[1] * STEPS)
     wait(over)
-    assert over == [1]
+    assert over == [False]
 
 
-def wait(told: list[int]) -> None:
+def wait(told: Sized) -> None:
     for _ in range(1000):
         if told:
             return
@@ -176,12 +177,17 @@ def wait(told: list[int]) -> None:
 
 
 def test_it_reads_as_a_table_and_as_json() -> None:
-    entries = [Entry("disk", 2_000_000, 2_000_000), Entry("RAM kv", 110, 100)]
+    entries = [
+        Entry("disk", 2_000_000, 2_000_000),
+        Entry("KV a token", 3840, 1920),
+        Entry("RAM kv", 110, 100),
+    ]
     assert as_table("memory, ready", entries).splitlines() == [
-        "memory, ready  predicted     actual",
-        "disk              2.0 MB     2.0 MB   +0.0%",
-        "RAM kv         110 bytes  100 bytes  +10.0%",
+        "memory, ready   predicted      actual",
+        "disk               2.0 MB      2.0 MB    equal",
+        "KV a token     3840 bytes  1920 bytes  +100.0%",
+        "RAM kv          110 bytes   100 bytes   +10.0%",
     ]
     told = json.loads(as_json("memory, ready", entries))
     assert told["terms"]["RAM kv"] == {"predicted": 110, "actual": 100}
-    assert as_findings(entries)[1].have == "100 bytes +10.0%"
+    assert as_findings(entries)[2].have == "100 bytes +10.0%"

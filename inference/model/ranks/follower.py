@@ -22,6 +22,7 @@ from inference.model.embed import embed
 from inference.model.fit import Fitted
 from inference.model.load import Loaded
 from inference.model.ranks import group
+from inference.model.ranks.holding import holding
 from inference.model.ranks.local import localise
 from inference.model.ranks.orders import Begin, Edited, End, Failed, Forward, Order, Ready, Resume, Step
 
@@ -95,6 +96,7 @@ class Follower:
         self.kinds: Mapping[str, Callable[..., Any]] = {
             "embed": partial(embed, model),
             "search": partial(search, model, edit=self.edited),
+            "hold": partial(holding, model, fitted.runner),
         }
         self.works: dict[int, Work] = {}
 

@@ -21,7 +21,7 @@ class Forward:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """Begin a piece of work, "embed" or "search", to be known as `id`."""
+    """Begin a piece of work, "embed", "search" or "hold", to be known as `id`."""
 
     id: int
     kind: str

@@ -1,4 +1,5 @@
-"""What every rank computes at the same time, as rank 0 does it: the engine's steps, embeddings, searches.
+"""What every rank does at the same time, as rank 0 does it: the engine's steps, embeddings, searches; telling
+what it holds.
 
 Only rank 0 looks at the outcome. Knows the engine's Runner and which orders say what it does.
 """
@@ -13,10 +14,14 @@ from inference.model import contrast, embed
 from inference.model.batch import Batch, Runner
 from inference.model.contrast import Edit
 from inference.model.fit import Fitted
+from inference.model.held import Held, held
 from inference.model.load import Loaded
 from inference.model.ranks.follower import Recipe
+from inference.model.ranks.holding import holding
 from inference.model.ranks.leader import Ranks
 from inference.model.ranks.orders import Begin, Edited, End, Forward, Step
+
+Holding = Generator[None, None, list[Held]]
 
 
 class Alone:
@@ -34,6 +39,11 @@ class Alone:
 
     embed = staticmethod(embed.embed)
     search = staticmethod(contrast.search)
+
+    def held(self, model: Any, runner: Runner, gpus: Sequence[int], afresh: bool) -> Holding:
+        """What each process holds of memory: this one."""
+        yield
+        return [held(model, runner, gpus, afresh)]
 
     def watch_with(self, tell: Callable[[str], None]) -> None:
         """Nobody else can be lost."""
@@ -74,6 +84,12 @@ class Together:
 
         work = contrast.search(model, ids, source, k=k, alpha=alpha, edit=edited)
         return self._follow(work, Begin(next(self._ids), "search", (ids, source), {"k": k, "alpha": alpha}))
+
+    def held(self, model: Any, runner: Runner, gpus: Sequence[int], afresh: bool) -> Holding:
+        """What each rank holds of memory; where GPUs are asked for, each of its own."""
+        return self._follow(
+            holding(model, runner, gpus, afresh), Begin(next(self._ids), "hold", (tuple(gpus), afresh))
+        )
 
     def _follow(self, work: Any, begin: Begin) -> Generator[Any, None, Any]:
         """The work, each of its steps one of every rank's."""

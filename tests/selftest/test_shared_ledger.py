@@ -1,0 +1,96 @@
+"""What was predicted beside what came, of a model that two processes share: told of each of them."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from checks import memory
+from checks.machine import Machine
+from checks.machine.overhead import known
+from checks.plan import Asked, Plan, plan
+from checks.source.repository import in_folder
+from inference.errors import Unavailable
+from inference.opening import Opened, open_engine
+from selftest.asked import Answer, task
+from selftest.ledger import Entry, Ledger
+from tests import families, tiny
+
+pytestmark = pytest.mark.slow
+
+RANKS, ROWS, CONTEXT = 2, 3, 64
+MACHINE = Machine(disk=10**12, ram=10**11, gpus=(), bfloat16=frozenset(), taken="")
+
+
+@pytest.fixture(scope="module", params=("llama", "cohere", "mixtral"))
+def planned(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Plan:
+    """Of a model whose parts are alike, of one whose vocabulary is odd, and of experts."""
+    folder = tmp_path_factory.mktemp(request.param)
+    families.tiny(request.param).save_pretrained(folder)
+    tiny.tokenizer().save_pretrained(folder)
+    asked = Asked(
+        device="cpu",
+        dtype="float32",
+        bfloat16=frozenset(),
+        context=CONTEXT,
+        rows=ROWS,
+        kv=0,
+        code=False,
+        shards=RANKS,
+        overhead=known("cpu"),
+    )
+    return plan(in_folder(request.param, folder, code=False), asked)
+
+
+@pytest.fixture(scope="module")
+def opened(planned: Plan) -> Iterator[Opened]:
+    assert planned.repository.folder is not None
+    share = memory.budget(planned, MACHINE)
+    made = open_engine(
+        planned.repository.folder,
+        dtype="float32",
+        device="cpu",
+        context=share.context,
+        max_rows=ROWS,
+        kv_bytes=share.kv,
+        max_batch_tokens=64,
+        max_queued_tokens=1000,
+        trust_remote_code=False,
+        ranks=RANKS,
+    )
+    yield made
+    made.crew.close()
+
+
+def by_term(entries: list[Entry]) -> dict[str, Entry]:
+    return {entry.term: entry for entry in entries}
+
+
+def test_each_rank_tells_what_it_holds(planned: Plan, opened: Opened) -> None:
+    ledger = Ledger(planned, MACHINE, opened)
+    found = by_term(ledger.loaded())
+    parts = ("RAM weights", "RAM programs", "RAM ready", "RAM loading")
+    ranks = [f"rank {rank} {part}" for rank in range(RANKS) for part in parts]
+    assert list(found) == ["disk", "KV a token", *ranks]
+    for term in ("disk", "KV a token", "rank 0 RAM weights"):
+        assert found[term].predicted == found[term].actual > 0, term
+    assert 0 < found["rank 1 RAM weights"].actual <= found["rank 0 RAM weights"].actual
+    assert found["rank 1 RAM ready"].actual != found["rank 0 RAM ready"].actual
+    assert found["rank 1 RAM ready"].actual > 10**8  # a process of its own, with torch in it
+
+    prompts = [tuple(range(10 + 20 * row, 30 + 20 * row)) for row in range(ROWS)]
+    opened.engine.submit([task(prompt, 4) for prompt in prompts], [Answer() for _ in prompts])
+    opened.worker.do(opened.engine.finish)
+    assert planned.measure is not None
+    tokens = planned.measure.token * (20 + 4) * ROWS
+    served = by_term(ledger.served())
+    for rank in range(RANKS):
+        kv = served[f"rank {rank} RAM kv"]
+        assert kv.predicted == tokens <= kv.actual, "whole pages of the system's"
+        assert served[f"rank {rank} RAM"].actual >= found[f"rank {rank} RAM ready"].actual
+
+
+def test_nothing_is_told_once_the_engine_has_ended(planned: Plan, opened: Opened) -> None:
+    ledger = Ledger(planned, MACHINE, opened)
+    opened.engine.stop()
+    with pytest.raises(Unavailable):
+        ledger.served()
