@@ -10,6 +10,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 from checks.finding import Finding
 from checks.machine import Machine
 from checks.plan import Plan
+from checks.source.config import MEND
 from inference.model.architecture import needs_code, unserved
 
 
@@ -18,7 +19,11 @@ def check(plan: Plan, machine: Machine) -> Finding:
     kind = str(config.get("model_type"))
     if why := unserved(config):
         return Finding("architecture", kind, "not known", False, newer(config) or f"the model {why}")
-    return Finding("architecture", kind, "its own code" if needs_code(config) else "known", True)
+    if needs_code(config):
+        return Finding("architecture", kind, "its own code", True)
+    if why := plan.measure.unmade if plan.measure else "":
+        return Finding("architecture", kind, f"transformers cannot make it: {why}", False, MEND)
+    return Finding("architecture", kind, "known", True)
 
 
 def newer(config: Mapping[str, Any]) -> str:

@@ -13,6 +13,7 @@ from threading import Event
 
 from checks.fetch.line import Address, Denied, Fault, Line, NoRanges, Signals, address_of
 from checks.finding import Finding, Refused
+from checks.source.config import checked
 from checks.source.file import File
 from checks.source.gguf import config
 from checks.source.hub import Hub
@@ -54,7 +55,8 @@ def by_gguf(source: Repository, hub: Hub) -> Repository:
     names, sizes = [file.name for file in files], [file.size for file in files]
     try:
         found = heads_on_disk(source.folder, files) if source.folder else heads_on_hub(source, files, hub)
-        return replace(source, config=config(together(names, sizes, found), source.weights))
+        told = config(together(names, sizes, found), source.weights)
+        return replace(source, config=checked(told, source.name))
     except (Unread, Malformed) as reason:
         mend = "choose another GGUF_FILE, or a model with safetensors"
         raise Refused(Finding("weights", source.gguf, str(reason), False, mend)) from reason

@@ -4,7 +4,7 @@ Where a model cannot be asked (it brings its own code, or needs values), files a
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from types import SimpleNamespace
 from typing import Any
@@ -14,9 +14,10 @@ from torch import Tensor
 
 from checks.measure.formula import formula
 from checks.measure.kept import AUTO, kept
-from checks.measure.skeleton import Loaded, count, held_by, loaded, nbytes, skeleton
+from checks.measure.skeleton import Loaded, count, held_by, loaded, made, nbytes
 from checks.measure.split import share, splits_heads
 from checks.measure.step import work
+from checks.source.config import in_words
 from checks.source.tensors import dtype_in
 from inference.model.split.spread import stacks
 from inference.model.weights.kinds import saved
@@ -38,6 +39,7 @@ class Measure:
     work     what a step takes for each of its tokens while it is computed
     largest  the largest weight
     vocab    how many logits a token has
+    unmade   why transformers does not make the model by itself; empty where it does
     """
 
     parameters: int
@@ -56,6 +58,7 @@ class Measure:
     work: int = 0
     largest: int = 0
     vocab: int = 0
+    unmade: str = ""
 
 
 def measure(
@@ -73,9 +76,10 @@ def measure(
     the meta device; None where they are not known. `seat` is the one asked for, `alone` whether rows must
     change no bit of each other. Of a model that several ranks share, the bytes are those of one.
     """
-    model = skeleton(raw)
-    if model is None:
-        return estimate(raw, stored, choose, tensors)
+    try:
+        model = made(raw)
+    except Exception as error:  # an architecture's own failure, or a type that only the model's code knows
+        return replace(estimate(raw, stored, choose, tensors), unmade=in_words(error))
     parameters = count(model)
     dtype = choose(parameters)
     found = weighed(model, dtype, raw, tensors)

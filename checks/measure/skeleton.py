@@ -4,6 +4,7 @@ Knows transformers' auto classes and its loader, which decides what stays in flo
 apart, and says what they lack: asked here with nothing to read. Knows no architecture.
 """
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -32,11 +33,20 @@ class Loaded:
 def skeleton(raw: Mapping[str, Any]) -> Any:
     """The model of a config.json; None where transformers cannot make it from that alone."""
     try:
-        config = AutoConfig.for_model(**raw)
-        with torch.device("meta"):
-            return family_of(config).from_config(config).eval()
-    except Exception:  # an architecture's own failure; the start goes on with an estimate
+        return made(raw)
+    except Exception:  # an architecture's own failure
         return None
+
+
+def made(raw: Mapping[str, Any]) -> Any:
+    """The model of a config.json, in float32. Raises whatever its architecture does, and ValueError where a
+    weight would have no values."""
+    config = AutoConfig.for_model(**raw)
+    with torch.device("meta"), warnings.catch_warnings(action="ignore"):
+        model = family_of(config).from_config(config, dtype=torch.float32).eval()
+    if empty := next((name for name, weight in model.named_parameters() if not weight.numel()), ""):
+        raise ValueError(f"{empty} would have no values")
+    return model
 
 
 def loaded(model: Any, dtype: str, tensors: Mapping[str, Tensor] | None = None) -> Loaded | None:

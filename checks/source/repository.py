@@ -15,6 +15,7 @@ from huggingface_hub import HfApi
 from checks.finding import Finding, Refused
 from checks.source.cache import Storage
 from checks.source.card import licence_in, licence_of
+from checks.source.config import checked
 from checks.source.file import File
 from checks.source.forms import GGUF, SAFE, Forms, holds_weights, weights_of
 from checks.source.glance import CONFIG, INDEX, glance
@@ -128,7 +129,7 @@ def config_in(folder: Path, name: str, wanted: Iterable[str]) -> dict[str, Any]:
         return {}
     if not (folder / CONFIG).is_file():
         raise Refused(nothing_found(name, f"no config.json in {folder}"))
-    return parsed(folder / CONFIG, name)
+    return checked(parsed(folder / CONFIG, name), name)
 
 
 def in_cache(name: str, revision: str, hub: Hub, code: bool, forms: Forms, why: str, mend: str) -> Repository:
