@@ -13,9 +13,9 @@ import msgspec
 from flask import g, request
 from werkzeug.exceptions import UnsupportedMediaType
 
+from inference import foreign
 from inference.errors import BadRequest
 
-MAX_DEPTH = 100
 PLAIN = ("json", "text/plain", "application/x-www-form-urlencoded", "application/octet-stream")
 PLACE = re.compile(r" - at `(?:key in )?\$\.?(?P<path>[^`]*)`$")
 NAMED = (
@@ -76,7 +76,7 @@ def _read() -> Any:
 
 
 def parse(data: bytes) -> Any:
-    """JSON without NaN, infinities, lone surrogates, repeated keys, or more than MAX_DEPTH levels."""
+    """JSON without NaN, infinities, lone surrogates, repeated keys, or more than foreign.LEVELS."""
     if not data.strip():
         _refuse("is empty: send a JSON object")
     try:
@@ -84,15 +84,15 @@ def parse(data: bytes) -> Any:
         value = json.loads(
             text, parse_constant=_constant, parse_float=_finite, object_pairs_hook=_without_repeats
         )
+        foreign.check_levels(value)
     except UnicodeDecodeError as error:
         _refuse(f"is not UTF-8: byte {error.start} is wrong")
     except json.JSONDecodeError as error:
         _refuse(f"is not JSON: {_lower(error.msg)} at line {error.lineno} column {error.colno}")
-    except RecursionError:
-        _refuse(f"is nested deeper than {MAX_DEPTH} levels")
+    except (RecursionError, foreign.TooDeep):
+        _refuse(f"is nested deeper than {foreign.LEVELS} levels")
     except ValueError:  # Python's limit on the digits of an integer
         _refuse("holds an integer of too many digits")
-    _check_depth(value)
     if "\\u" in text:
         _check_surrogates(value)
     return value
@@ -119,21 +119,6 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         ((repeated, _),) = Counter(key for key, _ in pairs).most_common(1)
         raise BadRequest(repeated[:80], "stands twice in one object")
     return value
-
-
-def _check_depth(value: Any) -> None:
-    level, depth = [value], 1
-    while level:
-        if depth > MAX_DEPTH:
-            _refuse(f"is nested deeper than {MAX_DEPTH} levels")
-        level = [child for parent in level for child in _children(parent) if isinstance(child, dict | list)]
-        depth += 1
-
-
-def _children(value: Any) -> Any:
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, list) else ()
 
 
 def _check_surrogates(value: Any) -> None:

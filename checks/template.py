@@ -3,7 +3,6 @@
 Completions work whatever is found; where the template is broken, chat is refused, with the template's error.
 """
 
-import json
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,12 +14,16 @@ from checks.finding import Finding, size
 from checks.machine import Machine
 from checks.plan import Plan
 from checks.source.glance import TEMPLATE, TEMPLATES, TOKENIZER, TOKENS
+from inference import foreign
 from inference.model.tokenizer import NAMED, templates, text_of
 from inference.text.chat import ASKED, CALLED, MARK, REFUSALS, TOOL, Chat, reason
 from inference.types import Message
 
 NEED = "conversations to prompts"
 ELSEWHERE = 'TOKENIZER_CONFIG_PATH = "…", a tokenizer_config.json with a chat template that works'
+OTHERS = "choose another model, or set TOKENIZER_CONFIG_PATH to another file where it is set"
+# What is raised about a tokenizer's settings, here as when it is loaded.
+UNUSABLE = (OSError, ValueError, TypeError, KeyError)
 # What a template may take, the conversation that shows it, and how often the mark is then in the prompt.
 TRIED = (
     ("system messages", (Message("system", MARK), ASKED), 2, ()),
@@ -35,7 +38,10 @@ def check(plan: Plan, machine: Machine) -> Finding | None:
         return None
     if unread := too_large(plan):
         return Finding("template", NEED, f"not known yet: {unread} is read when it is fetched", True)
-    chat = Chat(stand_in(plan.repository.notes, plan.asked.tokenizer_config))
+    try:
+        chat = Chat(stand_in(plan.repository.notes, plan.asked.tokenizer_config))
+    except UNUSABLE as error:
+        return Finding("template", "a tokenizer's settings", " ".join(str(error).split()), False, OTHERS)
     if chat.why:
         return Finding("template", NEED, "none: turns are written as User: and Assistant:", True)
     if broken := fault(chat):
@@ -63,7 +69,7 @@ def stand_in(folder: Path, replacing: Path | None) -> Any:
     told = settings(folder / TOKENS) | settings(folder / TOKENIZER)
     template = dict(templates_of(folder)) or templates(told.get("chat_template"))
     if replacing:
-        instead = settings(replacing.expanduser())
+        instead = foreign.object_in(replacing.expanduser())
         template = templates(instead.get("chat_template")) or template
         told |= instead
     tokens = {name: text_of(told.get(name)) or f"<{name}>" for name in NAMED}
@@ -71,12 +77,8 @@ def stand_in(folder: Path, replacing: Path | None) -> Any:
 
 
 def settings(path: Path) -> dict[str, Any]:
-    """A JSON object; an empty one where there is none. Loading tells what is wrong with the file."""
-    try:
-        told = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return {}
-    return told if isinstance(told, dict) else {}
+    """A JSON object; an empty one where there is no file. Raises OSError or ValueError."""
+    return foreign.object_in(path) if path.is_file() else {}
 
 
 def templates_of(folder: Path) -> Iterator[tuple[str, str]]:

@@ -6,6 +6,7 @@ All generations' message shapes are read alike: `ipython` is `tool`; content is 
 import json
 
 from api.llama_stack.bodies import Call, ChatMessage, Content, Part
+from inference import foreign
 from inference.errors import BadRequest
 from inference.types import Message, ToolCall
 
@@ -71,8 +72,8 @@ def _call(call: Call, field: str) -> ToolCall:
     if not isinstance(given, str):
         return ToolCall(id, call.tool_name, json.dumps(given or {}, ensure_ascii=False))
     try:
-        arguments = json.loads(given)
-    except (ValueError, RecursionError):
+        arguments = foreign.parsed(given)
+    except ValueError:
         arguments = None
     if not isinstance(arguments, dict):
         raise BadRequest(f"{field}.arguments", "must be a JSON object", given)

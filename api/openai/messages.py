@@ -5,6 +5,7 @@ from typing import Any
 
 from api.openai.conversation import Call, ChatMessage, Content, Part
 from api.openai.errors import Refused, WrongBody
+from inference import foreign
 from inference.errors import short
 from inference.types import Message, Role, ToolCall
 
@@ -40,8 +41,8 @@ def call_arguments(given: str | dict[str, Any] | None, field: str) -> str:
     if not isinstance(given, str):
         return json.dumps(given or {}, ensure_ascii=False)
     try:
-        arguments = json.loads(given or "{}")
-    except (ValueError, RecursionError):
+        arguments = foreign.parsed(given or "{}")
+    except ValueError:
         arguments = None
     if not isinstance(arguments, dict):
         raise WrongBody(f"{field} must be a JSON object, got {short(given)}", field)

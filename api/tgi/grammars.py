@@ -1,11 +1,11 @@
 """TGI's grammars as constraints. What a schema or a pattern may hold is found where it is compiled."""
 
-import json
 from typing import Any
 
 from api.tgi.bodies import Grammar, RegexGrammar, SchemaGrammar
 from api.tgi.closed import closed
 from api.tgi.errors import Invalid
+from inference import foreign
 from inference.types import Constraint
 
 
@@ -26,8 +26,8 @@ def _parsed(value: dict[str, Any] | str) -> dict[str, Any]:
     if isinstance(value, dict):
         return value
     try:
-        schema = json.loads(value)
-    except (ValueError, RecursionError) as error:
+        schema = foreign.parsed(value)
+    except ValueError as error:
         raise Invalid(f"grammar is not valid: {error}") from None
     if not isinstance(schema, dict):
         raise Invalid("grammar is not valid: a JSON schema is an object")
@@ -38,7 +38,4 @@ def _schema(schema: dict[str, Any]) -> Constraint:
     """Of an object, be it not said: to JSON schema, properties alone forbid no text or number."""
     if "properties" not in schema:
         raise Invalid("grammar is not valid: Grammar must have a 'properties' field")
-    try:
-        return Constraint("json_schema", {"type": "object"} | closed(schema))
-    except RecursionError:
-        raise Invalid("grammar is not valid: it is nested too deeply") from None
+    return Constraint("json_schema", {"type": "object"} | closed(schema))

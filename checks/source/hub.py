@@ -11,6 +11,8 @@ from huggingface_hub import get_session
 from huggingface_hub.errors import HTTPError
 from huggingface_hub.utils import build_hf_headers
 
+from inference import foreign
+
 PATIENCE_S = 10  # for the answer to a question without which there is no verdict
 SOON_S = 2.5  # for one that only makes a refusal more helpful
 
@@ -45,6 +47,6 @@ class Hub:
         except HTTPError:
             return 0, None
         try:
-            return answer.status_code, answer.json()
+            return answer.status_code, foreign.parsed(answer.content)
         except ValueError:
             return answer.status_code, None

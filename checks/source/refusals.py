@@ -24,6 +24,7 @@ from huggingface_hub.errors import (
 from checks.finding import Finding, Refused
 from checks.source import near
 from checks.source.hub import PATIENCE_S, Hub
+from inference.foreign import TooDeep
 
 TOKEN = re.compile("[!-~]+")
 SETTING = "HUGGINGFACE_ACCESS_TOKEN"
@@ -76,6 +77,8 @@ def reaching(hub: Hub, name: str, revision: str) -> Iterator[None]:
         raise Unanswered(f"{hub.endpoint} does not answer ({last_line(error)})") from error
     except JSONDecodeError as error:
         raise Unanswered(f"{hub.endpoint} answers as no Hub does: {error.doc[:SHOWN]!r}…") from error
+    except RecursionError as error:  # of whoever reads it
+        raise Unanswered(f"{hub.endpoint} answers as no Hub does: {TooDeep()}") from error
     except ConnectionError as error:
         raise Unanswered(last_line(error)) from error
     except OSError as error:

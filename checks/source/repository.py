@@ -3,7 +3,6 @@
 Reads names, sizes and small JSON files only; not a byte of weights. Raises Refused where there is no way in.
 """
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -22,6 +21,7 @@ from checks.source.glance import CONFIG, INDEX, glance
 from checks.source.hub import Hub
 from checks.source.refusals import Unanswered, nothing_found, reaching
 from checks.source.tensors import Headers
+from inference import foreign
 
 COMMIT = re.compile("[0-9a-f]{40}")
 SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
@@ -210,12 +210,9 @@ def is_small(name: str) -> bool:
 
 def parsed(path: Path, name: str) -> dict[str, Any]:
     try:
-        value = json.loads(path.read_text(), object_hook=numbered)
-    except ValueError as error:
-        raise Refused(nothing_found(name, f"{path.name} is not JSON: {error}")) from error
-    if not isinstance(value, dict):
-        raise Refused(nothing_found(name, f"{path.name} is not a JSON object"))
-    return value
+        return foreign.object_in(path, numbered)
+    except (OSError, ValueError) as error:
+        raise Refused(nothing_found(name, str(error))) from error
 
 
 def numbered(value: dict[str, Any]) -> Any:

@@ -4,13 +4,14 @@ Knows the layout of a safetensors file: eight bytes say how long its header is, 
 each weight lies (https://huggingface.co/docs/safetensors). Reads nothing itself.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from inference import foreign
 
 LENGTH = 8  # bytes that say how long the header is
 LONGEST = 100_000_000  # bytes of one, as the library that writes them has it
@@ -68,7 +69,7 @@ def length(start: bytes) -> int:
 def parsed(header: bytes) -> Header:
     """Raises Unread."""
     try:
-        told = json.loads(header)
+        told = foreign.parsed(header)
         entries = {name: entry for name, entry in told.items() if name != "__metadata__"}
         tensors = {name: tensor(entry) for name, entry in entries.items()}
         values = max((entry["data_offsets"][1] for entry in entries.values()), default=0)

@@ -10,6 +10,7 @@ from typing import Any
 from llguidance import LLMatcher
 from llguidance.gbnf_to_lark import any_to_lark
 
+from inference import foreign
 from inference.types import Constraint
 
 MAX_BYTES = 64 << 10
@@ -33,7 +34,7 @@ def grammar(constraint: Constraint) -> str:
 
 def _schema(spec: Any) -> str:
     """A mapping, or the JSON text of one."""
-    schema = json.loads(_bounded(spec)) if isinstance(spec, str) else spec
+    schema = foreign.parsed(_bounded(spec)) if isinstance(spec, str) else spec
     if not isinstance(schema, Mapping):
         raise ValueError("it must be a JSON object")
     plain = {key: value for key, value in schema.items() if key != "x-guidance"}  # would replace our options

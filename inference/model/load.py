@@ -30,6 +30,17 @@ from inference.model.weights.mapped import forget_unused
 log = logging.getLogger(__name__)
 
 LARGE = 1_000_000_000  # bytes of weights above which loading is announced
+# What transformers raises where a file holds something else than it expects.
+WRONG = (
+    OSError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    ImportError,
+    RuntimeError,  # RecursionError, too
+    SafetensorError,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +177,6 @@ def refusing(folder: Path, rule: str) -> Iterator[None]:
     """What transformers raises about the content of a folder becomes a BadRequest."""
     try:
         yield
-    except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
+    except WRONG as error:
         told = " ".join(str(error).split())[:400]
         raise BadRequest("MODEL_NAME", f"{rule}: {folder}: {told}") from error

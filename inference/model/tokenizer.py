@@ -3,12 +3,12 @@
 Knows transformers' tokenizers; not what their templates say.
 """
 
-import json
 from pathlib import Path
 from typing import Any
 
 from transformers import AutoTokenizer
 
+from inference import foreign
 from inference.errors import BadRequest
 
 NAMED = ("bos_token", "eos_token", "unk_token", "pad_token")
@@ -36,13 +36,10 @@ def replace_settings(tokenizer: Any, path: Path) -> None:
 
 def read(path: Path) -> dict[str, Any]:
     try:
-        told = json.loads(path.expanduser().read_text())
+        return foreign.object_in(path.expanduser())
     except (OSError, ValueError) as error:
-        why = f"must be a tokenizer_config.json that can be read: {error}"
-        raise BadRequest("TOKENIZER_CONFIG_PATH", why, str(path)) from None
-    if not isinstance(told, dict):
-        raise BadRequest("TOKENIZER_CONFIG_PATH", "must hold a JSON object", str(path))
-    return told
+        rule = f"must be a tokenizer_config.json that can be read: {error}"
+        raise BadRequest("TOKENIZER_CONFIG_PATH", rule, str(path)) from None
 
 
 def templates(told: Any) -> Any:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from inference import foreign
 from inference.errors import BadRequest
 from inference.types import Tool, ToolCall, ToolFormat
 
@@ -51,8 +52,8 @@ def write(calls: Iterable[ToolCall], how: ToolFormat) -> str:
 
 def arguments(call: ToolCall) -> dict[str, Any]:
     try:
-        values = json.loads(call.arguments or "{}")
-    except (ValueError, RecursionError):
+        values = foreign.parsed(call.arguments or "{}")
+    except ValueError:
         values = None
     if not isinstance(values, dict):
         rule = f"has a call of {call.name!r} whose arguments are not a JSON object"

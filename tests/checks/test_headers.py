@@ -136,7 +136,18 @@ def test_the_files_know_their_dtype_better_than_config_json(
     assert weights(plan, machine).have == "1 file of bfloat16, whatever config.json says of float16"
 
 
-@pytest.mark.parametrize("content", [b"", b"not safetensors at all", (20).to_bytes(8, "little") + b"{" * 20])
+DEEP = b'{"a":' * 5000 + b"1" + b"}" * 5000
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"not safetensors at all",
+        (20).to_bytes(8, "little") + b"{" * 20,
+        len(DEEP).to_bytes(8, "little") + DEEP,
+    ],
+)
 def test_what_is_no_header_is_told(tmp_path: Path, client: Hub, content: bytes) -> None:
     (tiny.llama(tmp_path) / "model.safetensors").write_bytes(content)
     headers = local(tmp_path, client).headers

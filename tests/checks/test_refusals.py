@@ -215,6 +215,21 @@ def test_a_page_that_stands_before_the_network_is_shown(
     assert "<html>Log in" in finding.have and "HTTPS_PROXY" in finding.mend
 
 
+DEEP = b"[" * 5000 + b"]" * 5000
+
+
+def test_an_answer_that_nobody_can_read_is_no_hubs(
+    tiny_repo: hub.Repo, fake: hub.Hub, refusal: Refusal
+) -> None:
+    fake.names.denied["acme/tiny"] = (200, DEEP)
+    assert "answers as no Hub does: it is nested deeper" in refusal().have
+
+
+def test_an_answer_that_only_helps_is_left_out_where_nobody_can_read_it(fake: hub.Hub, client: Hub) -> None:
+    fake.names.denied["acme/tiny"] = (200, DEEP)
+    assert client.ask("/api/models/acme/tiny") == (200, None)
+
+
 def test_a_hub_that_fails_half_way_is_named(tiny_repo: hub.Repo, refusal: Refusal) -> None:
     tiny_repo.faults["tokenizer_config.json"] = Says(502)
     assert "answers 502" in refusal().have

@@ -95,9 +95,16 @@ def test_a_folder_is_found_beside_main_py_from_anywhere(tmp_path: Path, look_up:
     assert look_up("models/own").folder == folder
 
 
-def test_a_config_that_is_no_json_is_refused(tmp_path: Path, look_up: LookUp) -> None:
-    (tmp_path / "config.json").write_text("{")
+@pytest.mark.parametrize("text", ["{", '{"a":' * 5000 + "1" + "}" * 5000, '{"a":' * 500 + "1" + "}" * 500])
+def test_a_config_that_is_no_json_is_refused(tmp_path: Path, look_up: LookUp, text: str) -> None:
+    (tmp_path / "config.json").write_text(text)
     assert "config.json is not JSON" in refusal(look_up, str(tmp_path)).have
+
+
+def test_an_index_that_is_no_json_is_refused(tmp_path: Path, look_up: LookUp) -> None:
+    folder = tiny.llama(tmp_path / "own")
+    (folder / "model.safetensors.index.json").write_text('{"weight_map":' * 5000)
+    assert "index.json is not JSON" in refusal(look_up, str(folder)).have
 
 
 def test_the_index_names_the_weights(tmp_path: Path, look_up: LookUp) -> None:

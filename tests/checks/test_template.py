@@ -110,6 +110,34 @@ def test_settings_from_elsewhere_replace_it(tmp_path: Path, planned: Planner, ma
     assert finding and finding.have.startswith("takes system messages, several turns;")
 
 
+@pytest.mark.parametrize("file", ["tokenizer_config.json", "special_tokens_map.json"])
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{", "is not JSON that can be read: Expecting"),
+        ('{"a":' * 5000 + "1" + "}" * 5000, "is not JSON that can be read: it is nested deeper than 100"),
+        ("[]", "is not a JSON object"),
+        ('{"bos_token": 5}', "Special token bos_token has to be"),
+    ],
+)
+def test_settings_with_which_no_tokenizer_loads_are_refused_before_the_download(
+    tiny_repo: hub.Repo, look_up: LookUp, planned: Planner, machine: Machine, file: str, text: str, told: str
+) -> None:
+    (tiny_repo.folder / "tokenizer_config.json").unlink()
+    (tiny_repo.folder / file).write_text(text)
+    finding = template.check(planned(look_up()), machine)
+    assert finding and not finding.ok and told in finding.have
+
+
+def test_settings_from_elsewhere_that_cannot_be_read_are_refused(
+    tmp_path: Path, planned: Planner, machine: Machine
+) -> None:
+    (tmp_path / "deep.json").write_text("[" * 5000)
+    for name, told in (("none.json", "No such file"), ("deep.json", "nested deeper")):
+        finding = template.check(planned(tokenizer_config=tmp_path / name), machine)
+        assert finding and not finding.ok and told in finding.have
+
+
 def test_it_is_rendered_before_the_tokenizer_is_fetched(
     fake: hub.Hub, tiny_repo: hub.Repo, look_up: LookUp, planned: Planner, machine: Machine
 ) -> None:

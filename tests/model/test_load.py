@@ -124,6 +124,25 @@ def test_a_missing_tokenizer_is_refused(llama: Path) -> None:
     assert "has no tokenizer that can be read" in refusal(llama)
 
 
+DEEP = '{"a":' * 5000 + "1" + "}" * 5000
+
+
+@pytest.mark.parametrize("text", ["[]", DEEP], ids=["list", "deep"])
+@pytest.mark.parametrize(
+    ("file", "told"),
+    [
+        ("config.json", "has a config that cannot be read"),
+        ("tokenizer.json", "has no tokenizer that can be read"),
+        ("tokenizer_config.json", "has no tokenizer that can be read"),
+        ("added_tokens.json", "has no tokenizer that can be read"),
+        ("generation_config.json", "has weights that cannot be loaded"),
+    ],
+)
+def test_a_file_that_holds_something_else_is_refused(llama: Path, file: str, told: str, text: str) -> None:
+    (llama / file).write_text(text)
+    assert told in refusal(llama)
+
+
 def test_pickled_weights_are_refused_with_the_reason(llama: Path) -> None:
     (llama / "model.safetensors").rename(llama / "pytorch_model.bin")
     assert "has only pytorch_model.bin, a pickle, which can run code" in refusal(llama)

@@ -48,7 +48,7 @@ def test_a_token_that_the_model_does_not_have_is_refused(tmp_path: Path) -> None
         replaced(tmp_path, {"eos_token": "<new>"})
 
 
-@pytest.mark.parametrize("told", ["{", "[]"])
+@pytest.mark.parametrize("told", ["{", "[]", "[" * 5000])
 def test_a_file_that_is_no_json_object_is_refused(told: str, tmp_path: Path) -> None:
     with pytest.raises(BadRequest, match="TOKENIZER_CONFIG_PATH must"):
         replaced(tmp_path, told)

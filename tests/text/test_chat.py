@@ -150,7 +150,7 @@ def test_a_template_cannot_reach_out_of_its_sandbox() -> None:
         escaping.render([ASK])
 
 
-@pytest.mark.parametrize("arguments", ["[1]", "{", "1", "[" * 100_000])
+@pytest.mark.parametrize("arguments", ["[1]", "{", "1", "[" * 100_000, '{"a":' * 200 + "1" + "}" * 200])
 def test_arguments_that_are_no_object_are_refused(arguments: str) -> None:
     turn = Message("assistant", "", tool_calls=(ToolCall("call_1", "weather", arguments),))
     with pytest.raises(BadRequest, match="arguments are not a JSON object"):

@@ -199,8 +199,9 @@ def test_a_wrong_body_is_a_bad_request(
     assert backend.requests == []
 
 
-def test_arguments_that_are_no_object_are_refused_by_their_place(client: FlaskClient) -> None:
-    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "["}}
+@pytest.mark.parametrize("arguments", ["[", '{"a":' * 200 + "1" + "}" * 200, '{"a":' * 100_000])
+def test_arguments_that_are_no_object_are_refused_by_their_place(client: FlaskClient, arguments: str) -> None:
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": arguments}}
     messages = [USER, {"role": "assistant", "content": None, "tool_calls": [call]}]
     body = client.post(CHATS, json={"messages": messages}).get_json()
     assert body["error"]["param"] == "messages[1].tool_calls[0].function.arguments"

@@ -57,7 +57,7 @@ INVALID: list[tuple[dict[str, Any], str]] = [
     ({"grammar": {"type": "json", "value": "[]"}}, "grammar is not valid: a JSON schema is an object"),
     (
         {"grammar": {"type": "json", "value": '{"properties":{"a":' * 450 + "{}" + "}}" * 450}},
-        "grammar is not valid: it is nested too deeply",
+        "grammar is not valid: it is nested deeper than 100 levels",
     ),
     (
         {"grammar": {"type": "json", "value": {"type": "object"}}},
