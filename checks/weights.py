@@ -4,10 +4,11 @@ from checks.finding import Finding, listed, size
 from checks.machine import Machine
 from checks.plan import Plan
 from inference.model.architecture import no_weights
+from inference.model.gguf.parts import GGUF
 
 FORMS = {
     ".safetensors": "safetensors",
-    ".gguf": "GGUF, unpacked at load",
+    GGUF: "GGUF, unpacked at load",
     ".bin": "pickles, which ALLOW_PICKLE lets in",
 }
 

@@ -11,10 +11,9 @@ from pathlib import PurePath
 from typing import Any
 
 from checks.finding import Finding, Refused, listed, size
-from inference.model.gguf.parts import parts
+from inference.model.gguf.parts import GGUF, parts
 
 SINGLE = "model.safetensors"
-GGUF = ".gguf"
 PICKLE = re.compile(r"pytorch_model(-\d{5}-of-\d{5})?\.bin(\.index\.json)?")
 BESIDE = ("mmproj", "imatrix")  # how files begin that go with a model, and are none
 ENDINGS = (".safetensors", GGUF, ".bin")

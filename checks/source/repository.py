@@ -16,12 +16,13 @@ from checks.source.cache import Storage
 from checks.source.card import licence_in, licence_of
 from checks.source.config import checked
 from checks.source.file import File
-from checks.source.forms import GGUF, SAFE, Forms, holds_weights, weights_of
+from checks.source.forms import SAFE, Forms, holds_weights, weights_of
 from checks.source.glance import CONFIG, INDEX, glance
 from checks.source.hub import Hub
 from checks.source.refusals import Unanswered, nothing_found, reaching
 from checks.source.tensors import Headers
 from inference import foreign
+from inference.model.gguf.parts import GGUF
 
 COMMIT = re.compile("[0-9a-f]{40}")
 SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")

@@ -13,9 +13,9 @@ import transformers
 from transformers import AutoConfig
 
 from inference.model.gguf.joined import joined
+from inference.model.gguf.parts import GGUF
 from inference.model.tokenizer import open_tokenizer
 
-GGUF = ".gguf"
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json")
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from inference.model.gguf.head import Head, Malformed
 
+GGUF = ".gguf"
 PART = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf")  # counted from 1
 NUMBER, COUNT, TENSORS = "split.no", "split.count", "split.tensors.count"  # the number counted from 0
 
