@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any
 
 from checks.finding import Finding, Refused, listed, size
 from inference.model.gguf.parts import GGUF, parts
@@ -36,15 +35,15 @@ def holds_weights(name: str) -> bool:
     return name.endswith(ENDINGS)
 
 
-def weights_of(sizes: Mapping[str, int], index: Mapping[str, Any] | None, forms: Forms) -> set[str]:
-    """Of files with so many bytes, those to load weights from; `index` says which safetensors go together.
+def weights_of(sizes: Mapping[str, int], shards: set[str] | None, forms: Forms) -> set[str]:
+    """Of files with so many bytes, those to load weights from; `shards`: those that an index names.
 
     Raises Refused where there are GGUF files, and it is not clear which.
     """
     if forms.gguf:
         return set(chosen(sizes, forms.gguf))
-    if index:
-        return set(index["weight_map"].values())
+    if shards is not None:
+        return shards
     if SINGLE in sizes:
         return {SINGLE}
     if models(sizes):

@@ -109,8 +109,8 @@ def in_folder(
 ) -> Repository:
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in paths}
-    index = parsed(folder / INDEX, name) if INDEX in sizes else None
-    wanted = needed(sizes, index, code, forms)
+    shards = in_index(folder / INDEX, name) if INDEX in sizes else None
+    wanted = needed(sizes, shards, code, forms)
     return Repository(
         name=name,
         revision=revision,
@@ -168,10 +168,10 @@ def on_hub(name: str, revision: str, hub: Hub, code: bool, forms: Forms) -> Repo
         storage = Storage(hub.storage(name))
         told = {file: described(file, sibling, commit, storage) for file, sibling in siblings.items()}
         notes = glance(hub, name, commit, told, gated=bool(info.gated))
-    index = None
+    shards = None
     if INDEX in siblings:
-        index = parsed(notes / INDEX, name) if (notes / INDEX).is_file() else shards_named(siblings)
-    wanted = needed({file: each.size for file, each in told.items()}, index, code, forms)
+        shards = in_index(notes / INDEX, name) if (notes / INDEX).is_file() else named_as_shards(siblings)
+    wanted = needed({file: each.size for file, each in told.items()}, shards, code, forms)
     return Repository(
         name,
         revision,
@@ -190,17 +190,23 @@ def with_copy(finding: Finding) -> Finding:
     return replace(finding, mend=f"{finding.mend}; or OFFLINE = True, which serves the copy that is here")
 
 
-def shards_named(names: Iterable[str]) -> dict[str, Any]:
-    """What an index says, as far as the names tell it: for one that is too large to be read first."""
-    return {"weight_map": {name: name for name in names if SHARD.fullmatch(name)}}
+def in_index(path: Path, name: str) -> set[str]:
+    """The files that an index of weights names. Raises Refused."""
+    files = parsed(path, name).get("weight_map")
+    if not isinstance(files, dict) or not all(isinstance(file, str) for file in files.values()):
+        raise Refused(nothing_found(name, f"{path.name} does not say which file each weight is in"))
+    return set(files.values())
 
 
-def needed(
-    sizes: Mapping[str, int], index: Mapping[str, Any] | None, code: bool, forms: Forms = SAFE
-) -> list[str]:
+def named_as_shards(names: Iterable[str]) -> set[str]:
+    """What an index names, as far as the names tell it: for one that is too large to be read first."""
+    return {name for name in names if SHARD.fullmatch(name)}
+
+
+def needed(sizes: Mapping[str, int], shards: set[str] | None, code: bool, forms: Forms = SAFE) -> list[str]:
     """The files that loading reads: those with weights, and small ones. Raises Refused."""
     small = {name for name in sizes if is_small(name) or (code and name.endswith(".py"))}
-    return sorted(weights_of(sizes, index, forms) | small)
+    return sorted(weights_of(sizes, shards, forms) | small)
 
 
 def is_small(name: str) -> bool:

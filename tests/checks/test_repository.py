@@ -101,10 +101,22 @@ def test_a_config_that_is_no_json_is_refused(tmp_path: Path, look_up: LookUp, te
     assert "config.json is not JSON" in refusal(look_up, str(tmp_path)).have
 
 
-def test_an_index_that_is_no_json_is_refused(tmp_path: Path, look_up: LookUp) -> None:
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('{"weight_map":' * 5000, "index.json is not JSON"),
+        ("{}", "does not say which file each weight is in"),
+        ('{"weight_map": ["a"]}', "does not say which file each weight is in"),
+        ('{"weight_map": {"a": 5}}', "does not say which file each weight is in"),
+    ],
+    ids=("deep", "empty", "list", "number"),
+)
+def test_an_index_that_names_no_files_is_refused(
+    tmp_path: Path, look_up: LookUp, text: str, told: str
+) -> None:
     folder = tiny.llama(tmp_path / "own")
-    (folder / "model.safetensors.index.json").write_text('{"weight_map":' * 5000)
-    assert "index.json is not JSON" in refusal(look_up, str(folder)).have
+    (folder / "model.safetensors.index.json").write_text(text)
+    assert told in refusal(look_up, str(folder)).have
 
 
 def test_the_index_names_the_weights(tmp_path: Path, look_up: LookUp) -> None:
