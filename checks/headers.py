@@ -3,8 +3,9 @@
 What they hold is tensors.py's. Not a byte of a weight is read, nor more of headers than a verdict may cost.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import repeat
@@ -18,8 +19,9 @@ from checks.source.file import File
 from checks.source.gguf import config
 from checks.source.hub import Hub
 from checks.source.repository import Repository
-from checks.source.tensors import LENGTH, Header, Headers, Unread, length, parsed
-from inference.model.gguf.head import STEP, Head, Malformed, head
+from checks.source.tensors import LENGTH, Header, Headers, Malformed, Unread, length, parsed
+from inference.model.gguf.head import STEP, Head, head
+from inference.model.gguf.head import Malformed as NoGguf
 from inference.model.gguf.parts import together
 
 COST = 400_000  # bytes: what is left of 2 MB when the small files have been read
@@ -45,6 +47,8 @@ def headed(source: Repository, hub: Hub) -> Repository:
         found = on_disk(source.folder, files) if source.folder else on_hub(source, files, hub)
     except Unread as reason:
         return replace(source, headers=Headers(unread=str(reason)))
+    except Malformed as reason:
+        return replace(source, headers=Headers(malformed=str(reason)))
     damaged = (file.name for file, header in zip(files, found, strict=True) if file.size != header.end)
     tensors = {name: tensor for header in found for name, tensor in header.tensors.items()}
     return replace(source, headers=Headers(tensors, damaged=tuple(damaged)))
@@ -57,7 +61,7 @@ def by_gguf(source: Repository, hub: Hub) -> Repository:
         found = heads_on_disk(source.folder, files) if source.folder else heads_on_hub(source, files, hub)
         told = config(together(names, sizes, found), source.weights)
         return replace(source, config=checked(told, source.name))
-    except (Unread, Malformed) as reason:
+    except (Unread, NoGguf) as reason:
         mend = "choose another GGUF_FILE, or a model with safetensors"
         raise Refused(Finding("weights", source.gguf, str(reason), False, mend)) from reason
 
@@ -82,7 +86,7 @@ def line_to(hub: Hub) -> Line:
 
 
 def on_disk(folder: Path, files: Sequence[File]) -> list[Header]:
-    return [header_of(partial(part_of, folder / file.name)) for file in files]
+    return [header_of(file, partial(part_of, folder / file.name)) for file in files]
 
 
 def on_hub(source: Repository, files: Sequence[File], hub: Hub) -> list[Header]:
@@ -90,16 +94,42 @@ def on_hub(source: Repository, files: Sequence[File], hub: Hub) -> list[Header]:
     line = line_to(hub)
     places = [address_of(hub.endpoint, source.name, source.commit, file.name) for file in files]
     parts = [partial(asked, line, place, file.size) for place, file in zip(places, files, strict=True)]
-    size = length(parts[0](0, LENGTH))
-    if len(files) * (size + 2 * REQUEST) > COST:
-        raise Unread(f"the headers of {len(files)} files are too large to be read first")
+    sizes = [length_of(files[0], parts[0])]
+    afford(len(files) * sizes[0], len(files))
     with ThreadPoolExecutor(CONNECTIONS) as threads:
-        return list(threads.map(header_of, parts, (size, *repeat(0, len(parts) - 1))))
+        sizes += threads.map(length_of, files[1:], parts[1:])
+        afford(sum(sizes), len(files))
+        return list(threads.map(header_of, files, parts, sizes))
 
 
-def header_of(part: Part, size: int = 0) -> Header:
+def afford(num_bytes: int, files: int) -> None:
+    """Raise Unread where headers of so many bytes in all cost more than a verdict may."""
+    if num_bytes + files * 2 * REQUEST > COST:
+        raise Unread(f"the headers of {files} files are too large to be read first")
+
+
+def length_of(file: File, part: Part) -> int:
+    with naming(file):
+        size = length(part(0, min(LENGTH, file.size)))
+        if LENGTH + size > file.size:
+            raise Malformed(f"its header of {size} bytes is longer than the file")
+        return size
+
+
+def header_of(file: File, part: Part, size: int = 0) -> Header:
     """`size` is its length; 0: not known yet."""
-    return parsed(part(LENGTH, LENGTH + (size or length(part(0, LENGTH)))))
+    size = size or length_of(file, part)
+    with naming(file):
+        return parsed(part(LENGTH, LENGTH + size))
+
+
+@contextmanager
+def naming(file: File) -> Iterator[None]:
+    """What is wrong is told with the file's name."""
+    try:
+        yield
+    except Malformed as reason:
+        raise Malformed(f"{file.name}: {reason}") from reason
 
 
 def part_of(path: Path, start: int, stop: int) -> bytes:

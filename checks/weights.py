@@ -3,6 +3,8 @@
 from checks.finding import Finding, listed, size
 from checks.machine import Machine
 from checks.plan import Plan
+from checks.source.file import File
+from checks.source.repository import Repository
 from inference.model.architecture import no_weights
 from inference.model.gguf.parts import GGUF
 
@@ -18,12 +20,16 @@ def check(plan: Plan, machine: Machine) -> Finding:
     files = source.held
     if not files:
         return Finding("weights", "safetensors", "none", False, f"the model {no_weights(source.names)}")
-    missing = [file.name for file in source.files if source.folder and not file.here]
-    if missing:
+    if missing := [file.name for file in source.files if not there(file, source)]:
         verb = "are" if len(missing) > 1 else "is"
-        mend = f"{listed(missing)} {verb} missing: fetch with OFFLINE = False, or copy into {source.folder}"
         have = f"{len(source.files) - len(missing)}"
-        return Finding("weights", f"{len(source.files)} files", have, False, mend)
+        return Finding(
+            "weights",
+            f"{len(source.files)} files",
+            have,
+            False,
+            f"{listed(missing)} {verb} missing: {elsewhere(source)}",
+        )
     need, have = (
         f"{size(source.weights)} of {form(files[0].name)}",
         "1 file" if len(files) == 1 else f"{len(files)} files",
@@ -33,6 +39,18 @@ def check(plan: Plan, machine: Machine) -> Finding:
     return Finding("weights", need, f"{have}{told(plan)}", True)
 
 
+def there(file: File, source: Repository) -> bool:
+    """Whether the file is where the model is; an index may name others."""
+    return file.here if source.folder else file.name in source.names
+
+
+def elsewhere(source: Repository) -> str:
+    """Where the files that are missing may be."""
+    if source.folder is None:
+        return "its authors have left it so, choose another MODEL_REVISION or model"
+    return f"fetch with OFFLINE = False, or copy into {source.folder}"
+
+
 def form(name: str) -> str:
     return next(form for ending, form in FORMS.items() if name.endswith(ending))
 
@@ -40,9 +58,11 @@ def form(name: str) -> str:
 def fault(plan: Plan) -> tuple[str, bool, str] | None:
     """What the files' headers show to be wrong: what there is, that it is not ok, and what to do."""
     headers, measure = plan.repository.headers, plan.measure
+    again = f"fetch {plan.repository.name} again, or tell its authors"
+    if headers and headers.malformed:
+        return f"no safetensors in {headers.malformed}", False, again
     if headers and headers.damaged:
-        name = plan.repository.name
-        mend = f"fetch {name} again, or tell its authors: a file of weights is cut off, or has too much"
+        mend = f"{again}: a file of weights is cut off, or has too much"
         return f"{listed(list(headers.damaged))}, not as long as its header says", False, mend
     if measure and measure.missing:
         have = f"{len(measure.missing)} are missing, such as {measure.missing[0]}"

@@ -151,4 +151,90 @@ DEEP = b'{"a":' * 5000 + b"1" + b"}" * 5000
 def test_what_is_no_header_is_told(tmp_path: Path, client: Hub, content: bytes) -> None:
     (tiny.llama(tmp_path) / "model.safetensors").write_bytes(content)
     headers = local(tmp_path, client).headers
-    assert headers and headers.tensors is None and headers.unread
+    assert headers and headers.tensors is None and headers.malformed.startswith("model.safetensors: ")
+
+
+def rewritten(path: Path, **entry: object) -> None:
+    """The file with another entry for its first tensor in the header."""
+    content = path.read_bytes()
+    end = 8 + int.from_bytes(content[:8], "little")
+    told = json.loads(content[8:end])
+    told["lm_head.weight"] |= entry
+    header = json.dumps(told).encode()
+    path.write_bytes(len(header).to_bytes(8, "little") + header + content[end:])
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"shape": [-1, 2]},
+        {"shape": [2**62, 2**62]},
+        {"shape": [4, 32]},
+        {"shape": "many"},
+        {"dtype": ["F32"]},
+        {"data_offsets": [0, 10**40]},
+        {"data_offsets": [-5, -1]},
+        {"data_offsets": [100, 0]},
+        {"data_offsets": ["a", "b"]},
+        {"data_offsets": None},
+    ],
+    ids=str,
+)
+def test_a_header_that_no_loader_would_take_is_refused(
+    tmp_path: Path, client: Hub, planned: Planner, machine: Machine, entry: dict[str, object]
+) -> None:
+    rewritten(tiny.llama(tmp_path) / "model.safetensors", **entry)
+    finding = weights(planned(local(tmp_path, client)), machine)
+    assert not finding.ok and finding.have.startswith("no safetensors in model.safetensors: a header that is")
+
+
+def test_a_kind_of_values_that_is_new_is_no_hindrance(tmp_path: Path, client: Hub) -> None:
+    rewritten(tiny.llama(tmp_path) / "model.safetensors", dtype="F4_NEW")
+    headers = local(tmp_path, client).headers
+    assert headers and headers.unread == "values of the kind 'F4_NEW'"
+
+
+def test_the_note_of_git_in_a_files_place_is_told_as_one(
+    tmp_path: Path, client: Hub, planned: Planner, machine: Machine
+) -> None:
+    note = "version https://git-lfs.github.com/spec/v1\noid sha256:0123\nsize 80264\n"
+    (tiny.llama(tmp_path) / "model.safetensors").write_text(note)
+    finding = weights(planned(local(tmp_path, client)), machine)
+    assert not finding.ok and finding.have.endswith("what git keeps in its place: git lfs pull")
+
+
+def test_a_header_as_long_as_half_the_world_is_not_asked_for(
+    fake: hub.Hub, tiny_repo: hub.Repo, look_up: LookUp, client: Hub
+) -> None:
+    path = tiny_repo.folder / "model.safetensors"
+    path.write_bytes((2**26).to_bytes(8, "little") + path.read_bytes()[8:])
+    found = look_up()
+    fake.requests.clear()
+    headers = headed(found, client).headers
+    assert headers and "is longer than the file" in headers.malformed and fake.sent == 8
+
+
+def test_headers_of_unlike_lengths_are_afforded_together(
+    fake: hub.Hub, tmp_path: Path, look_up: LookUp, client: Hub
+) -> None:
+    config = transformers.LlamaConfig(**tiny.LLAMA)
+    folder = tiny.saved(tmp_path / "s", transformers.LlamaForCausalLM, config, max_shard_size="50KB")
+    last = sorted(folder.glob("*.safetensors"))[-1]
+    last.write_bytes((399_000).to_bytes(8, "little") + bytes(10**6))
+    fake.repos["acme/shards"] = hub.Repo(folder)
+    found = look_up("acme/shards")
+    fake.requests.clear()
+    headers = headed(found, client).headers
+    assert headers and "too large" in headers.unread and fake.sent == 8 * len(found.held)
+
+
+def test_a_shard_that_only_the_index_knows_is_missed_before_the_download(
+    fake: hub.Hub, tmp_path: Path, look_up: LookUp, client: Hub, planned: Planner, machine: Machine
+) -> None:
+    config = transformers.LlamaConfig(**tiny.LLAMA)
+    folder = tiny.saved(tmp_path / "s", transformers.LlamaForCausalLM, config, max_shard_size="50KB")
+    lost = sorted(folder.glob("*.safetensors"))[-1]
+    lost.unlink()
+    fake.repos["acme/shards"] = hub.Repo(folder)
+    finding = weights(planned(headed(look_up("acme/shards"), client)), machine)
+    assert not finding.ok and finding.mend.startswith(f"{lost.name} is missing: its authors")
