@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from checks.measure.blind import Blind
+from checks.measure.repeats import Way, computing, is_meta, repeating
 from inference.model.weights.swap import ONE_BY_ONE
 
 TOKENS, FEW = 256, 16  # the few are for models that go through tokens one by one
@@ -55,9 +55,20 @@ class Tally(Blind):
     def freed(self, size: int) -> None:
         self.now -= size
 
+    def mark(self) -> tuple[int, int]:
+        mark = self.now, self.most
+        self.most = self.now
+        return mark
 
-def is_meta(leaf: Any) -> bool:
-    return isinstance(leaf, Tensor) and leaf.is_meta
+    def took(self, mark: tuple[int, int], left: int) -> int | None:
+        """How much more than before there was at most. A layer that keeps something aside is none to go by:
+        who is to give it up again?"""
+        now, most = mark
+        took, self.most = self.most - now, max(most, self.most)
+        return took if self.now - now == left else None
+
+    def again(self, took: int) -> None:
+        self.most = max(self.most, self.now + took)
 
 
 def experts_of(config: Any) -> int:
@@ -69,15 +80,23 @@ def work(model: Any) -> int:
     """Bytes that a step takes for each of its tokens, besides what sequences keep and the logits; 0 where
     that cannot be found out without values. The model is on the meta device.
     """
+    for way in (repeating, computing):
+        try:
+            return taken(model, way)
+        except Exception:  # an architecture's own failure; the estimate goes without
+            continue
+    return 0
+
+
+def taken(model: Any, way: Way) -> int:
+    """The same, its layers computed in this way. Raises whatever the architecture does."""
     tokens = FEW if getattr(model, "_is_stateful", False) else TOKENS
     ids = torch.zeros(1, tokens, dtype=torch.long, device="meta")
     if hasattr(model, "set_experts_implementation"):
         model.set_experts_implementation(ONE_BY_ONE)  # each with its tokens, of which there may be all
     body = getattr(model, model.base_model_prefix, None) or model
     inputs = {"decoder_input_ids": ids} if model.config.is_encoder_decoder else {}
-    try:
-        with torch.no_grad(), Tally(experts_of(model.config.get_text_config())) as tally:
-            body(input_ids=ids, use_cache=False, **inputs)
-    except Exception:  # an architecture's own failure; the estimate goes without
-        return 0
+    tally = Tally(experts_of(model.config.get_text_config()))
+    with torch.no_grad(), tally, way(model, tally):
+        body(input_ids=ids, use_cache=False, **inputs)
     return tally.most // tokens
