@@ -14,15 +14,22 @@ ELSEWHERE = "set CACHE_DIR to a folder on a larger disk"
 def check(plan: Plan, machine: Machine) -> list[Finding]:
     source = plan.repository
     if source.folder is not None or not source.to_fetch:
-        return [Finding("disk", "nothing to fetch", f"{size(machine.disk)} free", True)]
+        return [Finding("disk", "nothing to fetch", free(machine), True)]
     return [space(source.to_fetch, machine), cache(sum(not file.here for file in source.files), machine)]
 
 
 def space(fetch: int, machine: Machine) -> Finding:
     need = fetch + fetch // 100 + SPARE
     mend = "" if need <= machine.disk else f"free {size(need - machine.disk)}, or {ELSEWHERE}"
-    have = f"{size(machine.disk)} free"
-    return Finding("disk", f"{size(fetch)} to fetch, {size(SPARE)} spare", have, not mend, mend)
+    return Finding("disk", f"{size(fetch)} to fetch, {size(SPARE)} spare", free(machine), not mend, mend)
+
+
+def free(machine: Machine) -> str:
+    return f"{size(machine.disk)} free{under(machine.disk_under)}"
+
+
+def under(limit: str) -> str:
+    return f" under {limit}" if limit else ""
 
 
 def cache(files: int, machine: Machine) -> Finding:
@@ -30,7 +37,8 @@ def cache(files: int, machine: Machine) -> Finding:
     need, told = EACH * files + BESIDES, f"to write {files} files"
     if machine.unwritable:
         return unwritable(told, machine.unwritable)
-    room = "room for any number" if machine.inodes >= MANY else f"room for {machine.inodes}"
+    count = "any number" if machine.inodes >= MANY else str(machine.inodes)
+    room = f"room for {count}{under(machine.inodes_under)}"
     if need > machine.inodes:
         mend = f"remove {need - machine.inodes} files from its disk, or {ELSEWHERE}"
         return Finding("cache", told, f"{room}: with links, locks and folders {need} are made", False, mend)

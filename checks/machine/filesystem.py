@@ -1,9 +1,12 @@
-"""A folder's file system: bytes and files that it still takes, whether we may write, whether it has links."""
+"""A folder's file system: what it still takes of us, in bytes and files, leave to write, links."""
 
 import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+
+from checks.machine.limits import Bound
+from checks.machine.quota import quotas
 
 MANY = 2**63  # files, of a file system that does not count them
 
@@ -12,8 +15,8 @@ MANY = 2**63  # files, of a file system that does not count them
 class Folder:
     """As it is now. `unwritable` says why no file can be made there, empty where one can."""
 
-    bytes: int
-    files: int
+    bytes: Bound
+    files: Bound
     unwritable: str
     links: bool
 
@@ -21,23 +24,28 @@ class Folder:
 def look_at(folder: Path) -> Folder:
     """Of a folder that is there, or will be. A file is made and removed again."""
     there = existing(folder)
-    stats = os.statvfs(there)
     unwritable, links = tried(there)
-    return Folder(
-        bytes=free(stats),
-        files=stats.f_favail if stats.f_files else MANY,
-        unwritable=unwritable,
-        links=links,
-    )
+    return Folder(*room(there), unwritable=unwritable, links=links)
 
 
 def free_disk(folder: Path) -> int:
-    """Bytes that we may write where `folder` is or will be; what is reserved for root does not count."""
-    return free(os.statvfs(existing(folder)))
+    """Bytes that we may write where `folder` is or will be."""
+    return room(existing(folder))[0].left
 
 
-def free(stats: os.statvfs_result) -> int:
-    return stats.f_bavail * stats.f_frsize
+def room(folder: Path) -> tuple[Bound, Bound]:
+    """Bytes and files that we may still write; what is reserved for root does not count."""
+    stats, owned = os.statvfs(folder), quotas(folder)
+    bytes_ = Bound(stats.f_bavail * stats.f_frsize)
+    files = Bound(stats.f_favail if stats.f_files else MANY)
+    return (
+        least(bytes_, *(Bound(quota.bytes, quota.name) for quota in owned if quota.bytes is not None)),
+        least(files, *(Bound(quota.files, quota.name) for quota in owned if quota.files is not None)),
+    )
+
+
+def least(*bounds: Bound) -> Bound:
+    return min(bounds, key=lambda bound: bound.left)
 
 
 def existing(folder: Path) -> Path:

@@ -24,7 +24,7 @@ RESOURCES = (("RLIMIT_AS", "vms", "ulimit -v"), ("RLIMIT_DATA", "data", "ulimit 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Bytes that are left, and `what` keeps them from being more; empty: the machine has no more."""
+    """Bytes, or files, that are left, and `what` keeps them from being more; empty: there are no more."""
 
     left: int
     what: str = ""

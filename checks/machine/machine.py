@@ -21,7 +21,8 @@ class Machine:
     taken       why the port cannot be listened on, empty where it can
     under       the limit that keeps ram from being more; empty where that is the machine itself
     no_gpu      why torch sees no GPU
-    inodes      files that can still be made where downloads are kept
+    disk_under  the quota that keeps disk from being more, empty where none does
+    inodes      files that can still be made where downloads are kept, and inodes_under, as for the disk
     unwritable  why nothing can be written there, empty where it can
     links       whether there are symbolic links there
     open_files  files and connections that may be open at a time
@@ -34,7 +35,9 @@ class Machine:
     taken: str
     under: str = ""
     no_gpu: str = ""
+    disk_under: str = ""
     inodes: int = MANY
+    inodes_under: str = ""
     unwritable: str = ""
     links: bool = True
     open_files: int = ENOUGH
@@ -54,14 +57,16 @@ def look(*, cache: Path, host: str, port: int, gpu_share: float = 1.0) -> Machin
     devices = ("cpu", "cuda") if gpus else ("cpu",)
     memory, folder = ram(), look_at(cache)
     return Machine(
-        disk=folder.bytes,
+        disk=folder.bytes.left,
         ram=memory.left,
         gpus=gpus,
         bfloat16=frozenset(device for device in devices if has_bfloat16(device)),
         taken=taken(host, port),
         under=memory.what,
         no_gpu=none_because(),
-        inodes=folder.files,
+        disk_under=folder.bytes.what,
+        inodes=folder.files.left,
+        inodes_under=folder.files.what,
         unwritable=folder.unwritable,
         links=folder.links,
         open_files=open_files(),

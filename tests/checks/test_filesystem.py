@@ -39,7 +39,7 @@ Cache = Callable[..., Finding]
 def test_a_folder_that_is_not_made_yet_is_looked_at_where_it_will_be(tmp_path: Path) -> None:
     seen = look_at(tmp_path / "a" / "b")
     assert (seen.unwritable, seen.links) == ("", True)
-    assert seen.bytes > 0 and 0 < seen.files <= MANY
+    assert seen.bytes.left > 0 and 0 < seen.files.left <= MANY
     assert os.listdir(tmp_path) == []
 
 
