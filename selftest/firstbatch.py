@@ -30,7 +30,7 @@ class FirstBatch:
         self.other(step)
         self.steps += 1
         running = len(self.engine.loop.scheduler.running)
-        taken = running >= self.engine.loop.rows.max_rows
+        taken = running >= self.engine.loop.seating.max_rows
         if (self.full and not taken) or self.steps >= STEPS:
             self.engine.watch_with(self.other)
             Thread(target=self.over, args=(self.full,), name="ledger", daemon=True).start()

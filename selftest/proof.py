@@ -57,7 +57,7 @@ def selftest(opened: Opened) -> list[Finding]:
 
 def asked_of(engine: Engine, tokenizer: Any) -> list[Task]:
     """As much as the model answers in SECONDS, by how fast it answers a first question."""
-    most = engine.loop.rows.context // 2
+    most = engine.loop.seating.context // 2
     first = task(prompts(tokenizer, SHORT, most)[0], FEW)
     times = []
     for new in (1, 1, FEW):  # what comes first takes longer

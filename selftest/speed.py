@@ -27,7 +27,7 @@ class Speed:
 def speed(engine: Engine, prompts: Several[Task], new: int) -> Speed:
     """Of the longest prompt, and of answers of `new` tokens to the shortest."""
     longest, shortest = (choose(prompts, key=lambda task: len(task.ids)) for choose in (max, min))
-    company = min(COMPANY, engine.loop.rows.max_rows)
+    company = min(COMPANY, engine.loop.seating.max_rows)
     answer = replace(shortest, max_tokens=new + 1, logprobs=None)
     began = time.perf_counter()
     decoded(engine, [replace(longest, max_tokens=1, logprobs=None)])

@@ -80,7 +80,7 @@ def drafted(right: Several[Answer], engine: Engine, tasks: Several[Task]) -> lis
     """All at once, with guesses at what comes next, most of which are right."""
     loop, speculator = engine.loop, engine.loop.speculator
     loop.speculator = Foretold(
-        loop.rows, {task.ids: answer.ids for task, answer in zip(tasks, right, strict=True)}
+        loop.seating, {task.ids: answer.ids for task, answer in zip(tasks, right, strict=True)}
     )
     try:
         return batched(engine, tasks)
@@ -91,8 +91,8 @@ def drafted(right: Several[Answer], engine: Engine, tasks: Several[Task]) -> lis
 class Foretold(Speculator):
     """Guesses what the answers to known prompts have been; every third time the last guess is wrong."""
 
-    def __init__(self, rows: Seating, answers: dict[Ids[int], list[int]]) -> None:
-        super().__init__(rows, AHEAD)
+    def __init__(self, seating: Seating, answers: dict[Ids[int], list[int]]) -> None:
+        super().__init__(seating, AHEAD)
         self.answers = answers
 
     def draft(self, plan: Plan, budget: int) -> None:
@@ -101,19 +101,19 @@ class Foretold(Speculator):
 
     def guess(self, sequence: Sequence) -> list[int]:
         done = sequence.generated
-        guess = self.answers[sequence.task.ids][done : done + min(AHEAD, room(sequence, self.rows))]
+        guess = self.answers[sequence.task.ids][done : done + min(AHEAD, room(sequence, self.seating))]
         return guess if done % 3 or not guess else [*guess[:-1], guess[-1] ^ 1]
 
 
 @contextmanager
 def forgetful(engine: Engine) -> Iterator[None]:
     """Nothing computed before is found again."""
-    rows, keeps = engine.loop.rows, engine.loop.rows.keeps
-    rows.keeps = False
+    seating, keeps = engine.loop.seating, engine.loop.seating.keeps
+    seating.keeps = False
     try:
         yield
     finally:
-        rows.keeps = keeps
+        seating.keeps = keeps
 
 
 def asked(engine: Engine, tasks: Several[Task]) -> list[Answer]:

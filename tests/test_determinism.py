@@ -109,7 +109,7 @@ def in_company(served: Engine, chance: random.Random) -> list[Answer]:
                 served.loop.scheduler.preempt(chance.choice(running))
         served.cancel(left)
     while served.step():
-        served.loop.rows.check()
+        served.loop.seating.check()
     return answers
 
 
@@ -154,7 +154,7 @@ def test_in_the_fused_seat_it_sees_none(level: str, family: str, quantise: str) 
     assert [answer.told for answer in beside] == [answer.told for answer in by_itself]
     assert served.stats().preemptions > 3
     assert sum(answer.reused for answer in beside) >= 2 * PIECE > 0 == by_itself[0].reused
-    served.loop.speculator = Speculator(served.loop.rows, 8)
+    served.loop.speculator = Speculator(served.loop.seating, 8)
     guessed = in_company(served, random.Random(7))
     assert [answer.told for answer in guessed] == [answer.told for answer in by_itself]
 
@@ -165,6 +165,6 @@ def test_in_float32_the_tokens_are_the_same_with_drafts_and_without(family: str)
     by_itself, beside = alone(served), in_company(served, random.Random(7))
     assert [answer.ids for answer in beside] == [answer.ids for answer in by_itself]
     if served.loop.runner.resumes and not served.loop.runner.encodes:
-        served.loop.speculator = Speculator(served.loop.rows, 8)
+        served.loop.speculator = Speculator(served.loop.seating, 8)
         guessed = in_company(served, random.Random(7))
         assert [answer.ids for answer in guessed] == [answer.ids for answer in by_itself]

@@ -70,7 +70,7 @@ def answers(served: Engine, asked: list[Task], chance: random.Random | None = No
                 if chance and running and chance.random() < 0.05:
                     served.loop.scheduler.preempt(chance.choice(running))
         while served.step():
-            served.loop.rows.check()
+            served.loop.seating.check()
     return ears
 
 
@@ -78,9 +78,9 @@ def answers(served: Engine, asked: list[Task], chance: random.Random | None = No
 def test_drafts_change_no_answer_of_a_family_alone_or_in_company(family: str) -> None:
     served = engine(tiny(family))
     plain = answers(served, tasks())
-    known = Told(served.loop.rows, {seed: ear.ids for seed, ear in enumerate(plain)})
+    known = Told(served.loop.seating, {seed: ear.ids for seed, ear in enumerate(plain)})
     for speculator, chance in (
-        (Speculator(served.loop.rows, 8), None),
+        (Speculator(served.loop.seating, 8), None),
         (known, None),
         (known, random.Random(family)),
     ):
@@ -95,7 +95,7 @@ def test_drafts_change_no_answer_of_a_family_alone_or_in_company(family: str) ->
 
 def test_a_model_that_repeats_itself_has_its_drafts_accepted() -> None:
     served = engine(tiny("llama"))
-    served.loop.speculator = Speculator(served.loop.rows, 8)
+    served.loop.speculator = Speculator(served.loop.seating, 8)
     (ear,) = answers(served, [Task((5, 6, 7), 60, Sampling(greedy=True, allowed=frozenset({5, 6, 7})))])
     assert len(ear.ids) == 60 and ear.records < 30
     assert served.stats().accepted_tokens == 60 - ear.records

@@ -118,7 +118,7 @@ class Engine:
 
     def sequence(self, task: Task, outlet: Outlet) -> Sequence:
         """The task, checked and numbered, as the loop would have it. Raises BadRequest, TooLong."""
-        runner, context = self.loop.runner, self.loop.rows.context
+        runner, context = self.loop.runner, self.loop.seating.context
         if not task.ids:
             raise BadRequest("prompt", "must hold at least one token")
         if not runner.encodes and len(task.ids) > context:
@@ -165,15 +165,15 @@ class Engine:
         return self.loop.counts.failing
 
     def stats(self) -> Stats:
-        scheduler, rows = self.loop.scheduler, self.loop.rows
+        scheduler, seating = self.loop.scheduler, self.loop.seating
         running = tuple(scheduler.running)
         return Stats(
             running=len(running),
             waiting=len(scheduler.waiting),
             waiting_tokens=self._gate.waiting,
-            room=rows.area,
+            room=seating.area,
             held=sum(len(sequence.tokens) for sequence in running),
-            reach=sum(min(sequence.limit, rows.context) for sequence in running),
+            reach=sum(min(sequence.limit, seating.context) for sequence in running),
             errands=len(self.loop.errands),
             budget=scheduler.budget,
             preemptions=scheduler.preemptions,

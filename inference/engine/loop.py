@@ -48,10 +48,12 @@ class Loop:
         whole = runner.encodes or not runner.resumes
         pieces = Pieces(runner.context if piece and whole else piece)
         self.runner = runner
-        self.rows = seating(runner, reuse and runner.resumes and not runner.encodes, pieces)
-        self.scheduler = Scheduler(self.rows, budget=budget, whole=whole, admission=admission, pieces=pieces)
-        self.speculator = Speculator(self.rows, 0 if whole or piece else drafts)
-        self.stepper = stepping(runner, sampler, self.rows, pieces)
+        self.seating = seating_of(runner, reuse and runner.resumes and not runner.encodes, pieces)
+        self.scheduler = Scheduler(
+            self.seating, budget=budget, whole=whole, admission=admission, pieces=pieces
+        )
+        self.speculator = Speculator(self.seating, 0 if whole or piece else drafts)
+        self.stepper = stepping(runner, sampler, self.seating, pieces)
         self.gate = gate
         self.outbox = Outbox()
         self.errands = Errands()
@@ -85,7 +87,7 @@ class Loop:
         self.errands.turn(shares=bool(self.sequences))
         self.outbox.send()
         if self.idle:
-            self.rows.check()
+            self.seating.check()
 
     def close(self, error: ServerError) -> None:
         """End every sequence and errand with error. Nothing can be computed afterwards."""
@@ -108,7 +110,7 @@ class Loop:
         if ready := self.stepper.ready(plan):
             plan = [(outcome.sequence, outcome.count) for outcome in ready]  # the others' turn comes next
         prompts = any(not sequence.started for sequence, _ in plan)
-        moves = [] if ready else self.rows.take_moves()
+        moves = [] if ready else self.seating.take_moves()
         outcomes = None
         try:
             outcomes = ready or self.stepper.compute(plan, moves)
@@ -155,7 +157,7 @@ class Loop:
             self.scheduler.preempt(sequence, trusted=False)
         if choices and choices[-1].id in sequence.task.ends:
             self._end(sequence, "stop", choices)
-        elif len(sequence.tokens) >= min(sequence.limit, self.rows.context):
+        elif len(sequence.tokens) >= min(sequence.limit, self.seating.context):
             self._end(sequence, "length", choices)
         else:
             self.outbox.add(sequence.outlet, record(sequence, choices))
@@ -197,18 +199,18 @@ class Loop:
         self.counts.shortages += 1
         excessive = self.scheduler.relieve()
         if any(isinstance(move, Shape) for move in moves):
-            self.rows.shrink()
+            self.seating.shrink()
         if moves or not self.runner.resumes:
             self.scheduler.forget(moves)
         log.warning(
             "memory ran out budget=%d seats=%d area=%d error=%s",
-            *(self.scheduler.budget, self.scheduler.seats, self.rows.area, shortage),
+            *(self.scheduler.budget, self.scheduler.seats, self.seating.area, shortage),
         )
         if excessive is not None:
             self._fail(excessive, Internal("the server has too little memory for this request"))
 
 
-def seating(runner: Runner, keeps: bool, pieces: Pieces) -> Seating:
+def seating_of(runner: Runner, keeps: bool, pieces: Pieces) -> Seating:
     """The plan for the kind of memory that the runner has."""
     bounds = {
         "max_rows": runner.max_rows,
@@ -222,11 +224,11 @@ def seating(runner: Runner, keeps: bool, pieces: Pieces) -> Seating:
     return Rows(keeps=keeps, pieces=pieces, **bounds)
 
 
-def stepping(runner: Runner, sampler: Sampler, rows: Seating, pieces: Pieces) -> Stepper:
+def stepping(runner: Runner, sampler: Sampler, seating: Seating, pieces: Pieces) -> Stepper:
     """Who computes the steps: where the device can overlap them, one who begins some early."""
-    if runner.overlaps and isinstance(rows, Pages):
-        return AheadStepper(runner, sampler, rows)
-    return Stepper(runner, sampler, rows.context, pieces)
+    if runner.overlaps and isinstance(seating, Pages):
+        return AheadStepper(runner, sampler, seating)
+    return Stepper(runner, sampler, seating.context, pieces)
 
 
 def unwatched(step: Step) -> None:

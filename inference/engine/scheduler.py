@@ -33,14 +33,14 @@ class Scheduler:
 
     def __init__(
         self,
-        rows: Seating,
+        seating: Seating,
         *,
         budget: int,
         whole: bool,
         admission: Admission | None = None,
         pieces: Pieces = FREE,
     ) -> None:
-        self.rows = rows
+        self.seating = seating
         self.admission = admission or Admission()
         self.running: list[Sequence] = []
         self.waiting: list[Sequence] = []
@@ -48,7 +48,7 @@ class Scheduler:
         self.budget = self.full_budget = budget
         self.whole = whole
         self.pieces = pieces
-        self.seats = rows.max_rows
+        self.seats = seating.max_rows
         self.preemptions = 0
         self._calm = 0
 
@@ -59,7 +59,7 @@ class Scheduler:
         ones are seated in order while rows, area and budget last; `seated` lists them. One whose prefix a
         running one is about to compute (`Seating.awaits`) is passed over until it has.
         """
-        while not self.rows.widen():
+        while not self.seating.widen():
             self.preempt(self.running[-1])
         decoding = [sequence for sequence in self.running if self.pieces.next(sequence) == 1]
         prompts = [sequence for sequence in self.running if self.pieces.next(sequence) > 1]
@@ -73,7 +73,7 @@ class Scheduler:
     def preempt(self, sequence: Sequence, trusted: bool = True) -> None:
         """Back to the front of waiting, text and all; what its seat held stays findable, if trusted."""
         self.running.remove(sequence)
-        self.rows.release(sequence, trusted)
+        self.seating.release(sequence, trusted)
         self.waiting.insert(0, sequence)
         self.preemptions += 1
 
@@ -83,7 +83,7 @@ class Scheduler:
             self.waiting.remove(sequence)
             return
         self.running.remove(sequence)
-        self.rows.release(sequence, trusted)
+        self.seating.release(sequence, trusted)
 
     def relieve(self) -> Sequence | None:
         """Memory ran out in a step: half the budget and one sequence less, until CALM steps went well.
@@ -106,7 +106,7 @@ class Scheduler:
         self.preemptions += len(self.running)
         self.waiting[:0] = self.running
         self.running.clear()
-        self.rows.forget(lost)
+        self.seating.forget(lost)
 
     def succeed(self) -> None:
         """A step went well; enough of them in a row end a shortage."""
@@ -115,19 +115,19 @@ class Scheduler:
             self._restore()
 
     def _restore(self) -> None:
-        self.budget, self.seats = self.full_budget, self.rows.max_rows
+        self.budget, self.seats = self.full_budget, self.seating.max_rows
 
     def _seat(self, prompts: int, wanted: int, room: int) -> list[Sequence]:
         """Seat waiting sequences behind so many prompts, which want so much of the room."""
         seated: list[Sequence] = []
         if not self.admission.opens(len(self.waiting), len(self.running)):
             return seated
-        for sequence in self.waiting[: self.rows.max_rows]:
+        for sequence in self.waiting[: self.seating.max_rows]:
             if not self._admits(sequence, prompts + len(seated), wanted, room):
                 break
-            if self.rows.awaits(sequence):
+            if self.seating.awaits(sequence):
                 continue
-            if not self.rows.seat(sequence):
+            if not self.seating.seat(sequence):
                 break
             self.waiting.remove(sequence)
             insort(self.running, sequence, key=id_of)

@@ -97,7 +97,7 @@ class Search:
         sequence, task = self.sequence, self.sequence.task
         if sequence.generated and sequence.tokens[-1] in task.ends:
             return "stop"
-        if len(sequence.tokens) >= min(sequence.limit, self.loop.rows.context):
+        if len(sequence.tokens) >= min(sequence.limit, self.loop.seating.context):
             return "length"
         return "deadline" if task.deadline is not None and task.deadline <= time.monotonic() else ""
 

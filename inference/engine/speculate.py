@@ -66,8 +66,8 @@ class Speculator:
     most   drafts of a sequence in a step; 0: none ever
     """
 
-    def __init__(self, rows: Seating, most: int) -> None:
-        self.rows = rows
+    def __init__(self, seating: Seating, most: int) -> None:
+        self.seating = seating
         self.most = most
         self._lookups: dict[int, Lookup] = {}
 
@@ -95,17 +95,17 @@ class Speculator:
         found = {s: lookup for s, lookup in found.items() if lookup.foreseen and lookup.trust * STEP > 1}
         depth = worth([lookup.trust for lookup in found.values()], len(sequences), most)
         for sequence, lookup in found.items():
-            sequence.drafts = lookup.foreseen[: min(depth, room(sequence, self.rows))]
+            sequence.drafts = lookup.foreseen[: min(depth, room(sequence, self.seating))]
 
 
 def guessable(sequence: Sequence) -> bool:
     return sequence.todo == 1 and sequence.generated > 0 and sequence.task.matcher is None
 
 
-def room(sequence: Sequence, rows: Seating) -> int:
+def room(sequence: Sequence, seating: Seating) -> int:
     """Drafts its seat has room for, behind which one more token fits its limit."""
-    full = min(sequence.limit, rows.context) - 1
-    return max(0, min(full - len(sequence.tokens), rows.spare(sequence)))
+    full = min(sequence.limit, seating.context) - 1
+    return max(0, min(full - len(sequence.tokens), seating.spare(sequence)))
 
 
 def worth(trusts: Several[float], width: int, most: int) -> int:

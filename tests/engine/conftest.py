@@ -235,12 +235,12 @@ class Bench:
 
     def step(self) -> bool:
         busy = self.engine.step()
-        self.engine.loop.rows.check()
+        self.engine.loop.seating.check()
         return busy
 
     def alone(self, ids: Sequence[int], max_tokens: int = 8, **options: object) -> list[int]:
         start_ids = self.runner.start_ids if self.runner.encodes else None
-        return alone(Task(tuple(ids), max_tokens, **options), self.engine.loop.rows.context, start_ids)
+        return alone(Task(tuple(ids), max_tokens, **options), self.engine.loop.seating.context, start_ids)
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@
 import random
 from dataclasses import dataclass, field
 
-from inference.engine.rows import Rows
 from inference.engine.scheduler import Plan
+from inference.engine.seating import Seating
 from inference.engine.sequence import Sequence
 from inference.engine.speculate import guessable, room
 from tests.engine.conftest import alone
@@ -17,7 +17,7 @@ class Prophet:
     answers  as they are without drafts, by prompt and length; those not given are worked out
     """
 
-    rows: Rows
+    seating: Seating
     answers: dict[object, list[int]]
     chance: random.Random = field(default_factory=lambda: random.Random(7))
 
@@ -28,12 +28,12 @@ class Prophet:
     def guess(self, sequence: Sequence) -> list[int]:
         right = self.answer(sequence)[sequence.generated :][: self.chance.randint(0, 6)]
         wrong = self.chance.choices(range(30), k=self.chance.randint(0, 3))
-        return (right + wrong)[: room(sequence, self.rows)]
+        return (right + wrong)[: room(sequence, self.seating)]
 
     def answer(self, sequence: Sequence) -> list[int]:
         key = (sequence.task.ids, sequence.task.max_tokens)
         if key not in self.answers:
-            self.answers[key] = alone(sequence.task, self.rows.context)
+            self.answers[key] = alone(sequence.task, self.seating.context)
         return self.answers[key]
 
 

@@ -61,7 +61,7 @@ class Served:
         busy = True
         for _ in range(count):
             busy = self.engine.step()
-            self.engine.loop.rows.check()
+            self.engine.loop.seating.check()
         return busy
 
     def finish(self) -> "Served":

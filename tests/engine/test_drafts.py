@@ -19,7 +19,7 @@ from tests.engine.test_sampling import KINDS
 
 def bench(**shape: object) -> Bench:
     made = Bench(FakeRunner(**shape))
-    made.engine.loop.speculator = Prophet(made.engine.loop.rows, {})
+    made.engine.loop.speculator = Prophet(made.engine.loop.seating, {})
     return made
 
 
@@ -97,8 +97,8 @@ class Fragile(FakeRunner):
 
 def test_a_draft_that_spoils_its_row_harms_nobody() -> None:
     one = Bench(Fragile())
-    prophet = one.engine.loop.speculator = Prophet(one.engine.loop.rows, {})
-    prophet.guess = lambda sequence: [7, 7][: room(sequence, one.engine.loop.rows)]
+    prophet = one.engine.loop.speculator = Prophet(one.engine.loop.seating, {})
+    prophet.guess = lambda sequence: [7, 7][: room(sequence, one.engine.loop.seating)]
     box = one.submit([5, 6, 8], 12)
     one.finish()
     assert 7 not in box.ids and box.ids == one.alone([5, 6, 8], 12)
@@ -128,7 +128,7 @@ def sampled(kinds: list[str], known: dict[str, Box]) -> dict[str, Box]:
     engine = Engine(runner, Sampler(runner.vocab), max_batch_tokens=64, max_queued_tokens=10_000)
     if known:
         answers = {list(KINDS).index(kind): box.ids for kind, box in known.items()}
-        engine.loop.speculator = Told(engine.loop.rows, answers)
+        engine.loop.speculator = Told(engine.loop.seating, answers)
     boxes = {kind: Box() for kind in kinds}
     tasks = [
         Task((3, 4, 5), 24, KINDS[kind], 15, ends, seed=list(KINDS).index(kind), logprobs=2, warped=True)
@@ -147,7 +147,7 @@ def test_a_drafted_token_is_drawn_from_its_distribution() -> None:
     draws, heat = 500, 4.0
     runner = FakeRunner(max_rows=32, context=16, area=512)
     engine = Engine(runner, Sampler(runner.vocab), max_batch_tokens=64, max_queued_tokens=100_000)
-    prophet = engine.loop.speculator = Prophet(engine.loop.rows, {})
+    prophet = engine.loop.speculator = Prophet(engine.loop.seating, {})
     prophet.guess = lambda sequence: [int(torch.tensor(logits_after(sequence.tokens)).argmax())]
     boxes = [Box() for _ in range(draws)]
     sampling = Sampling(temperature=heat, banned=((POISON,), (NAN,)))

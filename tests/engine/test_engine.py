@@ -200,7 +200,7 @@ def test_what_a_failed_sequence_left_is_not_used_again(bench: Make) -> None:
     one = bench(budget=16)
     one.submit([*range(1, 29), NAN], 5)
     one.finish()
-    assert not one.engine.loop.rows.kept
+    assert not one.engine.loop.seating.kept
 
 
 @pytest.mark.parametrize("most", (0, 5))
@@ -209,7 +209,7 @@ def test_a_prompt_that_comes_out_as_no_numbers_fails_with_its_first_part(bench: 
     box = one.submit([NAN, *range(1, 29)], most)
     one.step()
     assert isinstance(box.records[-1].error, Internal)
-    assert any(isinstance(move, Clear) for move in one.engine.loop.rows.moves)
+    assert any(isinstance(move, Clear) for move in one.engine.loop.seating.moves)
 
 
 def test_failures_in_a_row_are_counted_until_one_goes_well(bench: Make) -> None:

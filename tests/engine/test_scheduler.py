@@ -37,7 +37,7 @@ def step(plan: Scheduler) -> dict[int, int]:
         one.cached += taken
         if one.todo == 0:
             one.tokens.append(7)
-    plan.rows.check()
+    plan.seating.check()
     return {one.id: taken for one, taken in shares}
 
 
@@ -211,7 +211,7 @@ def test_dropping_a_running_one_frees_its_row_and_a_waiting_one_its_place() -> N
     step(plan)
     plan.drop(second)
     plan.drop(first)
-    assert not plan.running and not plan.waiting and not plan.rows.live
+    assert not plan.running and not plan.waiting and not plan.seating.live
 
 
 def test_a_shortage_costs_half_the_budget_and_a_sequence() -> None:

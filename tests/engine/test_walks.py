@@ -128,7 +128,7 @@ def world(
         drafts=8 if drafts == "looked up" else 0,
         piece=piece,
     )
-    made = World(engine, Echo(runner, engine.loop.rows.context), seen)
+    made = World(engine, Echo(runner, engine.loop.seating.context), seen)
     runner.fault = made.fail
     if drafts == "foreseen":
         engine.loop.speculator = Seer(made)

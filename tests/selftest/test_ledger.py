@@ -140,7 +140,9 @@ class Engine:
     loop: SimpleNamespace = field(init=False)
 
     def __post_init__(self) -> None:
-        self.loop = SimpleNamespace(scheduler=SimpleNamespace(running=[]), rows=SimpleNamespace(max_rows=2))
+        self.loop = SimpleNamespace(
+            scheduler=SimpleNamespace(running=[]), seating=SimpleNamespace(max_rows=2)
+        )
 
     def watch_with(self, watch: object) -> None:
         self.watch = watch

@@ -28,7 +28,7 @@ def check_accounts(engine: Engine, asked: Mapping[int, Heard], begun: set[int]) 
     check_places(engine)
     check_gate(engine, asked, begun)
     check_records(engine, asked)
-    seating, runner = engine.loop.rows, engine.loop.runner
+    seating, runner = engine.loop.seating, engine.loop.runner
     seating.check()
     if isinstance(seating, Rows):
         check_rows(seating)
@@ -42,7 +42,7 @@ def check_accounts(engine: Engine, asked: Mapping[int, Heard], begun: set[int]) 
 
 def check_places(engine: Engine) -> None:
     """Each sequence runs or waits, and is where it is listed; who waits holds nothing."""
-    scheduler, live = engine.loop.scheduler, engine.loop.rows.live
+    scheduler, live = engine.loop.scheduler, engine.loop.seating.live
     running, waiting = scheduler.running, scheduler.waiting
     here = [sequence.id for sequence in (*running, *waiting)]
     assert sorted(here) == sorted(engine.loop.sequences), "each is in one list, and in it once"

@@ -9,7 +9,7 @@ class Seer(Prophet):
     """Knows what the world holds to be right."""
 
     def __init__(self, world: World) -> None:
-        super().__init__(world.engine.loop.rows, {})
+        super().__init__(world.engine.loop.seating, {})
         self.world = world
 
     def answer(self, sequence: Sequence) -> list[int]:

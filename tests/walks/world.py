@@ -93,7 +93,7 @@ class World:
         if not self.faults or self.faults[-1][1] != moved or (moved and self._doubly(batch)):
             return
         if len(batch.rows) == 1:
-            (alone,) = (s.id for s in self.engine.loop.rows.live if s.row == batch.rows[0])
+            (alone,) = (s.id for s in self.engine.loop.seating.live if s.row == batch.rows[0])
             self.asked[alone].blamed = True
         raise self.faults.pop()[0]
 
