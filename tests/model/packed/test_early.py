@@ -44,7 +44,7 @@ def answers(runner: GraphRunner, overlaps: bool) -> list[Box]:
     boxes = [Box() for _ in TASKS]
     engine.submit(TASKS, boxes)
     while engine.step():
-        engine.loop.rows.check()
+        engine.loop.seating.check()
     runner.forward = forward
     assert any(batch.coming is not None for batch in began) == overlaps
     return boxes
