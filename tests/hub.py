@@ -30,7 +30,8 @@ STRANGER = "hf_stranger"  # of an account that gated repositories have not let i
 class Repo:
     """A folder as a repository. `gated`: only TOKEN opens it; `faults`: file name → what its GETs meet with;
     `elsewhere`: large files are kept by another host, to which the Hub sends whoever asks; `tags`: its
-    versions besides main; `card`: what its model card says at the top."""
+    versions besides main; `card`: what its model card says at the top; `values`: how many its GGUF file
+    has."""
 
     folder: Path
     gated: bool = False
@@ -39,6 +40,7 @@ class Repo:
     version: int = 1
     tags: tuple[str, ...] = ()
     card: dict[str, Any] = field(default_factory=dict)
+    values: int = 0
 
     @property
     def commit(self) -> str:

@@ -69,5 +69,6 @@ def described(name: str, repo: Any, sizes: bool) -> dict[str, Any]:
         "downloads": 0,
         "likes": 0,
         **({"cardData": repo.card} if repo.card else {}),
+        **({"gguf": {"total": repo.values, "architecture": "llama"}} if repo.values else {}),
         "siblings": siblings,
     }

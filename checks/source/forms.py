@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from checks.finding import Finding, Refused, listed, size
-from inference.model.gguf.parts import GGUF, parts
+from inference.model.gguf.parts import GGUF, first, parts
 
 SINGLE = "model.safetensors"
 PICKLE = re.compile(r"pytorch_model(-\d{5}-of-\d{5})?\.bin(\.index\.json)?")
@@ -54,8 +54,8 @@ def weights_of(sizes: Mapping[str, int], shards: set[str] | None, forms: Forms) 
 def chosen(sizes: Mapping[str, int], asked: str) -> tuple[str, ...]:
     """The parts of the GGUF file of that name, or the only one whose name has it within. Raises Refused."""
     every = models(sizes)
-    if (first := parts(asked)[0]) in every:
-        return whole(first, sizes)
+    if first(asked) in every:
+        return whole(first(asked), sizes)
     found = [name for name in every if asked.lower() in name.lower()]
     if len(found) == 1:
         return whole(found[0], sizes)
@@ -67,7 +67,7 @@ def chosen(sizes: Mapping[str, int], asked: str) -> tuple[str, ...]:
 def models(names: Iterable[str]) -> list[str]:
     """The GGUF files that are models, of one in parts the first."""
     found = (name for name in names if name.endswith(GGUF) and not PurePath(name).name.startswith(BESIDE))
-    return sorted({parts(name)[0] for name in found})
+    return sorted({first(name) for name in found})
 
 
 def room(name: str, sizes: Mapping[str, int]) -> int:

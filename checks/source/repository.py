@@ -39,6 +39,7 @@ class Repository:
     config   its config.json
     now      its name on the Hub, where that has changed
     licence  as its authors call it; empty where that is not known
+    values   how many its GGUF file has, as the Hub counts them; 0 where it does not say
     notes    the folder that has those of its small files which a verdict reads
     headers  what its files of weights hold; None where nobody has looked
     """
@@ -52,6 +53,7 @@ class Repository:
     config: Mapping[str, Any]
     now: str = ""
     licence: str = ""
+    values: int = 0
     notes: Path | None = None
     headers: Headers | None = None
 
@@ -182,8 +184,15 @@ def on_hub(name: str, revision: str, hub: Hub, code: bool, forms: Forms) -> Repo
         config_in(notes, name, wanted),
         now="" if info.id == name else info.id,
         licence=licence_of(info.card_data.to_dict() if info.card_data else {}, siblings),
+        values=counted(info.gguf),
         notes=notes,
     )
+
+
+def counted(told: Any) -> int:
+    """The values of all tensors, in what the Hub tells of a repository's GGUF files."""
+    count = told.get("total") if isinstance(told, Mapping) else None
+    return count if isinstance(count, int) else 0
 
 
 def with_copy(finding: Finding) -> Finding:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file
 from transformers import AutoConfig
 
 import checks
@@ -17,10 +18,10 @@ from checks.source.forms import Forms, weights_of
 from checks.source.gguf import config
 from checks.source.hub import Hub
 from checks.source.repository import Repository
-from inference.model.gguf.head import Malformed, head
+from inference.model.gguf.head import NoGguf, head
 from inference.model.gguf.parts import paths
 from inference.model.load import load
-from tests import hub
+from tests import hub, tiny
 from tests.gguf_files import tiny_gguf, write
 
 LookUp = Callable[..., Repository]
@@ -113,7 +114,7 @@ def test_the_beginning_of_its_head_is_enough(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"GGUF", b"no such thing" * 9])
 def test_what_is_no_gguf_is_refused(tmp_path: Path, content: bytes, look_up: LookUp, client: Hub) -> None:
     (tmp_path / "x.gguf").write_bytes(content)
-    with pytest.raises(Malformed):
+    with pytest.raises(NoGguf):
         head(part(tmp_path / "x.gguf"), len(content), len(content))
     with pytest.raises(Refused) as caught:
         headed(look_up(str(tmp_path / "x.gguf")), client)
@@ -198,3 +199,20 @@ def test_a_part_of_another_model_is_refused_before_the_download(
     with pytest.raises(Refused) as caught:
         headed(look_up("acme/parts", forms=Forms(gguf="Q8_0")), client)
     assert "00002-of-00003.gguf, which says that it is part 3 of 3" in caught.value.finding.have
+
+
+@pytest.mark.parametrize(("tied", "more"), [(True, 16), (False, 16), (True, None), (True, 9000)])
+def test_where_its_head_is_too_long_the_hub_has_counted_its_values(
+    fake: hub.Hub, tmp_path: Path, look_up: LookUp, client: Hub, monkeypatch: pytest.MonkeyPatch,
+    tied: bool, more: int | None,
+) -> None:  # fmt: skip
+    """Whether the embedding is the head stands behind the vocabulary. A file may hold a little more than the
+    model; what is neither is taken for the larger."""
+    whole = tiny.llama(tmp_path / "whole", tie_word_embeddings=tied)
+    (tmp_path / "packed").mkdir()
+    write(whole, tmp_path / "packed" / "tiny.gguf")
+    values = sum(weight.numel() for weight in load_file(whole / "model.safetensors").values())
+    fake.repos["acme/long"] = hub.Repo(tmp_path / "packed", values=0 if more is None else values + more)
+    monkeypatch.setattr("checks.heads.COST", 1024)
+    found = headed(look_up("acme/long"), client)
+    assert found.config["tie_word_embeddings"] is (tied and more == 16)

@@ -62,7 +62,7 @@ KINDS = {kind: (values, width) for values, kinds in BLOCKS.items() for kind, wid
 Part = Callable[[int, int], bytes]  # [start, stop) of a file
 
 
-class Malformed(ValueError):
+class NoGguf(ValueError):
     """A file that is no GGUF file, or none that goes with the others; the text says why."""
 
 
@@ -129,10 +129,10 @@ class Cursor:
         self.data, self.place = bytearray(), 0
 
     def take(self, count: int) -> bytes:
-        """The next bytes. Raises Enough, and Malformed where the file has ended."""
+        """The next bytes. Raises Enough, and NoGguf where the file has ended."""
         begin, end = self.place, self.place + count
         if end > self.size:
-            raise Malformed("a GGUF file that ends within its head")
+            raise NoGguf("a GGUF file that ends within its head")
         while len(self.data) < end:
             have = len(self.data)
             if have >= self.most:
@@ -149,13 +149,13 @@ class Cursor:
 
 
 def head(part: Part, size: int, most: int, step: int = STEP) -> Head:
-    """Of a file of `size` bytes, reading at most `most` of them. Raises Malformed, and what `part` does."""
+    """Of a file of `size` bytes, reading at most `most` of them. Raises NoGguf, and what `part` does."""
     cursor = Cursor(part, size, most, step)
     if cursor.take(len(MAGIC)) != MAGIC:
-        raise Malformed("a file that does not begin as GGUF does")
+        raise NoGguf("a file that does not begin as GGUF does")
     version, tensors, settings = (cursor.number(form) for form in ("<I", "<Q", "<Q"))
     if version < 2:
-        raise Malformed(f"GGUF of version {version}, which is too old")
+        raise NoGguf(f"GGUF of version {version}, which is too old")
     made = Head(tensors)
     try:
         for _ in range(settings):
@@ -189,7 +189,7 @@ def setting(cursor: Cursor, made: Head) -> None:
 
 def form(kind: int) -> str:
     if kind not in FORMS:
-        raise Malformed(f"a GGUF file with a value of the kind {kind}")
+        raise NoGguf(f"a GGUF file with a value of the kind {kind}")
     return FORMS[kind]
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from inference.model.gguf.head import BEGUN, Head, Malformed, aligned, begun, head
+from inference.model.gguf.head import BEGUN, Head, NoGguf, aligned, begun, head
 from inference.model.gguf.parts import paths, together
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
@@ -37,7 +37,7 @@ class Joined(np.ndarray):
 
 @contextmanager
 def joined(first: Path) -> Iterator[None]:
-    """Meanwhile the file is one with all tensors of the model. Raises Malformed where the files are not one
+    """Meanwhile the file is one with all tensors of the model. Raises NoGguf where the files are not one
     model, or where nobody opened it so."""
     files = paths(first)
     if len(files) == 1:
@@ -57,11 +57,11 @@ def joined(first: Path) -> Iterator[None]:
     finally:
         np.memmap = plain  # type: ignore[misc]
     if not seen:
-        raise Malformed(f"{first.name}, in several files, which this version of transformers does not read")
+        raise NoGguf(f"{first.name}, in several files, which this version of transformers does not read")
 
 
 def join(files: Sequence[Path]) -> Joined:
-    """Raises Malformed, and OSError for a file that is not there."""
+    """Raises NoGguf, and OSError for a file that is not there."""
     mapped = [np.memmap(file, dtype=np.uint8, mode="r") for file in files]
     heads = [head(partial(part_of, bytes_), len(bytes_), len(bytes_)) for bytes_ in mapped]
     together([file.name for file in files], [len(bytes_) for bytes_ in mapped], heads)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from inference.model.gguf.head import Head, Malformed
+from inference.model.gguf.head import Head, NoGguf
 
 GGUF = ".gguf"
 PART = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf")  # counted from 1
@@ -18,12 +18,24 @@ NUMBER, COUNT, TENSORS = "split.no", "split.count", "split.tensors.count"  # the
 
 def parts(name: str) -> tuple[str, ...]:
     """The files of the model that the file is a part of, in order; that file alone where it is whole."""
+    stem, count = split(name)
+    return tuple(called(stem, number, count) for number in range(1, count + 1)) if count else (name,)
+
+
+def first(name: str) -> str:
+    stem, count = split(name)
+    return called(stem, 1, count) if count else name
+
+
+def split(name: str) -> tuple[str, int]:
+    """What the names of all parts begin with, and how many they are; 0 where the file is none."""
     found = PART.fullmatch(name)
-    if not found:
-        return (name,)
-    stem, _, count = found.groups()
-    names = tuple(f"{stem}-{number:05}-of-{count}.gguf" for number in range(1, int(count) + 1))
-    return names if name in names else (name,)
+    stem, number, count = found.groups() if found else (name, "0", "0")
+    return stem, int(count) if 0 < int(number) <= int(count) else 0
+
+
+def called(stem: str, number: int, count: int) -> str:
+    return f"{stem}-{number:05}-of-{count:05}.gguf"
 
 
 def paths(file: Path) -> list[Path]:
@@ -33,14 +45,14 @@ def paths(file: Path) -> list[Path]:
 def together(names: Sequence[str], sizes: Sequence[int], heads: Sequence[Head]) -> Head:
     """The first's head with the tensors of all, as far as they are known.
 
-    Raises Malformed for a file that is none of the model's, or is cut off, and names it.
+    Raises NoGguf for a file that is none of the model's, or is cut off, and names it.
     """
     for number, (name, size, head) in enumerate(zip(names, sizes, heads, strict=True)):
         if why := fault(head, size, number, len(names)):
-            raise Malformed(f"{name}, which {why}")
+            raise NoGguf(f"{name}, which {why}")
     count = sum(head.count for head in heads)
     if wrong := {head.numbers.get(TENSORS, count) for head in heads} - {count}:
-        raise Malformed(f"{listed(names)}, which have {count} tensors, of a model that has {wrong.pop()}")
+        raise NoGguf(f"{listed(names)}, which have {count} tensors, of a model that has {wrong.pop()}")
     tables = [head.tensors for head in heads]
     known = None if None in tables else [tensor for table in tables for tensor in table or ()]
     return replace(heads[0], count=count, tensors=known)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from inference.errors import BadRequest
-from inference.model.gguf.head import Malformed
+from inference.model.gguf.head import NoGguf
 from inference.model.gguf.joined import joined
 from inference.model.gguf.parts import parts, paths
 from inference.model.load import Loaded, load
@@ -82,7 +82,7 @@ def test_other_files_are_mapped_as_ever(whole: Path, split: Split) -> None:
 
 
 def test_what_nobody_opens_so_is_not_taken_for_read(split: Split) -> None:
-    with pytest.raises(Malformed, match="does not read"), joined(split()):
+    with pytest.raises(NoGguf, match="does not read"), joined(split()):
         pass
 
 
