@@ -25,9 +25,10 @@ from inference.model.slots.sources import SourceRunner
 from inference.sampling import Sampling
 from tests.families import VOCAB, tiny
 from tests.model.fused.llamas import held
-from tests.walks.machine import Walk, take
+from tests.walks.machine import Walk
 from tests.walks.plain import Faulty, Plain
-from tests.walks.seer import Seer
+from tests.walks.seen import everything, walked
+from tests.walks.seer import world_of
 from tests.walks.world import World
 
 CONTEXT = 96
@@ -118,28 +119,25 @@ def served(name: str) -> tuple[Faulty, Plain]:
 def world(name: str, seen: Counter[str]) -> World:
     runner, right = served(name)
     engine = Engine(runner, Sampler(VOCAB), max_batch_tokens=24, max_queued_tokens=10_000)
-    made = World(engine, right, seen)
-    runner.fault = made.fail
-    if runner.resumes and not runner.encodes:
-        engine.loop.speculator = Seer(made)
-    return made
+    return world_of(engine, right, seen, foreseen=runner.resumes and not runner.encodes)
 
 
 @pytest.fixture(scope="module")
 def seen() -> Iterator[Counter[str]]:
     """What came to pass in all walks of all models: at the end, everything that could."""
-    counts: Counter[str] = Counter()
-    yield counts
-    missed = {event for event in EVENTS if not counts[event]}
-    assert not missed or counts["models"] < len(MADE)
+    yield from everything(EVENTS, len(MADE))
 
 
 @pytest.mark.parametrize("name", MADE)
 def test_walks_lose_nothing_and_change_no_answer_of_a_model(name: str, seen: Counter[str]) -> None:
-    here: Counter[str] = Counter(models=1)
-    take(WALKS, name, lambda: ModelWalk(world(name, here)))
-    seen += here
-    assert here["length"]
-    resumes = served(name)[0].resumes and not served(name)[0].encodes
-    assert (here["cached_tokens"] > 0) == (here["accepted_tokens"] > 0) == resumes
-    assert (here["early"] > 0) == served(name)[0].overlaps
+    runner, _ = served(name)
+    resumes = runner.resumes and not runner.encodes
+    walked(
+        WALKS,
+        name,
+        lambda here: ModelWalk(world(name, here)),
+        seen,
+        shares=resumes,
+        drafts=resumes,
+        early=runner.overlaps,
+    )

@@ -19,10 +19,11 @@ from inference.engine.engine import Engine
 from inference.engine.sampler import Sampler
 from inference.engine.sequence import Task
 from tests.engine.conftest import END, NAN, POISON, VOCAB
-from tests.walks.machine import Walk, take
+from tests.walks.machine import Walk
 from tests.walks.paged import PagedWitness
 from tests.walks.right import KINDS, Echo
-from tests.walks.seer import Seer
+from tests.walks.seen import everything, walked
+from tests.walks.seer import world_of
 from tests.walks.witness import Witness
 from tests.walks.world import World
 
@@ -128,20 +129,14 @@ def world(
         drafts=8 if drafts == "looked up" else 0,
         piece=piece,
     )
-    made = World(engine, Echo(runner, engine.loop.seating.context), seen)
-    runner.fault = made.fail
-    if drafts == "foreseen":
-        engine.loop.speculator = Seer(made)
-    return made
+    right = Echo(runner, engine.loop.seating.context)
+    return world_of(engine, right, seen, foreseen=drafts == "foreseen")
 
 
 @pytest.fixture(scope="module")
 def seen() -> Iterator[Counter[str]]:
     """What came to pass in all walks of all kinds: at the end, everything that could."""
-    counts: Counter[str] = Counter()
-    yield counts
-    missed = {event for event in EVENTS if not counts[event]}
-    assert not missed or counts["kinds"] < len(ROWS) + len(PAGES)
+    yield from everything(EVENTS, len(ROWS) + len(PAGES))
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -172,16 +167,12 @@ def test_a_page_that_was_to_be_blank_harms_nobody_though_memory_ran_out(
 def walk(
     name: str, kind: type[Witness] | type[PagedWitness], shape: dict[str, Any], seen: Counter[str]
 ) -> None:
-    """Take some walks, and see that they led somewhere."""
-    here: Counter[str] = Counter(kinds=1)
-    take(WALKS, name, lambda: FakeWalk(world(here, kind, **shape)))
-    seen += here
-    assert here["length"]
-    assert (here["cached_tokens"] > 0) == shares(shape)
-    assert (here["accepted_tokens"] > 0) == ("drafts" in shape)
-    assert (here["early"] > 0) == shape.get("overlaps", False)
-
-
-def shares(shape: dict[str, Any]) -> bool:
-    """Whether what prompts have in common is computed once."""
-    return shape.get("resumes", True) and not shape.get("encodes", False)
+    walked(
+        WALKS,
+        name,
+        lambda here: FakeWalk(world(here, kind, **shape)),
+        seen,
+        shares=shape.get("resumes", True) and not shape.get("encodes", False),
+        drafts="drafts" in shape,
+        early=shape.get("overlaps", False),
+    )
