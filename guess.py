@@ -16,6 +16,8 @@ SAVED = {"none": 1.0, "int8": 0.5, "int4": 0.35}  # of the files' bytes, what na
 # Of DTYPE, with which most weights stay mapped from their files until they are packed. Others are converted,
 # which takes memory enough.
 AS_STORED = ("auto", "stored", "bfloat16")
+# In the config.json of a model whose experts are put together as they are read, which takes memory as well.
+EXPERTS = b"experts"
 GPU = Path("/dev/nvidiactl")
 MEMORY = Path("/proc/meminfo")
 
@@ -25,8 +27,11 @@ def weights(settings: Settings) -> int:
     elsewhere = settings.device == "cuda" or (settings.device == "auto" and GPU.exists())
     if elsewhere or settings.layers or settings.num_shard > 1 or settings.dtype not in AS_STORED:
         return 0
+    home = folder(settings)
     try:
-        sizes = [path.stat().st_size for path in folder(settings).glob("*.safetensors")]
+        sizes = [path.stat().st_size for path in home.glob("*.safetensors")]
+        if not sizes or EXPERTS in (home / "config.json").read_bytes():
+            return 0
     except OSError:
         return 0
     return int(sum(sizes) * SAVED.get(settings.quantise, 0))

@@ -23,10 +23,10 @@ from checks.machine.limits import raise_open_files
 from checks.plan import Plan
 from inference.backend import Backend
 from inference.errors import ServerError
+from inference.heap import give_back
 from inference.metrics import Metrics
 from inference.native import prepared
 from inference.opening import Opened
-from inference.resident import give_back
 from selftest import selftest
 from selftest.firstbatch import STEPS, FirstBatch
 from selftest.ledger import Entry, Ledger

@@ -120,7 +120,7 @@ def measured(repository: Repository, asked: Asked, choose: Callable[[int], str])
     made = measure(
         repository.config, repository.weights, choose, asked.shards, tensors, asked.seat, asked.alone
     )
-    return replace(made, stored=PACKED) if repository.gguf else made
+    return replace(made, stored=PACKED, copied=made.weights) if repository.gguf else made
 
 
 def replan(made: Plan, **changes: Any) -> Plan:

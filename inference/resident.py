@@ -1,9 +1,8 @@
-"""RAM of this process as the kernel counts it: what it has, the most it had; giving back what is free.
+"""RAM of this process as the kernel counts it: what it has, and the most it had.
 
 Knows Linux's /proc (proc(5): status, clear_refs, pagemap); elsewhere it only knows what psutil does.
 """
 
-import ctypes
 import mmap
 import os
 from pathlib import Path
@@ -50,13 +49,6 @@ def forget_peak(pid: int | None = None) -> None:
         path.write_text("5")
     except OSError:
         return
-
-
-def give_back() -> None:
-    """Return freed memory to the system, where the C library does that when asked."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim:
-        trim(0)
 
 
 def written(address: int, size: int) -> int:

@@ -21,6 +21,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     (tmp_path / "a.safetensors").write_bytes(bytes(1000))
     (tmp_path / "b.safetensors").write_bytes(bytes(500))
     (tmp_path / "other.bin").write_bytes(bytes(9000))
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
     defaults = resolve([config_layer(HOME / "config.py")])
     return replace(defaults, model_name=str(tmp_path), device="auto", quantise="none")
 
@@ -29,6 +30,11 @@ def test_a_folders_safetensors_are_counted(settings: Settings) -> None:
     assert guess.weights(settings) == 1500
     assert guess.weights(replace(settings, quantise="int8")) == 750
     assert guess.weights(replace(settings, model_name="/nowhere")) == 0
+
+
+def test_nothing_is_wanted_beside_experts_that_are_put_together(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "mixtral", "num_local_experts": 8}')
+    assert guess.weights(settings) == 0
 
 
 def test_nothing_is_wanted_where_weights_are_elsewhere(settings: Settings, tmp_path: Path) -> None:
@@ -44,6 +50,7 @@ def test_a_name_is_looked_for_in_the_cache(settings: Settings, tmp_path: Path) -
     for age, (name, size) in enumerate((("new", 40), ("old", 90))):
         (snapshots / name).mkdir(parents=True)
         (snapshots / name / "model.safetensors").write_bytes(bytes(size))
+        (snapshots / name / "config.json").write_text("{}")
         os.utime(snapshots / name, (1e9 - age, 1e9 - age))
     named = replace(settings, model_name="some/model", cache_dir=str(tmp_path / "cache"))
     assert guess.weights(named) == 40

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from inference.heap import give_back
 from inference.model.blank import blank
-from inference.resident import forget_peak, give_back, resident, written
+from inference.resident import forget_peak, resident, written
 
 MB = 1_000_000
 linux = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux's /proc")

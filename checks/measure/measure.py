@@ -36,6 +36,7 @@ class Measure:
     asked    whether the model told what sequences keep; else it is a formula's
     stored   the dtype of the files' weights; empty where that is not known but from config.json
     missing  the weights that the files lack, and `wrong` those of another shape, as in skeleton.Loaded
+    copied   of `weights`, what loading makes in memory of its own, besides what it reads for that
     work     what a step takes for each of its tokens while it is computed
     largest  the largest weight
     vocab    how many logits a token has
@@ -55,10 +56,16 @@ class Measure:
     stored: str = ""
     missing: tuple[str, ...] = ()
     wrong: tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...] = ()
+    copied: int = 0
     work: int = 0
     largest: int = 0
     vocab: int = 0
     unmade: str = ""
+
+    @property
+    def converts(self) -> bool:
+        """Whether all is copied: it is in another dtype than in the files."""
+        return self.copied >= self.weights - self.buffers
 
 
 def measure(
@@ -98,7 +105,7 @@ def measure(
     return Measure(
         parameters=parameters,
         dtype=dtype,
-        weights=int(weights * part),
+        weights=round((weights - buffers) * part) + buffers if sized else int(weights * part),
         token=-(-token // heads),
         row=-(-row // heads),
         layers=tuple(int(held * part) for held in layers),
@@ -109,6 +116,7 @@ def measure(
         stored=dtype_in(tensors),
         missing=found.missing if found and tensors else (),
         wrong=found.wrong if found and tensors else (),
+        copied=int((found.copied if found and tensors else converted(weights - buffers, dtype, raw)) * part),
         work=step,
         largest=max((weight.nbytes for weight in whole.parameters()), default=0),
         vocab=int(getattr(whole.config.get_text_config(), "vocab_size", 0)),
@@ -126,7 +134,10 @@ def estimate(
     config = SimpleNamespace(**(text if isinstance(text, Mapping) else raw))
     token, row = formula(config, itemsize(dtype))
     weights = stored if QUANTISED in raw else parameters * itemsize(dtype)
-    return Measure(parameters, dtype, weights, token, row, asked=False, stored=dtype_in(tensors))
+    copied = converted(weights, dtype, raw)
+    return Measure(
+        parameters, dtype, weights, token, row, asked=False, stored=dtype_in(tensors), copied=copied
+    )
 
 
 def weighed(
@@ -148,6 +159,11 @@ def shared(model: Any, ranks: int) -> tuple[float, int]:
 def stored_dtype(raw: Mapping[str, Any]) -> str:
     """The dtype that a config.json says the weights are in."""
     return str(raw.get("dtype") or raw.get("torch_dtype") or "float32")
+
+
+def converted(weights: int, dtype: str, raw: Mapping[str, Any]) -> int:
+    """Of so many bytes in a dtype, those that are not as config.json says of the files."""
+    return 0 if dtype == stored_dtype(raw) else weights
 
 
 def itemsize(dtype: str) -> int:

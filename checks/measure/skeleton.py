@@ -23,11 +23,13 @@ NOWHERE = {"": "meta"}
 class Loaded:
     """missing  the weights that the files lack
     wrong    those of another shape: its name, and the shapes that the files and the model have
+    copied   bytes of the weights that are not as they are in the files: converted, or put together
     """
 
     model: Any
     missing: tuple[str, ...] = ()
     wrong: tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...] = ()
+    copied: int = 0
 
 
 def skeleton(raw: Mapping[str, Any]) -> Any:
@@ -70,7 +72,13 @@ def loaded(model: Any, dtype: str, tensors: Mapping[str, Tensor] | None = None) 
     except Exception:  # as above
         return None
     wrong = tuple(sorted((name, tuple(file), tuple(own)) for name, file, own in report["mismatched_keys"]))
-    return Loaded(made.eval(), tuple(sorted(report["missing_keys"])), wrong)
+    return Loaded(made.eval(), tuple(sorted(report["missing_keys"])), wrong, copied(made, state.values()))
+
+
+def copied(model: Any, tensors: Iterable[Tensor]) -> int:
+    """Bytes of the weights that are none of the tensors, nor a part of one."""
+    files = {tensor.untyped_storage()._cdata for tensor in tensors}
+    return nbytes(weight for weight in model.parameters() if weight.untyped_storage()._cdata not in files)
 
 
 def count(model: Any) -> int:

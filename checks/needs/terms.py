@@ -8,9 +8,8 @@ is what the process takes of its memory. Knows a Plan and what was seen of overh
 
 from dataclasses import dataclass
 
-from checks.measure import Measure, itemsize, stored_dtype
+from checks.measure import Measure, itemsize
 from checks.plan import Plan
-from inference.model.weights.swap import GIVEN_UP
 
 FRAGMENTS = 0.02  # of the weights, for what the GPU's allocator cannot use
 NAMED = 510  # bytes of RAM for each token of the vocabulary: its tokenizer's, and its text's in grammars
@@ -83,18 +82,16 @@ def terms(plan: Plan, measure: Measure, device: str, weights: int, kv: int) -> T
 def loading(plan: Plan, measure: Measure, weights: int) -> tuple[int, int]:
     """Besides the weights as they will be, of this process's own and of files.
 
-    Own: the weights that are not quantised yet; of those that are no file's, what is not given back yet; the
-    one that is packed; and the logits by which seats are judged. Of files: the weights that are in them
-    while there is memory for them already.
+    Own: what is copied and takes more than it will; the weight that is packed; and the logits by which seats
+    are judged. Of files: what more there is while there is memory for it, either while the weights are read
+    and copied, or while they are packed, into memory that was made ready for them.
     """
     before = 0 if plan.quantise == "none" else measure.saves.get(plan.quantise, 0)
-    packed = int(measure.largest * weights / max(1, weights + before))
-    judging = TRIED * measure.vocab * FLOAT
-    if not converted(plan, measure):
-        return packed + judging, before + max(0, min(plan.overhead.ahead, weights) - packed)
-    own = before + min(weights + before, GIVEN_UP) + packed + judging
-    return own, max(0, before + plan.repository.weights - own)
-
-
-def converted(plan: Plan, measure: Measure) -> bool:
-    return measure.dtype != (measure.stored or stored_dtype(plan.repository.config))
+    share = (weights + before) / max(1, measure.weights)
+    packed, judging = int(measure.largest * weights / max(1, weights + before)), TRIED * measure.vocab * FLOAT
+    copied, ahead = int(measure.copied * share), min(plan.overhead.ahead, weights)
+    own = max(0, copied - weights) + packed + judging
+    read = int((plan.repository.weights if measure.converts else measure.copied) * share)
+    reading = copied + read + ahead - plan.overhead.later  # which comes afterwards
+    packing = weights + before + judging + max(packed, ahead)
+    return own, max(0, max(reading, packing) - weights - own)

@@ -15,6 +15,7 @@ import transformers
 from safetensors import SafetensorError
 
 from inference.errors import BadRequest
+from inference.heap import returning
 from inference.model.architecture import family_of, needs_code, no_weights, unserved
 from inference.model.facts import ends_of, start_ids_of, vocab_of
 from inference.model.formats import FORMATS, is_gguf, read_config, read_tokenizer
@@ -146,7 +147,7 @@ def model_of(
     place = (
         mapped(family, config, layers, trust_remote_code) if layers else None if device == "cpu" else device
     )
-    with refusing(folder, "has weights that cannot be loaded"), undispatched():
+    with refusing(folder, "has weights that cannot be loaded"), undispatched(), returning():
         model, missing = form.open(
             family,
             folder,

@@ -110,6 +110,17 @@ def taken(size: int) -> ctypes.Array[ctypes.c_ubyte] | None:
     return next((room.take(size) for room in _rooms), None) if size >= LEAST else None
 
 
+@contextmanager
+def spared() -> Iterator[None]:
+    """Meanwhile nothing is taken: what is made does not stay."""
+    rooms = _rooms[:]
+    _rooms.clear()
+    try:
+        yield
+    finally:
+        _rooms.extend(rooms)
+
+
 def ready() -> int:
     """Bytes that have memory and are nobody's."""
     return sum(max(0, room.filled - room.start) for room in _rooms)

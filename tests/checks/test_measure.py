@@ -5,6 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+import torch
 from safetensors import safe_open
 
 from checks import memory
@@ -14,8 +16,14 @@ from checks.plan import Plan
 from checks.source.repository import in_folder
 from tests import tiny
 from tests.families import T5
+from tests.families import tiny as family
 
 LLAMA = tiny.LLAMA | {"model_type": "llama"}
+
+
+def tensors_in(folder: Path) -> dict[str, torch.Tensor]:
+    with safe_open(folder / "model.safetensors", "pt") as file:
+        return {key: file.get_tensor(key).to("meta") for key in file.keys()}  # noqa: SIM118
 
 
 def measured(raw: dict[str, Any], stored: int = 0) -> Measure:
@@ -28,8 +36,25 @@ def test_the_weights_are_those_in_the_file(tmp_path: Path) -> None:
         count = sum(file.get_tensor(name).numel() for name in file.keys())  # noqa: SIM118
     rotary = 2 * 4 * 4  # frequencies of the positions, and a copy of them, in float32
     whole = Measure(count, "bfloat16", 2 * count + rotary, token=2 * 2 * 2 * 8 * 2, row=0, buffers=rotary)
-    rest = {"layers": (), "saves": {}, "work": 0, "largest": 0, "vocab": 0}
+    rest = {"layers": (), "saves": {}, "work": 0, "largest": 0, "vocab": 0, "copied": 0}
     assert replace(measured(LLAMA), **rest) == whole
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_what_is_as_in_the_file_is_not_copied(dtype: str, tmp_path: Path) -> None:
+    tensors = tensors_in(tiny.llama(tmp_path))
+    found = measure(LLAMA, 0, lambda parameters: dtype, tensors=tensors)
+    assert found.copied == (0 if dtype == "bfloat16" else found.weights - found.buffers)
+    assert found.converts is (dtype == "float32")
+
+
+def test_experts_that_are_put_together_are_copied(tmp_path: Path) -> None:
+    model = family("mixtral")
+    model.save_pretrained(tmp_path)
+    found = measure(model.config.to_dict(), 0, lambda parameters: "float32", tensors=tensors_in(tmp_path))
+    experts = sum(weight.nbytes for weight in model.parameters() if weight.dim() == 3)
+    assert found.copied == experts > 0
+    assert not found.missing and not found.converts
 
 
 def test_layers_are_measured_each() -> None:
@@ -65,7 +90,7 @@ def test_a_quantised_model_is_as_large_as_its_files() -> None:
 
 def test_a_model_with_its_own_code_is_estimated_from_files_and_config() -> None:
     raw = LLAMA | {"model_type": "own", "dtype": "float32"}
-    told = Measure(1000, "bfloat16", 2000, token=2 * 2 * 2 * 8 * 2, row=0, asked=False)
+    told = Measure(1000, "bfloat16", 2000, token=2 * 2 * 2 * 8 * 2, row=0, asked=False, copied=2000)
     found = measured(raw, stored=4000)
     assert "own" in found.unmade and replace(found, unmade="") == told
 

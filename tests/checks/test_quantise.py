@@ -16,7 +16,6 @@ from checks.measure import Measure
 from checks.needs.needs import LEAST
 from checks.plan import Plan
 from checks.source.repository import in_folder
-from inference.model.weights.swap import GIVEN_UP
 from inference.native.library import SETTING, library
 from tests import tiny
 
@@ -31,10 +30,9 @@ def ram(plan: Plan, machine: Machine, free: float) -> Finding:
     return next(finding for finding in findings if finding.name == "RAM")
 
 
-def eight_billion(planned: Planner, stored: str = "bfloat16", **changes: object) -> Plan:
-    plan = planned()
-    repository = replace(plan.repository, config=dict(plan.repository.config) | {"dtype": stored})
-    return replace(plan, measure=MEASURE, longest=131_072, limit=131_072, repository=repository, **changes)
+def eight_billion(planned: Planner, copied: int = 0, **changes: object) -> Plan:
+    measure = replace(MEASURE, copied=copied)
+    return replace(planned(), measure=measure, longest=131_072, limit=131_072, **changes)
 
 
 def test_layers_and_vocabulary_are_counted_in_their_own_kinds(tmp_path: Path, planned: Planner) -> None:
@@ -61,8 +59,8 @@ def test_fewer_bits_leave_more_ram(planned: Planner, machine: Machine) -> None:
 
 
 def test_weights_that_are_converted_first_must_fit_as_they_are(planned: Planner, machine: Machine) -> None:
-    plan = eight_billion(planned, stored="float16", quantise="int4")
-    least = 16 * GB + GIVEN_UP + PROGRAM
+    plan = eight_billion(planned, copied=16 * GB, quantise="int4")
+    least = 16 * GB + PROGRAM
     assert ram(plan, machine, least).ok and not ram(plan, machine, least - 1).ok
     roomy = memory.budget(plan, replace(machine, ram=20 * GB))
     assert roomy.kv > memory.budget(replace(plan, quantise="none"), replace(machine, ram=20 * GB)).kv

@@ -9,7 +9,7 @@ from checks.machine.overhead import FIRST
 from checks.measure import Measure
 from checks.needs.terms import NAMED, TRIED, Terms, terms
 from checks.plan import Plan
-from inference.model.weights.swap import GIVEN_UP
+from checks.source.file import File
 
 GB, MB = 10**9, 10**6
 MEASURE = Measure(
@@ -60,9 +60,22 @@ def test_files_that_are_quantised_need_not_be_in_memory(plan: Plan) -> None:
     assert found.most == found.loading - GB
 
 
-def test_weights_that_are_converted_go_back_in_parts(plan: Plan) -> None:
-    found = ram(plan, stored="float16")
-    assert found.most == found.program + 2 * GB + GIVEN_UP + 200 * MB + JUDGING
+def test_files_are_in_memory_beside_what_is_converted_from_them(plan: Plan) -> None:
+    files = (File("model.safetensors", 4 * GB, here=True),)
+    found = ram(replace(plan, repository=replace(plan.repository, files=files)), copied=2 * GB)
+    assert found.most == found.program + 2 * GB + 200 * MB + JUDGING
+    assert found.loading == found.program - FIRST.later + 2 * GB + 4 * GB
+
+
+def test_of_weights_that_are_put_together_some_are_copied(plan: Plan) -> None:
+    found = ram(plan, copied=int(1.5 * GB))
+    assert found.most == found.program + 2 * GB + 200 * MB + JUDGING
+    assert found.loading == found.program - FIRST.later + 3 * GB
+
+
+def test_what_is_copied_is_there_before_it_is_quantised(plan: Plan) -> None:
+    found = ram(replace(plan, quantise="int8"), weights=GB, copied=int(1.5 * GB))
+    assert found.most == found.program + int(1.5 * GB) + 100 * MB + JUDGING
 
 
 def test_a_step_is_what_steps_have_been_seen_to_be(plan: Plan) -> None:

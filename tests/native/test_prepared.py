@@ -63,6 +63,13 @@ def test_what_does_not_fit_or_is_small_comes_from_elsewhere(filled: Room) -> Non
     assert prepared.ready() == SIZE
 
 
+def test_what_is_spared_is_there_afterwards(filled: Room) -> None:
+    with prepared.spared():
+        assert prepared.taken(1 << 20) is None
+    assert prepared.ready() == SIZE
+    assert prepared.taken(1 << 20) is not None
+
+
 def test_what_nobody_took_goes_back(filled: Room) -> None:
     matrix = Matrix.pack(torch.ones(1024, 2048), Kind.F32)
     there = resident().own

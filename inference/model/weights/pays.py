@@ -17,6 +17,7 @@ from torch.nn.functional import linear
 from inference.model.weights.found import Found, Role, find
 from inference.model.weights.kinds import OWN
 from inference.model.weights.swap import Pack, rows_of
+from inference.native import prepared
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +38,8 @@ def pays(model: Any, pack: Pack) -> bool:
     if not sample:
         return False
     weights = [rows_of(found.weight.detach(), found.turned) for found in sample]
-    matrices = [pack(weight, OWN[weight.dtype], None) for weight in weights]
+    with prepared.spared():
+        matrices = [pack(weight, OWN[weight.dtype], None) for weight in weights]
     plain: list[Way] = [partial(linear, weight=weight) for weight in weights]
     native: list[Way] = [matrix.linear for matrix in matrices]
     gains = {}

@@ -8,15 +8,14 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
+from inference.heap import give_back, returning
 from inference.model.weights.found import Found, Holder, Role, find
 from inference.model.weights.kinds import kind_of
 from inference.model.weights.mapped import Span, forget, mapped_files
 from inference.model.weights.weight import Matrix, Native, NativeStack, NativeWeight
 from inference.native.structs import Kind
-from inference.resident import give_back
 
 Pack = Callable[[Tensor, Kind, Tensor | None], Matrix]  # of a weight (outputs, inputs), its kind, its bias
-GIVEN_UP = 1 << 27  # bytes of weights after which what they took goes back to the system
 # How transformers is to compute experts: only so is a native one taken out of their stack.
 ONE_BY_ONE = "eager"
 
@@ -38,13 +37,9 @@ def swap(model: Any, quantise: str, pack: Pack) -> list[Swapped]:
         model.set_experts_implementation(ONE_BY_ONE)
     files = mapped_files()  # as long as a weight is there, its file is where it was
     done: list[Swapped] = []
-    given_up = 0
-    while todo:  # no list of those to come keeps those that are done
-        given_up += todo[-1][0].weight.nbytes
-        done.append(swapped(*todo.pop(), pack, files))
-        if given_up >= GIVEN_UP:
-            give_back()
-            given_up = 0
+    with returning():
+        while todo:  # no list of those to come keeps those that are done
+            done.append(swapped(*todo.pop(), pack, files))
     give_back()
     return done
 
