@@ -1,6 +1,7 @@
 """The vocabulary matmul for the tokens whose logits are wanted, and no others.
 
 A hook before a model's output layer; where a model has none to be found, its logits are picked afterwards.
+Knows nothing of what a seat computes besides.
 """
 
 from typing import Protocol
@@ -8,8 +9,7 @@ from typing import Protocol
 import torch
 from transformers import PreTrainedModel
 
-from inference.model.packed import line
-from inference.model.slots import call
+from inference.model.current import Current
 
 
 class Picking(Protocol):
@@ -18,6 +18,10 @@ class Picking(Protocol):
 
     wanted: torch.Tensor | None
     picked: bool
+
+
+_computed = Current[Picking]()
+picking = _computed.computing
 
 
 def install(model: PreTrainedModel) -> None:
@@ -30,7 +34,7 @@ def install(model: PreTrainedModel) -> None:
 
 def pick(module: torch.nn.Module, args: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...] | None:
     """Before the vocabulary matmul: keep the hidden states (…, d) of the tokens wanted, as (1, W, d)."""
-    computed: Picking | None = call.current() or line.current()
+    computed = _computed.get()
     if computed is None or computed.wanted is None:
         return None
     computed.picked = True

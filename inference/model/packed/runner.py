@@ -66,7 +66,7 @@ class PackedRunner:
 
     def compute(self, line: Line) -> torch.Tensor:
         """The logits wanted of a line, (W, V); the model's attention is ours meanwhile."""
-        with computing(line):
+        with computing(line), head.picking(line):
             logits = self.model(input_ids=line.ids, position_ids=line.positions, use_cache=False).logits
         return head.chosen(logits, line)
 

@@ -84,7 +84,7 @@ class SlotRunner:
         inputs = self.inputs(call)
         if self.takes_positions:
             inputs[self.positions_name] = call.positions
-        with computing(call):
+        with computing(call), head.picking(call):
             logits = self.model(**inputs, use_cache=True).logits
         return head.chosen(logits, call)
 
