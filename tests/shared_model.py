@@ -12,12 +12,11 @@ from torch import distributed
 from inference.engine.engine import Engine
 from inference.engine.sampler import Sampler
 from inference.engine.sequence import Record, Task
-from inference.model import fit
+from inference.model import fit, group
 from inference.model.batch import Batch, Shape
 from inference.model.fit import Fitted
 from inference.model.load import config_of, model_of
 from inference.model.load import load as load_model
-from inference.model.ranks import group
 from inference.model.ranks.follower import Recipe
 from inference.model.ranks.local import localise
 from inference.opening import nothing

@@ -16,12 +16,12 @@ from safetensors import SafetensorError
 
 from inference.errors import BadRequest
 from inference.heap import returning
+from inference.model import group
 from inference.model.architecture import family_of, needs_code, no_weights, unserved
 from inference.model.facts import ends_of, start_ids_of, vocab_of
 from inference.model.formats import FORMATS, is_gguf, read_config, read_tokenizer
 from inference.model.gguf.parts import paths
 from inference.model.place import context_of
-from inference.model.ranks import group
 from inference.model.scaling import PLAIN, Scaling
 from inference.model.split.carry import carry
 from inference.model.split.placing import mapped, undispatched

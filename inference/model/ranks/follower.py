@@ -17,11 +17,11 @@ from typing import Any
 
 import torch
 
+from inference.model import group
 from inference.model.contrast import search
 from inference.model.embed import embed
 from inference.model.fit import Fitted
 from inference.model.load import Loaded
-from inference.model.ranks import group
 from inference.model.ranks.holding import holding
 from inference.model.ranks.local import localise
 from inference.model.ranks.orders import Begin, Edited, End, Failed, Forward, Order, Ready, Resume, Step

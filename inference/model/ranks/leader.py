@@ -12,9 +12,9 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
 from inference.errors import Unavailable
+from inference.model import group
 from inference.model.fit import Fitted
 from inference.model.load import Loaded
-from inference.model.ranks import group
 from inference.model.ranks.follower import Recipe, follow, seat_of
 from inference.model.ranks.orders import Answer, Failed, Order, Ready, Resume
 

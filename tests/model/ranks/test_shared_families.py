@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from inference.model.ranks import group
+from inference.model import group
 from tests.families import tiny
 from tests.shared_model import NEW, PROMPTS, RANKS, answer_in_step, answers
 
