@@ -22,7 +22,7 @@ from checks import (
     weights,
 )
 from checks.columns import columns
-from checks.finding import Finding, Refused
+from checks.finding import Finding, Refused, cell, plain
 from checks.machine import Machine
 from checks.nearest import Configuration, nearest, several
 from checks.plan import Plan
@@ -55,9 +55,9 @@ def run(plan: Plan, machine: Machine) -> list[Finding]:
 def table(findings: Sequence[Finding], fitting: Sequence[Configuration] = ()) -> str:
     """The findings in columns that line up, what to do about a bad one below it, and what would fit."""
     rows = [("check", "", "need", "have")]
-    rows += [(item.name, "ok" if item.ok else "NO", item.need, item.have) for item in findings]
+    rows += [(item.name, "ok" if item.ok else "NO", cell(item.need), cell(item.have)) for item in findings]
     under = " " * max(len(name) for name, *_ in rows)
-    mends = ["", *(f"{under}  mend: {item.mend}" if item.mend else "" for item in findings)]
+    mends = ["", *(f"{under}  mend: {plain(item.mend)}" if item.mend else "" for item in findings)]
     told = [line for pair in zip(columns(rows, texts=4), mends, strict=True) for line in pair if line]
     return "\n".join([*told, *listed(fitting)])
 

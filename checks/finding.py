@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 SHOWN = 4  # of a list of names
+LONGEST = 300  # letters of a cell of the table
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,16 @@ def size(num_bytes: float) -> str:
         if num_bytes >= scale:
             return f"{num_bytes / scale:.1f} {unit}"
     return f"{num_bytes:.0f} bytes"
+
+
+def plain(text: str) -> str:
+    """For a line on a terminal: what a stranger wrote may hold anything."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+def cell(text: str) -> str:
+    """For the table, whose columns are as wide as their widest cell."""
+    return plain(text if len(text) <= LONGEST else f"{text[:LONGEST]}…")
 
 
 def listed(names: Sequence[str]) -> str:

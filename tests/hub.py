@@ -31,7 +31,7 @@ class Repo:
     """A folder as a repository. `gated`: only TOKEN opens it; `faults`: file name → what its GETs meet with;
     `elsewhere`: large files are kept by another host, to which the Hub sends whoever asks; `tags`: its
     versions besides main; `card`: what its model card says at the top; `values`: how many its GGUF file
-    has."""
+    has; `told`: what is said of it in place of what is so."""
 
     folder: Path
     gated: bool = False
@@ -40,6 +40,7 @@ class Repo:
     version: int = 1
     tags: tuple[str, ...] = ()
     card: dict[str, Any] = field(default_factory=dict)
+    told: dict[str, Any] = field(default_factory=dict)
     values: int = 0
 
     @property

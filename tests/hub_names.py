@@ -71,4 +71,5 @@ def described(name: str, repo: Any, sizes: bool) -> dict[str, Any]:
         **({"cardData": repo.card} if repo.card else {}),
         **({"gguf": {"total": repo.values, "architecture": "llama"}} if repo.values else {}),
         "siblings": siblings,
+        **repo.told,
     }

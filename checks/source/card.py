@@ -7,6 +7,7 @@ from typing import Any
 from huggingface_hub import metadata_load
 
 CARD = "README.md"
+TAG = "license:"
 TEXTS = ("LICENSE", "LICENCE", "COPYING")
 
 
@@ -25,6 +26,11 @@ def licence_of(card: Mapping[str, Any], names: Iterable[str]) -> str:
     name = ", ".join(map(str, told)) if isinstance(told, list) else str(told)
     link = str(card.get("license_link") or next(filter(is_text, sorted(names)), ""))
     return f"{name} ({link})" if name and link else name or link
+
+
+def licence_tagged(tags: Iterable[Any]) -> str:
+    """The first of the licences among a model's tags, which are there where its card is not sent along."""
+    return next((str(tag).removeprefix(TAG) for tag in tags if str(tag).startswith(TAG)), "")
 
 
 def is_text(name: str) -> bool:

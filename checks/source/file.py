@@ -3,6 +3,7 @@
 import hashlib
 import re
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any
 
 HASH = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")  # git's sha1, or sha256
@@ -23,6 +24,17 @@ class File:
         """Whether its bytes can be proved by a hash."""
         return bool(HASH.fullmatch(self.etag))
 
+    @property
+    def safe(self) -> bool:
+        """Whether its bytes can be proved, and it has its place in its model's folder."""
+        return self.proved and lies_within(self.name)
+
     def hashing(self) -> Any:
         """What its bytes are to be fed to; the hexdigest is then the etag."""
         return hashlib.sha256() if len(self.etag) == SHA256 else hashlib.sha1(b"blob %d\0" % self.size)
+
+
+def lies_within(name: str) -> bool:
+    """Whether a file of that name lies in its model's folder, as every file of a git repository does."""
+    path = PurePosixPath(name)
+    return bool(path.name) and not path.is_absolute() and ".." not in path.parts and "\0" not in name

@@ -9,22 +9,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import HfApi
-
 from checks.finding import Finding, Refused
 from checks.source.cache import Storage
-from checks.source.card import licence_in, licence_of
+from checks.source.card import licence_in
 from checks.source.config import checked
 from checks.source.file import File
 from checks.source.forms import SAFE, Forms, holds_weights, weights_of
 from checks.source.glance import CONFIG, INDEX, glance
 from checks.source.hub import Hub
+from checks.source.listing import COMMIT, Entry, listing
 from checks.source.refusals import Unanswered, nothing_found, reaching
 from checks.source.tensors import Headers
 from inference import foreign
 from inference.model.gguf.parts import GGUF
 
-COMMIT = re.compile("[0-9a-f]{40}")
 SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
 SMALL = (".json", ".model", ".jinja", ".txt", ".tiktoken")
 OTHER_FRAMEWORKS = ("pytorch_model", "tf_model", "flax_model", "consolidated")
@@ -131,7 +129,7 @@ def config_in(folder: Path, name: str, wanted: Iterable[str]) -> dict[str, Any]:
     if any(file.endswith(GGUF) for file in wanted):
         return {}
     if not (folder / CONFIG).is_file():
-        raise Refused(nothing_found(name, f"no config.json in {folder}"))
+        raise Refused(nothing_found(name, "no config.json among its files"))
     return checked(parsed(folder / CONFIG, name), name)
 
 
@@ -165,34 +163,27 @@ def complete(name: str, commit: str, hub: Hub, code: bool, forms: Forms) -> Repo
 def on_hub(name: str, revision: str, hub: Hub, code: bool, forms: Forms) -> Repository:
     """Ask the Hub. Raises Refused, or Unanswered where it cannot be asked."""
     with reaching(hub, name, revision):
-        info = HfApi(hub.endpoint, token=hub.key).model_info(name, revision=revision, files_metadata=True)
-        commit, siblings = str(info.sha), {sibling.rfilename: sibling for sibling in info.siblings or ()}
+        told = listing(hub, name, revision)
         storage = Storage(hub.storage(name))
-        told = {file: described(file, sibling, commit, storage) for file, sibling in siblings.items()}
-        notes = glance(hub, name, commit, told, gated=bool(info.gated))
+        files = {file: described(file, entry, told.commit, storage) for file, entry in told.files.items()}
+        notes = glance(hub, name, told.commit, files, gated=told.gated)
     shards = None
-    if INDEX in siblings:
-        shards = in_index(notes / INDEX, name) if (notes / INDEX).is_file() else named_as_shards(siblings)
-    wanted = needed({file: each.size for file, each in told.items()}, shards, code, forms)
+    if INDEX in files:
+        shards = in_index(notes / INDEX, name) if (notes / INDEX).is_file() else named_as_shards(files)
+    wanted = needed({file: each.size for file, each in files.items()}, shards, code, forms)
     return Repository(
         name,
         revision,
-        commit,
+        told.commit,
         None,
-        tuple(described(file, siblings.get(file), commit, storage) for file in wanted),
-        tuple(siblings),
+        tuple(described(file, told.files.get(file), told.commit, storage) for file in wanted),
+        tuple(files),
         config_in(notes, name, wanted),
-        now="" if info.id == name else info.id,
-        licence=licence_of(info.card_data.to_dict() if info.card_data else {}, siblings),
-        values=counted(info.gguf),
+        now="" if told.name == name else told.name,
+        licence=told.licence,
+        values=told.values,
         notes=notes,
     )
-
-
-def counted(told: Any) -> int:
-    """The values of all tensors, in what the Hub tells of a repository's GGUF files."""
-    count = told.get("total") if isinstance(told, Mapping) else None
-    return count if isinstance(count, int) else 0
 
 
 def with_copy(finding: Finding) -> Finding:
@@ -236,10 +227,8 @@ def numbered(value: dict[str, Any]) -> Any:
     return float(value["__float__"]) if value.keys() == {"__float__"} else value
 
 
-def described(name: str, sibling: Any, commit: str, storage: Storage) -> File:
-    """What the Hub tells of a file; of one that it does not have, nothing."""
-    if sibling is None:
+def described(name: str, told: Entry | None, commit: str, storage: Storage) -> File:
+    """As it is now; None is told of a file that the Hub does not have."""
+    if told is None:
         return File(name, 0, here=False)
-    etag = (sibling.lfs.sha256 if sibling.lfs else sibling.blob_id) or ""
-    size = int(sibling.size or 0)
-    return File(name, size, storage.holds(commit, name, etag, size), etag)
+    return File(name, told.size, storage.holds(commit, name, told.etag, told.size), told.etag)

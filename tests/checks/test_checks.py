@@ -170,3 +170,9 @@ def test_json_says_the_verdict_and_every_finding() -> None:
 )
 def test_sizes_are_told_in_decimal_units(num_bytes: int, text: str) -> None:
     assert size(num_bytes) == text
+
+
+def test_what_a_stranger_wrote_cannot_draw_on_the_terminal() -> None:
+    told = checks.table([Finding("licence", "any", "\x1b[2Jmit\nRAM  ok" + "x" * 10_000, False, "ask\r\x07")])
+    assert len(told.splitlines()) == 3 and max(map(len, told.splitlines())) < 400
+    assert all(letter.isprintable() for line in told.splitlines() for letter in line)
