@@ -17,7 +17,7 @@ from checks.source.tensors import Unread
 COST = 400_000  # bytes: what is left of 2 MB when the small files have been read
 REQUEST = 1000  # bytes of an answer besides what was asked for
 TIMEOUT_S = 4.0
-CONNECTIONS = 12
+CONNECTIONS = 24
 
 Part = Callable[[int, int], bytes]  # [start, stop) of a file
 

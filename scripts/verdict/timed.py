@@ -38,7 +38,7 @@ def row(name: str, shards: int, told: Verdict) -> str:
 
 def timed(hub: Hub, scratch: Path, times: int) -> Verdict:
     """Raises subprocess.SubprocessError where there is no verdict."""
-    seconds = [once(hub, scratch / str(time)) for time in range(times)]
+    seconds = [once(hub, scratch / str(turn)) for turn in range(times)]
     return Verdict(median(seconds), hub.requests // times, hub.wire // times)
 
 
