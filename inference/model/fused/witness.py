@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from inference.model.packed.kernels.plain import plain
 from inference.model.packed.line import Line
+from inference.model.packed.plain import plain
 from inference.model.packed.pool import Pages
 from inference.model.packed.runner import PROBED, SIZE, PackedRunner
 

@@ -12,8 +12,8 @@ from inference.model.batch import Batch, Clear
 from inference.model.inputs import takes
 from inference.model.kept import keys_and_values_alone
 from inference.model.packed.attention import PROBING, Attention, Kernel
-from inference.model.packed.kernels.plain import plain
 from inference.model.packed.line import Line, computing, lined
+from inference.model.packed.plain import plain
 from inference.model.packed.pool import Pool
 from inference.model.start import vocab
 from inference.model.unfit import Unfit

@@ -19,8 +19,8 @@ from inference.model.batch import Batch, Clear
 from inference.model.packed import cuda
 from inference.model.packed.graphs import DEPTH, GraphRunner, Recorder, counts
 from inference.model.packed.kernels.index import index_of
-from inference.model.packed.kernels.plain import plain
 from inference.model.packed.line import Line
+from inference.model.packed.plain import plain
 from inference.model.packed.pool import Pages
 from inference.model.packed.runner import SIZE, PackedRunner
 from tests.families import VOCAB, tiny

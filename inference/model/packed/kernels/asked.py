@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 from transformers import PreTrainedModel
 
-from inference.model.packed.kernels.plain import plain
 from inference.model.packed.line import Line
+from inference.model.packed.plain import plain
 from inference.model.packed.pool import Pages
 from inference.model.packed.runner import PackedRunner
 

@@ -14,8 +14,8 @@ from transformers import PreTrainedModel
 from inference.model.packed.attention import Kernel
 from inference.model.packed.kernels import proof, timing
 from inference.model.packed.kernels.asked import Asked, asked_of
-from inference.model.packed.kernels.plain import plain
 from inference.model.packed.kernels.table import KERNELS, Row, imported
+from inference.model.packed.plain import plain
 from inference.model.packed.runner import SIZE
 
 log = logging.getLogger(__name__)

@@ -13,8 +13,8 @@ import torch
 
 from inference.model.packed.attention import Kernel
 from inference.model.packed.kernels.asked import Asked
-from inference.model.packed.kernels.plain import plain
 from inference.model.packed.line import Line, Span
+from inference.model.packed.plain import plain
 from inference.model.packed.pool import Pages
 
 # By how much a number may differ, where values have a standard deviation of 1: a few times what rounding

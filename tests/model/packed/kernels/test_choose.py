@@ -12,9 +12,9 @@ from inference.model.packed.attention import Kernel
 from inference.model.packed.kernels import timing
 from inference.model.packed.kernels.asked import Asked, asked_of
 from inference.model.packed.kernels.choose import PLAIN, Chosen, choose_kernel
-from inference.model.packed.kernels.plain import plain
 from inference.model.packed.kernels.table import KERNELS, Row, imported
 from inference.model.packed.line import Line
+from inference.model.packed.plain import plain
 from inference.model.packed.pool import Pages
 
 

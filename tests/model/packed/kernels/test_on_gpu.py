@@ -9,9 +9,9 @@ import torch
 from inference.model.packed.cuda import Recorder
 from inference.model.packed.kernels.asked import Asked
 from inference.model.packed.kernels.index import Index, name_on
-from inference.model.packed.kernels.plain import plain
 from inference.model.packed.kernels.proof import allowed, error, sampled
 from inference.model.packed.kernels.table import KERNELS, Row, imported
+from inference.model.packed.plain import plain
 from inference.model.unfit import Unfit
 
 pytestmark = [

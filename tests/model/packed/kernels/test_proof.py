@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from inference.model.packed.kernels.asked import Asked
-from inference.model.packed.kernels.plain import plain
 from inference.model.packed.kernels.proof import allowed, error
 from inference.model.packed.line import Line
+from inference.model.packed.plain import plain
 from inference.model.packed.pool import Pages
 
 CPU = torch.device("cpu")

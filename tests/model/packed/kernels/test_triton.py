@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from inference.model.packed.kernels.index import index_of
-from inference.model.packed.kernels.plain import plain
+from inference.model.packed.plain import plain
 from tests.model.packed.kernels.pages import asked, line_of, widened
 
 if torch.cuda.is_available():

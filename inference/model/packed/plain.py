@@ -6,9 +6,9 @@ For every device, and all that models ask of attention. Knows shapes; who reads 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from inference.model.packed.kernels.reach import Alone, Together, reach
 from inference.model.packed.line import Line
 from inference.model.packed.pool import Pages
+from inference.model.packed.reach import Alone, Together, reach
 
 
 def plain(
