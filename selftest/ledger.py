@@ -109,9 +109,8 @@ class Ledger:
         yield Entry(part.name, part.terms.serving, self.taken(now, part.gpu))
 
     def came(self) -> int:
-        """Bytes that the tokens of all sequences so far would keep, were there room for all."""
-        stats = self.opened.engine.stats()
-        tokens = stats.prompt_tokens - stats.cached_tokens + stats.generated_tokens
+        """Bytes of the tokens that have had a place so far, and of all rows."""
+        tokens = self.opened.engine.stats().touched
         return self.measure.token * tokens + self.measure.row * self.plan.rows
 
     def taken(self, held: Held, gpu: int) -> int:

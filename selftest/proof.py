@@ -14,6 +14,7 @@ from inference.engine.engine import Engine
 from inference.engine.sequence import Task
 from inference.opening import Opened
 from selftest.asked import Answer, prompts, task
+from selftest.full import fill
 from selftest.speed import speed
 from selftest.verdict import Turn, Verdict, compare
 from selftest.ways import alone, ways
@@ -27,7 +28,16 @@ READ, STEPS = 24, 60
 # The most by which arithmetic changes a logprob. Larger than any seen; a fault changes it by more.
 ALLOWED = {"float32": 0.01, "float16": 0.1, "bfloat16": 0.5}
 MEND = "a tie turned, which is no fault: DETERMINISTIC=true keeps every answer as it is alone, but slower"
+SMALLER = "lower MAX_SEQUENCES or MAX_BATCH_TOKENS"
 FAULT = "an answer depends on its neighbours: do not serve this model so, and report this table"
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Seconds for a token of a prompt, and for a step of one row."""
+
+    reading: float
+    step: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +55,19 @@ def selftest(opened: Opened) -> list[Finding]:
     In half precision a tie may turn, unless the engine is deterministic: then the last bit counts.
     """
     engine, tokenizer = opened.engine, opened.loaded.tokenizer
-    tasks = asked_of(engine, tokenizer)
+    pace = pace_of(engine, tokenizer)
+    tasks = asked_of(engine, tokenizer, pace)
     rule = rule_of(opened)
     right = alone(engine, tasks)
-    findings = [seat(opened, tasks)]
+    findings = [seat(opened), asked(tasks)]
     for name, way in ways(engine, right).items():
         answers = way(engine, tasks)
         findings.append(judged(name, compare(right, answers), rule, tokenizer, answers))
-    return [*findings, *lost(opened), speeds(engine, tasks)]
+    return [*findings, *lost(opened), filled(engine, tasks, pace), speeds(engine, tasks)]
 
 
-def asked_of(engine: Engine, tokenizer: Any) -> list[Task]:
-    """As much as the model answers in SECONDS, by how fast it answers a first question."""
+def pace_of(engine: Engine, tokenizer: Any) -> Pace:
+    """How fast it answers a first question."""
     most = engine.loop.seating.context // 2
     first = task(prompts(tokenizer, SHORT, most)[0], FEW)
     times = []
@@ -64,9 +75,14 @@ def asked_of(engine: Engine, tokenizer: Any) -> list[Task]:
         began = time.perf_counter()
         alone(engine, [task(first.ids, new)])
         times.append(time.perf_counter() - began)
-    reading, step = times[1] / len(first.ids), max(times[2] - times[1], 1e-4) / (FEW - 1)
-    long = between(SHORT, SECONDS / 2 / READ / reading, LONG)
-    new = between(FEW, SECONDS / 2 / STEPS / step, min(NEW, most))
+    return Pace(times[1] / len(first.ids), max(times[2] - times[1], 1e-4) / (FEW - 1))
+
+
+def asked_of(engine: Engine, tokenizer: Any, pace: Pace) -> list[Task]:
+    """As much as the model answers in SECONDS."""
+    most = engine.loop.seating.context // 2
+    long = between(SHORT, SECONDS / 2 / READ / pace.reading, LONG)
+    new = between(FEW, SECONDS / 2 / STEPS / pace.step, min(NEW, most))
     return [task(prompt, new) for prompt in prompts(tokenizer, long, most)]
 
 
@@ -82,13 +98,18 @@ def rule_of(opened: Opened) -> Rule:
     return Rule(ALLOWED.get(dtype, max(ALLOWED.values())), ties=dtype != "float32")
 
 
-def seat(opened: Opened, tasks: list[Task]) -> Finding:
-    """How the model runs, and what is asked of it."""
+def seat(opened: Opened) -> Finding:
+    """How the model runs; its error was found to be small enough when it was loaded."""
     fitted, loaded = opened.fitted, opened.loaded
-    runs = f"{fitted.name}, error {fitted.error:.0e}, {loaded.dtype} on {loaded.device}"
+    have = f"{fitted.name}, error {fitted.error:.0e} sd, {loaded.dtype} on {loaded.device}"
+    return Finding("seat", "logits of the model's own code", have, ok=True)
+
+
+def asked(tasks: list[Task]) -> Finding:
+    """What the answers are that all others are compared with."""
     longest = max(len(task.ids) for task in tasks)
     have = f"{len(tasks)} prompts of up to {longest} tokens, {tasks[0].max_tokens} tokens each"
-    return Finding("alone", runs, have, ok=True)
+    return Finding("alone", "answers to compare with", have, ok=True)
 
 
 def lost(opened: Opened) -> list[Finding]:
@@ -117,6 +138,16 @@ def shown(turn: Turn, tokenizer: Any) -> str:
     right, other = (f"{id} {tokenizer.decode([id])!r}" for id in (turn.right, turn.other))
     gap = "a gap of many logits" if turn.gap is None else f"a gap of {turn.gap:.3f}"
     return f"prompt {turn.prompt + 1}, token {turn.place + 1}: {right} became {other}, {gap}"
+
+
+def filled(engine: Engine, tasks: list[Task], pace: Pace) -> Finding:
+    """A full batch, of fewer tokens than a step may have where these would take too long."""
+    most = between(1, SECONDS / 2 / pace.reading, engine.loop.scheduler.budget)
+    found = fill(engine, max((task.ids for task in tasks), key=len), most)
+    need = f"{engine.loop.seating.max_rows} answers at once, {most} tokens a step"
+    if found.error:
+        return Finding("full batch", need, found.error, ok=False, mend=SMALLER)
+    return Finding("full batch", need, f"{found.answers} at once, {found.tokens} a step", ok=True)
 
 
 def speeds(engine: Engine, tasks: list[Task]) -> Finding:

@@ -174,6 +174,7 @@ class Engine:
             room=seating.area,
             held=sum(len(sequence.tokens) for sequence in running),
             reach=sum(min(sequence.limit, seating.context) for sequence in running),
+            touched=seating.touched,
             errands=len(self.loop.errands),
             budget=scheduler.budget,
             preemptions=scheduler.preemptions,

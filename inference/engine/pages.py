@@ -32,6 +32,7 @@ class Pages:
         self.keeps = keeps
         self.live: list[Sequence] = []
         self.moves: list[Move] = []
+        self._fresh = set(range(self.count))
         self._blank()
 
     def _blank(self) -> None:
@@ -120,6 +121,10 @@ class Pages:
         moves, self.moves = self.moves, []
         return moves
 
+    @property
+    def touched(self) -> int:
+        return (self.count - len(self._fresh)) * self.size
+
     def check(self) -> None:
         """Every page is free, listed or kept, and what it is said to be."""
         listed = Counter(page for sequence in self.live for page in sequence.pages)
@@ -180,6 +185,7 @@ class Pages:
     def _grow(self, sequence: Sequence, needed: int) -> None:
         while len(sequence.pages) < needed:
             page = self._take(sequence.pages[-1] + 1 if sequence.pages else 0)
+            self._fresh.discard(page)
             self.uses[page] += 1
             sequence.pages.append(page)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from inference.engine.pieces import FREE, Pieces
 from inference.engine.prefix import MIN_GAIN, MIN_PREFIX, longest
 from inference.engine.sequence import Sequence
+from inference.engine.touched import Touched
 from inference.model.batch import Clear, Copy, Move, Shape, Swap
 
 
@@ -41,6 +42,7 @@ class Rows:
         self.live: list[Sequence] = []
         self.kept: dict[int, Kept] = {}
         self.moves: list[Move] = []
+        self._touched = Touched()
         self._clock = 0
         self._spoilt = False  # some row, nobody knows which, was to be blank and may not be
 
@@ -116,7 +118,13 @@ class Rows:
     def take_moves(self) -> list[Move]:
         """What the runner must do before it computes, in order; handed out once."""
         moves, self.moves = self.moves, []
+        self._touched.move(moves)
+        self._touched.write((row, max(len(s.tokens), len(s.source))) for row, s in enumerate(self.live))
         return moves
+
+    @property
+    def touched(self) -> int:
+        return self._touched.tokens
 
     def check(self) -> None:
         """Assert that the plan is sound."""

@@ -18,6 +18,7 @@ class Seating(Protocol):
     area      tokens that the memory holds
     keeps     what a seat held is found again by who begins like it
     live      the sequences that have a seat
+    touched   tokens in whose places something was ever written, as far as the runner was told
     """
 
     max_rows: int
@@ -25,6 +26,9 @@ class Seating(Protocol):
     area: int
     keeps: bool
     live: list[Sequence]
+
+    @property
+    def touched(self) -> int: ...
 
     def seat(self, sequence: Sequence) -> bool:
         """Give sequence a seat and the longest prefix found in the memory; False where there is no room.

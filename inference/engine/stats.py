@@ -11,6 +11,7 @@ class Stats:
 
     room             tokens the memory can hold
     held             tokens that running sequences have in it; reach: that they may come to have
+    touched          tokens in whose places in it something was ever written
     errands          other work under way, or waiting for its turn
     budget           tokens a step may compute; below its full value after a shortage of memory
     failing          sequences that failed in a row, with none that gained a token in between
@@ -28,6 +29,7 @@ class Stats:
     room: int
     held: int
     reach: int
+    touched: int
     errands: int
     budget: int
     failing: int

@@ -170,3 +170,12 @@ def test_nothing_is_left_when_all_is_forgotten() -> None:
     assert (one.row, one.pages, one.filed) == (-1, [], 0)
     assert plan.take_moves() == [Clear(3)]
     plan.check()
+
+
+def test_it_is_known_which_pages_were_ever_written() -> None:
+    plan = pages()
+    for ids in (range(10), range(50, 60)):
+        plan.release(seated(plan, ids))
+    assert plan.touched == (2 + 4) * SIZE, "two full pages of the first are kept, and four are taken"
+    plan.forget()
+    assert plan.touched == (2 + 4) * SIZE

@@ -259,3 +259,32 @@ def test_what_was_to_be_blank_will_be_though_the_step_that_was_to_do_it_failed()
     plan.forget()
     seated(plan, range(20))
     assert plan.take_moves() == [Shape(2, 256)]
+
+
+def test_it_is_known_how_far_rows_were_ever_written() -> None:
+    plan = rows()
+    first, second = seated(plan, range(20)), seated(plan, range(100, 130))
+    plan.take_moves()
+    assert plan.touched == 50
+    plan.release(first)
+    plan.take_moves()
+    assert plan.touched == 30 + 30, "they have changed places"
+    plan.release(second)
+    seated(plan, range(200, 210))
+    plan.take_moves()
+    assert plan.touched == 60 + 30, "what was kept has gone to a third row"
+
+
+def test_what_a_new_shape_copies_counts_as_written() -> None:
+    plan = rows(area=128)
+    seated(plan, range(20))
+    assert plan.take_moves() == [Shape(1, 80)] and plan.touched == 20
+    seated(plan, range(100, 120))
+    assert plan.take_moves() == [Shape(2, 64)] and plan.touched == 64 + 20
+
+
+def test_of_an_encoded_prompt_the_longer_side_counts() -> None:
+    plan = rows(keeps=False)
+    assert plan.seat(Sequence(0, Task((), 10), OUTLET, [1, 2], source=tuple(range(30))))
+    plan.take_moves()
+    assert plan.touched == 30

@@ -13,7 +13,7 @@ from inference.model.batch import Batch, Runner
 from inference.model.seats import STEADY
 from inference.opening import Opened, open_engine
 from selftest import proof, selftest
-from selftest.asked import Answer
+from selftest.asked import Answer, task
 from selftest.verdict import Turn, Verdict, compare
 
 DEMO = Path(__file__).parent.parent.parent / "models" / "demo"
@@ -73,11 +73,14 @@ def answer(ids: list[int], *tops: dict[int, float]) -> Answer:
 def test_the_demo_model_passes_in_every_way(demo: Opened) -> None:
     findings = selftest(demo)
     assert [finding.name for finding in findings] == [
-        *("alone", "batched", "neighbours", "preempted", "prefix", "drafts", "speed")
+        *("seat", "alone", "batched", "neighbours", "preempted", "prefix", "drafts", "full batch", "speed")
     ]
     assert all(finding.ok and not finding.mend for finding in findings)
     assert demo.engine.stats().preemptions >= 4 and demo.engine.stats().accepted_tokens > 0
-    assert "tokens reused" in findings[4].have
+    told = {finding.name: finding.have for finding in findings}
+    assert "tokens reused" in told["prefix"]
+    assert told["seat"].startswith(f"{demo.fitted.name}, error ")
+    assert told["full batch"] == "4 at once, 256 a step"
 
 
 @pytest.mark.parametrize("share", (0.5, 0.01))
@@ -93,10 +96,36 @@ def test_a_deterministic_engine_is_held_to_the_last_bit() -> None:
     served = opened("bfloat16", deterministic=True)
     findings = selftest(served)
     assert all(finding.ok for finding in findings)
-    assert "to the last bit" in findings[1].have
+    assert "to the last bit" in next(finding.have for finding in findings if finding.name == "batched")
     in_pieces = bool(served.engine.loop.scheduler.pieces.size)
     assert in_pieces == (served.fitted.seat not in STEADY)
     assert in_pieces == ("drafts" not in [finding.name for finding in findings])
+
+
+class Failing:
+    """A runner that computes nothing."""
+
+    def __init__(self, runner: Runner) -> None:
+        self.runner = runner
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.runner, name)
+
+    def forward(self, batch: Batch) -> torch.Tensor:
+        raise ValueError("no room")
+
+
+def test_a_full_batch_that_cannot_be_computed_is_told_with_what_to_lower(demo: Opened) -> None:
+    failing = engine(Failing(demo.fitted.runner), demo.loaded.vocab)
+    full = proof.filled(failing, [task(tuple(range(3, 40)), 4)], proof.Pace(1e-3, 1e-3))
+    assert not full.ok and full.need == "4 answers at once, 256 tokens a step"
+    assert full.have and full.mend == proof.SMALLER
+
+
+def test_a_slow_model_is_given_fewer_tokens_for_it(demo: Opened) -> None:
+    slow = proof.Pace(proof.SECONDS / 2 / 8, 1.0)  # so that 8 tokens of a prompt take half of the time
+    full = proof.filled(engine(demo.fitted.runner, demo.loaded.vocab), [task(tuple(range(3, 40)), 4)], slow)
+    assert full.ok and (full.need, full.have) == ("4 answers at once, 8 tokens a step", "4 at once, 8 a step")
 
 
 def test_a_turn_tells_where_and_by_how_much() -> None:

@@ -10,6 +10,7 @@ from checks.machine.overhead import known
 from checks.plan import Asked, Plan, plan
 from checks.source.repository import in_folder
 from inference.errors import Unavailable
+from inference.model.packed.runner import SIZE
 from inference.opening import Opened, open_engine
 from selftest.asked import Answer, task
 from selftest.ledger import Entry, Ledger
@@ -81,11 +82,11 @@ def test_each_rank_tells_what_it_holds(planned: Plan, opened: Opened) -> None:
     opened.engine.submit([task(prompt, 4) for prompt in prompts], [Answer() for _ in prompts])
     opened.worker.do(opened.engine.finish)
     assert planned.measure is not None
-    tokens = planned.measure.token * (20 + 4) * ROWS
+    tokens = planned.measure.token * 2 * SIZE * ROWS  # of 20 + 4 tokens
     served = by_term(ledger.served())
     for rank in range(RANKS):
         kv = served[f"rank {rank} RAM kv"]
-        assert kv.predicted == tokens <= kv.actual, "whole pages of the system's"
+        assert kv.predicted == tokens <= kv.actual, "the system has pages of its own"
         assert served[f"rank {rank} RAM"].actual >= found[f"rank {rank} RAM ready"].actual
 
 
