@@ -12,7 +12,7 @@ from api.settings import AppSettings
 from checks import layers, memory
 from checks.fetch import fetch
 from checks.fetch.progress import Progress
-from checks.headers import headed
+from checks.heads import headed
 from checks.machine import Machine, overhead
 from checks.plan import Asked, Plan, plan
 from checks.source.forms import Forms

@@ -10,7 +10,7 @@ from transformers import AutoConfig
 import checks
 from checks.fetch import fetch
 from checks.finding import Finding, Refused
-from checks.headers import headed
+from checks.heads import headed
 from checks.machine import Machine
 from checks.measure.skeleton import nbytes
 from checks.plan import Plan
@@ -213,6 +213,6 @@ def test_where_its_head_is_too_long_the_hub_has_counted_its_values(
     write(whole, tmp_path / "packed" / "tiny.gguf")
     values = sum(weight.numel() for weight in load_file(whole / "model.safetensors").values())
     fake.repos["acme/long"] = hub.Repo(tmp_path / "packed", values=0 if more is None else values + more)
-    monkeypatch.setattr("checks.heads.COST", 1024)
+    monkeypatch.setattr("checks.heads.gguf.COST", 1024)
     found = headed(look_up("acme/long"), client)
     assert found.config["tie_word_embeddings"] is (tied and more == 16)

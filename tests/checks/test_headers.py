@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 import checks
 from checks.finding import Finding
-from checks.headers import headed
+from checks.heads import headed
 from checks.machine import Machine
 from checks.plan import Plan
 from checks.source.hub import Hub
@@ -88,7 +88,7 @@ def test_a_server_that_sends_whole_files_is_cut_off(
 def test_headers_that_cost_too_much_are_left(
     tiny_repo: hub.Repo, look_up: LookUp, client: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("checks.headers.COST", 1000)
+    monkeypatch.setattr("checks.heads.safetensors.COST", 1000)
     headers = headed(look_up(), client).headers
     assert headers and headers.tensors is None and "too large" in headers.unread
 

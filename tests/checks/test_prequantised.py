@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 
 import checks
 from checks.finding import Finding
-from checks.headers import headed
+from checks.heads import headed
 from checks.machine import Machine
 from checks.plan import Plan
 from checks.prequantised import hindrance

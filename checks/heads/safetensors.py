@@ -1,4 +1,4 @@
-"""The headers of a model's files of weights, read from the disk, or from the Hub in ranges.
+"""The headers of a model's safetensors, read from the disk, or from the Hub in ranges.
 
 What they hold is tensors.py's. Not a byte of a weight is read, nor more of headers than a verdict may cost.
 """
@@ -8,21 +8,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 
-from checks.heads import by_heads
-from checks.ranges import CONNECTIONS, COST, REQUEST, Part, parts_of
+from checks.heads.ranges import CONNECTIONS, COST, REQUEST, Part, parts_of
 from checks.source.file import File
 from checks.source.hub import Hub
 from checks.source.repository import Repository
 from checks.source.tensors import LENGTH, Header, Headers, Malformed, Unread, length, parsed
 
 
-def headed(source: Repository, hub: Hub) -> Repository:
-    """The same with what its files of weights hold, and of a GGUF file what it says of itself.
-
-    What cannot be read is told of. Raises Refused for a GGUF file, without whose head nothing is known.
-    """
-    if source.gguf:
-        return by_heads(source, hub)
+def with_headers(source: Repository, hub: Hub) -> Repository:
+    """The model with what its files hold; what cannot be read is told of."""
     files = [file for file in source.held if file.name.endswith(".safetensors")]
     if not files or (source.folder is not None and not all(file.here for file in files)):
         return source

@@ -9,8 +9,8 @@ from dataclasses import replace
 from itertools import repeat
 
 from checks.finding import Finding, Refused
+from checks.heads.ranges import CONNECTIONS, COST, REQUEST, parts_of
 from checks.measure.tied import tied
-from checks.ranges import CONNECTIONS, COST, REQUEST, parts_of
 from checks.source.config import checked
 from checks.source.file import File
 from checks.source.gguf import config
