@@ -14,10 +14,10 @@ from transformers import AutoConfig
 from checks.finding import Finding, Refused
 from checks.machine.overhead import FIRST, Overhead
 from checks.measure import Measure, measure, stored_dtype
-from checks.source.config import in_words, wrong
+from checks.source.config import wrong
 from checks.source.repository import Repository
 from checks.source.tensors import dtype_in
-from inference.errors import BadRequest
+from inference.errors import BadRequest, named
 from inference.model.architecture import needs_code, unserved
 from inference.model.place import OPEN_ENDED, context_of, dtype_of, limit_of
 from inference.model.scaling import PLAIN, Scaling
@@ -176,4 +176,4 @@ def read_config(repository: Repository, scaling: Scaling) -> Any:
         have = f"{repository.config.get('model_type')}, which has none"
         raise Refused(Finding("positions", error.rule, have, False, 'ROPE_SCALING = ""')) from error
     except Exception as error:  # an architecture's own failure at a value that it did not expect
-        raise wrong(repository.name, in_words(error)) from error
+        raise wrong(repository.name, named(error)) from error

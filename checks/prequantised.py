@@ -12,6 +12,7 @@ from checks.finding import Finding
 from checks.machine import Machine
 from checks.plan import Plan
 from checks.silence import silent
+from inference.errors import said
 
 # What reads a form, as pip knows it; those that are not here ask for a GPU, or are read by transformers.
 PACKAGES: Mapping[str, str] = {
@@ -49,5 +50,5 @@ def hindrance(asked: Mapping[str, Any], device: str) -> str:
             quantiser = AutoHfQuantizer.from_config(dict(asked), pre_quantized=True)
             quantiser.validate_environment(device_map={"": device}, weights_only=True)
     except Exception as error:  # whatever a package that is missing, or is there, has to say
-        return " ".join(str(error).split())[:200]
+        return said(error)
     return ""

@@ -15,6 +15,7 @@ from checks.machine import Machine
 from checks.plan import Plan
 from checks.source.glance import TEMPLATE, TEMPLATES, TOKENIZER, TOKENS
 from inference import foreign
+from inference.errors import said
 from inference.model.tokenizer import NAMED, templates, text_of
 from inference.text.chat import ASKED, CALLED, MARK, REFUSALS, TOOL, Chat, reason
 from inference.types import Message
@@ -41,7 +42,7 @@ def check(plan: Plan, machine: Machine) -> Finding | None:
     try:
         chat = Chat(stand_in(plan.repository.notes, plan.asked.tokenizer_config))
     except UNUSABLE as error:
-        return Finding("template", "a tokenizer's settings", " ".join(str(error).split()), False, OTHERS)
+        return Finding("template", "a tokenizer's settings", said(error), False, OTHERS)
     if chat.why:
         return Finding("template", NEED, "none: turns are written as User: and Assistant:", True)
     if broken := fault(chat):

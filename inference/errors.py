@@ -83,3 +83,13 @@ def short(value: Any, limit: int = 80) -> str:
     """`repr`, cut so that a message never carries a whole body."""
     text = repr(value)
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def said(error: Exception, limit: int = 200) -> str:
+    """What an error that is none of ours says, in one line."""
+    return " ".join(str(error).split())[:limit]
+
+
+def named(error: Exception, limit: int = 200) -> str:
+    """The same behind its name, where what it says alone is not enough: 'model_type'."""
+    return f"{type(error).__name__}: {said(error, limit)}"

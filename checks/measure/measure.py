@@ -17,8 +17,8 @@ from checks.measure.kept import AUTO, kept
 from checks.measure.skeleton import Loaded, count, held_by, loaded, made, nbytes
 from checks.measure.split import share, splits_heads
 from checks.measure.step import work
-from checks.source.config import in_words
 from checks.source.tensors import dtype_in
+from inference.errors import named
 from inference.model.split.spread import stacks
 from inference.model.weights.kinds import saved
 
@@ -86,7 +86,7 @@ def measure(
     try:
         model = made(raw)
     except Exception as error:  # an architecture's own failure, or a type that only the model's code knows
-        return replace(estimate(raw, stored, choose, tensors), unmade=in_words(error))
+        return replace(estimate(raw, stored, choose, tensors), unmade=named(error))
     parameters = count(model)
     dtype = choose(parameters)
     found = weighed(model, dtype, raw, tensors)

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 
 from checks.finding import Finding, Refused
+from inference.errors import short
 
 MEND = "correct its config.json, or choose another model"
-SHOWN, LONGEST = 60, 200  # letters of a value; of what a library says
 
 
 def is_text(value: Any) -> bool:
@@ -63,17 +63,12 @@ def wrong(name: str, why: str) -> Refused:
     return Refused(Finding("architecture", name, f"a config.json that is wrong: {why}", False, MEND))
 
 
-def in_words(error: Exception) -> str:
-    """What a library says of it, in one line."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:LONGEST]}"
-
-
 def faults(config: Mapping[str, Any]) -> Iterator[str]:
     """What is wrong with it, in words."""
     for field, (is_right, wanted) in KINDS.items():
         value = config.get(field)
         if value is not None and not is_right(value):
-            yield f"{field} must be {wanted}, and is {shown(value)}"
+            yield f"{field} must be {wanted}, and is {short(value)}"
     yield from uncountable(config)
     for part, value in config.items():
         if is_object(value):
@@ -87,11 +82,6 @@ def uncountable(part: Mapping[Any, Any], within: str = "") -> Iterator[str]:
         if not most or not isinstance(value, int):
             continue
         if value > most:
-            yield f"{within}{field} must be at most {most}, and is {shown(value)}"
+            yield f"{within}{field} must be at most {most}, and is {short(value)}"
         if value < 1 and field in LAYERS and not within:
             yield f"{within}{field} must be at least 1, and is {value}"
-
-
-def shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"

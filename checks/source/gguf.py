@@ -13,6 +13,7 @@ from transformers import AutoConfig
 
 from checks.silence import silent
 from checks.source.tensors import Unread
+from inference.errors import said
 from inference.model.gguf.head import COUNT, Head, Tensor, begun, named
 
 OUTPUT = Tensor("output.weight", (1,), 0, 0)  # the head, where it is not the embedding
@@ -33,7 +34,7 @@ def config(made: Head, size: int) -> dict[str, Any]:
             with silent():
                 told = AutoConfig.from_pretrained(folder, gguf_file=STAND_IN).to_dict()
         except Exception as error:  # of transformers, which knows some architectures of many
-            raise Unread(" ".join(str(error).split())[:200]) from error
+            raise Unread(said(error)) from error
     return {name: value for name, value in told.items() if value is not None and name != "_name_or_path"}
 
 

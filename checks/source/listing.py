@@ -12,10 +12,10 @@ from huggingface_hub import HfApi, ModelCardData
 
 from checks.finding import Refused
 from checks.source.card import licence_of, licence_tagged
-from checks.source.config import in_words, shown
 from checks.source.file import lies_within
 from checks.source.hub import Hub
 from checks.source.refusals import Unanswered, untrue
+from inference.errors import named, short
 
 COMMIT = re.compile("[0-9a-f]{40}")
 
@@ -51,7 +51,7 @@ def listing(hub: Hub, name: str, revision: str) -> Listing:
         api = HfApi(hub.endpoint, token=hub.key)
         told = read(api.model_info(name, revision=revision, files_metadata=True), name)
     except (AttributeError, KeyError, TypeError) as error:  # what a parser trips over
-        raise Unanswered(f"{hub.endpoint} answers as no Hub does: {in_words(error)}") from error
+        raise Unanswered(f"{hub.endpoint} answers as no Hub does: {named(error)}") from error
     for file, entry in told.files.items():
         if not lies_within(file):
             raise Refused(untrue(file, entry.etag, hub))
@@ -62,7 +62,7 @@ def read(info: Any, name: str) -> Listing:
     """As huggingface_hub has it. Raises TypeError."""
     files = {str(sibling.rfilename): entry(sibling) for sibling in info.siblings or ()}
     if not isinstance(info.sha, str) or not COMMIT.fullmatch(info.sha):
-        raise TypeError(f"a commit that is {shown(info.sha)}")
+        raise TypeError(f"a commit that is {short(info.sha)}")
     card = vars(info.card_data) if isinstance(info.card_data, ModelCardData) else {}
     return Listing(
         name=info.id if isinstance(info.id, str) else name,
@@ -77,7 +77,7 @@ def read(info: Any, name: str) -> Listing:
 def entry(sibling: Any) -> Entry:
     etag = (sibling.lfs.sha256 if sibling.lfs else sibling.blob_id) or ""
     if type(sibling.size) is not int or sibling.size < 0 or not isinstance(etag, str):
-        raise TypeError(f"{shown(sibling.rfilename)} with the size {shown(sibling.size)}")
+        raise TypeError(f"{short(sibling.rfilename)} with the size {short(sibling.size)}")
     return Entry(sibling.size, etag)
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from checks.source.config import in_words, shown
 from inference import foreign
+from inference.errors import named, short
 
 LENGTH = 8  # bytes that say how long the header is
 LONGEST = 100_000_000  # bytes of one, as the library that writes them has it
@@ -89,7 +89,7 @@ def parsed(header: bytes) -> Header:
         tensors = {name: tensor(entry) for name, entry in entries.items()}
         values = end_of((*entry["data_offsets"], tensors[name].nbytes) for name, entry in entries.items())
     except (ValueError, LookupError, TypeError, AttributeError, RuntimeError) as error:
-        raise Malformed(f"a header that is none of safetensors: {in_words(error)}") from error
+        raise Malformed(f"a header that is none of safetensors: {named(error)}") from error
     return Header(tensors, LENGTH + len(header) + values)
 
 
@@ -97,9 +97,9 @@ def tensor(entry: Mapping[str, Any]) -> Tensor:
     """Raises Unread for a dtype that is none of ours."""
     dtype, shape = entry["dtype"], entry["shape"]
     if isinstance(dtype, str) and dtype not in DTYPES:
-        raise Unread(f"values of the kind {shown(dtype)}")
+        raise Unread(f"values of the kind {short(dtype)}")
     if not isinstance(shape, list):
-        raise ValueError(f"{shown(shape)} for a shape")
+        raise ValueError(f"{short(shape)} for a shape")
     return torch.empty(shape, dtype=DTYPES[dtype], device="meta")
 
 

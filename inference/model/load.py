@@ -14,7 +14,7 @@ import torch
 import transformers
 from safetensors import SafetensorError
 
-from inference.errors import BadRequest
+from inference.errors import BadRequest, said
 from inference.heap import returning
 from inference.model import group
 from inference.model.architecture import family_of, needs_code, no_weights, unserved
@@ -179,5 +179,4 @@ def refusing(folder: Path, rule: str) -> Iterator[None]:
     try:
         yield
     except WRONG as error:
-        told = " ".join(str(error).split())[:400]
-        raise BadRequest("MODEL_NAME", f"{rule}: {folder}: {told}") from error
+        raise BadRequest("MODEL_NAME", f"{rule}: {folder}: {said(error, 400)}") from error

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from transformers import PreTrainedModel
 
-from inference.errors import Unavailable
+from inference.errors import Unavailable, named
 from inference.model import fuse
 from inference.model.trial import Trial
 from inference.model.weights import hold
@@ -67,5 +67,5 @@ def tried(model: PreTrainedModel) -> Trial:
     except torch.OutOfMemoryError:
         raise
     except Exception as raised:  # code of any model, some of which wants more than text
-        told = " ".join(f"{type(raised).__name__}: {raised}".split())
+        told = named(raised, 400)
         raise Unavailable(f"{model.config.model_type} does not compute from text alone: {told}") from raised

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from transformers import PreTrainedModel
 
+from inference.errors import named
 from inference.model.packed.attention import Kernel
 from inference.model.packed.kernels import proof, timing
 from inference.model.packed.kernels.asked import Asked, asked_of
@@ -66,7 +67,7 @@ def choose_kernel(
             error = proved(found, asked)
             gain = timing.ratio(times(found.kernel, asked, row.size, row.captures), plain_times)
         except Exception as raised:  # code of any maker, on any device: whatever it raises, we do without
-            log.info("%s: attention not by %s: %s", name, row.name, told(raised))
+            log.info("%s: attention not by %s: %s", name, row.name, named(raised))
             continue
         log.info("%s: attention by %s: %.1f × plain, error %.0e", name, row.name, gain, error)
         gain = gain / LARGER if row.size > SIZE else gain
@@ -85,7 +86,3 @@ def proved(candidate: Chosen, asked: Counter[Asked]) -> float:
             raise ArithmeticError(f"error {error:.0e}, of which {proof.allowed(each):.0e} are allowed")
         errors.append(error)
     return max(errors)
-
-
-def told(raised: Exception) -> str:
-    return " ".join(f"{type(raised).__name__}: {raised}".split())
