@@ -30,7 +30,7 @@ from inference.opening import Opened
 from selftest import selftest
 from selftest.firstbatch import STEPS, FirstBatch
 from selftest.ledger import Entry, Ledger
-from selftest.told import as_findings, as_json, as_table
+from selftest.told import as_json, as_table, proof_as_json, proof_as_table
 from settings.fields import Settings
 from wiring import app_settings, backend_of, fetched, hub_of, load, plan_of
 
@@ -88,10 +88,11 @@ def prove(settings: Settings, home: Path, *, as_json: bool) -> int:
     try:
         entries = ledger.loaded()
         findings = opened.worker.do(partial(selftest, opened))
-        findings += as_findings([*entries, *ledger.served()])
+        entries += ledger.served()
     finally:
         opened.crew.close()
-    print(checks.as_json(findings) if as_json else checks.table(findings))
+    write = proof_as_json if as_json else proof_as_table
+    print(write(findings, entries))
     return 0 if all(finding.ok for finding in findings) else 1
 
 

@@ -29,6 +29,10 @@ READ, STEPS = 24, 60
 ALLOWED = {"float32": 0.01, "float16": 0.1, "bfloat16": 0.5}
 MEND = "a tie turned, which is no fault: DETERMINISTIC=true keeps every answer as it is alone, but slower"
 SMALLER = "lower MAX_SEQUENCES or MAX_BATCH_TOKENS"
+WILD = (
+    "this model makes much of rounding, or an answer depends on its neighbours: --selftest --dtype=float32 "
+    "tells which; DETERMINISTIC=true keeps every answer as it is alone"
+)
 FAULT = "an answer depends on its neighbours: do not serve this model so, and report this table"
 
 
@@ -42,10 +46,16 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What may become of an answer. drift: how far a logprob may go; ties: whether these may turn."""
+    """What may become of an answer. drift: how far a logprob may go; ties: whether these may turn, as they do
+    in half precision."""
 
     drift: float
     ties: bool
+
+    @property
+    def mend(self) -> str:
+        """Where more has become of it."""
+        return WILD if self.ties else FAULT
 
 
 @torch.inference_mode()
@@ -122,22 +132,27 @@ def judged(name: str, verdict: Verdict, rule: Rule, tokenizer: Any, answers: lis
     need = "as alone" if rule.drift else "as alone, to the last bit"
     if verdict.error:
         return Finding(name, need, verdict.error, ok=False, mend=FAULT)
+    sound = verdict.drift <= rule.drift
     drift = f"logprobs within {verdict.drift:.0e}" if verdict.drift else "to the last bit"
+    drift += "" if sound else f", the most at {place(*verdict.worst)}"
     reused = sum(answer.reused for answer in answers)
     have = f"same, {drift}" + (f", {reused} prompt tokens reused" if reused else "")
-    sound = verdict.drift <= rule.drift
     if not verdict.turns:
-        return Finding(name, need, have, ok=sound, mend="" if sound else FAULT)
+        return Finding(name, need, have, ok=sound, mend="" if sound else rule.mend)
     tie = sound and rule.ties
     told = ("tie: " if tie else "") + shown(verdict.turns[0], tokenizer)
     have = f"{told}; {len(verdict.turns)} of {len(answers)} answers, {drift}"
-    return Finding(name, need, have, ok=tie, mend=MEND if tie else FAULT)
+    return Finding(name, need, have, ok=tie, mend=MEND if tie else rule.mend)
 
 
 def shown(turn: Turn, tokenizer: Any) -> str:
     right, other = (f"{id} {tokenizer.decode([id])!r}" for id in (turn.right, turn.other))
-    gap = "a gap of many logits" if turn.gap is None else f"a gap of {turn.gap:.3f}"
-    return f"prompt {turn.prompt + 1}, token {turn.place + 1}: {right} became {other}, {gap}"
+    gap = "a gap of many logits" if turn.gap is None else f"a gap of {turn.gap:.2g} logits"
+    return f"{place(turn.prompt, turn.place)}: {right} became {other}, {gap}"
+
+
+def place(prompt: int, place: int) -> str:
+    return f"prompt {prompt + 1}, token {place + 1}"
 
 
 def filled(engine: Engine, tasks: list[Task], pace: Pace) -> Finding:

@@ -2,7 +2,9 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 
+from checks import table
 from checks.columns import columns
 from checks.finding import Finding, size
 from selftest.ledger import TOKEN, Entry
@@ -17,16 +19,29 @@ def as_table(title: str, entries: Sequence[Entry]) -> str:
 
 def as_json(title: str, entries: Sequence[Entry]) -> str:
     """On one line."""
-    terms = {item.term: {"predicted": item.predicted, "actual": item.actual} for item in entries}
-    return json.dumps({"told": title, "terms": terms})
+    return json.dumps({"told": title, "terms": terms(entries)})
 
 
-def as_findings(entries: Sequence[Entry]) -> list[Finding]:
-    """Of a table of other findings."""
-    return [finding(item) for item in entries]
+def terms(entries: Sequence[Entry]) -> dict[str, dict[str, int]]:
+    return {item.term: {"predicted": item.predicted, "actual": item.actual} for item in entries}
+
+
+def proof_as_json(findings: Sequence[Finding], entries: Sequence[Entry]) -> str:
+    """What a selftest has found, and the memory in bytes."""
+    told = {
+        "ok": all(item.ok for item in findings),
+        "findings": [asdict(item) for item in findings],
+        "memory": terms(entries),
+    }
+    return json.dumps(told, indent=2)
+
+
+def proof_as_table(findings: Sequence[Finding], entries: Sequence[Entry]) -> str:
+    return table([*findings, *map(finding, entries)])
 
 
 def finding(item: Entry) -> Finding:
+    """As a line of a table of other findings."""
     predicted, actual = told(item)
     return Finding(item.term, f"{predicted} predicted", f"{actual} {apart(item)}".rstrip(), ok=True)
 

@@ -26,11 +26,14 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """drift  the largest difference of a logprob behind the same tokens: what arithmetic did, or a fault."""
+    """drift  the largest difference of a logprob behind the same tokens: what arithmetic did, or a fault;
+    `worst` is the prompt and the place of the answer where it is
+    """
 
     turns: Several[Turn]
     drift: float
     error: str = ""
+    worst: tuple[int, int] = (0, 0)
 
 
 def compare(right: Several[Answer], others: Several[Answer]) -> Verdict:
@@ -38,13 +41,15 @@ def compare(right: Several[Answer], others: Several[Answer]) -> Verdict:
     errors = [answer.error.message for answer in (*right, *others) if answer.error]
     if errors:
         return Verdict((), float("inf"), errors[0])
-    turns, drift = [], 0.0
+    turns, drifts = [], [(0.0, (0, 0))]
     for prompt, (one, other) in enumerate(zip(right, others, strict=True)):
-        place = parting(one, other)
-        drift = max([drift, *map(drifted, one.tops[: place + 1], other.tops[: place + 1])])
-        if place < len(one.ids):
-            turns.append(turn(prompt, place, one, other))
-    return Verdict(turns, drift)
+        parted = parting(one, other)
+        pairs = zip(one.tops[: parted + 1], other.tops[: parted + 1], strict=True)
+        drifts += [(drifted(*pair), (prompt, place)) for place, pair in enumerate(pairs)]
+        if parted < len(one.ids):
+            turns.append(turn(prompt, parted, one, other))
+    drift, worst = max(drifts, key=lambda found: found[0])
+    return Verdict(turns, drift, worst=worst)
 
 
 def parting(one: Answer, other: Answer) -> int:

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from checks import memory
+from checks import Finding, memory
 from checks.machine import Gpu, Machine
 from checks.machine.overhead import known
 from checks.plan import Asked, Plan, plan
@@ -19,7 +19,7 @@ from inference.opening import Opened, open_engine
 from selftest.asked import Answer, task
 from selftest.firstbatch import STEPS, FirstBatch
 from selftest.ledger import Entry, Ledger
-from selftest.told import as_findings, as_json, as_table
+from selftest.told import as_json, as_table, proof_as_json, proof_as_table
 from tests import tiny
 
 ROWS, CONTEXT = 3, 64
@@ -192,4 +192,11 @@ def test_it_reads_as_a_table_and_as_json() -> None:
     ]
     told = json.loads(as_json("memory, ready", entries))
     assert told["terms"]["RAM kv"] == {"predicted": 110, "actual": 100}
-    assert as_findings(entries)[2].have == "100 bytes +10.0%"
+    found = [Finding("batched", "as alone", "same", ok=True)]
+    proof = json.loads(proof_as_json(found, entries))
+    assert proof["ok"] and [item["name"] for item in proof["findings"]] == ["batched"]
+    assert proof["memory"] == told["terms"]
+    assert (
+        proof_as_table(found, entries).splitlines()[-1]
+        == "RAM kv      ok  110 bytes predicted   100 bytes +10.0%"
+    )

@@ -133,7 +133,7 @@ def test_a_turn_tells_where_and_by_how_much() -> None:
     other = answer([5, 8], {5: -0.1, 7: -3.0}, {6: -0.76, 8: -0.7})
     verdict = compare([right], [other])
     assert verdict.turns == [Turn(0, 1, 6, 8, pytest.approx(0.05))]
-    assert verdict.drift == pytest.approx(0.06)
+    assert verdict.drift == pytest.approx(0.06) and verdict.worst == (0, 1)
 
 
 def test_what_comes_after_a_turn_is_of_another_text_and_not_compared() -> None:
@@ -142,11 +142,21 @@ def test_what_comes_after_a_turn_is_of_another_text_and_not_compared() -> None:
     assert compare([right], [other]).drift == 0
 
 
+def test_where_logprobs_change_and_no_token_the_place_is_told(demo: Opened) -> None:
+    verdict = Verdict((), drift=2.0, worst=(2, 4))
+    wrong, right = (
+        proof.judged("batched", verdict, proof.Rule(drift, ties=False), demo.loaded.tokenizer, [Answer()])
+        for drift in (0.01, 3.0)
+    )
+    assert not wrong.ok and wrong.have == "same, logprobs within 2e+00, the most at prompt 3, token 5"
+    assert right.ok and right.have == "same, logprobs within 2e+00"
+
+
 @pytest.mark.parametrize(
     ("rule", "ok", "mend"),
     [
         (proof.Rule(0.5, ties=True), True, proof.MEND),
-        (proof.Rule(0.01, ties=True), False, proof.FAULT),
+        (proof.Rule(0.01, ties=True), False, proof.WILD),
         (proof.Rule(0.5, ties=False), False, proof.FAULT),
         (proof.Rule(0.0, ties=False), False, proof.FAULT),
     ],
@@ -157,4 +167,4 @@ def test_a_tie_that_turned_is_a_fault_where_it_must_not_turn(
     verdict = Verdict([Turn(2, 4, 65, 66, 0.05)], drift=0.1)
     finding = proof.judged("batched", verdict, rule, demo.loaded.tokenizer, [Answer()])
     assert (finding.ok, finding.mend) == (ok, mend)
-    assert "prompt 3, token 5: 65 " in finding.have and "a gap of 0.050" in finding.have
+    assert "prompt 3, token 5: 65 " in finding.have and "a gap of 0.05 logits" in finding.have
