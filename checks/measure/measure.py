@@ -92,35 +92,28 @@ def measure(
     found = weighed(model, dtype, raw, tensors)
     whole = found.model if found else model.to(getattr(torch, dtype))
     sized = found is not None or QUANTISED not in raw
-    buffers = nbytes(whole.buffers())
-    weights = nbytes(whole.parameters()) + buffers if sized else stored
-    names, saves = stacks(whole), saved(model, itemsize(dtype))
-    layers = tuple(held_by(whole, chain.from_iterable(names)))
-    if not sized:
-        layers = tuple(weights * held // max(1, nbytes(whole.parameters())) for held in layers)
-    part, heads = shared(whole, ranks)
-    step = work(whole)
+    weights, buffers, layers = bytes_in(whole, None if sized else stored)
+    text, stacked = whole.config.get_text_config(), stacks(whole)
+    saves, step = saved(model, itemsize(dtype)), work(whole)
+    sample = sampled(whole, seat)
     told = kept(model.to(getattr(torch, dtype)), seat, alone)
-    token, row = told or formula(whole.config.get_text_config(), itemsize(dtype))
-    return Measure(
-        parameters=parameters,
-        dtype=dtype,
-        weights=round((weights - buffers) * part) + buffers if sized else int(weights * part),
-        token=-(-token // heads),
-        row=-(-row // heads),
-        layers=tuple(int(held * part) for held in layers),
-        encoder=len(names[0]) if len(names) > 1 else 0,
+    token, row = told or formula(text, itemsize(dtype))
+    measured = Measure(
+        *(parameters, dtype, weights, token, row, layers),
+        encoder=len(stacked[0]) if len(stacked) > 1 else 0,
         saves=saves,
         buffers=buffers,
         asked=told is not None,
         stored=dtype_in(tensors),
-        missing=found.missing if found and tensors else (),
-        wrong=found.wrong if found and tensors else (),
-        copied=int((found.copied if found and tensors else converted(weights - buffers, dtype, raw)) * part),
+        copied=converted(weights - buffers, dtype, raw),
         work=step,
         largest=max((weight.nbytes for weight in whole.parameters()), default=0),
-        vocab=int(getattr(whole.config.get_text_config(), "vocab_size", 0)),
+        sample=sample,
+        vocab=int(getattr(text, "vocab_size", 0)),
     )
+    if found and tensors:
+        measured = replace(measured, missing=found.missing, wrong=found.wrong, copied=found.copied)
+    return shared(measured, whole, ranks, sized)
 
 
 def estimate(
@@ -149,11 +142,29 @@ def weighed(
     return loaded(model, dtype, tensors)
 
 
-def shared(model: Any, ranks: int) -> tuple[float, int]:
-    """Of a model that ranks share, what each has: a part of the weights, one of so many parts of the rest."""
+def bytes_in(model: Any, stored: int | None) -> tuple[int, int, tuple[int, ...]]:
+    """Of all, of the buffers, of each layer. `stored`: what all take in files, where shapes do not tell."""
+    buffers, weights = nbytes(model.buffers()), nbytes(model.parameters())
+    layers = tuple(held_by(model, chain.from_iterable(stacks(model))))
+    if stored is None:
+        return weights + buffers, buffers, layers
+    return stored, buffers, tuple(stored * layer // max(1, weights) for layer in layers)
+
+
+def shared(whole: Measure, model: Any, ranks: int, sized: bool) -> Measure:
+    """What each of the ranks has; `sized`: shapes tell what weights take, and buffers are every rank's."""
     if ranks == 1:
-        return 1.0, 1
-    return share(model, ranks), ranks if splits_heads(model.tp_plan) else 1
+        return whole
+    part, heads = share(model, ranks), ranks if splits_heads(model.tp_plan) else 1
+    alike = whole.buffers if sized else 0
+    return replace(
+        whole,
+        weights=round((whole.weights - alike) * part) + alike,
+        token=-(-whole.token // heads),
+        row=-(-whole.row // heads),
+        layers=tuple(int(layer * part) for layer in whole.layers),
+        copied=int(whole.copied * part),
+    )
 
 
 def stored_dtype(raw: Mapping[str, Any]) -> str:
