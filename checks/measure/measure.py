@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from checks.measure.formula import formula
-from checks.measure.kept import AUTO, kept
+from checks.measure.kept import AUTO, kept, refusal
 from checks.measure.skeleton import Loaded, count, held_by, loaded, made, nbytes
 from checks.measure.split import share, splits_heads
 from checks.measure.step import work
@@ -41,6 +41,7 @@ class Measure:
     largest  the largest weight
     vocab    how many logits a token has
     unmade   why transformers does not make the model by itself; empty where it does
+    unfit    why the seat that is asked for refuses the model; empty where it does not
     """
 
     parameters: int
@@ -61,6 +62,7 @@ class Measure:
     largest: int = 0
     vocab: int = 0
     unmade: str = ""
+    unfit: str = ""
 
     @property
     def converts(self) -> bool:
@@ -95,8 +97,8 @@ def measure(
     weights, buffers, layers = bytes_in(whole, None if sized else stored)
     text, stacked = whole.config.get_text_config(), stacks(whole)
     saves, step = saved(model, itemsize(dtype)), work(whole)
-    sample = sampled(whole, seat)
     told = kept(model.to(getattr(torch, dtype)), seat, alone)
+    unfit = "" if seat == AUTO else refusal(model, seat, alone)
     token, row = told or formula(text, itemsize(dtype))
     measured = Measure(
         *(parameters, dtype, weights, token, row, layers),
@@ -104,11 +106,11 @@ def measure(
         saves=saves,
         buffers=buffers,
         asked=told is not None,
+        unfit=unfit,
         stored=dtype_in(tensors),
         copied=converted(weights - buffers, dtype, raw),
         work=step,
         largest=max((weight.nbytes for weight in whole.parameters()), default=0),
-        sample=sample,
         vocab=int(getattr(text, "vocab_size", 0)),
     )
     if found and tensors:
