@@ -21,6 +21,7 @@ from checks import Configuration, Finding, Refused, connections, environment, me
 from checks.machine import Machine, look, overhead, taken
 from checks.machine.limits import raise_open_files
 from checks.plan import Plan
+from checks.source.file import File
 from inference.backend import Backend
 from inference.errors import ServerError
 from inference.heap import give_back
@@ -55,6 +56,11 @@ class Verdict:
     def ok(self) -> bool:
         return all(finding.ok for finding in self.findings)
 
+    @property
+    def files(self) -> list[File]:
+        """Those that are to be fetched."""
+        return self.plan.repository.wanted if self.plan else []
+
 
 def check(settings: Settings, home: Path, *, as_json: bool) -> int:
     """Print the verdict; 0 where the model would be served."""
@@ -65,7 +71,7 @@ def check(settings: Settings, home: Path, *, as_json: bool) -> int:
 
 def show(verdict: Verdict, *, as_json: bool) -> None:
     write = checks.as_json if as_json else checks.table
-    print(write(verdict.findings, verdict.fitting))
+    print(write(verdict.findings, verdict.fitting, verdict.files))
 
 
 def describe(version: str) -> int:
@@ -99,7 +105,7 @@ def prove(settings: Settings, home: Path, *, as_json: bool) -> int:
 def download(settings: Settings, home: Path) -> int:
     """Check and fetch, and print where the model is then; 0 if all of it is there."""
     verdict = examine(replace(settings, port=0, prometheus_port=0), home)
-    tell(verdict.findings, settings, verdict.fitting)
+    tell(verdict.findings, settings, verdict.fitting, verdict.files)
     if not verdict.ok or verdict.plan is None:
         return 1
     try:
@@ -114,7 +120,7 @@ def download(settings: Settings, home: Path) -> int:
 def serve(settings: Settings, home: Path, version: str) -> int:
     """Check, fetch, load, and serve until a signal. The exit code."""
     verdict = examine(settings, home)
-    tell(verdict.findings, settings, verdict.fitting)
+    tell(verdict.findings, settings, verdict.fitting, verdict.files)
     if not verdict.ok or verdict.plan is None:
         return 1
     opened = loaded(settings, verdict.plan, verdict.machine)
@@ -231,10 +237,15 @@ def ports(settings: Settings, machine: Machine) -> list[Finding]:
     return findings
 
 
-def tell(findings: Sequence[Finding], settings: Settings, fitting: Sequence[Configuration] = ()) -> None:
+def tell(
+    findings: Sequence[Finding],
+    settings: Settings,
+    fitting: Sequence[Configuration] = (),
+    files: Sequence[File] = (),
+) -> None:
     """Print the findings as the log is written: for people, or on one line for programs."""
     write = partial(checks.as_json, indent=None) if settings.json_output else checks.table
-    print(write(findings, fitting), flush=True)
+    print(write(findings, fitting, files), flush=True)
 
 
 def warn_if_open(settings: Settings) -> None:

@@ -11,6 +11,7 @@ from huggingface_hub import constants
 from api.settings import AppSettings
 from checks import layers, memory
 from checks.fetch import fetch
+from checks.fetch.plan import begun
 from checks.fetch.progress import Progress
 from checks.heads import headed
 from checks.machine import Machine, overhead
@@ -38,7 +39,7 @@ def plan_of(settings: Settings, home: Path, machine: Machine) -> Plan:
         code=settings.trust_remote_code,
         forms=Forms(settings.allow_pickle, settings.gguf_file),
     )
-    repository = headed(found, hub_of(settings))
+    repository = begun(headed(found, hub_of(settings)), hub_of(settings))
     device, places = chosen_places(settings, repository, machine)
     asked = Asked(
         device=device,

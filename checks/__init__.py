@@ -26,6 +26,9 @@ from checks.finding import Finding, Refused, cell, plain
 from checks.machine import Machine
 from checks.nearest import Configuration, nearest, several
 from checks.plan import Plan
+from checks.source.file import File
+
+SHOWN = 10  # files of those to fetch
 
 __all__ = ["ALL", "Configuration", "Finding", "Refused", "as_json", "nearest", "run", "table"]
 
@@ -52,14 +55,17 @@ def run(plan: Plan, machine: Machine) -> list[Finding]:
     return [finding for check in ALL for finding in several(check(plan, machine))]
 
 
-def table(findings: Sequence[Finding], fitting: Sequence[Configuration] = ()) -> str:
-    """The findings in columns that line up, what to do about a bad one below it, and what would fit."""
+def table(
+    findings: Sequence[Finding], fitting: Sequence[Configuration] = (), files: Sequence[File] = ()
+) -> str:
+    """The findings in columns that line up, what to do about a bad one below it, what would fit, and the
+    files that are to be fetched."""
     rows = [("check", "", "need", "have")]
     rows += [(item.name, "ok" if item.ok else "NO", cell(item.need), cell(item.have)) for item in findings]
     under = " " * max(len(name) for name, *_ in rows)
     mends = ["", *(f"{under}  mend: {plain(item.mend)}" if item.mend else "" for item in findings)]
     told = [line for pair in zip(columns(rows, texts=4), mends, strict=True) for line in pair if line]
-    return "\n".join([*told, *listed(fitting)])
+    return "\n".join([*told, *listed(fitting), *to_fetch(files)])
 
 
 def listed(fitting: Sequence[Configuration]) -> list[str]:
@@ -70,12 +76,26 @@ def listed(fitting: Sequence[Configuration]) -> list[str]:
     return ["", "configurations that fit, the nearest first, each a line to paste into config.py:", *lines]
 
 
+def to_fetch(files: Sequence[File]) -> list[str]:
+    """The largest first; of many the rest in one line."""
+    largest = sorted(files, key=lambda file: (-file.left, file.name))
+    rows = [(f"  {cell(file.name)}", f"{file.left:,}") for file in largest[:SHOWN]]
+    if rest := largest[SHOWN:]:
+        rows.append((f"  {len(rest)} more", f"{sum(file.left for file in rest):,}"))
+    return ["", "to fetch, in bytes:", *columns(rows, texts=1)] if rows else []
+
+
 def as_json(
-    findings: Sequence[Finding], fitting: Sequence[Configuration] = (), indent: int | None = 2
+    findings: Sequence[Finding],
+    fitting: Sequence[Configuration] = (),
+    files: Sequence[File] = (),
+    indent: int | None = 2,
 ) -> str:
+    """`files`: those that are to be fetched."""
     verdict = {
         "ok": all(item.ok for item in findings),
         "findings": [asdict(item) for item in findings],
         "fitting": [asdict(item) | {"line": item.line} for item in fitting],
+        "fetch": [{"file": file.name, "bytes": file.left} for file in files],
     }
     return json.dumps(verdict, indent=indent)

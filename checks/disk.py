@@ -15,7 +15,7 @@ def check(plan: Plan, machine: Machine) -> list[Finding]:
     source = plan.repository
     if source.folder is not None or not source.to_fetch:
         return [Finding("disk", "nothing to fetch", free(machine), True)]
-    return [space(source.to_fetch, machine), cache(sum(not file.here for file in source.files), machine)]
+    return [space(source.to_fetch, machine), cache(len(source.wanted), machine)]
 
 
 def space(fetch: int, machine: Machine) -> Finding:

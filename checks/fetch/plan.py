@@ -1,5 +1,7 @@
 """What is missing of a model, and how much of that is on the disk already. Asks nobody."""
 
+from dataclasses import replace
+
 from huggingface_hub.errors import EntryNotFoundError
 
 from checks.fetch.partial import written
@@ -26,6 +28,17 @@ def missing(source: Repository, hub: Hub) -> tuple[File, ...]:
         if not storage.holds(source.commit, file.name, file.etag, file.size):
             wanted.setdefault(file.etag, file)
     return tuple(wanted.values())
+
+
+def begun(source: Repository, hub: Hub) -> Repository:
+    """The same with what earlier fetches have left of its files, which is not asked for again."""
+    storage = Storage(hub.storage(source.name))
+    files = (replace(file, kept=left_of(file, storage)) for file in source.files)
+    return source if source.folder else replace(source, files=tuple(files))
+
+
+def left_of(file: File, storage: Storage) -> int:
+    return 0 if file.here or not file.safe else written(storage.blob(file.etag), file.size)
 
 
 def kept(source: Repository, storage: Storage) -> tuple[int, int]:

@@ -12,12 +12,19 @@ SHA256 = 64  # letters
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """`here`: its bytes are on this machine already; `etag` names them in the cache, by a hash of theirs."""
+    """`here`: its bytes are on this machine already; `etag` names them in the cache, by a hash of theirs;
+    `kept`: how many of them an earlier fetch has left, where it did not come to its end."""
 
     name: str
     size: int
     here: bool
     etag: str = ""
+    kept: int = 0
+
+    @property
+    def left(self) -> int:
+        """Bytes to fetch."""
+        return 0 if self.here else self.size - self.kept
 
     @property
     def proved(self) -> bool:

@@ -205,5 +205,8 @@ def nothing_found(name: str, have: str) -> Finding:
 
 
 def last_line(error: Exception) -> str:
-    said = getattr(error, "server_message", None) or str(error)
+    """What the Hub says of it, or else its status; what huggingface_hub says has the address in it."""
+    response = getattr(error, "response", None)
+    status = f"{response.status_code} {response.reason_phrase}" if response is not None else str(error)
+    said = getattr(error, "server_message", None) or status
     return (said.strip() or type(error).__name__).splitlines()[-1]

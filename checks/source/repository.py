@@ -71,8 +71,14 @@ class Repository:
         return next((file.name for file in self.files if file.name.endswith(GGUF)), "")
 
     @property
+    def wanted(self) -> list[File]:
+        """The files to fetch, one for each content."""
+        return list({file.etag or file.name: file for file in self.files if not file.here}.values())
+
+    @property
     def to_fetch(self) -> int:
-        return sum(file.size for file in self.files if not file.here)
+        """Bytes."""
+        return sum(file.left for file in self.wanted)
 
 
 def find(

@@ -176,3 +176,18 @@ def test_what_a_stranger_wrote_cannot_draw_on_the_terminal() -> None:
     told = checks.table([Finding("licence", "any", "\x1b[2Jmit\nRAM  ok" + "x" * 10_000, False, "ask\r\x07")])
     assert len(told.splitlines()) == 3 and max(map(len, told.splitlines())) < 400
     assert all(letter.isprintable() for line in told.splitlines() for letter in line)
+
+
+def test_the_files_to_fetch_are_told_with_their_bytes() -> None:
+    files = [File("config.json", 700, here=False), File("model.safetensors", 9000, here=False, kept=1000)]
+    told = checks.table([], files=files).splitlines()
+    assert told[-2:] == ["  model.safetensors  8,000", "  config.json          700"]
+    assert json.loads(checks.as_json([], files=files))["fetch"] == [
+        {"file": "config.json", "bytes": 700},
+        {"file": "model.safetensors", "bytes": 8000},
+    ]
+
+
+def test_of_many_files_the_largest_are_told() -> None:
+    told = checks.table([], files=[File(f"{number:02}", number, here=False) for number in range(13)])
+    assert told.splitlines()[-1].split() == ["3", "more", "3"]

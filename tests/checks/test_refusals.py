@@ -247,3 +247,8 @@ def test_what_was_fetched_serves_while_the_hub_cannot_answer(
 def test_a_folder_needs_no_hub(tmp_path: Path, fake: hub.Hub, look_up: LookUp) -> None:
     look_up(str(tiny.llama(tmp_path / "own")))
     assert fake.requests == []
+
+
+def test_a_status_without_words_is_told_without_its_address(fake: hub.Hub, refusal: Refusal) -> None:
+    fake.names.denied["acme/tiny"] = (418, b"")
+    assert refusal("acme/tiny").have == "the Hub says: 418 I'm a Teapot"

@@ -8,7 +8,10 @@ import pytest
 import transformers
 
 from checks.fetch import fetch
+from checks.fetch.partial import Partial
+from checks.fetch.plan import begun
 from checks.finding import Finding, Refused
+from checks.source.cache import Storage
 from checks.source.hub import Hub
 from checks.source.repository import Repository
 from inference.model.load import load
@@ -143,3 +146,21 @@ def test_a_small_file_that_always_comes_wrong_is_never_used(
     tiny_repo.faults["config.json"] = Flip()
     assert "sends other bytes of config.json" in refusal(look_up).have
     assert not list(client.cache.rglob("config.json"))
+
+
+def test_files_of_one_content_are_fetched_once(tiny_repo: hub.Repo, look_up: LookUp, client: Hub) -> None:
+    before = look_up().to_fetch
+    (tiny_repo.folder / "a.json").write_text("{}" * 1000)
+    (tiny_repo.folder / "b.json").write_text("{}" * 1000)
+    assert look_up().to_fetch == before + 2000
+
+
+def test_what_an_earlier_fetch_has_left_is_not_fetched_again(
+    tiny_repo: hub.Repo, look_up: LookUp, client: Hub
+) -> None:
+    found = look_up()
+    weights = next(file for file in found.files if file.name == "model.safetensors")
+    partial = Partial(Storage(client.storage("acme/tiny")).blob(weights.etag), weights.size, piece=1000)
+    with partial.writing(0) as pen:
+        pen.write(bytes(700))
+    assert begun(found, client).to_fetch == found.to_fetch - 700
