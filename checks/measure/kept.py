@@ -11,6 +11,7 @@ from typing import Any
 from checks.measure.blind import Blind
 from checks.measure.repeats import Way, computing, repeating
 from inference.model.batch import Batch, Shape
+from inference.model.fused.anatomy import parts_of
 from inference.model.packed.runner import PackedRunner
 from inference.model.seats import packed_cost, slots_cost
 from inference.model.slots.runner import SlotRunner
@@ -21,7 +22,7 @@ COLUMNS = 64
 PROMPT = 5  # tokens: more than one, and no round number that could be a size of the model's
 EXPERTS = "batched_mm"  # computes the experts of any dtype, and looks at no value
 
-AUTO, FUSED, SLOTS, SOLO = "auto", "fused", "slots", "solo"  # of what SEAT may be
+AUTO, FUSED, PACKED, SLOTS, SOLO = "auto", "fused", "packed", "slots", "solo"  # what SEAT may be
 
 Cost = tuple[int, int]
 
@@ -37,16 +38,36 @@ def kept(model: Any, seat: str = AUTO, alone: bool = False) -> Cost | None:
         model.set_experts_implementation(EXPERTS)
     refused = True
     for cost in costs(model, seat, alone):
-        for way in (repeating, computing):
-            try:
-                with Blind():
-                    return cost(way)
-            except Unfit:
-                unfit = True
-            except Exception:  # its code looks at values, or is not made for the seat
-                unfit = False
-        refused &= unfit
+        found = asked(cost)
+        if isinstance(found, tuple):
+            return found
+        refused &= found is not None
     return (0, 0) if refused else None
+
+
+def refusal(model: Any, seat: str, alone: bool = False) -> str:
+    """Why the seat that is asked for, no "auto", refuses the model, as of `kept`; empty where it does not."""
+    reason = ""
+    for cost in costs(model, seat, alone):
+        found = asked(cost)
+        if not isinstance(found, str):
+            return ""
+        reason = reason or found
+    return reason
+
+
+def asked(cost: Callable[[Way], Cost]) -> Cost | str | None:
+    """What a seat keeps, or why it refuses the model; None where that takes values."""
+    found: str | None = None
+    for way in (repeating, computing):
+        try:
+            with Blind():
+                return cost(way)
+        except Unfit as lacks:
+            found = str(lacks)
+        except Exception:  # its code looks at values, or is not made for the seat
+            found = None
+    return found
 
 
 class Added:
@@ -73,13 +94,22 @@ class Added:
 
 
 def costs(model: Any, seat: str, alone: bool) -> Iterator[Callable[[Way], Cost]]:
-    """Of each seat, the one that is tried first at load before the others. What the fused one keeps, the
-    packed one does, and of the models that it takes the slots do, too."""
-    if seat == SOLO:
-        return
-    if seat == FUSED or not (alone or seat == SLOTS):
+    """Of each seat that may be taken, the one that is tried first at load before the others. What the fused
+    one keeps, the packed one does, and of the models that it takes the slots do, too."""
+    if seat == FUSED:
+        yield partial(fused, model)
+    if seat == PACKED or (seat == AUTO and not alone):
         yield partial(packed, model)
-    yield from (partial(slots, model, resumes, not alone) for resumes in (True, False))
+    if seat in (AUTO, SLOTS):
+        yield from (partial(slots, model, resumes, not alone) for resumes in (True, False))
+
+
+def fused(model: Any, way: Way) -> Cost:
+    try:
+        parts_of(model)
+    except (AttributeError, NotImplementedError) as lacks:  # of a model that does not name its parts
+        raise Unfit(str(lacks)) from lacks
+    return packed(model, way)
 
 
 def packed(model: Any, way: Way) -> Cost:

@@ -29,8 +29,15 @@ class Anatomy(NamedTuple):
 
 def anatomy(model: PreTrainedModel) -> Anatomy:
     """Raises Unfit where a part is missing, or computes elsewhere or otherwise than it says."""
-    if model.dtype not in DTYPES or model.device.type != "cpu":
-        raise Unfit(f"is in {str(model.dtype).removeprefix('torch.')} on {model.device}")
+    if model.device.type != "cpu":
+        raise Unfit(f"is on {model.device}")
+    return parts_of(model)
+
+
+def parts_of(model: PreTrainedModel) -> Anatomy:
+    """The same wherever the model is, were it on the meta device. Raises Unfit."""
+    if model.dtype not in DTYPES:
+        raise Unfit(f"is in {str(model.dtype).removeprefix('torch.')}")
     decoder = asked(model, "get_decoder")
     layers = list(child(decoder, "layers").children())
     found = Anatomy(
@@ -46,7 +53,8 @@ def anatomy(model: PreTrainedModel) -> Anatomy:
     for name, module in decoder.named_modules():
         if module._forward_hooks or module._forward_pre_hooks or "forward" in module.__dict__:
             raise Unfit(f"{name} has a hook")
-    norm_of(found.norm, int(model.config.get_text_config().hidden_size), model.dtype)
+    if model.device.type != "meta":  # only values tell what a norm computes
+        norm_of(found.norm, int(model.config.get_text_config().hidden_size), model.dtype)
     return found
 
 
