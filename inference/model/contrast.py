@@ -4,7 +4,6 @@ Su et al., "A Contrastive Framework for Neural Text Generation" (2022), equation
 of its own, outside of any call: the rows' is neither read nor written. Nothing of sequences.
 """
 
-import inspect
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 from transformers import DynamicCache, EncoderDecoderCache, PreTrainedModel
 
+from inference.model.inputs import accepts
 from inference.model.kept import keys_and_values_alone
 
 Edit = Callable[[Tensor], Tensor]
@@ -93,7 +93,3 @@ def cache_of(model: PreTrainedModel) -> Any:
     if model.config.is_encoder_decoder:
         return EncoderDecoderCache(DynamicCache(), DynamicCache())
     return DynamicCache(config=model.config)
-
-
-def accepts(model: PreTrainedModel, name: str) -> bool:
-    return name in inspect.signature(model.forward).parameters

@@ -65,7 +65,7 @@ def weights_on(model: Any) -> Sizes:
 
 
 def pieces(tensor: Any) -> Iterator[tuple[str, int, int]]:
-    """Device, address and bytes of each memory that a tensor is made of; of a shared one, this rank's part."""
+    """Device, address and bytes of each memory of a tensor; of a shared one, of this rank's part."""
     if hasattr(tensor, "to_local"):
         tensor = tensor.to_local()
     if isinstance(tensor, NativeStack):

@@ -3,7 +3,6 @@
 A row is its token ids. Slow, and right whatever a model is. Knows a model's inputs; nothing of its inside.
 """
 
-import inspect
 from itertools import pairwise
 from typing import Any
 
@@ -11,6 +10,7 @@ import torch
 from transformers import PreTrainedModel
 
 from inference.model.batch import Batch, Clear, Copy, Move, Shape, Swap
+from inference.model.inputs import accepts
 from inference.model.start import start_ids, vocab
 
 
@@ -79,10 +79,6 @@ def appends(model: PreTrainedModel) -> bool:
         return False
     ids = torch.ones(1, 2, dtype=torch.int64, device=model.device)
     return model.prepare_inputs_for_generation(ids)["input_ids"].shape != ids.shape
-
-
-def accepts(model: PreTrainedModel, name: str) -> bool:
-    return name in inspect.signature(model.forward).parameters
 
 
 def moved(rows: list[list[int]], move: Move) -> list[list[int]]:

@@ -14,15 +14,16 @@ from torch import Tensor
 from transformers.core_model_loading import revert_weight_conversion
 
 from checks.measure import skeleton
+from checks.measure.measure import QUANTISED
 from checks.source.glance import CONFIG, INDEX, TOKENIZER
 from checks.source.tensors import DTYPES
+from scripts.weigh.forms import in_blocks
 from scripts.weigh.shapes import Shape
 
 SHARD = 5 * 10**9  # bytes, as transformers cuts them
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 VOCABULARY = 9_000_000  # bytes of a tokenizer.json
 TEMPLATE = "{% for message in messages %}<{{ message.role }}>{{ message.content }}</s>{% endfor %}"
-QUANTISED = "quantization_config"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,20 +71,7 @@ def tensors(shape: Shape) -> dict[str, Tensor]:
     for tied in model.all_tied_weights_keys:
         held.pop(tied, None)
     held = revert_weight_conversion(model, held)
-    return in_eight_bits(held, shape.raw) if shape.form == "fp8" else held
-
-
-def in_eight_bits(held: Mapping[str, Tensor], raw: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The same with the layers' weights in FP8, each with a scale for each of its blocks."""
-    rows, columns = raw[QUANTISED]["weight_block_size"]
-    found: dict[str, Tensor] = {}
-    for name, weight in held.items():
-        found[name] = weight
-        if name.endswith("_proj.weight"):
-            found[name] = weight.to(torch.float8_e4m3fn)
-            blocks = (-(-weight.shape[0] // rows), -(-weight.shape[1] // columns))
-            found[f"{name}_scale_inv"] = torch.empty(blocks, device="meta")
-    return found
+    return in_blocks(held, shape.raw) if shape.form == "fp8" else held
 
 
 def cut(held: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:

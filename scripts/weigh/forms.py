@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from checks.measure import skeleton
+from checks.measure.measure import QUANTISED
 from checks.source.gguf import config
 from inference.model.gguf.head import begun, head, named
 
@@ -20,16 +21,21 @@ NUMBER, DECIMAL, TEXT = 4, 6, 8  # kinds of a GGUF setting's value: 32 bits, a f
 
 def in_eight_bits(raw: Mapping[str, Any]) -> dict[str, Tensor]:
     """The tensors of a checkpoint whose layers' weights are FP8 with a scale for each block."""
-    plain = {name: value for name, value in raw.items() if name != "quantization_config"}
-    rows, columns = raw["quantization_config"]["weight_block_size"]
-    held: dict[str, Tensor] = {}
-    for name, weight in skeleton(plain).to(torch.bfloat16).state_dict().items():
-        held[name] = weight
+    plain = {name: value for name, value in raw.items() if name != QUANTISED}
+    return in_blocks(skeleton(plain).to(torch.bfloat16).state_dict(), raw)
+
+
+def in_blocks(held: Mapping[str, Tensor], raw: Mapping[str, Any]) -> dict[str, Tensor]:
+    """The same tensors with the layers' weights in FP8, each with a scale for each of its blocks."""
+    rows, columns = raw[QUANTISED]["weight_block_size"]
+    found: dict[str, Tensor] = {}
+    for name, weight in held.items():
+        found[name] = weight
         if name.endswith("_proj.weight"):
+            found[name] = weight.to(torch.float8_e4m3fn)
             blocks = (-(-weight.shape[0] // rows), -(-weight.shape[1] // columns))
-            held[name] = torch.empty(weight.shape, dtype=torch.float8_e4m3fn, device="meta")
-            held[f"{name}_scale_inv"] = torch.empty(blocks, device="meta")
-    return held
+            found[f"{name}_scale_inv"] = torch.empty(blocks, device="meta")
+    return found
 
 
 def by_head(raw: Mapping[str, Any]) -> dict[str, Any]:

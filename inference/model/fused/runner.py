@@ -13,8 +13,8 @@ from inference.model.fused.lists import Lists, listed
 from inference.model.fused.reading import Reading
 from inference.model.packed.runner import SIZE, PackedRunner
 from inference.native.library import library
+from inference.native.matrix import ALIGNED
 
-ALIGNED = 64  # bytes
 KEPT = 64  # rows of logits; more have memory of their own
 
 
