@@ -6,7 +6,6 @@ is as good as none. Knows no models.
 """
 
 import json
-import math
 import os
 import platform
 import tempfile
@@ -19,10 +18,12 @@ from typing import Any
 import torch
 import transformers
 
+from inference.foreign import parsed
 from inference.native.prepared import ready
 from inference.resident import resident
 
 LAST, MACHINES = 9, 16  # values that are kept of each constant, and sets of constants
+LARGEST = 1 << 20  # bytes of a file that is read; ours has a few thousand
 Seen = dict[str, list[float]]
 # The values that can be true; what else stands in the file is a damage.
 LIMITS: Mapping[str, tuple[float, float]] = {
@@ -103,11 +104,22 @@ def kept() -> Path:
 def read(path: Path) -> dict[str, Seen]:
     """What the file says that can be true; nothing where there is none, or it cannot be read."""
     try:
-        found = json.loads(path.read_text())
+        found = parsed(text(path))
     except (OSError, ValueError):
         return {}
     machines = found.items() if isinstance(found, dict) else ()
     return {name: sound(seen) for name, seen in machines if isinstance(seen, dict)}
+
+
+def text(path: Path) -> bytes:
+    """Of an ordinary file that is not large: others are waited for, or never end. Raises as `parsed`, OSError."""
+    if not path.is_file():
+        raise ValueError("no file")
+    with path.open("rb") as file:
+        found = file.read(LARGEST + 1)
+    if len(found) > LARGEST:
+        raise ValueError("too large")
+    return found
 
 
 def sound(seen: Mapping[str, Any]) -> Seen:
@@ -122,7 +134,7 @@ def sound(seen: Mapping[str, Any]) -> Seen:
 def true(name: str, value: Any) -> bool:
     low, high = LIMITS[name]
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and math.isfinite(value) and low <= value <= high
+    return number and low <= value <= high
 
 
 def write(path: Path, machines: Mapping[str, Seen]) -> None:

@@ -1,8 +1,10 @@
 """What this machine has shown is kept, used by the next prediction, and never believed blindly."""
 
 import json
+import os
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -66,6 +68,10 @@ def test_the_file_stays_small(file: Path) -> None:
         b"\xff\xfe",
         '{"KEY": {"later": "much"}}',
         '{"KEY": {"later": [NaN, -1, "x", 1e99]}}',
+        '{"KEY": {"later": [Infinity, -Infinity, 1e999, %s]}}' % ("9" * 400),
+        "[" * 200_000,
+        '{"KEY":' * 100_000,
+        '{"KEY": {"later": [1e8%s]}}' % (", 1e8" * 500_000),
     ],
 )
 def test_a_damaged_file_is_as_good_as_none(file: Path, damage: str | bytes) -> None:
@@ -75,6 +81,23 @@ def test_a_damaged_file_is_as_good_as_none(file: Path, damage: str | bytes) -> N
     assert known("cpu", file).later == FIRST.later
     learn("cpu", {"later": 7e6}, file)
     assert known("cpu", file).later == 7_000_000
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
+def test_what_is_no_file_is_not_waited_for(file: Path, make: Callable[[Path], None]) -> None:
+    file.parent.mkdir()
+    make(file)
+    assert known("cpu", file).later == FIRST.later
+    learn("cpu", {"later": 7e6}, file)
+    assert known("cpu", file).later in (7_000_000, FIRST.later)  # what is a folder cannot be replaced
+
+
+def test_of_another_machine_nothing_is_used(file: Path) -> None:
+    learn("cpu", {"later": 5e6, "step": 2.0}, file)
+    [(name, seen)] = json.loads(file.read_text()).items()
+    for own, other in (("torch 2", "torch 1"), ("transformers 5", "transformers 4"), ("cpu", "cuda")):
+        file.write_text(json.dumps({name.replace(own, other): seen}))
+        assert (known("cpu", file).later, known("cpu", file).step) == (FIRST.later, FIRST.step), other
 
 
 def test_what_cannot_be_true_is_not_kept(file: Path) -> None:
