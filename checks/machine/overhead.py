@@ -112,7 +112,7 @@ def read(path: Path) -> dict[str, Seen]:
 
 
 def text(path: Path) -> bytes:
-    """Of an ordinary file that is not large: others are waited for, or never end. Raises as `parsed`, OSError."""
+    """Of an ordinary file, no large one: others are waited for, or never end. Raises OSError, ValueError."""
     if not path.is_file():
         raise ValueError("no file")
     with path.open("rb") as file:
