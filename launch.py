@@ -1,4 +1,4 @@
-"""The story of a start, once the settings are known: port, model, machine, verdict, fetch, load, serve.
+"""The story of a start, once the settings are known: verdict, fetch, load, serve.
 
 Knows every floor, and of each only its door; wiring.py says to each what it needs of the settings.
 """
@@ -9,19 +9,18 @@ import json
 import logging
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import checks
 from api import create_app
 from api.front.exporter import exporting
 from api.front.serve import serve as serve_http
-from checks import Configuration, Finding, Refused, connections, environment, memory, port, prompt
-from checks.machine import Machine, look, overhead, taken
+from checks import Refused, environment
+from checks.machine import Machine, overhead
 from checks.machine.limits import raise_open_files
 from checks.plan import Plan
-from checks.source.file import File
+from examine import Verdict, examine, show, tell
 from inference.backend import Backend
 from inference.errors import ServerError
 from inference.heap import give_back
@@ -33,7 +32,7 @@ from selftest.firstbatch import STEPS, FirstBatch
 from selftest.ledger import Entry, Ledger
 from selftest.told import as_json, as_table, proof_as_json, proof_as_table
 from settings.fields import Settings
-from wiring import app_settings, backend_of, fetched, hub_of, load, plan_of
+from wiring import app_settings, backend_of, fetched, load
 
 log = logging.getLogger("hearth")
 
@@ -42,36 +41,11 @@ FULL, NOT_FULL = "memory, first full batch", f"memory, {STEPS} steps"
 LOOPBACK = ("127.", "::1", "localhost")
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What the checks found, and what would fit where the plan does not; `plan` is None where they did not
-    come that far."""
-
-    findings: tuple[Finding, ...]
-    machine: Machine
-    plan: Plan | None
-    fitting: tuple[Configuration, ...] = ()
-
-    @property
-    def ok(self) -> bool:
-        return all(finding.ok for finding in self.findings)
-
-    @property
-    def files(self) -> list[File]:
-        """Those that are to be fetched."""
-        return self.plan.repository.wanted if self.plan else []
-
-
 def check(settings: Settings, home: Path, *, as_json: bool) -> int:
     """Print the verdict; 0 where the model would be served."""
     verdict = examine(settings, home)
     show(verdict, as_json=as_json)
     return 0 if verdict.ok else 1
-
-
-def show(verdict: Verdict, *, as_json: bool) -> None:
-    write = checks.as_json if as_json else checks.table
-    print(write(verdict.findings, verdict.fitting, verdict.files))
 
 
 def describe(version: str) -> int:
@@ -203,49 +177,6 @@ def answer(settings: Settings, backend: Backend, metrics: Metrics, version: str)
             max_body=front.max_body_bytes,
             workers=settings.validation_workers,
         )
-
-
-def examine(settings: Settings, home: Path) -> Verdict:
-    """Look at the machine and the model, and compare. Nothing but small files is fetched."""
-    machine = look(
-        cache=hub_of(settings).cache,
-        host=settings.host,
-        port=settings.port,
-        gpu_share=settings.cuda_memory_fraction,
-    )
-    listening = [
-        *ports(settings, machine),
-        connections.check(settings.max_concurrent_requests, machine.open_files),
-    ]
-    try:
-        planned = plan_of(settings, home, machine)
-    except Refused as error:
-        return Verdict((*listening, error.finding), machine, None)
-    verdict = Verdict((*listening, *checks.run(planned, machine)), machine, planned)
-    if not verdict.ok:
-        return replace(verdict, fitting=tuple(checks.nearest(planned, machine)))
-    if not settings.max_input_tokens:
-        return verdict
-    room = prompt.check(settings.max_input_tokens, memory.budget(planned, machine).context)
-    return Verdict((*verdict.findings, room), machine, planned)
-
-
-def ports(settings: Settings, machine: Machine) -> list[Finding]:
-    findings = [port.check(settings.host, settings.port, machine.taken)]
-    if other := settings.prometheus_port:
-        findings.append(port.check(settings.host, other, taken(settings.host, other), "PROMETHEUS_PORT"))
-    return findings
-
-
-def tell(
-    findings: Sequence[Finding],
-    settings: Settings,
-    fitting: Sequence[Configuration] = (),
-    files: Sequence[File] = (),
-) -> None:
-    """Print the findings as the log is written: for people, or on one line for programs."""
-    write = partial(checks.as_json, indent=None) if settings.json_output else checks.table
-    print(write(findings, fitting, files), flush=True)
 
 
 def warn_if_open(settings: Settings) -> None:

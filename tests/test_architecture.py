@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 LIMIT = 300
-ROOT_MODULES = ("main", "guess", "launch", "wiring", "logs", "packages", "config", "use")
+ROOT_MODULES = ("main", "guess", "launch", "examine", "wiring", "logs", "packages", "config", "use")
 
 # The longest matching prefix decides.
 FLOORS = {
@@ -35,6 +35,7 @@ FLOORS = {
     "guess": 1,
     "wiring": 5,
     "launch": 5,
+    "examine": 5,
     "config": 0,
 }
 NEVER = {

@@ -11,7 +11,7 @@ import pytest
 import transformers
 from huggingface_hub import constants
 
-from launch import Verdict, examine
+from examine import Verdict, examine
 from settings.layers import Layer, config_layer
 from settings.resolve import resolve
 from tests import hub, tiny
