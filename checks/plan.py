@@ -20,6 +20,7 @@ from checks.source.tensors import dtype_in
 from inference.errors import BadRequest, named
 from inference.model.architecture import needs_code, unserved
 from inference.model.place import OPEN_ENDED, context_of, dtype_of, limit_of
+from inference.model.prequantised import QUANTISED, loading
 from inference.model.scaling import PLAIN, Scaling
 
 PACKED = "gguf"  # the dtype of weights that are unpacked as they are loaded
@@ -116,11 +117,17 @@ def plan(repository: Repository, asked: Asked) -> Plan:
 
 
 def measured(repository: Repository, asked: Asked, choose: Callable[[int], str]) -> Measure:
-    tensors = tensors_of(repository)
-    made = measure(
-        repository.config, repository.weights, choose, asked.shards, tensors, asked.seat, asked.alone
-    )
+    raw, tensors = dict(repository.config), tensors_of(repository)
+    if form := packing(repository, asked):
+        raw[QUANTISED] = form
+    made = measure(raw, repository.weights, choose, asked.shards, tensors, asked.seat, asked.alone)
     return replace(made, stored=PACKED, copied=made.weights) if repository.gguf else made
+
+
+def packing(repository: Repository, asked: Asked) -> dict[str, Any]:
+    """The form of weights that are in fewer bits in their files, and how they are loaded; else empty."""
+    told = repository.config.get(QUANTISED)
+    return loading(told, asked.places or (asked.device,)) if isinstance(told, Mapping) else {}
 
 
 def replan(made: Plan, **changes: Any) -> Plan:

@@ -10,9 +10,10 @@ from transformers.quantizers import AutoHfQuantizer
 
 from checks.finding import Finding
 from checks.machine import Machine
-from checks.plan import Plan
+from checks.plan import Plan, packing
 from checks.silence import silent
 from inference.errors import said
+from inference.model.prequantised import stays_packed
 
 # What reads a form, as pip knows it; those that are not here ask for a GPU, or are read by transformers.
 PACKAGES: Mapping[str, str] = {
@@ -32,15 +33,16 @@ OTHERWISE = "choose a model whose weights are not quantised"
 
 
 def check(plan: Plan, machine: Machine) -> Finding | None:
-    asked = plan.repository.config.get("quantization_config")
-    if not isinstance(asked, Mapping) or plan.measure is None:
+    asked = packing(plan.repository, plan.asked)
+    if not asked or plan.measure is None:
         return None
     form = str(asked.get("quant_method", "quantised"))
     if why := hindrance(asked, plan.device):
         package = PACKAGES.get(form)
         mend = f"pip3 install {package}, or {OTHERWISE}" if package else OTHERWISE
         return Finding("quantised", form, why, False, mend)
-    return Finding("quantised", form, f"read, and computed in {plan.measure.dtype}", True)
+    read = "read" if stays_packed(asked) else "unpacked as it is loaded"
+    return Finding("quantised", form, f"{read}, and computed in {plan.measure.dtype}", True)
 
 
 def hindrance(asked: Mapping[str, Any], device: str) -> str:

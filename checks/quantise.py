@@ -2,7 +2,8 @@
 
 from checks.finding import Finding
 from checks.machine import Machine
-from checks.plan import Plan
+from checks.plan import Plan, packing
+from inference.model.prequantised import stays_packed
 from inference.native.build import Unbuilt
 from inference.native.library import library
 
@@ -25,7 +26,8 @@ def hindrance(plan: Plan, dtype: str) -> tuple[str, str]:
         return f"a model that {plan.shards} processes share", f"NUM_SHARD = 1, or {MEND}"
     if dtype == HALF:
         return f"a model computed in {dtype}", f'DTYPE = "auto", or {MEND}'
-    if "quantization_config" in plan.repository.config:
+    form = packing(plan.repository, plan.asked)
+    if form and stays_packed(form):
         return "weights that are quantised already", MEND
     try:
         library()

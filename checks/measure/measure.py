@@ -14,15 +14,15 @@ from torch import Tensor
 
 from checks.measure.formula import formula
 from checks.measure.kept import AUTO, kept
+from checks.measure.packed import is_packed, packed
 from checks.measure.skeleton import Loaded, count, held_by, loaded, made, nbytes
 from checks.measure.split import share, splits_heads
 from checks.measure.step import work
 from checks.source.tensors import dtype_in
 from inference.errors import named
+from inference.model.prequantised import QUANTISED
 from inference.model.split.spread import stacks
 from inference.model.weights.kinds import saved
-
-QUANTISED = "quantization_config"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +91,8 @@ def measure(
     dtype = choose(parameters)
     found = weighed(model, dtype, raw, tensors)
     whole = found.model if found else model.to(getattr(torch, dtype))
-    sized = found is not None or QUANTISED not in raw
-    weights, buffers, layers = bytes_in(whole, None if sized else stored)
+    sized = found is not None or not is_packed(raw)
+    weights, buffers, layers = bytes_in(whole, None if sized else packed(whole, tensors, dtype, stored))
     text, stacked = whole.config.get_text_config(), stacks(whole)
     saves, step = saved(model, itemsize(dtype)), work(whole)
     told = kept(model.to(getattr(torch, dtype)), seat, alone)
@@ -124,7 +124,7 @@ def estimate(
     text = raw.get("text_config")
     config = SimpleNamespace(**(text if isinstance(text, Mapping) else raw))
     token, row = formula(config, itemsize(dtype))
-    weights = stored if QUANTISED in raw else parameters * itemsize(dtype)
+    weights = stored if is_packed(raw) else parameters * itemsize(dtype)
     copied = converted(weights, dtype, raw)
     return Measure(
         parameters, dtype, weights, token, row, asked=False, stored=dtype_in(tensors), copied=copied

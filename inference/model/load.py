@@ -22,6 +22,7 @@ from inference.model.facts import ends_of, start_ids_of, vocab_of
 from inference.model.formats import FORMATS, is_gguf, read_config, read_tokenizer
 from inference.model.gguf.parts import paths
 from inference.model.place import context_of
+from inference.model.prequantised import prepare
 from inference.model.scaling import PLAIN, Scaling
 from inference.model.split.carry import carry
 from inference.model.split.placing import mapped, undispatched
@@ -87,6 +88,7 @@ def load(
     transformers.utils.logging.disable_progress_bar()
     config = config_of(folder, trust_remote_code)
     scaling.stretch(config)
+    prepare(config, layers or (device,))
     encodes = bool(getattr(config, "is_encoder_decoder", False))
     tokenizer = tokenizer_of(folder, trust_remote_code)
     if tokenizer_config:
