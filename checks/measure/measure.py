@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from checks.measure.formula import formula
-from checks.measure.kept import AUTO, kept
+from checks.measure.kept import AUTO, kept, refusal
 from checks.measure.packed import is_packed, packed
 from checks.measure.skeleton import Loaded, count, held_by, loaded, made, nbytes
 from checks.measure.split import share, splits_heads
@@ -41,6 +41,7 @@ class Measure:
     largest  the largest weight
     vocab    how many logits a token has
     unmade   why transformers does not make the model by itself; empty where it does
+    unfit    why the seat that is asked for refuses the model; empty where it does not
     """
 
     parameters: int
@@ -61,6 +62,7 @@ class Measure:
     largest: int = 0
     vocab: int = 0
     unmade: str = ""
+    unfit: str = ""
 
     @property
     def converts(self) -> bool:
@@ -96,6 +98,7 @@ def measure(
     text, stacked = whole.config.get_text_config(), stacks(whole)
     saves, step = saved(model, itemsize(dtype)), work(whole)
     told = kept(model.to(getattr(torch, dtype)), seat, alone)
+    unfit = "" if seat == AUTO else refusal(model, seat, alone)
     token, row = told or formula(text, itemsize(dtype))
     measured = Measure(
         *(parameters, dtype, weights, token, row, layers),
@@ -103,6 +106,7 @@ def measure(
         saves=saves,
         buffers=buffers,
         asked=told is not None,
+        unfit=unfit,
         stored=dtype_in(tensors),
         copied=converted(weights - buffers, dtype, raw),
         work=step,
