@@ -2,32 +2,42 @@
 token, room for tokens, context, rows."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pytest
+from flask.testing import FlaskClient
 
+from api import create_app
 from checks import memory
 from checks.machine import Machine
 from checks.plan import Plan
+from inference.backend import Backend
+from inference.metrics import Metrics
 from inference.model.packed.runner import SIZE
+from inference.model.place import OPEN_ENDED
 from inference.opening import Opened
+from settings.fields import Settings
 from tests import families, tiny
 from tests.test_wiring import settings
-from wiring import load, plan_of
+from wiring import app_settings, backend_of, load, plan_of
 
 MACHINE = Machine(disk=10**12, ram=10**11, gpus=(), bfloat16=frozenset({"cpu"}), taken="")
 CONTEXT, ROWS = 40, 3  # no whole page
+GIVEN: dict[str, Any] = {"CONTEXT": CONTEXT, "MAX_SEQUENCES": ROWS, "SERVED_NAMES": "m"}
 
 
 @dataclass
 class Promise:
     """What was planned, and what came of it."""
 
+    settings: Settings
     plan: Plan
     budget: memory.Budget
     opened: Opened
+    metrics: Metrics = field(default_factory=Metrics)
 
     @property
     def token(self) -> int:
@@ -37,6 +47,14 @@ class Promise:
     @property
     def seat(self) -> str:
         return self.opened.fitted.seat
+
+    @cached_property
+    def backend(self) -> Backend:
+        return backend_of(self.settings, self.opened, self.metrics)
+
+    @cached_property
+    def client(self) -> FlaskClient:
+        return create_app(self.backend, app_settings(self.settings, "1"), self.metrics).test_client()
 
     def check(self) -> None:
         """Raise AssertionError where the engine has another size than the plan."""
@@ -58,23 +76,28 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path
 @pytest.fixture
 def promised(folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Plan and open a tiny model of a family."""
-    crews = []
+    promises: list[Promise] = []
 
-    def promise(family: str, **values: Any) -> Promise:
+    def promise(family: str, machine: Machine = MACHINE, **values: Any) -> Promise:
         if family not in folders:
             folder = folders[family] = tmp_path_factory.mktemp(family.replace("+", "_"))
             families.tiny(family).save_pretrained(folder)
             tiny.tokenizer().save_pretrained(folder)
-        given = {"MODEL_NAME": str(folders[family]), "CONTEXT": CONTEXT, "MAX_SEQUENCES": ROWS} | values
+        given = {
+            "MODEL_NAME": str(folders[family]),
+            "CONTEXT": CONTEXT,
+            "MAX_SEQUENCES": ROWS,
+            "SERVED_NAMES": "m",
+        } | values
         asked = settings(**given)
-        planned = plan_of(asked, folders[family], MACHINE)
-        opened = load(asked, planned, MACHINE)
-        crews.append(opened.crew)
-        return Promise(planned, memory.budget(planned, MACHINE), opened)
+        planned = plan_of(asked, folders[family], machine)
+        opened = load(asked, planned, machine)
+        promises.append(Promise(asked, planned, memory.budget(planned, machine), opened))
+        return promises[-1]
 
     yield promise
-    for crew in crews:
-        crew.close()
+    for made in promises:
+        made.backend.close()
 
 
 FAMILIES = ("llama", "gemma3_text", "mixtral", "gpt2", "bloom", "jamba", "mamba", "t5", "bart")
@@ -99,3 +122,76 @@ def test_latents_are_unfolded_in_pages_alone_and_never_under_deterministic(promi
     alone, paged = (promised(LATENT, **given) for given in ({"DETERMINISTIC": True}, {"SEAT": "packed"}))
     alone.check()
     assert alone.seat == "slots" and 4 * alone.token < paged.token
+
+
+@pytest.mark.parametrize(
+    ("family", "values"),
+    [
+        *(("llama", {"SEAT": seat}) for seat in ("fused", "packed", "slots", "solo")),
+        ("llama", {"DETERMINISTIC": True, "DTYPE": "bfloat16"}),
+        ("gemma3_text", {}),  # a window
+        ("jamba", {}),
+        ("mamba", {}),
+        ("t5", {}),
+    ],
+)
+def test_requests_have_the_context_that_was_planned(
+    promised: Any, family: str, values: dict[str, Any]
+) -> None:
+    made = promised(family, **values)
+    told = made.client.get("/info").json
+    assert told["max_total_tokens"] == made.budget.context == CONTEXT
+    assert told["max_input_tokens"] == CONTEXT - 1
+    assert generated(made, CONTEXT - 1, 1)[0] == 200
+    code, error = generated(made, CONTEXT + 1, 1)
+    assert code == 400 and str(CONTEXT) in error, "a refusal names the limit"
+
+
+def generated(made: Promise, prompt: int, new: int) -> tuple[int, str]:
+    """The status, and the error if there is one, of a prompt of so many tokens."""
+    body = {"model": "m", "prompt": [7] * prompt, "max_tokens": new}
+    answer = made.client.post("/v1/completions", json=body)
+    return answer.status_code, str(answer.json.get("error"))
+
+
+@pytest.mark.parametrize(
+    ("family", "values", "context"),
+    [
+        ("llama", {"CONTEXT": 0}, families.CONTEXT),
+        ("bloom", {"CONTEXT": 0}, OPEN_ENDED),
+        ("mamba", {"CONTEXT": 0}, OPEN_ENDED),
+        ("t5", {"CONTEXT": 0}, OPEN_ENDED),
+        ("llama", {"CONTEXT": 0, "MAX_BATCH_TOTAL_TOKENS": 50}, 50),
+        ("llama", {"CONTEXT": 0, "KV_MEMORY_GB": 0.000016384}, 64),  # of 256 bytes a token
+        ("llama", {"CONTEXT": 0, "ROPE_FACTOR": 2}, 2 * families.CONTEXT),
+    ],
+)
+def test_a_context_that_is_not_asked_for_is_the_plans(
+    promised: Any, family: str, values: dict[str, Any], context: int
+) -> None:
+    made = promised(family, **values)
+    assert made.budget.context == made.backend.info().context == made.opened.fitted.runner.context == context
+
+
+@pytest.mark.parametrize("seat", ("fused", "packed", "slots"))
+def test_the_memory_asked_for_is_the_most_that_is_taken(promised: Any, seat: str) -> None:
+    made = promised("llama", SEAT=seat, KV_MEMORY_GB=0.000016384)
+    runner = made.opened.fitted.runner
+    assert runner.area == 64 and made.opened.engine.stats().room == 64
+    assert "hearth_room 64.0" in made.client.get("/metrics").text
+
+
+def test_tokens_in_all_are_no_more_than_asked_for(promised: Any) -> None:
+    made = promised("llama", MAX_BATCH_TOTAL_TOKENS=64)
+    assert made.opened.engine.stats().room == 64
+
+
+def test_where_memory_is_short_the_context_is_what_it_holds(promised: Any) -> None:
+    whole = promised("llama", CONTEXT=0)
+    [terms] = memory.full(whole.plan, MACHINE).values()
+    short = replace(MACHINE, ram=terms.fixed + 20_000 - whole.plan.overhead.own)
+    made = promised("llama", short, CONTEXT=0, SEAT="packed")
+    context = made.budget.context
+    assert 16 <= context < families.CONTEXT and made.client.get("/info").json["max_total_tokens"] == context
+    pages = max(ROWS, -(-context // SIZE))  # one for each row at least, and whole ones for the context
+    assert made.opened.engine.stats().room <= max(made.budget.kv // made.token, pages * SIZE)
