@@ -58,12 +58,9 @@ def form(name: str) -> str:
 def fault(plan: Plan) -> tuple[str, bool, str] | None:
     """What the files' headers show to be wrong: what there is, that it is not ok, and what to do."""
     headers, measure = plan.repository.headers, plan.measure
-    again = f"fetch {plan.repository.name} again, or tell its authors"
-    if headers and headers.malformed:
-        return f"no safetensors in {headers.malformed}", False, again
     if headers and headers.damaged:
-        mend = f"{again}: a file of weights is cut off, or has too much"
-        return f"{listed(list(headers.damaged))}, not as long as its header says", False, mend
+        why = headers.malformed or "not as long as its header says"
+        return f"{listed(list(headers.damaged))}: {why}", False, anew(plan.repository, headers.damaged[0])
     if measure and measure.missing:
         have = f"{len(measure.missing)} are missing, such as {measure.missing[0]}"
         return have, False, "choose a model whose config.json and weights belong together"
@@ -72,6 +69,14 @@ def fault(plan: Plan) -> tuple[str, bool, str] | None:
         have = f"{len(measure.wrong)} of another shape, such as {name}: {shown(file)} for {shown(own)}"
         return have, False, "choose a model whose config.json and weights belong together"
     return None
+
+
+def anew(source: Repository, name: str) -> str:
+    """How to have a file again that is no good: what the cache has of it stays there until it is removed."""
+    kept = source.notes / name if source.commit and source.notes else None
+    if kept and kept.is_file():
+        return f"remove {kept.resolve()}, and start again; if it comes so again, tell its authors"
+    return f"fetch {source.name} again, or tell its authors"
 
 
 def told(plan: Plan) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Event
 
 from checks.fetch.line import Address, Denied, Fault, Line, NoRanges, Signals, address_of
+from checks.source.cache import Storage
 from checks.source.file import File
 from checks.source.hub import Hub
 from checks.source.repository import Repository
@@ -23,12 +24,18 @@ Part = Callable[[int, int], bytes]  # [start, stop) of a file
 
 
 def parts_of(source: Repository, files: Sequence[File], hub: Hub) -> list[Part]:
-    """Of files that lie in the source's folder, or are on the Hub."""
+    """Of files that lie in the source's folder or in the cache, or are on the Hub."""
     if source.folder is not None:
         return [partial(part_of, source.folder / file.name) for file in files]
-    line = Line(hub, Signals(Event()), TIMEOUT_S, CONNECTIONS)
-    places = [address_of(hub.endpoint, source.name, source.commit, file.name) for file in files]
-    return [partial(asked, line, place, file.size) for place, file in zip(places, files, strict=True)]
+    line, storage = Line(hub, Signals(Event()), TIMEOUT_S, CONNECTIONS), Storage(hub.storage(source.name))
+
+    def one(file: File) -> Part:
+        if place := storage.find(source.commit, file.name, file.etag, file.size):
+            return partial(part_of, place)
+        address = address_of(hub.endpoint, source.name, source.commit, file.name)
+        return partial(asked, line, address, file.size)
+
+    return list(map(one, files))
 
 
 def part_of(path: Path, start: int, stop: int) -> bytes:

@@ -21,11 +21,11 @@ def with_headers(source: Repository, hub: Hub) -> Repository:
     if not files or (source.folder is not None and not all(file.here for file in files)):
         return source
     try:
-        found = (on_disk if source.folder else on_hub)(source, files, hub)
+        found = (on_disk if all(file.here for file in files) else on_hub)(source, files, hub)
     except Unread as reason:
         return replace(source, headers=Headers(unread=str(reason)))
     except Malformed as reason:
-        return replace(source, headers=Headers(malformed=str(reason)))
+        return replace(source, headers=Headers(malformed=str(reason), damaged=(reason.file,)))
     damaged = (file.name for file, header in zip(files, found, strict=True) if file.size != header.end)
     tensors = {name: tensor for header in found for name, tensor in header.tensors.items()}
     return replace(source, headers=Headers(tensors, damaged=tuple(damaged)))
@@ -69,8 +69,9 @@ def header_of(file: File, part: Part, size: int = 0) -> Header:
 
 @contextmanager
 def naming(file: File) -> Iterator[None]:
-    """What is wrong is told with the file's name."""
+    """What is wrong is wrong with the file."""
     try:
         yield
     except Malformed as reason:
-        raise Malformed(f"{file.name}: {reason}") from reason
+        reason.file = file.name
+        raise

@@ -11,6 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from threading import get_ident
+from typing import Any
+
+from inference import foreign
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,11 @@ class Storage:
 
     def holds(self, commit: str, name: str, etag: str, size: int) -> bool:
         """Whether the bytes are here, be it from another version: blobs are named by content."""
-        return is_file(self.snapshot(commit) / name, size) or (bool(etag) and is_file(self.blob(etag), size))
+        return self.find(commit, name, etag, size) is not None
+
+    def find(self, commit: str, name: str, etag: str, size: int) -> Path | None:
+        places = (self.snapshot(commit) / name, *([self.blob(etag)] if etag else []))
+        return next((place for place in places if is_file(place, size)), None)
 
     def link(self, commit: str, name: str, etag: str) -> None:
         """Show the blob as a file of a version; where links are impossible it becomes that file.
@@ -66,11 +73,13 @@ class Storage:
 
     def planned(self, commit: str) -> dict[str, int]:
         """The files and sizes that the version is loaded from; empty where we never fetched it."""
-        try:
-            files = json.loads(self.plan(commit).read_text())
-        except (OSError, ValueError):
-            return {}
-        return {str(name): int(size) for name, size in files.items()} if isinstance(files, dict) else {}
+        return {name: size for name, size in noted(self.plan(commit)).items() if isinstance(size, int)}
+
+    def tree(self, commit: str) -> dict[str, int]:
+        """All files and sizes of the version, as huggingface_hub notes them; empty where it never did."""
+        files = noted(self.folder / "trees" / f"{commit}.json").get("files")
+        told = files.items() if isinstance(files, dict) else ()
+        return {name: entry.get("lfs_size") or entry["size"] for name, entry in told}
 
     def begin(self, revision: str, commit: str, files: Mapping[str, int]) -> None:
         """Note what is about to be fetched; refs/ tells only of what is complete."""
@@ -79,6 +88,14 @@ class Storage:
 
     def plan(self, commit: str) -> Path:
         return self.folder / "plans" / f"{commit}.json"
+
+
+def noted(path: Path) -> dict[str, Any]:
+    """A JSON object; empty where there is none."""
+    try:
+        return foreign.object_in(path)
+    except (OSError, ValueError):
+        return {}
 
 
 def is_file(path: Path, size: int) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from checks.finding import Finding, Refused
-from checks.source.cache import Storage
+from checks.source.cache import Storage, is_file
 from checks.source.card import licence_in
 from checks.source.config import checked
 from checks.source.file import File
@@ -146,22 +146,33 @@ def in_cache(name: str, revision: str, hub: Hub, code: bool, forms: Forms, why: 
     if not (folder / CONFIG).is_file() and not any(folder.rglob(f"*{GGUF}")):
         raise Refused(Finding("access", name, f"{why}, and no copy of it in {hub.cache}", False, mend))
     source = in_folder(name, folder, code, forms, commit=commit, revision=revision)
-    here = {file.name for file in source.files}
-    missing = [
-        File(file, num_bytes, here=False)
-        for file, num_bytes in Storage(hub.storage(name)).planned(source.commit).items()
-        if file not in here
-    ]
-    return replace(source, files=(*source.files, *missing))
+    files = {file.name: file for file in source.files}
+    for file, num_bytes in promised(Storage(hub.storage(name)), commit, code, forms).items():
+        if file not in files or files[file].size != num_bytes:
+            files[file] = File(file, num_bytes, here=False)
+    return replace(source, files=tuple(files.values()))
+
+
+def promised(storage: Storage, commit: str, code: bool, forms: Forms) -> dict[str, int]:
+    """The files and sizes that a version in the cache is loaded from, be they there; empty where nobody has
+    noted them. Raises Refused."""
+    if planned := storage.planned(commit):
+        return planned
+    sizes, index = storage.tree(commit), storage.snapshot(commit) / INDEX
+    shards = None
+    if INDEX in sizes:
+        shards = in_index(index, storage.folder.name) if index.is_file() else named_as_shards(sizes)
+    return {file: sizes.get(file, 0) for file in needed(sizes, shards, code, forms)} if sizes else {}
 
 
 def complete(name: str, commit: str, hub: Hub, code: bool, forms: Forms) -> Repository | None:
     """The version, where all that it is loaded from was fetched before: a commit never changes."""
     storage = Storage(hub.storage(name))
-    planned = storage.planned(commit)
-    if not planned or not all((storage.snapshot(commit) / file).is_file() for file in planned):
+    planned = promised(storage, commit, code, forms)
+    folder = storage.snapshot(commit)
+    if not planned or not all(is_file(folder / file, num_bytes) for file, num_bytes in planned.items()):
         return None
-    source = in_folder(name, storage.snapshot(commit), code, forms, commit=commit, revision=commit)
+    source = in_folder(name, folder, code, forms, commit=commit, revision=commit)
     without_code = "auto_map" in source.config and not any(file.endswith(".py") for file in planned)
     return None if code and without_code else source
 

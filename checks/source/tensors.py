@@ -42,7 +42,9 @@ class Unread(Exception):
 
 
 class Malformed(Exception):
-    """A file that is no safetensors, as no loader would take it; the text says why."""
+    """A file that is no safetensors, as no loader would take it; the text says why, `file` which."""
+
+    file = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +53,8 @@ class Headers:
 
     tensors    on torch's meta device; None where not all of them could be read
     unread     why not
-    malformed  which file is no safetensors, and why
-    damaged    files that are not as long as their headers say
+    malformed  why a file is no safetensors; `damaged` has its name
+    damaged    files that are none, or not as long as their headers say
     """
 
     tensors: Mapping[str, Tensor] | None = None

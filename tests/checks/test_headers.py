@@ -11,6 +11,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 import checks
+from checks.fetch import fetch
 from checks.finding import Finding
 from checks.heads import headed
 from checks.machine import Machine
@@ -123,7 +124,7 @@ def test_a_file_that_is_cut_off_is_named(
     path = tiny.llama(tmp_path) / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-1])
     finding = weights(planned(local(tmp_path, client)), machine)
-    assert not finding.ok and finding.have == "model.safetensors, not as long as its header says"
+    assert not finding.ok and finding.have == "model.safetensors: not as long as its header says"
 
 
 def test_the_files_know_their_dtype_better_than_config_json(
@@ -151,7 +152,12 @@ DEEP = b'{"a":' * 5000 + b"1" + b"}" * 5000
 def test_what_is_no_header_is_told(tmp_path: Path, client: Hub, content: bytes) -> None:
     (tiny.llama(tmp_path) / "model.safetensors").write_bytes(content)
     headers = local(tmp_path, client).headers
-    assert headers and headers.tensors is None and headers.malformed.startswith("model.safetensors: ")
+    assert (
+        headers
+        and headers.tensors is None
+        and headers.malformed
+        and headers.damaged == ("model.safetensors",)
+    )
 
 
 def rewritten(path: Path, **entry: object) -> None:
@@ -185,7 +191,7 @@ def test_a_header_that_no_loader_would_take_is_refused(
 ) -> None:
     rewritten(tiny.llama(tmp_path) / "model.safetensors", **entry)
     finding = weights(planned(local(tmp_path, client)), machine)
-    assert not finding.ok and finding.have.startswith("no safetensors in model.safetensors: a header that is")
+    assert not finding.ok and finding.have.startswith("model.safetensors: a header that is none")
 
 
 def test_a_kind_of_values_that_is_new_is_no_hindrance(tmp_path: Path, client: Hub) -> None:
@@ -238,3 +244,21 @@ def test_a_shard_that_only_the_index_knows_is_missed_before_the_download(
     fake.repos["acme/shards"] = hub.Repo(folder)
     finding = weights(planned(headed(look_up("acme/shards"), client)), machine)
     assert not finding.ok and finding.mend.startswith(f"{lost.name} is missing: its authors")
+
+
+def test_what_the_cache_has_is_not_asked_of_the_hub(
+    fake: hub.Hub, tiny_repo: hub.Repo, look_up: LookUp, client: Hub
+) -> None:
+    fetch(look_up(), client)
+    fake.requests.clear()
+    headers = headed(look_up(), client).headers
+    assert headers and headers.tensors and not fake.got("model.safetensors")
+
+
+def test_a_file_that_the_disk_has_spoilt_is_named_with_its_place(
+    tiny_repo: hub.Repo, look_up: LookUp, client: Hub, planned: Planner, machine: Machine
+) -> None:
+    blob = (fetch(look_up(), client) / "model.safetensors").resolve()
+    blob.write_bytes(bytes(blob.stat().st_size))
+    finding = weights(planned(headed(look_up(), client)), machine)
+    assert not finding.ok and finding.mend.startswith(f"remove {blob}, and start again")

@@ -1,5 +1,7 @@
 """Looking at a model: on the Hub, in the cache, in a folder; and fetching exactly what loading needs."""
 
+import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +13,7 @@ from checks.fetch import fetch
 from checks.fetch.partial import Partial
 from checks.fetch.plan import begun
 from checks.finding import Finding, Refused
-from checks.source.cache import Storage
+from checks.source.cache import Storage, write
 from checks.source.hub import Hub
 from checks.source.repository import Repository
 from inference.model.load import load
@@ -164,3 +166,37 @@ def test_what_an_earlier_fetch_has_left_is_not_fetched_again(
     with partial.writing(0) as pen:
         pen.write(bytes(700))
     assert begun(found, client).to_fetch == found.to_fetch - 700
+
+
+@pytest.fixture
+def theirs(tiny_repo: hub.Repo, client: Hub) -> Path:
+    """acme/tiny in the cache as huggingface_hub leaves it, all of it noted."""
+    storage = Storage(client.storage("acme/tiny"))
+    folder = storage.snapshot(tiny_repo.commit)
+    shutil.copytree(tiny_repo.folder, folder)
+    entries = {name: tiny_repo.entry(name) for name in tiny_repo.names()}
+    told = {name: {"size": entry["size"], "blob_id": entry["oid"]} for name, entry in entries.items()}
+    write(storage.folder / "trees" / f"{tiny_repo.commit}.json", json.dumps({"files": told}))
+    write(storage.folder / "refs" / "main", tiny_repo.commit)
+    return folder
+
+
+def test_what_huggingface_hub_fetched_needs_no_request(
+    fake: hub.Hub, tiny_repo: hub.Repo, theirs: Path, look_up: LookUp
+) -> None:
+    found = look_up("acme/tiny", tiny_repo.commit)
+    assert (found.folder, found.to_fetch, fake.requests) == (theirs, 0, [])
+
+
+def test_what_huggingface_hub_did_not_fetch_is_named_offline(theirs: Path, look_up: LookUp) -> None:
+    (theirs / "model.safetensors").unlink()
+    (theirs / "tokenizer.json").unlink()
+    missing = [file.name for file in look_up(offline=True).files if not file.here]
+    assert missing == ["model.safetensors", "tokenizer.json"]
+
+
+def test_a_file_that_has_lost_its_end_is_not_here(tiny_repo: hub.Repo, look_up: LookUp, client: Hub) -> None:
+    folder = fetch(look_up(), client)
+    (folder / "tokenizer.json").resolve().write_text("{")
+    assert [file.name for file in look_up(offline=True).files if not file.here] == ["tokenizer.json"]
+    assert [file.name for file in look_up("acme/tiny", tiny_repo.commit).wanted] == ["tokenizer.json"]
