@@ -9,16 +9,20 @@ import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# From malloc.h: sizes from which on a piece of memory is a map of its own, and up to which the heap's end is kept.
+# From malloc.h: the size from which on a piece of memory is a map of its own, and the one up to which what is
+# free at the heap's end is kept.
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
 LARGE = 1 << 20  # bytes
-# What glibc itself comes to once something so large was freed: what steps use is not asked for anew each time.
+# From malloc.c: the size of a freed piece that makes glibc look whether the heap's end can go.
+NOT_SMALL = 1 << 17
+# What glibc comes to by itself once something so large was freed: a step's memory is not asked for anew each
+# time.
 STEPS = 1 << 25
 
 
 @contextmanager
 def returning() -> Iterator[None]:
-    """Meanwhile all that is large has pages of its own, which go back to the system as soon as it is freed."""
+    """Meanwhile what is large has pages of its own, which go back to the system as soon as it is freed."""
     keep(LARGE)
     try:
         yield
@@ -35,7 +39,16 @@ def keep(size: int) -> None:
 
 
 def give_back() -> None:
-    """Return freed memory to the system, where the C library does that when asked."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim:
-        trim(0)
+    """Return freed memory to the system, where the C library does that when asked.
+
+    malloc_trim(3) leaves the end of a part of the heap that is a thread's own, as all but the first have one:
+    that of this thread goes when it frees a piece that is not small.
+    """
+    library = ctypes.CDLL(None)
+    trim = getattr(library, "malloc_trim", None)
+    if trim is None:
+        return
+    library.malloc.restype, library.free.argtypes = ctypes.c_void_p, (ctypes.c_void_p,)
+    with returning():
+        library.free(library.malloc(NOT_SMALL))
+    trim(0)

@@ -18,6 +18,7 @@ from inference.engine.pieces import PIECE
 from inference.engine.sampler import Sampler
 from inference.engine.worker import Worker
 from inference.errors import Internal
+from inference.heap import give_back
 from inference.local import LocalBackend
 from inference.metrics import Metrics
 from inference.model import fit, load
@@ -126,6 +127,7 @@ def open_engine(
     crew = gathered(Recipe(ranks, device, prepare, loading, fitting))
     worker = Worker("engine")
     loaded, fitted = worker.do(crew.start)
+    worker.do(give_back)  # what trying the seats has left there
     engine = Engine(
         crew.runner(fitted.runner),
         (LoneSampler if deterministic else Sampler)(loaded.vocab),

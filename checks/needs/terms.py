@@ -82,16 +82,18 @@ def terms(plan: Plan, measure: Measure, device: str, weights: int, kv: int) -> T
 def loading(plan: Plan, measure: Measure, weights: int) -> tuple[int, int]:
     """Besides the weights as they will be, of this process's own and of files.
 
-    Own: what is copied and takes more than it will; the weight that is packed; and the logits by which seats
-    are judged. Of files: what more there is while there is memory for it, either while the weights are read
-    and copied, or while they are packed, into memory that was made ready for them.
+    Own: what is copied and takes more than it will; what is packed of a sample, or of the largest weight; and
+    the logits by which seats are judged. Of files: what more there is while there is memory for it, either
+    while weights are read and copied, or while they are packed, into memory that was made ready for them.
     """
-    before = 0 if plan.quantise == "none" else measure.saves.get(plan.quantise, 0)
+    plain = plan.quantise == "none"
+    before = 0 if plain else measure.saves.get(plan.quantise, 0)
     share = (weights + before) / max(1, measure.weights)
     packed, judging = int(measure.largest * weights / max(1, weights + before)), TRIED * measure.vocab * FLOAT
+    sample = measure.sample if plain else 0
     copied, ahead = int(measure.copied * share), min(plan.overhead.ahead, weights)
-    own = max(0, copied - weights) + packed + judging
+    own = max(0, copied - weights) + max(packed, sample) + judging
     read = int((plan.repository.weights if measure.converts else measure.copied) * share)
-    reading = copied + read + ahead - plan.overhead.later  # which comes afterwards
-    packing = weights + before + judging + max(packed, ahead)
+    reading = copied + read + ahead
+    packing = weights + before + judging + max(packed, sample + ahead)
     return own, max(0, max(reading, packing) - weights - own)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from transformers import PreTrainedModel
 
 from inference.model.batch import Runner
-from inference.model.fused.anatomy import anatomy
+from inference.model.fused.anatomy import parts_of
 from inference.model.fused.far import far_error
 from inference.model.fused.reader import read
 from inference.model.fused.reading import Reading
@@ -76,9 +76,9 @@ def seats(model: PreTrainedModel, context: int, alone: bool, tolerance: float) -
 
 
 def fusable(model: PreTrainedModel) -> bool:
-    """Whether the fused seat may be right for the model, once native matrices hold its weights."""
+    """Whether the fused seat may be right for the model, once native matrices on a CPU hold its weights."""
     try:
-        anatomy(model)
+        parts_of(model)
     except (Unfit, AttributeError, NotImplementedError):
         return False
     return True
