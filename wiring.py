@@ -16,9 +16,10 @@ from checks.fetch.progress import Progress
 from checks.heads import headed
 from checks.machine import Machine, overhead
 from checks.plan import Asked, Plan, plan
+from checks.source.find import find
 from checks.source.forms import Forms
 from checks.source.hub import Hub
-from checks.source.repository import Repository, find
+from checks.source.repository import Repository
 from inference.backend import Backend
 from inference.engine.admission import Admission
 from inference.metrics import Metrics

@@ -31,9 +31,10 @@ from checks.fetch.progress import Progress
 from checks.fetch.room import Room
 from checks.finding import Finding, Refused, size
 from checks.source.cache import Storage
+from checks.source.file import File
 from checks.source.hub import Hub
 from checks.source.refusals import refused
-from checks.source.repository import File, Repository
+from checks.source.repository import Repository
 
 log = logging.getLogger(__name__)
 

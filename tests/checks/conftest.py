@@ -8,8 +8,9 @@ import pytest
 
 from checks.machine import Machine
 from checks.plan import Asked, Plan, plan
+from checks.source.find import find, in_folder
 from checks.source.hub import Hub
-from checks.source.repository import Repository, find, in_folder
+from checks.source.repository import Repository
 from tests import hub, tiny
 
 

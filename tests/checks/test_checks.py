@@ -15,7 +15,8 @@ from checks.machine.overhead import FIRST
 from checks.measure import Measure
 from checks.needs.needs import LEAST
 from checks.plan import Plan
-from checks.source.repository import File, in_folder
+from checks.source.file import File
+from checks.source.find import in_folder
 from tests import tiny
 
 Planner = Callable[..., Plan]

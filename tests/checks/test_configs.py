@@ -12,7 +12,7 @@ from checks.finding import Refused
 from checks.machine import Machine
 from checks.plan import Plan
 from checks.source.config import faults
-from checks.source.repository import in_folder
+from checks.source.find import in_folder
 from tests import tiny
 
 

@@ -12,8 +12,9 @@ from checks.finding import Finding, Refused
 from checks.machine import Machine
 from checks.machine.filesystem import MANY, look_at
 from checks.plan import Plan
+from checks.source.file import File
 from checks.source.hub import Hub
-from checks.source.repository import File, Repository
+from checks.source.repository import Repository
 from tests import hub
 
 Planner = Callable[..., Plan]

@@ -16,8 +16,9 @@ from checks.finding import Finding
 from checks.heads import headed
 from checks.machine import Machine
 from checks.plan import Plan
+from checks.source.find import in_folder
 from checks.source.hub import Hub
-from checks.source.repository import Repository, in_folder
+from checks.source.repository import Repository
 from checks.source.tensors import Headers
 from tests import hub, tiny
 from tests.hub_faults import NoRanges

@@ -9,7 +9,7 @@ import transformers
 from checks import Refused, memory, prompt
 from checks.machine import Machine
 from checks.plan import Plan
-from checks.source.repository import in_folder
+from checks.source.find import in_folder
 from inference.model.scaling import Scaling
 from tests import tiny
 

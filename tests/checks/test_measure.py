@@ -13,7 +13,7 @@ from checks import memory
 from checks.machine import Machine
 from checks.measure import Measure, measure
 from checks.plan import Plan
-from checks.source.repository import in_folder
+from checks.source.find import in_folder
 from tests import tiny
 from tests.families import T5
 from tests.families import tiny as family

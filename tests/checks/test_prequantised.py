@@ -18,8 +18,8 @@ from checks.measure.packed import packed
 from checks.measure.skeleton import nbytes, skeleton
 from checks.plan import Plan
 from checks.prequantised import hindrance
+from checks.source.find import in_folder
 from checks.source.hub import Hub
-from checks.source.repository import in_folder
 from inference.model.load import load
 from tests import tiny
 

@@ -15,7 +15,7 @@ from checks.machine.overhead import FIRST
 from checks.measure import Measure
 from checks.needs.needs import LEAST
 from checks.plan import Plan
-from checks.source.repository import in_folder
+from checks.source.find import in_folder
 from inference.native.library import SETTING, library
 from tests import tiny
 

@@ -9,7 +9,7 @@ import pytest
 from checks import memory, shards
 from checks.machine import Gpu, Machine
 from checks.plan import Plan
-from checks.source.repository import in_folder
+from checks.source.find import in_folder
 from tests import tiny
 
 Planner = Callable[..., Plan]

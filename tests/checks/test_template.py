@@ -11,7 +11,8 @@ from checks import template
 from checks.finding import Finding
 from checks.machine import Machine
 from checks.plan import Plan
-from checks.source.repository import Repository, in_folder
+from checks.source.find import in_folder
+from checks.source.repository import Repository
 from tests import hub, tiny
 
 Planner = Callable[..., Plan]

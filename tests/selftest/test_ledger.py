@@ -13,7 +13,7 @@ from checks import Finding, memory
 from checks.machine import Gpu, Machine
 from checks.machine.overhead import known
 from checks.plan import Asked, Plan, plan
-from checks.source.repository import in_folder
+from checks.source.find import in_folder
 from inference.engine.stats import Step
 from inference.opening import Opened, open_engine
 from selftest.asked import Answer, task

@@ -8,7 +8,7 @@ from checks import memory
 from checks.machine import Machine
 from checks.machine.overhead import known
 from checks.plan import Asked, Plan, plan
-from checks.source.repository import in_folder
+from checks.source.find import in_folder
 from inference.errors import Unavailable
 from inference.model.packed.runner import SIZE
 from inference.opening import Opened, open_engine

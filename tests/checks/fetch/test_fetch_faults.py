@@ -12,8 +12,9 @@ import pytest
 from checks.fetch.patience import Patience
 from checks.fetch.progress import Progress
 from checks.finding import Finding, Refused
+from checks.source.file import File
 from checks.source.hub import Hub
-from checks.source.repository import File, Repository
+from checks.source.repository import Repository
 from tests import hub
 from tests.checks.fetch.conftest import PIECE, SIZE, WEIGHTS
 from tests.hub_faults import Chunked, Crowded, Cut, Fault, Flip, NoRanges, Says, Short, Slow, Stall

@@ -28,7 +28,7 @@ from checks.fetch import fetch
 from checks.fetch.pace import Pace
 from checks.finding import Refused
 from checks.source.hub import Hub
-from checks.source.repository import find
+from checks.source.find import find
 from checks.fetch.room import Room
 hub = Hub(sys.argv[1], Path(sys.argv[2]))
 source = find("acme/large", "main", home=Path("."), hub=hub, offline=False, code=False)
