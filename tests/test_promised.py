@@ -2,6 +2,7 @@
 token, room for tokens, context, rows."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -78,7 +79,8 @@ def promised(folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory)
     """Plan and open a tiny model of a family."""
     promises: list[Promise] = []
 
-    def promise(family: str, machine: Machine = MACHINE, **values: Any) -> Promise:
+    def promise(family: str, room: int | None = None, **values: Any) -> Promise:
+        """`room`: bytes of RAM that are left for tokens."""
         if family not in folders:
             folder = folders[family] = tmp_path_factory.mktemp(family.replace("+", "_"))
             families.tiny(family).save_pretrained(folder)
@@ -90,7 +92,10 @@ def promised(folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory)
             "SERVED_NAMES": "m",
         } | values
         asked = settings(**given)
-        planned = plan_of(asked, folders[family], machine)
+        planned = plan_of(asked, folders[family], MACHINE)
+        [terms] = memory.full(planned, MACHINE).values()
+        left = MACHINE.ram if room is None else terms.fixed - planned.overhead.own + room
+        machine = replace(MACHINE, ram=left)
         opened = load(asked, planned, machine)
         promises.append(Promise(asked, planned, memory.budget(planned, machine), opened))
         return promises[-1]
@@ -187,11 +192,22 @@ def test_tokens_in_all_are_no_more_than_asked_for(promised: Any) -> None:
 
 
 def test_where_memory_is_short_the_context_is_what_it_holds(promised: Any) -> None:
-    whole = promised("llama", CONTEXT=0)
-    [terms] = memory.full(whole.plan, MACHINE).values()
-    short = replace(MACHINE, ram=terms.fixed + 20_000 - whole.plan.overhead.own)
-    made = promised("llama", short, CONTEXT=0, SEAT="packed")
+    made = promised("llama", room=20_000, CONTEXT=0, SEAT="packed")
     context = made.budget.context
     assert 16 <= context < families.CONTEXT and made.client.get("/info").json["max_total_tokens"] == context
-    pages = max(ROWS, -(-context // SIZE))  # one for each row at least, and whole ones for the context
-    assert made.opened.engine.stats().room <= max(made.budget.kv // made.token, pages * SIZE)
+    room = made.opened.engine.stats().room
+    assert context <= room <= made.budget.kv // made.token + SIZE, "the last page may be no full one"
+    assert [code for code, _ in asked_at_once(made, 8, context - 8)] == [200] * 8
+    assert room < ROWS * context, "and not all had room together"
+
+
+def asked_at_once(made: Promise, count: int, prompt: int) -> list[tuple[int, str]]:
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(lambda _: generated(made, prompt, 8), range(count)))
+
+
+@pytest.mark.parametrize("seat", ("fused", "packed"))
+def test_many_rows_take_no_more_pages_than_there_is_memory_for(promised: Any, seat: str) -> None:
+    made = promised("llama", SEAT=seat, MAX_SEQUENCES=64, KV_MEMORY_GB=0.00004)  # of 156 tokens
+    assert made.opened.engine.stats().room <= 156
+    assert [code for code, _ in asked_at_once(made, 12, 20)] == [200] * 12

@@ -19,7 +19,7 @@ from inference.model.packed import cuda
 from inference.model.packed.graphs import GraphRunner
 from inference.model.packed.kernels.choose import Chosen, choose_kernel
 from inference.model.packed.runner import SIZE, PackedRunner
-from inference.model.race import SLOW_S
+from inference.model.race import ROWS, SLOW_S
 from inference.model.slots.runner import SlotRunner
 from inference.model.slots.sources import SourceRunner
 from inference.model.trial import ordinary_ids
@@ -87,9 +87,8 @@ def fusable(model: PreTrainedModel) -> bool:
 def fused(
     model: PreTrainedModel, reading: Callable[[], Reading], *, max_rows: int, context: int, area: int
 ) -> FusedRunner:
-    """A page for each row at least."""
     return FusedRunner(
-        model, reading(), max_rows=max_rows, context=min(context, area), area=max(area, max_rows * SIZE)
+        model, reading(), max_rows=max_rows, context=min(context, area), area=max(area, least(max_rows, SIZE))
     )
 
 
@@ -114,7 +113,7 @@ def packed(
     context: int,
     area: int,
 ) -> PackedRunner:
-    """A page for each row at least; its steps recorded, where the device and the kernel allow that."""
+    """Its steps are recorded, where the device and the kernel allow that."""
     kernel = chosen()
     recorder = cuda.recorder(model) if kernel.captures else None
     kind = PackedRunner if recorder is None else GraphRunner
@@ -122,7 +121,7 @@ def packed(
         model,
         max_rows=max_rows,
         context=min(context, area),
-        area=max(area, max_rows * kernel.size),
+        area=max(area, least(max_rows, kernel.size)),
         size=kernel.size,
         kernel=kernel.kernel,
         overlaps=cuda.alone(model),
@@ -131,6 +130,11 @@ def packed(
     if isinstance(runner, GraphRunner) and recorder is not None:
         runner.record(recorder, tolerance)
     return runner
+
+
+def least(max_rows: int, page: int) -> int:
+    """Tokens of a page for each row of a trial or a race; the rows of an engine wait until pages are free."""
+    return min(max_rows, ROWS) * page
 
 
 def packed_cost(runner: PackedRunner) -> tuple[int, int]:
