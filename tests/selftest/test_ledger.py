@@ -11,61 +11,32 @@ import torch
 
 from checks import Finding, memory
 from checks.machine import Gpu, Machine
-from checks.machine.overhead import known
-from checks.plan import Asked, Plan, plan
-from checks.source.find import in_folder
+from checks.plan import Plan
 from inference.engine.stats import Step
-from inference.opening import Opened, open_engine
+from inference.opening import Opened
 from selftest.asked import Answer, task
 from selftest.firstbatch import STEPS, FirstBatch
 from selftest.ledger import Entry, Ledger
 from selftest.told import as_json, as_table, proof_as_json, proof_as_table
 from tests import tiny
+from tests.selftest.ledgers import CONTEXT, MACHINE, ROWS, by_term, opened_as, planned_in
 
-ROWS, CONTEXT = 3, 64
 STEP = Step(1, 0, False, 0.1, False)
 
 
 @pytest.fixture(scope="module")
 def machine() -> Machine:
-    return Machine(disk=10**12, ram=10**11, gpus=(), bfloat16=frozenset(), taken="")
+    return MACHINE
 
 
 @pytest.fixture(scope="module")
 def planned(tmp_path_factory: pytest.TempPathFactory) -> Plan:
-    folder = tiny.llama(tmp_path_factory.mktemp("model"))
-    asked = Asked(
-        device="cpu",
-        dtype="float32",
-        bfloat16=frozenset(),
-        context=CONTEXT,
-        rows=ROWS,
-        kv=0,
-        code=False,
-        overhead=known("cpu"),
-    )
-    return plan(in_folder("tiny", folder, code=False), asked)
+    return planned_in(tiny.llama(tmp_path_factory.mktemp("model")))
 
 
 @pytest.fixture
-def opened(planned: Plan, machine: Machine) -> Opened:
-    assert planned.repository.folder is not None
-    share = memory.budget(planned, machine)
-    return open_engine(
-        planned.repository.folder,
-        dtype="float32",
-        device="cpu",
-        context=share.context,
-        max_rows=ROWS,
-        kv_bytes=share.kv,
-        max_batch_tokens=64,
-        max_queued_tokens=1000,
-        trust_remote_code=False,
-    )
-
-
-def by_term(entries: list[Entry]) -> dict[str, Entry]:
-    return {entry.term: entry for entry in entries}
+def opened(planned: Plan) -> Opened:
+    return opened_as(planned)
 
 
 def test_what_a_loaded_model_takes_is_told_exactly(planned: Plan, machine: Machine, opened: Opened) -> None:

@@ -4,22 +4,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from checks import memory
-from checks.machine import Machine
-from checks.machine.overhead import known
-from checks.plan import Asked, Plan, plan
-from checks.source.find import in_folder
+from checks.plan import Plan
 from inference.errors import Unavailable
 from inference.model.packed.runner import SIZE
-from inference.opening import Opened, open_engine
+from inference.opening import Opened
 from selftest.asked import Answer, task
-from selftest.ledger import Entry, Ledger
+from selftest.ledger import Ledger
 from tests import families, tiny
+from tests.selftest.ledgers import MACHINE, ROWS, by_term, opened_as, planned_in
 
 pytestmark = pytest.mark.slow
 
-RANKS, ROWS, CONTEXT = 2, 3, 64
-MACHINE = Machine(disk=10**12, ram=10**11, gpus=(), bfloat16=frozenset(), taken="")
+RANKS = 2
 
 
 @pytest.fixture(scope="module", params=("llama", "cohere", "mixtral"))
@@ -28,42 +24,14 @@ def planned(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     folder = tmp_path_factory.mktemp(request.param)
     families.tiny(request.param).save_pretrained(folder)
     tiny.tokenizer().save_pretrained(folder)
-    asked = Asked(
-        device="cpu",
-        dtype="float32",
-        bfloat16=frozenset(),
-        context=CONTEXT,
-        rows=ROWS,
-        kv=0,
-        code=False,
-        shards=RANKS,
-        overhead=known("cpu"),
-    )
-    return plan(in_folder(request.param, folder, code=False), asked)
+    return planned_in(folder, RANKS)
 
 
 @pytest.fixture(scope="module")
 def opened(planned: Plan) -> Iterator[Opened]:
-    assert planned.repository.folder is not None
-    share = memory.budget(planned, MACHINE)
-    made = open_engine(
-        planned.repository.folder,
-        dtype="float32",
-        device="cpu",
-        context=share.context,
-        max_rows=ROWS,
-        kv_bytes=share.kv,
-        max_batch_tokens=64,
-        max_queued_tokens=1000,
-        trust_remote_code=False,
-        ranks=RANKS,
-    )
+    made = opened_as(planned)
     yield made
     made.crew.close()
-
-
-def by_term(entries: list[Entry]) -> dict[str, Entry]:
-    return {entry.term: entry for entry in entries}
 
 
 def test_each_rank_tells_what_it_holds(planned: Plan, opened: Opened) -> None:
