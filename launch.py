@@ -28,7 +28,7 @@ from inference.metrics import Metrics
 from inference.native import prepared
 from inference.opening import Opened
 from selftest import selftest
-from selftest.firstbatch import STEPS, FirstBatch
+from selftest.firstbatch import STEPS, FirstBatch, Seen
 from selftest.ledger import Entry, Ledger
 from selftest.told import as_json, as_table, proof_as_json, proof_as_table
 from settings.fields import Settings
@@ -123,7 +123,8 @@ def settle() -> None:
 
 def account(settings: Settings, verdict: Verdict, opened: Opened, metrics: Metrics) -> None:
     """Tell what memory was predicted and what came: now, and once all rows were taken. The next start learns
-    from it, but for processes that share a model: they are another case than one alone."""
+    from it, of a step only where that was as large as it may be; not from processes that share a model, which
+    are another case than one alone."""
     plan = verdict.plan
     assert plan is not None
     ledger = Ledger(plan, verdict.machine, opened)
@@ -131,11 +132,12 @@ def account(settings: Settings, verdict: Verdict, opened: Opened, metrics: Metri
     learn = partial(overhead.learn, plan.device) if plan.shards == 1 else unlearned
     learn(ledger.shown())
 
-    def over(full: bool) -> None:
+    def over(seen: Seen) -> None:
         with contextlib.suppress(ServerError):  # the server is about to end
             entries = ledger.served()
-            note(FULL if full else NOT_FULL, entries, settings, metrics)
-            learn(ledger.factor(entries))
+            note(FULL if seen.rows else NOT_FULL, entries, settings, metrics)
+            if seen.rows and seen.tokens:
+                learn(ledger.factor(entries))
 
     opened.engine.watch_with(FirstBatch(opened.engine, metrics.stepped, over))
 

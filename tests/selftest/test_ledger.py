@@ -15,12 +15,13 @@ from checks.plan import Plan
 from inference.engine.stats import Step
 from inference.opening import Opened
 from selftest.asked import Answer, task
-from selftest.firstbatch import STEPS, FirstBatch
+from selftest.firstbatch import STEPS, FirstBatch, Seen
 from selftest.ledger import Entry, Ledger
 from selftest.told import as_json, as_table, proof_as_json, proof_as_table
 from tests import tiny
 from tests.selftest.ledgers import CONTEXT, MACHINE, ROWS, by_term, opened_as, planned_in
 
+BUDGET = 100
 STEP = Step(1, 0, False, 0.1, False)
 
 
@@ -112,7 +113,7 @@ class Engine:
 
     def __post_init__(self) -> None:
         self.loop = SimpleNamespace(
-            scheduler=SimpleNamespace(running=[]), seating=SimpleNamespace(max_rows=2)
+            scheduler=SimpleNamespace(running=[], budget=BUDGET), seating=SimpleNamespace(max_rows=2)
         )
 
     def watch_with(self, watch: object) -> None:
@@ -126,25 +127,37 @@ class Engine:
 
 def test_the_first_batch_is_over_when_a_row_is_free_again() -> None:
     engine, steps, over = Engine(), [], []
-    first = FirstBatch(engine, steps.append, lambda full: over.append((full, len(steps))))  # type: ignore[arg-type]
+    first = FirstBatch(engine, steps.append, over.append)  # type: ignore[arg-type]
     engine.steps(first, 1, 2, 2)
     assert not over and engine.watch is None
     engine.steps(first, 1)
     wait(over)
-    assert over == [(True, 4)] and len(steps) == 4 and engine.watch == steps.append
+    assert over == [Seen(rows=True, tokens=False)] and len(steps) == 4 and engine.watch == steps.append
 
 
-def test_after_many_steps_it_says_that_there_was_none() -> None:
+def test_after_many_steps_it_says_that_there_was_none_and_waits_on() -> None:
     engine, over = Engine(), []
     first = FirstBatch(engine, lambda step: None, over.append)  # type: ignore[arg-type]
-    engine.steps(first, *[1] * STEPS)
+    engine.steps(first, *[1] * (STEPS + 5))
     wait(over)
-    assert over == [False]
+    assert over == [Seen(rows=False, tokens=False)] and engine.watch is None
+    engine.steps(first, 2, 1)
+    wait(over, 2)
+    assert over[1:] == [Seen(rows=True, tokens=False)]
 
 
-def wait(told: Sized) -> None:
+def test_it_sees_whether_a_step_was_as_large_as_it_may_be() -> None:
+    engine, over = Engine(), []
+    first = FirstBatch(engine, lambda step: None, over.append)  # type: ignore[arg-type]
+    first(replace(STEP, tokens=BUDGET))
+    engine.steps(first, 2, 1)
+    wait(over)
+    assert over == [Seen(rows=True, tokens=True)]
+
+
+def wait(told: Sized, count: int = 1) -> None:
     for _ in range(1000):
-        if told:
+        if len(told) >= count:
             return
         time.sleep(0.01)
 
