@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from inference.model.batch import Runner
 from inference.model.packed.runner import PackedRunner
@@ -68,13 +69,24 @@ def pieces(tensor: Any) -> Iterator[tuple[str, int, int]]:
     """Device, address and bytes of each memory of a tensor; of a shared one, of this rank's part."""
     if hasattr(tensor, "to_local"):
         tensor = tensor.to_local()
+    for part in inside(tensor):
+        yield from pieces(part)
     if isinstance(tensor, NativeStack):
         for member in tensor.members:
             yield from pieces(member)
     elif isinstance(tensor, NativeWeight):
         yield "cpu", id(tensor.matrix), tensor.matrix.nbytes
-    elif not tensor.is_meta:
+    elif not tensor.is_meta and not is_traceable_wrapper_subclass(tensor):
         yield str(tensor.device), tensor.data_ptr(), tensor.nbytes
+
+
+def inside(tensor: Any) -> list[Tensor]:
+    """Those that a weight in fewer bits is made of, as torchao's, or has beside it, as bitsandbytes'."""
+    if is_traceable_wrapper_subclass(tensor):
+        return [getattr(tensor, name) for name in tensor.__tensor_flatten__()[0]]
+    state = getattr(tensor, "quant_state", None)
+    states = [state, getattr(state, "state2", None)]
+    return [value for each in states if each for value in vars(each).values() if isinstance(value, Tensor)]
 
 
 def kept_on(runner: Runner) -> Sizes:

@@ -121,6 +121,14 @@ def test_what_is_no_gguf_is_refused(tmp_path: Path, content: bytes, look_up: Loo
     assert "GGUF_FILE" in caught.value.finding.mend
 
 
+def test_a_file_that_is_shorter_than_it_should_be_ends_within_its_head(tmp_path: Path) -> None:
+    path = tiny_gguf(tmp_path / "packed")
+    size = path.stat().st_size
+    path.write_bytes(path.read_bytes()[:1000])
+    with pytest.raises(NoGguf, match="ends within its head"):
+        head(part(path), size, size)
+
+
 def test_on_the_hub_it_is_planned_from_its_head_and_fetched_alone(
     fake: hub.Hub, several: hub.Repo, look_up: LookUp, client: Hub, planned: Planner, machine: Machine
 ) -> None:

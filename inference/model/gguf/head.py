@@ -59,6 +59,8 @@ BLOCKS: Mapping[int, Mapping[int, int]] = {
 }
 KINDS = {kind: (values, width) for values, kinds in BLOCKS.items() for kind, width in kinds.items()}
 
+ENDED = "a GGUF file that ends within its head"
+
 Part = Callable[[int, int], bytes]  # [start, stop) of a file
 
 
@@ -132,12 +134,14 @@ class Cursor:
         """The next bytes. Raises Enough, and NoGguf where the file has ended."""
         begin, end = self.place, self.place + count
         if end > self.size:
-            raise NoGguf("a GGUF file that ends within its head")
+            raise NoGguf(ENDED)
         while len(self.data) < end:
             have = len(self.data)
             if have >= self.most:
                 raise Enough
             self.data += self.part(have, min(have + self.step, self.most, self.size))
+            if len(self.data) == have:
+                raise NoGguf(ENDED)
         self.place = end
         return bytes(self.data[begin:end])
 
