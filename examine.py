@@ -7,15 +7,16 @@ Knows the checks; wiring.py says to them what they need of the settings.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
-import checks
-from checks import Configuration, Finding, Refused, connections, memory, port, prompt
+from ahead import Source, hub_of
+from checks import connections, every, memory, port, prompt
+from checks.finding import Finding, Refused
 from checks.machine import Machine, look, taken
+from checks.nearest import Configuration, nearest
 from checks.plan import Plan
 from checks.source.file import File
 from settings.fields import Settings
-from wiring import hub_of, plan_of
+from wiring import plan_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class Verdict:
         return self.plan.repository.wanted if self.plan else []
 
 
-def examine(settings: Settings, home: Path) -> Verdict:
+def examine(settings: Settings, source: Source) -> Verdict:
     """Look at the machine and the model, and compare. Nothing but small files is fetched."""
     machine = look(
         cache=hub_of(settings).cache,
@@ -51,12 +52,12 @@ def examine(settings: Settings, home: Path) -> Verdict:
         connections.check(settings.max_concurrent_requests, machine.open_files),
     ]
     try:
-        planned = plan_of(settings, home, machine)
+        planned = plan_of(settings, source(), machine)
     except Refused as error:
         return Verdict((*listening, error.finding), machine, None)
-    verdict = Verdict((*listening, *checks.run(planned, machine)), machine, planned)
+    verdict = Verdict((*listening, *every.run(planned, machine)), machine, planned)
     if not verdict.ok:
-        return replace(verdict, fitting=tuple(checks.nearest(planned, machine)))
+        return replace(verdict, fitting=tuple(nearest(planned, machine)))
     if not settings.max_input_tokens:
         return verdict
     room = prompt.check(settings.max_input_tokens, memory.budget(planned, machine).context)
@@ -71,7 +72,7 @@ def ports(settings: Settings, machine: Machine) -> list[Finding]:
 
 
 def show(verdict: Verdict, *, as_json: bool) -> None:
-    write = checks.as_json if as_json else checks.table
+    write = every.as_json if as_json else every.table
     print(write(verdict.findings, verdict.fitting, verdict.files))
 
 
@@ -82,5 +83,5 @@ def tell(
     files: Sequence[File] = (),
 ) -> None:
     """Print the findings as the log is written: for people, or on one line for programs."""
-    write = partial(checks.as_json, indent=None) if settings.json_output else checks.table
+    write = partial(every.as_json, indent=None) if settings.json_output else every.table
     print(write(findings, fitting, files), flush=True)

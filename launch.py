@@ -11,12 +11,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
+from ahead import Source
 from api import create_app
 from api.front.exporter import exporting
 from api.front.serve import serve as serve_http
-from checks import Refused, environment
+from checks import environment
+from checks.finding import Refused
 from checks.machine import Machine, overhead
 from checks.machine.limits import raise_open_files
 from checks.plan import Plan
@@ -41,9 +42,9 @@ FULL, NOT_FULL = "memory, first full batch", f"memory, {STEPS} steps"
 LOOPBACK = ("127.", "::1", "localhost")
 
 
-def check(settings: Settings, home: Path, *, as_json: bool) -> int:
+def check(settings: Settings, source: Source, *, as_json: bool) -> int:
     """Print the verdict; 0 where the model would be served."""
-    verdict = examine(settings, home)
+    verdict = examine(settings, source)
     show(verdict, as_json=as_json)
     return 0 if verdict.ok else 1
 
@@ -54,9 +55,9 @@ def describe(version: str) -> int:
     return 0
 
 
-def prove(settings: Settings, home: Path, *, as_json: bool) -> int:
+def prove(settings: Settings, source: Source, *, as_json: bool) -> int:
     """Open the model as for serving, on no port, and print what became of its answers; 0 if all is well."""
-    verdict = examine(replace(settings, port=0, prometheus_port=0), home)
+    verdict = examine(replace(settings, port=0, prometheus_port=0), source)
     if not verdict.ok or verdict.plan is None:
         show(verdict, as_json=as_json)
         return 1
@@ -76,9 +77,9 @@ def prove(settings: Settings, home: Path, *, as_json: bool) -> int:
     return 0 if all(finding.ok for finding in findings) else 1
 
 
-def download(settings: Settings, home: Path) -> int:
+def download(settings: Settings, source: Source) -> int:
     """Check and fetch, and print where the model is then; 0 if all of it is there."""
-    verdict = examine(replace(settings, port=0, prometheus_port=0), home)
+    verdict = examine(replace(settings, port=0, prometheus_port=0), source)
     tell(verdict.findings, settings, verdict.fitting, verdict.files)
     if not verdict.ok or verdict.plan is None:
         return 1
@@ -91,9 +92,9 @@ def download(settings: Settings, home: Path) -> int:
     return 0
 
 
-def serve(settings: Settings, home: Path, version: str) -> int:
+def serve(settings: Settings, source: Source, version: str) -> int:
     """Check, fetch, load, and serve until a signal. The exit code."""
-    verdict = examine(settings, home)
+    verdict = examine(settings, source)
     tell(verdict.findings, settings, verdict.fitting, verdict.files)
     if not verdict.ok or verdict.plan is None:
         return 1

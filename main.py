@@ -81,25 +81,30 @@ def prepare(settings: Settings) -> None:
 
 
 def launch(settings: Settings, actions: frozenset[str]) -> int:
-    """Load the libraries and go on with them, or say which one is missing or too old."""
+    """Load the libraries, while the model is looked up, and go on; or say which one is missing or too old."""
     if old := packages.too_old():
         print(f"hearth: {old}", file=sys.stderr)
         return 1
     serves = not actions & {"--env", "--check", "--download"}
     try:
         with uncollected(), prepared.filling(guess.weights(settings) if serves else 0, guess.memory()):
-            from launch import check, describe, download, prove, serve
+            if "--env" in actions:
+                from launch import describe
+
+                return describe(version())
+            from ahead import looking_up
+
+            source = looking_up(settings, HOME)
+            from launch import check, download, prove, serve
     except ModuleNotFoundError as error:
         return missing(error)
-    if "--env" in actions:
-        return describe(version())
     if "--check" in actions:
-        return check(settings, HOME, as_json="--json" in actions)
+        return check(settings, source, as_json="--json" in actions)
     if "--download" in actions:
-        return download(settings, HOME)
+        return download(settings, source)
     if "--selftest" in actions:
-        return prove(settings, HOME, as_json="--json" in actions)
-    return serve(settings, HOME, version())
+        return prove(settings, source, as_json="--json" in actions)
+    return serve(settings, source, version())
 
 
 @contextmanager

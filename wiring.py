@@ -6,19 +6,15 @@ Knows every setting and each floor's door. Says nothing and decides nothing; lau
 from functools import partial
 from pathlib import Path
 
-from huggingface_hub import constants
-
+from ahead import hub_of
 from api.settings import AppSettings
 from checks import layers, memory
 from checks.fetch import fetch
 from checks.fetch.plan import begun
 from checks.fetch.progress import Progress
-from checks.heads import headed
+from checks.heads.gguf import by_heads
 from checks.machine import Machine, overhead
 from checks.plan import Asked, Plan, plan
-from checks.source.find import find
-from checks.source.forms import Forms
-from checks.source.hub import Hub
 from checks.source.repository import Repository
 from inference.backend import Backend
 from inference.engine.admission import Admission
@@ -29,18 +25,11 @@ from inference.opening import Opened, nothing, open_backend, open_engine
 from settings.fields import Settings
 
 
-def plan_of(settings: Settings, home: Path, machine: Machine) -> Plan:
+def plan_of(settings: Settings, found: Repository, machine: Machine) -> Plan:
     """What serving the model will take. Raises Refused."""
-    found = find(
-        settings.model_name,
-        settings.model_revision,
-        home=home,
-        hub=hub_of(settings),
-        offline=settings.offline,
-        code=settings.trust_remote_code,
-        forms=Forms(settings.allow_pickle, settings.gguf_file),
-    )
-    repository = begun(headed(found, hub_of(settings)), hub_of(settings))
+    hub = hub_of(settings)
+    whole = by_heads(found, hub) if found.gguf else found
+    repository = begun(whole, hub)
     device, places = chosen_places(settings, repository, machine)
     asked = Asked(
         device=device,
@@ -160,11 +149,6 @@ def scaling_of(settings: Settings) -> Scaling:
 
 def tokenizer_config_of(settings: Settings) -> Path | None:
     return Path(settings.tokenizer_config_path) if settings.tokenizer_config_path else None
-
-
-def hub_of(settings: Settings) -> Hub:
-    cache = Path(settings.cache_dir or constants.HF_HUB_CACHE).expanduser()
-    return Hub(constants.ENDPOINT, cache, settings.huggingface_access_token)
 
 
 def public_name(model: str) -> str:

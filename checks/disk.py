@@ -2,11 +2,10 @@
 
 from checks.finding import Finding, size
 from checks.machine import Machine
-from checks.machine.filesystem import MANY
+from checks.machine.filesystem import MANY, SPARE
 from checks.plan import Plan
 from checks.source.refusals import unwritable
 
-SPARE = 1_000_000_000  # bytes that stay free for everything else on the disk
 EACH, BESIDES = 2, 16  # files made for each file: its bytes, its link; and folders, locks and notes for all
 ELSEWHERE = "set CACHE_DIR to a folder on a larger disk"
 

@@ -4,8 +4,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from checks import table
 from checks.columns import columns
+from checks.every import table
 from checks.finding import Finding, size
 from selftest.ledger import TOKEN, Entry
 

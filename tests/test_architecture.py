@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 LIMIT = 300
-ROOT_MODULES = ("main", "guess", "launch", "examine", "wiring", "logs", "packages", "config", "use")
+ROOT_MODULES = ("main", "ahead", "guess", "launch", "examine", "wiring", "logs", "packages", "config", "use")
 
 # The longest matching prefix decides.
 FLOORS = {
@@ -33,6 +33,7 @@ FLOORS = {
     "logs": 0,
     "packages": 0,
     "guess": 1,
+    "ahead": 4,
     "wiring": 5,
     "launch": 5,
     "examine": 5,

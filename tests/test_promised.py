@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from ahead import looked_up
 from api import create_app
 from checks import memory
 from checks.machine import Machine
@@ -92,7 +93,7 @@ def promised(folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory)
             "SERVED_NAMES": "m",
         } | values
         asked = settings(**given)
-        planned = plan_of(asked, folders[family], MACHINE)
+        planned = plan_of(asked, looked_up(asked, folders[family]), MACHINE)
         [terms] = memory.full(planned, MACHINE).values()
         left = MACHINE.ram if room is None else terms.fixed - planned.overhead.own + room
         machine = replace(MACHINE, ram=left)

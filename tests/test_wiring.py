@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from ahead import looked_up
 from checks.machine import Gpu, Machine
 from inference.model.scaling import PLAIN, Scaling
 from settings.fields import Settings
@@ -63,7 +64,8 @@ def test_a_limit_reaches_the_dialects(name: str, value: object, field: str, told
 def test_layers_reach_the_plan(tmp_path: Path, asked: str, gpus: int, places: tuple[str, ...]) -> None:
     machine = Machine(10**12, 10**12, (Gpu("a", 10**11, 10**11),) * gpus, frozenset({"cpu", "cuda"}), "")
     name = str(tiny.llama(tmp_path / "two"))
-    assert plan_of(settings(MODEL_NAME=name, LAYERS=asked), tmp_path, machine).places == places
+    wishes = settings(MODEL_NAME=name, LAYERS=asked)
+    assert plan_of(wishes, looked_up(wishes, tmp_path), machine).places == places
 
 
 def test_a_folders_path_stays_here() -> None:

@@ -6,9 +6,8 @@ Others write on the same disk. We stop as soon as what is missing does not fit a
 from collections.abc import Callable
 from pathlib import Path
 
-from checks.disk import SPARE
 from checks.finding import Finding, Refused, size
-from checks.machine.filesystem import free_disk
+from checks.machine.filesystem import SPARE, free_disk
 
 STEP = 256_000_000  # bytes written between two looks
 

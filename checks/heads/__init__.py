@@ -1,5 +1,1 @@
-"""What a model's files of weights say of themselves at their beginning: one door, headed(source, hub)."""
-
-from checks.heads.headed import headed
-
-__all__ = ["headed"]
+"""What a model's files of weights say of themselves at their beginning."""

@@ -9,6 +9,7 @@ from checks.machine.limits import Bound
 from checks.machine.quota import quotas
 
 MANY = 2**63  # files, of a file system that does not count them
+SPARE = 1_000_000_000  # bytes that stay free for everything else on the disk
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-import checks
-from checks import disk, memory, port
-from checks.finding import Finding, size
+from checks import every, memory, port
+from checks.finding import Finding, Refused, size
 from checks.machine import Gpu, Machine
+from checks.machine.filesystem import SPARE
 from checks.machine.overhead import FIRST
 from checks.measure import Measure
 from checks.needs.needs import LEAST
@@ -25,7 +25,7 @@ PROGRAM = FIRST.ram
 
 
 def found(name: str, plan: Plan, machine: Machine) -> Finding:
-    return next(finding for finding in checks.run(plan, machine) if finding.name == name)
+    return next(finding for finding in every.run(plan, machine) if finding.name == name)
 
 
 def eight_billion(planned: Planner, **changes: object) -> Plan:
@@ -46,14 +46,14 @@ def to_fetch(plan: Plan, num_bytes: int) -> Plan:
 
 
 def test_a_tiny_model_passes_every_check(planned: Planner, machine: Machine) -> None:
-    findings = checks.run(planned(), machine)
+    findings = every.run(planned(), machine)
     assert [finding.name for finding in findings if not finding.ok] == []
     assert len(findings) == 9
 
 
 def test_a_disk_one_byte_short_is_refused(planned: Planner, machine: Machine) -> None:
     plan = to_fetch(planned(), 10 * GB)
-    need = 10 * GB + GB // 10 + disk.SPARE
+    need = 10 * GB + GB // 10 + SPARE
     assert found("disk", plan, replace(machine, disk=need)).ok
     finding = found("disk", plan, replace(machine, disk=need - 1))
     assert not finding.ok and "CACHE_DIR" in finding.mend
@@ -75,7 +75,7 @@ def test_ram_holds_weights_program_and_a_first_answer(planned: Planner, machine:
 def test_on_a_gpu_the_weights_are_counted_there(planned: Planner, machine: Machine) -> None:
     plan = eight_billion(planned, device="cuda")
     roomy = replace(machine, ram=8 * GB, gpus=(Gpu("a", free=24 * GB, total=24 * GB),))
-    assert all(finding.ok for finding in checks.run(plan, roomy))
+    assert all(finding.ok for finding in every.run(plan, roomy))
     crowded = replace(machine, gpus=(Gpu("a", free=12 * GB, total=24 * GB),))
     assert not found("GPU", plan, crowded).ok
 
@@ -132,7 +132,7 @@ def test_an_unknown_architecture_is_refused(tmp_path: Path, planned: Planner, ma
 def test_a_config_that_makes_no_sense_is_refused(tmp_path: Path, planned: Planner) -> None:
     folder = tiny.llama(tmp_path / "wrong")
     tiny.edit(folder / "config.json", hidden_size="wide")
-    with pytest.raises(checks.Refused) as caught:
+    with pytest.raises(Refused) as caught:
         planned(in_folder("wrong", folder, code=False))
     assert "hidden_size" in caught.value.finding.have
 
@@ -150,7 +150,7 @@ def test_the_table_lines_up_and_puts_the_mend_below() -> None:
         Finding("disk", "1 GB", "2 GB free", True),
         Finding("memory", "14.9 GB", "1 GB", False, "buy some"),
     ]
-    assert checks.table(findings).splitlines() == [
+    assert every.table(findings).splitlines() == [
         "check       need     have",
         "disk    ok  1 GB     2 GB free",
         "memory  NO  14.9 GB  1 GB",
@@ -160,7 +160,7 @@ def test_the_table_lines_up_and_puts_the_mend_below() -> None:
 
 def test_json_says_the_verdict_and_every_finding() -> None:
     findings = [Finding("disk", "1 GB", "2 GB", True), Finding("RAM", "2", "1", False, "less")]
-    told = json.loads(checks.as_json(findings))
+    told = json.loads(every.as_json(findings))
     assert told["ok"] is False
     assert told["findings"][1] == {"name": "RAM", "need": "2", "have": "1", "ok": False, "mend": "less"}
 
@@ -174,21 +174,21 @@ def test_sizes_are_told_in_decimal_units(num_bytes: int, text: str) -> None:
 
 
 def test_what_a_stranger_wrote_cannot_draw_on_the_terminal() -> None:
-    told = checks.table([Finding("licence", "any", "\x1b[2Jmit\nRAM  ok" + "x" * 10_000, False, "ask\r\x07")])
+    told = every.table([Finding("licence", "any", "\x1b[2Jmit\nRAM  ok" + "x" * 10_000, False, "ask\r\x07")])
     assert len(told.splitlines()) == 3 and max(map(len, told.splitlines())) < 400
     assert all(letter.isprintable() for line in told.splitlines() for letter in line)
 
 
 def test_the_files_to_fetch_are_told_with_their_bytes() -> None:
     files = [File("config.json", 700, here=False), File("model.safetensors", 9000, here=False, kept=1000)]
-    told = checks.table([], files=files).splitlines()
+    told = every.table([], files=files).splitlines()
     assert told[-2:] == ["  model.safetensors  8,000", "  config.json          700"]
-    assert json.loads(checks.as_json([], files=files))["fetch"] == [
+    assert json.loads(every.as_json([], files=files))["fetch"] == [
         {"file": "config.json", "bytes": 700},
         {"file": "model.safetensors", "bytes": 8000},
     ]
 
 
 def test_of_many_files_the_largest_are_told() -> None:
-    told = checks.table([], files=[File(f"{number:02}", number, here=False) for number in range(13)])
+    told = every.table([], files=[File(f"{number:02}", number, here=False) for number in range(13)])
     assert told.splitlines()[-1].split() == ["3", "more", "3"]

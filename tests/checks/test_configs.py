@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-import checks
+from checks import every
 from checks.finding import Refused
 from checks.machine import Machine
 from checks.plan import Plan
@@ -26,7 +26,7 @@ def verdict(tmp_path: Path, planned: Callable[..., Plan], machine: Machine) -> C
             plan = planned(in_folder("tiny", tmp_path / "tiny", code=True), code=True)
         except Refused as refusal:
             return refusal.finding.have
-        findings = checks.run(plan, machine)
+        findings = every.run(plan, machine)
         return next(found.have for found in findings if found.name == "architecture")
 
     return judge

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import transformers
 
-import checks
+from checks import every
 from checks.finding import Finding
 from checks.machine import Machine
 from checks.plan import Plan
@@ -22,7 +22,7 @@ OWN = {"model_type": "own", "auto_map": {"AutoModelForCausalLM": "modeling_own.M
 
 
 def found(name: str, plan: Plan, machine: Machine) -> Finding | None:
-    return next((finding for finding in checks.run(plan, machine) if finding.name == name), None)
+    return next((finding for finding in every.run(plan, machine) if finding.name == name), None)
 
 
 def folder(path: Path, files: tuple[str, ...] = (), **config: Any) -> Repository:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 
-import checks
+from checks import every
 from checks.finding import Finding
 from checks.nearest import Configuration
 from checks.source.file import File
@@ -39,7 +39,7 @@ def test_the_json_has_the_keys_that_the_readme_says() -> None:
     assert shape
     finding = Finding("disk", "2", "1", False, "more")
     near = Configuration({"QUANTISE": "int8"}, "1 GB", 2048)
-    verdict = json.loads(checks.as_json([finding], [near], [File("config.json", 100, here=False)]))
+    verdict = json.loads(every.as_json([finding], [near], [File("config.json", 100, here=False)]))
     told = set(re.findall(r'"(\w+)"', shape[1]))
     assert told == {*verdict, *verdict["findings"][0], *verdict["fitting"][0], *verdict["fetch"][0]}
     assert set(verdict["findings"][0]) == {item.name for item in fields(Finding)}

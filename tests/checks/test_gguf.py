@@ -7,10 +7,10 @@ import pytest
 from safetensors.torch import load_file
 from transformers import AutoConfig
 
-import checks
+from checks import every
 from checks.fetch import fetch
 from checks.finding import Finding, Refused
-from checks.heads import headed
+from checks.heads.gguf import by_heads
 from checks.machine import Machine
 from checks.measure.skeleton import nbytes
 from checks.plan import Plan
@@ -117,7 +117,7 @@ def test_what_is_no_gguf_is_refused(tmp_path: Path, content: bytes, look_up: Loo
     with pytest.raises(NoGguf):
         head(part(tmp_path / "x.gguf"), len(content), len(content))
     with pytest.raises(Refused) as caught:
-        headed(look_up(str(tmp_path / "x.gguf")), client)
+        by_heads(look_up(str(tmp_path / "x.gguf")), client)
     assert "GGUF_FILE" in caught.value.finding.mend
 
 
@@ -133,8 +133,8 @@ def test_on_the_hub_it_is_planned_from_its_head_and_fetched_alone(
     fake: hub.Hub, several: hub.Repo, look_up: LookUp, client: Hub, planned: Planner, machine: Machine
 ) -> None:
     found = look_up("acme/packed", forms=Forms(gguf="Q8_0"))
-    plan = planned(headed(found, client), dtype="bfloat16")
-    assert [finding for finding in checks.run(plan, machine) if not finding.ok] == []
+    plan = planned(by_heads(found, client), dtype="bfloat16")
+    assert [finding for finding in every.run(plan, machine) if not finding.ok] == []
     folder = fetch(plan.repository, client)
     assert not (folder / "tiny-Q4_0.gguf").exists()
     model = load(folder / found.gguf, dtype="bfloat16", device="cpu", trust_remote_code=False).model
@@ -142,9 +142,9 @@ def test_on_the_hub_it_is_planned_from_its_head_and_fetched_alone(
 
 
 def test_fetched_it_is_found_offline(fake: hub.Hub, several: hub.Repo, look_up: LookUp, client: Hub) -> None:
-    fetch(headed(look_up("acme/packed", forms=Forms(gguf="Q8_0")), client), client)
+    fetch(by_heads(look_up("acme/packed", forms=Forms(gguf="Q8_0")), client), client)
     fake.requests.clear()
-    found = headed(look_up("acme/packed", forms=Forms(gguf="Q8_0"), offline=True), client)
+    found = by_heads(look_up("acme/packed", forms=Forms(gguf="Q8_0"), offline=True), client)
     assert (found.gguf, found.config["model_type"], fake.requests) == ("tiny-Q8_0.gguf", "llama", [])
 
 
@@ -166,12 +166,12 @@ def test_in_parts_it_is_planned_from_all_heads_and_fetched_whole(
 ) -> None:
     found = look_up("acme/parts", forms=Forms(gguf="Q8_0"))
     fake.requests.clear()
-    plan = planned(headed(found, client), dtype="bfloat16")
+    plan = planned(by_heads(found, client), dtype="bfloat16")
     assert sorted(gguf_files(fake.requests)) == [
         f"tiny-Q8_0-{number:05}-of-00003.gguf" for number in (1, 2, 3)
     ]
     sizes = [path.stat().st_size for path in (in_parts.folder / "Q8").iterdir()]
-    assert [finding for finding in checks.run(plan, machine) if not finding.ok] == []
+    assert [finding for finding in every.run(plan, machine) if not finding.ok] == []
     assert plan.repository.weights == sum(sizes) and plan.repository.to_fetch >= sum(sizes)
     folder = fetch(plan.repository, client)
     assert len(list((folder / "Q8").iterdir())) == 3 and not (folder / "tiny-F16.gguf").exists()
@@ -182,9 +182,9 @@ def test_in_parts_it_is_planned_from_all_heads_and_fetched_whole(
 def test_in_parts_it_is_found_offline(
     fake: hub.Hub, in_parts: hub.Repo, look_up: LookUp, client: Hub
 ) -> None:
-    folder = fetch(headed(look_up("acme/parts", forms=Forms(gguf="Q8_0")), client), client)
+    folder = fetch(by_heads(look_up("acme/parts", forms=Forms(gguf="Q8_0")), client), client)
     fake.requests.clear()
-    found = headed(look_up("acme/parts", forms=Forms(gguf="Q8_0"), offline=True), client)
+    found = by_heads(look_up("acme/parts", forms=Forms(gguf="Q8_0"), offline=True), client)
     assert (found.gguf, len(found.held), fake.requests) == ("Q8/tiny-Q8_0-00001-of-00003.gguf", 3, [])
     (folder / found.held[1].name).unlink()
     with pytest.raises(Refused, match=r"tiny-Q8_0-00002-of-00003\.gguf is missing"):
@@ -194,7 +194,7 @@ def test_in_parts_it_is_found_offline(
 @pytest.mark.parametrize("part", [0, 1])
 def test_any_part_may_be_named_by_its_path(tmp_path: Path, look_up: LookUp, client: Hub, part: int) -> None:
     first = tiny_gguf(tmp_path / "Q8", most=8)
-    found = headed(look_up(str(paths(first)[part])), client)
+    found = by_heads(look_up(str(paths(first)[part])), client)
     assert (found.gguf, len(found.held)) == (first.name, 3)
     assert found.config["vocab_size"] == 320 and found.config["tie_word_embeddings"] is False
 
@@ -205,7 +205,7 @@ def test_a_part_of_another_model_is_refused_before_the_download(
     parts = sorted((in_parts.folder / "Q8").iterdir())
     parts[1].write_bytes(parts[2].read_bytes())
     with pytest.raises(Refused) as caught:
-        headed(look_up("acme/parts", forms=Forms(gguf="Q8_0")), client)
+        by_heads(look_up("acme/parts", forms=Forms(gguf="Q8_0")), client)
     assert "00002-of-00003.gguf, which says that it is part 3 of 3" in caught.value.finding.have
 
 
@@ -222,5 +222,5 @@ def test_where_its_head_is_too_long_the_hub_has_counted_its_values(
     values = sum(weight.numel() for weight in load_file(whole / "model.safetensors").values())
     fake.repos["acme/long"] = hub.Repo(tmp_path / "packed", values=0 if more is None else values + more)
     monkeypatch.setattr("checks.heads.gguf.COST", 1024)
-    found = headed(look_up("acme/long"), client)
+    found = by_heads(look_up("acme/long"), client)
     assert found.config["tie_word_embeddings"] is (tied and more == 16)

@@ -10,10 +10,10 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-import checks
+from checks import every
 from checks.fetch import fetch
 from checks.finding import Finding
-from checks.heads import headed
+from checks.heads.safetensors import with_headers
 from checks.machine import Machine
 from checks.plan import Plan
 from checks.source.find import in_folder
@@ -28,11 +28,11 @@ Planner = Callable[..., Plan]
 
 
 def local(folder: Path, client: Hub) -> Repository:
-    return headed(in_folder("tiny", folder, code=False), client)
+    return with_headers(in_folder("tiny", folder, code=False), client)
 
 
 def weights(plan: Plan, machine: Machine) -> Finding:
-    return next(finding for finding in checks.run(plan, machine) if finding.name == "weights")
+    return next(finding for finding in every.run(plan, machine) if finding.name == "weights")
 
 
 def changed(folder: Path, **tensors: torch.Tensor | None) -> Path:
@@ -61,7 +61,7 @@ def test_the_hub_tells_the_same_and_sends_no_weights(
 ) -> None:
     found = look_up()
     fake.requests.clear()
-    headers = headed(found, client).headers
+    headers = with_headers(found, client).headers
     same = local(tiny_repo.folder, client).headers
     assert headers and same and headers.tensors and same.tensors
     assert headers.tensors.keys() == same.tensors.keys()
@@ -73,7 +73,7 @@ def test_every_shards_header_is_read(fake: hub.Hub, tmp_path: Path, look_up: Loo
     config = transformers.LlamaConfig(**tiny.LLAMA)
     folder = tiny.saved(tmp_path / "s", transformers.LlamaForCausalLM, config, max_shard_size="50KB")
     fake.repos["acme/shards"] = hub.Repo(folder)
-    headers = headed(look_up("acme/shards"), client).headers
+    headers = with_headers(look_up("acme/shards"), client).headers
     index = json.loads((folder / "model.safetensors.index.json").read_text())
     assert headers and headers.tensors and headers.tensors.keys() == index["weight_map"].keys()
 
@@ -83,7 +83,7 @@ def test_a_server_that_sends_whole_files_is_cut_off(
 ) -> None:
     found = look_up()
     tiny_repo.faults["model.safetensors"] = NoRanges()
-    headers = headed(found, client).headers
+    headers = with_headers(found, client).headers
     assert headers == Headers(unread="the server sends whole files where a part is asked for")
 
 
@@ -91,14 +91,14 @@ def test_headers_that_cost_too_much_are_left(
     tiny_repo: hub.Repo, look_up: LookUp, client: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("checks.heads.safetensors.COST", 1000)
-    headers = headed(look_up(), client).headers
+    headers = with_headers(look_up(), client).headers
     assert headers and headers.tensors is None and "too large" in headers.unread
 
 
 def test_a_hub_that_has_gone_is_no_hindrance(
     tiny_repo: hub.Repo, look_up: LookUp, client: Hub, planned: Planner, machine: Machine
 ) -> None:
-    found = headed(look_up(), replace(client, endpoint="http://127.0.0.1:9"))
+    found = with_headers(look_up(), replace(client, endpoint="http://127.0.0.1:9"))
     finding = weights(planned(found), machine)
     assert finding.ok and "not looked into: http://127.0.0.1:9 does not answer" in finding.have
 
@@ -217,7 +217,7 @@ def test_a_header_as_long_as_half_the_world_is_not_asked_for(
     path.write_bytes((2**26).to_bytes(8, "little") + path.read_bytes()[8:])
     found = look_up()
     fake.requests.clear()
-    headers = headed(found, client).headers
+    headers = with_headers(found, client).headers
     assert headers and "is longer than the file" in headers.malformed and fake.sent == 8
 
 
@@ -231,7 +231,7 @@ def test_headers_of_unlike_lengths_are_afforded_together(
     fake.repos["acme/shards"] = hub.Repo(folder)
     found = look_up("acme/shards")
     fake.requests.clear()
-    headers = headed(found, client).headers
+    headers = with_headers(found, client).headers
     assert headers and "too large" in headers.unread and fake.sent == 8 * len(found.held)
 
 
@@ -243,7 +243,7 @@ def test_a_shard_that_only_the_index_knows_is_missed_before_the_download(
     lost = sorted(folder.glob("*.safetensors"))[-1]
     lost.unlink()
     fake.repos["acme/shards"] = hub.Repo(folder)
-    finding = weights(planned(headed(look_up("acme/shards"), client)), machine)
+    finding = weights(planned(with_headers(look_up("acme/shards"), client)), machine)
     assert not finding.ok and finding.mend.startswith(f"{lost.name} is missing: its authors")
 
 
@@ -252,7 +252,7 @@ def test_what_the_cache_has_is_not_asked_of_the_hub(
 ) -> None:
     fetch(look_up(), client)
     fake.requests.clear()
-    headers = headed(look_up(), client).headers
+    headers = with_headers(look_up(), client).headers
     assert headers and headers.tensors and not fake.got("model.safetensors")
 
 
@@ -261,5 +261,5 @@ def test_a_file_that_the_disk_has_spoilt_is_named_with_its_place(
 ) -> None:
     blob = (fetch(look_up(), client) / "model.safetensors").resolve()
     blob.write_bytes(bytes(blob.stat().st_size))
-    finding = weights(planned(headed(look_up(), client)), machine)
+    finding = weights(planned(with_headers(look_up(), client)), machine)
     assert not finding.ok and finding.mend.startswith(f"remove {blob}, and start again")

@@ -4,7 +4,8 @@ import logging
 
 import pytest
 
-from checks import Refused, layers
+from checks import layers
+from checks.finding import Refused
 from tests import tiny
 from tests.families import T5
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 import transformers
 
-from checks import Refused, memory, prompt
+from checks import memory, prompt
+from checks.finding import Refused
 from checks.machine import Machine
 from checks.plan import Plan
 from checks.source.find import in_folder

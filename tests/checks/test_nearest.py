@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-import checks
+from ahead import looked_up
+from checks import every
 from checks.machine import Gpu, Machine
 from checks.measure import Measure
 from checks.nearest import fits, nearest
@@ -88,7 +89,8 @@ def test_every_line_pasted_into_config_py_fits(tmp_path: Path, machine: Machine)
         pasted = tmp_path / "config.py"
         wish = 'DTYPE = "float32"\nCONTEXT = 500\n'
         pasted.write_text(f"{(HOME / 'config.py').read_text()}\n{wish}{line}\n")
-        return plan_of(resolve((config_layer(pasted), asked)), tmp_path, machine)
+        wishes = resolve((config_layer(pasted), asked))
+        return plan_of(wishes, looked_up(wishes, tmp_path), machine)
 
     plan = planned_with("")
     assert plan.measure is not None
@@ -103,10 +105,10 @@ def test_every_line_pasted_into_config_py_fits(tmp_path: Path, machine: Machine)
 def test_table_and_json_name_them(planned: Planner, machine: Machine) -> None:
     small = replace(machine, ram=14 * GB)
     plan = eight_billion(planned)
-    findings, found = checks.run(plan, small), nearest(plan, small)
-    assert '\n  QUANTISE = "int8"  8.7 GB of RAM, context ' in checks.table(findings, found)
-    assert '"line": "QUANTISE = \\"int4\\""' in checks.as_json(findings, found)
-    assert "config.py" not in checks.table(findings)
+    findings, found = every.run(plan, small), nearest(plan, small)
+    assert '\n  QUANTISE = "int8"  8.7 GB of RAM, context ' in every.table(findings, found)
+    assert '"line": "QUANTISE = \\"int4\\""' in every.as_json(findings, found)
+    assert "config.py" not in every.table(findings)
 
 
 @pytest.mark.parametrize("free", [10, 7])

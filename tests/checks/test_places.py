@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-import checks
-from checks import memory
+from checks import every, memory
 from checks.finding import Finding
 from checks.machine import Gpu, Machine
 from checks.machine.overhead import FIRST
 from checks.measure import Measure
+from checks.nearest import nearest
 from checks.plan import Plan
 from inference.model.split.spread import places
 
@@ -44,7 +44,7 @@ def on_gpu(weights: int, share: float) -> int:
 
 
 def named(plan: Plan, machine: Machine) -> dict[str, Finding]:
-    return {finding.name: finding for finding in checks.run(plan, machine)}
+    return {finding.name: finding for finding in every.run(plan, machine)}
 
 
 def test_each_device_needs_its_layers_and_their_share_of_the_tokens(split: Split, machine: Machine) -> None:
@@ -83,7 +83,7 @@ def test_the_nearest_list_that_fits_is_told(
     crowded = replace(machine, ram=ram, gpus=gpus(*free))
     for plan in (split(6, 4), replace(split(), places=())):
         assert any(not item.ok for name, item in named(plan, crowded).items() if name.startswith("GPU"))
-        found = checks.nearest(plan, crowded)
+        found = nearest(plan, crowded)
         assert (found[0].settings if found else {}) == ({"LAYERS": layers} if layers else {})
 
 

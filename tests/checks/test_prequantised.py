@@ -10,9 +10,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import GptOssConfig, GptOssForCausalLM
 
-import checks
+from checks import every
 from checks.finding import Finding
-from checks.heads import headed
+from checks.heads.safetensors import with_headers
 from checks.machine import Machine
 from checks.measure.packed import packed
 from checks.measure.skeleton import nbytes, skeleton
@@ -59,7 +59,7 @@ def in_eight_bits(folder: Path) -> Path:
 
 
 def quantised(plan: Plan, machine: Machine) -> Finding:
-    return next(finding for finding in checks.run(plan, machine) if finding.name == "quantised")
+    return next(finding for finding in every.run(plan, machine) if finding.name == "quantised")
 
 
 def in_four_bits(folder: Path) -> dict[str, Tensor]:
@@ -94,7 +94,7 @@ def test_four_bits_are_unpacked_as_their_standard_says(
     tmp_path: Path, client: Hub, planned: Planner, machine: Machine
 ) -> None:
     plain = in_four_bits(tmp_path)
-    plan = planned(headed(in_folder("mxfp4", tmp_path, code=False), client), dtype="bfloat16")
+    plan = planned(with_headers(in_folder("mxfp4", tmp_path, code=False), client), dtype="bfloat16")
     model = load(tmp_path, dtype="bfloat16", device="cpu", trust_remote_code=False).model
     held = model.state_dict()
     assert all(torch.equal(held[name], weight) for name, weight in plain.items())
@@ -117,9 +117,9 @@ def test_what_stays_packed_is_measured_in_its_files(tmp_path: Path, dtype: str, 
 def test_unpacked_weights_can_be_quantised_anew(
     tmp_path: Path, client: Hub, planned: Planner, machine: Machine
 ) -> None:
-    source = headed(in_folder("fp8", in_eight_bits(tmp_path), code=False), client)
+    source = with_headers(in_folder("fp8", in_eight_bits(tmp_path), code=False), client)
     plan = planned(source, dtype="bfloat16", quantise="int8")
-    finding = next(finding for finding in checks.run(plan, machine) if finding.name == "quantise")
+    finding = next(finding for finding in every.run(plan, machine) if finding.name == "quantise")
     assert finding.ok, finding
 
 
@@ -128,7 +128,7 @@ def test_what_is_unpacked_at_load_is_measured_unpacked(
     tmp_path: Path, client: Hub, planned: Planner, machine: Machine
 ) -> None:
     folder = in_eight_bits(tmp_path)
-    plan = planned(headed(in_folder("fp8", folder, code=False), client), dtype="bfloat16")
+    plan = planned(with_headers(in_folder("fp8", folder, code=False), client), dtype="bfloat16")
     model = load(folder, dtype="bfloat16", device="cpu", trust_remote_code=False).model
     held = sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers()))
     assert plan.measure and plan.measure.weights == held > plan.repository.weights

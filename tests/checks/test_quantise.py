@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 import transformers
 
-import checks
-from checks import memory, quantise
+from checks import every, memory, quantise
 from checks.finding import Finding
 from checks.machine import Machine
 from checks.machine.overhead import FIRST
@@ -26,7 +25,7 @@ MEASURE = Measure(8 * 10**9, "bfloat16", 16 * GB, 131_072, 0, saves={"int8": 8 *
 
 
 def ram(plan: Plan, machine: Machine, free: float) -> Finding:
-    findings = checks.run(plan, replace(machine, ram=int(free)))
+    findings = every.run(plan, replace(machine, ram=int(free)))
     return next(finding for finding in findings if finding.name == "RAM")
 
 

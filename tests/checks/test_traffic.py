@@ -11,6 +11,7 @@ import pytest
 import transformers
 from huggingface_hub import constants
 
+from ahead import looking_up
 from examine import Verdict, examine
 from settings.layers import Layer, config_layer
 from settings.resolve import resolve
@@ -58,7 +59,8 @@ def verdict(
     """What `main.py --check` finds of acme/large."""
     monkeypatch.setattr(constants, "ENDPOINT", fake.url)
     wishes = {"MODEL_NAME": "acme/large", "CACHE_DIR": str(tmp_path / "cache"), "PORT": 0}
-    yield lambda: examine(resolve([config_layer(ROOT / "config.py"), Layer("here", wishes)]), tmp_path)
+    asked = resolve([config_layer(ROOT / "config.py"), Layer("here", wishes)])
+    yield lambda: examine(asked, looking_up(asked, tmp_path))
 
 
 Check = Callable[[], Verdict]

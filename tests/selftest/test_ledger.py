@@ -9,7 +9,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from checks import Finding, memory
+from checks import memory
+from checks.finding import Finding
 from checks.machine import Gpu, Machine
 from checks.plan import Plan
 from inference.engine.stats import Step

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import launch
+from ahead import looking_up
 from inference.opening import Opened
 from selftest import proof
 from settings.fields import Settings
@@ -20,12 +21,16 @@ def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proof, "NEW", 8)
 
 
+def proved(wishes: Settings, home: Path, *, as_json: bool) -> int:
+    return launch.prove(wishes, looking_up(wishes, home), as_json=as_json)
+
+
 def demo(**values: Any) -> Settings:
     return settings(MODEL_NAME=str(DEMO), DEVICE="cpu", CONTEXT=400, MAX_SEQUENCES=4, **values)
 
 
 def test_a_model_that_answers_alike_is_proved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert launch.prove(demo(), tmp_path, as_json=True) == 0
+    assert proved(demo(), tmp_path, as_json=True) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["ok"] and {"batched", "neighbours"} <= {item["name"] for item in told["findings"]}
     token, weights = told["memory"]["KV a token"], told["memory"]["RAM weights"]
@@ -44,7 +49,7 @@ def test_one_that_does_not_is_not_and_the_first_token_that_differs_is_named(
         return replace(opened, engine=engine(Mixing(opened.fitted.runner, 5.0), opened.loaded.vocab))
 
     monkeypatch.setattr(launch, "loaded", mixed)
-    assert launch.prove(demo(), tmp_path, as_json=False) == 1
+    assert proved(demo(), tmp_path, as_json=False) == 1
     lines = capsys.readouterr().out.splitlines()
     [batched] = [line for line in lines if line.startswith("batched ")]
     assert " NO " in batched and "prompt " in batched and ", token " in batched and " became " in batched
@@ -52,6 +57,6 @@ def test_one_that_does_not_is_not_and_the_first_token_that_differs_is_named(
 
 
 def test_one_that_is_refused_is_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert launch.prove(demo(NUM_SHARD=2), tmp_path, as_json=True) == 1
+    assert proved(demo(NUM_SHARD=2), tmp_path, as_json=True) == 1
     told = json.loads(capsys.readouterr().out)
     assert not told["ok"] and "memory" not in told
