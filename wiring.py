@@ -31,7 +31,12 @@ def plan_of(settings: Settings, found: Repository, machine: Machine) -> Plan:
     whole = by_heads(found, hub) if found.gguf else found
     repository = begun(whole, hub)
     device, places = chosen_places(settings, repository, machine)
-    asked = Asked(
+    return plan(repository, asked_of(settings, machine, device, places))
+
+
+def asked_of(settings: Settings, machine: Machine, device: str, places: tuple[str, ...]) -> Asked:
+    """What is asked of the model."""
+    return Asked(
         device=device,
         dtype=settings.dtype,
         bfloat16=machine.bfloat16,
@@ -50,7 +55,6 @@ def plan_of(settings: Settings, found: Repository, machine: Machine) -> Plan:
         batch=settings.max_batch_tokens,
         overhead=overhead.known(device),
     )
-    return plan(repository, asked)
 
 
 def fetched(settings: Settings, planned: Plan) -> Path:
