@@ -13,7 +13,11 @@ LATENT = "kv_lora_rank"
 # token, a window's too: the seats keep what they may be asked to go back to.
 CONSTANT = frozenset({"linear_attention", "mamba", "mamba2", "conv", "recurrent", "gated_deltanet", "kda"})
 NUMBERS: Mapping[str, tuple[str, ...]] = {
-    "layers": ("num_hidden_layers", "n_layer", "num_layers", "n_layers"),
+    # A decoder's own first: an encoder keeps nothing, and may have more or fewer.
+    "layers": (
+        *("decoder_layers", "num_decoder_layers"),
+        *("num_hidden_layers", "n_layer", "num_layers", "n_layers"),
+    ),
     "heads": ("num_attention_heads", "n_head", "num_heads", "n_heads"),
     "groups": ("num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num"),
     "width": ("hidden_size", "n_embd", "d_model"),

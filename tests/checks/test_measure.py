@@ -112,6 +112,14 @@ def test_layers_that_keep_a_state_are_not_counted_by_the_token() -> None:
     assert not told.asked
 
 
+@pytest.mark.parametrize("name", ("num_decoder_layers", "decoder_layers"))
+def test_by_the_formula_a_decoder_keeps_what_its_own_layers_do(name: str) -> None:
+    raw = T5 | {"model_type": "own", "is_encoder_decoder": True, name: 5}
+    assert (
+        measured(raw, stored=4000).token == 2 * 5 * 2 * 4 * 8 * 2
+    )  # its own and the encoder's, keys, values
+
+
 def test_what_stays_in_float32_is_counted_so(tmp_path: Path) -> None:
     """T5's last projection of a layer, in float16."""
     raw = T5 | {"model_type": "t5", "vocab_size": 320}
