@@ -160,10 +160,11 @@ class Line:
             raise Fault(f"{host(url)} does not answer ({cause(error, self.timeout_s)})") from error
 
     def refuse(self, response: Response, address: Address) -> None:
-        """Raises Fault or Denied. A signed address that is refused has grown old: the Hub has a new one."""
+        """Raises Fault or Denied. Whoever is not the Hub refuses a signed address that has grown old: the Hub
+        has a new one."""
         status, after_s = response.status_code, asked_to_wait(response)
         what = f"{host(response.url)} answers {status}"
-        if status in PASSING or response.url == address.direct:
+        if status in PASSING or not same_origin(response.url, self.endpoint):
             address.direct = ""
             self.signals.resume_at = max(self.signals.resume_at, time.monotonic() + after_s)
             raise Fault(f"{what}: {said(response)}".rstrip(": "))

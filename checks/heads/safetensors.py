@@ -21,7 +21,7 @@ def with_headers(source: Repository, hub: Hub) -> Repository:
     if not files or (source.folder is not None and not all(file.here for file in files)):
         return source
     try:
-        found = (on_disk if all(file.here for file in files) else on_hub)(source, files, hub)
+        found = (on_disk if all(file.here for file in files) else sure)(source, files, hub)
     except Unread as reason:
         return replace(source, headers=Headers(unread=str(reason)))
     except Malformed as reason:
@@ -33,6 +33,14 @@ def with_headers(source: Repository, hub: Hub) -> Repository:
 
 def on_disk(source: Repository, files: Sequence[File], hub: Hub) -> list[Header]:
     return list(map(header_of, files, parts_of(source, files, hub)))
+
+
+def sure(source: Repository, files: Sequence[File], hub: Hub) -> list[Header]:
+    """From the Hub; what is no safetensors is asked for again, for it may have been spoilt on the way."""
+    try:
+        return on_hub(source, files, hub)
+    except Malformed:
+        return on_hub(source, files, hub)
 
 
 def on_hub(source: Repository, files: Sequence[File], hub: Hub) -> list[Header]:

@@ -21,7 +21,7 @@ from checks.source.hub import Hub
 from checks.source.repository import Repository
 from checks.source.tensors import Headers
 from tests import hub, tiny
-from tests.hub_faults import NoRanges
+from tests.hub_faults import Flip, NoRanges
 
 LookUp = Callable[..., Repository]
 Planner = Callable[..., Plan]
@@ -218,7 +218,7 @@ def test_a_header_as_long_as_half_the_world_is_not_asked_for(
     found = look_up()
     fake.requests.clear()
     headers = with_headers(found, client).headers
-    assert headers and "is longer than the file" in headers.malformed and fake.sent == 8
+    assert headers and "is longer than the file" in headers.malformed and fake.sent == 2 * 8
 
 
 def test_headers_of_unlike_lengths_are_afforded_together(
@@ -263,3 +263,12 @@ def test_a_file_that_the_disk_has_spoilt_is_named_with_its_place(
     blob.write_bytes(bytes(blob.stat().st_size))
     finding = weights(planned(with_headers(look_up(), client)), machine)
     assert not finding.ok and finding.mend.startswith(f"remove {blob}, and start again")
+
+
+def test_a_header_that_was_spoilt_on_the_way_is_asked_for_again(
+    tiny_repo: hub.Repo, look_up: LookUp, client: Hub
+) -> None:
+    found = look_up()
+    tiny_repo.faults["model.safetensors"] = Flip(times=2)
+    headers = with_headers(found, client).headers
+    assert headers and headers.tensors

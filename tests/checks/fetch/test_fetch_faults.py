@@ -160,6 +160,14 @@ def test_a_signed_address_that_has_grown_old_is_asked_for_anew(
     assert sum("/resolve/" in what for what in asked) == 2
 
 
+def test_an_address_that_grows_old_for_all_at_once_is_no_denial(
+    repo: hub.Repo, bring: Bring, whole: Whole
+) -> None:
+    repo.elsewhere = True
+    repo.faults[WEIGHTS] = Says(403, times=6)
+    assert whole(bring(streams=4))
+
+
 def test_connections_are_kept(fake: hub.Hub, repo: hub.Repo, bring: Bring) -> None:
     bring(streams=1)
     assert len({request.connection for request in fake.got(WEIGHTS)}) == 1
