@@ -16,7 +16,8 @@ PLACES = (FAR, FAR - 1, FAR - 777)  # patterns that count from somewhere else gi
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A token sees the last `width` up to itself; None: all of them."""
+    """A token sees the last `width` up to itself; None: all of them. 0, which no layer is told, is what some
+    models make and do not use."""
 
     width: int | None
 
@@ -36,6 +37,8 @@ def at_place(pattern: Callable[..., torch.Tensor], place: int) -> Window:
     zero = torch.zeros((), dtype=torch.int64)
     columns = torch.arange(place + 2)
     seen = pattern(zero, zero, torch.tensor(place), columns).expand(len(columns))
+    if not bool(seen.any()):
+        return Window(0)
     first = int(seen.int().argmax())
     if not bool(seen[first : place + 1].all()) or bool(seen[place + 1]):
         raise Unfit("attention sees what is no window")
