@@ -50,7 +50,13 @@ def forget(weight: Tensor, files: Iterable[Span]) -> None:
 
 def forget_unused(model: Any) -> None:
     """So do the parts of weights' files that are no tensor of the model: weights that were read from them
-    and put together, as those of experts are."""
+    and put together, as those of experts are.
+
+    Not where weights stay in fewer bits: what reads these has tensors besides the model's, and changes some
+    where they lie, which would be undone.
+    """
+    if getattr(model, "is_quantized", False):
+        return
     used = sorted(map(span_in_memory, chain(model.parameters(), model.buffers())))
     for file in mapped_files(WEIGHTS):
         for gap in gaps(file, used):

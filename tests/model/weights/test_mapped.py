@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
+import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from inference.model.weights.mapped import forget, mapped_files
+from inference.model.weights.mapped import forget, forget_unused, mapped_files
 from inference.resident import resident
 
 SIZE = 64 << 20
@@ -34,3 +35,14 @@ def test_what_is_in_no_file_or_not_in_one_piece_is_left_alone(tmp_path: Path) ->
     forget(file, [])
     assert abs(resident().files - there.files) < SIZE / 10
     assert int(own.min()) == 5
+
+
+@pytest.mark.parametrize(("packed", "kept"), [(False, 7), (True, 9)])
+def test_what_a_model_in_fewer_bits_has_changed_is_left(tmp_path: Path, packed: bool, kept: int) -> None:
+    """As gptqmodel changes zero points in place: without these pages they would be the file's again."""
+    beside = mapped(tmp_path / "model.safetensors")
+    beside.fill_(9)
+    model = nn.Linear(1, 1)
+    model.is_quantized = packed
+    forget_unused(model)
+    assert int(beside[SIZE // 2]) == kept
