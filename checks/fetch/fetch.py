@@ -62,14 +62,16 @@ def fetch(
     if source.folder is not None:
         return source.folder
     storage, progress = Storage(hub.storage(source.name)), progress or Progress()
-    storage.begin(source.revision, source.commit, {file.name: file.size for file in source.files})
-    if missing(source, hub):
-        with explained(source, hub, storage):
+    folder = storage.snapshot(source.commit)
+    with explained(source, hub, storage):
+        if not all((folder / file.name).exists() for file in source.files):
+            storage.begin(source.revision, source.commit, {file.name: file.size for file in source.files})
+        if missing(source, hub):
             bring(source, hub, storage, progress, room or Room(hub.cache), pace)
-    for file in source.files:
-        storage.link(source.commit, file.name, file.etag)
-    storage.name(source.revision, source.commit)
-    return storage.snapshot(source.commit)
+        for file in source.files:
+            storage.link(source.commit, file.name, file.etag)
+        storage.name(source.revision, source.commit)
+    return folder
 
 
 def bring(source: Repository, hub: Hub, storage: Storage, progress: Progress, room: Room, pace: Pace) -> None:

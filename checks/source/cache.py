@@ -68,8 +68,9 @@ class Storage:
 
     def name(self, revision: str, commit: str) -> None:
         """Note which commit the revision is, so that a start without the Hub finds it."""
-        if revision != commit:
-            write(self.folder / "refs" / revision, commit)
+        note = self.folder / "refs" / revision
+        if revision != commit and not (note.is_file() and note.read_text().strip() == commit):
+            write(note, commit)
 
     def planned(self, commit: str) -> dict[str, int]:
         """The files and sizes that the version is loaded from; empty where we never fetched it."""

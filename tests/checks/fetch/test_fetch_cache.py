@@ -159,3 +159,12 @@ def test_each_content_is_fetched_once(fake: hub.Hub, repo: hub.Repo, bring: Brin
     folder = bring()
     assert (folder / "vocab.json").resolve() == (folder / "tokenizer.json").resolve()
     assert len(fake.got("tokenizer.json") + fake.got("vocab.json")) == 1
+
+
+def test_a_complete_cache_is_not_written_to(
+    repo: hub.Repo, bring: Bring, look_up: Callable[..., Repository]
+) -> None:
+    folder = bring()
+    times = {path: path.lstat().st_mtime_ns for path in folder.parents[1].rglob("*")}
+    assert bring(look_up("acme/large")) == folder
+    assert {path: path.lstat().st_mtime_ns for path in folder.parents[1].rglob("*")} == times
