@@ -15,12 +15,14 @@ from inference.model.held import Held
 from inference.opening import Opened
 
 LARGE = 50_000_000  # bytes of a step below which its factor says more of other things than of steps
-RAM, CPU, TOKEN = "RAM", "cpu", "KV a token"
+RAM, CPU = "RAM", "cpu"
+TOKEN, ROW = "KV a token", "KV a row"
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Bytes of a term: disk, TOKEN, or of a device, such as "RAM weights"; "RAM" is all of it."""
+    """Bytes of a term: disk, TOKEN, ROW (what one keeps besides its tokens), or of a device, such as "RAM
+    weights"; "RAM" is all of it."""
 
     term: str
     predicted: int
@@ -64,12 +66,14 @@ class Ledger:
 
     def loaded(self) -> list[Entry]:
         """What there is before any token."""
-        files = self.plan.repository.files
+        files, fitted = self.plan.repository.files, self.opened.fitted
         disk = sum((self.opened.folder / file.name).stat().st_size for file in files)
         found = [
             Entry("disk", sum(file.size for file in files), disk),
-            Entry(TOKEN, self.measure.token, self.opened.fitted.bytes_per_token),
+            Entry(TOKEN, self.measure.token, fitted.bytes_per_token),
         ]
+        if self.measure.row or fitted.bytes_per_row:
+            found.append(Entry(ROW, self.measure.row, fitted.bytes_per_row))
         for part in self.parts:
             found += self.ram(part) if part.gpu is None else self.vram(part, part.gpu)
         return found

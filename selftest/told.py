@@ -7,7 +7,7 @@ from dataclasses import asdict
 from checks.columns import columns
 from checks.every import table
 from checks.finding import Finding, size
-from selftest.ledger import TOKEN, Entry
+from selftest.ledger import ROW, TOKEN, Entry
 
 
 def as_table(title: str, entries: Sequence[Entry]) -> str:
@@ -47,9 +47,9 @@ def finding(item: Entry) -> Finding:
 
 
 def told(item: Entry) -> tuple[str, str]:
-    """To the byte where it is of one token."""
+    """To the byte where it is of one token, or one row."""
     predicted, actual = item.predicted, item.actual
-    if item.term == TOKEN:
+    if item.term in (TOKEN, ROW):
         return f"{predicted} bytes", f"{actual} bytes"
     return size(predicted), size(actual)
 

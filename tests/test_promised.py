@@ -21,6 +21,7 @@ from inference.metrics import Metrics
 from inference.model.packed.runner import SIZE
 from inference.model.place import OPEN_ENDED
 from inference.opening import Opened
+from selftest.ledger import Ledger
 from settings.fields import Settings
 from tests import families, tiny
 from tests.test_wiring import settings
@@ -61,10 +62,10 @@ class Promise:
     def check(self) -> None:
         """Raise AssertionError where the engine has another size than the plan."""
         fitted, runner = self.opened.fitted, self.opened.fitted.runner
-        assert fitted.bytes_per_token == self.token
+        assert self.plan.measure is not None
+        assert fitted.bytes_per_token == self.token and fitted.bytes_per_row == self.plan.measure.row
         assert (runner.context, runner.max_rows) == (self.budget.context, self.plan.rows)
         [terms] = memory.full(self.plan, MACHINE).values()
-        assert self.plan.measure is not None
         kept = terms.kv - self.plan.rows * self.plan.measure.row
         page = SIZE if runner.paged else 1
         assert 0 <= runner.area * self.token - kept < self.plan.rows * page * max(1, self.token)
@@ -114,6 +115,15 @@ LATENT = "deepseek_v3"  # of which the seats keep unlike amounts
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_token_takes_what_was_promised(promised: Any, family: str, deterministic: bool) -> None:
     promised(family, DETERMINISTIC=deterministic).check()
+
+
+def test_what_a_state_takes_is_told_besides(promised: Any) -> None:
+    made = promised("jamba")
+    found = {entry.term: entry for entry in Ledger(made.plan, MACHINE, made.opened).loaded()}
+    for term in ("KV a token", "KV a row"):
+        assert found[term].predicted == found[term].actual > 0
+    plain = promised("llama")
+    assert "KV a row" not in {entry.term for entry in Ledger(plain.plan, MACHINE, plain.opened).loaded()}
 
 
 @pytest.mark.parametrize("seat", ("packed", "slots", "solo"))

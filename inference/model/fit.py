@@ -34,7 +34,7 @@ class Fitted:
 
     seat             its kind, one of KINDS; `name` says more
     error            the largest difference of a logit from the truth, in standard deviations of the logits
-    bytes_per_token  memory that one token takes
+    bytes_per_token  memory that one token takes; bytes_per_row what a row takes besides
     loss             what quantising has cost; None where the weights are those of the files
     """
 
@@ -44,6 +44,7 @@ class Fitted:
     resumes: bool
     error: float
     bytes_per_token: int
+    bytes_per_row: int = 0
     loss: Loss | None = None
 
 
@@ -160,7 +161,8 @@ def sized(
     area = min(most, holds, max_area or most)
     runner = found.seat.make(max_rows=max_rows, context=context, area=area)
     seat = found.seat
-    return told(model, Fitted(runner, seat.kind, seat.name, runner.resumes, found.error, per_token))
+    fitted = Fitted(runner, seat.kind, seat.name, runner.resumes, found.error, per_token, per_row)
+    return told(model, fitted)
 
 
 def solo(
