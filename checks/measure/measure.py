@@ -21,7 +21,7 @@ from checks.measure.split import share, splits_heads
 from checks.measure.step import work
 from checks.source.tensors import dtype_in
 from inference.errors import named
-from inference.model.prequantised import QUANTISED
+from inference.model.prequantised import QUANTISED, shows_blind
 from inference.model.split.spread import stacks
 from inference.model.weights.kinds import saved
 
@@ -144,7 +144,7 @@ def weighed(
     model: Any, dtype: str, raw: Mapping[str, Any], tensors: Mapping[str, Tensor] | None
 ) -> Loaded | None:
     """The model as it will be loaded; None where that can be told only with values."""
-    if tensors is None and QUANTISED in raw:
+    if QUANTISED in raw and (tensors is None or not shows_blind(raw[QUANTISED])):
         return None
     return loaded(model, dtype, tensors)
 

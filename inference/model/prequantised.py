@@ -21,6 +21,11 @@ def loading(asked: Mapping[str, Any], devices: Collection[str]) -> dict[str, Any
     return {**asked, UNPACK: True} if wanted else dict(asked)
 
 
+def shows_blind(asked: Mapping[str, Any]) -> bool:
+    """Whether a model of that form can be loaded without values, and by no code that compiles or computes."""
+    return asked.get("quant_method") in (*ANYWHERE, *ON_A_CPU)
+
+
 def stays_packed(asked: Mapping[str, Any]) -> bool:
     return not asked.get(UNPACK)
 

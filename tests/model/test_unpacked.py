@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from inference.model.prequantised import UNPACK, loading, prepare, stays_packed
+from inference.model.prequantised import UNPACK, loading, prepare, shows_blind, stays_packed
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,10 @@ def test_unpacked_is_what_nobody_computes_packed(form: str, devices: tuple[str, 
 def test_what_the_model_asks_for_on_gpus_is_left() -> None:
     asked = {"quant_method": "compressed-tensors", "use_optimized_inference": True}
     assert loading(asked, ("cuda",)) == asked and loading(asked, ("cpu",))[UNPACK]
+
+
+def test_no_other_packages_code_runs_for_a_verdict() -> None:
+    assert shows_blind({"quant_method": "fp8"}) and not shows_blind({"quant_method": "gptq"})
 
 
 def test_a_config_is_changed_and_what_it_was_read_from_is_not() -> None:
