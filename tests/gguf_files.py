@@ -61,11 +61,11 @@ def write(folder: Path, path: Path, most: int = 0, apart: bool = False) -> Path:
 def vocabulary(made: gguf.GGUFWriter, folder: Path, size: int) -> None:
     known = AutoTokenizer.from_pretrained(folder).get_vocab()
     tokens = sorted(known, key=known.__getitem__)
-    tokens += ["zq", *(f"<more {number}>" for number in range(size - len(tokens) - 1))]
+    tokens += ["zq", "zx", *(f"<more {number}>" for number in range(size - len(tokens) - 2))]
     made.add_tokenizer_model("gpt2")
     made.add_token_list(tokens)
     made.add_token_types([1] * size)
-    made.add_token_merges(["z q"])
+    made.add_token_merges(["z q", "z x"])  # of one alone some transformers make no list
     made.add_bos_token_id(1)
     made.add_eos_token_id(2)
 
