@@ -30,6 +30,11 @@ HOME = Path(__file__).resolve().parent
 
 log = logging.getLogger("hearth")
 
+STARVED = (
+    "there is no memory for the libraries alone, which take half a GB: raise what ulimit -v, ulimit -d "
+    "or the container's limit grants"
+)
+
 
 def main(arguments: list[str]) -> int:
     """The exit code: 0 served, or would serve; 1 refused; 2 a wrong setting."""
@@ -98,6 +103,9 @@ def launch(settings: Settings, actions: frozenset[str]) -> int:
             from launch import check, download, prove, serve
     except ModuleNotFoundError as error:
         return missing(error)
+    except MemoryError:
+        print(f"hearth: {STARVED}", file=sys.stderr)
+        return 1
     if "--check" in actions:
         return check(settings, source, as_json="--json" in actions)
     if "--download" in actions:

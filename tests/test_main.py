@@ -172,6 +172,18 @@ def test_a_missing_package_is_named_with_what_to_do(capsys: pytest.CaptureFixtur
     assert "package flask is not installed" in told and "scripts/setup.sh" in told
 
 
+def test_too_little_memory_for_the_libraries_is_told_in_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none() -> int:
+        raise MemoryError
+
+    monkeypatch.setattr(main.guess, "memory", none)
+    assert main.launch(main.resolve(main.layers(main.flags.parse([]).flags)), frozenset({"--check"})) == 1
+    told = capsys.readouterr().err
+    assert "ulimit -d" in told and len(told.splitlines()) == 1
+
+
 def test_a_missing_module_of_our_own_is_a_bug() -> None:
     with pytest.raises(ModuleNotFoundError):
         main.missing(ModuleNotFoundError("no", name="checks.nothing"))
