@@ -180,5 +180,7 @@ def refusing(folder: Path, rule: str) -> Iterator[None]:
     """What transformers raises about the content of a folder becomes a BadRequest."""
     try:
         yield
-    except WRONG as error:
+    except Exception as error:
+        if not isinstance(error, WRONG) and type(error) is not Exception:  # which tokenizers raises
+            raise
         raise BadRequest("MODEL_NAME", f"{rule}: {folder}: {said(error, 400)}") from error

@@ -1,5 +1,6 @@
 """A folder becomes a model, or a refusal that says why; and where it goes."""
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -141,6 +142,13 @@ DEEP = '{"a":' * 5000 + "1" + "}" * 5000
 def test_a_file_that_holds_something_else_is_refused(llama: Path, file: str, told: str, text: str) -> None:
     (llama / file).write_text(text)
     assert told in refusal(llama)
+
+
+def test_a_vocabulary_that_does_not_hold_together_is_refused(llama: Path) -> None:
+    """Of which the tokenizers library says so by an exception of no kind."""
+    broken = {"model": {"type": "BPE", "vocab": {"a": 0}, "merges": ["b c"]}, "added_tokens": []}
+    (llama / "tokenizer.json").write_text(json.dumps(broken))
+    assert "has no tokenizer that can be read" in refusal(llama)
 
 
 def test_pickled_weights_are_refused_with_the_reason(llama: Path) -> None:
