@@ -28,7 +28,13 @@ log = logging.getLogger(__name__)
 CHUNK = 1 << 20  # bytes taken from a connection at once, where it has as many
 REDIRECTS = 5
 PASSING = (408, 425, 429, 500, 502, 503, 504)  # the next try may go well
-REASONS = ("Connection refused", "Connection reset", "Name or service not known", "certificate verify failed")
+REASONS = (
+    "Connection refused",
+    "Connection reset",
+    "Remote end closed connection",
+    "Name or service not known",
+    "certificate verify failed",
+)
 LONGEST_S = 600  # that we wait because a server asks us to
 
 
