@@ -22,8 +22,8 @@ from settings.fields import Settings
 Source = Callable[[], Repository]  # what was found, once it is; raises Refused
 
 
-def looked_up(settings: Settings, home: Path) -> Repository:
-    """The model, and what its safetensors hold. Raises Refused."""
+def looked_up(settings: Settings, home: Path, *, anew: bool = False) -> Repository:
+    """The model, and what its safetensors hold; `anew`: its newest version. Raises Refused."""
     hub = hub_of(settings)
     found = find(
         settings.model_name,
@@ -33,17 +33,18 @@ def looked_up(settings: Settings, home: Path) -> Repository:
         offline=settings.offline,
         code=settings.trust_remote_code,
         forms=Forms(settings.allow_pickle, settings.gguf_file),
+        anew=anew,
     )
     return with_headers(found, hub)
 
 
-def looking_up(settings: Settings, home: Path) -> Source:
+def looking_up(settings: Settings, home: Path, *, anew: bool = False) -> Source:
     """Begin, on a thread that no end of the process waits for."""
     found: Future[Repository] = Future()
 
     def look() -> None:
         try:
-            found.set_result(looked_up(settings, home))
+            found.set_result(looked_up(settings, home, anew=anew))
         except BaseException as error:  # whoever waits for it is told
             found.set_exception(error)
 

@@ -99,7 +99,7 @@ def launch(settings: Settings, actions: frozenset[str]) -> int:
                 return describe(version())
             from ahead import looking_up
 
-            source = looking_up(settings, HOME)
+            source = looking_up(settings, HOME, anew="--download" in actions)
             from launch import check, download, prove, serve
     except ModuleNotFoundError as error:
         return missing(error)

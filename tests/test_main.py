@@ -147,9 +147,12 @@ def test_a_download_fetches_and_stops(tmp_path: Path) -> None:
     place = {"CACHE_DIR": str(tmp_path / "cache"), "MODEL_NAME": "acme/tiny"}
     with hub.running() as fake:
         fake.repos["acme/tiny"] = hub.Repo(tiny.llama(tmp_path / "tiny"))
+        old = run("--download", HF_ENDPOINT=fake.url, **place)
+        fake.repos["acme/tiny"].version = 2
         answer = run("--download", HF_ENDPOINT=fake.url, **place)
     folder = Path(answer.stdout.splitlines()[-1])
     assert answer.returncode == 0 and (folder / "model.safetensors").is_file()
+    assert Path(old.stdout.splitlines()[-1]).parent == folder.parent != folder  # another version
     again = run("--download", "--offline", **place)
     assert (again.returncode, again.stdout.splitlines()[-1]) == (0, str(folder))
 

@@ -22,12 +22,21 @@ from inference.model.gguf.parts import GGUF
 
 
 def find(
-    name: str, revision: str, *, home: Path, hub: Hub, offline: bool, code: bool, forms: Forms = SAFE
+    name: str,
+    revision: str,
+    *,
+    home: Path,
+    hub: Hub,
+    offline: bool,
+    code: bool,
+    forms: Forms = SAFE,
+    anew: bool = False,
 ) -> Repository:
-    """Look in folders, on the Hub, in what was fetched before.
+    """Look in folders, in what was fetched before, on the Hub.
 
-    home: where folders are looked for besides the current one; code: its Python files are needed, too. Of a
-    GGUF file the config is not read yet.
+    home: where folders are looked for besides the current one; code: its Python files are needed, too; anew:
+    the Hub is asked for a newer version, although all of one is here. Of a GGUF file the config is not read
+    yet.
     """
     for folder in (Path(name).expanduser(), home / name):
         if folder.is_dir():
@@ -36,7 +45,8 @@ def find(
             return in_folder(name, folder.parent, code, Forms(gguf=folder.name))
     if name.startswith((".", "/", "~", "models/")):
         raise Refused(nothing_found(name, f"no folder {name}"))
-    if COMMIT.fullmatch(revision) and (found := complete(name, revision, hub, code, forms)):
+    fixed = bool(COMMIT.fullmatch(revision)) or not anew
+    if fixed and (found := complete(name, revision, hub, code, forms)):
         return found
     if offline:
         return in_cache(name, revision, hub, code, forms, "OFFLINE is set", "OFFLINE = False, to fetch it")
@@ -44,10 +54,6 @@ def find(
         return on_hub(name, revision, hub, code, forms)
     except Unanswered as error:
         return in_cache(name, revision, hub, code, forms, str(error), error.mend)
-    except Refused as error:
-        if complete(name, Storage(hub.storage(name)).commit_of(revision), hub, code, forms):
-            raise Refused(with_copy(error.finding)) from error
-        raise
 
 
 def in_folder(
@@ -96,14 +102,15 @@ def promised(storage: Storage, commit: str, code: bool, forms: Forms) -> dict[st
     return {file: sizes.get(file, 0) for file in needed(sizes, shards, code, forms)} if sizes else {}
 
 
-def complete(name: str, commit: str, hub: Hub, code: bool, forms: Forms) -> Repository | None:
-    """The version, where all that it is loaded from was fetched before: a commit never changes."""
+def complete(name: str, revision: str, hub: Hub, code: bool, forms: Forms) -> Repository | None:
+    """What the revision was when it was last fetched, where all that it is loaded from is here."""
     storage = Storage(hub.storage(name))
+    commit = storage.commit_of(revision)
     planned = promised(storage, commit, code, forms)
     folder = storage.snapshot(commit)
     if not planned or not all(is_file(folder / file, num_bytes) for file, num_bytes in planned.items()):
         return None
-    source = in_folder(name, folder, code, forms, commit=commit, revision=commit)
+    source = in_folder(name, folder, code, forms, commit=commit, revision=revision)
     without_code = "auto_map" in source.config and not any(file.endswith(".py") for file in planned)
     return None if code and without_code else source
 
@@ -132,10 +139,6 @@ def on_hub(name: str, revision: str, hub: Hub, code: bool, forms: Forms) -> Repo
         values=told.values,
         notes=notes,
     )
-
-
-def with_copy(finding: Finding) -> Finding:
-    return replace(finding, mend=f"{finding.mend}; or OFFLINE = True, which serves the copy that is here")
 
 
 def described(name: str, told: Entry | None, commit: str, storage: Storage) -> File:

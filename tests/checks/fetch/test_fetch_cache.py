@@ -99,13 +99,24 @@ def test_where_links_are_impossible_the_bytes_lie_in_the_snapshot_alone(
     assert bring() == folder and fake.got(WEIGHTS) == []
 
 
-def test_a_commit_that_is_complete_is_found_without_a_request(
-    fake: hub.Hub, repo: hub.Repo, bring: Bring, look_up: LookUp
+@pytest.mark.parametrize("by", ["main", "commit"])
+def test_what_is_complete_is_found_without_a_request(
+    by: str, fake: hub.Hub, repo: hub.Repo, bring: Bring, look_up: LookUp
 ) -> None:
     folder = bring()
     fake.requests.clear()
-    assert bring(look_up("acme/large", repo.commit)) == folder
+    assert bring(look_up("acme/large", repo.commit if by == "commit" else by)) == folder
     assert fake.requests == []
+
+
+def test_a_newer_version_is_asked_for_anew_and_served_from_then_on(
+    fake: hub.Hub, repo: hub.Repo, bring: Bring, look_up: LookUp
+) -> None:
+    old = bring()
+    fake.repos["acme/large"] = replace(repo, version=2)
+    assert bring() == old
+    new = bring(look_up("acme/large", anew=True))
+    assert new != old and bring() == new
 
 
 def test_a_commit_that_is_half_there_is_asked_for(

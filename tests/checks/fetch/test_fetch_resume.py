@@ -191,9 +191,8 @@ def test_a_blob_of_another_version_is_not_fetched(
 ) -> None:
     first = bring()
     (repo.folder / "config.json").write_text('{"model_type": "llama", "newer": true}')
-    hub_with_news = replace(repo, version=2)
-    fake.repos["acme/large"] = hub_with_news
+    fake.repos["acme/large"] = replace(repo, version=2)
     fake.requests.clear()
-    second = bring()
+    second = bring(look_up("acme/large", anew=True))
     assert first != second and fake.got(WEIGHTS) == []
     assert (second / WEIGHTS).resolve() == (first / WEIGHTS).resolve()
