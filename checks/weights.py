@@ -48,7 +48,9 @@ def elsewhere(source: Repository) -> str:
     """Where the files that are missing may be."""
     if source.folder is None:
         return "its authors have left it so, choose another MODEL_REVISION or model"
-    return f"fetch with OFFLINE = False, or copy into {source.folder}"
+    if source.commit:
+        return "fetch what is, with the Hub in reach and OFFLINE = False"
+    return f"copy what is into {source.folder}"
 
 
 def form(name: str) -> str:
