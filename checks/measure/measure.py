@@ -15,7 +15,7 @@ from torch import Tensor
 from checks.measure.formula import formula
 from checks.measure.kept import AUTO, kept, refusal
 from checks.measure.packed import is_packed, packed
-from checks.measure.sampled import sampled
+from checks.measure.sampled import fused, sampled
 from checks.measure.skeleton import Loaded, count, held_by, loaded, made, nbytes
 from checks.measure.split import share, splits_heads
 from checks.measure.step import work
@@ -40,6 +40,7 @@ class Measure:
     copied   of `weights`, what loading makes in memory of its own, besides what it reads for that
     work     what a step takes for each of its tokens while it is computed
     largest  the largest weight
+    native   on a CPU native code computes the whole step, where it proves right
     sample   what is packed besides to see whether that pays
     vocab    how many logits a token has
     unmade   why transformers does not make the model by itself; empty where it does
@@ -62,6 +63,7 @@ class Measure:
     copied: int = 0
     work: int = 0
     largest: int = 0
+    native: bool = False
     sample: int = 0
     vocab: int = 0
     unmade: str = ""
@@ -100,7 +102,8 @@ def measure(
     weights, buffers, layers = bytes_in(whole, None if sized else packed(whole, tensors, dtype, stored))
     text, stacked = whole.config.get_text_config(), stacks(whole)
     saves, step = saved(model, itemsize(dtype)), work(whole)
-    sample = sampled(whole, seat)
+    native = fused(whole, seat)
+    sample = 0 if native else sampled(whole)
     told = kept(model.to(getattr(torch, dtype)), seat, alone)
     unfit = "" if seat == AUTO else refusal(model, seat, alone)
     token, row = told or formula(text, itemsize(dtype))
@@ -115,6 +118,7 @@ def measure(
         copied=converted(weights - buffers, dtype, raw),
         work=step,
         largest=max((weight.nbytes for weight in whole.parameters()), default=0),
+        native=native,
         sample=sample,
         vocab=int(getattr(text, "vocab_size", 0)),
     )

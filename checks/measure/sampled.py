@@ -1,6 +1,7 @@
-"""What is packed of a model besides its weights, while it is timed whether native products pay.
+"""Who computes a model's step on a CPU: native code alone, or torch; and what of the weights is packed to find
+out which products torch's is given.
 
-Knows which of the weights are timed, and when they are not.
+Knows which weights are timed, and when none is.
 """
 
 from typing import Any
@@ -11,9 +12,11 @@ from inference.model.weights.found import find
 from inference.model.weights.pays import sample_of
 
 
-def sampled(model: Any, seat: str = AUTO) -> int:
-    """Bytes, of a model on the meta device; none where the fused seat may be taken: all is packed then, and
-    nothing timed."""
-    if seat in (AUTO, FUSED) and fusable(model):
-        return 0
+def fused(model: Any, seat: str = AUTO) -> bool:
+    """Whether the fused seat may be taken: all weights are packed then, and none is timed."""
+    return seat in (AUTO, FUSED) and fusable(model)
+
+
+def sampled(model: Any) -> int:
+    """Bytes of the weights that are packed besides and timed, of a model on the meta device."""
     return sum(found.weight.nbytes for found in sample_of(list(find(model, "meta"))))

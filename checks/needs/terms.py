@@ -15,6 +15,7 @@ FRAGMENTS = 0.02  # of the weights, for what the GPU's allocator cannot use
 NAMED = 510  # bytes of RAM for each token of the vocabulary: its tokenizer's, and its text's in grammars
 FLOAT = 4
 DRAWING = 2 * FLOAT  # bytes of a logit besides its own: as the sampler has it, and what it is drawn by
+HOLES = 1.5  # bytes of the heap for each that torch has at a time: its pieces are of ever other sizes
 TRIED = 64  # tokens whose logits are kept while seats are tried
 
 
@@ -68,11 +69,12 @@ def terms(plan: Plan, measure: Measure, device: str, weights: int, kv: int) -> T
     ram, overhead = device == "cpu", plan.overhead
     named = measure.vocab * NAMED
     own, mapped = loading(plan, measure, weights) if ram else (0, 0)
+    holes = HOLES if ram and not measure.native else 1
     return Terms(
         program=overhead.ram + named if ram else overhead.cuda,
         weights=weights if ram else int(weights * (1 + FRAGMENTS)),
         kv=kv,
-        activations=int(measure.work * plan.batch * overhead.step),
+        activations=int(measure.work * plan.batch * overhead.step * holes),
         logits=int(plan.rows * measure.vocab * (itemsize(measure.dtype) + DRAWING) * overhead.step),
         transient=own,
         mapped=mapped,

@@ -7,7 +7,7 @@ import pytest
 
 from checks.machine.overhead import FIRST
 from checks.measure import Measure
-from checks.needs.terms import NAMED, TRIED, Terms, terms
+from checks.needs.terms import HOLES, NAMED, TRIED, Terms, terms
 from checks.plan import Plan
 from checks.source.file import File
 
@@ -23,6 +23,7 @@ MEASURE = Measure(
     largest=200 * MB,
     vocab=100_000,
     stored="bfloat16",
+    native=True,
 )
 JUDGING = TRIED * 100_000 * 4
 
@@ -89,6 +90,13 @@ def test_what_is_copied_is_there_before_it_is_quantised(plan: Plan) -> None:
 
 def test_a_step_is_what_steps_have_been_seen_to_be(plan: Plan) -> None:
     assert ram(replace(plan, overhead=replace(FIRST, step=1.5))).step == int(1.5 * ram(plan).step)
+
+
+def test_a_step_of_torchs_leaves_holes_in_the_heap(plan: Plan) -> None:
+    native, torchs = ram(plan), ram(plan, native=False)
+    assert torchs.activations == int(native.activations * HOLES) and torchs.logits == native.logits
+    gpu = terms(plan, replace(MEASURE, native=False), "cuda", 2 * GB, 0)
+    assert gpu.activations == native.activations
 
 
 def test_a_gpu_has_what_cuda_takes_and_no_loading(plan: Plan) -> None:
