@@ -1,5 +1,5 @@
-"""Who computes a model's step on a CPU: native code alone, or torch; and what of the weights is packed to find
-out which products torch's is given.
+"""Who computes a model's step on a CPU, native code alone or torch; and what of the weights is packed to see
+which products torch's is given.
 
 Knows which weights are timed, and when none is.
 """
