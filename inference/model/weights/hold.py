@@ -88,8 +88,10 @@ def packed(model: PreTrainedModel, kind: str, pack: Pack) -> list[Swapped]:
 
 
 def restore(model: PreTrainedModel, swaps: list[Swapped]) -> None:
-    """Those whose values a forward has asked for are tensors again: to unpack them in each step is slow."""
+    """Those whose values a forward has asked for are tensors again: to unpack them in each step is slow. The
+    list is empty then, so that nothing is held twice."""
     asked = [each for each in swaps if each.weight.unpacked]
+    swaps.clear()
     if asked:
         log.info("%s: %d weights are used otherwise than in products", model.config.model_type, len(asked))
         undo(asked)

@@ -66,11 +66,16 @@ def rows_of(weight: Tensor, turned: bool) -> Tensor:
     return weight.T if turned else weight
 
 
-def undo(swaps: Iterable[Swapped]) -> None:
-    """Tensors again, of the values that the matrices compute with."""
-    for weight, holders in swaps:
-        put(weight.values().contiguous(), holders)
+def undo(swaps: list[Swapped]) -> None:
+    """Tensors again, of what the matrices compute with; one at a time, and the list is empty then."""
+    with returning():
+        while swaps:
+            put_back(*swaps.pop())
     give_back()
+
+
+def put_back(weight: Native, holders: Iterable[Holder]) -> None:
+    put(weight.values().contiguous(), holders)
 
 
 def put(weight: Tensor, holders: Iterable[Holder]) -> None:

@@ -34,10 +34,21 @@ class Matrix(Protocol):
         ...
 
 
-class Native(Tensor):
-    """A tensor without values of its own. unpacked: how often they have been asked for, which is slow."""
+class Uses:
+    """How often the values of a weight, or of a part of it, have been asked for, which is slow."""
 
-    unpacked: int = 0
+    def __init__(self) -> None:
+        self.count = 0
+
+
+class Native(Tensor):
+    """A tensor without values of its own. `uses` is its parts', too."""
+
+    uses: Uses
+
+    @property
+    def unpacked(self) -> int:
+        return self.uses.count
 
     def values(self) -> Tensor:
         """The weight as a tensor of its own."""
@@ -71,13 +82,11 @@ class NativeWeight(Native):
     """matrix  what holds the values
     bias    the parameter whose values the matrix adds to its outputs; None if it adds none
     turned  the weight is the transpose of the matrix: (inputs, outputs)
-    whole   what it is a part, or the transpose, of
     """
 
     matrix: Matrix
     bias: Tensor | None
     turned: bool
-    whole: Native
 
     @staticmethod
     def __new__(
@@ -89,18 +98,18 @@ class NativeWeight(Native):
         turned: bool,
     ) -> "NativeWeight":
         made: NativeWeight = Tensor._make_wrapper_subclass(cls, shape, dtype=dtype)
-        made.matrix, made.bias, made.turned, made.whole = matrix, bias, turned, made
+        made.matrix, made.bias, made.turned, made.uses = matrix, bias, turned, Uses()
         return made
 
     def values(self) -> Tensor:
-        self.whole.unpacked += 1
+        self.uses.count += 1
         values = self.matrix.unpack(self.dtype)
         return values.T if self.turned else values
 
     def transposed(self) -> "NativeWeight":
         """The same matrix, the other way."""
         made = NativeWeight(self.matrix, self.shape[::-1], self.dtype, self.bias, not self.turned)
-        made.whole = self.whole
+        made.uses = self.uses
         return made
 
 
@@ -113,9 +122,9 @@ class NativeStack(Native):
     def __new__(cls: type["NativeStack"], members: list[NativeWeight]) -> "NativeStack":
         shape = (len(members), *members[0].shape)
         made: NativeStack = Tensor._make_wrapper_subclass(cls, shape, dtype=members[0].dtype)
-        made.members = members
+        made.members, made.uses = members, Uses()
         for member in members:
-            member.whole = made
+            member.uses = made.uses
         return made
 
     def values(self) -> Tensor:

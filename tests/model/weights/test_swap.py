@@ -1,5 +1,7 @@
 """Models whose weights are swapped: they compute as before, and it can be undone."""
 
+import gc
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -59,3 +61,17 @@ def test_a_swapped_model_computes_as_before_and_undone_is_as_before(name: str, p
     assert list(model.state_dict()) == list(weights)
     assert all(torch.equal(value, weights[key]) for key, value in model.state_dict().items())
     assert (logits(model) - before).abs().max() < 1e-5 * before.abs().max()
+
+
+@pytest.mark.parametrize("name", ["gpt2", "phi", "mixtral"])
+def test_what_is_undone_is_held_once(name: str, pack: Pack) -> None:
+    """Not only once a collector has looked for it."""
+    swaps = swap(tiny(name), NONE, pack)
+    held = [weakref.ref(each.weight) for each in swaps]
+    gc.collect()
+    gc.disable()
+    try:
+        undo(swaps)
+        assert not swaps and held and [there() for there in held] == [None] * len(held)
+    finally:
+        gc.enable()
