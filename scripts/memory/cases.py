@@ -172,6 +172,7 @@ CASES = (
     Case("moe"),
     Case("moe", {"quantise": "int8"}),
     Case("mamba", context=500),
+    Case("mamba", {"dtype": "float32"}, context=300),
     Case("t5", context=400),
     Case("bart", context=400),
 )
