@@ -135,11 +135,12 @@ def test_only_the_tokens_that_are_allowed_come_and_no_end(server: Server) -> Non
 
 
 def test_a_client_that_leaves_frees_its_place(server: Server) -> None:
-    fields = {"prompt": QUESTION, "max_tokens": 2000, "n": 32, "ignore_eos": True, "stream": True}
+    """Enough tokens that some are to come for long after the first, however busy the machine is."""
+    fields = {"prompt": [QUESTION] * 4, "max_tokens": 2000, "n": 32, "ignore_eos": True, "stream": True}
     with requests.post(f"{server.url}/v1/completions", json=fields, stream=True, timeout=30) as response:
         next(response.iter_lines())
-        assert requests.get(f"{server.url}/load", timeout=5).json() == {"server_load": 32}
+        assert requests.get(f"{server.url}/load", timeout=30).json()["server_load"] >= 32
     for _ in range(100):
-        if requests.get(f"{server.url}/load", timeout=5).json() == {"server_load": 0}:
+        if requests.get(f"{server.url}/load", timeout=30).json() == {"server_load": 0}:
             return
     pytest.fail("the request still runs")
