@@ -15,7 +15,7 @@ FRAGMENTS = 0.02  # of the weights, for what the GPU's allocator cannot use
 NAMED = 510  # bytes of RAM for each token of the vocabulary: its tokenizer's, and its text's in grammars
 FLOAT = 4
 DRAWING = 2 * FLOAT  # bytes of a logit besides its own: as the sampler has it, and what it is drawn by
-HOLES = 2  # bytes of the heap for each that torch has at a time: its pieces are of ever other sizes
+HOLES = 1.5  # bytes of the heap for each that torch has at a time: its pieces are of ever other sizes
 TRIED = 64  # tokens whose logits are kept while seats are tried
 
 
