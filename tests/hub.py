@@ -7,7 +7,6 @@ What goes wrong on the way is in hub_faults.py, what is found by name in hub_nam
 import hashlib
 import json
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from scripts.loopback import listening
 from tests.hub_faults import Fault, Reply
 from tests.hub_names import Names, described
 
@@ -109,15 +109,8 @@ def running() -> Iterator[Hub]:
     """A Hub on a free port of this machine."""
     hub = Hub()
     server = Server(("127.0.0.1", 0), type("Handler", (Answers,), {"hub": hub}))
-    hub.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    try:
+    with listening(server) as hub.url:
         yield hub
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 class Server(ThreadingHTTPServer):

@@ -5,7 +5,6 @@ Knows the routes that a verdict asks; files of weights lie with another host, to
 
 import json
 import re
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from scripts.loopback import listening
 from scripts.verdict.files import Stored
 
 COMMIT = "0123456789" * 4
@@ -42,15 +42,8 @@ def running(name: str, files: Mapping[str, Stored], delay_s: float) -> Iterator[
     """On a free port of this machine."""
     hub = Hub(name, files, delay_s)
     server = Server(("127.0.0.1", 0), type("Handler", (Answers,), {"hub": hub}))
-    hub.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    try:
+    with listening(server) as hub.url:
         yield hub
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 class Server(ThreadingHTTPServer):
