@@ -105,7 +105,7 @@ def measure(
     native = fused(whole, seat)
     sample = 0 if native else sampled(whole)
     told = kept(model.to(getattr(torch, dtype)), seat, alone)
-    unfit = "" if seat == AUTO else refusal(model, seat, alone)
+    unfit = refusal(model, seat, alone) if told == (0, 0) and seat != AUTO else ""
     token, row = told or formula(text, itemsize(dtype))
     measured = Measure(
         *(parameters, dtype, weights, token, row, layers),
