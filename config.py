@@ -1,188 +1,218 @@
-"""Everything you can set. Change what stands right of an = sign, save, and run: python3 main.py
+"""All settings. Change the value to the right of an = sign, save, and run: python3 main.py
 
-.env and environment variables of the same name come before this file, and flags (--port=9000) before both.
-Text stands in quotes; switches are True or False; 0 means "choose for me" where the comment says so.
+.env overrides this file, environment variables of the same name override .env, and flags (--port=9000)
+override both. Put text in quotes, and write switches as True or False. 0 has a special meaning only where the
+comment names it.
 """
 
 # The model -------------------------------------------------------------------------------------------
 
-# The model to serve: a folder on this machine, or a name on the Hugging Face Hub such as "Qwen/Qwen3-0.6B".
+# The model to serve: a folder or GGUF file on this machine, or a name on the Hugging Face Hub such as
+# "Qwen/Qwen3-0.6B".
 MODEL_NAME = "models/demo"
 
-# Which version of it: a branch, a tag or a commit on the Hub.
+# The version of the model on the Hub: a branch, a tag or a commit.
 MODEL_REVISION = "main"
 
-# Other names that clients may call the model by, with commas between them.
+# Additional names of the model that requests may use, separated by commas.
 SERVED_NAMES = ""
 
-# Your token from https://huggingface.co/settings/tokens, for models behind a licence. Best kept in .env.
+# Your token from https://huggingface.co/settings/tokens, for gated and private models. Best kept in .env.
 HUGGINGFACE_ACCESS_TOKEN = ""
 
-# Run Python code that comes with the model. Only for models whose authors you trust.
+# Run the Python code that comes with the model. Enable it only for models whose authors you trust.
 TRUST_REMOTE_CODE = False
 
-# Of a model with several GGUF files, the one to serve: its name or a part of it, such as "Q4_K_M". Its
-# weights are unpacked as they are loaded; QUANTISE keeps them small.
+# The GGUF file to serve, by its name or a part of it such as "Q4_K_M", if the model has several. Its weights
+# are dequantized at load; QUANTIZE quantizes them again.
 GGUF_FILE = ""
 
-# Read weights that are pickles (*.bin), which can run code. Only of models whose authors you trust.
+# Load weights from pickle files (*.bin), which can run code. Enable it only for models whose authors you
+# trust.
 ALLOW_PICKLE = False
 
-# Use only what is already on this machine; the Hub is never asked.
+# Use only files that are already on this machine, and never contact the Hub.
 OFFLINE = False
 
-# The folder that downloaded models are kept in; empty: where other Hugging Face programs keep them.
+# The folder for downloaded models; empty: the cache that all Hugging Face programs share.
 CACHE_DIR = ""
 
-# A tokenizer_config.json whose chat template and special tokens take the place of the model's; empty: none.
+# A tokenizer_config.json whose chat template and special tokens replace the model's; empty: none.
 TOKENIZER_CONFIG_PATH = ""
 
-# How rotary positions are stretched beyond the model's own length: none, linear, dynamic or yarn.
+# A chat template that replaces the model's: the path of a Jinja file, or the template itself; empty: the
+# model's own.
+CHAT_TEMPLATE = ""
+
+# How rotary position embeddings are scaled to extend the model's context: none, linear, dynamic or yarn.
 ROPE_SCALING = "none"
 
-# How many times its own length the model takes then. With none above, a factor means linear.
+# The factor by which ROPE_SCALING extends the context. With ROPE_SCALING none, a factor other than 1 means
+# linear.
 ROPE_FACTOR = 1.0
 
 # The server ------------------------------------------------------------------------------------------
 
-# Who can reach the server: "127.0.0.1" only this machine, "0.0.0.0" every machine on its networks.
+# The address to listen on: "127.0.0.1" serves this machine only, "0.0.0.0" every machine on its networks.
 HOST = "127.0.0.1"
 
-# The port it listens on.
+# The port to listen on.
 PORT = 8000
 
-# Another port that shows /metrics, and nothing else; 0: none, they are on PORT anyway.
+# An additional port that serves only /metrics; 0: none. PORT serves /metrics in any case.
 PROMETHEUS_PORT = 0
 
-# Keys that clients must send, with commas between them; empty: everyone is let in. Best kept in .env.
+# The path prefix under which a reverse proxy shows the server, such as "/llm"; requests with it and without
+# it are answered.
+ROOT_PATH = ""
+
+# A TLS certificate in PEM format, with its chain: PORT then speaks HTTPS. Empty: HTTP.
+SSL_CERTFILE = ""
+
+# The private key of SSL_CERTFILE; empty: the certificate's file has it.
+SSL_KEYFILE = ""
+
+# API keys, separated by commas; clients must send one of them. Empty: no key is required. Best kept in .env.
 API_KEYS = ""
 
-# Web sites whose pages may call the server from a browser, with commas between them; "*": all.
+# Origins of web pages that may call the server from a browser, separated by commas; "*": all origins.
 CORS_ORIGINS = ""
 
-# The largest request that is read, in MB.
+# Allow pages of CORS_ORIGINS to send cookies and other credentials of the browser.
+CORS_CREDENTIALS = False
+
+# The largest request body that is accepted, in MB.
 MAX_BODY_MB = 32
 
-# Answers that take longer than this, in seconds, end where they are; 0: no limit.
+# Seconds after which an answer that is still being generated is cut off; 0: no limit.
 REQUEST_TIMEOUT = 0
 
-# How long running answers may go on, in seconds, once the server has been told to stop.
+# Seconds that running answers may take to finish when the server is stopped.
 DRAIN_SECONDS = 30
 
-# Threads that read requests and turn their text into tokens.
+# Threads that parse requests and tokenize prompts.
 VALIDATION_WORKERS = 16
 
-# How /inference/… streams to clients that do not say what they want: auto, ndjson or sse.
+# The format of streams from /inference/… if no request header selects one: ndjson, sse, or auto for ndjson.
 STREAM_FORMAT = "auto"
 
-# How much is logged: debug, info, warning or error.
+# The lowest level that is logged: debug, info, warning or error.
 LOG_LEVEL = "info"
 
-# Write each line of the log as a JSON object.
+# Write each line of the log, and the report of the checks, as a JSON object.
 JSON_OUTPUT = False
 
 # Answers ---------------------------------------------------------------------------------------------
 
-# Tokens in an answer when the request does not say; 0: as many as fit.
+# Tokens of an answer, at most, if neither the request nor its API sets a limit; 0: as many as fit the
+# context.
 DEFAULT_MAX_TOKENS = 0
 
-# Temperature when the request does not say; 1 with no strategy picks the most probable token.
+# The temperature of requests that set none. On /inference/…, 1 without a sampling strategy means greedy
+# decoding.
 DEFAULT_TEMPERATURE = 1.0
 
-# How the model writes tool calls: auto, which judges by its chat template, llama, hermes, mistral or python.
+# The seed of requests that set none, so that equal requests get equal answers; -1: a random seed for each.
+DEFAULT_SEED = -1
+
+# How the model writes tool calls: llama, hermes, mistral, python, or auto, which infers it from the chat
+# template.
 TOOL_FORMAT = "auto"
 
-# Refuse requests for answers that follow a grammar or a schema.
+# Refuse requests for structured output: a JSON schema, a regular expression or a grammar.
 DISABLE_GRAMMAR_SUPPORT = False
 
-# Allow the probabilities of a prompt's tokens to be asked for.
+# Allow requests for the logprobs of prompt tokens.
 ENABLE_PREFILL_LOGPROBS = True
 
-# The share of the vocabulary that a watermark favours, where a request asks for one.
+# The share of the vocabulary that a watermark favours, for requests with a watermark.
 WATERMARK_GAMMA = 0.5
 
-# What a watermark adds to the logits of that share.
+# The value that a watermark adds to the logits of the favoured tokens.
 WATERMARK_DELTA = 2.0
 
-# What requests may ask for ---------------------------------------------------------------------------
+# Limits of requests ----------------------------------------------------------------------------------
 
-# Requests that are answered or wait at the same time; one more is told to come back later.
+# Requests that run or wait at the same time, at most; further requests get status 429.
 MAX_CONCURRENT_REQUESTS = 128
 
-# Texts that one request for completions may hold.
+# Prompts in one completion request, at most.
 MAX_CLIENT_BATCH_SIZE = 2048
 
-# Tokens that a prompt may have; 0: as many as leave room for an answer.
+# Tokens of a prompt, at most; 0: as many as leave room for an answer in the context.
 MAX_INPUT_TOKENS = 0
 
-# Answers of which the TGI API may return the best, up to 64.
+# The largest best_of in a request to the TGI API, at most 64.
 MAX_BEST_OF = 2
 
-# Stop strings that a request of the TGI API may have, up to 64.
+# Stop strings in a request to the TGI API, at most 64.
 MAX_STOP_SEQUENCES = 4
 
-# Alternatives to each token that a request of the TGI API may ask for, up to 20.
+# The largest top_n_tokens in a request to the TGI API, at most 20.
 MAX_TOP_N_TOKENS = 5
 
 # The machine -----------------------------------------------------------------------------------------
 
-# Where the model runs: auto, cpu or cuda.
+# The device that runs the model: cpu, cuda, or auto, which takes a GPU if torch sees one.
 DEVICE = "auto"
 
-# Layers on each GPU, with commas between them, "a" for all that are left; the rest on the CPU. Empty: DEVICE
-# decides.
+# The number of layers on each GPU, separated by commas; "a" means all remaining layers. Layers that are not
+# listed run on the CPU. Empty: all layers run on DEVICE.
 LAYERS = ""
 
-# Processes that share the model, each with a part of every layer and a GPU of its own; 0: one for each GPU.
+# Tensor-parallel processes. Each computes a part of every layer, on a GPU of its own if the model runs on
+# GPUs; 0: one process per GPU.
 NUM_SHARD = 1
 
-# The numbers it computes with: auto, float32, bfloat16, float16, or stored: as its files have them.
+# The dtype of the computation: auto, float32, bfloat16, float16, or stored, the dtype of the weight files.
 DTYPE = "auto"
 
-# Weights in fewer bits, on a CPU: none, int8 or int4. Less memory and more speed for answers that are less
-# exact; the start tells by how much.
-QUANTISE = "none"
+# Quantize the weights at load, on a CPU only: none, int8 or int4. The model takes less memory and is faster,
+# and its answers are less exact; the log reports the error.
+QUANTIZE = "none"
 
-# Tokens that a prompt and its answer may have together; 0: as many as the model and the memory allow.
+# Tokens of a prompt and its answer together, at most; 0: as many as the model and the memory allow.
 CONTEXT = 0
 
-# Answers that are computed at the same time; the others wait.
+# Sequences in a batch, at most; further ones wait.
 MAX_SEQUENCES = 64
 
-# Memory for the tokens of running answers, in GB; 0: what the model leaves free.
+# Memory for the KV cache, in GB; 0: up to what the model leaves free.
 KV_MEMORY_GB = 0
 
-# Tokens of running answers and their prompts, together; 0: as many as that memory holds.
+# Tokens of all running sequences together, prompts included, at most; 0: as many as KV_MEMORY_GB holds.
 MAX_BATCH_TOTAL_TOKENS = 0
 
-# The share of a GPU's memory that the server may use.
+# The share of each GPU's memory that the server may use.
 CUDA_MEMORY_FRACTION = 1.0
 
-# Tokens computed in one step. Larger is faster for long prompts, smaller is smoother for running answers.
+# Tokens computed in one step, at most. Larger values speed up long prompts; smaller values delay running
+# answers less.
 MAX_BATCH_TOKENS = 512
 
-# Prompts that begin alike share that part: it is computed once, and kept while there is room.
+# Compute the common prefix of prompts once, and keep it in the KV cache while there is room.
 PREFIX_CACHING = True
 
-# Tokens guessed ahead of an answer and checked in one step, up to 16, where the answer repeats itself or its
-# prompt; no answer changes. 0: none.
+# Draft tokens per step for n-gram speculative decoding, at most 16: faster where an answer repeats its prompt
+# or itself. Answers do not change. 0: off.
 SPECULATE = 0
 
-# How the engine runs the model: fused, packed, slots, solo, or auto, the fastest that computes it rightly.
-SEAT = "auto"
+# How the engine runs the model: fused, paged, contiguous, uncached, or auto, the fastest runner whose logits
+# are correct.
+RUNNER = "auto"
 
-# No answer depends on what is computed beside it, to the last bit and in any DTYPE: outside the fused seat
-# each is computed by itself, which is slower. SPECULATE has no effect.
+# Make answers independent of the other requests in a batch, to the last bit and in any DTYPE. Runners other
+# than fused then compute each sequence by itself, which is slower. SPECULATE has no effect.
 DETERMINISTIC = False
 
-# Prompt tokens that may wait for their turn; beyond that, clients are told to come back later.
+# Prompt tokens that may wait for the engine, at most; further requests get status 429.
 MAX_QUEUED_TOKENS = 100_000
 
-# Waiting answers begin once there are so many for each running one; 0: at once, as room allows.
+# Waiting requests needed for each running one before they are admitted; 0: admit at once, as room allows.
 WAITING_SERVED_RATIO = 0.0
 
-# Or after so many steps in which none began; it has an effect where the ratio above keeps them waiting.
+# Steps after which waiting requests are admitted regardless of WAITING_SERVED_RATIO.
 MAX_WAITING_TOKENS = 20
 
-# Processor threads to compute with; 0: one for each core.
+# CPU threads to compute with; 0: one per core.
 THREADS = 0

@@ -1,4 +1,4 @@
-"""Which tests run: the fast ones, and what is asked for besides; and where, if processes share them."""
+"""Selects the tests: the fast ones, and the opt-in marks named on the command line."""
 
 import pytest
 
@@ -7,7 +7,7 @@ OPT_IN = ("slow", "gpu", "hub")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     for mark in OPT_IN:
-        parser.addoption(f"--{mark}", action="store_true", help=f"run the tests marked {mark}, too")
+        parser.addoption(f"--{mark}", action="store_true", help=f"run the tests marked {mark} as well")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -22,9 +22,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | None:
-    """`--dist loadfile` goes by places; without pytest-xdist nobody asks."""
+    """Distribute `--dist loadfile` with tests.xdist_scopes. Called only if pytest-xdist is installed."""
     if config.getoption("dist") != "loadfile":
         return None
-    from tests.places import Places
+    from tests.xdist_scopes import Places
 
     return Places(config, log)

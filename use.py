@@ -1,6 +1,6 @@
-"""Try a running server: python3 use.py. Each endpoint is called, streaming and not, and must answer.
+"""Try a running server: python3 use.py. Calls each endpoint, with and without streaming.
 
-A client like any other: knows HTTP and JSON, needs only the package requests.
+An ordinary HTTP client: it needs only the package requests.
 """
 
 import argparse
@@ -14,13 +14,13 @@ from typing import Any
 import requests
 
 QUESTION = "What's the capital of France?"
-ANSWER = "Paris"
+EXPECTED_ANSWER = "Paris"
 TIMEOUT_S = 300
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where it is, the body that asks it, and where the text stands in a whole answer."""
+    """An endpoint's path, its request body for a prompt, and the text of its unstreamed response body."""
 
     path: str
     body: Callable[[str], dict[str, Any]]
@@ -31,119 +31,128 @@ ENDPOINTS = (
     Endpoint(
         "/inference/completion",
         lambda prompt: {"content": prompt},
-        lambda whole: text_of(whole.get("content") or whole.get("completion_message")),
+        lambda response_body: text_of(
+            response_body.get("content") or response_body.get("completion_message")
+        ),
     ),
     Endpoint(
         "/inference/chat_completion",
         lambda prompt: {"messages": [{"role": "user", "content": prompt}]},
-        lambda whole: text_of(whole["completion_message"]),
+        lambda response_body: text_of(response_body["completion_message"]),
     ),
 )
 
 
-class Wrong(Exception):
-    """The server did not answer as it should; the text says how."""
+class UnexpectedResponse(Exception):
+    """The server did not answer as expected; the message says how."""
 
 
 def main(arguments: list[str]) -> int:
-    """0 when every endpoint answers; where the question is ours, the answer must be right."""
-    options = parser().parse_args(arguments)
+    """Returns 0 if every endpoint answers. The default question must be answered with EXPECTED_ANSWER."""
+    options = make_parser().parse_args(arguments)
     try:
         options.model = options.model or served_model(options)
-    except (Wrong, requests.RequestException) as error:
+    except (UnexpectedResponse, requests.RequestException) as error:
         print(f"WRONG: {error}", file=sys.stderr)
         return 1
     streams = (False, True) if options.stream is None else (options.stream,)
-    failures = 0
+    num_failures = 0
     for endpoint in ENDPOINTS:
         for stream in streams:
             try:
                 call(endpoint, stream, options)
-            except (Wrong, requests.RequestException) as error:
+            except (UnexpectedResponse, requests.RequestException) as error:
                 print(f"\nWRONG: {error}", file=sys.stderr)
-                failures += 1
-    return 1 if failures else 0
+                num_failures += 1
+    return 1 if num_failures else 0
 
 
-def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(description="Call each endpoint of a running server and check its answer.")
-    made.add_argument("--url", default="http://127.0.0.1:8000", help="of the server (%(default)s)")
-    made.add_argument("--prompt", default=QUESTION, help="what to ask (%(default)s)")
-    made.add_argument("--max-tokens", type=int, default=100, help="of each answer (%(default)s)")
-    made.add_argument("--model", help="the model's name (the one that the server says it has)")
-    made.add_argument("--api-key", help="where the server asks for one")
-    made.add_argument(
-        "--stream", action=argparse.BooleanOptionalAction, default=None, help="only streams, or none (both)"
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description="Call each endpoint of a running server and check its answer."
     )
-    return made
+    parser.add_argument("--url", default="http://127.0.0.1:8000", help="URL of the server (%(default)s)")
+    parser.add_argument("--prompt", default=QUESTION, help="the prompt (%(default)s)")
+    parser.add_argument("--max-tokens", type=int, default=100, help="limit for each answer (%(default)s)")
+    parser.add_argument("--model", help="name of the model (default: the model that the server serves)")
+    parser.add_argument("--api-key", help="API key, if the server requires one")
+    parser.add_argument(
+        "--stream",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="call each endpoint only with, or only without streaming (default: both)",
+    )
+    return parser
 
 
 def served_model(options: argparse.Namespace) -> str:
-    with ask("GET", "/v1/models", options) as response:
+    with send_request("GET", "/v1/models", options) as response:
         return str(response.json()["data"][0]["id"])
 
 
-def ask(method: str, path: str, options: argparse.Namespace, **rest: Any) -> requests.Response:
-    """One request, with the key where there is one. Raises Wrong where the server says no."""
+def send_request(
+    method: str, path: str, options: argparse.Namespace, **options_of_request: Any
+) -> requests.Response:
+    """Send one request, with the API key if one is set. Raises UnexpectedResponse for an error status."""
     headers = {"Authorization": f"Bearer {options.api_key}"} if options.api_key else {}
     url = options.url.rstrip("/") + path
-    response = requests.request(method, url, headers=headers, timeout=TIMEOUT_S, **rest)
+    response = requests.request(method, url, headers=headers, timeout=TIMEOUT_S, **options_of_request)
     if not response.ok:
-        raise Wrong(f"{path} says {response.status_code}: {response.text[:500]}")
+        raise UnexpectedResponse(f"{path} responds with status {response.status_code}: {response.text[:500]}")
     return response
 
 
 def call(endpoint: Endpoint, stream: bool, options: argparse.Namespace) -> None:
-    """Ask one endpoint, print its answer as it arrives and its speed. Raises Wrong."""
-    print(f"{endpoint.path} {'streaming' if stream else 'whole'}: {options.prompt}")
+    """Call one endpoint, and print its answer as it arrives, then its speed. Raises UnexpectedResponse."""
+    print(f"{endpoint.path} {'streaming' if stream else 'not streaming'}: {options.prompt}")
     start = time.perf_counter()
-    pieces = []
-    for piece in answer(endpoint, stream, options):
-        print(piece, end="", flush=True)
-        pieces.append(piece)
+    chunks = []
+    for chunk in read_answer(endpoint, stream, options):
+        print(chunk, end="", flush=True)
+        chunks.append(chunk)
     seconds = time.perf_counter() - start
-    text = "".join(pieces)
+    text = "".join(chunks)
     if not text.strip():
-        raise Wrong(f"{endpoint.path} gave an empty answer")
-    if options.prompt == QUESTION and ANSWER not in text:
-        raise Wrong(f"{endpoint.path} should say {ANSWER}")
-    print(f"\n{speed(len(pieces) if stream else None, seconds)}\n")
+        raise UnexpectedResponse(f"{endpoint.path} gave an empty answer")
+    if options.prompt == QUESTION and EXPECTED_ANSWER not in text:
+        raise UnexpectedResponse(f"{endpoint.path} gave an answer without {EXPECTED_ANSWER}")
+    print(f"\n{speed(len(chunks) if stream else None, seconds)}\n")
 
 
-def answer(endpoint: Endpoint, stream: bool, options: argparse.Namespace) -> Iterator[str]:
-    """The pieces of the answer: each token's text of a stream, or all at once."""
+def read_answer(endpoint: Endpoint, stream: bool, options: argparse.Namespace) -> Iterator[str]:
+    """Yield the text of each token of a stream, or the full text once."""
     body = endpoint.body(options.prompt) | {
         "model": options.model,
         "stream": stream,
         "sampling_params": {"strategy": {"type": "greedy"}, "max_tokens": options.max_tokens},
     }
-    with ask("POST", endpoint.path, options, json=body, stream=stream) as response:
+    with send_request("POST", endpoint.path, options, json=body, stream=stream) as response:
         if stream:
-            yield from pieces_of(response)
+            yield from read_stream(response)
         else:
             yield endpoint.text(response.json())
 
 
-def pieces_of(response: requests.Response) -> Iterator[str]:
-    """Texts from lines of JSON or server-sent events. Raises Wrong where a stream fails or ends early."""
-    ended = False
+def read_stream(response: requests.Response) -> Iterator[str]:
+    """Yield the texts of JSON lines or server-sent events. Raises UnexpectedResponse if the stream fails."""
+    is_finished = False
     for line in response.iter_lines():
         line = line.removeprefix(b"data:").strip()
         if not line.startswith(b"{"):
             continue
         chunk = json.loads(line)
         if "error" in chunk:
-            raise Wrong(f"the stream ends with {chunk['error']}")
+            raise UnexpectedResponse(f"the stream ends with an error: {chunk['error']}")
         event = chunk.get("event", chunk)
-        ended = ended or bool(event.get("stop_reason"))
+        is_finished = is_finished or bool(event.get("stop_reason"))
         if text := text_of(event.get("delta")):
             yield text
-    if not ended:
-        raise Wrong("the stream ends without a stop_reason")
+    if not is_finished:
+        raise UnexpectedResponse("the stream ends without a stop_reason")
 
 
 def text_of(value: Any) -> str:
-    """The text in any of the shapes that the API's versions give it: plain, or within an object or a list."""
+    """The text of `value`: API versions differ in returning a string, an object or a list."""
     if isinstance(value, dict):
         return text_of(value.get("text", value.get("content")))
     if isinstance(value, list):

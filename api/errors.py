@@ -1,6 +1,6 @@
-"""Every error as JSON: the body of those no dialect has claimed, and the headers an error brings along.
+"""Error responses: the default JSON body, and the headers of an error.
 
-Knows ServerError and HTTP's own exceptions. A dialect's blueprint may render its errors its own way.
+Knows ServerError and werkzeug's HTTPException. A dialect's blueprint renders errors in its own format.
 """
 
 import logging
@@ -12,17 +12,17 @@ from flask import Blueprint, Flask, Response, current_app, g, request
 from flask.globals import request_ctx
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
-from api.encode import MIMETYPE, encode
-from inference.errors import Internal, NotFound, ServerError, TooLarge, Unavailable
+from api.json_encode import MIMETYPE, encode
+from inference.errors import Internal, NotFound, NotImplementedHere, ServerError, TooLarge, Unavailable
 
-MENDS = {
-    404: "there is no such route: GET / lists what is served",
-    405: "this route does not take that method: the header Allow names those it takes",
+MESSAGES = {
+    404: "there is no such route: GET / lists all routes",
+    405: "this route does not support that method: the Allow header lists the supported ones",
 }
 
 log = logging.getLogger(__name__)
 
-Told = Callable[[ServerError], Response]
+ErrorFormat = Callable[[ServerError], tuple[int, Any]]  # returns the status and the body
 
 
 class WrongMethod(ServerError):
@@ -30,46 +30,53 @@ class WrongMethod(ServerError):
 
 
 class WrongContent(ServerError):
-    """The body is of a kind that is not read here."""
+    """The body's Content-Type or Content-Encoding is not supported."""
 
     status: ClassVar[int] = 415
 
 
-class Malformed(ServerError):
-    """What HTTP itself forbids, and no other class says better."""
+class OtherHttpError(ServerError):
+    """An HTTPException below 500 whose status is not in HTTP_ERRORS."""
 
     status: ClassVar[int] = 400
 
 
-HTTP_OWN: dict[int, type[ServerError]] = {404: NotFound, 405: WrongMethod, 413: TooLarge, 415: WrongContent}
+HTTP_ERRORS: dict[int, type[ServerError]] = {
+    404: NotFound,
+    405: WrongMethod,
+    413: TooLarge,
+    415: WrongContent,
+    501: NotImplementedHere,
+    503: Unavailable,
+}
 
 
 class SlowBody(ServerError):
-    """The request's body stopped arriving."""
+    """The request's body arrived too slowly."""
 
     status: ClassVar[int] = 408
 
 
 class Draining(Unavailable):
-    """The server finishes what it has begun and takes nothing new."""
+    """The server is shutting down: it finishes running requests and refuses new ones."""
 
     def __init__(self, retry_after: float) -> None:
-        super().__init__("the server is shutting down: send the request to another, or again later")
+        super().__init__("the server is shutting down: retry later, or use another server")
         self.retry_after = retry_after
 
 
 def envelope(message: str, detail: Any = None) -> dict[str, Any]:
-    """The body all client generations can read: `error.message`, `error.detail` and `detail`."""
+    """The default body of an error. Clients read `error.message`, `error.detail` or `detail`."""
     detail = message if detail is None else detail
     return {"error": {"detail": detail, "message": message}, "detail": detail}
 
 
-def reply(status: int, body: Any, error: ServerError | None = None) -> Response:
-    """A JSON response, with the headers that belong to `error`."""
-    return Response(encode(body), status, extra_headers(error), content_type=MIMETYPE)
+def json_response(status: int, body: Any, error: ServerError | None = None) -> Response:
+    """A JSON response, with Retry-After or WWW-Authenticate if `error` calls for one."""
+    return Response(encode(body), status, error_headers(error), content_type=MIMETYPE)
 
 
-def extra_headers(error: ServerError | None) -> dict[str, str]:
+def error_headers(error: ServerError | None) -> dict[str, str]:
     headers = {}
     retry_after = getattr(error, "retry_after", None)
     if retry_after is not None:
@@ -79,52 +86,68 @@ def extra_headers(error: ServerError | None) -> dict[str, str]:
     return headers
 
 
-def speak(blueprint: Blueprint, told: Told) -> None:
-    """Have every error of the blueprint's routes said by `told`: a ServerError, and HTTP's own."""
+def render_server_errors(
+    blueprint: Blueprint, error_format: ErrorFormat
+) -> Callable[[ServerError], Response]:
+    """Render every ServerError of the blueprint's routes with `error_format`; returns the renderer."""
 
-    def http(error: HTTPException) -> Response:
-        kind = HTTP_OWN.get(error.code or 500, Malformed)
-        return _with_headers(told(kind(_mend(error))), error)
+    def render(error: ServerError) -> Response:
+        status, body = error_format(error)
+        return json_response(status, body, error)
 
-    blueprint.register_error_handler(ServerError, told)
-    blueprint.register_error_handler(HTTPException, http)
+    blueprint.register_error_handler(ServerError, render)
+    return render
+
+
+def render_errors(blueprint: Blueprint, error_format: ErrorFormat) -> None:
+    """Render every ServerError and HTTPException of the blueprint's routes with `error_format`."""
+    render = render_server_errors(blueprint, error_format)
+
+    def render_http_error(error: HTTPException) -> Response:
+        status = error.code or 500
+        kind = HTTP_ERRORS.get(status, Internal if status >= 500 else OtherHttpError)
+        return _with_error_headers(render(kind(_message(error))), error)
+
+    blueprint.register_error_handler(HTTPException, render_http_error)
 
 
 def install(app: Flask) -> None:
-    app.register_error_handler(ServerError, _told)
-    app.register_error_handler(HTTPException, _http)
-    app.register_error_handler(Exception, _unforeseen)
+    app.register_error_handler(ServerError, _render_error)
+    app.register_error_handler(HTTPException, _render_http_error)
+    app.register_error_handler(Exception, _render_unexpected)
 
 
-def _told(error: ServerError) -> Response:
-    return reply(error.status, envelope(error.message), error)
+def _render_error(error: ServerError) -> Response:
+    return json_response(error.status, envelope(error.message), error)
 
 
-def _http(error: HTTPException) -> Response:
-    """404, 405 and the rest of HTTP's own, with their headers (Allow, Location)."""
+def _render_http_error(error: HTTPException) -> Response:
+    """Render an HTTP error and keep its headers (Allow, Location)."""
     if isinstance(error, MethodNotAllowed) and request.url_rule is None:
-        request.url_rule = _other_method(error)  # so that its own dialect is asked
+        request.url_rule = _rule_of_other_method(error)  # its blueprint's handlers apply
         return current_app.make_response(current_app.handle_http_exception(error))
-    return _with_headers(reply(error.code or 500, envelope(_mend(error), error.name)), error)
+    return _with_error_headers(json_response(error.code or 500, envelope(_message(error), error.name)), error)
 
 
-def _other_method(error: MethodNotAllowed) -> Any:
-    """The rule of the same path that takes another method."""
+def _rule_of_other_method(error: MethodNotAllowed) -> Any:
+    """The rule that matches the request's path with a method that it supports."""
     method = next(iter(error.valid_methods or ()), "GET")
     return request_ctx.url_adapter.match(method=method, return_rule=True)[0]  # type: ignore[union-attr]
 
 
-def _mend(error: HTTPException) -> str:
-    return MENDS.get(error.code or 500, error.description or error.name)
+def _message(error: HTTPException) -> str:
+    return MESSAGES.get(error.code or 500, error.description or error.name)
 
 
-def _with_headers(response: Response, error: HTTPException) -> Response:
+def _with_error_headers(response: Response, error: HTTPException) -> Response:
     response.headers.extend([(name, value) for name, value in error.get_headers() if name != "Content-Type"])
     return response
 
 
-def _unforeseen(error: Exception) -> Response:
-    """A bug of ours: the log has it all, the client its request id (a header) and nothing else."""
-    log.error("unforeseen error: request id=%s", g.get("request_id"), exc_info=error)
-    told = Internal("an unexpected error occurred; the server's log has it under this request's id")
-    return current_app.make_response(current_app.handle_user_exception(told))
+def _render_unexpected(error: Exception) -> Response:
+    """Log the traceback of a bug. The client gets only the request id, in the X-Request-Id header."""
+    log.error("unexpected error: request id=%s", g.get("request_id"), exc_info=error)
+    internal_error = Internal(
+        "an unexpected error occurred: search the server's log for the id in X-Request-Id"
+    )
+    return current_app.make_response(current_app.handle_user_exception(internal_error))

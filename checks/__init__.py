@@ -1,5 +1,4 @@
-"""Will the model run here? A table of need, have and mend, before a byte of weights is fetched.
+"""Preflight checks: whether this machine can run the model, before any weights are fetched.
 
-Every check is named in every.py. Nothing is loaded here: a model is looked up (source/) while the libraries
-come that judge it.
+preflight.py lists the checks. Each returns Findings: what the model needs, what the machine has, and the fix.
 """

@@ -1,4 +1,7 @@
-"""Does the installed transformers know this kind of model? If it brings its own code, code.py judges that."""
+"""Checks that the installed transformers can build the model.
+
+remote_code.py checks models that bring their own code.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,35 +10,43 @@ import transformers
 from packaging.version import InvalidVersion, Version
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
-from checks.finding import Finding
 from checks.machine import Machine
-from checks.plan import Plan
-from checks.source.config import MEND
-from inference.model.architecture import needs_code, unserved
+from checks.memory.plan import Plan
+from hub.model_config import FIX
+from inference.finding import Finding
+from inference.model.load.architecture import requires_remote_code, why_unsupported
 
 
 def check(plan: Plan, machine: Machine) -> Finding:
     config = plan.repository.config
-    kind = str(config.get("model_type"))
-    if why := unserved(config):
-        return Finding("architecture", kind, "not known", False, newer(config) or f"the model {why}")
-    if needs_code(config):
-        return Finding("architecture", kind, "its own code", True)
-    if why := plan.measure.unmade if plan.measure else "":
-        return Finding("architecture", kind, f"transformers cannot make it: {why}", False, MEND)
-    return Finding("architecture", kind, "known", True)
+    model_type = str(config.get("model_type"))
+    if why := why_unsupported(config):
+        return Finding(
+            "architecture", model_type, "unknown", False, upgrade_hint(config) or f"the model {why}"
+        )
+    if requires_remote_code(config):
+        return Finding("architecture", model_type, "its own code", True)
+    if why := plan.model_size.construct_error if plan.model_size else "":
+        return Finding("architecture", model_type, f"transformers cannot build it: {why}", False, FIX)
+    return Finding("architecture", model_type, "known", True)
 
 
-def newer(config: Mapping[str, Any]) -> str:
-    """What to install where a newer transformers wrote the config.json of a type that ours does not know."""
+def upgrade_hint(config: Mapping[str, Any]) -> str:
+    """The transformers release to install, if a newer one than ours wrote the config.json; else empty.
+
+    Also empty if our transformers knows the model type.
+    """
     try:
-        wrote, ours = Version(str(config.get("transformers_version"))), Version(transformers.__version__)
+        config_version, installed_version = (
+            Version(str(config.get("transformers_version"))),
+            Version(transformers.__version__),
+        )
     except InvalidVersion:
         return ""
-    if config.get("model_type") in CONFIG_MAPPING_NAMES or wrote <= ours:
+    if config.get("model_type") in CONFIG_MAPPING_NAMES or config_version <= installed_version:
         return ""
-    release = wrote.base_version
+    release = config_version.base_version
     return (
-        f"transformers {ours} is installed, and {wrote} wrote its config.json: "
+        f"transformers {installed_version} is installed, but {config_version} wrote its config.json: "
         f'pip3 install "transformers>={release}"'
     )

@@ -1,34 +1,49 @@
-"""Can the device compute with the numbers that were chosen? memory.py judges what it can hold."""
+"""Checks that the device supports the dtype of the computation. enough_memory.py checks its memory."""
 
-from checks.finding import Finding
 from checks.machine import Machine
-from checks.plan import Plan
+from checks.memory.plan import Plan
+from inference.finding import Finding
 
-HALF = "bfloat16"
+BFLOAT16 = "bfloat16"
 
 
 def check(plan: Plan, machine: Machine) -> Finding | None:
-    if plan.measure is None:
+    if plan.model_size is None:
         return None
-    dtype = plan.measure.dtype
+    dtype = plan.model_size.dtype
     if plan.device == "cpu":
-        return Finding("device", f"{dtype} on the CPU", on_cpu(dtype, machine), True)
+        return Finding("device", f"{dtype} on the CPU", describe_cpu(dtype, machine), True)
     if not machine.gpus:
         return None
-    gpus = machine.gpus[: max(plan.shards, len({place for place in plan.places if place != "cpu"}))]
+    gpus = machine.gpus[: max(plan.num_shard, len({place for place in plan.layer_devices if place != "cpu"}))]
     have = ", ".join(dict.fromkeys(gpu.name for gpu in gpus))
-    need, lacks = f"{dtype} on a GPU", next((gpu.lacks for gpu in gpus if gpu.lacks), "")
-    if lacks:
-        mend = 'DEVICE = "cpu", or a torch that is built for this GPU'
-        return Finding("device", need, f"{have}: {lacks}", False, mend)
-    if dtype == HALF and "cuda" not in machine.bfloat16:
-        mend = 'DTYPE = "auto", which takes float16 there'
-        return Finding("device", need, f"{have}, older than Ampere: without {HALF}", False, mend)
+    need, unsupported_reason = (
+        f"{dtype} on a GPU",
+        next((gpu.unsupported_reason for gpu in gpus if gpu.unsupported_reason), ""),
+    )
+    if unsupported_reason:
+        fix = 'DEVICE = "cpu", or install a torch that is built for this GPU'
+        return Finding("device", need, f"{have}: {unsupported_reason}", False, fix)
+    if dtype == BFLOAT16 and "cuda" not in machine.bfloat16_devices:
+        fix = 'DTYPE = "auto", which selects float16 on this GPU'
+        return Finding("device", need, f"{have}, which is older than Ampere and lacks {BFLOAT16}", False, fix)
     return Finding("device", need, have, True)
 
 
-def on_cpu(dtype: str, machine: Machine) -> str:
-    """What becomes of the numbers; and why no GPU computes them, where a driver for one is here."""
-    slow = dtype == HALF and "cpu" not in machine.bfloat16
-    gpu = f"; {machine.no_gpu}" if "driver is here" in machine.no_gpu else ""
-    return ("emulated, slower than float32" if slow else "computed as they are") + gpu
+def find_cpu_only_blocker(plan: Plan) -> tuple[str, str]:
+    """What prevents a feature that needs a single process on the CPU, and the setting that allows it.
+
+    Both are empty if nothing does.
+    """
+    if plan.device != "cpu":
+        return "a model on a GPU", 'DEVICE = "cpu"'
+    if plan.num_shard > 1:
+        return f"a model shared by {plan.num_shard} processes", "NUM_SHARD = 1"
+    return "", ""
+
+
+def describe_cpu(dtype: str, machine: Machine) -> str:
+    """How the CPU computes the dtype; and why no GPU is used, if an NVIDIA driver is installed."""
+    is_emulated = dtype == BFLOAT16 and "cpu" not in machine.bfloat16_devices
+    gpu_note = f"; {machine.no_gpu_reason}" if "driver is here" in machine.no_gpu_reason else ""
+    return ("emulated, slower than float32" if is_emulated else "supported") + gpu_note

@@ -1,45 +1,45 @@
-"""Is there room for what is still to be fetched, and may it be written? What the cache has does not count."""
+"""Checks that the disk has room for the files to fetch, and that the cache is writable."""
 
-from checks.finding import Finding, size
 from checks.machine import Machine
-from checks.machine.filesystem import MANY, SPARE
-from checks.plan import Plan
-from checks.source.refusals import unwritable
+from checks.memory.plan import Plan
+from hub.download.disk_guard import OTHER_DISK_FIX, disk_finding
+from hub.errors import explain_unwritable
+from inference.finding import Finding, format_count, format_size
+from inference.process.filesystem import SPARE_BYTES, UNCOUNTED
 
-EACH, BESIDES = 2, 16  # files made for each file: its bytes, its link; and folders, locks and notes for all
-ELSEWHERE = "set CACHE_DIR to a folder on a larger disk"
+FILES_PER_DOWNLOAD = 2  # inodes of a file: its blob and its link
+EXTRA_FILES = 16  # inodes for folders, locks and refs
 
 
 def check(plan: Plan, machine: Machine) -> list[Finding]:
-    source = plan.repository
-    if source.folder is not None or not source.to_fetch:
-        return [Finding("disk", "nothing to fetch", free(machine), True)]
-    return [space(source.to_fetch, machine), cache(len(source.wanted), machine)]
+    repository = plan.repository
+    if repository.folder is not None or not repository.bytes_to_fetch:
+        return [Finding("disk", "nothing to fetch", f"{format_size(machine.disk)} free", True)]
+    return [
+        check_space(repository.bytes_to_fetch, machine),
+        check_cache(len(repository.files_to_fetch), machine),
+    ]
 
 
-def space(fetch: int, machine: Machine) -> Finding:
-    need = fetch + fetch // 100 + SPARE
-    mend = "" if need <= machine.disk else f"free {size(need - machine.disk)}, or {ELSEWHERE}"
-    return Finding("disk", f"{size(fetch)} to fetch, {size(SPARE)} spare", free(machine), not mend, mend)
+def check_space(num_bytes: int, machine: Machine) -> Finding:
+    need = num_bytes + num_bytes // 100 + SPARE_BYTES
+    return disk_finding(num_bytes, machine.disk, need - machine.disk)
 
 
-def free(machine: Machine) -> str:
-    return f"{size(machine.disk)} free{under(machine.disk_under)}"
-
-
-def under(limit: str) -> str:
-    return f" under {limit}" if limit else ""
-
-
-def cache(files: int, machine: Machine) -> Finding:
-    """Whether so many files can be made: a disk may be full of names, or closed to us."""
-    need, told = EACH * files + BESIDES, f"to write {files} files"
-    if machine.unwritable:
-        return unwritable(told, machine.unwritable)
-    count = "any number" if machine.inodes >= MANY else str(machine.inodes)
-    room = f"room for {count}{under(machine.inodes_under)}"
+def check_cache(num_files: int, machine: Machine) -> Finding:
+    """Check that `num_files` can be created: the folder may be read-only, or the disk out of inodes."""
+    need, need_text = (
+        FILES_PER_DOWNLOAD * num_files + EXTRA_FILES,
+        f"to write {format_count(num_files, 'file')}",
+    )
+    if machine.write_error:
+        return explain_unwritable(need_text, machine.write_error)
+    count = "any number" if machine.inodes >= UNCOUNTED else str(machine.inodes)
+    have = f"room for {count}"
     if need > machine.inodes:
-        mend = f"remove {need - machine.inodes} files from its disk, or {ELSEWHERE}"
-        return Finding("cache", told, f"{room}: with links, locks and folders {need} are made", False, mend)
-    links = "" if machine.links else ", no links: every version keeps files of its own"
-    return Finding("cache", told, room + links, True)
+        fix = f"remove {format_count(need - machine.inodes, 'file')} from its disk, or {OTHER_DISK_FIX}"
+        return Finding(
+            "cache", need_text, f"{have}: with links, locks and folders {need} are needed", False, fix
+        )
+    link_note = "" if machine.has_links else ", but no symbolic links: every version keeps its own copies"
+    return Finding("cache", need_text, have + link_note, True)

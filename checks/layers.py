@@ -1,76 +1,84 @@
-"""Where `LAYERS` puts a model's layers: Neodim's list of how many go to each GPU, the rest to the CPU.
+"""Resolves LAYERS, Neodim's list of the number of layers on each GPU; the remaining layers are on the CPU.
 
-Of a model with an encoder, its layers are counted before the decoder's: they compute first.
+The layers of an encoder are counted before those of the decoder, because they compute first.
 """
 
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from checks.finding import Finding, Refused
-from checks.measure import skeleton
-from inference.model.split.spread import CPU, places, stacks
+from checks.memory import try_build_on_meta
+from hub.model_config import DECODER_LAYER_COUNT_KEYS, LAYER_COUNT_KEYS
+from inference.finding import Finding, Refused, format_count
+from inference.model.placement.device_map import CPU, layer_devices, layer_stacks
 
 log = logging.getLogger(__name__)
 
-REST = "a"  # all that are left
-# How a config.json calls their number, for models whose own code must run to count them.
-COUNTS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers", "num_decoder_layers", "decoder_layers")
-
-MEND = 'LAYERS = "0" for the CPU, "a" for the GPU, or "", and DEVICE'
+REMAINING = "a"  # all layers that no other GPU has
+FIX = 'LAYERS = "0" for the CPU, "a" for the GPU, or "", and DEVICE'
 
 
-def placed(asked: str, config: Mapping[str, Any], *, gpus: int) -> tuple[str, tuple[str, ...]]:
-    """ "cpu" or "cuda"; and the device of each layer, where they are not all on the CPU or the first GPU.
+def place_layers(layers: str, config: Mapping[str, Any], *, num_gpus: int) -> tuple[str, tuple[str, ...]]:
+    """Returns "cpu" or "cuda", and the device of each layer: empty if all are on the CPU or on the first GPU.
 
-    Where there is no GPU, the CPU takes what was meant for one, and the log says so. Raises Refused.
+    Without a GPU all layers are on the CPU, and a warning is logged. Raises Refused.
     """
-    counts = parsed(asked)
+    counts = parse_layers(layers)
     if not any(counts):
         return CPU, ()
-    if not gpus:
-        log.warning("LAYERS=%s asks for a GPU, and there is none: all layers are on the CPU", asked)
+    if not num_gpus:
+        log.warning("LAYERS=%s needs a GPU, and torch sees none: all layers run on the CPU", layers)
         return CPU, ()
-    check_gpus(asked, counts, gpus)
-    devices = spread_over(asked, counts, layers_of(config))
+    check_gpus(layers, counts, num_gpus)
+    devices = assign_devices(layers, counts, count_layers(config))
     return "cuda", () if set(devices) == {"cuda:0"} else devices
 
 
-def parsed(asked: str) -> list[int | str]:
-    """The numbers, and REST. Raises Refused."""
-    counts = [count.strip().lower() for count in asked.split(",")]
-    if counts.count(REST) > 1 or not all(count == REST or count.isdecimal() for count in counts):
-        raise refused(asked, "numbers with commas between them, and at most one a")
-    return [count if count == REST else int(count) for count in counts]
+def parse_layers(layers: str) -> list[int | str]:
+    """The number of layers of each GPU, or REMAINING. Raises Refused."""
+    counts = [count.strip().lower() for count in layers.split(",")]
+    if counts.count(REMAINING) > 1 or not all(count == REMAINING or count.isdecimal() for count in counts):
+        raise layers_error(layers, "not a list such as 20,a: numbers separated by commas, with at most one a")
+    return [count if count == REMAINING else int(count) for count in counts]
 
 
-def check_gpus(asked: str, counts: Sequence[int | str], gpus: int) -> None:
-    """Raise Refused where layers are for a GPU that is not there."""
-    missing = next((gpu for gpu in range(gpus, len(counts)) if counts[gpu]), None)
+def check_gpus(layers: str, counts: Sequence[int | str], num_gpus: int) -> None:
+    """Raise Refused if layers are assigned to a GPU that does not exist."""
+    missing = next((gpu for gpu in range(num_gpus, len(counts)) if counts[gpu]), None)
     if missing is not None:
-        have = "1 GPU, which is GPU 0" if gpus == 1 else f"{gpus} GPUs, the last of which is GPU {gpus - 1}"
-        raise refused(asked, f"{have}: there is no GPU {missing}")
+        have = f"{format_count(num_gpus, 'GPU')}, numbered from 0"
+        raise layers_error(layers, f"{have}: there is no GPU {missing}")
 
 
-def spread_over(asked: str, counts: Sequence[int | str], layers: int | None) -> tuple[str, ...]:
-    """The device of each layer. Raises Refused where the model has fewer than are asked for."""
-    if layers is None:
-        if counts[0] == REST and not any(counts[1:]):
+def assign_devices(layers: str, counts: Sequence[int | str], num_layers: int | None) -> tuple[str, ...]:
+    """The device of each layer. Raises Refused if the model has fewer layers than LAYERS places on GPUs.
+
+    A single number may exceed the layers and then means all, as in llama.cpp, where -ngl 99 is customary.
+    """
+    if num_layers is None:
+        if counts[0] == REMAINING and not any(counts[1:]):
             return ("cuda:0",)
-        raise refused(asked, "a model whose layers cannot be counted before it is loaded")
-    named = sum(count for count in counts if isinstance(count, int))
-    if named > layers:
-        raise refused(asked, f"the model has {layers} layers")
-    return places([layers - named if isinstance(count, str) else count for count in counts], layers)
+        raise layers_error(layers, "the model's layers cannot be counted before it is loaded")
+    if len(counts) == 1 and isinstance(counts[0], int):
+        counts = [min(counts[0], num_layers)]
+    num_placed = sum(count for count in counts if isinstance(count, int))
+    if num_placed > num_layers:
+        raise layers_error(layers, f"the model has {num_layers} layers")
+    return layer_devices(
+        [num_layers - num_placed if isinstance(count, str) else count for count in counts], num_layers
+    )
 
 
-def layers_of(config: Mapping[str, Any]) -> int | None:
-    """How many layers the model of a config.json has; one of text and images names them further in."""
-    if model := skeleton(config):
-        return sum(map(len, stacks(model)))
-    parts = (config, config.get("text_config") or {})
-    return next((int(part[name]) for part in parts for name in COUNTS if part.get(name)), None)
+def count_layers(config: Mapping[str, Any]) -> int | None:
+    """The number of layers of a config.json's model; None if unknown.
+
+    The keys of the config, perhaps of its text_config, decide for a model that only its own code can build.
+    """
+    if model := try_build_on_meta(config):
+        return sum(map(len, layer_stacks(model)))
+    sections, names = (config, config.get("text_config") or {}), LAYER_COUNT_KEYS + DECODER_LAYER_COUNT_KEYS
+    return next((int(section[name]) for section in sections for name in names if section.get(name)), None)
 
 
-def refused(asked: str, have: str) -> Refused:
-    return Refused(Finding("layers", asked, have, False, MEND))
+def layers_error(layers: str, have: str) -> Refused:
+    return Refused(Finding("layers", layers, have, False, FIX))

@@ -1,55 +1,61 @@
-"""Can the model be shared by NUM_SHARD processes, each on a GPU of its own?
+"""Checks that the model can be split over NUM_SHARD tensor-parallel processes.
 
-Knows that transformers must have a plan to split it, and that a head cannot be split.
+transformers must have a tensor-parallel plan for it, and NUM_SHARD must divide the numbers of heads.
 """
 
 from typing import Any
 
 from transformers import AutoConfig
 
-from checks.finding import Finding
 from checks.machine import Machine
-from checks.measure.split import rules, splits_heads
-from checks.plan import Plan
-from inference.model.architecture import needs_code
+from checks.memory.plan import Plan
+from checks.memory.tp_share import splits_heads, tp_plan_of
+from inference.finding import Finding, format_count
+from inference.model.load.architecture import requires_remote_code
 
-HEADS = ("num_attention_heads", "num_key_value_heads")
-# Their plans in transformers 5.23 compute something else, as two ranks showed of the 120 types that have one.
-# Gemma 3n cuts what it computes at its mean, and a rank knows only its part's.
-WRONG = frozenset({"gemma3n_text", "hrm_text"})
+HEAD_COUNT_KEYS = ("num_attention_heads", "num_key_value_heads")
+# Model types whose plans in transformers 5.23 give wrong logits: the 120 types with a plan were run on two
+# ranks. Gemma 3n sparsifies activations by their mean, and a rank has only the mean of its own part.
+WRONG_TP_PLANS = frozenset({"gemma3n_text", "hrm_text"})
 
 
 def check(plan: Plan, machine: Machine) -> Finding | None:
-    if plan.shards == 1 or plan.measure is None:
+    if plan.num_shard == 1 or plan.model_size is None:
         return None
-    found, fits = hindrance(plan, machine)
-    if found:
-        return Finding("shards", str(plan.shards), found, False, f"NUM_SHARD = {fits}")
-    return Finding("shards", str(plan.shards), "a plan to split the model", True)
+    reason, max_shards = find_max_shards(plan, machine)
+    if reason:
+        return Finding("shards", str(plan.num_shard), reason, False, f"NUM_SHARD = {max_shards}")
+    return Finding("shards", str(plan.num_shard), "a tensor-parallel plan", True)
 
 
-def hindrance(plan: Plan, machine: Machine) -> tuple[str, int]:
-    """Why there cannot be so many shards, empty where there can; and how many there can be."""
-    raw, gpus = plan.repository.config, len(machine.gpus)
-    kind = str(raw.get("model_type"))
-    if plan.device != "cpu" and gpus < plan.shards:
-        return f"{gpus} GPUs, and each shard has its own", max(1, gpus)
-    if needs_code(raw):
-        return f"a model, {kind}, that brings its own code", 1
-    text = AutoConfig.for_model(**raw).get_text_config()
-    if text.model_type in WRONG:
-        return f"a model, {kind}, that transformers splits wrongly", 1
-    if not rules(text):
-        return f"a model, {kind}, that transformers has no plan to split", 1
-    return indivisible(text, plan.shards) if splits_heads(rules(text)) else ("", plan.shards)
+def find_max_shards(plan: Plan, machine: Machine) -> tuple[str, int]:
+    """Why the model cannot have plan.num_shard shards, empty if it can; and how many it can have."""
+    raw_config, num_gpus = plan.repository.config, len(machine.gpus)
+    model_type = str(raw_config.get("model_type"))
+    if plan.device != "cpu" and num_gpus < plan.num_shard:
+        return f"{format_count(num_gpus, 'GPU')}, and each shard needs its own", max(1, num_gpus)
+    if requires_remote_code(raw_config):
+        return f"a model type, {model_type}, with code of its own", 1
+    text_config = AutoConfig.for_model(**raw_config).get_text_config()
+    if text_config.model_type in WRONG_TP_PLANS:
+        return f"a model type, {model_type}, that transformers splits wrongly", 1
+    if not tp_plan_of(text_config):
+        return f"a model type, {model_type}, without a tensor-parallel plan in transformers", 1
+    return (
+        check_head_counts(text_config, plan.num_shard)
+        if splits_heads(tp_plan_of(text_config))
+        else ("", plan.num_shard)
+    )
 
 
-def indivisible(config: Any, shards: int) -> tuple[str, int]:
-    """As `hindrance`, of the heads alone."""
+def check_head_counts(config: Any, num_shard: int) -> tuple[str, int]:
+    """As `find_max_shards`, for the numbers of heads alone."""
     try:
-        heads = [count for name in HEADS if (count := getattr(config, name, None))]
-    except RuntimeError:  # what transformers raises where the layers have each their own
-        return "layers with unlike numbers of heads", 1
-    fits = next(number for number in range(shards, 0, -1) if not any(count % number for count in heads))
-    told = f"heads that do not divide by it: {' and '.join(map(str, heads))} of them"
-    return told if fits < shards else "", fits
+        head_counts = [count for name in HEAD_COUNT_KEYS if (count := getattr(config, name, None))]
+    except RuntimeError:  # raised by transformers if the layers differ in it
+        return "layers with different numbers of heads", 1
+    max_shards = next(
+        number for number in range(num_shard, 0, -1) if not any(count % number for count in head_counts)
+    )
+    reason = f"numbers of heads that it does not divide: {' and '.join(map(str, head_counts))} heads"
+    return reason if max_shards < num_shard else "", max_shards

@@ -1,100 +1,113 @@
-"""Are there weights in a form that is safe to read, all of them, and those that the model has?"""
+"""Checks that the weight files are complete, safe to read, and have the model's tensors."""
 
-from checks.finding import Finding, listed, size
 from checks.machine import Machine
-from checks.plan import Plan
-from checks.source.file import File
-from checks.source.repository import Repository
-from inference.model.architecture import no_weights
-from inference.model.gguf.parts import GGUF
+from checks.memory.plan import Plan
+from hub.repository import RepoFile, Repository
+from inference.finding import Finding, format_count, format_size, join_names
+from inference.model.load.architecture import why_no_weights
+from inference.model.load.gguf.shards import GGUF
 
-FORMS = {
+FORMATS = {
     ".safetensors": "safetensors",
-    GGUF: "GGUF, unpacked at load",
-    ".bin": "pickles, which ALLOW_PICKLE lets in",
+    GGUF: "GGUF, dequantized at load",
+    ".bin": "pickles, allowed by ALLOW_PICKLE",
 }
 
 
 def check(plan: Plan, machine: Machine) -> Finding:
-    source = plan.repository
-    files = source.held
+    repository = plan.repository
+    files = repository.weight_files
     if not files:
-        return Finding("weights", "safetensors", "none", False, f"the model {no_weights(source.names)}")
-    if missing := [file.name for file in source.files if not there(file, source)]:
+        return Finding(
+            "weights", "safetensors", "none", False, f"the model {why_no_weights(repository.names)}"
+        )
+    if missing := [file.name for file in repository.files if not is_present(file, repository)]:
         verb = "are" if len(missing) > 1 else "is"
-        have = f"{len(source.files) - len(missing)}"
+        have = f"{len(repository.files) - len(missing)}"
         return Finding(
             "weights",
-            f"{len(source.files)} files",
+            format_count(len(repository.files), "file"),
             have,
             False,
-            f"{listed(missing)} {verb} missing: {elsewhere(source)}",
+            f"{join_names(missing)} {verb} missing: {missing_files_fix(repository)}",
         )
     need, have = (
-        f"{size(source.weights)} of {form(files[0].name)}",
-        "1 file" if len(files) == 1 else f"{len(files)} files",
+        f"{format_size(repository.weight_bytes)} of {weight_format(files[0].name)}",
+        format_count(len(files), "file"),
     )
-    if wrong := fault(plan):
-        return Finding("weights", need, *wrong)
-    return Finding("weights", need, f"{have}{told(plan)}", True)
+    if fault := find_fault(plan):
+        return Finding("weights", need, *fault)
+    return Finding("weights", need, f"{have}{describe_headers(plan)}", True)
 
 
-def there(file: File, source: Repository) -> bool:
-    """Whether the file is where the model is; an index may name others."""
-    return file.here if source.folder else file.name in source.names
+def is_present(file: RepoFile, repository: Repository) -> bool:
+    """Whether the model's source has the file: an index may name files that do not exist."""
+    return file.is_local if repository.folder else file.name in repository.names
 
 
-def elsewhere(source: Repository) -> str:
-    """Where the files that are missing may be."""
-    if source.folder is None:
-        return "its authors have left it so, choose another MODEL_REVISION or model"
-    if source.commit:
-        return "fetch what is, with the Hub in reach and OFFLINE = False"
-    return f"copy what is into {source.folder}"
+def missing_files_fix(repository: Repository) -> str:
+    """How to get missing files."""
+    if repository.folder is None:
+        return "the repository itself is incomplete, choose another MODEL_REVISION or model"
+    if repository.commit:
+        return "fetch it again with OFFLINE = False and a connection to the Hub"
+    return f"copy the missing files into {repository.folder}"
 
 
-def form(name: str) -> str:
-    return next(form for ending, form in FORMS.items() if name.endswith(ending))
+def weight_format(name: str) -> str:
+    return next(name_of_format for ending, name_of_format in FORMATS.items() if name.endswith(ending))
 
 
-def fault(plan: Plan) -> tuple[str, bool, str] | None:
-    """What the files' headers show to be wrong: what there is, that it is not ok, and what to do."""
-    headers, measure = plan.repository.headers, plan.measure
-    if headers and headers.damaged:
-        why = headers.malformed or "not as long as its header says"
-        return f"{listed(list(headers.damaged))}: {why}", False, anew(plan.repository, headers.damaged[0])
-    if measure and measure.missing:
-        have = f"{len(measure.missing)} are missing, such as {measure.missing[0]}"
+def find_fault(plan: Plan) -> tuple[str, bool, str] | None:
+    """The fault that the headers show, as (have, ok=False, fix) of a Finding; None if there is none."""
+    headers, model_size = plan.repository.headers, plan.model_size
+    if headers and headers.damaged_files:
+        why = headers.malformed_reason or "its length differs from its header"
+        return (
+            f"{join_names(list(headers.damaged_files))}: {why}",
+            False,
+            refetch_fix(plan.repository, headers.damaged_files[0]),
+        )
+    if model_size and model_size.missing_weights:
+        names = model_size.missing_weights
+        have = f"{format_count(len(names), 'missing tensor')}, such as {names[0]}"
         return have, False, "choose a model whose config.json and weights belong together"
-    if measure and measure.wrong:
-        name, file, own = measure.wrong[0]
-        have = f"{len(measure.wrong)} of another shape, such as {name}: {shown(file)} for {shown(own)}"
+    if model_size and model_size.mismatched_weights:
+        name, file_shape, model_shape = model_size.mismatched_weights[0]
+        shapes = f"{format_shape(file_shape)} instead of {format_shape(model_shape)}"
+        count = format_count(len(model_size.mismatched_weights), "tensor")
+        have = f"{count} of the wrong shape, such as {name}: {shapes}"
         return have, False, "choose a model whose config.json and weights belong together"
     return None
 
 
-def anew(source: Repository, name: str) -> str:
-    """How to have a file again that is no good: what the cache has of it stays there until it is removed."""
-    kept = source.notes / name if source.commit and source.notes else None
-    if kept and kept.is_file():
-        return f"remove {kept.resolve()}, and start again; if it comes so again, tell its authors"
-    return f"fetch {source.name} again, or tell its authors"
+def refetch_fix(repository: Repository, name: str) -> str:
+    """How to fetch a damaged file again: a file in the cache must be removed first."""
+    cached_file = (
+        repository.metadata_folder / name if repository.commit and repository.metadata_folder else None
+    )
+    if cached_file and cached_file.is_file():
+        return f"remove {cached_file.resolve()}, and start again; if it is damaged again, tell its authors"
+    return f"fetch {repository.name} again, or tell its authors"
 
 
-def told(plan: Plan) -> str:
-    """What is worth knowing of files that are well."""
-    headers, measure = plan.repository.headers, plan.measure
-    said = plan.repository.config.get("dtype") or plan.repository.config.get("torch_dtype")
-    if headers and headers.unread:
-        return f"; not looked into: {headers.unread}"
-    if headers and measure and measure.stored and said and measure.stored != said and not quantised(plan):
-        return f" of {measure.stored}, whatever config.json says of {said}"
+def describe_headers(plan: Plan) -> str:
+    """A note about weights without a fault: unread headers, or another dtype than config.json says."""
+    headers, model_size = plan.repository.headers, plan.model_size
+    config_dtype = plan.repository.config.get("dtype") or plan.repository.config.get("torch_dtype")
+    if headers and headers.unavailable_reason:
+        return f"; headers not read: {headers.unavailable_reason}"
+    if (
+        headers
+        and model_size
+        and model_size.stored_dtype
+        and config_dtype
+        and model_size.stored_dtype != config_dtype
+        and "quantization_config" not in plan.repository.config
+    ):
+        return f" of {model_size.stored_dtype}, although config.json says {config_dtype}"
     return ""
 
 
-def quantised(plan: Plan) -> bool:
-    return "quantization_config" in plan.repository.config
-
-
-def shown(shape: tuple[int, ...]) -> str:
-    return "×".join(map(str, shape)) or "a number"
+def format_shape(shape: tuple[int, ...]) -> str:
+    return "×".join(map(str, shape)) or "a scalar"

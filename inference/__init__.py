@@ -1,1 +1,1 @@
-"""Models behind one interface: backend.py says what they are asked, types.py in which words."""
+"""Everything behind the API: backend.py defines the interface, types.py its requests and events."""

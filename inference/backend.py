@@ -1,22 +1,23 @@
-"""The one interface the API sees: a Backend generates, a Stream is what it generates.
+"""The interface between the API and the inference: a Backend accepts requests, a Stream carries their events.
 
-Local models and remote servers implement it alike; a dialect never knows which one answers.
+A dialect in api/ knows these two protocols and the types in types.py; it does not know an implementation.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from inference.errors import ServerError
-from inference.types import Event, GenerationRequest, Load, ModelInfo, Tokenized
+from inference.types import BackendLoad, Event, GenerationRequest, ModelInfo, Tokenized
 
 Sink = Callable[[list[Event] | ServerError], None]
 
 
 class Stream(Protocol):
-    """The events of one request, in order: Started, Token and CallDelta, Finished, for each answer's index.
+    """The events of one request. For each answer index: Started, then Token and CallDelta, then Finished.
 
-    Iterate it from one thread, or `start` it and be called: never both. Ends after the last Finished;
-    a ServerError ends it early (raised by iteration, handed to the sink by `start`).
+    Either iterate the stream from one thread, or call `start` to have events pushed; never both. The stream
+    ends after the last Finished. A ServerError ends it early: iteration raises it, `start` passes it to the
+    sink.
     """
 
     def __iter__(self) -> Iterator[Event]: ...
@@ -24,50 +25,49 @@ class Stream(Protocol):
     def __next__(self) -> Event: ...
 
     def start(self, sink: Sink) -> None:
-        """Have `sink` called with each step's events, on the thread that delivers (the server's event loop).
+        """Call `sink` with the events of each step, on the delivery thread (see Backend.set_delivery).
 
-        What came before is handed over at once. The sink is not called after `close`.
+        Events that already exist are passed at once. The sink is not called after `close`.
         """
         ...
 
     def close(self) -> None:
-        """Cancel what is still being generated. Idempotent, from any thread, at any time."""
+        """Cancel the unfinished answers. Idempotent; from any thread, at any time."""
         ...
 
 
 class Backend(Protocol):
     def info(self) -> ModelInfo: ...
 
-    def ready(self) -> str:
-        """Empty when requests are answered, else why they are not."""
+    def unavailable_reason(self) -> str:
+        """Why the backend cannot answer requests; empty if it can."""
         ...
 
     def generate(self, request: GenerationRequest) -> Stream:
-        """Check the request and queue it. Raises ServerError; nothing has been generated then."""
+        """Check the request and queue it. Raises ServerError before anything is generated."""
         ...
 
     def tokenize(self, request: GenerationRequest) -> Tokenized:
-        """The request's prompt as `generate` would have it, or longer than the context. Raises BadRequest."""
+        """The request's prompt as `generate` reads it; may exceed the context. Raises BadRequest."""
         ...
 
-    def detokenize(self, ids: Sequence[int], special: bool = True) -> str:
-        """The text of the ids; `special`: with the special tokens among them. Raises BadRequest."""
+    def detokenize(self, token_ids: Sequence[int], show_special: bool = True) -> str:
+        """The text of the ids, with or without the special tokens among them. Raises BadRequest."""
         ...
 
     def embed(self, inputs: Sequence[str | Sequence[int]]) -> Stream:
-        """A vector of length 1 for each input, text or token ids: a stream of one event, Embedded.
+        """A normalized vector for each input (text or token ids), in a stream of one event, Embedded.
 
-        Raises ServerError: BadRequest for an empty or too long input, NotImplementedHere where the model has
-        no vectors to give.
+        Raises BadRequest for an empty or too long input, NotImplementedHere if the model makes no embeddings.
         """
         ...
 
-    def load(self) -> Load: ...
+    def load(self) -> BackendLoad: ...
 
-    def deliver_with(self, post: Callable[[Callable[[], None]], None]) -> None:
-        """Deliver every stream's events by `post(callback)`, once a step, e.g. loop.call_soon_threadsafe."""
+    def set_delivery(self, post: Callable[[Callable[[], None]], None]) -> None:
+        """Deliver all streams' events by one `post(callback)` a step, e.g. loop.call_soon_threadsafe."""
         ...
 
     def close(self) -> None:
-        """Stop generating, end every stream with Unavailable, free the model."""
+        """Stop generating, end every stream with Unavailable, and end the model's other processes."""
         ...

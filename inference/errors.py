@@ -1,10 +1,10 @@
-"""What can go wrong, as a user is told: the words of every floor for it. Plain values only."""
+"""The errors that users see: every layer raises these, and the dialects render them. Plain values only."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 
 class ServerError(Exception):
-    """Something a user is told. `status` is the HTTP status, unless a dialect's contract says otherwise."""
+    """An error for the user. `status` is the HTTP status, unless a dialect's contract sets another."""
 
     status: ClassVar[int] = 500
 
@@ -19,30 +19,43 @@ class BadRequest(ServerError):
     status = 400
 
     def __init__(self, field: str, rule: str, got: Any = ...) -> None:
-        given = "" if got is ... else f", got {short(got)}"
-        super().__init__(f"{field} {rule}{given}" if field else f"{rule}{given}")
+        got_text = "" if got is ... else f", got {short(got)}"
+        super().__init__(f"{field} {rule}{got_text}" if field else f"{rule}{got_text}")
         self.field = field
         self.rule = rule
 
 
 class TooLong(BadRequest):
-    """The prompt, or the prompt with the answer asked for, exceeds the context."""
+    """The prompt is longer than its limit of `limit` tokens.
 
-    def __init__(self, field: str, limit: int, got: int, rule: str = "") -> None:
-        super().__init__(field, rule or f"has more tokens than the context of {limit} holds", got)
+    length  of the prompt, in units of `unit`: characters if the text was too long to be tokenized
+    """
+
+    def __init__(
+        self,
+        field: str,
+        limit: int,
+        length: int,
+        rule: str = "",
+        unit: Literal["tokens", "characters"] = "tokens",
+    ) -> None:
+        super().__init__(field, rule or f"has more tokens than the context of {limit} holds", length)
         self.limit = limit
-        self.tokens = got
+        self.length = length
+        self.unit = unit
 
 
-class NoRoom(BadRequest):
-    """The prompt of `tokens` leaves less of the context than the `asked` tokens of the answer."""
+class MaxTokensTooLarge(BadRequest):
+    """The prompt leaves less of the context than the tokens requested for the answer."""
 
-    def __init__(self, limit: int, tokens: int, asked: int) -> None:
-        rule = f"must be at most {limit - tokens}: the prompt has {tokens} tokens, the context holds {limit}"
-        super().__init__("max_tokens", rule, asked)
+    def __init__(self, limit: int, num_prompt_tokens: int, requested_tokens: int) -> None:
+        available = limit - num_prompt_tokens
+        reason = f"the prompt has {num_prompt_tokens} tokens, the context holds {limit}"
+        rule = f"must be at most {available}: {reason}"
+        super().__init__("max_tokens", rule, requested_tokens)
         self.limit = limit
-        self.tokens = tokens
-        self.asked = asked
+        self.num_prompt_tokens = num_prompt_tokens
+        self.requested_tokens = requested_tokens
 
 
 class Unauthorized(ServerError):
@@ -58,7 +71,7 @@ class TooLarge(ServerError):
 
 
 class Overloaded(ServerError):
-    """The queue is full; a client should try again after `retry_after` seconds."""
+    """The queue is full. A client should retry after `retry_after` seconds."""
 
     status = 429
 
@@ -80,16 +93,16 @@ class Internal(ServerError):
 
 
 def short(value: Any, limit: int = 80) -> str:
-    """`repr`, cut so that a message never carries a whole body."""
+    """`repr`, shortened: a message never carries a whole request body."""
     text = repr(value)
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-def said(error: Exception, limit: int = 200) -> str:
-    """What an error that is none of ours says, in one line."""
+def error_line(error: Exception, limit: int = 200) -> str:
+    """The message of a library's error, on one line."""
     return " ".join(str(error).split())[:limit]
 
 
-def named(error: Exception, limit: int = 200) -> str:
-    """The same behind its name, where what it says alone is not enough: 'model_type'."""
-    return f"{type(error).__name__}: {said(error, limit)}"
+def named_error(error: Exception, limit: int = 200) -> str:
+    """The error's class and message: some messages say too little alone, such as 'model_type'."""
+    return f"{type(error).__name__}: {error_line(error, limit)}"

@@ -1,6 +1,6 @@
-"""The vocabulary of the server: what is asked and what comes back.
+"""The types that all layers share: requests, and the events that answer them.
 
-Every floor speaks it. Plain values only: no torch, no HTTP, no tokenizer.
+Plain values only: no torch, no HTTP, no tokenizer.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,12 +15,9 @@ ConstraintKind = Literal["json_schema", "regex", "choice", "grammar", "json"]
 ToolFormat = Literal["json", "function_tag", "python_list"]
 
 
-# What is asked -----------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call the model made; `arguments` is JSON text, an object."""
+    """A call that the model made. `arguments` is the text of a JSON object."""
 
     id: str
     name: str
@@ -29,7 +26,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A function the model may call; `parameters` is a JSON schema of type object."""
+    """A function that the model may call. `parameters` is a JSON schema of type object."""
 
     name: str
     description: str
@@ -41,149 +38,160 @@ class Message:
     role: Role
     content: str
     name: str | None = None
-    tool_calls: tuple[ToolCall, ...] = ()
-    tool_call_id: str | None = None
+    tool_calls: tuple[ToolCall, ...] = ()  # made by an assistant message
+    tool_call_id: str | None = None  # the call that a tool message answers
 
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """What the text must match. `spec` is a schema (mapping), a pattern, a list of choices or a grammar."""
+    """A structured output that the text must match.
+
+    spec  by kind: a JSON schema (mapping), a regular expression, a list of choices, or a grammar
+    """
 
     kind: ConstraintKind
     spec: Any = None
 
 
 @dataclass(frozen=True, slots=True)
-class Template:
-    """How a conversation goes through the chat template.
+class TemplateOptions:
+    """Options of a chat template, named as in transformers' apply_chat_template.
 
-    opens      the assistant's next message begins behind it; False: it ends with the last message
-    continues  the last message is not closed: the answer goes on with it
-    arguments  further values for the template, by name
+    add_generation_prompt   end the prompt with the start of an assistant message
+    continue_final_message  leave the last message open: the answer continues it
+    arguments               further template variables, by name
     """
 
-    opens: bool = True
-    continues: bool = False
+    add_generation_prompt: bool = True
+    continue_final_message: bool = False
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class GenerationRequest:
-    """One prompt and everything that shapes its answers.
+    """One prompt, and all options of its `n` answers.
 
-    prompt          text, token ids, or a conversation for the model's chat template
-    template        how a conversation is told
-    special         whether the tokenizer adds its special tokens; None: as suits the kind of prompt
-    truncate        keep no more than the last so many prompt tokens
-    max_tokens      None: as many as the context holds
-    fits            max_tokens must fit behind the prompt; False: what does not fit is not generated
-    stop            strings that end the text and are not part of it, unless keep_stop
-    stop_aligned    a stop string counts only where a token ends, and special tokens count by their names
-    stop_tokens     ids that end the text, besides the model's own
-    bad_words       texts that never come in the tokens they usually have, whether or not a space is before
-    show_special    special tokens are part of the text
-    logprobs        alternatives to report with each token; None: no logprobs, 0: the chosen token's alone
-    warped          logprobs are of the distribution behind all edits and warpers, not of the model's own
-    prompt_logprobs the same, for the prompt's own tokens
-    deadline        seconds from submission after which the answer ends with reason "deadline"
-    tool_choice     "auto", "none", "required", or the name of one tool
-    parallel_calls  an answer may hold several calls; False: its first one ends it
-    tool_format     how tools are described to the model; None: as its chat template does
+    prompt              text, token ids, or a conversation, which the model's chat template renders
+    add_special_tokens  add the tokenizer's special tokens; None: decided by the kind of prompt
+    truncate            keep at most this many prompt tokens, from the end
+    max_tokens          None: generate until the context is full
+    reject_if_too_long  refuse a max_tokens that does not fit behind the prompt; False: lower it
+    min_tokens          stop tokens and stop strings have no effect before this many tokens
+    stop                strings that end an answer; excluded from the text, unless include_stop_str_in_output
+    stop_at_token_end   match a stop string only at the end of a token; special tokens match by their names
+    stop_token_ids      ids that end an answer, in addition to the model's end tokens
+    ignore_eos          the model's end tokens do not end an answer; no effect on structured output
+    bad_words           texts whose usual tokenization is never generated, with or without a leading space
+    show_special        include special tokens in the text
+    constraint          structured output that the answers must match
+    logprobs            number of alternatives to report with each token; 0: only the sampled token's
+                        logprob, None: no logprobs
+    processed_logprobs  report logprobs after all logits processors and warpers; False: the model's own
+    prompt_logprobs     as logprobs, for the tokens of the prompt
+    tool_choice         "auto", "none", "required", or the name of one tool
+    parallel_calls      allow several tool calls in an answer; False: the first call ends the answer
+    tool_format         how the prompt describes the tools; None: as the chat template does
+    deadline            seconds from submission; then the answer ends with finish_reason "deadline"
     """
 
     prompt: str | Sequence[int] | Sequence[Message]
     sampling: Sampling = field(default_factory=Sampling)
-    template: Template = field(default_factory=Template)
-    special: bool | None = None
+    template: TemplateOptions = field(default_factory=TemplateOptions)
+    add_special_tokens: bool | None = None
     truncate: int | None = None
     max_tokens: int | None = None
-    fits: bool = False
+    reject_if_too_long: bool = False
     min_tokens: int = 0
     stop: tuple[str, ...] = ()
-    keep_stop: bool = False
-    stop_aligned: bool = False
-    stop_tokens: tuple[int, ...] = ()
+    include_stop_str_in_output: bool = False
+    stop_at_token_end: bool = False
+    stop_token_ids: tuple[int, ...] = ()
     ignore_eos: bool = False
     bad_words: tuple[str, ...] = ()
     show_special: bool = False
     constraint: Constraint | None = None
     n: int = 1
     logprobs: int | None = None
-    warped: bool = False
+    processed_logprobs: bool = False
     prompt_logprobs: int | None = None
     tools: tuple[Tool, ...] = ()
     tool_choice: str = "auto"
     parallel_calls: bool = True
     tool_format: ToolFormat | None = None
     deadline: float | None = None
-    id: str = ""
-
-
-# What comes back ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Alternative:
-    """A token that could have stood here, and the natural logarithm of its probability."""
+class TopLogprob:
+    """A candidate for a token, with the natural logarithm of its probability."""
 
     id: int
     text: str
     logprob: float
-    special: bool = False
+    is_special: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class PromptToken:
-    """A token of the prompt and how likely it was. The first has logprob None, for nothing came before.
+    """A token of the prompt with its logprob. The first token has none: nothing precedes it.
 
-    rank  how many tokens were at least as likely; the most likely has 1
+    rank  number of tokens that were at least as probable; the most probable token has rank 1
     """
 
     id: int
     text: str
     logprob: float | None
     rank: int = 0
-    top: tuple[Alternative, ...] = ()
+    top_logprobs: tuple[TopLogprob, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The answer `index` begins; its prompt has been computed. `ids` are the prompt's, `prompt` says more of
-    each where prompt_logprobs was asked. `waited`: seconds from submission until it was its turn."""
+    """The answer `index` starts: its prompt has been computed.
+
+    prompt_tokens    number of prompt tokens
+    cached_tokens    number of prompt tokens that prefix caching supplied
+    prompt_logprobs  one entry for each prompt token; empty unless the request set prompt_logprobs
+    queue_time_s     seconds from submission to the first step
+    """
 
     index: int
     prompt_tokens: int
     cached_tokens: int
-    ids: tuple[int, ...] = ()
-    prompt: tuple[PromptToken, ...] = ()
-    waited: float = 0.0
+    prompt_token_ids: tuple[int, ...] = ()
+    prompt_logprobs: tuple[PromptToken, ...] = ()
+    queue_time_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
     """One generated token.
 
-    text      what it adds to the answer; may be empty (half a character, text held back because it may belong
-              to a stop string, a special token, part of a tool call)
-    spelling  how the token is written by itself: of a special one, its name
+    text      the text that the token adds to the answer. Empty for an incomplete character, a hidden
+              special token, a part of a tool call, and text held back as the possible start of a stop string
+    spelling  the token's own text; the name of a special token
     """
 
     index: int
     id: int
     text: str
     logprob: float | None = None
-    top: tuple[Alternative, ...] = ()
-    special: bool = False
+    top_logprobs: tuple[TopLogprob, ...] = ()
+    is_special: bool = False
     spelling: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class CallDelta:
-    """A piece of a tool call. Pieces of one call share `number` (0, 1, …), `id` and `name`; `arguments` is
-    the next piece of its JSON text. `done` marks the last piece: joined, they are a JSON object."""
+    """A piece of a tool call in the answer `index`.
+
+    call_index  0, 1, … within the answer; the pieces of one call share call_index, id and name
+    arguments   the next piece of the call's JSON text; all pieces together are a JSON object
+    done        this is the call's last piece
+    """
 
     index: int
-    number: int
+    call_index: int
     id: str
     name: str
     arguments: str
@@ -194,17 +202,18 @@ class CallDelta:
 class Finished:
     """The answer `index` is complete.
 
-    text    what was still held back and belongs to the answer
-    stop    the stop string or stop token id that ended it; None for the model's own end or another reason
-    tokens  how many were generated, special ones included
-    seed    the seed in force, drawn if none was given; None for greedy answers
+    text        the end of the answer's text, held back until now
+    stop        the stop string or stop token id that ended the answer; None for an end token of the model
+                and for every other finish_reason
+    num_tokens  generated tokens, special tokens included
+    seed        the seed in use, a random one if the request had none; None for greedy answers
     """
 
     index: int
-    reason: FinishReason
+    finish_reason: FinishReason
     text: str = ""
     stop: str | int | None = None
-    tokens: int = 0
+    num_tokens: int = 0
     seed: int | None = None
 
 
@@ -212,10 +221,11 @@ Event = Started | Token | CallDelta | Finished
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """A token of a text, and the characters [start, stop) of it that it stands for.
+class TokenSpan:
+    """A token, and its characters [start, stop) in a text.
 
-    text  what it adds to a text; name: what the vocabulary calls it
+    text  the text that the token adds
+    name  the token's entry in the vocabulary, for example "ĠParis"
     """
 
     id: int
@@ -227,30 +237,30 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Tokenized:
-    """A request's prompt as the model reads it: the text, as its chat template told it, and the tokens."""
+    """A request's prompt as the model gets it: the text, rendered by the chat template, and its tokens."""
 
     text: str
-    pieces: tuple[Piece, ...]
+    token_spans: tuple[TokenSpan, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Embedding:
-    """One input's vector, and how many tokens it was made from."""
+    """The vector of one input, and the number of the input's tokens."""
 
     vector: tuple[float, ...]
-    tokens: int
+    num_tokens: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Embedded(Finished):
-    """The one event of what embeds: a vector for each input, in their order."""
+    """The only event of an embedding stream: one vector for each input, in the order of the inputs."""
 
     embeddings: tuple[Embedding, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A GPU's memory in bytes: its own figures (free, total), and this process's share of them."""
+    """A GPU's memory in bytes: free and total of the GPU, reserved and allocated by torch in this process."""
 
     name: str
     total: int
@@ -260,23 +270,29 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
-    """How busy a backend is. used: the share, 0 to 1, of its room for tokens that running answers take."""
+class BackendLoad:
+    """How busy a backend is. kv_usage: share of the KV cache that running answers use, from 0 to 1."""
 
     running: int = 0
     waiting: int = 0
-    used: float = 0.0
+    kv_usage: float = 0.0
     devices: tuple[Device, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """What a backend serves. `context` counts prompt and answer together; `chat` is empty where the model's
-    own chat template is used, else it says what stands in for it."""
+    """The model that a backend serves.
+
+    context               tokens of prompt and answer together
+    vocab                 width of the logits
+    created               Unix time of the load
+    chat_fallback_reason  why the model's chat template is not used, and what replaces it; empty if it is used
+    details               further properties, such as dtype and device
+    """
 
     id: str
     context: int
     vocab: int
     created: int
-    chat: str = ""
+    chat_fallback_reason: str = ""
     details: Mapping[str, str] = field(default_factory=dict)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sets up what is missing, then serves. Arguments go to main.py: scripts/serve.sh --port=9000
+# Runs setup.sh, then the server. Arguments go to main.py: scripts/serve.sh --port=9000
 set -euo pipefail
 home=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 "$home/scripts/setup.sh"

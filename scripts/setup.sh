@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
-# Makes .venv with everything the server needs, on a bare Debian or Ubuntu machine as well as on a full one.
-# Done once: a second run compares a stamp and returns at once. Arguments: requirements files besides the first.
-# TORCH_INDEX: a package index of PyTorch's CPU builds (their install page names it), a tenth of the download on
-# a machine without a GPU.
+# Creates .venv with everything that the server needs. On Debian and Ubuntu it installs missing system packages with
+# apt-get. A second run compares a stamp and returns at once. Arguments: requirements files in addition to
+# requirements.txt.
+# TORCH_INDEX: the package index of PyTorch's CPU builds (PyTorch's install page names it). On a machine without a GPU
+# it reduces the download to a tenth.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-readonly OLDEST=3.11
+readonly NAME=setup OLDEST=3.11
 requirements=(requirements.txt "$@")
 
-say() { echo "setup: $*" >&2; }
+. scripts/apt.sh
 fail() { say "$*"; exit 1; }
 
-# --- what there is ------------------------------------------------------------------------------------
+# --- the machine --------------------------------------------------------------------------------------
 
 python_of_the_system() {
     local name
@@ -23,18 +24,6 @@ python_of_the_system() {
             return
         fi
     done
-}
-
-as_root() {
-    if [ "$(id -u)" = 0 ]; then "$@"; elif command -v sudo >/dev/null; then sudo "$@"; else return 1; fi
-}
-
-# Installs what is missing and touches nothing else: no upgrade of what the machine has.
-apt_install() {
-    command -v apt-get >/dev/null || return 1
-    say "installing $* with apt-get"
-    as_root apt-get update -q >&2 || say "apt-get update failed; trying with the lists there are"
-    DEBIAN_FRONTEND=noninteractive as_root apt-get install -y -q --no-install-recommends "$@" >&2
 }
 
 has_gpu() { command -v nvidia-smi >/dev/null && nvidia-smi -L 2>/dev/null | grep -q GPU; }
@@ -49,8 +38,8 @@ report_gpu() {
 
 # --- the environment ----------------------------------------------------------------------------------
 
-# A machine that has torch and transformers already (a GPU image, say) lends them: nothing large is fetched.
-lends_torch() {
+# If the machine has torch and transformers (a GPU image, for example), .venv uses them: no large download.
+has_torch() {
     "$1" - <<'PYTHON' 2>/dev/null
 import sys, torch, transformers
 version = lambda package: tuple(int(part) for part in package.__version__.split("+")[0].split(".")[:2])
@@ -60,7 +49,7 @@ PYTHON
 
 make_environment() {
     local python=$1 options=()
-    lends_torch "$python" && options=(--system-site-packages)
+    has_torch "$python" && options=(--system-site-packages)
     if ! "$python" -m venv --clear "${options[@]}" .venv >/dev/null 2>&1; then
         apt_install python3-venv || fail "python3 -m venv does not work; install python3-venv, then run this again"
         "$python" -m venv --clear "${options[@]}" .venv
@@ -69,24 +58,24 @@ make_environment() {
 
 # --- the packages -------------------------------------------------------------------------------------
 
-# On a terminal pip shows what it fetches and how fast; elsewhere it keeps quiet.
+# On a terminal pip shows its progress; otherwise it is quiet.
 pip_install() {
     local quiet=(--quiet)
     [ -t 1 ] && quiet=()
     .venv/bin/python -m pip install "${quiet[@]}" --disable-pip-version-check "$@"
 }
 
-wanted_torch() { sed -n 's/^\(torch==[^ ;]*\).*/\1/p' requirements.txt; }
+pinned_torch() { sed -n 's/^\(torch==[^ ;]*\).*/\1/p' requirements.txt; }
 
-installed() {
+is_installed() {
     .venv/bin/python -c "import importlib.metadata as m, sys; name, version = sys.argv[1].split('==')
 sys.exit(m.version(name).split('+')[0] != version)" "$1" 2>/dev/null
 }
 
 install_torch() {
     local torch
-    torch=$(wanted_torch)
-    if installed "$torch"; then
+    torch=$(pinned_torch)
+    if is_installed "$torch"; then
         return
     elif has_gpu; then
         say "$torch: the CUDA build, for the GPU"
@@ -95,7 +84,7 @@ install_torch() {
         say "$torch: the build at TORCH_INDEX; there is no GPU"
         pip_install --index-url "$TORCH_INDEX" "$torch"
     else
-        say "$torch: the build that pip finds; there is no GPU, and TORCH_INDEX names no index of CPU builds"
+        say "$torch: the default build of pip's index; there is no GPU, and TORCH_INDEX is not set"
         pip_install "$torch"
     fi
     say "installed: torch $(.venv/bin/python -c 'import torch; print(torch.__version__)')"
@@ -105,17 +94,17 @@ install_packages() {
     local file arguments=()
     for file in "${requirements[@]}"; do arguments+=(-r "$file"); done
     if grep -q 'include-system-site-packages = true' .venv/pyvenv.cfg; then
-        say "torch and transformers are this machine's own: $(
+        say "using the machine's torch and transformers: $(
             .venv/bin/python -c 'import torch, transformers; print(torch.__version__, transformers.__version__)')"
-        install_beside_the_machines_own
+        install_missing_packages
         return
     fi
     install_torch
     pip_install "${arguments[@]}"
 }
 
-# The rest, without moving what the machine lends: a version that it has counts as the right one.
-install_beside_the_machines_own() {
+# Installs the packages that are missing. A package that the machine already has is used in any version.
+install_missing_packages() {
     local line name
     while read -r line; do
         name=${line%%[=<>;[ ]*}
@@ -126,15 +115,16 @@ install_beside_the_machines_own() {
 
 # --- the native library --------------------------------------------------------------------------------
 
-# A model on the CPU is several times faster with it, and is served without it too: nothing here is fatal.
+# A model on the CPU is several times faster with the library. The server also works without it, so a failed build
+# is not fatal.
 build_library() {
     has_gpu || command -v gcc >/dev/null || command -v cc >/dev/null || apt_install gcc libc6-dev || true
     say "$(.venv/bin/python -m inference.native.build 2>&1 | tail -n 1)"
 }
 
-# --- once -----------------------------------------------------------------------------------------------
+# --- the stamp ------------------------------------------------------------------------------------------
 
-# One stamp for each file of requirements, so that what was set up for the tests serves as well.
+# One stamp for each requirements file: a set-up for the tests also covers the server.
 stamp_of() { echo ".venv/installed-$(cat "$1" scripts/setup.sh | sha256sum | cut -c1-16)"; }
 
 is_done() {

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Sets up what is missing, then checks the code and runs the tests: the fast ones, and with --all or in CI the
-# slow ones, too. Other arguments go to pytest: scripts/test.sh tests/engine -k seed
-# As many processes as there are cores share the tests, no more than 4, for each of them loads torch. The last
-# word is yours: -n 0 is one process alone.
+# Runs setup.sh, the linters, mypy and the fast tests; with --all or in CI also the slow tests.
+# Other arguments go to pytest: scripts/test.sh tests/engine -k seed
+# The tests run in one process more than there are cores, because many wait for a server; in at most 4, because each
+# process loads torch. -n 0: a single process.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -13,11 +13,14 @@ done
 [ "${CI:-}" = true ] && [[ " ${arguments[*]-} " != *" --slow "* ]] && arguments+=(--slow)
 
 scripts/setup.sh requirements-dev.txt
-[[ " ${arguments[*]-} " == *" --slow "* ]] && scripts/browser.sh
+[[ " ${arguments[*]-} " == *" --slow "* ]] && scripts/install_browser.sh
 .venv/bin/python -m ruff format --check .
 .venv/bin/python -m ruff check .
+# The C library is compiled meanwhile: without a compiler, the tests that need it are skipped.
+.venv/bin/python -m inference.native.build >/dev/null 2>&1 &
 .venv/bin/python -m mypy
-# Where processes share the cores, torch takes one of them for each.
+wait
+# One torch thread per process, because the processes share the cores.
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
-shared=(-n logical --maxprocesses 4 --max-worker-restart 0 --dist loadfile)
-exec .venv/bin/python -m pytest "${shared[@]}" "${arguments[@]}"
+workers=$(($(nproc) < 4 ? $(nproc) + 1 : 4))
+exec .venv/bin/python -m pytest -n "$workers" --max-worker-restart 0 --dist loadfile "${arguments[@]}"

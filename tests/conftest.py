@@ -1,4 +1,4 @@
-"""What every test may ask for."""
+"""Fixtures of all tests."""
 
 import os
 from collections.abc import Iterator
@@ -9,13 +9,13 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from api import create_app
-from api.settings import AppSettings
+from settings.groups import ServerSettings
 from tests.fake_backend import FakeBackend
 
 
 @pytest.fixture(scope="session", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What servers learn of this machine is the tests' own; the library that they compile is not."""
+    """A cache folder for the tests; the compiled native library in it is the user's."""
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     home, compiled = tmp_path_factory.mktemp("cache"), caches / "hearth" / "native"
     compiled.mkdir(parents=True, exist_ok=True)
@@ -34,7 +34,7 @@ def backend() -> FakeBackend:
 
 @pytest.fixture
 def app(backend: FakeBackend) -> Flask:
-    return create_app(backend, AppSettings(version="1.2.3"))
+    return create_app(backend, ServerSettings(version="1.2.3"))
 
 
 @pytest.fixture

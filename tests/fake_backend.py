@@ -1,4 +1,4 @@
-"""A Backend that follows a script. Knows the interface of inference/backend.py, and nothing of models."""
+"""A Backend that plays a script. It knows the interface of inference/backend.py, and nothing of models."""
 
 import math
 import random
@@ -11,107 +11,109 @@ from collections.abc import Callable, Iterator, Sequence
 from inference.backend import Sink
 from inference.errors import ServerError
 from inference.types import (
+    BackendLoad,
     Embedded,
     Embedding,
     Event,
     Finished,
     GenerationRequest,
-    Load,
     ModelInfo,
-    Piece,
     Started,
     Token,
     Tokenized,
+    TokenSpan,
 )
 
-Step = Event | ServerError | float  # a float is a pause in seconds
-Script = list[Step]
+ScriptStep = Event | ServerError | float  # a float is a pause in seconds
+Script = list[ScriptStep]
 
 
 def say(*texts: str, index: int = 0, pause_s: float = 0.0, reason: str = "stop") -> Script:
     """The events of one answer made of `texts`, one token each, with a pause before each."""
     tokens = [Token(index, number, text, logprob=-0.5, spelling=text) for number, text in enumerate(texts)]
-    steps: Script = [Started(index, prompt_tokens=3, cached_tokens=0)]
+    script: Script = [Started(index, prompt_tokens=3, cached_tokens=0)]
     for token in tokens:
-        steps += [pause_s, token] if pause_s else [token]
-    return [*steps, Finished(index, reason, tokens=len(tokens))]
+        script += [pause_s, token] if pause_s else [token]
+    return [*script, Finished(index, reason, num_tokens=len(tokens))]
 
 
 class FakeBackend:
-    """Plays `script` (or what `script(request)` returns) to every request, one step every `pace_s`.
+    """Plays `script` (or what `script(request)` returns) for every request, one step every `pace_s`.
 
-    fails     raised at submission, if set
-    embeds_s  how long it takes to embed
-    requests  what was asked; streams: what was handed out, each with `closed_at`
+    error     raised at submission, if set
+    embed_s   seconds that an embedding takes
+    requests  the requests so far
+    streams   the streams returned so far, each with `closed_at`
     """
 
     def __init__(
         self,
         script: Script | Callable[[GenerationRequest], Script] | None = None,
-        fails: ServerError | None = None,
+        error: ServerError | None = None,
         pace_s: float = 0.001,
     ) -> None:
         self.script = say("Hello", " world") if script is None else script
-        self.fails = fails
+        self.error = error
         self.pace_s = pace_s
-        self.unready = ""
-        self.embeds_s = 0.0
+        self.unready_reason = ""
+        self.embed_s = 0.0
         self.requests: list[GenerationRequest] = []
         self.streams: list[FakeStream] = []
         self.post: Callable[[Callable[[], None]], None] = lambda call: call()
-        self._arrived: deque[tuple[FakeStream, Sink]] = deque()
+        self._waiting: deque[tuple[FakeStream, Sink]] = deque()
         self._stopped = threading.Event()
         self._engine: threading.Thread | None = None
 
     @property
-    def open(self) -> list["FakeStream"]:
+    def open_streams(self) -> list["FakeStream"]:
         return [stream for stream in self.streams if not stream.closed_at]
 
     def info(self) -> ModelInfo:
         return ModelInfo(id="fake/model", context=128, vocab=1000, created=1700000000)
 
-    def ready(self) -> str:
-        return self.unready
+    def unavailable_reason(self) -> str:
+        return self.unready_reason
 
     def generate(self, request: GenerationRequest) -> "FakeStream":
         self.requests.append(request)
-        if self.fails:
-            raise self.fails
+        if self.error:
+            raise self.error
         script = self.script(request) if callable(self.script) else self.script
         self.streams.append(FakeStream(self, script))
         return self.streams[-1]
 
     def tokenize(self, request: GenerationRequest) -> Tokenized:
-        """A token a word; the id is its place."""
+        """One token per word; the id of a token is its index."""
         text = request.prompt if isinstance(request.prompt, str) else repr(request.prompt)
         words = list(re.finditer(r"\s*\S+", text))
-        pieces = (
-            Piece(i, word[0], *word.span(), name=word[0].replace(" ", "Ġ")) for i, word in enumerate(words)
+        token_spans = (
+            TokenSpan(i, word[0], *word.span(), name=word[0].replace(" ", "Ġ"))
+            for i, word in enumerate(words)
         )
-        return Tokenized(text, tuple(pieces))
+        return Tokenized(text, tuple(token_spans))
 
-    def detokenize(self, ids: Sequence[int], special: bool = True) -> str:
-        return " ".join(f"w{id}" for id in ids)
+    def detokenize(self, token_ids: Sequence[int], show_special: bool = True) -> str:
+        return " ".join(f"w{id}" for id in token_ids)
 
     def embed(self, inputs: Sequence[str | Sequence[int]]) -> "FakeStream":
-        """Four numbers an input, drawn from what it says; a token a word, or an id."""
-        if self.fails:
-            raise self.fails
-        found = Embedded(0, "stop", embeddings=tuple(map(embedding, inputs)))
-        self.streams.append(FakeStream(self, [self.embeds_s, found]))
+        """A vector of four numbers for each input, a function of the input; one token per word, or per id."""
+        if self.error:
+            raise self.error
+        embedded = Embedded(0, "stop", embeddings=tuple(map(embedding, inputs)))
+        self.streams.append(FakeStream(self, [self.embed_s, embedded]))
         return self.streams[-1]
 
-    def load(self) -> Load:
-        return Load(running=len(self.open))
+    def load(self) -> BackendLoad:
+        return BackendLoad(running=len(self.open_streams))
 
-    def deliver_with(self, post: Callable[[Callable[[], None]], None]) -> None:
+    def set_delivery(self, post: Callable[[Callable[[], None]], None]) -> None:
         self.post = post
 
     def close(self) -> None:
         self._stopped.set()
 
     def play(self, stream: "FakeStream", sink: Sink) -> None:
-        self._arrived.append((stream, sink))
+        self._waiting.append((stream, sink))
         if self._engine is None:
             self._engine = threading.Thread(target=self._run, name="fake-engine", daemon=True)
             self._engine.start()
@@ -119,62 +121,66 @@ class FakeBackend:
     def _run(self) -> None:
         playing: list[tuple[FakeStream, Sink]] = []
         while not self._stopped.wait(self.pace_s):
-            while self._arrived:
-                playing.append(self._arrived.popleft())
-            playing = [(stream, sink) for stream, sink in playing if not stream.done]
-            due = [(stream, sink, arrived) for stream, sink in playing if (arrived := stream.arrived())]
+            while self._waiting:
+                playing.append(self._waiting.popleft())
+            playing = [(stream, sink) for stream, sink in playing if not stream.is_done]
+            due = [
+                (stream, sink, delivery) for stream, sink in playing if (delivery := stream.next_delivery())
+            ]
             if due:
                 self.post(lambda due=due: deliver(due))
 
 
-def embedding(given: str | Sequence[int]) -> Embedding:
-    draws = random.Random(repr(given))
+def embedding(text_or_ids: str | Sequence[int]) -> Embedding:
+    draws = random.Random(repr(text_or_ids))
     vector = [draws.uniform(-1, 1) for _ in range(4)]
     length = math.hypot(*vector)
-    tokens = len(given.split()) if isinstance(given, str) else len(given)
-    return Embedding(tuple(each / length for each in vector), tokens)
+    tokens = len(text_or_ids.split()) if isinstance(text_or_ids, str) else len(text_or_ids)
+    return Embedding(tuple(coordinate / length for coordinate in vector), tokens)
 
 
 def deliver(due: list[tuple["FakeStream", Sink, list[Event] | ServerError]]) -> None:
-    for stream, sink, arrived in due:
+    for stream, sink, delivery in due:
         if not stream.closed_at:
-            sink(arrived)
+            sink(delivery)
 
 
 class FakeStream:
     def __init__(self, backend: FakeBackend, script: Script) -> None:
         self.backend = backend
-        self.steps = deque(script)
-        self.resumes_at = 0.0
+        self.script_steps = deque(script)
+        self.paused_until = 0.0
         self.closed_at = 0.0
 
     @property
-    def done(self) -> bool:
-        return bool(self.closed_at) or not self.steps
+    def is_done(self) -> bool:
+        return bool(self.closed_at) or not self.script_steps
 
     def step(self) -> Event | ServerError | None:
         """The next step, if it is due."""
-        if self.done or time.monotonic() < self.resumes_at:
+        if self.is_done or time.monotonic() < self.paused_until:
             return None
-        step = self.steps.popleft()
+        step = self.script_steps.popleft()
         if not isinstance(step, float):
             return step
-        self.resumes_at = time.monotonic() + step
+        self.paused_until = time.monotonic() + step
         return None
 
-    def arrived(self) -> list[Event] | ServerError | None:
-        """The next step as an engine delivers it: with its last token, an answer's end."""
+    def next_delivery(self) -> list[Event] | ServerError | None:
+        """The next step as an engine delivers it: the last token of an answer comes together with its end."""
         step = self.step()
         if step is None or isinstance(step, ServerError):
             return step
-        ends = isinstance(step, Token) and self.steps and isinstance(self.steps[0], Finished)
-        return [step, self.steps.popleft()] if ends else [step]
+        is_last_token = (
+            isinstance(step, Token) and self.script_steps and isinstance(self.script_steps[0], Finished)
+        )
+        return [step, self.script_steps.popleft()] if is_last_token else [step]
 
     def __iter__(self) -> Iterator[Event]:
         return self
 
     def __next__(self) -> Event:
-        while not self.done:
+        while not self.is_done:
             step = self.step()
             if isinstance(step, ServerError):
                 raise step

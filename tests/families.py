@@ -1,7 +1,7 @@
-"""Tiny random models of many families, float32, weights large enough that the most probable token is clear.
+"""Tiny random float32 models of many families, with weights large enough for a clear most probable token.
 
-`tiny("bloom")` needs no network and a fraction of a second. All have VOCAB tokens and CONTEXT positions.
-They are on the device that TINY_DEVICE names, the CPU if it names none: scripts/gpu.py asks for a GPU.
+`tiny("bloom")` needs no network and a fraction of a second. All have VOCAB tokens and CONTEXT positions. They
+are on the device that TINY_DEVICE names, by default the CPU; scripts/gpu sets a GPU.
 """
 
 import os
@@ -44,7 +44,7 @@ BART = {
     "forced_eos_token_id": None,
 }
 
-# name → settings of its config; what follows a "+" tells two of the same model type apart.
+# Name -> settings of its config; a suffix after "+" distinguishes two of the same model type.
 ATTENTION: dict[str, dict[str, Any]] = {
     "llama": LLAMA,
     "qwen3": LLAMA | {"head_dim": 8},
@@ -90,7 +90,7 @@ ATTENTION: dict[str, dict[str, Any]] = {
         "max_position_embeddings": CONTEXT,
     },
 }
-# Those that native code computes whole steps of, one for each of their peculiarities.
+# Families whose whole steps native code computes, one for each of their peculiarities.
 LLAMAS: dict[str, dict[str, Any]] = {
     "llama": LLAMA,
     "mistral": LLAMA | {"sliding_window": 6},
@@ -113,7 +113,7 @@ LLAMAS: dict[str, dict[str, Any]] = {
     "ministral": WINDOW,
     "vaultgemma": WINDOW,
 }
-# Like those, but that queries grow with the position, from the 65th token on.
+# Like those, but queries are scaled with the position, from the 65th token on.
 GROWING: dict[str, dict[str, Any]] = {
     "ministral3": LLAMA
     | {
@@ -186,7 +186,7 @@ LED = BART | {
     "max_decoder_position_embeddings": CONTEXT,
     "attention_window": 8,
 }
-# Sinks, chunks, keys wider than values, shared layers, states beside keys: what the others do not have.
+# What the others lack: sinks, chunked attention, keys wider than values, shared layers, states beside keys.
 UNUSUAL: dict[str, dict[str, Any]] = {
     "gpt_oss": WINDOW | {"num_local_experts": 4, "layer_types": ["sliding_attention", "full_attention"]},
     "llama4_text": LLAMA
@@ -222,10 +222,10 @@ UNCACHED: dict[str, dict[str, Any]] = {
         "num_hidden_layers": 2,
         "context_length": CONTEXT,
     },
-    # Without mems, which are another computation than the model's forward.
+    # Without mems, which compute something else than the model's forward.
     "xlnet": {"d_model": 32, "n_layer": 2, "n_head": 4, "d_inner": 64, "use_mems_eval": False},
 }
-# Its own cache computes something else than it does without.
+# Computes something else with its own cache than without.
 UNSERVED: dict[str, dict[str, Any]] = {
     "prophetnet": {
         "hidden_size": 32,
@@ -243,7 +243,7 @@ FAMILIES = ATTENTION | RECURRENT | ENCODERS
 
 
 def tiny(name: str, seed: int = 1, **settings: Any) -> PreTrainedModel:
-    """A model of the family `name`, with `settings` in its config besides the table's."""
+    """A model of the family `name`, with `settings` in its config in addition to the table's."""
     known = FAMILIES | LLAMAS | GROWING | UNUSUAL | UNCACHED | UNSERVED
     special = {"vocab_size": VOCAB, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
     config = AutoConfig.for_model(name.split("+")[0], **(special | known[name] | settings))
@@ -251,7 +251,8 @@ def tiny(name: str, seed: int = 1, **settings: Any) -> PreTrainedModel:
     torch.manual_seed(seed)
     model = make.from_config(config).eval().float()
     for parameter in model.parameters():
-        # Biases and norms stay near what they begin as: where they outweigh the input, all answers are alike.
+        # Biases and norms stay near their initial values: if they outweighed the input, all answers would be
+        # equal.
         vector = parameter.dim() < 2
         parameter.data.mul_(vector).add_(torch.randn_like(parameter), alpha=0.05 if vector else 0.2)
     return model.to(DEVICE)

@@ -1,7 +1,7 @@
-"""A second device on a machine that has only a CPU: its tensors are told apart as a GPU's are.
+"""A second device on a machine that has only a CPU: its tensors are kept apart as a GPU's are.
 
-Computed on the CPU all the same. As with a GPU, an operation over tensors of both devices is an error, save
-for copies, numbers and indices; what is put there stays there. torch calls the device "privateuseone".
+They are computed on the CPU. As with a GPU, an operation over tensors of both devices is an error, except for
+copies, numbers and indices. torch calls the device "privateuseone".
 """
 
 from typing import Any
@@ -14,94 +14,98 @@ from torch.utils.backend_registration import _setup_privateuseone_for_python_bac
 OTHER = torch.device("privateuseone", 0)
 aten = torch.ops.aten
 COPIES = {aten._to_copy.default, aten.copy_.default, aten._copy_from.default}
-# torch takes indices from the CPU for tensors that are anywhere.
+# torch accepts CPU indices for tensors on any device.
 INDEXED = {aten.index.Tensor, aten.index_put_.default, aten.index_put.default, aten._index_put_impl_.default}
 
 
-class Elsewhere(torch.Tensor):
-    """A tensor that says it is on the other device. `held` is the CPU's tensor of its numbers."""
+class OtherDeviceTensor(torch.Tensor):
+    """A tensor that reports the other device; `cpu_tensor` has its values."""
 
-    held: torch.Tensor
+    cpu_tensor: torch.Tensor
     __torch_function__ = torch._C._disabled_torch_function_impl
 
     @staticmethod
-    def __new__(cls: type, held: torch.Tensor) -> "Elsewhere":
-        made = torch.Tensor._make_wrapper_subclass(
+    def __new__(cls: type, cpu_tensor: torch.Tensor) -> "OtherDeviceTensor":
+        tensor = torch.Tensor._make_wrapper_subclass(
             cls,
-            held.shape,
-            strides=held.stride(),
-            storage_offset=held.storage_offset(),
-            dtype=held.dtype,
+            cpu_tensor.shape,
+            strides=cpu_tensor.stride(),
+            storage_offset=cpu_tensor.storage_offset(),
+            dtype=cpu_tensor.dtype,
             device=OTHER,
         )
-        made.held = held
-        return made
+        tensor.cpu_tensor = cpu_tensor
+        return tensor
 
     @classmethod
     def __torch_dispatch__(cls, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return computed(op, args, kwargs or {})
+        return dispatch(op, args, kwargs or {})
 
     def __repr__(self) -> str:
-        return f"Elsewhere({self.held})"
+        return f"Elsewhere({self.cpu_tensor})"
 
 
 class OtherDevice(TorchDispatchMode):
-    """While it is on, what is to be made on the other device is made there."""
+    """Inside, tensors created for the other device are OtherDeviceTensors."""
 
     def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return computed(op, args, kwargs or {})
+        return dispatch(op, args, kwargs or {})
 
 
-def strided(size: Any, stride: Any, dtype: torch.dtype | None = None, **kwargs: Any) -> Elsewhere:
-    return Elsewhere(torch.empty_strided(size, stride, dtype=dtype))
+def empty_strided(
+    size: Any, stride: Any, dtype: torch.dtype | None = None, **kwargs: Any
+) -> OtherDeviceTensor:
+    return OtherDeviceTensor(torch.empty_strided(size, stride, dtype=dtype))
 
 
-def copied(source: torch.Tensor, target: Elsewhere, non_blocking: bool = False) -> Elsewhere:
-    target.held.copy_(getattr(source, "held", source))
+def copy_from(
+    source: torch.Tensor, target: OtherDeviceTensor, non_blocking: bool = False
+) -> OtherDeviceTensor:
+    target.cpu_tensor.copy_(getattr(source, "cpu_tensor", source))
     return target
 
 
-def computed(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What op makes, on the device that it is asked for, or else on that of what it is given."""
+def dispatch(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The result of `op`, on the device that the arguments name, or else on that of the tensors."""
     if op is aten._has_compatible_shallow_copy_type.default:
         return False  # so that a module that moves gets new tensors
     leaves = pytree.tree_leaves((args, kwargs))
-    given = [value for value in leaves if isinstance(value, torch.Tensor)]
-    asked = [value for value in leaves if isinstance(value, torch.device)]
-    if not asked and op not in COPIES:
-        check(op, args, given)
-    device = next((value.device for value in given if value.dim()), given[0].device if given else None)
-    device = asked[0] if asked else device
-    owners = {id(value.held): value for value in given if isinstance(value, Elsewhere)}
-    out = op(*pytree.tree_map(taken, args), **pytree.tree_map(taken, kwargs))
-    return pytree.tree_map(lambda value: put(value, owners) if device == OTHER else value, out)
+    tensors = [value for value in leaves if isinstance(value, torch.Tensor)]
+    devices = [value for value in leaves if isinstance(value, torch.device)]
+    if not devices and op not in COPIES:
+        check_devices(op, args, tensors)
+    device = next((value.device for value in tensors if value.dim()), tensors[0].device if tensors else None)
+    device = devices[0] if devices else device
+    owners = {id(value.cpu_tensor): value for value in tensors if isinstance(value, OtherDeviceTensor)}
+    out = op(*pytree.tree_map(to_cpu, args), **pytree.tree_map(to_cpu, kwargs))
+    return pytree.tree_map(lambda value: to_other_device(value, owners) if device == OTHER else value, out)
 
 
-def taken(value: Any) -> Any:
-    """The value as the CPU is given it."""
+def to_cpu(value: Any) -> Any:
+    """The value as the CPU gets it."""
     if isinstance(value, torch.device):
         return torch.device("cpu")
-    return value.held if isinstance(value, Elsewhere) else value
+    return value.cpu_tensor if isinstance(value, OtherDeviceTensor) else value
 
 
-def put(value: Any, owners: dict[int, Elsewhere]) -> Any:
+def to_other_device(value: Any, owners: dict[int, OtherDeviceTensor]) -> Any:
     if not isinstance(value, torch.Tensor):
         return value
     owner = owners.get(id(value))
-    return Elsewhere(value) if owner is None else owner
+    return OtherDeviceTensor(value) if owner is None else owner
 
 
-def check(op: Any, args: tuple[Any, ...], given: list[torch.Tensor]) -> None:
-    """Raise RuntimeError where tensors of both devices meet; numbers and indices from the CPU may."""
+def check_devices(op: Any, args: tuple[Any, ...], tensors: list[torch.Tensor]) -> None:
+    """Raises RuntimeError if tensors of both devices meet, except for numbers and CPU indices."""
     indices = {id(value) for value in args[1] if value is not None} if op in INDEXED else set()
-    bound = [value for value in given if value.dim() and id(value) not in indices]
-    bound += [value for value in given if isinstance(value, Elsewhere)]
+    bound = [value for value in tensors if value.dim() and id(value) not in indices]
+    bound += [value for value in tensors if isinstance(value, OtherDeviceTensor)]
     if len({value.device for value in bound}) > 1:
         raise RuntimeError(f"{op}: expected all tensors to be on the same device")
 
 
 _setup_privateuseone_for_python_backend()
-# torch.tensor(…, device=…) asks the device itself, not the mode.
+# torch.tensor(…, device=…) calls the device's kernels directly, not the mode.
 KERNELS = torch.library.Library("aten", "IMPL")
-for name, kernel in (("empty_strided", strided), ("_copy_from", copied)):
+for name, kernel in (("empty_strided", empty_strided), ("_copy_from", copy_from)):
     KERNELS.impl(name, kernel, "PrivateUse1")

@@ -1,13 +1,15 @@
-"""The smallest dialect: /say answers with the events' texts. For tests of what all dialects share."""
+"""The smallest dialect: /say answers with the events' texts. For tests of behaviour that all dialects
+share.
+"""
 
 from typing import Any
 
 import msgspec
 from flask import Blueprint, Response
 
-from api import body
-from api.joined import Joined
-from api.stream import NDJSON, SSE, answer
+from api import json_body
+from api.merged_stream import MergedStream
+from api.response import NDJSON, SSE, respond
 from inference.backend import Backend
 from inference.errors import ServerError
 from inference.types import Event, Finished, GenerationRequest, Token
@@ -22,8 +24,8 @@ class Say(msgspec.Struct, forbid_unknown_fields=True):
     copies: int = 1
 
 
-class Texts:
-    """A Writer: every text as a value, or all of them as one list."""
+class PlainWriter:
+    """A writer that sends every text as a value, or all of them joined."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -34,13 +36,13 @@ class Texts:
         self.texts.append(event.text)
         return [[event.index, event.text]]
 
-    def whole(self) -> Any:
+    def full_response(self) -> Any:
         return {"said": "".join(self.texts)}
 
-    def failed(self, error: ServerError) -> tuple[int, Any]:
+    def error_before_start(self, error: ServerError) -> tuple[int, Any]:
         return error.status, {"failed": error.message}
 
-    def broken(self, error: ServerError) -> list[Any]:
+    def error_in_stream(self, error: ServerError) -> list[Any]:
         return [{"broken": error.message}]
 
 
@@ -49,10 +51,12 @@ def routes(backend: Backend) -> Blueprint:
 
     @plain.post("/say")
     def say() -> Response:
-        asked = body.decode(Say)
-        streams = [backend.generate(GenerationRequest(asked.prompt, n=asked.n)) for _ in range(asked.copies)]
-        stream = streams[0] if asked.copies == 1 else Joined(streams, asked.n)
-        return answer(stream, Texts(), FRAMINGS[asked.stream], asked.n * asked.copies)
+        params = json_body.read_struct(Say)
+        streams = [
+            backend.generate(GenerationRequest(params.prompt, n=params.n)) for _ in range(params.copies)
+        ]
+        stream = streams[0] if params.copies == 1 else MergedStream(streams, params.n)
+        return respond(stream, PlainWriter(), FRAMINGS[params.stream], params.n * params.copies)
 
     @plain.post("/fail")
     def fail() -> Response:

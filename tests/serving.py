@@ -1,4 +1,4 @@
-"""The real server in a process of its own, for tests that talk to it as users do."""
+"""The real server in a separate process, for tests that use it as clients do."""
 
 import os
 import socket
@@ -18,7 +18,7 @@ READY_TIMEOUT_S = 120
 
 
 @dataclass(frozen=True)
-class Server:
+class ServerProcess:
     url: str
     process: subprocess.Popen
 
@@ -33,8 +33,10 @@ class Server:
         return process.num_threads(), process.num_fds(), process.memory_info().rss
 
     @property
-    def worked_s(self) -> float:
-        """Processor seconds it has taken so far, which do not grow because others are busy, too."""
+    def cpu_seconds(self) -> float:
+        """Processor seconds used so far; unlike wall time, they do not grow because other processes are
+        busy.
+        """
         times = psutil.Process(self.process.pid).cpu_times()
         return times.user + times.system
 
@@ -43,14 +45,14 @@ class Server:
 
 
 @contextmanager
-def serving(*flags: str, model: str = "models/demo") -> Iterator[Server]:
-    """`python main.py` on a free port of this machine, ready; told to stop at the end."""
+def serving(*flags: str, model: str = "models/demo") -> Iterator[ServerProcess]:
+    """Runs `python main.py` on a free port of this machine: ready on entry, stopped on exit."""
     port = free_port()
     command = [sys.executable, "main.py", "--model", model, "--port", str(port), *flags]
     process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "HF_HUB_OFFLINE": "1"})
     try:
         wait_until_ready(f"http://127.0.0.1:{port}", process)
-        yield Server(f"http://127.0.0.1:{port}", process)
+        yield ServerProcess(f"http://127.0.0.1:{port}", process)
     finally:
         process.terminate()
         process.wait(timeout=60)

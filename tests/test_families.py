@@ -1,4 +1,4 @@
-"""Every family through the whole engine: token for token what generate answers, alone and in company."""
+"""Every family in the whole engine: the tokens of transformers' generate, alone and together with others."""
 
 import random
 from collections.abc import Sequence
@@ -8,9 +8,9 @@ import torch
 from transformers import PreTrainedModel
 
 from inference.engine.engine import Engine
-from inference.engine.sampler import Sampler
-from inference.engine.sequence import Record, Task
-from inference.model import fit
+from inference.engine.sampling.sampler import Sampler
+from inference.engine.sequence import StepOutput, Task
+from inference.model import select_runner
 from inference.sampling import Sampling
 from tests.families import FAMILIES, LLAMAS, UNCACHED, VOCAB, tiny
 
@@ -19,17 +19,17 @@ GREEDY = Sampling(greedy=True)
 NEW = 20
 
 
-class Ear:
-    """An outlet that remembers what it was given."""
+class AnswerCollector:
+    """An OutputSink that collects token ids and the finish reason."""
 
     def __init__(self) -> None:
         self.ids: list[int] = []
         self.reason = ""
 
-    def put(self, record: Record) -> None:
-        assert record.error is None, record.error
-        self.ids += record.ids
-        self.reason = record.reason or self.reason
+    def put(self, output: StepOutput) -> None:
+        assert output.error is None, output.error
+        self.ids += output.token_ids
+        self.reason = output.finish_reason or self.reason
 
 
 def families() -> list[object]:
@@ -44,62 +44,64 @@ def prompts() -> list[list[int]]:
     return [*own, shared + own[0], shared + own[4]]
 
 
-def generated(model: PreTrainedModel, prompt: list[int]) -> list[int]:
-    """What transformers answers, greedily, uncached where it cannot cache."""
+def generate_reference(model: PreTrainedModel, prompt: list[int]) -> list[int]:
+    """The greedy answer of transformers, without a cache if the model cannot use one."""
     limits = {"max_new_tokens": NEW, "min_new_tokens": NEW}
-    given = torch.tensor([prompt], device=model.device)
+    prompt_ids = torch.tensor([prompt], device=model.device)
     with torch.inference_mode():
-        ids = model.generate(given, do_sample=False, eos_token_id=None, **limits)
+        ids = model.generate(prompt_ids, do_sample=False, eos_token_id=None, **limits)
     return ids[0, -NEW:].tolist()
 
 
-def engine(model: PreTrainedModel, kinds: Sequence[str] = fit.KINDS) -> Engine:
-    runner = fit.choose(model, max_rows=4, context=64, kv_bytes=1 << 24, kinds=kinds).runner
+def engine(model: PreTrainedModel, kinds: Sequence[str] = select_runner.RUNNERS) -> Engine:
+    runner = select_runner.select_runner(
+        model, max_sequences=4, context=64, kv_memory_bytes=1 << 24, allowed_runners=kinds
+    ).runner
     return Engine(runner, Sampler(VOCAB), max_batch_tokens=16, max_queued_tokens=10_000)
 
 
-def ask(served: Engine, prompt: list[int]) -> Ear:
-    ear = Ear()
-    ear.id = served.submit([Task(tuple(prompt), max_tokens=NEW, sampling=GREEDY)], [ear])[0]
-    return ear
+def submit(served: Engine, prompt: list[int]) -> AnswerCollector:
+    collector = AnswerCollector()
+    collector.id = served.submit([Task(tuple(prompt), max_tokens=NEW, sampling=GREEDY)], [collector])[0]
+    return collector
 
 
-def finish(served: Engine) -> None:
+def run_until_idle(served: Engine) -> None:
     while served.step():
         pass
 
 
 @pytest.mark.parametrize("family", families())
-def test_a_family_answers_as_generate_does_alone_and_in_company(family: str) -> None:
+def test_a_family_answers_as_generate_does_alone_and_with_others(family: str) -> None:
     model = tiny(family)
-    expected = [generated(model, prompt) for prompt in prompts()]
+    expected = [generate_reference(model, prompt) for prompt in prompts()]
     compare(engine(model), expected)
 
 
 @pytest.mark.parametrize("family", LLAMAS)
-def test_a_family_answers_the_same_in_the_fused_seat(family: str) -> None:
+def test_a_family_answers_the_same_in_the_fused_runner(family: str) -> None:
     model = tiny(family)
-    expected = [generated(model, prompt) for prompt in prompts()]
+    expected = [generate_reference(model, prompt) for prompt in prompts()]
     compare(engine(model, kinds=("fused",)), expected)
 
 
 def compare(served: Engine, expected: list[list[int]]) -> None:
-    """Ask for all alone, then in a company that comes and goes."""
+    """Runs all prompts alone, then together with others that join and are cancelled."""
     alone = []
     for prompt in prompts():
-        alone.append(ask(served, prompt))
-        finish(served)
-    assert [ear.ids for ear in alone] == expected
+        alone.append(submit(served, prompt))
+        run_until_idle(served)
+    assert [collector.ids for collector in alone] == expected
 
-    together, left = [], []
+    together, cancelled = [], []
     for number, prompt in enumerate(prompts()):
-        together.append(ask(served, prompt))
-        left.append(ask(served, prompt[::-1]))
+        together.append(submit(served, prompt))
+        cancelled.append(submit(served, prompt[::-1]))
         for _ in range(3):
             served.step()
         if number % 2:
-            served.cancel([left[number - 1].id])
-    finish(served)
-    assert [ear.ids for ear in together] == expected
-    assert {ear.reason for ear in together} == {"length"}
+            served.abort([cancelled[number - 1].id])
+    run_until_idle(served)
+    assert [collector.ids for collector in together] == expected
+    assert {collector.reason for collector in together} == {"length"}
     assert not served.stats().running + served.stats().waiting

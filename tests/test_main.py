@@ -1,4 +1,4 @@
-"""Starting: what is answered at once, what a start prints, and that it serves and stops."""
+"""Starting the server: immediate answers, the printed output, serving and stopping."""
 
 import json
 import os
@@ -17,12 +17,13 @@ import requests
 import torch
 
 import main
-from settings.layers import KNOWN
-from tests import hub, tiny
+from settings.sources import KNOWN_NAMES
+from tests import fake_hub, tiny
+from tests.certificate import make_certificate
 
 ROOT = Path(__file__).parent.parent
-PATIENCE_S = 120
-OURS = {name: value for name, value in os.environ.items() if name not in KNOWN}
+TIMEOUT_S = 120
+OURS = {name: value for name, value in os.environ.items() if name not in KNOWN_NAMES}
 
 
 def command(*arguments: str) -> list[str]:
@@ -31,7 +32,7 @@ def command(*arguments: str) -> list[str]:
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(*arguments), capture_output=True, text=True, timeout=PATIENCE_S, env=OURS | environment
+        command(*arguments), capture_output=True, text=True, timeout=TIMEOUT_S, env=OURS | environment
     )
 
 
@@ -42,27 +43,29 @@ def free_port() -> int:
 
 
 @contextmanager
-def serving(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A server that is ready, and its URL."""
+def serving(
+    *arguments: str, first: tuple[str, ...] = (), certificate: str = ""
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A server that is ready, and its URL. `first`: its first arguments. `certificate`: of its HTTPS."""
     port = free_port()
     process = subprocess.Popen(
-        command(f"--port={port}", *arguments), text=True, stdout=subprocess.PIPE, env=OURS
+        command(*first, f"--port={port}", *arguments), text=True, stdout=subprocess.PIPE, env=OURS, cwd=ROOT
     )
-    url = f"http://127.0.0.1:{port}"
+    url = f"{'https' if certificate else 'http'}://127.0.0.1:{port}"
     try:
-        wait_for(process, url)
+        wait_for(process, url, certificate)
         yield process, url
     finally:
         process.kill()
         process.communicate()
 
 
-def wait_for(process: subprocess.Popen[str], url: str) -> None:
-    end = time.monotonic() + PATIENCE_S
+def wait_for(process: subprocess.Popen[str], url: str, certificate: str = "") -> None:
+    end = time.monotonic() + TIMEOUT_S
     while time.monotonic() < end:
         assert process.poll() is None, "the server has ended"
         try:
-            if requests.get(f"{url}/health", timeout=5).ok:
+            if requests.get(f"{url}/health", timeout=5, verify=certificate or None).ok:
                 return
         except requests.ConnectionError:
             time.sleep(0.1)
@@ -74,55 +77,55 @@ def test_the_version_is_the_projects(capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().out == f"hearth {main.version()}\n"
 
 
-def test_help_is_answered_before_any_library_is_loaded() -> None:
+def test_help_is_printed_before_any_library_is_loaded() -> None:
     code = (
         "import sys, main; main.main(['--help']); sys.exit('torch' in sys.modules or 'flask' in sys.modules)"
     )
-    answer = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, env=OURS)
-    assert (answer.returncode, answer.stderr) == (0, "")
-    assert "--model-name" in answer.stdout
+    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, env=OURS)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "--model-name" in result.stdout
 
 
 def test_a_wrong_flag_ends_the_start_with_one_line() -> None:
-    answer = run("--prot=9000")
-    assert (answer.returncode, answer.stdout) == (2, "")
-    assert answer.stderr == "hearth: --prot is not a flag; did you mean --port?; --help lists them all\n"
+    result = run("--prot=9000")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == "hearth: --prot is not a flag; did you mean --port?; --help lists them all\n"
 
 
 def test_a_wrong_value_in_the_environment_ends_the_start_with_one_line() -> None:
-    answer = run(PORT="web")
-    assert answer.returncode == 2
-    assert answer.stderr == "hearth: environment: PORT must be a whole number, 0 to 65535, not 'web'\n"
+    result = run(PORT="web")
+    assert result.returncode == 2
+    assert result.stderr == "hearth: environment: PORT must be a whole number, 0 to 65535, not 'web'\n"
 
 
-def test_what_cannot_be_done_yet_ends_the_start_with_one_line() -> None:
-    answer = run("--lora-adapters", "a", HOSTNAME="box")
-    assert (answer.returncode, answer.stdout) == (2, "")
-    assert answer.stderr.startswith("hearth: flags: --lora-adapters a: ") and answer.stderr.count("\n") == 1
+def test_an_unsupported_flag_ends_the_start_with_one_line() -> None:
+    result = run("--lora-adapters", "a", HOSTNAME="box")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("hearth: flags: --lora-adapters a: ") and result.stderr.count("\n") == 1
 
 
 @pytest.mark.slow
-def test_the_environment_is_told_for_a_report() -> None:
-    answer = run("-e")
-    assert answer.returncode == 0
-    told = dict(line.split(maxsplit=1) for line in answer.stdout.splitlines())
-    assert told["hearth"] == main.version() and told["python"] == platform.python_version()
+def test_the_environment_is_printed_for_a_report() -> None:
+    result = run("-e")
+    assert result.returncode == 0
+    versions = dict(line.split(maxsplit=1) for line in result.stdout.splitlines())
+    assert versions["hearth"] == main.version() and versions["python"] == platform.python_version()
 
 
 @pytest.mark.slow
 def test_prompts_that_leave_no_room_in_the_context_are_refused(tmp_path: Path) -> None:
-    answer = run("--check", f"--model-id={tiny.llama(tmp_path)}", "--port=0", "--max-input-tokens=512")
-    assert answer.returncode == 1
-    assert "`max_input_tokens`(512) must be < `max_total_tokens`(512)" in answer.stdout
+    result = run("--check", f"--model-id={tiny.llama(tmp_path)}", "--port=0", "--max-input-tokens=512")
+    assert result.returncode == 1
+    assert "`max_input_tokens`(512) must be < `max_total_tokens`(512)" in result.stdout
 
 
 @pytest.mark.slow
-def test_a_start_with_tgis_flags_obeys_them(tmp_path: Path) -> None:
-    figures = free_port()
+def test_a_start_obeys_tgis_flags(tmp_path: Path) -> None:
+    metrics_port = free_port()
     line = (
         f"--model-id {tiny.llama(tmp_path)} --served-names mine --sharded=false --num-shard 1 "
         f"--max-input-length 20 --max-total-tokens 40 --rope-factor 2 --json-output "
-        f"--prometheus-port {figures} --disable-grammar-support --validation-workers 2"
+        f"--prometheus-port {metrics_port} --disable-grammar-support --validation-workers 2"
     )
     with serving(*line.split()) as (_, url):
         info = requests.get(f"{url}/info", timeout=60).json()
@@ -130,8 +133,52 @@ def test_a_start_with_tgis_flags_obeys_them(tmp_path: Path) -> None:
         long = {"model": "mine", "content": "long " * 5}
         refused = requests.post(f"{url}/inference/completion", json=long, timeout=60)
         assert refused.status_code == 400 and "at most 20 tokens" in refused.text
-        told = requests.get(f"http://127.0.0.1:{figures}/metrics", timeout=60)
-        assert told.ok and "hearth_steps_total" in told.text
+        response = requests.get(f"http://127.0.0.1:{metrics_port}/metrics", timeout=60)
+        assert response.ok and "hearth_steps_total" in response.text
+
+
+@pytest.mark.slow
+def test_a_start_obeys_a_command_line_of_vllm(tmp_path: Path) -> None:
+    certificate, key = make_certificate(tmp_path)
+    template = "{% for message in messages %}{{ message.content }}{% endfor %}"
+    command_line = (
+        "--dtype float --max-model-len 64 --max-num-seqs 4 --served-model-name tiny --api-key sesame "
+        "--seed 3 --gpu-memory-utilization 0.9 -tp 1 --swap-space 4 --disable-log-requests --root-path /llm "
+        '--allowed-origins ["https://a.example"] --allow-credentials '
+        f"--ssl-certfile {certificate} --ssl-keyfile {key} --chat-template"
+    )
+    arguments = (*command_line.split(), template)
+    with serving(*arguments, first=("serve", "models/demo"), certificate=str(certificate)) as (_, url):
+        session = requests.Session()
+        session.trust_env, session.verify = False, str(certificate)
+        session.headers = {"Authorization": "Bearer sesame", "Origin": "https://a.example"}
+        models = session.get(f"{url}/llm/v1/models", timeout=60)
+        assert {"tiny", "models/demo"} == {card["id"] for card in models.json()["data"]}
+        assert models.json()["data"][0]["max_model_len"] == 64
+        assert models.headers["Access-Control-Allow-Credentials"] == "true"
+        body = {"model": "tiny", "messages": [{"role": "user", "content": "Once"}], "max_tokens": 8}
+        chats = [session.post(f"{url}/v1/chat/completions", json=body, timeout=60).json() for _ in range(2)]
+        assert chats[0]["choices"] == chats[1]["choices"]
+        assert chats[0]["usage"]["prompt_tokens"] == 1
+        assert requests.get(f"{url}/v1/models", verify=str(certificate), timeout=60).status_code == 401
+
+
+@pytest.mark.slow
+def test_a_start_obeys_a_command_line_of_llama_cpp(tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("sesame\n")
+    command_line = (
+        f"-m models/demo -c 64 -ngl 99 -t 1 -np 2 -b 32 -fa on --mlock --no-mmap --jinja -n 5 -a tiny "
+        f"--api-key-file {keys} --api-prefix /llm --metrics"
+    )
+    with serving(*command_line.split()) as (_, url):
+        headers = {"Authorization": "Bearer sesame"}
+        body = {"model": "tiny", "messages": [{"role": "user", "content": "Once"}]}
+        for path in ("/v1/chat/completions", "/llm/v1/chat/completions"):
+            chat = requests.post(f"{url}{path}", json=body, headers=headers, timeout=60).json()
+            assert 1 <= chat["usage"]["completion_tokens"] <= 5
+        card = requests.get(f"{url}/v1/models", headers=headers, timeout=60).json()["data"][0]
+        assert (card["id"], card["max_model_len"]) == ("models/demo", 64)
 
 
 @pytest.mark.slow
@@ -144,83 +191,87 @@ def test_a_start_with_neodims_flags_falls_back_to_the_cpu(tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_a_download_fetches_and_stops(tmp_path: Path) -> None:
-    place = {"CACHE_DIR": str(tmp_path / "cache"), "MODEL_NAME": "acme/tiny"}
-    with hub.running() as fake:
-        fake.repos["acme/tiny"] = hub.Repo(tiny.llama(tmp_path / "tiny"))
-        old = run("--download", HF_ENDPOINT=fake.url, **place)
+    settings = {"CACHE_DIR": str(tmp_path / "cache"), "MODEL_NAME": "acme/tiny"}
+    with fake_hub.running() as fake:
+        fake.repos["acme/tiny"] = fake_hub.Repo(tiny.llama(tmp_path / "tiny"))
+        first = run("--download", HF_ENDPOINT=fake.url, **settings)
         fake.repos["acme/tiny"].version = 2
-        answer = run("--download", HF_ENDPOINT=fake.url, **place)
-    folder = Path(answer.stdout.splitlines()[-1])
-    assert answer.returncode == 0 and (folder / "model.safetensors").is_file()
-    assert Path(old.stdout.splitlines()[-1]).parent == folder.parent != folder  # another version
-    again = run("--download", "--offline", **place)
+        result = run("--download", HF_ENDPOINT=fake.url, **settings)
+    folder = Path(result.stdout.splitlines()[-1])
+    assert result.returncode == 0 and (folder / "model.safetensors").is_file()
+    assert Path(first.stdout.splitlines()[-1]).parent == folder.parent != folder  # another version
+    again = run("--download", "--offline", **settings)
     assert (again.returncode, again.stdout.splitlines()[-1]) == (0, str(folder))
 
 
 @pytest.mark.slow
-def test_a_download_that_is_refused_fetches_nothing(tmp_path: Path) -> None:
-    place = {"CACHE_DIR": str(tmp_path / "cache"), "MODEL_NAME": "acme/tiny"}
-    with hub.running() as fake:
+def test_a_refused_download_fetches_nothing(tmp_path: Path) -> None:
+    settings = {"CACHE_DIR": str(tmp_path / "cache"), "MODEL_NAME": "acme/tiny"}
+    with fake_hub.running() as fake:
         folder = tiny.llama(tmp_path / "tiny")
-        fake.repos["acme/tiny"] = hub.Repo(folder)
-        answer = run("--download", "--context=100000", HF_ENDPOINT=fake.url, **place)
-        assert answer.returncode == 1 and "NO" in answer.stdout
+        fake.repos["acme/tiny"] = fake_hub.Repo(folder)
+        result = run("--download", "--context=100000", HF_ENDPOINT=fake.url, **settings)
+        assert result.returncode == 1 and "NO" in result.stdout
         size = int.from_bytes((folder / "model.safetensors").read_bytes()[:8], "little")
-        assert sum(request.sent for request in fake.got("model.safetensors")) == 8 + size  # its header alone
+        assert (
+            sum(request.sent for request in fake.gets_of("model.safetensors")) == 8 + size
+        )  # its header alone
 
 
-def test_a_missing_package_is_named_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.missing(ModuleNotFoundError("no", name="flask.json")) == 1
-    told = capsys.readouterr().err
-    assert "package flask is not installed" in told and "scripts/setup.sh" in told
+def test_a_missing_package_is_named_with_a_remedy(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.report_missing_package(ModuleNotFoundError("no", name="flask.json")) == 1
+    message = capsys.readouterr().err
+    assert "package flask is not installed" in message and "scripts/setup.sh" in message
 
 
-def test_too_little_memory_for_the_libraries_is_told_in_one_line(
+def test_too_little_memory_for_the_libraries_is_reported_in_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def none() -> int:
         raise MemoryError
 
-    monkeypatch.setattr(main.guess, "memory", none)
-    assert main.launch(main.resolve(main.layers(main.flags.parse([]).flags)), frozenset({"--check"})) == 1
-    told = capsys.readouterr().err
-    assert "ulimit -d" in told and len(told.splitlines()) == 1
+    monkeypatch.setattr(main.prefault_estimate, "estimate_free_bytes", none)
+    assert (
+        main.start(main.resolve(main.read_sources(main.flags.parse([]).flags)), frozenset({"--check"})) == 1
+    )
+    message = capsys.readouterr().err
+    assert "ulimit -d" in message and len(message.splitlines()) == 1
 
 
-def test_a_missing_module_of_our_own_is_a_bug() -> None:
+def test_a_missing_module_of_the_project_is_a_bug() -> None:
     with pytest.raises(ModuleNotFoundError):
-        main.missing(ModuleNotFoundError("no", name="checks.nothing"))
+        main.report_missing_package(ModuleNotFoundError("no", name="checks.nothing"))
 
 
 @pytest.mark.slow
-def test_check_gives_its_verdict_as_json_and_stops(tmp_path: Path) -> None:
-    answer = run("--check", "--json", f"--model={tiny.llama(tmp_path)}", "--port=0")
-    assert (answer.returncode, json.loads(answer.stdout)["ok"]) == (0, True)
+def test_check_prints_its_verdict_as_json_and_stops(tmp_path: Path) -> None:
+    result = run("--check", "--json", f"--model={tiny.llama(tmp_path)}", "--port=0")
+    assert (result.returncode, json.loads(result.stdout)["ok"]) == (0, True)
 
 
 @pytest.mark.slow
-def test_a_model_that_is_not_there_is_refused_with_a_table() -> None:
-    answer = run("--model=models/nothing", "--port=0")
-    assert answer.returncode == 1
-    assert ["access", "NO", "models/nothing"] in [line.split()[:3] for line in answer.stdout.splitlines()]
-    assert "Traceback" not in answer.stderr
+def test_a_missing_model_is_refused_with_a_table() -> None:
+    result = run("--model=models/nothing", "--port=0")
+    assert result.returncode == 1
+    assert ["access", "NO", "models/nothing"] in [line.split()[:3] for line in result.stdout.splitlines()]
+    assert "Traceback" not in result.stderr
 
 
 @pytest.mark.slow
-def test_a_start_ends_with_answers_and_a_stop_with_code_0(tmp_path: Path) -> None:
+def test_a_started_server_answers_and_stops_with_code_0(tmp_path: Path) -> None:
     with serving(f"--model={tiny.llama(tmp_path)}", "--served-names=mine", "--default-max-tokens=3") as (
         process,
         url,
     ):
         body = {"model": "mine", "content": "hi"}
-        answer = requests.post(f"{url}/inference/completion", json=body, timeout=60)
-        assert answer.ok, answer.text
+        response = requests.post(f"{url}/inference/completion", json=body, timeout=60)
+        assert response.ok, response.text
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=30) == 0
 
 
 @pytest.mark.slow
-def test_keys_from_the_settings_are_asked_for(tmp_path: Path) -> None:
+def test_keys_from_the_settings_are_required(tmp_path: Path) -> None:
     with serving(
         f"--model={tiny.llama(tmp_path)}",
         "--api-keys=sesame",

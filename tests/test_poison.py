@@ -1,13 +1,15 @@
-"""A request whose numbers overflow fails alone: not its neighbours, nor whoever sits in its row after it."""
+"""A request whose numbers overflow fails alone: its neighbours and the next sequence in its row are
+unaffected.
+"""
 
 import pytest
 from transformers import PreTrainedModel
 
 from inference.engine.engine import Engine
-from inference.engine.sampler import Sampler
-from inference.engine.sequence import Record, Task
+from inference.engine.sampling.sampler import Sampler
+from inference.engine.sequence import StepOutput, Task
 from inference.errors import Internal
-from inference.model import fit
+from inference.model import select_runner
 from inference.sampling import Sampling
 from tests.families import VOCAB, tiny
 
@@ -15,47 +17,49 @@ POISON = VOCAB - 1
 PROMPT = tuple(range(3, 40))
 
 
-class Ear:
+class StepOutputCollector:
     def __init__(self) -> None:
-        self.records: list[Record] = []
+        self.outputs: list[StepOutput] = []
 
-    def put(self, record: Record) -> None:
-        self.records.append(record)
+    def put(self, output: StepOutput) -> None:
+        self.outputs.append(output)
 
     @property
     def ids(self) -> list[int]:
-        return [id for record in self.records for id in record.ids]
+        return [id for output in self.outputs for id in output.token_ids]
 
 
 def poisoned(family: str) -> PreTrainedModel:
-    """A model that computes nan from the token POISON on."""
+    """A model that computes NaN from the token POISON on."""
     model = tiny(family)
     model.get_input_embeddings().weight.data[POISON] = float("nan")
     return model
 
 
-def ask(engine: Engine, prompt: tuple[int, ...]) -> Ear:
-    ear = Ear()
-    engine.submit([Task(prompt, max_tokens=8, sampling=Sampling(greedy=True))], [ear])
-    return ear
+def submit(engine: Engine, prompt: tuple[int, ...]) -> StepOutputCollector:
+    collector = StepOutputCollector()
+    engine.submit([Task(prompt, max_tokens=8, sampling=Sampling(greedy=True))], [collector])
+    return collector
 
 
-def finish(engine: Engine) -> None:
+def run_until_idle(engine: Engine) -> None:
     while engine.step():
         pass
 
 
 @pytest.mark.parametrize("family", ["llama", "jamba", "gptj"])
-def test_a_request_that_overflows_leaves_nothing_behind(family: str) -> None:
-    runner = fit.choose(poisoned(family), max_rows=3, context=64, kv_bytes=1 << 24).runner
+def test_a_request_whose_logits_overflow_affects_no_other(family: str) -> None:
+    runner = select_runner.select_runner(
+        poisoned(family), max_sequences=3, context=64, kv_memory_bytes=1 << 24
+    ).runner
     engine = Engine(runner, Sampler(POISON), max_batch_tokens=64, max_queued_tokens=1000)
-    alone = ask(engine, PROMPT)
-    finish(engine)
-    together = [ask(engine, prompt) for prompt in ((*PROMPT, POISON, *PROMPT[:9]), PROMPT, PROMPT[:5])]
-    finish(engine)
-    assert isinstance(together[0].records[-1].error, Internal)
+    alone = submit(engine, PROMPT)
+    run_until_idle(engine)
+    together = [submit(engine, prompt) for prompt in ((*PROMPT, POISON, *PROMPT[:9]), PROMPT, PROMPT[:5])]
+    run_until_idle(engine)
+    assert isinstance(together[0].outputs[-1].error, Internal)
     assert together[1].ids == alone.ids
     for _ in range(2):
-        after = [ask(engine, PROMPT[:5]) for _ in range(3)]
-        finish(engine)
-        assert [ear.ids for ear in after] == [together[2].ids] * 3
+        after = [submit(engine, PROMPT[:5]) for _ in range(3)]
+        run_until_idle(engine)
+        assert [collector.ids for collector in after] == [together[2].ids] * 3

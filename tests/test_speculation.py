@@ -1,4 +1,4 @@
-"""Real models answer the same with drafts as without: greedy and sampled, alone and in company."""
+"""Real models give the same answers with and without drafts: greedy and sampled, alone and together."""
 
 import random
 
@@ -7,12 +7,13 @@ import torch
 from transformers import PreTrainedModel
 
 from inference.engine.engine import Engine
-from inference.engine.sampler import Sampler
-from inference.engine.sequence import Record, Task
-from inference.engine.speculate import Speculator
-from inference.model import fit
+from inference.engine.ngram_proposer import NgramProposer
+from inference.engine.sampling.sampler import Sampler
+from inference.engine.sequence import StepOutput, Task
+from inference.model import select_runner
 from inference.sampling import Sampling
-from tests.engine.prophet import Told
+from tests.engine.oracle_proposer import SeededOracleProposer
+from tests.engine_probe import EngineProbe
 from tests.families import VOCAB, tiny
 
 FAST = ("llama", "mistral", "gpt_neo", "bloom", "openai-gpt")
@@ -22,80 +23,94 @@ ROWS = 6
 SAMPLINGS = (
     Sampling(greedy=True),
     Sampling(temperature=0.2),
-    Sampling(temperature=0.7, top_k=8, repetition=1.05),
-    Sampling(greedy=True, no_repeat_ngram=6, frequency=0.05),
+    Sampling(temperature=0.7, top_k=8, repetition_penalty=1.05),
+    Sampling(greedy=True, no_repeat_ngram_size=6, frequency_penalty=0.05),
 )
 
 
-class Ear:
-    """An outlet that joins its records."""
+class LogprobCollector:
+    """An OutputSink that concatenates its outputs."""
 
     def __init__(self) -> None:
         self.ids: list[int] = []
         self.logprobs: list[float] = []
-        self.records = 0
+        self.num_outputs = 0
 
-    def put(self, record: Record) -> None:
-        assert record.error is None, record.error
-        self.ids += record.ids
-        self.logprobs += record.logprobs
-        self.records += bool(record.ids)
+    def put(self, output: StepOutput) -> None:
+        assert output.error is None, output.error
+        self.ids += output.token_ids
+        self.logprobs += output.logprobs
+        self.num_outputs += bool(output.token_ids)
 
 
 def tasks() -> list[Task]:
-    """Prompts that repeat themselves and such that do not, of many lengths, each sampled in its own way."""
+    """Repetitive and other prompts of many lengths, with different sampling settings."""
     chance = random.Random(11)
-    made = []
+    task_list = []
     for number in range(8):
         period = chance.choices(range(3, VOCAB), k=chance.randint(2, 9))
         prompt = (period * 9)[: chance.randint(4, 30)] if number % 3 else period
         sampling = SAMPLINGS[number % len(SAMPLINGS)]
-        made.append(Task(tuple(prompt), NEW, sampling, ends=frozenset({2}), seed=number, logprobs=0))
-    return made
+        task_list.append(
+            Task(tuple(prompt), NEW, sampling, stop_token_ids=frozenset({2}), seed=number, logprobs=0)
+        )
+    return task_list
 
 
 def engine(model: PreTrainedModel) -> Engine:
-    runner = fit.choose(model, max_rows=ROWS, context=80, kv_bytes=1 << 24).runner
+    runner = select_runner.select_runner(
+        model, max_sequences=ROWS, context=80, kv_memory_bytes=1 << 24
+    ).runner
     return Engine(runner, Sampler(VOCAB), max_batch_tokens=48, max_queued_tokens=10_000)
 
 
-def answers(served: Engine, asked: list[Task], chance: random.Random | None = None) -> list[Ear]:
-    """What they are told, one after the other; with `chance`, together, joining and preempted by it."""
-    ears = [Ear() for _ in asked]
+def generate(
+    served: Engine, task_list: list[Task], chance: random.Random | None = None
+) -> list[LogprobCollector]:
+    """Runs the tasks one after the other; with `chance`, together, with random joins and preemptions."""
+    collectors, probe = [LogprobCollector() for _ in task_list], EngineProbe(served)
     with torch.inference_mode():
-        for task, ear in zip(asked, ears, strict=True):
-            served.submit([task], [ear])
+        for task, collector in zip(task_list, collectors, strict=True):
+            served.submit([task], [collector])
             while served.step() and (chance is None or chance.random() < 0.7):
-                running = served.loop.scheduler.running
-                if chance and running and chance.random() < 0.05:
-                    served.loop.scheduler.preempt(chance.choice(running))
+                if chance and probe.running and chance.random() < 0.05:
+                    probe.preempt(chance.choice(probe.running))
         while served.step():
-            served.loop.seating.check()
-    return ears
+            probe.check()
+    return collectors
 
 
 @pytest.mark.parametrize("family", [*FAST, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
-def test_drafts_change_no_answer_of_a_family_alone_or_in_company(family: str) -> None:
+def test_drafts_change_no_answer_of_a_family(family: str) -> None:
     served = engine(tiny(family))
-    plain = answers(served, tasks())
-    known = Told(served.loop.seating, {seed: ear.ids for seed, ear in enumerate(plain)})
+    plain = generate(served, tasks())
+    probe = EngineProbe(served)
+    known = SeededOracleProposer(
+        probe.kv_cache, {seed: collector.ids for seed, collector in enumerate(plain)}
+    )
     for speculator, chance in (
-        (Speculator(served.loop.seating, 8), None),
+        (NgramProposer(probe.kv_cache, 8), None),
         (known, None),
         (known, random.Random(family)),
     ):
-        served.loop.speculator = speculator
-        drafted = answers(served, tasks(), chance)
-        assert [ear.ids for ear in drafted] == [ear.ids for ear in plain]
-        for one, other in zip(drafted, plain, strict=True):
-            assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4)
-    assert sum(ear.records for ear in drafted) < sum(ear.records for ear in plain) / 2
+        probe.set_proposer(speculator)
+        drafted = generate(served, tasks(), chance)
+        assert [collector.ids for collector in drafted] == [collector.ids for collector in plain]
+        for drafted_answer, plain_answer in zip(drafted, plain, strict=True):
+            assert drafted_answer.logprobs == pytest.approx(plain_answer.logprobs, abs=1e-4)
+    assert (
+        sum(collector.num_outputs for collector in drafted)
+        < sum(collector.num_outputs for collector in plain) / 2
+    )
     assert 0 < served.stats().accepted_tokens < served.stats().drafted_tokens
 
 
-def test_a_model_that_repeats_itself_has_its_drafts_accepted() -> None:
+def test_most_drafts_are_accepted_if_a_model_repeats_itself() -> None:
     served = engine(tiny("llama"))
-    served.loop.speculator = Speculator(served.loop.seating, 8)
-    (ear,) = answers(served, [Task((5, 6, 7), 60, Sampling(greedy=True, allowed=frozenset({5, 6, 7})))])
-    assert len(ear.ids) == 60 and ear.records < 30
-    assert served.stats().accepted_tokens == 60 - ear.records
+    probe = EngineProbe(served)
+    probe.set_proposer(NgramProposer(probe.kv_cache, 8))
+    (collector,) = generate(
+        served, [Task((5, 6, 7), 60, Sampling(greedy=True, allowed_token_ids=frozenset({5, 6, 7})))]
+    )
+    assert len(collector.ids) == 60 and collector.num_outputs < 30
+    assert served.stats().accepted_tokens == 60 - collector.num_outputs

@@ -1,4 +1,4 @@
-"""The smoke client says right and wrong apart, against the real app over a scripted backend."""
+"""The smoke client distinguishes right answers from wrong ones, with the real app over a scripted backend."""
 
 import threading
 from collections.abc import Iterator
@@ -9,15 +9,15 @@ from werkzeug.serving import make_server
 
 import use
 from api import create_app
-from api.settings import AppSettings
 from inference.errors import Internal
+from settings.groups import ServerSettings
 from tests.fake_backend import FakeBackend, Script, say
 
 
 @contextmanager
 def served(script: Script, keys: tuple[str, ...] = ()) -> Iterator[str]:
     server = make_server(
-        "127.0.0.1", 0, create_app(FakeBackend(script), AppSettings(api_keys=keys)), threaded=True
+        "127.0.0.1", 0, create_app(FakeBackend(script), ServerSettings(api_keys=keys)), threaded=True
     )
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -28,12 +28,12 @@ def served(script: Script, keys: tuple[str, ...] = ()) -> Iterator[str]:
         thread.join()
 
 
-def test_a_right_answer_from_every_endpoint_exits_with_0(capsys: pytest.CaptureFixture[str]) -> None:
+def test_right_answers_from_all_endpoints_exit_with_0(capsys: pytest.CaptureFixture[str]) -> None:
     with served(say("It is", " Paris", ".")) as url:
         assert use.main(["--url", url]) == 0
-    told = capsys.readouterr().out
-    assert told.count("It is Paris.") == 4
-    assert told.count("(3 tokens in ") == 2
+    printed = capsys.readouterr().out
+    assert printed.count("It is Paris.") == 4
+    assert printed.count("(3 tokens in ") == 2
 
 
 def test_a_wrong_answer_exits_with_1() -> None:
@@ -64,5 +64,5 @@ def test_a_key_is_sent() -> None:
         assert use.main(["--url", url, "--no-stream", "--api-key", "sesame"]) == 0
 
 
-def test_a_server_that_is_not_there_is_wrong() -> None:
+def test_an_unreachable_server_exits_with_1() -> None:
     assert use.main(["--url", "http://127.0.0.1:9", "--no-stream"]) == 1

@@ -1,7 +1,7 @@
-"""Random walks over an engine with real models, tiny ones: whatever happens, every seat is accounted for, and
-every answer is what the model answers alone, by its plain forward.
+"""Random walks over an engine with tiny real models.
 
-Always the same few walks; `WALKS=500 pytest tests/test_walks_of_models.py` takes so many others.
+After each turn every row is accounted for, and every answer is that of the model's plain forward. The few
+walks are always the same; `WALKS=500 pytest tests/test_walks_of_models.py` runs that many others.
 """
 
 import random
@@ -15,63 +15,80 @@ import pytest
 from hypothesis import strategies as st
 
 from inference.engine.engine import Engine
-from inference.engine.sampler import Sampler
+from inference.engine.sampling.sampler import Sampler
 from inference.model.batch import Runner
-from inference.model.fused.reader import read
+from inference.model.contiguous.encoder_decoder import EncoderDecoderRunner
+from inference.model.contiguous.runner import ContiguousRunner
+from inference.model.fused.extract import extract_spec
 from inference.model.fused.runner import FusedRunner
-from inference.model.packed.runner import PackedRunner
-from inference.model.slots.runner import SlotRunner
-from inference.model.slots.sources import SourceRunner
+from inference.model.paged.runner import PagedRunner
 from inference.sampling import Sampling
 from tests.families import VOCAB, tiny
-from tests.model.fused.llamas import held
-from tests.walks.machine import Walk
-from tests.walks.plain import Faulty, Plain
-from tests.walks.seen import everything, walked
-from tests.walks.seer import world_of
+from tests.model.fused.llamas import tiny_with_packed_weights
+from tests.walks.event_counts import count_events, run_walks
+from tests.walks.machine import EngineWalk
+from tests.walks.model_reference import FaultyRunner, ModelReference
+from tests.walks.oracle_world import make_world
 from tests.walks.world import World
 
 CONTEXT = 96
 ROWS = 4
-AREA = 144  # tokens
-EVENTS = ("length", "stop", "error", "deadline", "preemptions", "squeezed", "shortages")
-WALKS = 4  # of a model
+KV_CAPACITY = 144  # tokens
+EVENTS = ("length", "stop", "error", "deadline", "preemptions", "squeezed", "oom_steps")
+WALKS = 4  # per model
 GREEDY = Sampling(greedy=True)
 TEXTS = tuple(tuple(random.Random(text).choices(range(3, VOCAB), k=48)) for text in range(2))
 
 
-def slots(name: str, seat: type[SlotRunner] = SlotRunner, resumes: bool = True) -> Runner:
-    runner = seat(tiny(name), max_rows=ROWS, context=CONTEXT, area=AREA, resumes=resumes)
-    runner.step = 16  # columns: rows of fewer than they come to need
+def contiguous_runner(
+    name: str, runner_class: type[ContiguousRunner] = ContiguousRunner, chunked_prefill: bool = True
+) -> Runner:
+    runner = runner_class(
+        tiny(name),
+        max_sequences=ROWS,
+        context=CONTEXT,
+        kv_capacity=KV_CAPACITY,
+        supports_chunked_prefill=chunked_prefill,
+    )
+    runner.page_size = 16  # columns: rows are smaller at first than they will have to be
     return runner
 
 
-def packed(name: str, overlaps: bool = False) -> Runner:
-    return PackedRunner(tiny(name), max_rows=ROWS, context=CONTEXT, area=AREA, size=4, overlaps=overlaps)
+def paged_runner(name: str, overlaps: bool = False) -> Runner:
+    return PagedRunner(
+        tiny(name),
+        max_sequences=ROWS,
+        context=CONTEXT,
+        kv_capacity=KV_CAPACITY,
+        page_size=4,
+        async_capable=overlaps,
+    )
 
 
-def fused(name: str) -> Runner:
-    model = held(name)
-    return FusedRunner(model, read(model, CONTEXT), max_rows=ROWS, context=CONTEXT, area=AREA)
+def fused_runner(name: str) -> Runner:
+    model = tiny_with_packed_weights(name)
+    return FusedRunner(
+        model, extract_spec(model, CONTEXT), max_sequences=ROWS, context=CONTEXT, kv_capacity=KV_CAPACITY
+    )
 
 
-MADE: dict[str, Callable[[], Runner]] = {
-    "llama": lambda: slots("llama"),
-    "gemma2": lambda: slots("gemma2"),
-    "gpt2": lambda: slots("gpt2"),
-    "lfm2": lambda: slots("lfm2", resumes=False),
-    "t5": lambda: slots("t5", SourceRunner),
-    "llama packed": lambda: packed("llama"),
-    "gemma2 packed": lambda: packed("gemma2"),
-    "gpt2 packed": lambda: packed("gpt2"),
-    "llama packed early": lambda: packed("llama", overlaps=True),
-    "gemma2 packed early": lambda: packed("gemma2", overlaps=True),
-    "gemma2 fused": lambda: fused("gemma2"),
+RUNNERS: dict[str, Callable[[], Runner]] = {
+    "llama": lambda: contiguous_runner("llama"),
+    "gemma2": lambda: contiguous_runner("gemma2"),
+    "gpt2": lambda: contiguous_runner("gpt2"),
+    "lfm2": lambda: contiguous_runner("lfm2", chunked_prefill=False),
+    "t5": lambda: contiguous_runner("t5", EncoderDecoderRunner),
+    "llama paged": lambda: paged_runner("llama"),
+    "gemma2 paged": lambda: paged_runner("gemma2"),
+    "gpt2 paged": lambda: paged_runner("gpt2"),
+    "llama paged overlapped": lambda: paged_runner("llama", overlaps=True),
+    "gemma2 paged overlapped": lambda: paged_runner("gemma2", overlaps=True),
+    "gemma2 fused": lambda: fused_runner("gemma2"),
 }
 
 
-class Prompt(NamedTuple):
-    """So many tokens of a text, and a few of the other one behind."""
+class ModelPrompt(NamedTuple):
+    """The first tokens of a text, followed by a few of the other text."""
 
     text: int
     length: int
@@ -82,62 +99,71 @@ class Prompt(NamedTuple):
         return (*TEXTS[self.text][: self.length], *TEXTS[1 - self.text][: self.tail])
 
 
-class Options(NamedTuple):
-    ends: tuple[int, ...]
+class ModelOptions(NamedTuple):
+    stop_token_ids: tuple[int, ...]
     logprobs: int | None
     prompt_logprobs: int | None
 
     @property
     def fields(self) -> dict[str, Any]:
-        """Of a Task."""
-        return self._asdict() | {"sampling": GREEDY, "ends": frozenset(self.ends)}
+        """The fields of a Task."""
+        return self._asdict() | {"sampling": GREEDY, "stop_token_ids": frozenset(self.stop_token_ids)}
 
 
-class ModelWalk(Walk):
+class ModelWalk(EngineWalk):
     prompts = st.builds(
-        Prompt, text=st.integers(0, 1), length=st.sampled_from((0, 20, 40)), tail=st.sampled_from((1, 7))
+        ModelPrompt, text=st.integers(0, 1), length=st.sampled_from((0, 20, 40)), tail=st.sampled_from((1, 7))
     )
     lengths = st.sampled_from((24, 12, 1, 0))
     tails = st.just(())
     usual = MappingProxyType({"sampling": GREEDY, "logprobs": 0})
     options = st.builds(
-        Options,
-        ends=st.sampled_from(((), tuple(range(3, 20)))),
+        ModelOptions,
+        stop_token_ids=st.sampled_from(((), tuple(range(3, 20)))),
         logprobs=st.sampled_from((None, 0)),
         prompt_logprobs=st.sampled_from((None, 0)),
     )
 
 
 @cache
-def served(name: str) -> tuple[Faulty, Plain]:
-    """One seat for all walks: what it holds of one is none of the next one's business."""
-    runner = MADE[name]()
-    right = Plain(runner.model, min(CONTEXT, runner.area), runner.start_ids if runner.encodes else None)
-    return Faulty(runner), right
+def served(name: str) -> tuple[FaultyRunner, ModelReference]:
+    """One runner for all walks of a model: the contents of its memory must not matter to the next walk."""
+    runner = RUNNERS[name]()
+    reference = ModelReference(
+        runner.model,
+        min(CONTEXT, runner.kv_capacity),
+        runner.start_ids if runner.is_encoder_decoder else None,
+    )
+    return FaultyRunner(runner), reference
 
 
-def world(name: str, seen: Counter[str]) -> World:
-    runner, right = served(name)
+def world(name: str, event_counts: Counter[str]) -> World:
+    runner, reference = served(name)
     engine = Engine(runner, Sampler(VOCAB), max_batch_tokens=24, max_queued_tokens=10_000)
-    return world_of(engine, right, seen, foreseen=runner.resumes and not runner.encodes)
+    return make_world(
+        engine,
+        reference,
+        event_counts,
+        foreseen=runner.supports_chunked_prefill and not runner.is_encoder_decoder,
+    )
 
 
 @pytest.fixture(scope="module")
-def seen() -> Iterator[Counter[str]]:
-    """What came to pass in all walks of all models: at the end, everything that could."""
-    yield from everything(EVENTS, len(MADE))
+def event_counts() -> Iterator[Counter[str]]:
+    """Events of all walks of all models: at the end, each one must have occurred."""
+    yield from count_events(EVENTS, len(RUNNERS))
 
 
-@pytest.mark.parametrize("name", MADE)
-def test_walks_lose_nothing_and_change_no_answer_of_a_model(name: str, seen: Counter[str]) -> None:
+@pytest.mark.parametrize("name", RUNNERS)
+def test_walks_lose_no_row_and_change_no_answer_of_a_model(name: str, event_counts: Counter[str]) -> None:
     runner, _ = served(name)
-    resumes = runner.resumes and not runner.encodes
-    walked(
+    chunked_prefill = runner.supports_chunked_prefill and not runner.is_encoder_decoder
+    run_walks(
         WALKS,
         name,
         lambda here: ModelWalk(world(name, here)),
-        seen,
-        shares=resumes,
-        drafts=resumes,
-        early=runner.overlaps,
+        event_counts,
+        shares=chunked_prefill,
+        drafts=chunked_prefill,
+        early=runner.async_capable,
     )

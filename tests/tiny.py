@@ -30,11 +30,11 @@ def tokenizer() -> PreTrainedTokenizerFast:
     """One token for each byte, and a ChatML template."""
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocab = {text: id for id, text in enumerate((*SPECIAL, *letters))}
-    made = Tokenizer(models.BPE(vocab=vocab, merges=[], unk_token="<unk>"))
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
+    bpe = Tokenizer(models.BPE(vocab=vocab, merges=[], unk_token="<unk>"))
+    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bpe.decoder = decoders.ByteLevel()
     return PreTrainedTokenizerFast(
-        tokenizer_object=made,
+        tokenizer_object=bpe,
         bos_token="<s>",
         eos_token="</s>",
         unk_token="<unk>",
@@ -44,11 +44,11 @@ def tokenizer() -> PreTrainedTokenizerFast:
 
 
 def llama(folder: Path, **changes: Any) -> Path:
-    """A Llama of 50 thousand bfloat16 weights. `max_shard_size` splits it over files."""
-    return saved(folder, transformers.LlamaForCausalLM, transformers.LlamaConfig(**LLAMA | changes))
+    """A Llama of 50 thousand bfloat16 weights."""
+    return save_model(folder, transformers.LlamaForCausalLM, transformers.LlamaConfig(**LLAMA | changes))
 
 
-def saved(folder: Path, family: Any, config: Any, **saving: Any) -> Path:
+def save_model(folder: Path, family: Any, config: Any, **saving: Any) -> Path:
     torch.manual_seed(0)
     family(config).to(torch.bfloat16).save_pretrained(folder, **saving)
     tokenizer().save_pretrained(folder)
@@ -56,5 +56,5 @@ def saved(folder: Path, family: Any, config: Any, **saving: Any) -> Path:
 
 
 def edit(path: Path, **changes: Any) -> None:
-    """Change values of a JSON file."""
+    """Changes values of a JSON file."""
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))

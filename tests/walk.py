@@ -1,4 +1,6 @@
-"""A walk over batches: rows come and go, and every logit is checked against the tokens computed alone."""
+"""A random walk over batches: rows join and leave, and every logit is compared with a forward of its tokens
+alone.
+"""
 
 import random
 from dataclasses import dataclass, field
@@ -6,126 +8,134 @@ from dataclasses import dataclass, field
 import torch
 from transformers import PreTrainedModel
 
-from inference.model.batch import Batch, Copy, Move, Runner, Shape, Swap
+from inference.model.batch import Batch, CacheOp, Copy, Resize, Runner, Swap
 from tests.families import VOCAB
 
 FIRST, LAST = 3, VOCAB - 1
 
 
 @dataclass
-class Row:
-    """What a row will hold, how much of it it holds, and what is right: logits (len(tokens), V)."""
+class WalkRow:
+    """The tokens of a row, how many of them are computed, and the expected logits (len(tokens), V)."""
 
     tokens: list[int]
-    source: list[int]
-    truth: torch.Tensor
-    held: int = 0
+    encoder_ids: list[int]
+    reference: torch.Tensor
+    num_computed_tokens: int = 0
 
     @property
     def scale(self) -> torch.Tensor:
-        return self.truth.abs().max()
+        return self.reference.abs().max()
 
 
 @dataclass
-class Walk:
-    """Plays the engine for a runner: keeps its rows dense and feeds them.
+class RunnerWalk:
+    """Acts as the engine of a runner: keeps its rows dense and feeds them.
 
-    error    the largest difference seen between a logit and the truth, as a share of the largest logit
+    error    the largest difference of a logit from the reference, relative to the largest logit
     checked  tokens whose logits were compared
     """
 
     model: PreTrainedModel
     runner: Runner
     seed: int = 0
-    rows: list[Row] = field(default_factory=list)
-    moves: list[Move] = field(default_factory=list)
+    rows: list[WalkRow] = field(default_factory=list)
+    cache_ops: list[CacheOp] = field(default_factory=list)
     error: float = 0.0
     checked: int = 0
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
-        self.moves.append(Shape(2, self.runner.step))
+        self.cache_ops.append(Resize(2, self.runner.page_size))
 
     def go(self, steps: int) -> None:
-        """Take that many steps: rows join and leave in between, and not every row takes part in each."""
+        """Takes this many steps: rows join and leave in between, and not every row takes part in each."""
         for _ in range(steps):
-            if len(self.rows) < self.runner.max_rows and (not self.rows or self.random.random() < 0.6):
+            if len(self.rows) < self.runner.max_sequences and (not self.rows or self.random.random() < 0.6):
                 self.join(self.prompt())
             elif len(self.rows) > 1 and self.random.random() < 0.3:
                 self.leave(self.random.randrange(len(self.rows)))
-            self.step([self.take(row) for row in self.rows])
+            self.step([self.choose_num_tokens(row) for row in self.rows])
 
     def prompt(self) -> list[int]:
         return [self.random.randint(FIRST, LAST) for _ in range(self.random.randint(3, 14))]
 
     def join(self, prompt: list[int]) -> None:
-        """A row of the prompt and 20 tokens more; for an encoder-decoder the prompt is the source."""
+        """Adds a row of the prompt and 20 more tokens; for an encoder-decoder the prompt is the encoder's
+        input.
+        """
         if len(self.rows) == 2:
-            self.moves.append(Shape(self.runner.max_rows, self.runner.step))
+            self.cache_ops.append(Resize(self.runner.max_sequences, self.runner.page_size))
         more = [self.random.randint(FIRST, LAST) for _ in range(20)]
-        source = prompt if self.runner.encodes else []
-        tokens = [*(self.runner.start_ids if source else prompt), *more]
-        self.rows.append(Row(tokens, source, plain(self.model, tokens, source)))
+        encoder_ids = prompt if self.runner.is_encoder_decoder else []
+        tokens = [*(self.runner.start_ids if encoder_ids else prompt), *more]
+        self.rows.append(WalkRow(tokens, encoder_ids, plain(self.model, tokens, encoder_ids)))
 
     def leave(self, row: int) -> None:
-        """Row leaves, and the last one takes its place."""
+        """Removes the row; the last one takes its place."""
         last = len(self.rows) - 1
         if row < last:
-            self.moves.append(Swap(row, last, max(self.rows[row].held, self.rows[last].held)))
+            self.cache_ops.append(
+                Swap(row, last, max(self.rows[row].num_computed_tokens, self.rows[last].num_computed_tokens))
+            )
         self.rows[row] = self.rows[last]
         self.rows.pop()
 
     def fork(self, row: int, tokens: int) -> None:
-        """A new row begins with the first tokens of `row`, copied, and goes on as a row of its own."""
-        source = self.rows[row]
-        self.join(source.tokens[:tokens])
-        self.rows[-1].held = tokens
-        self.moves.append(Copy(row, len(self.rows) - 1, tokens))
+        """Adds a row that begins with a copy of the first tokens of `row`."""
+        parent = self.rows[row]
+        self.join(parent.tokens[:tokens])
+        self.rows[-1].num_computed_tokens = tokens
+        self.cache_ops.append(Copy(row, len(self.rows) - 1, tokens))
 
-    def take(self, row: Row) -> int:
-        """How many tokens the row takes next; 0 where it rests."""
-        left = len(row.tokens) - row.held
-        if self.runner.resumes:
-            return min(left, self.random.choice((0, 1, 1, 1, 2, 5)))
-        begins = len(row.tokens) - 20 if not row.source else len(self.runner.start_ids)
-        return begins if not row.held else min(left, self.random.choice((0, 1, 1)))
+    def choose_num_tokens(self, row: WalkRow) -> int:
+        """How many tokens the row computes next; 0 if it pauses."""
+        remaining = len(row.tokens) - row.num_computed_tokens
+        if self.runner.supports_chunked_prefill:
+            return min(remaining, self.random.choice((0, 1, 1, 1, 2, 5)))
+        begins = len(row.tokens) - 20 if not row.encoder_ids else len(self.runner.start_ids)
+        return begins if not row.num_computed_tokens else min(remaining, self.random.choice((0, 1, 1)))
 
-    def step(self, takes: list[int]) -> None:
-        """Every row takes its number of tokens; all their logits are compared."""
-        busy = [(i, row, n) for i, (row, n) in enumerate(zip(self.rows, takes, strict=True)) if n]
+    def step(self, num_tokens: list[int]) -> None:
+        """Each row computes its number of tokens; all their logits are compared."""
+        busy = [(i, row, n) for i, (row, n) in enumerate(zip(self.rows, num_tokens, strict=True)) if n]
         ids, starts = [], [0]
         for _, row, n in busy:
-            ids += row.tokens[row.held : row.held + n]
+            ids += row.tokens[row.num_computed_tokens : row.num_computed_tokens + n]
             starts.append(len(ids))
         if not ids:
             return
         batch = Batch(
-            ids=ids,
-            starts=starts,
-            cached=[row.held for _, row, _ in busy],
+            token_ids=ids,
+            query_start_loc=starts,
+            num_computed_tokens=[row.num_computed_tokens for _, row, _ in busy],
             rows=[i for i, _, _ in busy],
-            want=range(len(ids)),
-            moves=tuple(self.moves),
-            sources={i: row.source for i, row, _ in busy if row.source and not row.held},
+            logits_indices=range(len(ids)),
+            cache_ops=tuple(self.cache_ops),
+            encoder_inputs={
+                i: row.encoder_ids for i, row, _ in busy if row.encoder_ids and not row.num_computed_tokens
+            },
         )
-        self.moves.clear()
+        self.cache_ops.clear()
         self.compare(self.runner.forward(batch), [(row, n) for _, row, n in busy])
 
-    def compare(self, logits: torch.Tensor, taken: list[tuple[Row, int]]) -> None:
+    def compare(self, logits: torch.Tensor, computed_rows: list[tuple[WalkRow, int]]) -> None:
         at = 0
-        for row, n in taken:
-            truth = row.truth[row.held : row.held + n]
-            self.error = max(self.error, ((logits[at : at + n] - truth).abs().max() / row.scale).item())
-            row.held += n
+        for row, n in computed_rows:
+            reference = row.reference[row.num_computed_tokens : row.num_computed_tokens + n]
+            self.error = max(self.error, ((logits[at : at + n] - reference).abs().max() / row.scale).item())
+            row.num_computed_tokens += n
             at += n
         assert logits.shape == (at, self.runner.vocab)
         self.checked += at
 
 
 @torch.inference_mode()
-def plain(model: PreTrainedModel, tokens: list[int], source: list[int]) -> torch.Tensor:
+def plain(model: PreTrainedModel, tokens: list[int], encoder_ids: list[int]) -> torch.Tensor:
     """The model's own forward of the tokens alone, without any cache: logits (T, V)."""
-    ids, sources = (torch.tensor([given], device=model.device) for given in (tokens, source))
-    if source:
-        return model(sources, decoder_input_ids=ids, use_cache=False).logits[0]
+    ids, encoder_batch = (
+        torch.tensor([token_ids], device=model.device) for token_ids in (tokens, encoder_ids)
+    )
+    if encoder_ids:
+        return model(encoder_batch, decoder_input_ids=ids, use_cache=False).logits[0]
     return model(ids, use_cache=False).logits[0]

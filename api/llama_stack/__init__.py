@@ -1,33 +1,26 @@
-"""The Llama Stack dialect: one blueprint with every generation of its protocol. One door: routes."""
+"""The Llama Stack dialect: a blueprint with all versions of its protocol. Entry point: make_blueprint."""
 
-from flask import Blueprint, Response
+from flask import Blueprint
 
-from api.errors import reply
-from api.llama_stack import embeddings, inference, neighbours, registry
-from api.llama_stack.errors import failed
-from api.llama_stack.generation import GENERATIONS, Generation
-from api.settings import AppSettings
+from api.errors import render_server_errors
+from api.llama_stack import info_routes, routes
+from api.llama_stack.errors import error_before_start
+from api.llama_stack.versions import VERSIONS, ProtocolVersion
 from inference.backend import Backend
-from inference.errors import ServerError
+from settings.groups import ServerSettings
 
 
-def routes(backend: Backend, settings: AppSettings) -> Blueprint:
+def make_blueprint(backend: Backend, settings: ServerSettings) -> Blueprint:
     blueprint = Blueprint("llama_stack", __name__)
-    for generation in GENERATIONS:
-        blueprint.register_blueprint(_generation(generation, backend, settings))
+    for version in VERSIONS:
+        blueprint.register_blueprint(_version_blueprint(version, backend, settings))
     return blueprint
 
 
-def _generation(generation: Generation, backend: Backend, settings: AppSettings) -> Blueprint:
-    blueprint = Blueprint(generation.name, __name__, url_prefix=generation.prefix)
-    inference.install(blueprint, generation, backend, settings)
-    embeddings.install(blueprint, generation, backend, settings)
-    registry.install(blueprint, generation, backend, settings)
-    neighbours.install(blueprint, generation)
-    blueprint.register_error_handler(ServerError, _told)
+def _version_blueprint(version: ProtocolVersion, backend: Backend, settings: ServerSettings) -> Blueprint:
+    blueprint = Blueprint(version.name, __name__, url_prefix=version.prefix)
+    routes.install(blueprint, version, backend, settings)
+    info_routes.install_info(blueprint, version, backend, settings)
+    info_routes.install_unsupported(blueprint, version)
+    render_server_errors(blueprint, error_before_start)
     return blueprint
-
-
-def _told(error: ServerError) -> Response:
-    status, body = failed(error)
-    return reply(status, body, error)

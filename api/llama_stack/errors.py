@@ -1,22 +1,29 @@
-"""Errors as clients of every generation read them: `detail`, `error.detail` and `error.message`.
+"""Llama Stack's error format: clients read `detail`, `error.detail` or `error.message`, by protocol version.
 
-Knows ServerError and the shapes; which status each has is the error's own.
+The HTTP status is the error's own.
 """
 
 import re
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from api.errors import envelope
+from api.llama_stack.protocol.errors import (
+    LlamaStackErrorInfo,
+    LlamaStackErrorResponse,
+    StreamError,
+    StreamErrorInfo,
+    Violation,
+    Violations,
+)
 from inference.errors import BadRequest, ServerError
 
 REQUIRED = "is required"
-STEP = re.compile(r"[^.\[\]]+")
-SAMPLED = ("temperature", "top_p", "top_k", "max_tokens", "repetition_penalty", "stop", "seed")
-PLACES = {"the body": ""} | {name: f"sampling_params.{name}" for name in SAMPLED}
+PATH_STEP = re.compile(r"[^.\[\]]+")
+SAMPLING_FIELDS = ("temperature", "top_p", "top_k", "max_tokens", "repetition_penalty", "stop", "seed")
+FIELD_PATHS = {"the body": ""} | {name: f"sampling_params.{name}" for name in SAMPLING_FIELDS}
 
 
 class UnknownModel(ServerError):
-    """The request names a model that is not served: 400, as the reference server answers."""
+    """The requested model is not served. The status is 400, as in the reference server."""
 
     status: ClassVar[int] = 400
 
@@ -24,21 +31,21 @@ class UnknownModel(ServerError):
         super().__init__(f"Invalid value: Model '{name}' not found, this server has '{served}'")
 
 
-def failed(error: ServerError) -> tuple[int, dict[str, Any]]:
+def error_before_start(error: ServerError) -> tuple[int, LlamaStackErrorResponse]:
     """Status and body of an error before the first byte."""
-    detail = {"errors": [_violation(error)]} if isinstance(error, BadRequest) else None
-    return error.status, envelope(error.message, detail)
+    detail = Violations([_violation(error)]) if isinstance(error, BadRequest) else error.message
+    return error.status, LlamaStackErrorResponse(LlamaStackErrorInfo(detail, error.message), detail)
 
 
-def broken(error: ServerError) -> list[Any]:
-    """What ends a stream that has begun."""
-    return [{"error": {"message": f"{error.status}: {error.message}"}}]
+def error_in_stream(error: ServerError) -> list[StreamError]:
+    """The last line of a stream that has begun."""
+    return [StreamError(StreamErrorInfo(f"{error.status}: {error.message}"))]
 
 
-def _violation(error: BadRequest) -> dict[str, Any]:
-    """messages[0].role → ["body", "messages", 0, "role"]"""
-    steps = STEP.findall(PLACES.get(error.field, error.field))
-    loc = ["body", *(int(step) if step.isdigit() else step for step in steps)]
+def _violation(error: BadRequest) -> Violation:
+    """The error, with the field messages[0].role as the path ["body", "messages", 0, "role"]."""
+    steps = PATH_STEP.findall(FIELD_PATHS.get(error.field, error.field))
+    loc: list[str | int] = ["body", *(int(step) if step.isdigit() else step for step in steps)]
     if error.rule.startswith(REQUIRED):
-        return {"loc": loc, "msg": "Field required", "type": "missing"}
-    return {"loc": loc, "msg": error.message, "type": "value_error"}
+        return Violation(loc, "Field required", "missing")
+    return Violation(loc, error.message, "value_error")

@@ -1,65 +1,81 @@
-"""The Neodim dialect: one route, POST /generate, that answers as the last Neodim Server did.
+"""The Neodim dialect: one route, POST /generate, compatible with the last release of the Neodim Server.
 
-Three doors: views, for the path is shared with another dialect; told, how an error is said; routes, the rest.
+Entry points: `views` and `error_before_start`, which path_dispatch.py calls because TGI has the same path;
+`make_blueprint`, which adds CORS headers to the path.
 """
 
-from collections.abc import Callable
 from functools import partial
 
 from flask import Blueprint, Response, request
 
-from api.body import decode
-from api.neodim.answers import Failure, Report
-from api.neodim.bodies import Body
-from api.neodim.errors import told
-from api.neodim.gpus import Gpus
-from api.neodim.origins import permit
-from api.neodim.requests import asked, watches
-from api.neodim.texts import Texts
-from api.neodim.together import Nothing, Together
+from api.cors import preflight_headers
+from api.json_body import read_struct
+from api.neodim.errors import error_before_start
+from api.neodim.gpu_report import GpuSampler
+from api.neodim.lockstep_stream import EmptyStream, LockstepStream
+from api.neodim.parse import make_stop_trackers, parse_request
+from api.neodim.prompt import PlainTokenizer
+from api.neodim.protocol import NeodimErrorResponse, NeodimRequest, Report
 from api.neodim.writer import ReportWriter
-from api.operation import Operation, described
-from api.settings import AppSettings
-from api.stream import NDJSON, answer
+from api.openapi.operation import Operation, attach_operation
+from api.response import NDJSON, View, respond
 from inference.backend import Backend, Stream
+from settings.groups import ServerSettings
 
 PATH = "/generate"
+CORS_METHODS = "POST, OPTIONS"
 GENERATE = Operation(
-    "Continue a prompt, with a report of what was used and what was cut",
-    "The Neodim Server's own route. With `stream` a line for each token comes first, then the report.",
-    body=Body,
-    answer=Report,
+    "Continue a prompt, and report which part of it was used",
+    "With `stream`, the server sends a JSON line for each token, then the report.",
+    body=NeodimRequest,
+    response=Report,
     stream=(NDJSON.mimetype,),
-    error=Failure,
+    error=NeodimErrorResponse,
 )
 
-__all__ = ["routes", "told", "views"]
+__all__ = ["error_before_start", "make_blueprint", "views"]
 
 
-def views(backend: Backend, settings: AppSettings) -> dict[str, Callable[[], Response]]:
-    return {PATH: described(partial(generate, backend, settings), GENERATE)}
+def views(backend: Backend, settings: ServerSettings) -> dict[str, View]:
+    return {PATH: attach_operation(partial(generate, backend, settings), GENERATE)}
 
 
-def routes(backend: Backend, settings: AppSettings) -> Blueprint:
-    """What belongs to the path, which is mounted where it is shared: its answers may be read by any page."""
+def make_blueprint(backend: Backend, settings: ServerSettings) -> Blueprint:
+    """CORS headers for PATH if settings.cors_origins is empty. path_dispatch.py adds the route itself."""
     blueprint = Blueprint("neodim", __name__)
 
     @blueprint.after_app_request
     def allow(response: Response) -> Response:
-        own = request.path.rstrip("/") == PATH
-        return permit(response) if own and not settings.cors_origins else response
+        is_neodim_path = request.path.rstrip("/") == PATH
+        return allow_origin(response) if is_neodim_path and not settings.cors_origins else response
 
     return blueprint
 
 
-def generate(backend: Backend, settings: AppSettings) -> Response:
-    gpus = Gpus(lambda: backend.load().devices)
-    body = decode(Body, strict=False)
-    texts = Texts(backend)
-    request = asked(body, texts, backend, settings)
-    looking = watches(body)
-    stream: Stream = Nothing(request.sequences)
-    if request.length:
-        stream = Together(backend.generate(request.generation), looking)
-    writer = ReportWriter(request, texts, looking, gpus)
-    return answer(stream, writer, NDJSON if body.stream else None, request.sequences)
+def allow_origin(response: Response) -> Response:
+    """Allow the request's Origin, and in a preflight the requested headers.
+
+    Any page may call the path: Neodim's playground is a local file, and its origin is "null".
+    """
+    origin = request.headers.get("Origin")
+    if not origin:
+        return response
+    response.vary.add("Origin")
+    response.headers["Access-Control-Allow-Origin"] = origin
+    if request.method == "OPTIONS":
+        response.headers.update(preflight_headers(CORS_METHODS))
+        response.headers["Access-Control-Allow-Credentials"] = "true"
+    return response
+
+
+def generate(backend: Backend, settings: ServerSettings) -> Response:
+    gpus = GpuSampler(lambda: backend.load().devices)
+    body = read_struct(NeodimRequest, strict=False)
+    tokenizer = PlainTokenizer(backend)
+    request = parse_request(body, tokenizer, backend, settings)
+    trackers = make_stop_trackers(body)
+    stream: Stream = EmptyStream(request.num_sequences)
+    if request.max_tokens:
+        stream = LockstepStream(backend.generate(request.generation_request), trackers)
+    writer = ReportWriter(request, tokenizer, trackers, gpus)
+    return respond(stream, writer, NDJSON if body.stream else None, request.num_sequences)

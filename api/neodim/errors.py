@@ -1,21 +1,18 @@
-"""Errors as Neodim's clients read them: {"error": "<the exception's name>: <message>"}.
+"""Neodim's error format: {"error": "<exception name>: <message>"}.
 
-Clients look whether there is an `error`; the statuses, all 500 in the original, say here what kind it is.
+Clients only check for the field `error`. Neodim always answers 500; here each error has its own status.
 """
 
 from typing import ClassVar
 
-from flask import Response
-
-from api.errors import reply
-from api.neodim.answers import Failure
+from api.neodim.protocol import NeodimErrorResponse
 from inference.errors import BadRequest, ServerError
 
 REQUIRED = "is required"
 
 
-class Unfit(BadRequest):
-    """Well-formed, but it cannot be done: the original's RuntimeError."""
+class ImpossibleRequest(BadRequest):
+    """A well-formed request that cannot be served: a RuntimeError of the Neodim Server."""
 
     status: ClassVar[int] = 422
 
@@ -23,25 +20,20 @@ class Unfit(BadRequest):
         super().__init__("", message)
 
 
-def failed(error: ServerError) -> tuple[int, Failure]:
+def error_before_start(error: ServerError) -> tuple[int, NeodimErrorResponse]:
     """Status and body of an error before the first byte."""
-    return error.status, Failure(said(error))
+    return error.status, NeodimErrorResponse(error_text(error))
 
 
-def broken(error: ServerError) -> list[Failure]:
-    """What ends a stream that has begun."""
-    return [Failure(said(error))]
+def error_in_stream(error: ServerError) -> list[NeodimErrorResponse]:
+    """The last line of a stream that has begun."""
+    return [NeodimErrorResponse(error_text(error))]
 
 
-def told(error: ServerError) -> Response:
-    status, body = failed(error)
-    return reply(status, body, error)
-
-
-def said(error: ServerError) -> str:
-    """The name is Python's where the original's was, else ours."""
+def error_text(error: ServerError) -> str:
+    """The exception name is Neodim's where Neodim raises one, else the name of the error's class."""
     match error:
-        case Unfit():
+        case ImpossibleRequest():
             return f"RuntimeError: {error.message}"
         case BadRequest() if error.rule == REQUIRED:
             return f"KeyError: {error.field!r}"

@@ -1,98 +1,163 @@
-"""What the model gets to read: the preamble whole, and of the prompt what there is room for.
+"""Builds the model's input: the whole preamble, and as much of the end of the prompt as fits.
 
-Knows texts, tokens and the rules by which a prompt is cut. The tokenizer's own tokens around a text count
-with the preamble, which is never cut.
+Knows a Backend's tokenizer and the rules of truncation. Special tokens are removed from texts in both
+directions. Those that the tokenizer adds are counted with the preamble, which is never truncated.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-from api.neodim.errors import Unfit
-from api.neodim.texts import Ids, Texts
+from api.neodim.errors import ImpossibleRequest
+from inference.backend import Backend
+from inference.errors import BadRequest
+from inference.types import GenerationRequest
 
-BROKEN = "\ufffd"
-CHARACTER = 4  # tokens that one character may be made of
+Ids = tuple[int, ...]
+
+REPLACEMENT_CHAR = "\ufffd"
+MAX_TOKENS_PER_CHAR = 4  # bytes of a UTF-8 character: a byte-level tokenizer may need a token for each
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
-    """What is read, and how much more there was.
+class ModelInput:
+    """The input of the model after truncation.
 
-    preamble, prompt   the texts in use; the prompt is the end of what was sent
-    fixed              tokens of the preamble and of the tokenizer's own
-    original           tokens of the prompt that was sent
-    ids                all the model reads
+    prompt               the end of the request's prompt that fits
+    preamble_ids         token ids of the preamble, without the tokenizer's special tokens
+    prompt_ids           token ids of `prompt`
+    num_fixed_tokens     tokens of the preamble, and special tokens that the tokenizer adds
+    num_original_tokens  tokens of the request's prompt before truncation
+    token_ids            the whole input
     """
 
     preamble: str
     prompt: str
     preamble_ids: Ids
     prompt_ids: Ids
-    fixed: int
-    original: int
-    ids: Ids
+    num_fixed_tokens: int
+    num_original_tokens: int
+    token_ids: Ids
 
 
-def read(texts: Texts, preamble: str, prompt: str, budget: int, until: Sequence[str]) -> Input:
-    """The input in at most `budget` tokens; `until` are the strings behind one of which a prompt may begin.
+class PlainTokenizer:
+    """Encodes and decodes texts without special tokens. A text's ids do not depend on the text before it."""
 
-    Raises Unfit where nothing would be left to read.
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    def strip_special(self, text: str, field: str) -> str:
+        """Remove the names of special tokens from the text."""
+        for id in self._special_ids(self._token_ids(text, field, special=False)):
+            text = text.replace(self._backend.detokenize([id], show_special=True), "")
+        return text
+
+    def encode(self, text: str, field: str = "prompt") -> Ids:
+        """The ids of the text without special tokens. Raises BadRequest for `field`."""
+        ids = self._token_ids(text, field, special=False) if text else ()
+        special = self._special_ids(ids)
+        return tuple(id for id in ids if id not in special) if special else ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return self._backend.detokenize(ids, show_special=False)
+
+    @cached_property
+    def special_frame(self) -> tuple[Ids, Ids]:
+        """The ids of the special tokens that the tokenizer adds before and after a prompt."""
+        unframed_ids = self._token_ids("a", "prompt", special=False)
+        framed_ids = self._token_ids("a", "prompt", special=None)
+        starts = (i for i in range(len(framed_ids)) if framed_ids[i : i + len(unframed_ids)] == unframed_ids)
+        start = next(starts, len(framed_ids))
+        return framed_ids[:start], framed_ids[start + len(unframed_ids) :]
+
+    def _token_ids(self, text: str, field: str, special: bool | None) -> Ids:
+        try:
+            tokens = self._backend.tokenize(GenerationRequest(text, add_special_tokens=special)).token_spans
+        except BadRequest as error:
+            raise BadRequest(field, error.rule) from None
+        return tuple(token.id for token in tokens)
+
+    def _special_ids(self, ids: Ids) -> set[int]:
+        """The subset of `ids` that are special tokens."""
+        detokenize = self._backend.detokenize
+        if detokenize(ids, show_special=True) == detokenize(ids, show_special=False):
+            return set()
+        return {
+            id
+            for id in set(ids)
+            if detokenize([id], show_special=True) and not detokenize([id], show_special=False)
+        }
+
+
+def build_input(
+    tokenizer: PlainTokenizer, preamble: str, prompt: str, budget: int, boundaries: Sequence[str]
+) -> ModelInput:
+    """Build an input of at most `budget` tokens. A truncated prompt begins after one of `boundaries`, if any.
+
+    Raises ImpossibleRequest if the preamble does not fit or no text is left.
     """
-    preamble, prompt = texts.plain(preamble, "preamble"), texts.plain(prompt, "prompt")
+    preamble, prompt = (
+        tokenizer.strip_special(preamble, "preamble"),
+        tokenizer.strip_special(prompt, "prompt"),
+    )
     if not preamble and not prompt:
-        raise Unfit("Specify preamble and/or prompt")
-    opening, closing = texts.frame
-    preamble_ids, ids = texts.encode(preamble, "preamble"), texts.encode(prompt)
-    fixed = len(opening) + len(preamble_ids) + len(closing)
-    used, used_ids = fitted(texts, prompt, ids, budget - fixed, until)
-    if fixed > budget or not (preamble or used):
-        raise Unfit(f"Cannot fit the prompt in {budget} tokens while using specified stop_strings")
-    whole = (*opening, *preamble_ids, *used_ids, *closing)
-    return Input(preamble, used, preamble_ids, used_ids, fixed, len(ids), whole)
+        raise ImpossibleRequest("Specify preamble and/or prompt")
+    opening, closing = tokenizer.special_frame
+    preamble_ids, ids = tokenizer.encode(preamble, "preamble"), tokenizer.encode(prompt)
+    num_fixed_tokens = len(opening) + len(preamble_ids) + len(closing)
+    used, used_ids = fit_prompt(tokenizer, prompt, ids, budget - num_fixed_tokens, boundaries)
+    if num_fixed_tokens > budget or not (preamble or used):
+        raise ImpossibleRequest(
+            f"Cannot fit the prompt in {budget} tokens while using specified stop_strings"
+        )
+    token_ids = (*opening, *preamble_ids, *used_ids, *closing)
+    return ModelInput(preamble, used, preamble_ids, used_ids, num_fixed_tokens, len(ids), token_ids)
 
 
-def fitted(texts: Texts, prompt: str, ids: Ids, room: int, until: Sequence[str]) -> tuple[str, Ids]:
-    """The end of the prompt, whose tokens are `ids`, that `room` tokens hold; empty where there is none."""
-    if len(ids) <= room:
+def fit_prompt(
+    tokenizer: PlainTokenizer, prompt: str, ids: Ids, max_tokens: int, boundaries: Sequence[str]
+) -> tuple[str, Ids]:
+    """The longest suffix of the prompt that fits in `max_tokens`, and its ids; empty if none fits."""
+    if len(ids) <= max_tokens:
         return prompt, ids
-    if room <= 0:
+    if max_tokens <= 0:
         return "", ()
-    kept, kept_ids = window(texts, prompt, ids, room)
-    if not until:
-        return kept, kept_ids
-    for rest in cuts(kept, until):
-        rest_ids = texts.encode(rest)
-        if len(rest_ids) <= room:  # a text may take more tokens than it took as the end of a longer one
+    suffix, suffix_ids = last_tokens(tokenizer, prompt, ids, max_tokens)
+    if not boundaries:
+        return suffix, suffix_ids
+    for rest in suffixes_after(suffix, boundaries):
+        rest_ids = tokenizer.encode(rest)
+        if len(rest_ids) <= max_tokens:  # encoded alone, a suffix may need more tokens
             return rest, rest_ids
     return "", ()
 
 
-def window(texts: Texts, prompt: str, ids: Ids, room: int) -> tuple[str, Ids]:
-    """The text of the last `room` tokens, or fewer where they begin inside a character."""
-    for count in range(room, max(0, room - CHARACTER), -1):
+def last_tokens(tokenizer: PlainTokenizer, prompt: str, ids: Ids, max_tokens: int) -> tuple[str, Ids]:
+    """The text of the last `max_tokens` tokens, and their ids; fewer if the text began inside a character."""
+    for count in range(max_tokens, max(0, max_tokens - MAX_TOKENS_PER_CHAR), -1):
         last = ids[-count:]
-        text = texts.decode(last)
-        if prompt.endswith(text) or not text.startswith(BROKEN):
+        text = tokenizer.decode(last)
+        if prompt.endswith(text) or not text.startswith(REPLACEMENT_CHAR):
             return text, last
     return "", ()
 
 
-def cuts(text: str, until: Sequence[str]) -> Iterator[str]:
-    """What is left of the text behind the first of the strings, then behind the next, and so on.
+def suffixes_after(text: str, boundaries: Sequence[str]) -> Iterator[str]:
+    """The rest of the text after the first boundary, then after the second, and so on.
 
-    Of strings at one place the longest counts.
+    If several boundaries begin at the same position, the longest is used.
     """
     start = 0
-    while found := first(text, until, start):
-        start = found[0] + len(found[1])
+    while match := first_occurrence(text, boundaries, start):
+        start = match[0] + len(match[1])
         yield text[start:]
 
 
-def first(text: str, strings: Sequence[str], start: int = 0) -> tuple[int, str] | None:
-    """Where the earliest of the strings stands, and which it is: of several at one place, the longest."""
-    places = ((text.find(each, start), each) for each in strings)
-    found = [(place, -len(each), each) for place, each in places if place >= 0]
-    if not found:
+def first_occurrence(text: str, strings: Sequence[str], start: int = 0) -> tuple[int, str] | None:
+    """Position and text of the earliest occurrence of any string, the longest at equal positions; or None."""
+    positions = ((text.find(each, start), each) for each in strings)
+    matches = [(place, -len(each), each) for place, each in positions if place >= 0]
+    if not matches:
         return None
-    place, _, string = min(found)
+    place, _, string = min(matches)
     return place, string

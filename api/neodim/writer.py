@@ -1,101 +1,107 @@
-"""From events to Neodim's report, and to the lines of a streamed answer.
+"""Converts events to Neodim's report, and to the lines of a streamed response.
 
-Streaming is this server's addition: a Line for each token of each sequence, and at the end the report, as it
-is without streaming.
+Streaming is an addition of this server: a StreamLine for each token of each sequence, then the report.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
-from api.neodim.answers import Line, Report, Written
-from api.neodim.errors import broken, failed
-from api.neodim.gpus import Gpus
-from api.neodim.penalty import Extent, extent
-from api.neodim.requests import Asked
-from api.neodim.stops import Hit, Watch
-from api.neodim.texts import Texts
+from api.neodim.errors import error_before_start, error_in_stream
+from api.neodim.gpu_report import GpuSampler
+from api.neodim.parse import ParsedRequest, PenaltyExtent, penalty_extent
+from api.neodim.prompt import PlainTokenizer
+from api.neodim.protocol import Report, SequenceReport, StreamLine
+from api.neodim.stop_strings import StopMatch, StopTracker
 from inference.types import Event, Finished, Token
 
-NOWHERE = Extent(0, ())
+NO_EXTENT = PenaltyExtent(0, ())
 
 
 class ReportWriter:
-    """A Writer. `watches` know where each sequence stops."""
+    """A Writer. `trackers` has one tracker per sequence, which knows where the sequence stops."""
 
-    failed = staticmethod(failed)
-    broken = staticmethod(broken)
+    error_before_start = staticmethod(error_before_start)
+    error_in_stream = staticmethod(error_in_stream)
 
-    def __init__(self, asked: Asked, texts: Texts, watches: Sequence[Watch], gpus: Gpus) -> None:
-        self.asked = asked
-        self.texts = texts
-        self.watches = watches
+    def __init__(
+        self,
+        request: ParsedRequest,
+        tokenizer: PlainTokenizer,
+        trackers: Sequence[StopTracker],
+        gpus: GpuSampler,
+    ) -> None:
+        self.request = request
+        self.tokenizer = tokenizer
+        self.trackers = trackers
         self.gpus = gpus
-        self.ids: list[list[int]] = [[] for _ in watches]
-        self.said = [""] * len(watches)
-        self.unfinished = len(watches)
+        self.generated_ids: list[list[int]] = [[] for _ in trackers]
+        self.generated_texts = [""] * len(trackers)
+        self.num_unfinished = len(trackers)
 
     def chunk(self, event: Event) -> list[Any]:
         match event:
             case Token():
                 self.gpus.sample()
-                self.ids[event.index].append(event.id)
-                return [self._line(event)]
+                self.generated_ids[event.index].append(event.id)
+                return [self._stream_line(event)]
             case Finished():
-                self.unfinished -= 1
-                lines: list[Any] = [self._line(event)] if event.text else []
-                return lines if self.unfinished else [*lines, self._end()]
+                self.num_unfinished -= 1
+                lines: list[Any] = [self._stream_line(event)] if event.text else []
+                return lines if self.num_unfinished else [*lines, self._build_report()]
             case _:
                 return []
 
-    def whole(self) -> Report:
+    def full_response(self) -> Report:
         return self.report
 
-    def _line(self, event: Token | Finished) -> Line:
-        index, watch = event.index, self.watches[event.index]
-        self.said[index] += event.text
-        behind = isinstance(event, Finished) or len(self.ids[index]) >= watch.tokens
-        return Line(index, event.text, behind and watch.hit is not None)
+    def _stream_line(self, event: Token | Finished) -> StreamLine:
+        index, tracker = event.index, self.trackers[event.index]
+        self.generated_texts[index] += event.text
+        is_behind_stop = isinstance(event, Finished) or len(self.generated_ids[index]) >= tracker.num_tokens
+        return StreamLine(index, event.text, is_behind_stop and tracker.stop_match is not None)
 
-    def _end(self) -> Report:
+    def _build_report(self) -> Report:
         self.gpus.sample(last=True)
-        given = self.asked.given
-        longest = max(self.ids, key=len)
+        model_input = self.request.model_input
+        longest = max(self.generated_ids, key=len)
         start, end = self._extent([]), self._extent(longest[:-1])
         self.report = Report(
-            original_input_tokens_count=given.fixed + given.original,
-            used_input_tokens_count=len(given.ids),
-            preamble=given.preamble,
-            preamble_tokens_count=given.fixed,
-            used_prompt=given.prompt,
-            original_prompt_tokens_count=given.original,
-            used_prompt_tokens_count=len(given.prompt_ids),
-            repetition_penalty_text_at_start=self.texts.decode(start.ids),
+            original_input_tokens_count=model_input.num_fixed_tokens + model_input.num_original_tokens,
+            used_input_tokens_count=len(model_input.token_ids),
+            preamble=model_input.preamble,
+            preamble_tokens_count=model_input.num_fixed_tokens,
+            used_prompt=model_input.prompt,
+            original_prompt_tokens_count=model_input.num_original_tokens,
+            used_prompt_tokens_count=len(model_input.prompt_ids),
+            repetition_penalty_text_at_start=self.tokenizer.decode(start.ids),
             used_repetition_penalty_tokens_count_at_start=len(start.ids),
-            used_repetition_penalty_range_at_start=start.span,
+            used_repetition_penalty_range_at_start=start.window_length,
             used_repetition_penalty_tokens_count_at_end=len(end.ids),
-            used_repetition_penalty_range_at_end=end.span,
+            used_repetition_penalty_range_at_end=end.window_length,
             generated_tokens_count=len(longest),
-            output_tokens_count=len(given.ids) + len(longest),
-            sequences=[self._written(index) for index in range(len(self.watches))],
+            output_tokens_count=len(model_input.token_ids) + len(longest),
+            sequences=[self._sequence_report(index) for index in range(len(self.trackers))],
             gpus=self.gpus.report(),
-            seed=self.asked.seed,
+            seed=self.request.seed,
         )
         return self.report
 
-    def _written(self, index: int) -> Written:
-        text, given = self.said[index], self.asked.given
-        hit = self.watches[index].hit or Hit(len(text), "", "")
-        return Written(
-            generated_text=text[: hit.start],
-            output_text=given.preamble + given.prompt + text,
-            stop_string=hit.stop,
-            stop_string_match=hit.match,
-            trimmed_tail=text[hit.start + len(hit.match) :],
-            # The penalty came before the last token was chosen, and never saw that.
-            repetition_penalty_text_at_end=self.texts.decode(self._extent(self.ids[index][:-1]).ids),
+    def _sequence_report(self, index: int) -> SequenceReport:
+        text, model_input = self.generated_texts[index], self.request.model_input
+        stop_match = self.trackers[index].stop_match or StopMatch(len(text), "", "")
+        return SequenceReport(
+            generated_text=text[: stop_match.start],
+            output_text=model_input.preamble + model_input.prompt + text,
+            stop_string=stop_match.stop,
+            stop_string_match=stop_match.match,
+            trimmed_tail=text[stop_match.start + len(stop_match.match) :],
+            # The penalty is applied before a token is sampled, so it never covered the last token.
+            repetition_penalty_text_at_end=self.tokenizer.decode(
+                self._extent(self.generated_ids[index][:-1]).ids
+            ),
         )
 
-    def _extent(self, generated: list[int]) -> Extent:
-        """At the step after `generated`; nowhere, where there was no step."""
-        window = self.asked.window
-        return extent(window, generated) if window and any(self.ids) else NOWHERE
+    def _extent(self, generated: list[int]) -> PenaltyExtent:
+        """The penalty's extent at the step after `generated`; empty if no sequence has tokens."""
+        window = self.request.window
+        return penalty_extent(window, generated) if window and any(self.generated_ids) else NO_EXTENT

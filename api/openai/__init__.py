@@ -1,76 +1,94 @@
-"""The OpenAI dialect, as vLLM speaks it: at /v1, and again where Llama Stack's clients look for it.
+"""The OpenAI API as vLLM serves it, at /v1 and at the prefix of Llama Stack's clients.
 
-Doors: routes; views, for the paths it shares with another dialect; told, its errors.
+Entry points: make_blueprint; views and error_before_start, which path_dispatch.py calls for the paths that
+this dialect shares with TGI.
 """
 
-from collections.abc import Callable
 from functools import partial
 
 from flask import Blueprint, Response
 
-from api import body
-from api.errors import speak
-from api.openai import absent, operations, status
-from api.openai.embeddings import embeddings
-from api.openai.errors import WrongBody, told
-from api.openai.inference import Inference
-from api.openai.responses import forgotten, respond
-from api.openai.tokens import detokenize, tokenize
-from api.operation import described
-from api.settings import AppSettings
+from api import json_body
+from api.errors import render_errors
+from api.openai import info_routes
+from api.openai.embeddings import create_embedding
+from api.openai.errors import InvalidBody, error_before_start
+from api.openai.protocol.chat import CHAT, ChatCompletionRequest, ChatCompletionResponse
+from api.openai.protocol.completion import COMPLETE, STREAM_NOTE, CompletionRequest, CompletionResponse
+from api.openai.protocol.embeddings import EMBED, EmbeddingRequest, EmbeddingResponse
+from api.openai.protocol.errors import ErrorResponse
+from api.openai.protocol.tokenize import DETOKENIZE, TOKENIZE
+from api.openai.responses import create_response, refuse_stored_response
+from api.openai.responses.protocol import NOT_STORED, RESPOND
+from api.openai.routes import CompletionRoutes, detokenize, tokenize
+from api.openapi.operation import Operation, attach_operation
+from api.response import SSE, View
 from inference.backend import Backend
+from settings.groups import ServerSettings
 
-__all__ = ["routes", "told", "views"]
+__all__ = ["error_before_start", "make_blueprint", "views"]
 
 PREFIX = "/v1"
-LLAMA_STACK = "/v1/openai/v1"
-KEPT = {"": ["GET", "DELETE"], "/cancel": ["POST"], "/input_items": ["GET"]}  # of a response, if it were
+LLAMA_STACK_PREFIX = "/v1/openai/v1"
+STORED_RESPONSE_PATHS = {
+    "": ["GET", "DELETE"],
+    "/cancel": ["POST"],
+    "/input_items": ["GET"],
+}  # below /responses/<id>
+INVOKE = Operation(
+    "Answer a conversation, continue a text or embed texts",
+    STREAM_NOTE,
+    ChatCompletionRequest | CompletionRequest | EmbeddingRequest,
+    ChatCompletionResponse | CompletionResponse | EmbeddingResponse,
+    (SSE.mimetype,),
+    error=ErrorResponse,
+)
 
-View = Callable[[], Response]
 
-
-def routes(backend: Backend, settings: AppSettings) -> Blueprint:
+def make_blueprint(backend: Backend, settings: ServerSettings) -> Blueprint:
     blueprint = Blueprint("openai", __name__)
-    posts = _posts(backend, settings)
-    for prefix in (PREFIX, LLAMA_STACK):
-        for path, view in posts.items():
+    post_views = _post_views(backend, settings)
+    for prefix in (PREFIX, LLAMA_STACK_PREFIX):
+        for path, view in post_views.items():
             blueprint.add_url_rule(prefix + path, prefix + path, view, methods=["POST"])
-        for path, methods in KEPT.items():
+        for path, methods in STORED_RESPONSE_PATHS.items():
             rule = f"{prefix}/responses/<id>{path}"
-            blueprint.add_url_rule(rule, rule, described(forgotten, operations.FORGOTTEN), methods=methods)
-    view = described(partial(detokenize, backend, settings), operations.DETOKENIZE)
+            blueprint.add_url_rule(
+                rule, rule, attach_operation(refuse_stored_response, NOT_STORED), methods=methods
+            )
+    view = attach_operation(partial(detokenize, backend, settings), DETOKENIZE)
     blueprint.add_url_rule("/detokenize", "detokenize", view, methods=["POST"])
-    status.install(blueprint, backend)
-    absent.install(blueprint)
-    status.install_models(blueprint, LLAMA_STACK, backend, settings)
-    speak(blueprint, told)
+    info_routes.install_status(blueprint, backend)
+    info_routes.install_unsupported(blueprint)
+    info_routes.install_models(blueprint, LLAMA_STACK_PREFIX, backend, settings)
+    render_errors(blueprint, error_before_start)
     return blueprint
 
 
-def views(backend: Backend, settings: AppSettings) -> dict[str, View]:
-    """The views of paths that another dialect has as well."""
-    posts = _posts(backend, settings)
+def views(backend: Backend, settings: ServerSettings) -> dict[str, View]:
+    """The views of the shared paths, for bodies in this dialect's format."""
+    post_views = _post_views(backend, settings)
     fields = {"messages": "/chat/completions", "prompt": "/completions", "input": "/embeddings"}
 
     def invoke() -> Response:
-        """Whatever the body asks for."""
-        given = body.read()
+        """Call the chat, completion or embedding view, by the fields of the body."""
+        value = json_body.read()
         for field, path in fields.items():
-            if isinstance(given, dict) and field in given:
-                return posts[path]()
-        raise WrongBody("messages, prompt or input is required")
+            if isinstance(value, dict) and field in value:
+                return post_views[path]()
+        raise InvalidBody("messages, prompt or input is required")
 
     return {
-        "/tokenize": described(partial(tokenize, backend, settings), operations.TOKENIZE),
-        "/invocations": described(invoke, operations.INVOKE),
+        "/tokenize": attach_operation(partial(tokenize, backend, settings), TOKENIZE),
+        "/invocations": attach_operation(invoke, INVOKE),
     }
 
 
-def _posts(backend: Backend, settings: AppSettings) -> dict[str, View]:
-    inference = Inference(backend, settings)
+def _post_views(backend: Backend, settings: ServerSettings) -> dict[str, View]:
+    inference = CompletionRoutes(backend, settings)
     return {
-        "/completions": described(partial(inference.complete), operations.COMPLETE),
-        "/chat/completions": described(partial(inference.chat), operations.CHAT),
-        "/responses": described(partial(respond, backend, settings), operations.RESPOND),
-        "/embeddings": described(partial(embeddings, backend, settings), operations.EMBED),
+        "/completions": attach_operation(partial(inference.complete), COMPLETE),
+        "/chat/completions": attach_operation(partial(inference.chat), CHAT),
+        "/responses": attach_operation(partial(create_response, backend, settings), RESPOND),
+        "/embeddings": attach_operation(partial(create_embedding, backend, settings), EMBED),
     }

@@ -1,6 +1,6 @@
-"""Embeddings: one vector for each input, as numbers or as their bytes in base64.
+"""/v1/embeddings: one vector per input, as numbers or as base64, the default of OpenAI's client.
 
-OpenAI's client asks for base64. How hidden states become a vector is the backend's.
+The backend computes the vectors.
 """
 
 import base64
@@ -8,87 +8,63 @@ import sys
 from array import array
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Literal
 
 from flask import Response
-from msgspec import Struct
 
-from api.access import request_id
-from api.openai.bodies import Prompt
-from api.openai.errors import Refused, WrongBody, failed, unsupported
-from api.openai.models import served
-from api.openai.reading import read
-from api.openai.requests import prompts
-from api.openai.usage import usage
-from api.settings import AppSettings
-from api.stream import answer
-from api.vectors import VectorsWriter
+from api.embeddings import EmbeddingsWriter
+from api.openai.errors import InvalidBody, InvalidParameter, error_before_start, unsupported_api
+from api.openai.parse import read_request, resolve_model_name, split_prompts
+from api.openai.protocol.embeddings import EmbeddingData, EmbeddingRequest, EmbeddingResponse
+from api.openai.reply import make_usage
+from api.request_log import make_request_id
+from api.response import respond
 from inference.backend import Backend, Stream
 from inference.errors import NotImplementedHere
 from inference.types import Embedding, GenerationRequest
+from settings.groups import ServerSettings
 
 
-class EmbeddingBody(Struct, kw_only=True):
-    """A request for vectors.
-
-    input                   text, token ids, or a list of either; at most 2048
-    encoding_format         numbers, or base64 of little-endian 32-bit floats
-    dimensions              must be unset: vectors are as wide as the model
-    truncate_prompt_tokens  keep each input's last so many tokens; -1: as many as the context holds
-    """
-
-    input: Prompt
-    model: str | None = None
-    encoding_format: Literal["float", "base64"] | None = None
-    dimensions: int | None = None
-    truncate_prompt_tokens: int | None = None
-
-
-def embeddings(backend: Backend, settings: AppSettings) -> Response:
-    body = read(EmbeddingBody)
+def create_embedding(backend: Backend, settings: ServerSettings) -> Response:
+    body = read_request(EmbeddingRequest)
     info = backend.info()
-    model = served(body.model, info, settings)
+    model = resolve_model_name(body.model, info, settings)
     if body.dimensions is not None:
-        raise Refused(f"dimensions cannot be chosen: {model} has vectors of one width", "dimensions")
+        raise InvalidParameter(f"dimensions is not supported: {model} has a fixed vector size", "dimensions")
     if body.input in ("", []):
-        raise WrongBody("input must be text, token ids, or a list of either, and not empty", "input")
-    inputs = prompts(body.input, "input")
-    most = info.context if body.truncate_prompt_tokens == -1 else body.truncate_prompt_tokens
-    if most is not None:
-        inputs = [_last(each, most, backend) for each in inputs]
-    told = partial(_told, model=model, packed=body.encoding_format == "base64")
-    return answer(_submitted(inputs, backend), VectorsWriter(told, failed), None)
+        raise InvalidBody("input must be text, token ids, or a list of either, and not empty", "input")
+    inputs = split_prompts(body.input, "input")
+    limit = info.context if body.truncate_prompt_tokens == -1 else body.truncate_prompt_tokens
+    if limit is not None:
+        inputs = [_last_tokens(each, limit, backend) for each in inputs]
+    render = partial(_render, model=model, as_base64=body.encoding_format == "base64")
+    return respond(_submit(inputs, backend), EmbeddingsWriter(render, error_before_start), None)
 
 
-def _submitted(inputs: list[str | list[int]], backend: Backend) -> Stream:
+def _submit(inputs: list[str | list[int]], backend: Backend) -> Stream:
     try:
         return backend.embed(inputs)
     except NotImplementedHere:
-        raise unsupported("Embeddings") from None
+        raise unsupported_api("Embeddings") from None
 
 
-def _last(text: str | list[int], most: int, backend: Backend) -> list[int]:
-    if most < 1:
-        raise Refused(
-            f"truncate_prompt_tokens must be -1, or at least 1, got {most}.", "truncate_prompt_tokens"
+def _last_tokens(text: str | list[int], limit: int, backend: Backend) -> list[int]:
+    if limit < 1:
+        raise InvalidParameter(
+            f"truncate_prompt_tokens must be -1, or at least 1, got {limit}.", "truncate_prompt_tokens"
         )
-    return [piece.id for piece in backend.tokenize(GenerationRequest(text)).pieces][-most:]
+    return [token.id for token in backend.tokenize(GenerationRequest(text)).token_spans][-limit:]
 
 
-def _told(found: Sequence[Embedding], model: str, packed: bool) -> dict[str, Any]:
-    return {
-        "id": f"embd-{request_id(None)}",
-        "object": "list",
-        "model": model,
-        "data": [
-            {"object": "embedding", "index": i, "embedding": _packed(each) if packed else each.vector}
-            for i, each in enumerate(found)
-        ],
-        "usage": usage(sum(each.tokens for each in found), 0),
-    }
+def _render(vectors: Sequence[Embedding], model: str, as_base64: bool) -> EmbeddingResponse:
+    data = [
+        EmbeddingData(index=i, embedding=_base64_vector(each) if as_base64 else list(each.vector))
+        for i, each in enumerate(vectors)
+    ]
+    usage = make_usage(sum(each.num_tokens for each in vectors), 0)
+    return EmbeddingResponse(id=f"embd-{make_request_id(None)}", model=model, data=data, usage=usage)
 
 
-def _packed(embedding: Embedding) -> str:
+def _base64_vector(embedding: Embedding) -> str:
     floats = array("f", embedding.vector)
     if sys.byteorder == "big":
         floats.byteswap()

@@ -1,39 +1,42 @@
-"""Errors as vLLM words them, with what other clients of the same paths read beside: `error_type` is TGI's.
+"""vLLM's error format and messages, with TGI's `error_type` for TGI's clients, which call the same paths.
 
-Knows ServerError and the shapes; which requests are wrong is found elsewhere.
+Knows ServerError and the JSON of errors. validation.py and parse.py decide which requests are invalid.
 """
 
 from http import HTTPStatus
 from typing import Any, ClassVar
 
-from flask import Response
+from api.openai.protocol.errors import ErrorInfo, ErrorResponse, ErrorType
+from inference.errors import BadRequest, MaxTokensTooLarge, NotFound, ServerError, TooLong
 
-from api.errors import reply
-from inference.errors import BadRequest, NoRoom, NotFound, ServerError, TooLong
-
-TYPES = {
+OPENAI_TYPES = {
     400: "BadRequestError",
     401: "AuthenticationError",
     404: "NotFoundError",
     429: "RateLimitError",
     501: "NotImplementedError",
 }
-ERROR_TYPES = {401: "authentication", 404: "not_found", 429: "overloaded", 503: "overloaded"}
+TGI_TYPES: dict[int, ErrorType] = {
+    401: "authentication",
+    404: "not_found",
+    429: "overloaded",
+    503: "overloaded",
+}
 
-# What has been counted, by how the rule begins; characters of a text too long to be tokenised at all.
-COUNTED = {"has more tokens": "tokens", "has more than": "characters"}
-TOO_LONG = (  # clients look for its first words, to cut the conversation
-    "This model's maximum context length is {0.limit} tokens. However, your request has {0.tokens} input "
-    "{1}. Please reduce the length of the input messages."
+CONTEXT_RULE = "has more"  # first words of TooLong.rule if the limit is the context, not max_input_tokens
+TOO_LONG = (  # clients that shorten the conversation match its first words
+    "This model's maximum context length is {0.limit} tokens. However, your request has {0.length} input "
+    "{0.unit}. Please reduce the length of the input messages."
 )
-NO_ROOM = (
-    "'max_tokens' or 'max_completion_tokens' is too large: {0.asked}. This model's maximum context length is "
-    "{0.limit} tokens and your request has {0.tokens} input tokens ({0.asked} > {0.limit} - {0.tokens})."
+MAX_TOKENS_TOO_LARGE = (
+    "'max_tokens' or 'max_completion_tokens' is too large: {0.requested_tokens}. "
+    "This model's maximum context length is {0.limit} tokens and your request has {0.num_prompt_tokens} "
+    "input tokens ({0.requested_tokens} > {0.limit} - {0.num_prompt_tokens})."
 )
 
 
-class Refused(BadRequest):
-    """A value that breaks a rule, in a whole sentence: vLLM's where it has one."""
+class InvalidParameter(BadRequest):
+    """A value that breaks a rule. The message is complete; it is vLLM's if vLLM has one."""
 
     type: ClassVar[str] = "BadRequestError"
 
@@ -42,56 +45,51 @@ class Refused(BadRequest):
         self.field = field
 
 
-class WrongBody(Refused):
-    """A body that is not of its shape, or whose fields do not go together."""
+class InvalidBody(InvalidParameter):
+    """A body with the wrong types, or with fields that exclude each other."""
 
     type: ClassVar[str] = "Bad Request"
 
 
-class UnknownModel(NotFound):
+class NoSuchModel(NotFound):
     def __init__(self, name: str) -> None:
         super().__init__(f"The model `{name}` does not exist.")
 
 
-def unsupported(api: str) -> Refused:
-    """What vLLM says of a route that the model is not fit for."""
-    return Refused(f"The model does not support {api} API")
+def unsupported_api(api: str) -> InvalidParameter:
+    """vLLM's error for an API that the served model does not support."""
+    return InvalidParameter(f"The model does not support {api} API")
 
 
-def told(error: ServerError) -> Response:
-    """The response that says what was wrong."""
-    status, body = failed(error)
-    return reply(status, body, error)
-
-
-def failed(error: ServerError) -> tuple[int, dict[str, Any]]:
+def error_before_start(error: ServerError) -> tuple[int, ErrorResponse]:
     """Status and body of an error before the first byte."""
     return error.status, envelope(error)
 
 
-def broken(error: ServerError) -> list[Any]:
-    """What ends a stream that has begun."""
+def error_in_stream(error: ServerError) -> list[Any]:
+    """The values that end a stream after its first byte."""
     return [envelope(error)]
 
 
-def envelope(error: ServerError) -> dict[str, Any]:
-    said = {
-        "message": _message(error),
-        "type": getattr(error, "type", None) or TYPES.get(error.status) or HTTPStatus(error.status).phrase,
-        "param": (error.field or None) if isinstance(error, BadRequest) else None,
-        "code": error.status,
-    }
-    usual = "validation" if error.status < 500 else "generation"
-    return {"error": said, "error_type": ERROR_TYPES.get(error.status, usual)}
+def envelope(error: ServerError) -> ErrorResponse:
+    info = ErrorInfo(
+        message=_message(error),
+        type=getattr(error, "type", None)
+        or OPENAI_TYPES.get(error.status)
+        or HTTPStatus(error.status).phrase,
+        param=(error.field or None) if isinstance(error, BadRequest) else None,
+        code=error.status,
+    )
+    return ErrorResponse(
+        info, TGI_TYPES.get(error.status, "validation" if error.status < 500 else "generation")
+    )
 
 
 def _message(error: ServerError) -> str:
     if error.status == 401:
         return "Unauthorized"
-    if isinstance(error, NoRoom):
-        return NO_ROOM.format(error)
-    if isinstance(error, TooLong):
-        for words, counted in COUNTED.items():
-            if error.rule.startswith(words):
-                return TOO_LONG.format(error, counted)
+    if isinstance(error, MaxTokensTooLarge):
+        return MAX_TOKENS_TOO_LARGE.format(error)
+    if isinstance(error, TooLong) and error.rule.startswith(CONTEXT_RULE):
+        return TOO_LONG.format(error)
     return error.message

@@ -1,87 +1,96 @@
-"""Log-probabilities as completions and chats show them. Knows tokens, not where they come from."""
+"""Converts the logprobs of tokens to the structs of completions and chat completions."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
 
-from api.logprobs import LOWEST, finite
-from inference.types import Alternative, PromptToken, Token
+from api.accumulator import LOWEST_LOGPROB, finite_logprob
+from api.openai.protocol.chat import ChatLogprob, ChatLogprobs, ChatLogprobsContent
+from api.openai.protocol.completion import CompletionLogprobs
+from api.openai.protocol.generation import RankedToken
+from inference.types import PromptToken, Token, TopLogprob
 
 
 @dataclass(frozen=True, slots=True)
-class Scores:
-    """How tokens are shown: with so many alternatives, by their texts or by their ids."""
+class LogprobsFormatter:
+    """num_top        alternatives to report for each token
+    tokens_as_ids  name tokens as token_id:123 in place of their text
+    """
 
-    most: int
-    as_ids: bool = False
+    num_top: int
+    tokens_as_ids: bool = False
 
-    def completion(self, tokens: Sequence[Token | PromptToken], offset: int = 0) -> dict[str, Any]:
-        """Lists side by side; `offset`: characters of the text before the first token."""
-        words = self.words(tokens)
-        return {
-            "text_offset": list(accumulate(map(len, words), initial=offset))[: len(words)],
-            "token_logprobs": [_own(token) for token in tokens],
-            "tokens": words,
-            "top_logprobs": [self._by_text(token) for token in tokens],
-        }
+    def completion_logprobs(
+        self, tokens: Sequence[Token | PromptToken], offset: int = 0
+    ) -> CompletionLogprobs:
+        """`offset` is the index of the first token's text in the choice's text."""
+        texts = self.token_texts(tokens)
+        return CompletionLogprobs(
+            text_offset=list(accumulate(map(len, texts), initial=offset))[: len(texts)],
+            token_logprobs=[_own_logprob(token) for token in tokens],
+            tokens=texts,
+            top_logprobs=[self._top_by_text(token) for token in tokens],
+        )
 
-    def chat(self, tokens: Iterable[Token]) -> dict[str, Any]:
-        """A list of tokens, each with its alternatives."""
-        return {"content": [self._entry(token) for token in tokens]}
+    def chat_logprobs(self, tokens: Iterable[Token]) -> ChatLogprobs:
+        return ChatLogprobs([self._chat_entry(token) for token in tokens])
 
-    def words(self, tokens: Iterable[Token | PromptToken]) -> list[str]:
-        return [self._word(token.id, spelling(token)) for token in tokens]
+    def token_texts(self, tokens: Iterable[Token | PromptToken]) -> list[str]:
+        return [self._token_text(token.id, spelling(token)) for token in tokens]
 
-    def _word(self, id: int, text: str) -> str:
-        return f"token_id:{id}" if self.as_ids else text
+    def _token_text(self, id: int, text: str) -> str:
+        return f"token_id:{id}" if self.tokens_as_ids else text
 
-    def _by_text(self, token: Token | PromptToken) -> dict[str, float] | None:
-        """The token itself, then the most probable ones. Of tokens with one text the first stays."""
+    def _top_by_text(self, token: Token | PromptToken) -> dict[str, float | None] | None:
+        """Text -> logprob: the token itself, then its alternatives. The first token with a text is kept."""
         if token.logprob is None:
             return None
-        by_text = {self._word(token.id, spelling(token)): finite(token.logprob)}
-        for other in token.top[: self.most]:
-            by_text.setdefault(self._word(other.id, other.text), finite(other.logprob))
+        text = self._token_text(token.id, spelling(token))
+        by_text: dict[str, float | None] = {text: finite_logprob(token.logprob)}
+        for other in token.top_logprobs[: self.num_top]:
+            by_text.setdefault(self._token_text(other.id, other.text), finite_logprob(other.logprob))
         return by_text
 
-    def _entry(self, token: Token) -> dict[str, Any]:
-        top = [self._score(other.id, other.text, other.logprob) for other in token.top[: self.most]]
-        return self._score(token.id, token.spelling, token.logprob) | {"top_logprobs": top}
+    def _chat_entry(self, token: Token) -> ChatLogprobsContent:
+        top = [
+            ChatLogprob(*self._chat_logprob(other.id, other.text, other.logprob))
+            for other in token.top_logprobs[: self.num_top]
+        ]
+        return ChatLogprobsContent(*self._chat_logprob(token.id, token.spelling, token.logprob), top)
 
-    def _score(self, id: int, text: str, logprob: float | None) -> dict[str, Any]:
-        """`bytes` are of the token's text, for text is all that is known of it."""
-        word = self._word(id, text)
-        score = LOWEST if logprob is None else finite(logprob)
-        return {"token": word, "logprob": score, "bytes": list(word.encode(errors="replace"))}
-
-
-def prompt_logprobs(tokens: Sequence[PromptToken], most: int) -> list[dict[str, Any] | None]:
-    """Per token of the prompt: itself and the most probable ones, by their ids; nothing of the first."""
-    return [None if token.logprob is None else _by_id(token, most) for token in tokens]
+    def _chat_logprob(self, id: int, text: str, logprob: float | None) -> tuple[str, float, list[int]]:
+        """The fields of ChatLogprob; the bytes are the UTF-8 of the token's text."""
+        token_text = self._token_text(id, text)
+        value = LOWEST_LOGPROB if logprob is None else finite_logprob(logprob)
+        return token_text, value, list(token_text.encode(errors="replace"))
 
 
-def _by_id(token: PromptToken, most: int) -> dict[str, Any]:
-    own = Alternative(token.id, token.text, token.logprob or 0.0)
-    by_id = {str(token.id): _ranked(own, token.rank)}
-    for rank, other in enumerate(token.top[:most], 1):
-        by_id.setdefault(str(other.id), _ranked(other, rank))
+def prompt_logprobs(tokens: Sequence[PromptToken], num_top: int) -> list[dict[str, RankedToken] | None]:
+    """For each prompt token: the token and its alternatives, by id. None for the first: it has no logprob."""
+    return [None if token.logprob is None else _by_id(token, num_top) for token in tokens]
+
+
+def _by_id(token: PromptToken, num_top: int) -> dict[str, RankedToken]:
+    chosen_token = TopLogprob(token.id, token.text, token.logprob or 0.0)
+    by_id = {str(token.id): _ranked_entry(chosen_token, token.rank)}
+    for rank, other in enumerate(token.top_logprobs[:num_top], 1):
+        by_id.setdefault(str(other.id), _ranked_entry(other, rank))
     return by_id
 
 
-def _ranked(token: Alternative, rank: int) -> dict[str, Any]:
-    return {"logprob": finite(token.logprob), "rank": rank, "decoded_token": token.text}
+def _ranked_entry(token: TopLogprob, rank: int) -> RankedToken:
+    return RankedToken(finite_logprob(token.logprob), rank, token.text)
 
 
 def spelling(token: Token | PromptToken) -> str:
     return token.spelling if isinstance(token, Token) else token.text
 
 
-def _own(token: Token | PromptToken) -> float | None:
-    return None if token.logprob is None else finite(token.logprob)
+def _own_logprob(token: Token | PromptToken) -> float | None:
+    return None if token.logprob is None else finite_logprob(token.logprob)
 
 
-def mean(tokens: Sequence[Token]) -> float:
-    """The mean logprob of an answer; of one without tokens, the lowest."""
-    scores = [_own(token) or 0.0 for token in tokens]
-    return sum(scores) / len(scores) if scores else LOWEST
+def mean_logprob(tokens: Sequence[Token]) -> float:
+    """The mean logprob of the tokens; LOWEST_LOGPROB if there are none."""
+    logprobs = [_own_logprob(token) or 0.0 for token in tokens]
+    return sum(logprobs) / len(logprobs) if logprobs else LOWEST_LOGPROB

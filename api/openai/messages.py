@@ -1,13 +1,27 @@
-"""OpenAI's conversations in the server's own terms. Shapes are known to be right, meanings not."""
+"""Converts the messages, tools and tool choice of a chat request to the types of inference/types.py.
+
+Checks values: roles, types of content parts, tool names, JSON of arguments.
+"""
 
 import json
 from typing import Any
 
-from api.openai.conversation import Call, ChatMessage, Content, Part
-from api.openai.errors import Refused, WrongBody
-from inference import foreign
+from msgspec import structs
+
+from api.openai.errors import InvalidBody, InvalidParameter
+from api.openai.protocol.chat import (
+    ChatCompletionRequest,
+    ChatMessage,
+    Content,
+    ContentPart,
+    NamedFunction,
+    NamedTool,
+    ToolCallParam,
+    ToolParam,
+)
+from inference import untrusted_json
 from inference.errors import short
-from inference.types import Message, Role, ToolCall
+from inference.types import Message, Role, Tool, ToolCall
 
 ROLES: dict[str, Role] = {
     "system": "system",
@@ -15,75 +29,132 @@ ROLES: dict[str, Role] = {
     "user": "user",
     "assistant": "assistant",
     "tool": "tool",
-    "function": "tool",  # before there were tools
+    "function": "tool",  # OpenAI's older API
 }
-TEXTS = ("text", "input_text", "output_text")
+TOOL_CHOICES = ("none", "auto", "required")
+NO_MATCH = "The tool specified in `tool_choice` does not match any of the specified `tools`"
+TEXT_TYPES = ("text", "input_text", "output_text")
 
 
-def messages(said: list[ChatMessage], field: str = "messages") -> tuple[Message, ...]:
-    """Raises WrongBody, and Refused for what the model cannot read."""
-    if not said:
-        raise WrongBody(f"{field} must hold at least one message", field)
-    calls = [call for message in said for call in message.tool_calls or ()]
+def parse_messages(messages: list[ChatMessage], field: str = "messages") -> tuple[Message, ...]:
+    """Raises InvalidBody, and InvalidParameter for content other than text."""
+    if not messages:
+        raise InvalidBody(f"{field} must hold at least one message", field)
+    calls = [call for message in messages for call in message.tool_calls or ()]
     names = {call.id: call.function.name for call in calls if call.id}
-    return tuple(_message(message, names, f"{field}[{i}]") for i, message in enumerate(said))
+    return tuple(_parse_message(message, names, f"{field}[{i}]") for i, message in enumerate(messages))
 
 
-def text(content: Content | None, field: str) -> str:
-    """The text of all parts, one after the other."""
+def content_text(content: Content | None, field: str) -> str:
+    """The text of all parts, concatenated."""
     if content is None or isinstance(content, str):
         return content or ""
-    return "".join(_part(part, f"{field}[{i}]") for i, part in enumerate(content))
+    return "".join(_part_text(content_part, f"{field}[{i}]") for i, content_part in enumerate(content))
 
 
-def call_arguments(given: str | dict[str, Any] | None, field: str) -> str:
-    """JSON text of an object."""
-    if not isinstance(given, str):
-        return json.dumps(given or {}, ensure_ascii=False)
+def call_arguments(value: str | dict[str, Any] | None, field: str) -> str:
+    """The arguments of a call as JSON text. Raises InvalidBody unless they are a JSON object."""
+    if not isinstance(value, str):
+        return json.dumps(value or {}, ensure_ascii=False)
     try:
-        arguments = foreign.parsed(given or "{}")
+        untrusted_json.parse_json_object(value or "{}")
     except ValueError:
-        arguments = None
-    if not isinstance(arguments, dict):
-        raise WrongBody(f"{field} must be a JSON object, got {short(given)}", field)
-    return given or "{}"
+        raise InvalidBody(f"{field} must be a JSON object, got {short(value)}", field) from None
+    return value or "{}"
 
 
-def _message(said: ChatMessage, names: dict[str, str], field: str) -> Message:
-    """`names`: which function each earlier call named, for results that give the call's id alone."""
-    if said.role not in ROLES:
-        rule = f"{field}.role must be one of {', '.join(ROLES)}, got {short(said.role)}"
-        raise WrongBody(rule, f"{field}.role")
-    role = ROLES[said.role]
-    if said.content is None and role in ("system", "user"):
-        raise WrongBody(f"{field}.content must not be null", f"{field}.content")
-    content = text(said.content, f"{field}.content") or said.refusal or ""
+def _parse_message(message: ChatMessage, names: dict[str, str], field: str) -> Message:
+    """`names`: call id -> function name, for tool messages that have only the call's id."""
+    if message.role not in ROLES:
+        rule = f"{field}.role must be one of {', '.join(ROLES)}, got {short(message.role)}"
+        raise InvalidBody(rule, f"{field}.role")
+    role = ROLES[message.role]
+    if message.content is None and role in ("system", "user"):
+        raise InvalidBody(f"{field}.content must not be null", f"{field}.content")
+    content = content_text(message.content, f"{field}.content") or message.refusal or ""
     if role == "tool":
-        name = said.name or names.get(said.tool_call_id or "")
-        return Message("tool", content, name, tool_call_id=said.tool_call_id)
-    calls = _calls(said, field) if role == "assistant" else ()
-    return Message(role, content, said.name, calls)
+        name = message.name or names.get(message.tool_call_id or "")
+        return Message("tool", content, name, tool_call_id=message.tool_call_id)
+    calls = _tool_calls(message, field) if role == "assistant" else ()
+    return Message(role, content, message.name, calls)
 
 
-def _calls(said: ChatMessage, field: str) -> tuple[ToolCall, ...]:
-    if said.function_call and not said.tool_calls:
-        return (_call(Call(said.function_call), f"{field}.function_call"),)
-    calls = enumerate(said.tool_calls or ())
-    return tuple(_call(call, f"{field}.tool_calls[{i}].function") for i, call in calls)
+def _tool_calls(message: ChatMessage, field: str) -> tuple[ToolCall, ...]:
+    if message.function_call and not message.tool_calls:
+        return (_tool_call(ToolCallParam(message.function_call), f"{field}.function_call"),)
+    calls = enumerate(message.tool_calls or ())
+    return tuple(_tool_call(call, f"{field}.tool_calls[{i}].function") for i, call in calls)
 
 
-def _part(part: str | Part, field: str) -> str:
-    if isinstance(part, str):
-        return part
-    if part.type == "refusal":
-        return part.refusal or ""
-    if part.type not in TEXTS:
-        raise Refused(f"{field} is of type {short(part.type)}, and the served model reads text only", field)
-    if part.text is None:
-        raise WrongBody(f"{field} is of type {part.type} but has no text", field)
-    return part.text
+def _part_text(content_part: str | ContentPart, field: str) -> str:
+    if isinstance(content_part, str):
+        return content_part
+    if content_part.type == "refusal":
+        return content_part.refusal or ""
+    if content_part.type not in TEXT_TYPES:
+        raise InvalidParameter(
+            f"{field} is of type {short(content_part.type)}, and the served model reads text only", field
+        )
+    if content_part.text is None:
+        raise InvalidBody(f"{field} is of type {content_part.type} but has no text", field)
+    return content_part.text
 
 
-def _call(call: Call, field: str) -> ToolCall:
-    given = call_arguments(call.function.arguments, f"{field}.arguments")
-    return ToolCall(call.id or "", call.function.name, given)
+def _tool_call(call: ToolCallParam, field: str) -> ToolCall:
+    arguments = call_arguments(call.function.arguments, f"{field}.arguments")
+    return ToolCall(call.id or "", call.function.name, arguments)
+
+
+def functions_to_tools(body: ChatCompletionRequest) -> ChatCompletionRequest:
+    """Convert `functions` and `function_call` (OpenAI's older API) to tools. Raises InvalidBody."""
+    if not body.functions:
+        if body.function_call not in (None, "none", "auto"):
+            raise InvalidBody("When using `function_call`, `functions` must be set.", "function_call")
+        return body
+    if body.tools:
+        raise InvalidBody("functions and tools cannot both be set.", "functions")
+    choice = body.function_call
+    return structs.replace(
+        body,
+        tools=[ToolParam(function) for function in body.functions],
+        tool_choice=NamedTool(choice) if isinstance(choice, NamedFunction) else choice,
+        parallel_tool_calls=False,
+    )
+
+
+def parse_tools(definitions: list[ToolParam] | None) -> tuple[Tool, ...]:
+    """Raises InvalidBody for a tool that is not a function or has no name."""
+    for i, tool in enumerate(definitions or ()):
+        if tool.type != "function":
+            raise InvalidBody(f"tools[{i}].type must be function, got {short(tool.type)}", f"tools[{i}].type")
+        if not tool.function.name:
+            raise InvalidBody(f"tools[{i}].function.name must not be empty", f"tools[{i}].function.name")
+    return tuple(_tool(tool) for tool in definitions or ())
+
+
+def _tool(tool: ToolParam) -> Tool:
+    function = tool.function
+    parameters = function.parameters or {"type": "object", "properties": {}}
+    return Tool(function.name, function.description or "", parameters)
+
+
+def parse_tool_choice(body: ChatCompletionRequest) -> str:
+    """Returns none, auto (the default), required, or the name of the tool to call. Raises InvalidBody."""
+    name = choice_name(body.tool_choice)
+    if name is None or name == "none":
+        return name or "auto"
+    if body.tools is None or (not body.tools and name != "auto"):
+        raise InvalidBody("When using `tool_choice`, `tools` must be set.", "tool_choice")
+    names = [tool.function.name for tool in body.tools]
+    if name not in names and not (isinstance(body.tool_choice, str) and name in TOOL_CHOICES):
+        raise InvalidBody(NO_MATCH, "tool_choice")
+    return name
+
+
+def choice_name(choice: str | NamedTool | None) -> str | None:
+    return choice.function.name if isinstance(choice, NamedTool) else choice
+
+
+def forces_named_tool(body: ChatCompletionRequest) -> bool:
+    """Whether tool_choice names one tool. As in vLLM, finish_reason is then stop, not tool_calls."""
+    return body.tool_choice is not None and choice_name(body.tool_choice) not in TOOL_CHOICES

@@ -1,57 +1,77 @@
-"""The API's own documentation: the OpenAPI document, and a page that shows it. One door: routes."""
+"""The OpenAPI document, and the page /docs that shows it. Entry point: make_blueprint.
 
-from functools import cache
+Knows which routes to show first and the texts of the tags. Each route has its own Operation (operation.py).
+"""
+
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from flask import Blueprint, Response, current_app, request
+from flask import Blueprint, Response, current_app
 
-from api.errors import reply
-from api.files import Files
-from api.openapi.document import document
-from api.operation import Operation, described
-from api.settings import AppSettings
+from api.errors import json_response
+from api.openapi.document import REFUSALS, Tag, document
+from api.openapi.operation import Operation, attach_operation
+from api.static_pages import StaticFiles
 from inference.backend import Backend
+from settings.groups import ServerSettings
 
-ABOUT = (
-    "One model in four dialects: Llama Stack, OpenAI (and vLLM), Text Generation Inference and Neodim. "
-    "Every route below is told by the code that answers it. Fields that are not listed are ignored."
+DESCRIPTION = (
+    "One model, served with four APIs: OpenAI (with vLLM's extensions), Llama Stack, Text Generation "
+    "Inference and Neodim. This document is generated from the code of the routes."
 )
 TAGS = {
-    "openai": "OpenAI",
-    "llama_stack": "Llama Stack",
-    "tgi": "Text Generation Inference",
-    "neodim": "Neodim",
-    "shared": "Paths of two dialects",
-    "ops": "Server",
-    "openapi": "Documentation",
-    "playground": "Playground",
+    "openai": Tag(
+        "OpenAI", "Chat, completions, responses, embeddings and models, as OpenAI and vLLM serve them."
+    ),
+    "llama_stack": Tag(
+        "Llama Stack", "Inference, embeddings, models and server information for clients of all its versions."
+    ),
+    "tgi": Tag("Text Generation Inference", "Generation and server information, as TGI serves them."),
+    "neodim": Tag("Neodim", "Neodim's own route is POST /generate, listed under Shared paths."),
+    "shared": Tag("Shared paths", "Paths that two of the APIs have. The fields of the body select the API."),
+    "ops": Tag("Server", "Health, readiness, version, metrics and the index of all routes."),
+    "playground": Tag("Playground", "The data that the page /playground displays."),
+    "openapi": Tag("Documentation", "This document."),
+    REFUSALS: Tag("Not supported", "Known paths that return an error with the reason to every request."),
 }
+FIRST_PATHS = (
+    "/v1/chat/completions",
+    "/v1/completions",
+    "/v1/responses",
+    "/v1/inference/chat-completion",
+    "/v1/inference/completion",
+    "/inference/chat_completion",
+    "/inference/completion",
+    "/generate",
+    "/generate_stream",
+    "/",
+    "/v1/embeddings",
+    "/v1/inference/embeddings",
+    "/inference/embeddings",
+    "/v1/models",
+    "/v1/models/<path:name>",
+)
 PAGE = "docs.html"
-DOCUMENT = Operation("This document, as OpenAPI 3.1")
+DOCUMENT = Operation("Show this document, as OpenAPI 3.1")
 
 
-def routes(backend: Backend, settings: AppSettings) -> Blueprint:
+def make_blueprint(backend: Backend, settings: ServerSettings) -> Blueprint:
     blueprint = Blueprint("openapi", __name__)
 
     @cache
-    def told() -> dict[str, Any]:
-        """Made once, when all routes are there."""
-        return document(current_app, "Hearth", settings.version, ABOUT, TAGS)
+    def cached_document() -> dict[str, Any]:
+        """Built at the first request: by then, all routes are registered."""
+        return document(current_app, "Hearth", settings.version, DESCRIPTION, TAGS, FIRST_PATHS)
 
     def send() -> Response:
-        return reply(200, told())
+        return json_response(200, cached_document())
 
-    def show() -> Response:
-        if request.path.endswith("/"):  # the page's links begin where it stands
-            return Response(status=302, headers={"Location": "../docs"})
-        return page.send(PAGE)
-
-    page = Files(Path(__file__).parent / "page")
-    view = described(send, DOCUMENT)
+    page = StaticFiles(Path(__file__).parent / "page")
+    view, docs_view = attach_operation(send, DOCUMENT), partial(page.send_page, PAGE)
     for path in ("/openapi.json", "/api-doc/openapi.json"):
         blueprint.add_url_rule(path, "document", view)
     for path in ("/docs", "/docs/"):
-        blueprint.add_url_rule(path, "docs", show)
+        blueprint.add_url_rule(path, "docs", docs_view)
     blueprint.add_url_rule("/docs/<name>", "file", page.send)
     return blueprint

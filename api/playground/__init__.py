@@ -1,42 +1,64 @@
-"""The playground: a page to try the model on, at /playground. One door: routes.
+"""The playground: a page at /playground to try the model. Entry point: make_blueprint.
 
-The page is the files beside this one, sent as they are. It asks the routes that every client asks, and one of
-its own for the machine's figures. It loads nothing from anywhere else; the browser is told to see to that.
+The files of this folder are sent unchanged. The page calls the dialects' routes as any client does, and its
+own route /playground/status for load and memory. The Content-Security-Policy blocks other sites.
 """
 
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from flask import Blueprint, Response, request
+import psutil
+from flask import Blueprint, Response
 
-from api.errors import reply
-from api.files import Files
-from api.operation import Operation, described
-from api.playground.status import status
-from api.settings import AppSettings
+from api.errors import json_response
+from api.openapi.operation import Operation, attach_operation
+from api.static_pages import StaticFiles
 from inference.backend import Backend
+from settings.groups import ServerSettings
 
 PAGE = "index.html"
-FIGURES = Operation("The machine's figures, as the playground shows them")
+STATUS = Operation("Show the server's load and memory for the playground")
 
 
-def routes(backend: Backend, settings: AppSettings) -> Blueprint:
+def make_blueprint(backend: Backend, settings: ServerSettings) -> Blueprint:
     blueprint = Blueprint("playground", __name__)
-    files = Files(Path(__file__).parent)
+    files = StaticFiles(Path(__file__).parent)
 
     @blueprint.get("/playground")
     def page() -> Response:
-        if request.path.endswith("/"):  # the page's links begin where it stands
-            return Response(status=302, headers={"Location": "../playground"})
-        return files.send(PAGE)
+        return files.send_page(PAGE)
 
     @blueprint.get("/playground/<path:name>")
     def file(name: str) -> Response:
         return files.send(name)
 
-    def figures() -> Response:
-        response = reply(200, status(backend))
+    def status_view() -> Response:
+        response = json_response(200, status(backend))
         response.headers["Cache-Control"] = "no-store"
         return response
 
-    blueprint.add_url_rule("/playground/status", "status", described(figures, FIGURES))
+    blueprint.add_url_rule("/playground/status", "status", attach_operation(status_view, STATUS))
     return blueprint
+
+
+def status(backend: Backend) -> dict[str, Any]:
+    """The model, the load and the memory. Sizes are in bytes.
+
+    chat     why the model's own chat template is not used (ModelInfo.chat_fallback_reason); empty if it is
+    context  tokens of prompt and answer together
+    used     share of the KV cache in use, 0 to 1
+    ram      `own` is the resident memory of this process
+    """
+    info, load, memory = backend.info(), backend.load(), psutil.virtual_memory()
+    own = psutil.Process().memory_info().rss
+    return {
+        "model": info.id,
+        "context": info.context,
+        "chat": info.chat_fallback_reason,
+        "running": load.running,
+        "waiting": load.waiting,
+        "used": load.kv_usage,
+        "ram": {"total": memory.total, "free": memory.available, "own": own},
+        "devices": [asdict(device) for device in load.devices],
+    }

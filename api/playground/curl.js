@@ -1,13 +1,13 @@
-/** A request as a command to paste into a terminal. */
+/** A request as a curl command to paste into a terminal. */
 
-/** The key is not in it: it is taken from the variable API_KEY. */
-export function command({ path, body }, { keyed }) {
-  const address = new URL(`.${path}`, document.baseURI);
-  const options = [body.stream || path.endsWith("_stream") ? "-N " : "-s ", quoted(address.href)];
+/** The command reads the API key from the variable API_KEY; it never contains the key itself. */
+export function curlCommand({ path, body }, { needsKey }) {
+  const url = new URL(`.${path}`, document.baseURI);
+  const options = [body.stream || path.endsWith("_stream") ? "-N " : "-s ", shellQuote(url.href)];
   const lines = [`curl ${options.join("")}`, `-H 'Content-Type: application/json'`];
-  if (keyed) lines.push('-H "Authorization: Bearer $API_KEY"');
-  lines.push(`-d ${quoted(JSON.stringify(body, null, 2))}`);
+  if (needsKey) lines.push('-H "Authorization: Bearer $API_KEY"');
+  lines.push(`-d ${shellQuote(JSON.stringify(body, null, 2))}`);
   return lines.join(" \\\n  ");
 }
 
-const quoted = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
+const shellQuote = (text) => `'${text.replaceAll("'", `'\\''`)}'`;

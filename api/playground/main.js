@@ -1,42 +1,42 @@
-/** The playground: the state, what changes it, and what shows it. */
+/** The playground's entry point: creates the state, the actions on it and the views of it. */
 
-import { Run } from "./run.js";
-import { ask } from "./server.js";
-import { remember, remembered } from "./state.js";
+import { Actions } from "./actions.js";
+import { callServer } from "./server.js";
+import { loadState, persistState } from "./state.js";
 import { Store } from "./store.js";
 import { countTokens } from "./tokens.js";
-import { answersView } from "./views/answers.js";
 import { barView } from "./views/bar.js";
-import { chatView } from "./views/chat.js";
+import { chatEditorView } from "./views/chat_editor.js";
+import { completionsView } from "./views/completions.js";
 import { curlView } from "./views/curl.js";
 import { byId } from "./views/dom.js";
 import { machineView } from "./views/machine.js";
 import { noticeView } from "./views/notice.js";
 import { panelView } from "./views/panel.js";
-import { glances } from "./views/spans.js";
-import { textView } from "./views/text.js";
+import { textEditorView } from "./views/text_editor.js";
+import { tokenTooltip } from "./views/token_spans.js";
 import { topView } from "./views/top.js";
 
-const store = new Store(remembered());
-const run = new Run(store);
+const store = new Store(loadState());
+const actions = new Actions(store);
 
-topView(store, run);
-textView(byId("paper"), store);
-chatView(byId("paper"), byId("composer"), store);
-answersView(byId("answers"), store, run);
-glances(byId("answers"));
+topView(store, actions);
+textEditorView(byId("editor"), store);
+chatEditorView(byId("editor"), byId("composer"), store);
+completionsView(byId("completions"), store, actions);
+tokenTooltip(byId("completions"));
 noticeView(store);
-barView(store, run);
+barView(store, actions);
 panelView(byId("params"), store);
 curlView(store);
 machineView(store);
-remember(store);
+persistState(store);
 countTokens(store);
-store.watch(["key"], findModel);
+store.subscribe(["key"], loadModel);
 
-async function findModel({ key }) {
+async function loadModel({ key }) {
   try {
-    const { data } = await (await ask("/v1/models", { key })).json();
+    const { data } = await (await callServer("/v1/models", { key })).json();
     store.set({ model: { id: data[0].id, context: data[0].max_model_len }, error: null });
   } catch (error) {
     store.set({ error });

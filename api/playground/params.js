@@ -1,35 +1,37 @@
 /**
- * Every parameter: its name here, how it is shown, and what it does. Which dialects have it, and under which
- * name, is said in dialects/.
+ * All parameters: name in the page, control and help text. A dialect (dialects/) lists the parameters that it
+ * supports, with its own field names.
  *
- * start    its value on a fresh page
- * neutral  the value that changes nothing: it is not sent
- * kind     number, integer, toggle, choice, text, lines (strings) or numbers (token ids)
- * needs    shown only where this holds of the parameters
+ * initial    value on a fresh page
+ * neutral    value that has no effect; it is not sent
+ * kind       number, integer, toggle, choice, text, lines (list of strings) or numbers (list of token ids)
+ * help       the sentence shown below the control
+ * visibleIf  function of all parameters; the control is shown only where it returns true
  */
 
-import { ANSWERS } from "./params/answers.js";
-import { CHANCE } from "./params/chance.js";
+import { CONSTRAINTS } from "./params/constraints.js";
 import { LENGTH } from "./params/length.js";
+import { OUTPUT } from "./params/output.js";
 import { REPETITION } from "./params/repetition.js";
-import { WORDS } from "./params/words.js";
+import { SAMPLING } from "./params/sampling.js";
 
+/** The parameters of each section of the settings panel, by the section's title. */
 export const SECTIONS = {
-  Chance: CHANCE,
+  Sampling: SAMPLING,
   Length: LENGTH,
-  Answers: ANSWERS,
+  Answers: OUTPUT,
   Repetition: REPETITION,
-  "Words and form": WORDS,
+  Constraints: CONSTRAINTS,
 };
 export const PARAMS = Object.assign({}, ...Object.values(SECTIONS));
 
-export const starts = () =>
-  Object.fromEntries(Object.entries(PARAMS).map(([name, { start }]) => [name, start]));
+export const defaultParams = () =>
+  Object.fromEntries(Object.entries(PARAMS).map(([name, { initial }]) => [name, initial]));
 
-/** The parameters that are not neutral, of those that `has` names. */
-export function chosen(params, has) {
-  const told = Object.entries(params).filter(([name, value]) => name in has && !isNeutral(name, value));
-  return Object.fromEntries(told);
+/** The parameters to send: those in a dialect's `fields` whose value is not neutral. */
+export function activeParams(params, fields) {
+  const active = Object.entries(params).filter(([name, value]) => name in fields && !isNeutral(name, value));
+  return Object.fromEntries(active);
 }
 
 export function isNeutral(name, value) {

@@ -1,47 +1,50 @@
-/** Asking the server: where it is, the key, and its refusals in plain words. Knows no dialect. */
+/** HTTP requests to the server: URLs, the API key and error messages. Knows no dialect. */
 
-const UNREACHED = "The server did not answer. Is it still running, and reachable from here?";
+const UNREACHABLE = "The server did not answer. Is it still running, and reachable from here?";
 
-/** What the server would not do. `status` is 0 where it could not be reached. */
-export class Refused extends Error {
+/**
+ * A request that failed. `status` is the HTTP status: 0 if there was no response or the request was not sent,
+ * 200 if the stream failed after it had begun.
+ */
+export class RequestError extends Error {
   constructor(status, message) {
     super(message);
     this.status = status;
   }
 }
 
-/** Paths are told from the page's own place, so that it works behind a prefix too. */
-const address = (path) => new URL(`.${path}`, document.baseURI);
+/** Paths are relative to the page, so that the page works behind a reverse proxy's path prefix. */
+const resolveUrl = (path) => new URL(`.${path}`, document.baseURI);
 
-/** The response, if it is one of success; else Refused. An abort stays an AbortError. */
-export async function ask(path, { body, key, signal } = {}) {
+/** Resolves to a response with a success status. Throws RequestError otherwise, AbortError after an abort. */
+export async function callServer(path, { body, key, signal } = {}) {
   const headers = { Accept: "application/x-ndjson, text/event-stream, application/json" };
   if (key) headers.Authorization = `Bearer ${key}`;
   if (body) headers["Content-Type"] = "application/json";
   const method = body ? "POST" : "GET";
-  const response = await fetch(address(path), {
+  const response = await fetch(resolveUrl(path), {
     method,
     headers,
     signal,
     body: body && JSON.stringify(body),
   }).catch((error) => {
-    throw error.name === "AbortError" ? error : new Refused(0, UNREACHED);
+    throw error.name === "AbortError" ? error : new RequestError(0, UNREACHABLE);
   });
-  if (!response.ok) throw new Refused(response.status, await reason(response));
+  if (!response.ok) throw new RequestError(response.status, await readErrorMessage(response));
   return response;
 }
 
-async function reason(response) {
+async function readErrorMessage(response) {
   const text = await response.text();
   try {
-    return told(JSON.parse(text)) ?? text;
+    return errorMessage(JSON.parse(text)) ?? text;
   } catch {
     return text || response.statusText || "no reason was given";
   }
 }
 
-/** The message of an error's body or of a stream's last words, in any dialect; undefined: it is none. */
-export function told(body) {
+/** The message of an error body or of a stream's error event, in any dialect; undefined if there is none. */
+export function errorMessage(body) {
   if (typeof body?.error === "string") return body.error;
   return body?.error?.message ?? body?.error?.detail?.message;
 }

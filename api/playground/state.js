@@ -1,23 +1,25 @@
-/** What the page starts with, and what of it is kept from one visit to the next. */
+/** The page's initial state, and the part of it that the browser stores between visits. */
 
 import { DIALECTS } from "./dialects/index.js";
-import { starts } from "./params.js";
-import { UNCUT } from "./tokens.js";
+import { defaultParams } from "./params.js";
+import { NOT_TRUNCATED } from "./tokens.js";
 
-const KEPT = ["mode", "dialect", "theme", "preamble", "prompt", "system", "turns", "draft", "params"];
-const PLACE = "hearth.playground";
-const KEY_PLACE = "hearth.key";
+const STORED = ["mode", "dialect", "theme", "preamble", "prompt", "system", "turns", "draft", "params"];
+const STATE_ITEM = "hearth.playground";
+const API_KEY_ITEM = "hearth.key";
 
 /**
- * mode      "text" or "chat"
- * turns     the conversation: {role, content}; `draft` is the message to come
- * answers   of the last run (answers.js), `picked` the one that goes on; `source` is what they are answers to
- * counted   tokens of what is to be sent; null: not known
- * cut       characters of preamble and prompt that the model will not see
- * following the last run (follow.js)
- * past      what Undo goes back to
+ * mode         "text" or "chat"
+ * turns        the conversation: {role, content}; `draft` is the next user message
+ * completions  of the last generation (completions.js); `selected` is the index of the one to continue with
+ * source       the prompt or turns that the completions were generated for
+ * model        {id, context}: name and context length in tokens; null: not yet known
+ * promptTokens tokens of the next request's prompt; null: not known
+ * truncated    {preamble, prompt}: characters of each that the server will truncate
+ * generation   the last generation (generation.js)
+ * history      the states that Undo restores
  */
-const fresh = () => ({
+const initialState = () => ({
   mode: "text",
   dialect: "openai",
   theme: "auto",
@@ -26,54 +28,54 @@ const fresh = () => ({
   system: "",
   turns: [],
   draft: "What is the capital of France?",
-  params: starts(),
-  answers: [],
-  picked: 0,
+  params: defaultParams(),
+  completions: [],
+  selected: 0,
   source: null,
   running: false,
   error: null,
   model: null,
-  counted: null,
-  cut: UNCUT,
-  following: null,
-  past: [],
+  promptTokens: null,
+  truncated: NOT_TRUNCATED,
+  generation: null,
+  history: [],
   key: "",
 });
 
-export function remembered() {
-  const state = fresh();
-  const kept = read(localStorage, PLACE, "{}");
-  for (const name of KEPT) {
-    if (typeof kept[name] === typeof state[name]) state[name] = kept[name];
+export function loadState() {
+  const state = initialState();
+  const stored = readItem(localStorage, STATE_ITEM, "{}");
+  for (const name of STORED) {
+    if (typeof stored[name] === typeof state[name]) state[name] = stored[name];
   }
-  state.params = { ...starts(), ...state.params };
+  state.params = { ...defaultParams(), ...state.params };
   if (!DIALECTS[state.dialect]?.modes.includes(state.mode)) state.dialect = "openai";
-  state.key = read(sessionStorage, KEY_PLACE, '""');
+  state.key = readItem(sessionStorage, API_KEY_ITEM, '""');
   return state;
 }
 
-/** Keep what changes. The key is for this tab alone, and ends with it. */
-export function remember(store) {
-  store.watch(KEPT, (state) => {
-    const kept = Object.fromEntries(KEPT.map((name) => [name, state[name]]));
-    write(localStorage, PLACE, kept);
+/** Store changes as they happen. The API key is stored for this tab only. */
+export function persistState(store) {
+  store.subscribe(STORED, (state) => {
+    const stored = Object.fromEntries(STORED.map((name) => [name, state[name]]));
+    writeItem(localStorage, STATE_ITEM, stored);
   });
-  store.watch(["key"], (state) => write(sessionStorage, KEY_PLACE, state.key));
+  store.subscribe(["key"], (state) => writeItem(sessionStorage, API_KEY_ITEM, state.key));
 }
 
-function read(storage, place, otherwise) {
+function readItem(storage, name, fallback) {
   try {
-    return JSON.parse(storage.getItem(place) ?? otherwise);
+    return JSON.parse(storage.getItem(name) ?? fallback);
   } catch {
-    return JSON.parse(otherwise);
+    return JSON.parse(fallback);
   }
 }
 
-/** A browser may forbid or limit what a page keeps; the page works without. */
-function write(storage, place, value) {
+/** A browser may forbid or limit storage; the page works without it. */
+function writeItem(storage, name, value) {
   try {
-    storage.setItem(place, JSON.stringify(value));
+    storage.setItem(name, JSON.stringify(value));
   } catch (error) {
-    console.info("not kept:", error.name);
+    console.info("state not stored:", error.name);
   }
 }

@@ -1,18 +1,18 @@
-/** The page's state, and who is told when it changes. Knows no element and no server. */
+/** The page's state and its subscribers. Knows no DOM element and no server. */
 
 export class Store {
-  #watchers = [];
+  #subscribers = [];
 
   constructor(state) {
     this.state = state;
   }
 
-  /** Change some of the state; those who watch what really changed are called, once each. */
+  /** Change a part of the state; calls each subscriber of a changed field once. */
   set(changes) {
     const changed = Object.keys(changes).filter((name) => this.state[name] !== changes[name]);
     Object.assign(this.state, changes);
-    for (const { names, call } of this.#watchers) {
-      if (names.some((name) => changed.includes(name))) call(this.state);
+    for (const { names, callback } of this.#subscribers) {
+      if (names.some((name) => changed.includes(name))) callback(this.state);
     }
   }
 
@@ -20,9 +20,9 @@ export class Store {
     this.set({ params: { ...this.state.params, [name]: value } });
   }
 
-  /** Call now, and whenever one of `names` changes. */
-  watch(names, call) {
-    this.#watchers.push({ names, call });
-    call(this.state);
+  /** Call `callback(state)` now, and whenever one of the fields `names` changes. */
+  subscribe(names, callback) {
+    this.#subscribers.push({ names, callback });
+    callback(this.state);
   }
 }

@@ -1,11 +1,11 @@
-/** How many tokens the prompt has, and how much of it the model will not see. Knows no element. */
+/** Counts the prompt's tokens and predicts how many characters are truncated. Knows no DOM element. */
 
-import { asked } from "./asked.js";
-import { ask } from "./server.js";
+import { buildRequest } from "./request.js";
+import { callServer } from "./server.js";
 
-export const UNCUT = { preamble: 0, prompt: 0 };
-const PAUSE_MS = 300;
-const COUNTED = [
+export const NOT_TRUNCATED = { preamble: 0, prompt: 0 };
+const DEBOUNCE_MS = 300;
+const INPUTS = [
   "mode",
   "dialect",
   "preamble",
@@ -18,55 +18,55 @@ const COUNTED = [
   "key",
 ];
 
-/** Count whenever what is asked changes, a little after the last key. */
+/** Count when the request changes, shortly after the last keystroke. */
 export function countTokens(store) {
   let timer = 0;
-  let halt = new AbortController();
-  store.watch(COUNTED, (state) => {
+  let abortController = new AbortController();
+  store.subscribe(INPUTS, (state) => {
     clearTimeout(timer);
-    halt.abort();
-    halt = new AbortController();
-    if (state.model) timer = setTimeout(count, PAUSE_MS, store, halt.signal);
+    abortController.abort();
+    abortController = new AbortController();
+    if (state.model) timer = setTimeout(count, DEBOUNCE_MS, store, abortController.signal);
   });
 }
 
 async function count(store, signal) {
-  const request = asked(store.state);
+  const request = buildRequest(store.state);
   const { key, dialect } = store.state;
   try {
-    const response = await ask("/tokenize", { body: question(request), key, signal });
-    store.set(counted(await response.json(), request, dialect));
+    const response = await callServer("/tokenize", { body: tokenizeBody(request), key, signal });
+    store.set(tokenCounts(await response.json(), request, dialect));
   } catch (error) {
-    if (error.name !== "AbortError") store.set({ counted: null, cut: UNCUT });
+    if (error.name !== "AbortError") store.set({ promptTokens: null, truncated: NOT_TRUNCATED });
   }
 }
 
-/** A text's tokens are asked with their places in it; a conversation's are only counted. */
-const question = ({ mode, model, messages, preamble, prompt }) =>
+/** TGI's form of the request returns a text's tokens with offsets; vLLM's returns a conversation's count. */
+const tokenizeBody = ({ mode, model, messages, preamble, prompt }) =>
   mode === "chat" ? { model, messages } : { inputs: preamble + prompt };
 
-function counted(answer, request, dialect) {
-  if (!Array.isArray(answer)) return { counted: answer.count, cut: UNCUT };
-  const pieces = placed(answer, request.preamble + request.prompt);
-  return { counted: answer.length, cut: cut(pieces, request, dialect) };
+function tokenCounts(result, request, dialect) {
+  if (!Array.isArray(result)) return { promptTokens: result.count, truncated: NOT_TRUNCATED };
+  const tokens = toUtf16Offsets(result, request.preamble + request.prompt);
+  return { promptTokens: result.length, truncated: truncatedCharacters(tokens, request, dialect) };
 }
 
-/** Places are told in characters, of which JavaScript counts some, such as emoji, as two. */
-function placed(pieces, text) {
-  const places = [0];
-  for (const character of text) places.push(places.at(-1) + character.length);
-  return pieces.map(({ start, stop }) => ({ start: places[start], stop: places[stop] }));
+/** The server's offsets count code points; JavaScript strings count UTF-16 units: two for most emoji. */
+function toUtf16Offsets(tokens, text) {
+  const offsets = [0];
+  for (const character of text) offsets.push(offsets.at(-1) + character.length);
+  return tokens.map(({ start, stop }) => ({ start: offsets[start], stop: offsets[stop] }));
 }
 
-/** Characters cut off the beginning. Neodim never cuts the preamble, and cuts unasked what does not fit. */
-function cut(pieces, { params, preamble, context }, dialect) {
-  const spares = dialect === "neodim";
-  const spared = spares ? pieces.filter(({ stop }) => stop <= preamble.length).length : 0;
-  const room = spares ? context - (params.max_tokens ?? 0) : Infinity;
-  const kept = Math.max(0, Math.min(params.truncate ?? Infinity, room) - spared);
-  const first = pieces.length - kept;
-  if (first <= spared) return UNCUT;
-  const end = first < pieces.length ? pieces[first].start : pieces.at(-1).stop;
-  const begin = spares ? preamble.length : Math.min(end, preamble.length);
-  return { preamble: spares ? 0 : begin, prompt: end - begin };
+/** Characters truncated at the start. Neodim always truncates to fit, and never truncates the preamble. */
+function truncatedCharacters(tokens, { params, preamble, context }, dialect) {
+  const keepsPreamble = dialect === "neodim";
+  const numPreamble = keepsPreamble ? tokens.filter(({ stop }) => stop <= preamble.length).length : 0;
+  const limit = keepsPreamble ? context - (params.max_tokens ?? 0) : Infinity;
+  const numPrompt = Math.max(0, Math.min(params.truncate ?? Infinity, limit) - numPreamble);
+  const first = tokens.length - numPrompt;
+  if (first <= numPreamble) return NOT_TRUNCATED;
+  const end = first < tokens.length ? tokens[first].start : tokens.at(-1).stop;
+  const begin = keepsPreamble ? preamble.length : Math.min(end, preamble.length);
+  return { preamble: keepsPreamble ? 0 : begin, prompt: end - begin };
 }

@@ -1,50 +1,52 @@
-"""The dialect of Text Generation Inference.
+"""The dialect of Text Generation Inference (TGI).
 
-Doors: routes; views, for the paths it shares with another dialect; told, its errors.
+Entry points: `make_blueprint`; `views` and `error_before_start`, which path_dispatch.py calls for the paths
+that TGI shares with another dialect.
 """
 
-from collections.abc import Callable
 from functools import partial
 
-from flask import Blueprint, Response
+from flask import Blueprint
 
-from api.errors import reply, speak
-from api.operation import described
-from api.settings import AppSettings
-from api.tgi import info, operations, tokenize, vertex
-from api.tgi.errors import told
-from api.tgi.inference import Inference
+from api.errors import json_response, render_errors
+from api.openapi.operation import attach_operation
+from api.response import View
+from api.tgi import info_routes, routes, vertex
+from api.tgi.errors import error_before_start
 from inference.backend import Backend
+from settings.groups import ServerSettings
 
-__all__ = ["routes", "told", "views"]
-
-View = Callable[[], Response]
+__all__ = ["error_before_start", "make_blueprint", "views"]
 
 
-def routes(backend: Backend, settings: AppSettings) -> Blueprint:
-    """All paths but those that another dialect has, too."""
+def make_blueprint(backend: Backend, settings: ServerSettings) -> Blueprint:
+    """All routes except those on paths that TGI shares with another dialect."""
     blueprint = Blueprint("tgi", __name__)
-    inference = Inference(backend, settings)
-    chat_tokenize = partial(tokenize.conversation, backend, settings)
-    posted: dict[str, View] = {
-        "/": described(partial(inference.compatible), operations.COMPATIBLE),
-        "/generate_stream": described(partial(inference.generate_stream), operations.GENERATE_STREAM),
-        "/vertex": described(partial(vertex.predict, inference), operations.VERTEX),
-        "/chat_tokenize": described(chat_tokenize, operations.CHAT_TOKENIZE),
+    generate_routes = routes.GenerateRoutes(backend, settings)
+    chat_tokenize = partial(routes.tokenize_chat, backend, settings)
+    post_views: dict[str, View] = {
+        "/": attach_operation(partial(generate_routes.compat_generate), routes.COMPAT_GENERATE),
+        "/generate_stream": attach_operation(
+            partial(generate_routes.generate_stream), routes.GENERATE_STREAM
+        ),
+        "/vertex": attach_operation(partial(vertex.predict, generate_routes), routes.VERTEX),
+        "/chat_tokenize": attach_operation(chat_tokenize, routes.CHAT_TOKENIZE),
     }
-    for path, view in posted.items():
+    for path, view in post_views.items():
         blueprint.add_url_rule(path, path, view, methods=["POST"])
-    told_of = described(lambda: reply(200, info.told(backend.info(), settings)), operations.INFO)
-    blueprint.add_url_rule("/info", "/info", told_of)
-    speak(blueprint, told)
+    info_view = attach_operation(
+        lambda: json_response(200, info_routes.server_info(backend.info(), settings)), routes.INFO
+    )
+    blueprint.add_url_rule("/info", "/info", info_view)
+    render_errors(blueprint, error_before_start)
     return blueprint
 
 
-def views(backend: Backend, settings: AppSettings) -> dict[str, View]:
-    """What answers on the shared paths where the body is TGI's."""
-    inference = Inference(backend, settings)
+def views(backend: Backend, settings: ServerSettings) -> dict[str, View]:
+    """The views of the shared paths, for bodies in TGI's format."""
+    generate_routes = routes.GenerateRoutes(backend, settings)
     return {
-        "/generate": described(partial(inference.generate), operations.GENERATE),
-        "/tokenize": described(partial(tokenize.text, backend), operations.TOKENIZE),
-        "/invocations": described(partial(inference.compatible), operations.COMPATIBLE),
+        "/generate": attach_operation(partial(generate_routes.generate), routes.GENERATE),
+        "/tokenize": attach_operation(partial(routes.tokenize_text, backend), routes.TOKENIZE),
+        "/invocations": attach_operation(partial(generate_routes.compat_generate), routes.COMPAT_GENERATE),
     }

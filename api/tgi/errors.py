@@ -1,14 +1,11 @@
-"""Errors as TGI's clients read them: a sentence, and the `error_type` by which they raise the right class.
+"""TGI's error format: a sentence in `error`, and `error_type`, by which clients choose an exception class.
 
-Knows ServerError and the shapes; which requests are wrong is found elsewhere.
+Knows ServerError and the JSON of errors. validation.py decides which requests are invalid.
 """
 
 from typing import Any, ClassVar, NamedTuple
 
-from flask import Response
-
-from api.errors import reply
-from api.stream import Incomplete
+from api.response import StreamEndedEarly
 from inference.errors import BadRequest, Internal, NotImplementedHere, Overloaded, ServerError
 
 UNAUTHORIZED = {
@@ -18,8 +15,8 @@ UNAUTHORIZED = {
 FIELDS = {"prompt": "inputs", "max_tokens": "max_new_tokens", "logprobs": "top_n_tokens", "n": "best_of"}
 
 
-class Invalid(ServerError):
-    """A value that breaks a rule, in TGI's words."""
+class InvalidInput(ServerError):
+    """A value that breaks a rule, with TGI's message."""
 
     status: ClassVar[int] = 422
 
@@ -27,17 +24,17 @@ class Invalid(ServerError):
         super().__init__(f"Input validation error: {message}")
 
 
-class Misshapen(ServerError):
-    """JSON, and not of the shape of this request."""
+class JsonDataError(ServerError):
+    """The body is JSON, but a field is missing or has the wrong type."""
 
     status: ClassVar[int] = 422
 
     def __init__(self, error: BadRequest) -> None:
-        super().__init__(f"Failed to deserialize the JSON body into the target type: {_quoted(error)}")
+        super().__init__(f"Failed to deserialize the JSON body into the target type: {_quote_field(error)}")
 
 
-class Unreadable(ServerError):
-    """Not JSON."""
+class JsonSyntaxError(ServerError):
+    """The body is not JSON."""
 
     status: ClassVar[int] = 400
 
@@ -45,58 +42,61 @@ class Unreadable(ServerError):
         super().__init__(f"Failed to parse the request body as JSON: {error.message}")
 
 
-class Kind(NamedTuple):
-    """How errors of a class are told; `words` around the error's own."""
+class ErrorKind(NamedTuple):
+    """How errors of a class are rendered.
+
+    type      the error_type
+    template  format string for the error's message
+    """
 
     error: type[ServerError]
     status: int
     type: str
-    words: str = "{}"
+    template: str = "{}"
 
 
-# The first that fits. Others keep their status.
-KINDS = (
-    Kind(BadRequest, 422, "validation", "Input validation error: {}"),
-    Kind(NotImplementedHere, 422, "validation", "Input validation error: {}"),
-    Kind(Overloaded, 429, "overloaded", "Model is overloaded"),
-    Kind(Incomplete, 500, "incomplete_generation", "Incomplete generation"),
-    Kind(Internal, 424, "generation", "Request failed during generation: {}"),
+# The first matching row applies. Other errors keep their own status.
+ERROR_KINDS = (
+    ErrorKind(BadRequest, 422, "validation", "Input validation error: {}"),
+    ErrorKind(NotImplementedHere, 422, "validation", "Input validation error: {}"),
+    ErrorKind(Overloaded, 429, "overloaded", "Model is overloaded"),
+    ErrorKind(StreamEndedEarly, 500, "incomplete_generation", "Incomplete generation"),
+    ErrorKind(Internal, 424, "generation", "Request failed during generation: {}"),
 )
 TYPES = {404: "not_found", 405: "method_not_allowed", 503: "overloaded"}
 
 
-def told(error: ServerError) -> Response:
-    """The response that says what was wrong."""
-    status, body = failed(error)
-    return reply(status, body, error)
-
-
-def failed(error: ServerError) -> tuple[int, dict[str, Any]]:
+def error_before_start(error: ServerError) -> tuple[int, dict[str, Any]]:
     """Status and body of an error before the first byte."""
     if error.status == 401:
         return 401, UNAUTHORIZED
-    status, type, words = _kind(error)
-    message = _quoted(error) if isinstance(error, BadRequest) else error.message
-    return status, {"error": words.format(message), "error_type": type}
+    status, type, template = _kind(error)
+    message = _quote_field(error) if isinstance(error, BadRequest) else error.message
+    return status, {"error": template.format(message), "error_type": type}
 
 
-def broken(error: ServerError) -> list[Any]:
-    """What ends a stream, or is all of it."""
-    _, body = failed(error)
-    if isinstance(error, Incomplete):
+def error_in_stream(error: ServerError) -> list[Any]:
+    """The last event of a stream, possibly the only one."""
+    _, body = error_before_start(error)
+    if isinstance(error, StreamEndedEarly):
         return [{"error": "Incomplete generation stream", "error_type": "incomplete_generation_stream"}]
     return [body]
 
 
 def _kind(error: ServerError) -> tuple[int, str, str]:
-    for kind in KINDS:
+    for kind in ERROR_KINDS:
         if isinstance(error, kind.error):
-            return kind.status, kind.type, kind.words
+            return kind.status, kind.type, kind.template
     return error.status, TYPES.get(error.status, "validation" if error.status < 500 else "generation"), "{}"
 
 
-def _quoted(error: BadRequest) -> str:
-    """The message with the field as TGI calls and quotes it: `max_new_tokens` must be …"""
-    if not error.field or error.field == "the body":
+def _quote_field(error: BadRequest) -> str:
+    """The message with TGI's name for the field, in backquotes: `max_new_tokens` must be …"""
+    if error.field == "the body" or not begins_with_field(error):
         return error.message
     return f"`{FIELDS.get(error.field, error.field)}`{error.message.removeprefix(error.field)}"
+
+
+def begins_with_field(error: BadRequest) -> bool:
+    """Whether the message begins with the name of the field. Some messages of vLLM do not."""
+    return bool(error.field) and error.message.startswith(f"{error.field} ")

@@ -1,62 +1,79 @@
-"""Vertex AI's way to ask: several prompts or conversations at once, for nothing but their texts."""
+"""The route for Vertex AI: several prompts or conversations in one request, answered with texts."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from flask import Response
 
-from api import body
-from api.joined import together
-from api.openai.bodies import ChatBody
-from api.openai.requests import chat
-from api.stream import answer
-from api.tgi.bodies import GenerateBody, Parameters, VertexBody
-from api.tgi.errors import Invalid, Misshapen, broken, failed
-from api.tgi.inference import Inference
-from api.tgi.requests import generation, read
-from api.tgi.shapes import Predictions
+from api import json_body
+from api.merged_stream import submit_all
+from api.openai.parse import chat_request
+from api.openai.protocol.chat import ChatCompletionRequest
+from api.response import respond
+from api.tgi.errors import InvalidInput, JsonDataError, begins_with_field, error_before_start, error_in_stream
+from api.tgi.parse import read_request, to_generation_request
+from api.tgi.protocol import GenerateParameters, GenerateRequest, VertexRequest, VertexResponse
+from api.tgi.routes import GenerateRoutes
 from inference.errors import BadRequest
 from inference.types import Event, Finished, GenerationRequest, Token
 
+T = TypeVar("T")
 
-class TextsWriter:
-    """The texts of all answers, in the order of their prompts."""
 
-    failed = staticmethod(failed)
-    broken = staticmethod(broken)
+class VertexWriter:
+    """A Writer of the texts of all answers, in the order of their prompts."""
 
-    def __init__(self, answers: int) -> None:
-        self.texts = [""] * answers
+    error_before_start = staticmethod(error_before_start)
+    error_in_stream = staticmethod(error_in_stream)
+
+    def __init__(self, num_answers: int) -> None:
+        self.texts = [""] * num_answers
 
     def chunk(self, event: Event) -> list[Any]:
         if isinstance(event, Token | Finished):
             self.texts[event.index] += event.text
         return []
 
-    def whole(self) -> Predictions:
-        return Predictions(self.texts)
+    def full_response(self) -> VertexResponse:
+        return VertexResponse(self.texts)
 
 
-def predict(inference: Inference) -> Response:
-    instances = read(VertexBody).instances
+def predict(routes: GenerateRoutes) -> Response:
+    instances = read_request(VertexRequest).instances
     if not instances:
-        raise Invalid("`instances` cannot be empty")
-    if len(instances) > (most := inference.settings.max_client_batch):
-        raise Invalid(f"`instances` must have at most {most}. Given: {len(instances)}")
-    asked = [_request(instance, f"instances[{i}]", inference) for i, instance in enumerate(instances)]
-    return answer(together(inference.submit, asked), TextsWriter(len(asked)), None, len(asked))
+        raise InvalidInput("`instances` cannot be empty")
+    if len(instances) > (limit := routes.settings.max_client_batch_size):
+        raise InvalidInput(f"`instances` must have at most {limit}. Given: {len(instances)}")
+    requests = [
+        _generation_request(instance, f"instances[{i}]", routes) for i, instance in enumerate(instances)
+    ]
+    return respond(submit_all(routes.submit, requests), VertexWriter(len(requests)), None, len(requests))
 
 
-def _request(instance: dict[str, Any], field: str, inference: Inference) -> GenerationRequest:
-    """Of each one answer, sampled where it does not say otherwise."""
-    info, settings = inference.backend.info(), inference.settings
+def _generation_request(instance: dict[str, Any], field: str, routes: GenerateRoutes) -> GenerationRequest:
+    """A request for one answer. /generate's body is sampled unless it sets do_sample to false."""
+    info, settings = routes.backend.info(), routes.settings
+    if "inputs" not in instance and "messages" in instance:
+        chat = _to_struct(instance, ChatCompletionRequest, field)
+        try:
+            return replace(chat_request(chat, info, settings), n=1)
+        except BadRequest as error:
+            raise _with_field_of_instance(error, field) from None
+    body = _to_struct(instance, GenerateRequest, field)
+    parameters = body.parameters = body.parameters or GenerateParameters()
+    parameters.do_sample, parameters.best_of = parameters.do_sample is not False, None
+    return to_generation_request(body, settings, info, is_streamed=False)
+
+
+def _to_struct(instance: dict[str, Any], struct_type: type[T], field: str) -> T:
     try:
-        if "inputs" not in instance and "messages" in instance:
-            return replace(chat(body.shaped(instance, ChatBody), info, settings), n=1)
-        asked = body.shaped(instance, GenerateBody)
+        return json_body.to_struct(instance, struct_type)
     except BadRequest as error:
-        rule = error.message.removeprefix(error.field).lstrip()
-        raise Misshapen(BadRequest(f"{field}.{error.field}".rstrip("."), rule)) from None
-    p = asked.parameters = asked.parameters or Parameters()
-    p.do_sample, p.best_of = p.do_sample is not False, None
-    return generation(asked, settings, info, streams=False)
+        raise JsonDataError(_with_field_of_instance(error, field)) from None
+
+
+def _with_field_of_instance(error: BadRequest, field: str) -> BadRequest:
+    """The error with the path of its field from the root of the body: instances[0].temperature."""
+    if begins_with_field(error):
+        return BadRequest(f"{field}.{error.field}", error.message.removeprefix(error.field).lstrip())
+    return BadRequest(field, f"is not valid: {error.message}")

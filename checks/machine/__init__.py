@@ -1,5 +1,6 @@
-"""What this machine has, and what it has shown to take."""
+"""The hardware and the limits of this machine."""
 
-from checks.machine.machine import Gpu, Machine, look, taken
+from checks.machine.gpus import Gpu
+from checks.machine.machine import Machine, find_port_error, inspect
 
-__all__ = ["Gpu", "Machine", "look", "taken"]
+__all__ = ["Gpu", "Machine", "find_port_error", "inspect"]

@@ -1,6 +1,6 @@
-"""The limits that a process lives under: memory that a container or the shell grants it, files it may open.
+"""The limits of this process: memory under cgroups and ulimit, and the number of open files.
 
-Knows POSIX's resource limits; where they do not exist, none is found.
+Windows has no POSIX resource limits, so none are found there.
 """
 
 from collections.abc import Iterator
@@ -9,61 +9,65 @@ from pathlib import Path
 
 import psutil
 
-from checks.finding import size
-from inference.containers import GROUPS, OWN, accounts
+from inference.finding import format_size
+from inference.process.cgroups import CGROUP_ROOT, OWN_CGROUPS, memory_limits
 
 try:
     import resource
 except ImportError:  # Windows has no such limits
     resource = None  # type: ignore[assignment]
 
-ENOUGH = 65_536  # files that may be open: more than a server here can have
-# Resource limits, what counts against each as psutil has it, and how a shell calls them.
-RESOURCES = (("RLIMIT_AS", "vms", "ulimit -v"), ("RLIMIT_DATA", "data", "ulimit -d"))
+MAX_OPEN_FILES = 65_536  # more files than the server can have open
+# (resource limit, the field of psutil's memory_info that counts against it, its shell command)
+RESOURCE_LIMITS = (("RLIMIT_AS", "vms", "ulimit -v"), ("RLIMIT_DATA", "data", "ulimit -d"))
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
-    """Bytes, or files, that are left, and `what` keeps them from being more; empty: there are no more."""
+class MemoryLimit:
+    """A limit of the memory that this process may still take.
 
-    left: int
-    what: str = ""
+    remaining   bytes
+    limited_by  name of the limit; empty: the free memory of the machine
+    """
 
-
-def ram() -> Bound:
-    """The tightest of all bounds."""
-    free = Bound(psutil.virtual_memory().available)
-    return min((free, *container_bounds(), *process_bounds()), key=lambda bound: bound.left)
+    remaining: int
+    limited_by: str = ""
 
 
-def container_bounds(groups: Path = GROUPS, own: Path = OWN) -> Iterator[Bound]:
-    """What each cgroup that this process is in leaves it, file pages counted that it can have back."""
-    for limit, used, reclaimable in accounts(groups, own):
-        yield Bound(limit - used + reclaimable, f"the container's limit of {size(limit)}")
+def available_ram() -> MemoryLimit:
+    """The tightest limit: the free memory of the machine, the cgroups or the resource limits."""
+    free = MemoryLimit(psutil.virtual_memory().available)
+    return min((free, *container_limits(), *process_limits()), key=lambda limit: limit.remaining)
 
 
-def process_bounds() -> Iterator[Bound]:
-    """What the shell that started us allows us of addresses and of data."""
+def container_limits(groups: Path = CGROUP_ROOT, own: Path = OWN_CGROUPS) -> Iterator[MemoryLimit]:
+    """The limit of each cgroup of this process. Reclaimable page cache counts as free."""
+    for limit, used, reclaimable in memory_limits(groups, own):
+        yield MemoryLimit(limit - used + reclaimable, f"the container's limit of {format_size(limit)}")
+
+
+def process_limits() -> Iterator[MemoryLimit]:
+    """The resource limits of this process: address space (ulimit -v) and data (ulimit -d)."""
     used = psutil.Process().memory_info()
-    for name, counted, command in RESOURCES if resource else ():
+    for name, counter, command in RESOURCE_LIMITS if resource else ():
         limit = resource.getrlimit(getattr(resource, name))[0]
-        if limit != resource.RLIM_INFINITY and hasattr(used, counted):
-            yield Bound(limit - getattr(used, counted), f"{command}, {size(limit)}")
+        if limit != resource.RLIM_INFINITY and hasattr(used, counter):
+            yield MemoryLimit(limit - getattr(used, counter), f"{command}, {format_size(limit)}")
 
 
-def open_files() -> int:
-    """Files and connections that may be open once `raise_open_files` has been called."""
+def max_open_files() -> int:
+    """Files and connections that may be open at a time after `raise_open_file_limit`: the hard limit."""
     if resource is None:
-        return ENOUGH
+        return MAX_OPEN_FILES
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    return ENOUGH if hard == resource.RLIM_INFINITY else hard
+    return MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else hard
 
 
-def raise_open_files() -> None:
-    """Take what may be taken without asking: shells and services grant few until somebody wants more."""
+def raise_open_file_limit() -> None:
+    """Raise the soft limit of open files to the hard limit, at most to MAX_OPEN_FILES."""
     if resource is None:
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = min(open_files(), ENOUGH)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    target = min(max_open_files(), MAX_OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < target:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))

@@ -1,80 +1,76 @@
-"""What this machine has: disk, memory (a container's too), GPUs, a port. Measured once, at the start."""
+"""Measures this machine once, at the start: disk, memory under all limits, GPUs, port."""
 
 import socket
 from dataclasses import dataclass
 from pathlib import Path
 
-from checks.finding import listed, size
-from checks.machine.filesystem import MANY, look_at
-from checks.machine.graphics import Gpu, capped, gpus_of_torch, none_because
-from checks.machine.limits import ENOUGH, open_files, ram
-from inference.model.place import has_bfloat16
-
-__all__ = ["Gpu", "Machine", "look", "taken"]
+from checks.machine.gpus import Gpu, explain_no_gpu, find_torch_gpus, with_memory_share
+from checks.machine.limits import MAX_OPEN_FILES, available_ram, max_open_files
+from inference.finding import format_size, join_names
+from inference.model.load.device_dtype import has_bfloat16
+from inference.process.filesystem import UNCOUNTED, inspect_folder
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Bytes are those a program can have now.
+    """The resources that are free now.
 
-    bfloat16    the devices that multiply it in hardware
-    taken       why the port cannot be listened on, empty where it can
-    under       the limit that keeps ram from being more; empty where that is the machine itself
-    no_gpu      why torch sees no GPU
-    disk_under  the quota that keeps disk from being more, empty where none does
-    inodes      files that can still be made where downloads are kept, and inodes_under, as for the disk
-    unwritable  why nothing can be written there, empty where it can
-    links       whether there are symbolic links there
-    open_files  files and connections that may be open at a time
+    disk              bytes free in the cache folder
+    ram               bytes of memory that this process may still take
+    gpus              the GPUs that torch sees
+    bfloat16_devices  the kinds of device ("cpu", "cuda") that multiply bfloat16 in hardware
+    port_error        why the port cannot be bound; empty if it can
+    ram_limited_by    the limit that bounds `ram`; empty: the machine's free memory
+    no_gpu_reason     why torch sees no GPU; empty if it sees one
+    inodes            files that can still be created in the cache folder
+    write_error       why the cache folder is not writable; empty if it is
+    has_links         whether the cache folder supports symbolic links
+    max_open_files    files and connections that may be open at a time
     """
 
     disk: int
     ram: int
     gpus: tuple[Gpu, ...]
-    bfloat16: frozenset[str]
-    taken: str
-    under: str = ""
-    no_gpu: str = ""
-    disk_under: str = ""
-    inodes: int = MANY
-    inodes_under: str = ""
-    unwritable: str = ""
-    links: bool = True
-    open_files: int = ENOUGH
+    bfloat16_devices: frozenset[str]
+    port_error: str
+    ram_limited_by: str = ""
+    no_gpu_reason: str = ""
+    inodes: int = UNCOUNTED
+    write_error: str = ""
+    has_links: bool = True
+    max_open_files: int = MAX_OPEN_FILES
 
-    def told(self, device: str, free: int) -> str:
-        """What a device has free, and what keeps it from being more."""
+    def describe_free(self, device: str, free: int) -> str:
+        """The free memory of a device as text, with the limit or the processes that reduce it."""
         kind, _, number = device.partition(":")
         if kind == "cpu":
-            return f"{size(free)} free{f' under {self.under}' if self.under else ''}"
+            return f"{format_size(free)} free{f' under {self.ram_limited_by}' if self.ram_limited_by else ''}"
         users = [user for gpu in self.gpus[int(number or 0) :][:1] for user in gpu.users]
-        return f"{size(free)} free{f': {listed(users)}' if users else ''}"
+        return f"{format_size(free)} free{f': {join_names(users)}' if users else ''}"
 
 
-def look(*, cache: Path, host: str, port: int, gpu_share: float = 1.0) -> Machine:
-    """`gpu_share`: of a GPU's memory, what the server may use."""
-    gpus = tuple(capped(gpu, gpu_share) for gpu in gpus_of_torch())
+def inspect(*, cache_dir: Path, host: str, port: int, cuda_memory_fraction: float = 1.0) -> Machine:
+    """Measure this machine. `cuda_memory_fraction`: share of each GPU's memory that the server may use."""
+    gpus = tuple(with_memory_share(gpu, cuda_memory_fraction) for gpu in find_torch_gpus())
     devices = ("cpu", "cuda") if gpus else ("cpu",)
-    memory, folder = ram(), look_at(cache)
+    memory, folder = available_ram(), inspect_folder(cache_dir)
     return Machine(
-        disk=folder.bytes.left,
-        ram=memory.left,
+        disk=folder.free_bytes,
+        ram=memory.remaining,
         gpus=gpus,
-        bfloat16=frozenset(device for device in devices if has_bfloat16(device)),
-        taken=taken(host, port),
-        under=memory.what,
-        no_gpu=none_because(),
-        disk_under=folder.bytes.what,
-        inodes=folder.files.left,
-        inodes_under=folder.files.what,
-        unwritable=folder.unwritable,
-        links=folder.links,
-        open_files=open_files(),
+        bfloat16_devices=frozenset(device for device in devices if has_bfloat16(device)),
+        port_error=find_port_error(host, port),
+        ram_limited_by=memory.limited_by,
+        no_gpu_reason=explain_no_gpu(),
+        inodes=folder.free_files,
+        write_error=folder.write_error,
+        has_links=folder.has_links,
+        max_open_files=max_open_files(),
     )
 
 
-def taken(host: str, port: int) -> str:
-    """Why host:port cannot be listened on. Asked by binding it, as the server will."""
+def find_port_error(host: str, port: int) -> str:
+    """Why host:port cannot be bound; empty if it can. Binds it for a moment, as the server will."""
     try:
         family, kind, proto, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, proto) as probe:

@@ -1,181 +1,218 @@
-"""Who computes how much in the next step. There is no prefill and no decoding: a sequence has tokens to do.
+"""Decides which sequences run in the next step and how many tokens each computes.
 
-Knows sequences and their rows; nothing of tensors, records or threads.
+Prefill and decode are not two modes: each sequence has a number of uncomputed tokens. Knows sequences and
+their rows; knows no tensors, outputs or threads.
 """
 
 from bisect import insort
 from collections.abc import Iterator
-from collections.abc import Sequence as Several
+from collections.abc import Sequence as SequenceOf
+from dataclasses import dataclass
 from operator import attrgetter
 
-from inference.engine.admission import Admission
-from inference.engine.pieces import FREE, Pieces
-from inference.engine.seating import Seating
+from inference.engine.chunking import UNCHUNKED, Chunking
+from inference.engine.kv.manager import KVCacheManager
 from inference.engine.sequence import Sequence
-from inference.model.batch import Move
+from inference.model.batch import CacheOp
 
-Plan = list[tuple[Sequence, int]]  # who computes how many tokens, in the order of their rows
+SchedulerOutput = list[tuple[Sequence, int]]  # (sequence, tokens to compute), in the order of rows
 
-PROMPTS = 4  # prompts in rows side by side at least, so that a long one does not hide the short ones
-SCORED = 256  # tokens a step of a prompt whose every position yields logits, which are wide
-LEAST = 16  # tokens a step computes even when memory is short
-CALM = 256  # steps after which a shortage of memory counts as over
+MIN_CONCURRENT_PROMPTS = 4  # prompts that run at once at least: a long one must not block short ones
+PROMPT_LOGPROB_CHUNK = 256  # tokens per step of a prompt with logprobs: each yields a row of logits (V,)
+MIN_BUDGET = 16  # smallest budget after running out of memory
+STEPS_TO_RECOVER = 256  # successful steps after which the limits are restored
+
+
+@dataclass(slots=True)
+class WaitingServedRatio:
+    """Decides when waiting sequences may join the running ones: at once, or once enough of them wait.
+
+    The prompt of a sequence that joins delays the running ones, less often if several join together.
+    Sequences join if `waiting_served_ratio` sequences wait for each running one, or if none has joined for
+    `max_waiting_tokens` steps. The defaults admit at once. The two options are Text Generation Inference's.
+    """
+
+    waiting_served_ratio: float = 0.0
+    max_waiting_tokens: int = 0
+    steps_since_admission: int = 0
+
+    def should_admit(self, num_waiting: int, num_running: int) -> bool:
+        """Whether waiting sequences may join in this step. Call once a step."""
+        self.steps_since_admission += 1
+        return (
+            not num_running
+            or self.steps_since_admission >= self.max_waiting_tokens
+            or num_waiting >= int(self.waiting_served_ratio * num_running)
+        )
 
 
 class Scheduler:
-    """`running` have rows, ordered by age; `waiting` have none, in the order they will get one.
+    """`running` have rows and are ordered by age; `waiting` have none and are in the order of admission.
 
-    budget   tokens a step computes; the decoding ones always get theirs, prompts share what is left
-    whole    a row's first step takes its whole prompt, whatever the budget: one such prompt a step
-    seats    sequences that may run at once
-    pieces   how sequences are cut
+    token_budget     tokens a step computes: each decoding sequence gets one, prompts share the rest
+    whole_prompts    each prompt is computed in one step: one prompt of any length, or several that fit the
+                     budget together
+    max_running      how many sequences may run at once; reduced after running out of memory
+    newly_scheduled  the sequences that got a row in the last call of `schedule`
+    chunking         how prompts are split into chunks
     """
 
     def __init__(
         self,
-        seating: Seating,
+        kv_cache_manager: KVCacheManager,
         *,
-        budget: int,
-        whole: bool,
-        admission: Admission | None = None,
-        pieces: Pieces = FREE,
+        max_batch_tokens: int,
+        whole_prompts: bool,
+        admission_policy: WaitingServedRatio | None = None,
+        chunking: Chunking = UNCHUNKED,
     ) -> None:
-        self.seating = seating
-        self.admission = admission or Admission()
+        self.kv_cache_manager = kv_cache_manager
+        self.admission_policy = admission_policy or WaitingServedRatio()
         self.running: list[Sequence] = []
         self.waiting: list[Sequence] = []
-        self.seated: list[Sequence] = []
-        self.budget = self.full_budget = budget
-        self.whole = whole
-        self.pieces = pieces
-        self.seats = seating.max_rows
+        self.newly_scheduled: list[Sequence] = []
+        self.token_budget = self.max_batch_tokens = max_batch_tokens
+        self.whole_prompts = whole_prompts
+        self.chunking = chunking
+        self.max_running = kv_cache_manager.max_sequences
         self.preemptions = 0
-        self._calm = 0
+        self._steps_since_oom = 0
 
-    def schedule(self) -> Plan:
-        """Decoding sequences take their token each, prompts what is left of the budget.
+    def schedule(self) -> SchedulerOutput:
+        """The sequences of the next step and their token counts, in the order of their rows.
 
-        Where the memory cannot hold the running ones any longer, the youngest goes back to waiting. Waiting
-        ones are seated in order while rows, area and budget last; `seated` lists them. One whose prefix a
-        running one is about to compute (`Seating.awaits`) is passed over until it has.
+        While the KV memory cannot hold all running sequences, the youngest is preempted. Waiting sequences
+        are admitted in order as long as rows, KV memory and budget suffice; `newly_scheduled` lists them. A
+        sequence whose prefix a running one is computing is skipped (`KVCacheManager.should_wait_for_prefix`).
         """
-        while not self.seating.widen():
+        while not self.kv_cache_manager.grow():
             self.preempt(self.running[-1])
-        decoding = [sequence for sequence in self.running if self.pieces.next(sequence) == 1]
-        prompts = [sequence for sequence in self.running if self.pieces.next(sequence) > 1]
-        room = max(1, self.budget - len(decoding))
-        self.seated = self._seat(len(prompts), sum(map(cost, prompts)), room)
-        plan = [(sequence, 1) for sequence in decoding]
-        plan += self._divide(prompts + self.seated, room)
-        plan.sort(key=row_of)
-        return plan
+        decoding = [sequence for sequence in self.running if self.chunking.num_next_tokens(sequence) == 1]
+        prompts = [sequence for sequence in self.running if self.chunking.num_next_tokens(sequence) > 1]
+        prompt_budget = max(1, self.token_budget - len(decoding))
+        self.newly_scheduled = self._admit_waiting(len(prompts), sum(map(cost, prompts)), prompt_budget)
+        scheduler_output = [(sequence, 1) for sequence in decoding]
+        scheduler_output += self._split_budget(prompts + self.newly_scheduled, prompt_budget)
+        scheduler_output.sort(key=lambda entry: entry[0].row)
+        return scheduler_output
 
-    def preempt(self, sequence: Sequence, trusted: bool = True) -> None:
-        """Back to the front of waiting, text and all; what its seat held stays findable, if trusted."""
+    def preempt(self, sequence: Sequence, reusable: bool = True) -> None:
+        """Move a running sequence to the front of `waiting`; it keeps its tokens.
+
+        reusable: prefix caching may reuse its KV memory.
+        """
         self.running.remove(sequence)
-        self.seating.release(sequence, trusted)
+        self.kv_cache_manager.free(sequence, reusable)
         self.waiting.insert(0, sequence)
         self.preemptions += 1
 
-    def drop(self, sequence: Sequence, trusted: bool = True) -> None:
-        """It has ended, wherever it is."""
+    def finish(self, sequence: Sequence, reusable: bool = True) -> None:
+        """Remove a sequence that has ended, whether it runs or waits."""
         if sequence.row < 0:
             self.waiting.remove(sequence)
             return
         self.running.remove(sequence)
-        self.seating.release(sequence, trusted)
+        self.kv_cache_manager.free(sequence, reusable)
 
-    def relieve(self) -> Sequence | None:
-        """Memory ran out in a step: half the budget and one sequence less, until CALM steps went well.
+    def shrink_budget(self) -> Sequence | None:
+        """Halve the budget and run one sequence less after a step that ran out of memory.
 
-        Returns the sequence for which it ran out again, alone and with the least budget; else None.
+        STEPS_TO_RECOVER successful steps undo this. Returns the sequence that ran out of memory alone with
+        the smallest budget, if there is one.
         """
-        if len(self.running) == 1 and self.budget <= LEAST and not self._calm:
-            self._restore()
+        if len(self.running) == 1 and self.token_budget <= MIN_BUDGET and not self._steps_since_oom:
+            self._restore_limits()
             return self.running[0]
-        self.budget = max(min(LEAST, self.full_budget), self.budget // 2)
-        self.seats = max(1, len(self.running) - 1)
-        self._calm = 0
+        self.token_budget = max(min(MIN_BUDGET, self.max_batch_tokens), self.token_budget // 2)
+        self.max_running = max(1, len(self.running) - 1)
+        self._steps_since_oom = 0
         if len(self.running) > 1:
             self.preempt(self.running[-1])
         return None
 
-    def forget(self, lost: Several[Move] = ()) -> None:
-        """Nothing in the memory can be trusted: everyone computes again, in the same order. lost: moves that
-        may not have been done."""
+    def reset(self, lost_ops: SequenceOf[CacheOp] = ()) -> None:
+        """Discard the contents of the KV memory: every running sequence is computed again, in the same order.
+
+        lost_ops: cache ops that may not have been carried out.
+        """
         self.preemptions += len(self.running)
         self.waiting[:0] = self.running
         self.running.clear()
-        self.seating.forget(lost)
+        self.kv_cache_manager.reset(lost_ops)
 
-    def succeed(self) -> None:
-        """A step went well; enough of them in a row end a shortage."""
-        self._calm += 1
-        if self._calm == CALM:
-            self._restore()
+    def record_success(self) -> None:
+        """Count a successful step; STEPS_TO_RECOVER successful steps in a row restore the limits."""
+        self._steps_since_oom += 1
+        if self._steps_since_oom == STEPS_TO_RECOVER:
+            self._restore_limits()
 
-    def _restore(self) -> None:
-        self.budget, self.seats = self.full_budget, self.seating.max_rows
+    def _restore_limits(self) -> None:
+        self.token_budget, self.max_running = self.max_batch_tokens, self.kv_cache_manager.max_sequences
 
-    def _seat(self, prompts: int, wanted: int, room: int) -> list[Sequence]:
-        """Seat waiting sequences behind so many prompts, which want so much of the room."""
-        seated: list[Sequence] = []
-        if not self.admission.opens(len(self.waiting), len(self.running)):
-            return seated
-        for sequence in self.waiting[: self.seating.max_rows]:
-            if not self._admits(sequence, prompts + len(seated), wanted, room):
+    def _admit_waiting(self, num_prompts: int, requested_tokens: int, prompt_budget: int) -> list[Sequence]:
+        """Admit waiting sequences.
+
+        num_prompts running prompts already request requested_tokens of the prompt_budget.
+        """
+        newly_scheduled: list[Sequence] = []
+        if not self.admission_policy.should_admit(len(self.waiting), len(self.running)):
+            return newly_scheduled
+        for sequence in self.waiting[: self.kv_cache_manager.max_sequences]:
+            num_admitted = len(newly_scheduled)
+            if not self._can_admit(sequence, num_prompts + num_admitted, requested_tokens, prompt_budget):
                 break
-            if self.seating.awaits(sequence):
+            if self.kv_cache_manager.should_wait_for_prefix(sequence):
                 continue
-            if not self.seating.seat(sequence):
+            if not self.kv_cache_manager.allocate(sequence):
                 break
             self.waiting.remove(sequence)
             insort(self.running, sequence, key=id_of)
-            seated.append(sequence)
-            wanted += cost(sequence)
-            self.admission.joined()
-        return seated
+            newly_scheduled.append(sequence)
+            requested_tokens += cost(sequence)
+            self.admission_policy.steps_since_admission = 0
+        return newly_scheduled
 
-    def _admits(self, sequence: Sequence, prompts: int, wanted: int, room: int) -> bool:
-        if len(self.running) >= self.seats:
+    def _can_admit(
+        self, sequence: Sequence, num_prompts: int, requested_tokens: int, prompt_budget: int
+    ) -> bool:
+        if len(self.running) >= self.max_running:
             return False
-        if self.whole:
-            return not prompts or wanted + cost(sequence) <= room
-        return wanted < room or prompts < min(PROMPTS, room)
+        if self.whole_prompts:
+            return not num_prompts or requested_tokens + cost(sequence) <= prompt_budget
+        return requested_tokens < prompt_budget or num_prompts < min(MIN_CONCURRENT_PROMPTS, prompt_budget)
 
-    def _divide(self, prompts: list[Sequence], room: int) -> Iterator[tuple[Sequence, int]]:
-        """The shortest first, so that most are soon through; but half the room is the oldest's, so that it
-        gets through at all."""
+    def _split_budget(self, prompts: list[Sequence], prompt_budget: int) -> Iterator[tuple[Sequence, int]]:
+        """Shortest prompts first, so that most finish soon; half the budget is reserved for the oldest one.
+
+        Without the reserve a long prompt might never finish.
+        """
         oldest = min(prompts, key=id_of, default=None)
-        if self.whole or self.pieces.size:
-            yield from self._cut(sorted(prompts, key=lambda s: (s is not oldest, s.todo)), room)
+        if self.whole_prompts or self.chunking.chunk_size:
+            oldest_first = sorted(prompts, key=lambda s: (s is not oldest, s.num_uncomputed_tokens))
+            yield from self._chunk(oldest_first, prompt_budget)
             return
-        reserved = min(oldest.todo, -(-room // 2)) if oldest else 0
-        for sequence in sorted(prompts, key=attrgetter("todo")):
-            reserved = 0 if sequence is oldest else reserved
-            most = SCORED if sequence.task.prompt_logprobs is not None else room
-            count = min(sequence.todo, most, room - reserved)
-            room -= count
-            if count:
-                yield sequence, count
+        reserved_tokens = min(oldest.num_uncomputed_tokens, -(-prompt_budget // 2)) if oldest else 0
+        for sequence in sorted(prompts, key=attrgetter("num_uncomputed_tokens")):
+            reserved_tokens = 0 if sequence is oldest else reserved_tokens
+            limit = PROMPT_LOGPROB_CHUNK if sequence.task.prompt_logprobs is not None else prompt_budget
+            num_tokens = min(sequence.num_uncomputed_tokens, limit, prompt_budget - reserved_tokens)
+            prompt_budget -= num_tokens
+            if num_tokens:
+                yield sequence, num_tokens
 
-    def _cut(self, prompts: list[Sequence], room: int) -> Iterator[tuple[Sequence, int]]:
-        """A piece for each as long as there is room, be it for less than the last one."""
+    def _chunk(self, prompts: list[Sequence], prompt_budget: int) -> Iterator[tuple[Sequence, int]]:
+        """One chunk for each prompt while budget is left; the last chunk may exceed it."""
         for sequence in prompts:
-            if room <= 0:
+            if prompt_budget <= 0:
                 return
-            count = self.pieces.next(sequence)
-            room -= count
-            yield sequence, count
+            num_tokens = self.chunking.num_next_tokens(sequence)
+            prompt_budget -= num_tokens
+            yield sequence, num_tokens
 
 
 def cost(sequence: Sequence) -> int:
-    """Tokens it will take to its next one; where it begins, an encoder's input as well."""
-    return sequence.todo + (0 if sequence.cached else len(sequence.source))
+    """Tokens to compute before the next token is sampled, including the encoder's input at the start."""
+    return sequence.num_uncomputed_tokens + (0 if sequence.num_computed_tokens else len(sequence.encoder_ids))
 
 
 id_of = attrgetter("id")
-
-
-def row_of(share: tuple[Sequence, int]) -> int:
-    return share[0].row

@@ -1,43 +1,48 @@
-"""One sequence's life, in counters. Everything else about it is derived from them.
+"""The engine's data types: a Task, its Sequence and the StepOutput of one step.
 
-A Task is what is asked of the engine, a Record what one step yields for it: both are plain integers and
-floats, made and read by other threads. A Sequence is the engine's own.
+Task and StepOutput hold plain values and cross threads. A Sequence belongs to the engine's thread: it stores
+counters, and properties derive the rest from them.
 """
 
 import time
-from collections.abc import Sequence as Ids
+from collections.abc import Callable, Mapping
+from collections.abc import Sequence as SequenceOf
 from copy import copy
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import torch
 
-from inference.engine.bans import Bans
+from inference.engine.banned_tokens import BannedTokens
 from inference.errors import ServerError
 from inference.sampling import Sampling
 
-Tops = tuple[tuple[int, float], ...]
+TopLogprobs = tuple[tuple[int, float], ...]
 
 
-class Score(NamedTuple):
-    """How likely a prompt token was: its logprob, the most probable ones, and how many were at least as
-    likely. The first token has none of these."""
+class PromptLogprob(NamedTuple):
+    """Score of one prompt token: its logprob, the most probable tokens and the token's rank.
+
+    rank: how many tokens are at least as probable. The first token of a prompt has no score.
+    """
 
     logprob: float | None = None
-    tops: Tops = ()
+    top_logprobs: TopLogprobs = ()
     rank: int = 0
 
 
 class Matcher(Protocol):
-    """Which tokens may come next, by an automaton over token ids. One per sequence, used by one thread."""
+    """A grammar automaton over token ids. One per sequence, used by one thread."""
 
-    def allowed(self) -> torch.Tensor | None:
-        """Bitmask over the vocabulary, int32 (ceil(V / 32),): bit i of word w is set where token 32 w + i may
-        come next; None where every token may. On the CPU, valid until the next call."""
+    def token_bitmask(self) -> torch.Tensor | None:
+        """The tokens that may come next, int32 (ceil(V / 32),): bit i of word w stands for token 32 w + i.
+
+        None if every token may come next. The tensor is on the CPU and valid until the next call.
+        """
         ...
 
-    def advance(self, token: int) -> None:
-        """Take a token that `allowed` permitted."""
+    def advance(self, token_id: int) -> None:
+        """Accept a token that `token_bitmask` allows."""
         ...
 
 
@@ -45,128 +50,168 @@ class Matcher(Protocol):
 class Task:
     """One answer to compute.
 
-    ids             the prompt; for an encoder-decoder model, the encoder's input
-    ends            token ids that end the answer (the model's own and the request's)
-    seed            of the answer's random stream; unused when sampling.greedy
-    logprobs        alternatives to report with each token; None: none, not even the chosen token's
-    warped          logprobs are of the distribution behind all edits and warpers, not of the model's own
-    prompt_logprobs likewise for the prompt
-    deadline        time.monotonic() after which it ends with reason "deadline"
+    prompt_token_ids    the prompt; for an encoder-decoder model, the encoder's input
+    max_tokens          most tokens to generate
+    min_tokens          stop tokens are not sampled before this many tokens
+    stop_token_ids      token ids that end the answer (the model's own and the request's)
+    seed                seed of the answer's random stream; unused if sampling.greedy
+    matcher             grammar that the answer must match; None: no grammar
+    logprobs            number of alternatives to report with each token; None: no logprobs at all
+    processed_logprobs  report logprobs after all processors and warpers instead of the model's own
+    prompt_logprobs     number of alternatives to report with each prompt token; None: no prompt logprobs
+    deadline            time.monotonic() after which the answer ends with reason "deadline"
     """
 
-    ids: tuple[int, ...]
+    prompt_token_ids: tuple[int, ...]
     max_tokens: int
     sampling: Sampling = field(default_factory=Sampling)
     min_tokens: int = 0
-    ends: frozenset[int] = frozenset()
+    stop_token_ids: frozenset[int] = frozenset()
     seed: int = 0
     matcher: Matcher | None = None
     logprobs: int | None = None
-    warped: bool = False
+    processed_logprobs: bool = False
     prompt_logprobs: int | None = None
     deadline: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
-    """What one step yields for one task: the tokens it gained, or its end, or both.
+class StepOutput:
+    """What one step yields for one task: new tokens, the end of the answer, or both.
 
-    cached   set on the first record: prompt tokens that did not have to be computed
-    waited   on the first record: seconds from submission to its row
-    prompt   on the first record when prompt logprobs were asked: a score per prompt token
-    reason   "" while it goes on; else "stop" (the last id is one of its ends), "length", "deadline",
-             "cancelled"
-    error    set where the sequence failed; nothing follows
+    logprobs           one entry per token, as in top_logprobs; empty if the task requests no logprobs
+    num_cached_tokens  set in the first output: prompt tokens that prefix caching supplied
+    queue_time_s       set in the first output: seconds from submission to the first step
+    prompt_logprobs    set in the first output if prompt logprobs were requested: one score per prompt token
+    finish_reason      "" while the answer goes on; else "stop" (the last id is a stop token), "length",
+                       "deadline", "cancelled"
+    error              set if the sequence failed; no output follows
     """
 
-    ids: tuple[int, ...] = ()
+    token_ids: tuple[int, ...] = ()
     logprobs: tuple[float, ...] = ()
-    tops: tuple[Tops, ...] = ()
-    cached: int | None = None
-    waited: float = 0.0
-    prompt: tuple[Score, ...] = ()
-    reason: str = ""
+    top_logprobs: tuple[TopLogprobs, ...] = ()
+    num_cached_tokens: int | None = None
+    queue_time_s: float = 0.0
+    prompt_logprobs: tuple[PromptLogprob, ...] = ()
+    finish_reason: str = ""
     error: ServerError | None = None
 
 
-class Outlet(Protocol):
-    """Where a task's records go. `put` is called on the delivering thread and must not block."""
+class OutputSink(Protocol):
+    """Receiver of a task's step outputs. `put` is called on the delivering thread and must not block."""
 
-    def put(self, record: Record) -> None: ...
+    def put(self, output: StepOutput) -> None: ...
+
+
+class LogitsProcessor(NamedTuple):
+    """A change of the logits that some requests ask for.
+
+    requested          whether the sequence's request asks for it: the answer never changes
+    apply              changes the logits (W, V) in place, in the rows of these sequences only
+    depends_on_tokens  the change depends on which tokens a sequence has, not only on how many
+    applies            whether it changes the next token's logits; None: whenever it is requested
+    """
+
+    requested: Callable[["Sequence"], bool]
+    apply: Callable[[torch.Tensor, Mapping[int, "Sequence"]], None]
+    depends_on_tokens: bool = False
+    applies: Callable[["Sequence"], bool] | None = None
 
 
 @dataclass(slots=True, eq=False)
 class Sequence:
     """A task in the engine.
 
-    tokens  all its token ids: the prompt (for an encoder-decoder, the decoder's start), then the answer
-    cached  how many of them are in the row's memory
-    coming  tokens behind these that are chosen, and that the host does not know yet
-    drafts  guesses at what follows its tokens, computed behind them in this step
-    row     its row in the memory, -1 while it waits
-    source  the encoder's input, empty for a decoder-only model
-    bans    what its request rules out; None: nothing
-    pages   where the memory is in pages: those its tokens stand in, in order; `filed` of them can be found by
-            others, by the names in `chain`
+    token_ids            prompt (for an encoder-decoder model: the decoder's start ids), then answer
+    encoder_ids          the encoder's input; empty for a decoder-only model
+    num_computed_tokens  tokens whose keys and values are in the KV memory
+    num_cached_tokens    tokens that prefix caching supplied when the sequence first got its row
+    num_pending_tokens   sampled tokens that are still on the device, unknown to the host
+    draft_token_ids      draft tokens, computed behind token_ids in this step
+    max_len              its maximum length in tokens, prompt included
+    row                  index of its row; -1 while the sequence waits
+    started              whether its first output has been made
+    queue_time_s         seconds from submission to the first step
+    arrival_time         time.monotonic() at submission
+    banned_tokens        tokens that the request bans or allows; None: it restricts none
+    processors           the processors that the request asks for; None until the first sample
+    warpers              the names of the warpers that the request asks for; None until the first sample
+    pages                in paged memory: the pages of its tokens, in order
+    num_hashed_pages     how many of these pages prefix caching has registered
+    page_hashes          hashes of the full pages
     """
 
     id: int
     task: Task
-    outlet: Outlet
-    tokens: list[int]
-    source: tuple[int, ...] = ()
-    cached: int = 0
+    output_sink: OutputSink
+    token_ids: list[int]
+    encoder_ids: tuple[int, ...] = ()
+    num_computed_tokens: int = 0
     row: int = -1
     started: bool = False
-    reused: int = 0
-    drafts: list[int] = field(default_factory=list)
-    waited: float = 0.0
+    num_cached_tokens: int = 0
+    draft_token_ids: list[int] = field(default_factory=list)
+    queue_time_s: float = 0.0
     pages: list[int] = field(default_factory=list)
-    filed: int = 0
-    chain: list[bytes] = field(default_factory=list)
-    prompt: int = field(init=False)
-    arrived: float = field(default_factory=time.monotonic)
-    prompt_scores: list[Score] = field(default_factory=list)
-    coming: int = 0
-    bans: Bans | None = field(init=False, default=None)
+    num_hashed_pages: int = 0
+    page_hashes: list[bytes] = field(default_factory=list)
+    num_prompt_tokens: int = field(init=False)
+    max_len: int = field(init=False)
+    greedy: bool = field(init=False)
+    arrival_time: float = field(default_factory=time.monotonic)
+    prompt_logprobs: list[PromptLogprob] = field(default_factory=list)
+    num_pending_tokens: int = 0
+    banned_tokens: BannedTokens | None = field(init=False, default=None)
+    processors: tuple[LogitsProcessor, ...] | None = field(init=False, default=None)
+    warpers: tuple[str, ...] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        self.prompt = len(self.tokens)
         sampling = self.task.sampling
-        if sampling.banned or sampling.allowed is not None:
-            self.bans = Bans(sampling, self.task.ends)
+        self.num_prompt_tokens = len(self.token_ids)
+        self.max_len = self.num_prompt_tokens + self.task.max_tokens
+        self.greedy = sampling.greedy or sampling.temperature == 0
+        if sampling.bad_words_ids or sampling.allowed_token_ids is not None:
+            self.banned_tokens = BannedTokens(sampling, self.task.stop_token_ids)
 
     @property
-    def todo(self) -> int:
-        """Tokens to compute before the next one can be sampled; 1 while it decodes."""
-        return len(self.tokens) - self.cached
+    def num_uncomputed_tokens(self) -> int:
+        """Tokens to compute before the next token can be sampled; 1 while the sequence decodes."""
+        return len(self.token_ids) - self.num_computed_tokens
 
     @property
-    def generated(self) -> int:
-        return len(self.tokens) + self.coming - self.prompt
+    def num_output_tokens(self) -> int:
+        return len(self.token_ids) + self.num_pending_tokens - self.num_prompt_tokens
 
     @property
-    def answer(self) -> Ids[int]:
-        return self.tokens[self.prompt :]
+    def output_token_ids(self) -> SequenceOf[int]:
+        return self.token_ids[self.num_prompt_tokens :]
 
     @property
-    def greedy(self) -> bool:
-        return self.task.sampling.greedy or self.task.sampling.temperature == 0
+    def may_reuse_prefix(self) -> bool:
+        """Whether it may reuse KV memory of another sequence: not if each prompt token needs its logits."""
+        return self.task.prompt_logprobs is None
 
     @property
-    def late(self) -> bool:
-        """Whether its repetition penalty has a place among its warpers, instead of before them."""
-        return not self.greedy and "repetition" in self.task.sampling.order
+    def penalty_among_warpers(self) -> bool:
+        """Whether the repetition penalty is applied at its place among the warpers instead of before them."""
+        return not self.greedy and "repetition" in self.task.sampling.warper_order
 
-    @property
-    def limit(self) -> int:
-        """Tokens it may come to hold, prompt included."""
-        return self.prompt + self.task.max_tokens
+    def finish_reason(self, context: int) -> Literal["stop", "length", ""]:
+        """Why the answer ends behind its last token; empty if it goes on."""
+        if self.num_output_tokens and self.token_ids[-1] in self.task.stop_token_ids:
+            return "stop"
+        return "length" if len(self.token_ids) >= min(self.max_len, context) else ""
 
-    def ahead(self, count: int) -> "Sequence":
-        """What it is if the first `count` of its drafts are right; only to be read."""
-        if not count:
+    def clear_placement(self) -> None:
+        """Forget its place in the KV memory: all tokens must be computed again."""
+        self.row, self.num_computed_tokens = -1, 0
+        self.pages, self.num_hashed_pages = [], 0
+
+    def with_drafts(self, num_drafts: int) -> "Sequence":
+        """A read-only copy whose first `num_drafts` draft tokens count as accepted."""
+        if not num_drafts:
             return self
-        later = copy(self)
-        later.tokens = self.tokens + self.drafts[:count]
-        return later
+        drafted = copy(self)
+        drafted.token_ids = self.token_ids + self.draft_token_ids[:num_drafts]
+        return drafted

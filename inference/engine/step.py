@@ -1,179 +1,210 @@
-"""One step's computation: pack, forward, sample; and, when that fails, whose fault it was.
+"""One step: builds the batch, runs the model, samples; if that fails, finds the sequence that caused it.
 
-Knows a Runner and a Sampler. Does not know who is next, nor who listens.
+Knows a Runner and a Sampler; knows neither the scheduler's rules nor the receivers of outputs.
 """
 
 import logging
-from collections.abc import Sequence as Several
+from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass, field
+from math import isnan
 
 import torch
 
-from inference.engine.bans import NOTHING_LEFT
-from inference.engine.pack import Packed, pack
-from inference.engine.pieces import FREE, Pieces
-from inference.engine.sampler import BROKEN, EMPTY, Choice, Drawn, Sampler
-from inference.engine.scheduler import Plan
-from inference.engine.sequence import Score, Sequence
+from inference.engine.banned_tokens import NO_ALLOWED_TOKEN_MESSAGE
+from inference.engine.build_batch import PreparedBatch, build_batch
+from inference.engine.chunking import UNCHUNKED, Chunking
+from inference.engine.sampling.sampler import (
+    NAN_LOGITS,
+    NO_ALLOWED_TOKEN,
+    PendingSample,
+    SampledToken,
+    Sampler,
+)
+from inference.engine.scheduler import SchedulerOutput
+from inference.engine.sequence import PromptLogprob, Sequence
 from inference.errors import BadRequest, Internal, ServerError
-from inference.model.batch import Move, Runner
+from inference.model.batch import CacheOp, Runner
 
 log = logging.getLogger(__name__)
 
+MODEL_FAILED = "the model failed on this request"
+TOO_LITTLE_MEMORY = "the server has too little memory for this request"
+
 
 @dataclass(slots=True)
-class Outcome:
-    """What a step did for a sequence: `count` tokens computed, prompt tokens scored, the next token chosen if
-    none was left to compute, and one more for each draft that was right; or the error it failed with.
+class StepResult:
+    """The result of a step for one sequence.
 
-    spoilt  behind a draft that was wrong, its row holds what is not a number
+    num_scheduled_tokens  tokens computed, drafts not counted
+    sampled_tokens        empty if the sequence was not sampled; else the next token, and one more for each
+                          accepted draft
+    prompt_logprobs       scores of the prompt tokens that this step computed
+    error                 why the sequence failed; None if it did not
+    has_nan               NaN was written behind a rejected draft, so the sequence's KV memory is unusable
     """
 
     sequence: Sequence
-    count: int = 0
-    choices: list[Choice] = field(default_factory=list)
-    scores: list[Score] = field(default_factory=list)
+    num_scheduled_tokens: int = 0
+    sampled_tokens: list[SampledToken] = field(default_factory=list)
+    prompt_logprobs: list[PromptLogprob] = field(default_factory=list)
     error: ServerError | None = None
-    spoilt: bool = False
+    has_nan: bool = False
 
 
 @dataclass(slots=True)
-class Begun:
-    """A step that is being computed: what is known of its outcomes, and the tokens that are on their way."""
+class InFlight:
+    """A step that the device is computing: the results known so far and the pending sample."""
 
-    packed: Packed
-    outcomes: list[Outcome]
-    drawn: Drawn | None = None
-
-
-class Shortage(Exception):
-    """The step needs more memory than there is."""
+    prepared: PreparedBatch
+    results: list[StepResult]
+    pending_sample: PendingSample | None = None
 
 
-class Stepper:
-    """Computes plans. `context` is the number of tokens at which a row is full."""
+class StepOutOfMemory(Exception):
+    """The step needs more memory than is free."""
 
-    def __init__(self, runner: Runner, sampler: Sampler, context: int, pieces: Pieces = FREE) -> None:
+
+class ModelStep:
+    """Computes scheduled steps. A sequence of `context` tokens is full and is not sampled."""
+
+    def __init__(
+        self, runner: Runner, sampler: Sampler, context: int, chunking: Chunking = UNCHUNKED
+    ) -> None:
         self.runner = runner
         self.sampler = sampler
         self.context = context
-        self.pieces = pieces
+        self.chunking = chunking
 
-    def ready(self, plan: Plan) -> list[Outcome]:
-        """What has been computed of the plan before it was made: nothing, here (see ahead.py)."""
+    def take_early_results(self, scheduler_output: SchedulerOutput) -> list[StepResult]:
+        """The results of a step launched before it was scheduled: none here, see OverlapStep."""
         return []
 
-    def compute(self, plan: Plan, moves: Several[Move]) -> list[Outcome]:
-        """The outcome for each of the plan, in its order; it is for the caller to take it into the sequences.
+    def execute(self, scheduler_output: SchedulerOutput, cache_ops: SequenceOf[CacheOp]) -> list[StepResult]:
+        """The results of the scheduled sequences, in their order; the caller updates the sequences.
 
-        What fails is tried again in parts, until each culprit stands alone. Raises Shortage when memory runs
-        out: the rows then hold what they held before, but for the moves, of which nobody knows.
+        A failed step is repeated in halves until each sequence that fails runs alone. Raises StepOutOfMemory
+        when memory runs out: the rows then hold the same tokens as before, and the cache ops may or may not
+        have been carried out.
         """
         try:
-            return self.attempt(plan, moves)
+            return self.execute_once(scheduler_output, cache_ops)
         except Exception as error:
-            if short_of_memory(error):
-                raise Shortage(str(error)) from error
-            log.exception("step failed sequences=%d", len(plan))
-        return self._isolate(plan)
+            if is_out_of_memory(error):
+                raise StepOutOfMemory(str(error)) from error
+            log.exception("step failed sequences=%d", len(scheduler_output))
+        return self._bisect(scheduler_output)
 
-    def attempt(self, plan: Plan, moves: Several[Move]) -> list[Outcome]:
-        """The outcome for each of the plan. Raises whatever its computation does."""
-        return self.end(self.begin(pack(plan, moves, self.context), plan))
+    def execute_once(
+        self, scheduler_output: SchedulerOutput, cache_ops: SequenceOf[CacheOp]
+    ) -> list[StepResult]:
+        """As `execute`, without repeating a failed step. Raises whatever the runner or the sampler raises."""
+        return self.collect(
+            self.launch(build_batch(scheduler_output, cache_ops, self.context), scheduler_output)
+        )
 
-    def begin(self, packed: Packed, plan: Plan) -> Begun:
-        """Have the step computed, without waiting for the tokens it yields."""
-        logits = self.runner.forward(packed.batch)
-        begun = Begun(packed, [Outcome(sequence, count) for sequence, count in plan])
-        if packed.proofs:
-            self._prove(packed, logits, begun.outcomes)
-        if packed.scored:
-            self._score(packed, logits, begun.outcomes)
-        if packed.scored or packed.proofs:
-            logits = logits[packed.picks]
-        if packed.sampled:
-            begun.drawn = self.sampler.draw(logits, packed.sampled)
-        return begun
+    def launch(self, prepared: PreparedBatch, scheduler_output: SchedulerOutput) -> InFlight:
+        """Start computing the step. Does not wait for the sampled tokens."""
+        logits = self.runner.forward(prepared.batch)
+        in_flight = InFlight(prepared, [StepResult(sequence, count) for sequence, count in scheduler_output])
+        if prepared.nan_checks:
+            self._check_finite(prepared, logits, in_flight.results)
+        if prepared.prompt_logprob_rows:
+            self._add_prompt_logprobs(prepared, logits, in_flight.results)
+        if prepared.prompt_logprob_rows or prepared.nan_checks:
+            logits = logits[prepared.sampled_rows]
+        if prepared.sampled_sequences:
+            in_flight.pending_sample = self.sampler.sample_async(logits, prepared.sampled_sequences)
+        return in_flight
 
-    def end(self, begun: Begun) -> list[Outcome]:
-        """The outcomes of the step, once its tokens are known."""
-        if begun.drawn is not None:
-            self._choose(begun.packed, begun.drawn.choices(), begun.outcomes)
-        return begun.outcomes
+    def collect(self, in_flight: InFlight) -> list[StepResult]:
+        """Wait for the sampled tokens and return the results of the step."""
+        if in_flight.pending_sample is not None:
+            self._add_sampled_tokens(in_flight.prepared, in_flight.pending_sample.wait(), in_flight.results)
+        return in_flight.results
 
-    def _prove(self, packed: Packed, logits: torch.Tensor, outcomes: list[Outcome]) -> None:
-        """Fail at once whose part of a prompt came out as no numbers: others could be seated in them."""
-        sound = logits[list(packed.proofs.values())].amax(-1).isfinite().tolist()  # sync
-        of = dict(zip(packed.proofs, sound, strict=True))
-        for outcome in outcomes:
-            if not of.get(outcome.sequence.id, True):
-                outcome.error = fault(BROKEN)
+    def _check_finite(self, prepared: PreparedBatch, logits: torch.Tensor, results: list[StepResult]) -> None:
+        """Fail sequences whose prompt chunk yields NaN or infinity.
 
-    def _score(self, packed: Packed, logits: torch.Tensor, outcomes: list[Outcome]) -> None:
-        of = {outcome.sequence.id: outcome for outcome in outcomes}
-        for part in packed.scored:
-            tops = part.sequence.task.prompt_logprobs or 0
-            rows = logits[part.first : part.first + len(part.ids)]
-            outcome = of[part.sequence.id]
-            outcome.scores = self.sampler.score(rows, part.ids, tops)
-            if any(score.logprob != score.logprob for score in outcome.scores):
-                outcome.error = fault(BROKEN)
-
-    def _choose(self, packed: Packed, choices: list[Choice], outcomes: list[Outcome]) -> None:
-        chosen: dict[int, list[Choice]] = {outcome.sequence.id: [] for outcome in outcomes}
-        for sequence, choice in zip(packed.sampled, choices, strict=True):
-            chosen[sequence.id].append(choice)
-        for outcome in outcomes:
-            each = chosen[outcome.sequence.id]
-            outcome.choices = agreed(each, outcome.sequence)
-            outcome.spoilt = any(choice.id == BROKEN for choice in each[1:])
-            if each and each[0].id < 0:
-                outcome.error = fault(each[0].id)
-
-    def _isolate(self, plan: Plan) -> list[Outcome]:
-        """Compute in parts a plan that failed as a whole, its moves done. Who fails alone is the culprit.
-
-        A forward rewrites the same columns, so it can be repeated; a recurrent state cannot be taken back, so
-        where rows do not resume each sequence begins anew.
+        Checked in every chunk, before prefix caching can give their pages to other sequences.
         """
-        if len(plan) == 1:
-            return [Outcome(plan[0][0], error=Internal("the model failed on this request"))]
-        outcomes = []
-        for part in halves(plan) if self.runner.resumes else map(self._anew, plan):
+        finite = logits[list(prepared.nan_checks.values())].amax(-1).isfinite().tolist()  # sync
+        finite_by_id = dict(zip(prepared.nan_checks, finite, strict=True))
+        for result in results:
+            if not finite_by_id.get(result.sequence.id, True):
+                result.error = error_for(NAN_LOGITS)
+
+    def _add_prompt_logprobs(
+        self, prepared: PreparedBatch, logits: torch.Tensor, results: list[StepResult]
+    ) -> None:
+        results_by_id = {result.sequence.id: result for result in results}
+        for entry in prepared.prompt_logprob_rows:
+            num_top_logprobs = entry.sequence.task.prompt_logprobs or 0
+            rows = logits[entry.first_row : entry.first_row + len(entry.token_ids)]
+            result = results_by_id[entry.sequence.id]
+            result.prompt_logprobs = self.sampler.prompt_logprobs(rows, entry.token_ids, num_top_logprobs)
+            if any(each.logprob is not None and isnan(each.logprob) for each in result.prompt_logprobs):
+                result.error = error_for(NAN_LOGITS)
+
+    def _add_sampled_tokens(
+        self, prepared: PreparedBatch, sampled_tokens: list[SampledToken], results: list[StepResult]
+    ) -> None:
+        tokens_by_id: dict[int, list[SampledToken]] = {result.sequence.id: [] for result in results}
+        for sequence, token in zip(prepared.sampled_sequences, sampled_tokens, strict=True):
+            tokens_by_id[sequence.id].append(token)
+        for result in results:
+            tokens = tokens_by_id[result.sequence.id]
+            result.sampled_tokens = accepted_drafts(tokens, result.sequence)
+            result.has_nan = any(token.id == NAN_LOGITS for token in tokens[1:])
+            if tokens and tokens[0].id < 0:
+                result.error = error_for(tokens[0].id)
+
+    def _bisect(self, scheduler_output: SchedulerOutput) -> list[StepResult]:
+        """Repeat a failed step in halves; its cache ops are done. A sequence that fails alone is the cause.
+
+        A forward pass can be repeated because it rewrites the same KV entries. A recurrent state cannot be
+        restored, so without chunked prefill each sequence is computed again from its start.
+        """
+        if len(scheduler_output) == 1:
+            return [StepResult(scheduler_output[0][0], error=Internal(MODEL_FAILED))]
+        results = []
+        can_repeat = self.runner.supports_chunked_prefill
+        for group in halves(scheduler_output) if can_repeat else map(self._restart, scheduler_output):
             try:
-                outcomes += Stepper.attempt(self, part, ())
+                results += ModelStep.execute_once(self, group, ())
             except Exception:
-                log.exception("part of a step failed sequences=%d", len(part))
-                outcomes += self._isolate(part)
-        return outcomes
+                log.exception("part of a step failed sequences=%d", len(group))
+                results += self._bisect(group)
+        return results
 
-    def _anew(self, share: tuple[Sequence, int]) -> Plan:
-        sequence = share[0]
-        sequence.cached = 0
-        return [(sequence, self.pieces.next(sequence))]
-
-
-def halves(plan: Plan) -> tuple[Plan, Plan]:
-    return plan[: len(plan) // 2], plan[len(plan) // 2 :]
+    def _restart(self, entry: tuple[Sequence, int]) -> SchedulerOutput:
+        sequence = entry[0]
+        sequence.num_computed_tokens = 0
+        return [(sequence, self.chunking.num_next_tokens(sequence))]
 
 
-def agreed(choices: list[Choice], sequence: Sequence) -> list[Choice]:
-    """Of the choices behind its last token and behind each draft, those before which every draft is right,
-    up to an end."""
-    held = choices[:1]
-    for draft, choice in zip(sequence.drafts, choices[1:], strict=False):
-        if held[-1].id != draft or draft in sequence.task.ends or choice.id < 0:
+def halves(scheduler_output: SchedulerOutput) -> tuple[SchedulerOutput, SchedulerOutput]:
+    return scheduler_output[: len(scheduler_output) // 2], scheduler_output[len(scheduler_output) // 2 :]
+
+
+def accepted_drafts(sampled_tokens: list[SampledToken], sequence: Sequence) -> list[SampledToken]:
+    """The sampled tokens up to the first rejected draft or stop token.
+
+    sampled_tokens: the token sampled behind the last token, then one behind each draft.
+    """
+    accepted = sampled_tokens[:1]
+    for draft_id, token in zip(sequence.draft_token_ids, sampled_tokens[1:], strict=False):
+        if accepted[-1].id != draft_id or draft_id in sequence.task.stop_token_ids or token.id < 0:
             break
-        held.append(choice)
-    return held
+        accepted.append(token)
+    return accepted
 
 
-def fault(id: int) -> ServerError:
-    """What a sequence without a token is told: id is EMPTY or BROKEN."""
-    if id == EMPTY:
-        return BadRequest("", NOTHING_LEFT)
+def error_for(token_id: int) -> ServerError:
+    """The error of a sequence that got no token: token_id is NO_ALLOWED_TOKEN or NAN_LOGITS."""
+    if token_id == NO_ALLOWED_TOKEN:
+        return BadRequest("", NO_ALLOWED_TOKEN_MESSAGE)
     return Internal("the model's output for this request is not a number")
 
 
-def short_of_memory(error: Exception) -> bool:
+def is_out_of_memory(error: Exception) -> bool:
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)

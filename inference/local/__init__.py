@@ -1,6 +1,6 @@
-"""A model on this machine as a Backend: text becomes ids, the engine's records become events.
+"""The Backend of a local model: turns prompts into token ids, and the engine's outputs into events.
 
-The only bridge between the id floor and the API: knows the engine and a tokenizer, neither HTTP nor torch.
+The only link between the API and the engine. Knows the engine and a tokenizer; knows no HTTP and no torch.
 """
 
 from inference.local.backend import LocalBackend

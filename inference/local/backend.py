@@ -1,6 +1,6 @@
-"""LocalBackend: requests to engine tasks, and a stream for what comes of them.
+"""LocalBackend: turns a request into engine tasks, and their outputs into a stream of events.
 
-Knows what each floor below wants of a request. Computes nothing itself.
+Knows which module handles which part of a request. Computes nothing itself.
 """
 
 import secrets
@@ -10,30 +10,28 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from inference.constrain import Compiler, Matcher
+from inference.engine.contrastive import ContrastiveGenerator, start_contrastive_search
 from inference.engine.engine import Engine, Post
-from inference.engine.search import Seek
 from inference.engine.sequence import Task
-from inference.errors import NoRoom, NotImplementedHere
-from inference.local.answer import Answer
-from inference.local.calling import AUTO, Calling
-from inference.local.contrast import contrasted
-from inference.local.embed import Embed, EmbeddingStream, embedded
-from inference.local.limits import check, check_ids
-from inference.local.prompt import Prompts, is_chat
-from inference.local.stream import Channel, LocalStream
-from inference.metrics import Metrics, Span
-from inference.model.gpus import devices
+from inference.errors import MaxTokensTooLarge, NotImplementedHere
+from inference.local.answer_decoder import AnswerDecoder
+from inference.local.embeddings import EmbeddingStream, EmbedFunction, embed_inputs
+from inference.local.input_processor import InputProcessor, is_chat
+from inference.local.output_stream import LocalStream, OutputCollector
+from inference.local.tool_calling import AUTO, ToolCalling
+from inference.local.validation import check_ids, check_request
+from inference.metrics import AnswerStats, Metrics
+from inference.model.memory_usage import devices
 from inference.sampling import Sampling
-from inference.text.badwords import runs_of
-from inference.text.decode import Decoder
-from inference.text.endings import Endings
-from inference.text.stops import Stops
+from inference.structured_output import GrammarCompiler, GrammarMatcher
+from inference.text.detokenizer import IncrementalDetokenizer
+from inference.text.stop_strings import StopStrings, TokenEndStops
+from inference.text.tokenizer import bad_words_ids
 from inference.text.vocabulary import Vocabulary
-from inference.types import GenerationRequest, Load, ModelInfo, Tokenized
+from inference.types import BackendLoad, GenerationRequest, ModelInfo, Tokenized
 
-COLDEST = 1e-5  # a temperature below it would overflow the logits, and picks the most probable token anyway
-FAILING = 3  # requests that fail one after the other before the server counts as broken
+MIN_TEMPERATURE = 1e-5  # below it sampling is greedy, as in vLLM's SamplingParams
+MAX_CONSECUTIVE_FAILURES = 3  # failed requests in a row from which the server is not ready
 
 Seeds = list[int | None]
 
@@ -41,17 +39,17 @@ Seeds = list[int | None]
 class LocalBackend:
     """A Backend over an engine in this process.
 
-    context   tokens that prompt and answer share; an answer that does not fit is cut to what does
-    vocab     width of the logits; ids beyond the tokenizer's have no text
-    ends      the model's own end tokens
-    encodes   the model is an encoder-decoder: the prompt takes no room from the answer
-    embed     computes embeddings; None: there are none
-    seek      contrastive search; None: the model has none
-
-    max_prompt   tokens that a prompt may have; None: as many as leave room for an answer
-    tool_format  how calls are written, as Calling has it
-    details      what else ModelInfo is to say of the model
-    over         called when the engine has stopped
+    context             tokens of prompt and answer together; a longer answer is shortened to fit
+    vocab               width of the logits; ids that the tokenizer lacks have no text
+    eos_token_ids       the model's end tokens
+    max_input_tokens    longest prompt allowed; None: any that leaves a token for the answer
+    default_seed        seed of requests that set none; None: a random one for each
+    tool_format         the configured format of tool calls, see ToolCalling
+    details             further properties for ModelInfo
+    is_encoder_decoder  the prompt goes to the encoder and takes no context from the answer
+    embed               computes embeddings; None: the model has none
+    contrastive         contrastive search; None: the model does not support it
+    on_close            called after the engine has stopped
     """
 
     def __init__(
@@ -62,169 +60,209 @@ class LocalBackend:
         model_id: str,
         context: int,
         vocab: int,
-        ends: frozenset[int],
-        compiler: Compiler,
+        eos_token_ids: frozenset[int],
+        compiler: GrammarCompiler,
         metrics: Metrics,
-        max_prompt: int | None = None,
+        max_input_tokens: int | None = None,
         tool_format: str = AUTO,
+        default_seed: int | None = None,
         details: Mapping[str, str] = MappingProxyType({}),
-        encodes: bool = False,
-        embed: Embed | None = None,
-        seek: Seek | None = None,
-        over: Callable[[], None] = lambda: None,
+        is_encoder_decoder: bool = False,
+        embed: EmbedFunction | None = None,
+        contrastive: ContrastiveGenerator | None = None,
+        on_close: Callable[[], None] = lambda: None,
     ) -> None:
         self._engine = engine
         self._embed = embed
-        self._seek = seek
-        self._over = over
+        self._contrastive = contrastive
+        self._on_close = on_close
         self._metrics = metrics
+        self._default_seed = default_seed
         self._vocabulary = Vocabulary(tokenizer)
-        self._prompts = Prompts(
-            self._vocabulary, context=context, vocab=vocab, encodes=encodes, most=max_prompt
+        self._input_processor = InputProcessor(
+            self._vocabulary,
+            context=context,
+            vocab=vocab,
+            is_encoder_decoder=is_encoder_decoder,
+            max_input_tokens=max_input_tokens,
         )
-        self._ends = ends
+        self._eos_token_ids = eos_token_ids
         self._compiler = compiler
-        self._calling = Calling(tool_format, self._prompts.chat, self._vocabulary)
+        self._tool_calling = ToolCalling(tool_format, self._input_processor.chat_template, self._vocabulary)
         self._info = ModelInfo(
             model_id,
             context,
             vocab,
             int(time.time()),
-            chat=self._prompts.chat.why,
-            details={**details, "tool_format": self._calling.form},
+            chat_fallback_reason=self._input_processor.chat_template.fallback_reason,
+            details={**details, "tool_format": self._tool_calling.model_format},
         )
 
     def info(self) -> ModelInfo:
         return self._info
 
-    def ready(self) -> str:
-        if self._engine.failing >= FAILING:
-            return f"the last {self._engine.failing} requests have failed"
-        return self._engine.reason
+    def unavailable_reason(self) -> str:
+        if self._engine.consecutive_failures >= MAX_CONSECUTIVE_FAILURES:
+            return f"the last {self._engine.consecutive_failures} requests have failed"
+        return self._engine.closed_reason
 
     def generate(self, request: GenerationRequest) -> LocalStream:
-        began = time.monotonic()
-        check(request, self._info.vocab)
-        request = replace(request, sampling=self._sampling(request))
-        ids = self._prompts.ids(request)
-        seeds = seeds_of(request.sampling, request.n)
-        tasks = self._tasks(request, ids, seeds)
-        spans = self._metrics.submitted(
-            len(ids),
+        start_s = time.monotonic()
+        check_request(request, self._info.vocab)
+        request = replace(request, sampling=self._resolve_sampling(request))
+        token_ids = self._input_processor.prompt_token_ids(request)
+        seeds = seeds_for(request.sampling, request.n, self._default_seed)
+        tasks = self._create_tasks(request, token_ids, seeds)
+        answer_stats = self._metrics.start_answers(
+            len(token_ids),
             max_tokens=tasks[0].max_tokens,
-            answers=len(tasks),
-            prepared_s=time.monotonic() - began,
+            num_answers=len(tasks),
+            prepared_s=time.monotonic() - start_s,
         )
-        answers = self._answers(request, ids, seeds, spans)
-        if request.sampling.contrast:
-            return LocalStream(contrasted(self._engine, self._seek, tasks[0], answers))
-        channel = Channel(answers, self._engine.cancel)
-        channel.ids = self._engine.submit(tasks, channel.outlets())
-        return LocalStream(channel)
+        answer_decoders = self._answer_decoders(request, token_ids, seeds, answer_stats)
+        if request.sampling.penalty_alpha:
+            return LocalStream(self._start_search(tasks[0], answer_decoders))
+        collector = OutputCollector(answer_decoders, self._engine.abort)
+        collector.sequence_ids = self._engine.submit(tasks, collector.sinks())
+        return LocalStream(collector)
 
     def tokenize(self, request: GenerationRequest) -> Tokenized:
-        return self._prompts.tokenized(request)
+        return self._input_processor.tokenize(request)
 
-    def detokenize(self, ids: Sequence[int], special: bool = True) -> str:
-        check_ids("tokens", ids, self._info.vocab)
-        return self._vocabulary.detokenize(ids, special)
+    def detokenize(self, token_ids: Sequence[int], show_special: bool = True) -> str:
+        check_ids("tokens", token_ids, self._info.vocab)
+        return self._vocabulary.detokenize(token_ids, show_special)
 
     def embed(self, inputs: Sequence[str | Sequence[int]]) -> EmbeddingStream:
         if self._embed is None:
             raise NotImplementedHere("this model makes no embeddings")
-        return embedded(self._engine, self._embed, self._prompts, inputs)
+        return embed_inputs(self._engine, self._embed, self._input_processor, inputs)
 
-    def load(self) -> Load:
+    def load(self) -> BackendLoad:
         stats = self._engine.stats()
-        return Load(stats.running + stats.errands, stats.waiting, stats.held / stats.room, devices())
+        return BackendLoad(
+            stats.running + stats.background_tasks,
+            stats.waiting,
+            stats.kv_used / stats.kv_capacity,
+            devices(),
+        )
 
-    def deliver_with(self, post: Post) -> None:
-        self._engine.deliver_with(post)
+    def set_delivery(self, post: Post) -> None:
+        self._engine.set_delivery(post)
 
     def close(self) -> None:
         self._engine.stop()
-        self._over()
+        self._on_close()
 
-    def _sampling(self, request: GenerationRequest) -> Sampling:
-        sampling = settled(request.sampling, self._info.vocab)
+    def _resolve_sampling(self, request: GenerationRequest) -> Sampling:
+        sampling = normalise_sampling(request.sampling, self._info.vocab)
         if not request.bad_words:
             return sampling
-        return replace(sampling, banned=sampling.banned + runs_of(request.bad_words, self._vocabulary))
+        return replace(
+            sampling,
+            bad_words_ids=sampling.bad_words_ids + bad_words_ids(request.bad_words, self._vocabulary),
+        )
 
-    def _tasks(self, request: GenerationRequest, ids: tuple[int, ...], seeds: Seeds) -> list[Task]:
+    def _create_tasks(
+        self, request: GenerationRequest, token_ids: tuple[int, ...], seeds: Seeds
+    ) -> list[Task]:
         matcher = self._matcher(request)
-        ignored = request.ignore_eos and matcher is None  # else nothing could follow a text that is complete
+        # Behind a complete structured output only end tokens are allowed, so they must end the answer.
+        ignores_eos = request.ignore_eos and matcher is None
         task = Task(
-            ids,
-            max_tokens=self._room(request, ids),
+            token_ids,
+            max_tokens=self._max_output_tokens(request, token_ids),
             sampling=request.sampling,
             min_tokens=request.min_tokens,
-            ends=frozenset(request.stop_tokens) | (frozenset() if ignored else self._ends),
+            stop_token_ids=frozenset(request.stop_token_ids)
+            | (frozenset() if ignores_eos else self._eos_token_ids),
             logprobs=request.logprobs,
-            warped=request.warped,
+            processed_logprobs=request.processed_logprobs,
             prompt_logprobs=request.prompt_logprobs,
             deadline=None if request.deadline is None else time.monotonic() + request.deadline,
         )
         return [replace(task, seed=seed or 0, matcher=matcher and matcher.copy()) for seed in seeds]
 
-    def _room(self, request: GenerationRequest, ids: tuple[int, ...]) -> int:
-        room = self._info.context - (0 if self._prompts.encodes else len(ids))
+    def _max_output_tokens(self, request: GenerationRequest, token_ids: tuple[int, ...]) -> int:
+        available = self._info.context - (0 if self._input_processor.is_encoder_decoder else len(token_ids))
         if request.max_tokens is None:
-            return room
-        if request.fits and request.max_tokens > room:
-            raise NoRoom(self._info.context, len(ids), request.max_tokens)
-        return min(request.max_tokens, room)
+            return available
+        if request.reject_if_too_long and request.max_tokens > available:
+            raise MaxTokensTooLarge(self._info.context, len(token_ids), request.max_tokens)
+        return min(request.max_tokens, available)
 
-    def _matcher(self, request: GenerationRequest) -> Matcher | None:
-        """A call that is demanded goes before any other form."""
-        if demanded := self._calling.demanded(request):
-            return self._compiler.compile(demanded, "tools")
+    def _matcher(self, request: GenerationRequest) -> GrammarMatcher | None:
+        """The grammar of the answers. A forced tool call overrides the request's constraint."""
+        if forced := self._tool_calling.forced_constraint(request):
+            return self._compiler.compile(forced, "tools")
         return self._compiler.compile(request.constraint) if request.constraint else None
 
-    def _answers(
-        self, request: GenerationRequest, ids: tuple[int, ...], seeds: Seeds, spans: list[Span]
-    ) -> list[Answer]:
-        chats = not isinstance(request.prompt, str) and is_chat(request.prompt)
-        chat = self._prompts.chat
-        begins = chats and not request.template.continues
-        continued = () if begins or self._prompts.encodes else ids
-        stops = stops_of(request, chat.stops if chats else ())
+    def _start_search(self, task: Task, answer_decoders: list[AnswerDecoder]) -> OutputCollector:
+        """Start a contrastive search. All answers are equal; their sequence ids are their indices."""
+        collector = OutputCollector(answer_decoders, lambda indices: search_task.abort(indices))
+        collector.sequence_ids = range(len(answer_decoders))
+        search_task = start_contrastive_search(self._engine, self._contrastive, task, collector.sinks())
+        return collector
+
+    def _answer_decoders(
+        self,
+        request: GenerationRequest,
+        token_ids: tuple[int, ...],
+        seeds: Seeds,
+        answer_stats: list[AnswerStats],
+    ) -> list[AnswerDecoder]:
+        is_chat_prompt = not isinstance(request.prompt, str) and is_chat(request.prompt)
+        chat_template = self._input_processor.chat_template
+        starts_message = is_chat_prompt and not request.template.continue_final_message
+        continued_ids = () if starts_message or self._input_processor.is_encoder_decoder else token_ids
+        stop_strings = stop_strings_for(request, chat_template.stops if is_chat_prompt else ())
         return [
-            Answer(
+            AnswerDecoder(
                 index,
                 request,
-                ids,
-                # A message begins a text of its own; a completion goes on with its prompt's.
-                decoder=Decoder(self._vocabulary, continued, special=request.show_special),
-                watch=stops.watch(),
-                calls=self._calling.reader(request, index),
-                ends=self._ends,
+                token_ids,
+                # A message starts a new text; a completion continues the text of its prompt.
+                detokenizer=IncrementalDetokenizer(
+                    self._vocabulary, continued_ids, show_special=request.show_special
+                ),
+                stop_matcher=stop_strings.new_matcher(),
+                tool_parser=self._tool_calling.parser_for(request, index),
+                eos_token_ids=self._eos_token_ids,
                 seed=seed,
-                span=span,
-                bare=begins and bool(chat.why),
+                answer_stats=stats,
+                strip_leading=starts_message and bool(chat_template.fallback_reason),
             )
-            for index, (seed, span) in enumerate(zip(seeds, spans, strict=True))
+            for index, (seed, stats) in enumerate(zip(seeds, answer_stats, strict=True))
         ]
 
 
-def stops_of(request: GenerationRequest, plain: tuple[str, ...]) -> Stops | Endings:
-    """What ends its answers; `plain` are the plain format's own, which nobody asked to see."""
-    if request.stop_aligned:
-        return Endings(request.stop + plain)
-    return Stops(plain, request.stop) if request.keep_stop else Stops(request.stop + plain)
+def stop_strings_for(
+    request: GenerationRequest, template_stops: tuple[str, ...]
+) -> StopStrings | TokenEndStops:
+    """The stop strings of a request's answers; template_stops never appear in the text."""
+    if request.stop_at_token_end:
+        return TokenEndStops(request.stop + template_stops)
+    return (
+        StopStrings(template_stops, request.stop)
+        if request.include_stop_str_in_output
+        else StopStrings(request.stop + template_stops)
+    )
 
 
-def settled(sampling: Sampling, vocab: int) -> Sampling:
-    """The same choice in fewer ways: no temperature is greedy, as a search for unlike tokens is, and the top
-    k of fewer tokens is no limit."""
-    if sampling.contrast or sampling.temperature < COLDEST:
+def normalise_sampling(sampling: Sampling, vocab: int) -> Sampling:
+    """Replace parameters by equivalent ones that fewer cases distinguish.
+
+    A temperature below MIN_TEMPERATURE and contrastive search are greedy; a top_k of at least `vocab` is off.
+    """
+    if sampling.penalty_alpha or sampling.temperature < MIN_TEMPERATURE:
         return replace(sampling, greedy=True, temperature=1.0)
     return replace(sampling, top_k=0) if sampling.top_k >= vocab else sampling
 
 
-def seeds_of(sampling: Sampling, n: int) -> Seeds:
-    """One for each answer, each another; None where chance plays no part."""
+def seeds_for(sampling: Sampling, n: int, default_seed: int | None = None) -> Seeds:
+    """A different seed for each answer; None for greedy answers."""
     if sampling.greedy:
         return [None] * n
-    first = secrets.randbits(63) if sampling.seed is None else sampling.seed
+    seed = default_seed if sampling.seed is None else sampling.seed
+    first = secrets.randbits(63) if seed is None else seed
     return [first + index for index in range(n)]

@@ -1,9 +1,9 @@
-"""What the server did and is doing, for Prometheus: in its own names, and in those of vLLM and TGI.
+"""Prometheus metrics of the server, under its own names and under those of vLLM and TGI.
 
-One door: Metrics. Knows no engine, no HTTP and no dialect.
+Knows no engine, no HTTP and no dialect.
 """
 
 from inference.metrics.metrics import Metrics
-from inference.metrics.span import Span
+from inference.metrics.request_stats import AnswerStats
 
-__all__ = ["Metrics", "Span"]
+__all__ = ["AnswerStats", "Metrics"]

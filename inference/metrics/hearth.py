@@ -1,4 +1,4 @@
-"""The server's own names, which begin with hearth_."""
+"""The server's own metrics, named hearth_*."""
 
 from collections.abc import Callable, Iterable
 
@@ -6,87 +6,110 @@ import psutil
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from inference.metrics.span import WHOLE, Span
-from inference.metrics.state import Stats
+from inference.engine_stats import Stats
+from inference.metrics.inter_token_times import InterTokenTimes
+from inference.metrics.request_stats import COMPLETE_REASONS, AnswerStats
 
 SHORT_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 LONG_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 
-# An attribute of the engine's state, the kind of metric it becomes, and its help.
-STATE = (
-    ("running", GaugeMetricFamily, "Sequences that hold a row"),
-    ("waiting", GaugeMetricFamily, "Sequences that wait for a row"),
-    ("waiting_tokens", GaugeMetricFamily, "Tokens of the sequences that wait"),
-    ("errands", GaugeMetricFamily, "Embeddings and searches under way or waiting"),
-    ("room", GaugeMetricFamily, "Tokens the key-value memory can hold"),
-    ("held", GaugeMetricFamily, "Tokens that running sequences have in it"),
-    ("steps", CounterMetricFamily, "Forward passes"),
-    ("step_seconds", CounterMetricFamily, "Time spent in forward passes"),
-    ("prompt_tokens", CounterMetricFamily, "Tokens of prompts"),
-    ("cached_tokens", CounterMetricFamily, "Tokens of prompts that were not computed again"),
-    ("generated_tokens", CounterMetricFamily, "Tokens of answers"),
-    ("drafted_tokens", CounterMetricFamily, "Tokens of answers that were guessed ahead"),
-    ("accepted_tokens", CounterMetricFamily, "Of these, the ones that were right"),
-    ("preemptions", CounterMetricFamily, "Sequences that lost their row and computed again"),
-    ("shortages", CounterMetricFamily, "Steps that found too little memory"),
+# (attribute of Stats, metric family, help)
+ENGINE_METRICS = (
+    ("running", GaugeMetricFamily, "Running sequences"),
+    ("waiting", GaugeMetricFamily, "Waiting sequences"),
+    ("waiting_tokens", GaugeMetricFamily, "Prompt tokens of sequences that have not started"),
+    ("background_tasks", GaugeMetricFamily, "Embedding and contrastive search tasks, running or waiting"),
+    ("kv_capacity", GaugeMetricFamily, "Tokens that the KV cache can hold"),
+    ("kv_used", GaugeMetricFamily, "Tokens of the KV cache that running sequences use"),
+    ("steps", CounterMetricFamily, "Steps of the model"),
+    ("step_seconds", CounterMetricFamily, "Seconds spent in steps of the model"),
+    ("prompt_tokens", CounterMetricFamily, "Prompt tokens of sequences that have started"),
+    ("cached_tokens", CounterMetricFamily, "Prompt tokens from the prefix cache"),
+    ("generated_tokens", CounterMetricFamily, "Generated tokens"),
+    ("drafted_tokens", CounterMetricFamily, "Draft tokens computed"),
+    ("accepted_tokens", CounterMetricFamily, "Draft tokens accepted"),
+    ("preemptions", CounterMetricFamily, "Sequences that lost their KV memory and were computed again"),
+    ("oom_steps", CounterMetricFamily, "Steps that ran out of memory"),
 )
 
 
-class Hearth:
-    """A Listener (see span.py)."""
+class HearthMetrics:
+    """An AnswerListener."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: CollectorRegistry, inter_token_times: InterTokenTimes) -> None:
         self._registry = registry
+        registry.register(InterTokenCollector(inter_token_times))
         labels = ("dialect", "route", "status")
-        self._requests = Counter("hearth_requests", "Requests answered", labels, registry=registry)
-        self._queue = self._histogram("queue_seconds", "From submission to the first row", LONG_S)
-        self._first = self._histogram("time_to_first_token_seconds", "From submission", LONG_S)
-        self._next = self._histogram("inter_token_seconds", "Between two tokens of an answer", SHORT_S)
-        self._whole = self._histogram("answer_seconds", "From submission to the end", LONG_S)
-        self._predicted = self._memory("predicted", "Memory that was expected before the start, by term")
-        self._actual = self._memory("actual", "The same as it came, when it was last compared")
+        self._requests = Counter(
+            "hearth_requests", "HTTP responses by dialect, route and status", labels, registry=registry
+        )
+        self._queue = self._histogram("queue_seconds", "Seconds from submission to the first step", LONG_S)
+        self._time_to_first_token = self._histogram(
+            "time_to_first_token_seconds", "Seconds from submission to the first token", LONG_S
+        )
+        self._total = self._histogram(
+            "answer_seconds", "Seconds from submission to the end of an answer", LONG_S
+        )
+        self._predicted = self._memory_gauge(
+            "predicted", "Memory that the plan predicted before the start, by term"
+        )
+        self._actual = self._memory_gauge(
+            "actual", "Memory measured at the last comparison with the plan, by term"
+        )
 
-    def watch(self, stats: Callable[[], Stats]) -> None:
-        self._registry.register(State(stats))
+    def observe_engine(self, stats: Callable[[], Stats]) -> None:
+        self._registry.register(HearthCollector(stats))
 
-    def answered(self, dialect: str, route: str, status: int) -> None:
+    def record_response(self, dialect: str, route: str, status: int) -> None:
         self._requests.labels(dialect, route, str(status)).inc()
 
-    def started(self, span: Span) -> None:
-        self._queue.observe(span.waited_s)
+    def on_started(self, answer_stats: AnswerStats) -> None:
+        self._queue.observe(answer_stats.queue_time_s)
 
-    def gained(self, span: Span, seconds: float) -> None:
-        (self._first if span.tokens == 1 else self._next).observe(seconds)
+    def on_first_token(self, seconds: float) -> None:
+        self._time_to_first_token.observe(seconds)
 
-    def finished(self, span: Span, reason: str) -> None:
-        if reason in WHOLE:
-            self._whole.observe(span.whole_s)
+    def on_finished(self, answer_stats: AnswerStats, reason: str) -> None:
+        if reason in COMPLETE_REASONS:
+            self._total.observe(answer_stats.total_s)
 
-    def remembered(self, term: str, predicted: int, actual: int) -> None:
+    def record_memory(self, term: str, predicted: int, actual: int) -> None:
         self._predicted.labels(term).set(predicted)
         self._actual.labels(term).set(actual)
 
-    def _memory(self, name: str, help: str) -> Gauge:
+    def _memory_gauge(self, name: str, help: str) -> Gauge:
         return Gauge(f"hearth_memory_{name}_bytes", help, ("term",), registry=self._registry)
 
     def _histogram(self, name: str, help: str, buckets: tuple[float, ...]) -> Histogram:
         return Histogram(f"hearth_{name}", help, buckets=buckets, registry=self._registry)
 
 
-class State:
-    """Reads an engine's state and the process's memory when Prometheus asks."""
+class InterTokenCollector:
+    def __init__(self, inter_token_times: InterTokenTimes) -> None:
+        self._inter_token_times = inter_token_times
+
+    def collect(self) -> Iterable[Metric]:
+        yield self._inter_token_times.histogram(
+            "hearth_inter_token_seconds", "Seconds between two tokens of an answer", SHORT_S
+        )
+
+
+class HearthCollector:
+    """Reads the engine's state and the process's memory at every scrape."""
 
     def __init__(self, stats: Callable[[], Stats]) -> None:
         self._stats = stats
         self._process = psutil.Process()
 
     def collect(self) -> Iterable[Metric]:
-        resident = self._process.memory_info().rss
-        yield GaugeMetricFamily("hearth_resident_bytes", "Memory of this process", resident)
+        rss = self._process.memory_info().rss
+        yield GaugeMetricFamily("hearth_resident_bytes", "Resident memory of this process", rss)
         stats = self._stats()
-        for attribute, family, help in STATE:
+        for attribute, family, help in ENGINE_METRICS:
             yield family(f"hearth_{attribute}", help, getattr(stats, attribute))
-        answers = CounterMetricFamily("hearth_answers", "Answers that ended", labels=("reason",))
-        for reason, count in stats.ends.items():
-            answers.add_metric((reason,), count)
-        yield answers
+        finished_answers = CounterMetricFamily(
+            "hearth_answers", "Ended answers by reason", labels=("reason",)
+        )
+        for reason, count in stats.finished_by_reason.items():
+            finished_answers.add_metric((reason,), count)
+        yield finished_answers

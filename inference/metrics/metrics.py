@@ -1,63 +1,67 @@
-"""One registry for all names: told of what happens by whoever sees it, asks for the state when read."""
+"""The registry of all metrics: callers record events, and a scrape reads the engine's state."""
 
 import time
 from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, disable_created_metrics, generate_latest
 
-from inference.metrics.hearth import Hearth
-from inference.metrics.span import Asked, Listener, Span
-from inference.metrics.state import Stats, Step
-from inference.metrics.tgi import Tgi
-from inference.metrics.vllm import Vllm
+from inference.engine_stats import Stats, StepStats
+from inference.metrics.hearth import SHORT_S, HearthMetrics
+from inference.metrics.inter_token_times import InterTokenTimes
+from inference.metrics.request_stats import AnswerListener, AnswerStats, RequestInfo
+from inference.metrics.tgi import TgiMetrics
+from inference.metrics.vllm import INTER_TOKEN_S, VllmMetrics
 
-disable_created_metrics()  # when a figure began is nobody's question, and doubles the text
+disable_created_metrics()  # _created series would double the text
 
 
 class Metrics:
-    """Safe to tell from any thread. The others' names are there once an engine is watched."""
+    """Thread-safe. The metrics of vLLM and TGI exist once `observe_engine` has been called."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.registry = CollectorRegistry()
         self.clock = clock
-        self._hearth = Hearth(self.registry)
-        self._vllm: Vllm | None = None
-        self._tgi: Tgi | None = None
+        self._inter_token_times = InterTokenTimes(*SHORT_S, *INTER_TOKEN_S)
+        self._hearth = HearthMetrics(self.registry, self._inter_token_times)
+        self._vllm: VllmMetrics | None = None
+        self._tgi: TgiMetrics | None = None
 
-    def watch(self, stats: Callable[[], Stats], *, model: str, context: int) -> None:
-        """Ask `stats` for an engine's state whenever the figures are read; `context` counts tokens."""
-        self._hearth.watch(stats)
-        self._vllm = Vllm(self.registry, stats, model=model, context=context)
-        self._tgi = Tgi(self.registry, stats, context=context)
+    def observe_engine(self, stats: Callable[[], Stats], *, model: str, context: int) -> None:
+        """Call `stats` for the engine's state at every scrape. Call once; `context` is in tokens."""
+        self._hearth.observe_engine(stats)
+        self._vllm = VllmMetrics(self.registry, stats, self._inter_token_times, model=model, context=context)
+        self._tgi = TgiMetrics(self.registry, stats, context=context)
 
-    def answered(self, dialect: str, route: str, status: int) -> None:
-        """A request got its response; `route` is the rule, not the path, so that the series stay few."""
-        self._hearth.answered(dialect, route, status)
+    def record_response(self, dialect: str, route: str, status: int) -> None:
+        """Record an HTTP response. `route` is the URL rule: paths would make too many time series."""
+        self._hearth.record_response(dialect, route, status)
         if self._tgi:
-            self._tgi.answered(dialect, route, status)
+            self._tgi.record_response(dialect, route, status)
 
-    def submitted(
-        self, prompt_tokens: int = 0, *, max_tokens: int = 0, answers: int = 1, prepared_s: float = 0.0
-    ) -> list["Span"]:
-        """So many answers to one prompt are wanted: tell the span of each how it goes on.
+    def start_answers(
+        self, prompt_tokens: int = 0, *, max_tokens: int = 0, num_answers: int = 1, prepared_s: float = 0.0
+    ) -> list["AnswerStats"]:
+        """The stats of each answer to one request; the caller records the answers' progress in them.
 
-        prepared_s: how long it took to check and tokenise the request.
+        prepared_s: seconds spent validating and tokenizing the request.
         """
-        listeners: list[Listener] = [each for each in (self._hearth, self._vllm, self._tgi) if each]
-        asked = Asked(prompt_tokens, max_tokens, answers, prepared_s, self.clock())
-        return [Span(asked, listeners, self.clock) for _ in range(answers)]
+        listeners: list[AnswerListener] = [each for each in (self._hearth, self._vllm, self._tgi) if each]
+        request = RequestInfo(prompt_tokens, max_tokens, num_answers, prepared_s, self.clock())
+        return [
+            AnswerStats(request, listeners, self._inter_token_times, self.clock) for _ in range(num_answers)
+        ]
 
-    def stepped(self, step: Step) -> None:
-        """The engine has taken a step."""
+    def record_step(self, step_stats: StepStats) -> None:
+        """Record a step of the engine. Called on the engine's thread."""
         if self._vllm:
-            self._vllm.stepped(step)
+            self._vllm.record_step(step_stats)
         if self._tgi:
-            self._tgi.stepped(step)
+            self._tgi.record_step(step_stats)
 
-    def remembered(self, term: str, predicted: int, actual: int) -> None:
-        """Of some memory, in bytes: what was expected, and what came."""
-        self._hearth.remembered(term, predicted, actual)
+    def record_memory(self, term: str, predicted: int, actual: int) -> None:
+        """Record the predicted and the measured bytes of a term of the memory plan."""
+        self._hearth.record_memory(term, predicted, actual)
 
     def render(self) -> bytes:
         """The text format of Prometheus, version 0.0.4."""
-        return generate_latest(self.registry) + (self._tgi.text() if self._tgi else b"")
+        return generate_latest(self.registry) + (self._tgi.render_counters() if self._tgi else b"")

@@ -1,8 +1,8 @@
-"""The names of Text Generation Inference's metrics, which begin with tgi_, as its dashboards read them.
+"""The metrics of Text Generation Inference, named tgi_*, for its dashboards.
 
-Names and buckets: TGI 3, router/src/server.rs. Its counters have no suffix. Requests are HTTP's, of every
-dialect's routes that generate; histograms are of answers. A step that computes a prompt is a "prefill", any
-other a "decode".
+Names and buckets: TGI 3, router/src/server.rs. TGI's counters have no suffix "_total". Requests are HTTP
+requests to the generating routes of all dialects; histograms count answers. A step that computes a prompt is
+a "prefill", any other step a "decode".
 """
 
 from collections.abc import Callable, Iterator
@@ -10,14 +10,19 @@ from collections.abc import Callable, Iterator
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from inference.metrics.figure import LENGTHS, Buckets, Figure
-from inference.metrics.span import WHOLE, Span
-from inference.metrics.state import Stats, Step
+from inference.engine_stats import Stats, StepStats
+from inference.metrics.request_stats import (
+    COMPLETE_REASONS,
+    CONTEXT_BUCKETS,
+    AnswerStats,
+    Buckets,
+    HistogramSpec,
+)
 
 SECONDS: Buckets = tuple(0.0001 * 1.5**power for power in range(1, 36))
 SIZES: Buckets = tuple(range(1, 1025))
 
-# What the routes that generate end with; and one that is too short for that.
+# Generating routes end with one of these; COMPATIBLE is TGI's compatibility route as (dialect, route).
 GENERATING = (
     "completion",
     "completions",
@@ -33,60 +38,95 @@ ERRORS = ("validation", "overloaded", "generation", "dropped")
 METHODS = ("prefill", "decode")
 
 
-def inference_s(span: Span) -> float:
-    return span.whole_s - span.waited_s
+def first_step_to_end_s(answer_stats: AnswerStats) -> float:
+    return answer_stats.total_s - answer_stats.queue_time_s
 
 
-def mean_s(span: Span) -> float:
-    return inference_s(span) / max(1, span.tokens)
+def inference_s_per_token(answer_stats: AnswerStats) -> float:
+    return first_step_to_end_s(answer_stats) / max(1, answer_stats.num_tokens)
 
 
-OF_ANSWERS = (
-    Figure("duration", "From arrival to the end", SECONDS, lambda s: s.asked.prepared_s + s.whole_s),
-    Figure("validation_duration", "Checking and tokenising", SECONDS, lambda s: s.asked.prepared_s),
-    Figure("queue_duration", "From submission to the first step", SECONDS, lambda s: s.waited_s),
-    Figure("inference_duration", "From the first step to the end", SECONDS, inference_s),
-    Figure("mean_time_per_token_duration", "Of inference", SECONDS, mean_s),
-    Figure("generated_tokens", "Generated tokens", LENGTHS, lambda s: s.tokens),
-    Figure("input_length", "Prompt tokens", LENGTHS, lambda s: s.asked.prompt_tokens),
-    Figure("max_new_tokens", "The most tokens allowed", LENGTHS, lambda s: s.asked.max_tokens),
+ANSWER_HISTOGRAMS = (
+    HistogramSpec(
+        "duration",
+        "Seconds from arrival to the end of an answer",
+        SECONDS,
+        lambda s: s.request.prepared_s + s.total_s,
+    ),
+    HistogramSpec(
+        "validation_duration",
+        "Seconds for validation and tokenization",
+        SECONDS,
+        lambda s: s.request.prepared_s,
+    ),
+    HistogramSpec(
+        "queue_duration", "Seconds from submission to the first step", SECONDS, lambda s: s.queue_time_s
+    ),
+    HistogramSpec(
+        "inference_duration",
+        "Seconds from the first step to the end of an answer",
+        SECONDS,
+        first_step_to_end_s,
+    ),
+    HistogramSpec(
+        "mean_time_per_token_duration",
+        "Seconds of inference per generated token",
+        SECONDS,
+        inference_s_per_token,
+    ),
+    HistogramSpec("generated_tokens", "Generated tokens", CONTEXT_BUCKETS, lambda s: s.num_tokens),
+    HistogramSpec("input_length", "Prompt tokens", CONTEXT_BUCKETS, lambda s: s.request.prompt_tokens),
+    HistogramSpec(
+        "max_new_tokens",
+        "Most tokens that an answer may have",
+        CONTEXT_BUCKETS,
+        lambda s: s.request.max_tokens,
+    ),
 )
-STATE = (
-    ("tgi_queue_size", "Answers that wait for a row", "waiting"),
-    ("tgi_batch_current_size", "Answers in a row", "running"),
-    ("tgi_batch_current_max_tokens", "Tokens that these may come to hold", "reach"),
-    ("tgi_batch_max_total_tokens", "Tokens the memory can hold", "room"),
+ENGINE_GAUGES = (
+    ("tgi_queue_size", "Waiting answers", "waiting"),
+    ("tgi_batch_current_size", "Running answers", "running"),
+    ("tgi_batch_current_max_tokens", "Tokens that running answers may grow to", "kv_reserved"),
+    ("tgi_batch_max_total_tokens", "Tokens that the KV cache can hold", "kv_capacity"),
 )
 
 
-class Tgi:
-    """A Listener (see span.py)."""
+class TgiMetrics:
+    """An AnswerListener."""
 
     def __init__(self, registry: CollectorRegistry, stats: Callable[[], Stats], *, context: int) -> None:
-        lengths = tuple(context / 100 * part for part in range(1, 101))
-        self._plain = CollectorRegistry()
-        self._count = self._counter("request_count", "Requests")
-        self._success = self._counter("request_success", "Requests that were answered")
-        self._failure = self._counter("request_failure", "Requests that failed", err=ERRORS)
-        self._steps = self._counter("batch_inference_count", "Steps", method=METHODS)
-        self._done = self._counter("batch_inference_success", "Steps that went well", method=METHODS)
-        self._failed = self._counter("batch_inference_failure", "Steps without memory", method=METHODS)
-        self._of_answers = {
-            figure: Histogram(
-                f"tgi_request_{figure.name}",
-                figure.help,
-                buckets=figure.buckets or lengths,
+        lengths = tuple(context / 100 * percent for percent in range(1, 101))
+        self._suffixless_registry = CollectorRegistry()
+        self._count = self._counter("request_count", "Requests to generating routes")
+        self._success = self._counter("request_success", "Requests with status 200")
+        self._failure = self._counter("request_failure", "Failed requests by kind of error", err=ERRORS)
+        self._steps = self._counter("batch_inference_count", "Steps of the model", method=METHODS)
+        self._succeeded = self._counter("batch_inference_success", "Steps that succeeded", method=METHODS)
+        self._failed = self._counter(
+            "batch_inference_failure", "Steps that ran out of memory", method=METHODS
+        )
+        self._histograms = {
+            spec: Histogram(
+                f"tgi_request_{spec.name}",
+                spec.help,
+                buckets=spec.buckets or lengths,
                 registry=registry,
             )
-            for figure in OF_ANSWERS
+            for spec in ANSWER_HISTOGRAMS
         }
-        self._joined = Histogram("tgi_batch_next_size", "Answers that join", buckets=SIZES, registry=registry)
-        self._step = Histogram(
-            "tgi_batch_inference_duration", "A step", ("method",), buckets=SECONDS, registry=registry
+        self._next_batch_size = Histogram(
+            "tgi_batch_next_size", "Answers that join the batch in a step", buckets=SIZES, registry=registry
         )
-        registry.register(State(stats))
+        self._step_duration = Histogram(
+            "tgi_batch_inference_duration",
+            "Seconds of a step",
+            ("method",),
+            buckets=SECONDS,
+            registry=registry,
+        )
+        registry.register(TgiCollector(stats))
 
-    def answered(self, dialect: str, route: str, status: int) -> None:
+    def record_response(self, dialect: str, route: str, status: int) -> None:
         if not route.endswith(GENERATING) and (dialect, route) != COMPATIBLE:
             return
         self._count.inc()
@@ -96,43 +136,43 @@ class Tgi:
             error = FAILURES.get(status, "validation" if status < 500 else "generation")
             self._failure.labels(error).inc()
 
-    def text(self) -> bytes:
-        """The counters, whose names the client library ends with "_total"."""
-        return generate_latest(self._plain).replace(b"_total", b"")
+    def render_counters(self) -> bytes:
+        """The counters in Prometheus' text format, without the suffix "_total" that the library adds."""
+        return generate_latest(self._suffixless_registry).replace(b"_total", b"")
 
-    def stepped(self, step: Step) -> None:
-        method = METHODS[0 if step.prompts else 1]
+    def record_step(self, step_stats: StepStats) -> None:
+        method = METHODS[0 if step_stats.has_prompt else 1]
         self._steps.labels(method).inc()
-        (self._failed if step.failed else self._done).labels(method).inc()
-        self._step.labels(method).observe(step.seconds)
-        if step.seated:
-            self._joined.observe(step.seated)
+        (self._failed if step_stats.failed else self._succeeded).labels(method).inc()
+        self._step_duration.labels(method).observe(step_stats.seconds)
+        if step_stats.num_newly_scheduled:
+            self._next_batch_size.observe(step_stats.num_newly_scheduled)
 
-    def started(self, span: Span) -> None:
-        """Nothing is counted before the end."""
+    def on_started(self, answer_stats: AnswerStats) -> None:
+        """Does nothing: TGI's metrics record an answer at its end."""
 
-    def gained(self, span: Span, seconds: float) -> None:
-        """Nothing is counted before the end."""
+    def on_first_token(self, seconds: float) -> None:
+        """Does nothing: TGI's metrics record an answer at its end."""
 
-    def finished(self, span: Span, reason: str) -> None:
-        if reason in WHOLE:
-            for figure, histogram in self._of_answers.items():
-                histogram.observe(figure.read(span))
+    def on_finished(self, answer_stats: AnswerStats, reason: str) -> None:
+        if reason in COMPLETE_REASONS:
+            for spec, histogram in self._histograms.items():
+                histogram.observe(spec.read(answer_stats))
 
     def _counter(self, name: str, help: str, **labels: tuple[str, ...]) -> Counter:
-        counter = Counter(f"tgi_{name}", help, tuple(labels), registry=self._plain)
+        counter = Counter(f"tgi_{name}", help, tuple(labels), registry=self._suffixless_registry)
         for value in (value for values in labels.values() for value in values):
             counter.labels(value)
         return counter
 
 
-class State:
-    """Reads an engine's state when Prometheus asks."""
+class TgiCollector:
+    """Reads the engine's state at every scrape."""
 
     def __init__(self, stats: Callable[[], Stats]) -> None:
         self._stats = stats
 
     def collect(self) -> Iterator[Metric]:
         stats = self._stats()
-        for name, help, attribute in STATE:
+        for name, help, attribute in ENGINE_GAUGES:
             yield GaugeMetricFamily(name, help, getattr(stats, attribute))

@@ -1,7 +1,7 @@
-"""What one step computes, in plain integers, and who computes it.
+"""The input of one step in plain integers (Batch), and the interface that computes it (Runner).
 
-The engine fills a Batch and knows a Runner; the seats in this folder are Runners. Nothing here knows torch's
-device or a model: a Batch can be printed, compared, or sent to another process, unless ids are on their way.
+The engine builds a Batch and calls a Runner. A Batch is plain data: it can be printed, compared
+or sent to another process, unless its token ids are still on the device.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ import torch
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """The first `columns` columns of row `source` are written over those of row `target`."""
+    """Copy the first `columns` columns of row `source` over those of row `target`."""
 
     source: int
     target: int
@@ -22,7 +22,7 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class Swap:
-    """Rows `a` and `b` trade places, `columns` of each."""
+    """Swap the first `columns` columns of rows `a` and `b`."""
 
     a: int
     b: int
@@ -31,74 +31,80 @@ class Swap:
 
 @dataclass(frozen=True, slots=True)
 class Clear:
-    """Row (or page) `row` is blank again: even what a mask hides must be numbers, as 0 × nan is nan."""
+    """Zero row `row`, or page `row` of paged memory: masked values must be finite too, as 0 × nan is nan."""
 
     row: int
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """The memory becomes rows × columns; what fits in both shapes is kept."""
+class Resize:
+    """Resize the memory to rows × columns; contents that fit both shapes are kept."""
 
     rows: int
     columns: int
 
 
-Move = Copy | Swap | Clear | Shape
+CacheOp = Copy | Swap | Clear | Resize
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """R rows take T tokens in all. Row i takes ids[starts[i]:starts[i+1]], behind cached[i] tokens it holds.
+    """R rows, T tokens in total. Row i computes token_ids[query_start_loc[i]:query_start_loc[i+1]].
 
-    ids      (T,)    token ids
-    starts   (R+1,)  where each row's ids begin; starts[R] = T
-    cached   (R,)    tokens already in the row's memory = position of its first new token
-    rows     (R,)    which row of the memory; ascending
-    want     (W,)    indices into ids after which logits are wanted, ascending
-    moves            memory moves, done in order before anything is computed
-    sources          row → encoder input, for rows of an encoder-decoder model that begin in this step
-    tables   (R, …)  where the memory is in pages: those that row i's tokens stand in, in order
-    coming   (T,)    int64, on the runner's device: the ids, where the host does not know them yet; `ids` then
-                     only say how many
+    token_ids            (T,)
+    query_start_loc      (R+1,)  where each row's token ids begin; query_start_loc[R] = T
+    num_computed_tokens  (R,)    tokens already in the row's memory = position of its first new token
+    rows                 (R,)    index of each row in the memory; ascending
+    logits_indices       (W,)    indices into token_ids whose logits are returned; ascending
+    cache_ops                    changes to the memory, applied in order before the forward pass
+    encoder_inputs               row → encoder token ids, for encoder-decoder rows in their first step
+    page_table           (R, …)  paged memory only: the pages of row i's tokens, in order
+    device_token_ids     (T,)    int64 on the runner's device: the token ids, if the host does not know them
+                                 yet; `token_ids` then only has the right length
     """
 
-    ids: Sequence[int]
-    starts: Sequence[int]
-    cached: Sequence[int]
+    token_ids: Sequence[int]
+    query_start_loc: Sequence[int]
+    num_computed_tokens: Sequence[int]
     rows: Sequence[int]
-    want: Sequence[int]
-    moves: Sequence[Move] = ()
-    sources: Mapping[int, Sequence[int]] = field(default_factory=dict)
-    tables: Sequence[Sequence[int]] = ()
-    coming: torch.Tensor | None = None
+    logits_indices: Sequence[int]
+    cache_ops: Sequence[CacheOp] = ()
+    encoder_inputs: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    page_table: Sequence[Sequence[int]] = ()
+    device_token_ids: torch.Tensor | None = None
+
+
+class UnsupportedModel(Exception):
+    """A runner does not support a model; the message says which property of the model."""
 
 
 class Runner(Protocol):
-    """Runs steps and owns the tensors they remember.
+    """Computes steps and owns the KV memory.
 
-    max_rows   rows that can be in use at once
-    context    tokens one row can hold
-    area       rows × columns that the memory holds; a Shape never exceeds it
-    step       columns are allotted in multiples of this; tokens of a page
-    paged      the memory is in pages, area / step of them: Batch.tables; of the moves there is only Clear
-    vocab      width of the logits
-    resumes    a row that holds tokens takes several more in one step (chunked prefill, prefix reuse, drafts);
-               where False, a row's first step takes its whole prompt and every later step one token
-    overlaps   it computes on while its caller goes on, and takes ids that are still to come (Batch.coming)
-    encodes    an encoder-decoder model: the prompt is the encoder's input (Batch.sources) and the rows hold
-               decoder tokens, the first of which is `start_id`
+    max_sequences             rows that can be in use at once
+    context                   tokens that one row can hold
+    kv_capacity               rows × columns (tokens) of the memory; a Resize never exceeds it
+    page_size                 tokens of a page; contiguous memory grows by multiples of it
+    paged                     the memory is kv_capacity / page_size pages (Batch.page_table); Clear is the
+                              only cache op
+    vocab                     width of the logits
+    supports_chunked_prefill  a row that holds tokens can compute several more in one step (chunked prefill,
+                              prefix caching, drafts); if False, a row's first step computes its whole prompt
+                              and every later step one token
+    async_capable             forward returns before the device is done, and accepts Batch.device_token_ids
+    is_encoder_decoder        the prompt is the encoder's input (Batch.encoder_inputs); rows hold decoder
+                              tokens that begin with `start_ids`
     """
 
-    max_rows: int
+    max_sequences: int
     context: int
-    area: int
-    step: int
+    kv_capacity: int
+    page_size: int
     vocab: int
-    resumes: bool
+    supports_chunked_prefill: bool
     paged: bool
-    overlaps: bool
-    encodes: bool
+    async_capable: bool
+    is_encoder_decoder: bool
     start_ids: tuple[int, ...]
 
     def forward(self, batch: Batch) -> torch.Tensor:

@@ -1,10 +1,11 @@
-"""The C library, compiled once for each level of processor by this machine's compiler, and kept in a cache.
+"""Compiles the C library for a CPU level with this machine's compiler, and caches the result.
 
-Its folder is named by what it was made from, so new sources, another compiler or torch make a new one.
-`python -m inference.native.build` builds the one for this machine.
+The name of the cache folder is a hash of the sources, the compiler, the flags and torch's version: a change
+of any of them leads to a new build. `python -m inference.native.build` builds the library for this machine.
 """
 
 import hashlib
+import logging
 import os
 import platform
 import shlex
@@ -16,10 +17,9 @@ from pathlib import Path
 
 import torch
 
-from inference.native.levels import Level, levels_for
-from inference.native.processor import processor_features
+from inference.native.cpu_levels import Level, levels_for, processor_features
 
-SOURCES = Path(__file__).parent / "c"
+C_SOURCES = Path(__file__).parent / "c"
 COMPILERS = ("gcc", "cc", "clang")
 FLAGS = (
     "-O3",
@@ -31,17 +31,19 @@ FLAGS = (
     "-Wall",
     "-Wno-psabi",
 )
-PATIENCE_S = 120
+COMPILE_TIMEOUT_S = 120
+
+log = logging.getLogger(__name__)
 
 
-class Unbuilt(Exception):
-    """Why there is no library: no compiler, an error of it, or nowhere to keep what it makes."""
+class NativeUnavailable(Exception):
+    """Why there is no library: no compiler, a compiler error, or a cache folder that cannot be written."""
 
 
-def built(level: Level) -> Path:
-    """The library of a level, compiled now if it was not before. Raises Unbuilt."""
+def build_library(level: Level) -> Path:
+    """The path of the library of a level; compiles it if it is not cached. Raises NativeUnavailable."""
     compiler = compiler_of()
-    folder = cache() / fingerprint(compiler, level)
+    folder = cache_folder() / fingerprint(compiler, level)
     library = folder / f"hearth_{level.name}.so"
     if not library.exists():
         try:
@@ -49,100 +51,101 @@ def built(level: Level) -> Path:
             with tempfile.TemporaryDirectory(dir=folder) as scratch:
                 compile_into(Path(scratch), compiler, level).rename(library)
         except OSError as error:
-            raise Unbuilt(f"nothing can be kept in {folder}: {error.strerror}") from error
+            raise NativeUnavailable(f"the library cannot be written to {folder}: {error.strerror}") from error
     return library
 
 
 def compiler_of() -> tuple[str, ...]:
-    """The command of the C compiler: $CC, or the first that there is. Raises Unbuilt."""
+    """The command of the C compiler: $CC, or the first of COMPILERS on the PATH. Raises NativeUnavailable."""
     named = shlex.split(os.environ.get("CC", ""))
     if named and shutil.which(named[0]):
         return tuple(named)
-    found = next((name for name in COMPILERS if shutil.which(name)), None)
-    if found is None:
-        raise Unbuilt("there is no C compiler: install gcc")
-    return (found,)
+    compiler = next((name for name in COMPILERS if shutil.which(name)), None)
+    if compiler is None:
+        raise NativeUnavailable("there is no C compiler: install gcc")
+    if named:
+        log.warning("CC=%s is not on the PATH: %s is used", named[0], compiler)
+    return (compiler,)
 
 
-def cache() -> Path:
-    """Where libraries are kept. Raises Unbuilt where this user has no place."""
+def cache_folder() -> Path:
+    """The folder for compiled libraries. Raises NativeUnavailable if the user has no home folder."""
     try:
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hearth" / "native"
     except RuntimeError as error:
-        raise Unbuilt("this user has no home folder: set XDG_CACHE_HOME") from error
+        raise NativeUnavailable("this user has no home folder: set XDG_CACHE_HOME") from error
 
 
 def fingerprint(compiler: tuple[str, ...], level: Level) -> str:
-    parts = [
+    inputs = [
         torch.__version__,
         platform.machine(),
         *compiler,
-        run((*compiler, "--version")),
+        run_command((*compiler, "--version")),
         *FLAGS,
         *level.flags,
     ]
-    digest = hashlib.sha256("\0".join(parts).encode())
-    for path in sorted(SOURCES.iterdir()):
+    digest = hashlib.sha256("\0".join(inputs).encode())
+    for path in sorted(C_SOURCES.iterdir()):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]
 
 
 def sources_of(level: Level) -> list[Path]:
-    """All C files but the loops of other levels."""
-    files = sorted(SOURCES.glob("*.c"))
-    return [path for path in files if path.stem == f"multiply_{level.loops}" or not is_of_a_level(path)]
-
-
-def is_of_a_level(path: Path) -> bool:
-    return path.stem.startswith("multiply_")
+    """All C files except the kernels of other levels."""
+    return [
+        path
+        for path in sorted(C_SOURCES.glob("*.c"))
+        if not path.stem.startswith("multiply_") or path.stem == f"multiply_{level.loops}"
+    ]
 
 
 def compile_into(scratch: Path, compiler: tuple[str, ...], level: Level) -> Path:
-    """The library of a level, in `scratch`. Raises Unbuilt with what the compiler says."""
+    """Compile the library of a level into `scratch`. Raises NativeUnavailable with the compiler's error."""
 
     def compile_one(source: Path) -> str:
         target = scratch / f"{source.stem}.o"
-        run((*compiler, *FLAGS, *level.flags, "-c", str(source), "-o", str(target)))
+        run_command((*compiler, *FLAGS, *level.flags, "-c", str(source), "-o", str(target)))
         return str(target)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         objects = list(pool.map(compile_one, sources_of(level)))
     library = scratch / f"hearth_{level.name}.so"
-    run((*compiler, "-shared", *objects, "-o", str(library), *openmp(), "-lm"))
+    run_command((*compiler, "-shared", *objects, "-o", str(library), *openmp_flags(), "-lm"))
     return library
 
 
-def openmp() -> tuple[str, ...]:
-    """What to link for threads: the very library that torch loads, so that both share one team of them."""
+def openmp_flags() -> tuple[str, ...]:
+    """The OpenMP library to link: the same file that torch loads, so that both share one thread team."""
     folder = Path(torch.__file__).parent
     places = (folder / "lib", folder.parent / "torch.libs")
-    found = next((path for place in places for path in sorted(place.glob("libgomp*.so*"))), None)
-    return (str(found),) if found else ("-fopenmp",)
+    libgomp = next((path for place in places for path in sorted(place.glob("libgomp*.so*"))), None)
+    return (str(libgomp),) if libgomp else ("-fopenmp",)
 
 
-def run(command: tuple[str, ...]) -> str:
+def run_command(command: tuple[str, ...]) -> str:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise Unbuilt(f"{command[0]} does not run: {error}") from error
+        raise NativeUnavailable(f"{command[0]} does not run: {error}") from error
     if done.returncode:
-        raise Unbuilt(f"{command[0]} says: {first_error(done.stderr)}")
+        raise NativeUnavailable(f"{command[0]} failed: {first_error(done.stderr)}")
     return done.stdout
 
 
 def first_error(text: str) -> str:
-    lines = text.strip().splitlines() or ["nothing"]
+    lines = text.strip().splitlines() or ["no message"]
     return next((line for line in lines if "error" in line), lines[-1])
 
 
 def main() -> None:
-    """Say in one line what was built for this machine, or why nothing was."""
+    """Build the fastest possible library and print its path, with a line for each level that fails."""
     for level in levels_for(processor_features()):
         try:
-            print(f"native library: {level.name}, in {built(level)}")
+            print(f"native library: {level.name}, in {build_library(level)}")
             return
-        except Unbuilt as reason:
-            print(f"native library: not {level.name}, because {reason}")
+        except NativeUnavailable as reason:
+            print(f"native library: no build for {level.name}: {reason}")
 
 
 if __name__ == "__main__":

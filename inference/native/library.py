@@ -1,6 +1,7 @@
-"""The C library for this machine, loaded once: the fastest level that the processor and the compiler know.
+"""The C library for this machine, loaded once: the fastest CPU level that the processor and compiler support.
 
-HEARTH_NATIVE in the environment is one level's name, for tests and where a level makes trouble, or "off".
+The environment variable HEARTH_NATIVE overrides the choice, for tests and in case of trouble: the name of a
+level, or "off".
 """
 
 import ctypes
@@ -10,16 +11,15 @@ from ctypes import POINTER, c_int, c_int64, c_size_t, c_void_p
 from functools import cache
 from typing import Any
 
-from inference.native.build import Unbuilt, built
-from inference.native.levels import EMULATED, Level, levels_for
-from inference.native.processor import processor_features
-from inference.native.structs import Cuts, Logits, Matrix, Model, Step
+from inference.native.build import NativeUnavailable, build_library
+from inference.native.cpu_levels import EMULATED, Level, levels_for, processor_features
+from inference.native.structs import CutoffParams, Logits, Matrix, Model, Step
 
 SETTING = "HEARTH_NATIVE"
 OFF = "off"
 log = logging.getLogger(__name__)
 
-# Functions: what they return, and what they take.
+# Function name: (result type, argument types).
 FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "matrix_bytes": (c_size_t, (c_int, c_int, c_int)),
     "matrix_scale_bytes": (c_size_t, (c_int, c_int, c_int)),
@@ -31,51 +31,51 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "linear": (None, (POINTER(Matrix), c_void_p, c_void_p, c_int, c_int, c_void_p, c_int)),
     "step_bytes": (c_size_t, (POINTER(Model), POINTER(Step))),
     "step_run": (None, (POINTER(Model), POINTER(Step))),
-    "largest": (None, (POINTER(Logits), c_void_p, c_void_p)),
-    "cut_bytes": (c_size_t, (POINTER(Logits),)),
-    "cut": (None, (POINTER(Logits), POINTER(Cuts), c_void_p, c_void_p)),
-    "winners": (None, (POINTER(Logits), *[c_void_p] * 4)),
+    "argmax": (None, (POINTER(Logits), c_void_p, c_void_p)),
+    "cutoffs_bytes": (c_size_t, (POINTER(Logits),)),
+    "cutoffs_compute": (None, (POINTER(Logits), POINTER(CutoffParams), c_void_p, c_void_p)),
+    "gumbel_argmax": (None, (POINTER(Logits), *[c_void_p] * 4)),
 }
 
 
 @cache
 def library() -> ctypes.CDLL:
-    """The library of the best level, built if it was not yet. Raises Unbuilt with the reason."""
+    """The library of the fastest working level, built on first use. Raises NativeUnavailable."""
     reasons = []
-    for level in wanted(os.environ.get(SETTING, "")):
+    for level in candidate_levels(os.environ.get(SETTING, "")):
         try:
             return load(level)
-        except Unbuilt as reason:
+        except NativeUnavailable as reason:
             log.info("native level=%s is not used: %s", level.name, reason)
             reasons.append(str(reason))
-    raise Unbuilt("; ".join(dict.fromkeys(reasons)))
+    raise NativeUnavailable("; ".join(dict.fromkeys(reasons)))
 
 
-def wanted(setting: str) -> list[Level]:
-    """The levels to try in turn. Raises Unbuilt where the setting is off, or names none that runs here."""
+def candidate_levels(setting: str) -> list[Level]:
+    """The levels to try, in order. Raises NativeUnavailable for "off" and for an unsupported level."""
     if setting == OFF:
-        raise Unbuilt(f"{SETTING} is {OFF}")
+        raise NativeUnavailable(f"{SETTING} is {OFF}")
     features = processor_features()
     possible = levels_for(features)
     if setting == EMULATED.name and EMULATED.needs <= features:
         return [EMULATED]
-    chosen = [level for level in possible if setting in ("", level.name)]
-    if not chosen:
+    matching = [level for level in possible if setting in ("", level.name)]
+    if not matching:
         names = " | ".join((OFF, *(level.name for level in possible)))
-        raise Unbuilt(f"{SETTING} is {setting}; this processor has {names}")
-    return chosen
+        raise NativeUnavailable(f"{SETTING}={setting} is not supported: this processor has {names}")
+    return matching
 
 
 def load(level: Level) -> ctypes.CDLL:
-    """The library of one level. Raises Unbuilt."""
-    path = built(level)
+    """Build and load the library of one level. Raises NativeUnavailable."""
+    path = build_library(level)
     try:
         loaded = ctypes.CDLL(str(path))
     except OSError as error:
-        raise Unbuilt(f"{path} does not load: {error}") from error
-    for name, (returns, takes) in FUNCTIONS.items():
+        raise NativeUnavailable(f"{path} does not load: {error}") from error
+    for name, (result_type, argument_types) in FUNCTIONS.items():
         function = getattr(loaded, name)
-        function.restype, function.argtypes = returns, takes
+        function.restype, function.argtypes = result_type, argument_types
     if not loaded.multiply_ready():
-        raise Unbuilt(f"the kernel does not let this process use {level.name}")
+        raise NativeUnavailable(f"the kernel does not allow this process to use {level.name}")
     return loaded

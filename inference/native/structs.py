@@ -1,12 +1,12 @@
-"""The structs of the C headers, field by field; a test compares them with the compiler's."""
+"""ctypes declarations of the structs in the C headers; a test compares their layouts with the compiler's."""
 
 import ctypes
 from ctypes import POINTER, c_float, c_int32, c_int64, c_void_p
 from enum import IntEnum
 
 
-class Kind(IntEnum):
-    """In what form a matrix, or the rows it is multiplied with, are kept."""
+class NativeDtype(IntEnum):
+    """The format of a matrix, or of the rows that it is multiplied with: enum NativeDtype in matrix.h."""
 
     F32 = 0
     BF16 = 1
@@ -22,7 +22,7 @@ class Activation(IntEnum):
 
 class Matrix(ctypes.Structure):
     _fields_ = (
-        ("kind", c_int32),
+        ("dtype", c_int32),
         ("outputs", c_int32),
         ("inputs", c_int32),
         ("padded", c_int32),
@@ -34,7 +34,7 @@ class Matrix(ctypes.Structure):
 
 class Inputs(ctypes.Structure):
     _fields_ = (
-        ("kind", c_int32),
+        ("dtype", c_int32),
         ("rows", c_int32),
         ("padded", c_int32),
         ("values", c_void_p),
@@ -57,33 +57,34 @@ class Layer(ctypes.Structure):
 
 class Model(ctypes.Structure):
     _fields_ = (
-        *((name, c_int32) for name in ("layers", "hidden", "heads", "groups", "head", "rotary")),
-        *((name, c_int32) for name in ("activation", "form", "page", "threads")),
-        *((name, c_float) for name in ("epsilon", "scale", "embedding_scale", "score_cap", "logit_cap")),
-        ("residual_scale", c_float),
+        *((name, c_int32) for name in ("layers", "hidden", "num_heads", "num_kv_heads", "head_dim")),
+        *((name, c_int32) for name in ("rotary", "activation", "dtype", "page", "threads")),
+        *((name, c_float) for name in ("epsilon", "scale", "embedding_scale")),
+        *((name, c_float) for name in ("attn_logit_softcap", "final_logit_softcap", "residual_scale")),
         ("embedding", Matrix),
-        ("head_matrix", Matrix),
-        ("last_norm", c_void_p),
+        ("lm_head", Matrix),
+        ("final_norm", c_void_p),
         ("layer", POINTER(Layer)),
     )
 
 
 class Step(ctypes.Structure):
     _fields_ = (
-        *((name, c_int32) for name in ("tokens", "rows", "wanted", "unused")),
-        *((name, c_void_p) for name in ("ids", "positions", "slots")),
-        *((name, c_void_p) for name in ("starts", "lengths", "tables", "pages", "want", "logits", "memory")),
+        *((name, c_int32) for name in ("tokens", "rows", "num_logits", "unused")),
+        *((name, c_void_p) for name in ("ids", "positions", "slot_mapping")),
+        *((name, c_void_p) for name in ("query_start_loc", "seq_lens", "page_table", "pages")),
+        *((name, c_void_p) for name in ("logits_indices", "logits", "workspace")),
     )
 
 
 class Logits(ctypes.Structure):
     _fields_ = (
-        *((name, c_int32) for name in ("rows", "width", "form", "threads")),
+        *((name, c_int32) for name in ("rows", "width", "dtype", "threads")),
         ("stride", c_int64),
         ("values", c_void_p),
         ("where", c_void_p),
     )
 
 
-class Cuts(ctypes.Structure):
-    _fields_ = tuple((name, c_void_p) for name in ("heats", "top_k", "top_p", "min_p"))
+class CutoffParams(ctypes.Structure):
+    _fields_ = tuple((name, c_void_p) for name in ("temperatures", "top_k", "top_p", "min_p"))

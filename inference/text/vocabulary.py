@@ -1,6 +1,6 @@
-"""What a tokenizer's ids mean: their text, which are special, which stand for one byte.
+"""The token ids of a tokenizer: their texts, the special tokens, and the byte tokens.
 
-Knows a Hugging Face tokenizer of any kind through `decode` alone. Keeps nothing of any answer.
+Works for every Hugging Face tokenizer, through `decode`. Keeps no state of an answer.
 """
 
 from collections.abc import Sequence
@@ -10,65 +10,69 @@ from typing import Any
 class Vocabulary:
     """The ids 0 … size - 1 of `tokenizer`.
 
-    special   ids that are markup, not text
-    bytes     id → value, for tokens such as <0xE2> that SentencePiece falls back to
-    anchor    ids of a word, behind which a token is spelled as it is within a text
+    special_ids  ids that are markup, not text
+    byte_values  id → value, of byte fallback tokens such as SentencePiece's <0xE2>
+    anchor_ids   ids of a word: decoded after them, a token has the text that it has inside a sentence
     """
 
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
-        self.names: dict[str, int] = tokenizer.get_vocab()
-        self.size = max(self.names.values(), default=-1) + 1
-        self.special = special_ids(tokenizer)
-        self.bytes = byte_ids(tokenizer, self.names)
-        self.anchor = anchor_ids(self)
+        self.ids_by_name: dict[str, int] = tokenizer.get_vocab()
+        self.size = max(self.ids_by_name.values(), default=-1) + 1
+        self.special_ids = find_special_ids(tokenizer)
+        self.byte_values = find_byte_ids(tokenizer, self.ids_by_name)
+        self.anchor_ids = find_anchor_ids(self)
         self._texts: dict[int, str] = {}
 
-    def spell(self, ids: Sequence[int]) -> str:
-        """The text of a run of ids; the spaces it was written with are kept."""
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of the ids, with all spaces."""
         return self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
 
-    def detokenize(self, ids: Sequence[int], special: bool) -> str:
-        """The text of whole ids, with the special ones among them if `special`; unknown ids have none."""
-        known = [id for id in ids if 0 <= id < self.size and (special or id not in self.special)]
-        return self.spell(known)
+    def detokenize(self, ids: Sequence[int], show_special: bool) -> str:
+        """The text of a complete list of ids, with or without special tokens; unknown ids have no text."""
+        known_ids = [
+            token_id
+            for token_id in ids
+            if 0 <= token_id < self.size and (show_special or token_id not in self.special_ids)
+        ]
+        return self.decode(known_ids)
 
-    def text(self, id: int) -> str:
-        """What one token adds inside a text: " Paris", where decoding it alone may say "Paris".
+    def text(self, token_id: int) -> str:
+        """The text that a token adds inside a sentence: " Paris", even if `decode` alone returns "Paris".
 
-        Of a special token, its name; of half a character, U+FFFD; of an unknown id, nothing.
+        The name of a special token; U+FFFD for an incomplete character; empty for an unknown id.
         """
-        if id not in self._texts:
-            self._texts[id] = self._text(id)
-        return self._texts[id]
+        if token_id not in self._texts:
+            self._texts[token_id] = self._text(token_id)
+        return self._texts[token_id]
 
-    def name(self, id: int) -> str:
-        """What the vocabulary calls it: "ĠParis" perhaps; of an unknown id, nothing."""
-        return str(self.tokenizer.convert_ids_to_tokens(id)) if 0 <= id < self.size else ""
+    def name(self, token_id: int) -> str:
+        """The token's entry in the vocabulary, for example "ĠParis"; empty for an unknown id."""
+        return str(self.tokenizer.convert_ids_to_tokens(token_id)) if 0 <= token_id < self.size else ""
 
-    def _text(self, id: int) -> str:
-        if not 0 <= id < self.size:
+    def _text(self, token_id: int) -> str:
+        if not 0 <= token_id < self.size:
             return ""
-        if id in self.special:
-            return self.name(id)
-        if id in self.bytes:
-            return bytes((self.bytes[id],)).decode(errors="replace")
-        return self.spell([*self.anchor, id])[len(self.spell(self.anchor)) :]
+        if token_id in self.special_ids:
+            return self.name(token_id)
+        if token_id in self.byte_values:
+            return bytes((self.byte_values[token_id],)).decode(errors="replace")
+        return self.decode([*self.anchor_ids, token_id])[len(self.decode(self.anchor_ids)) :]
 
 
-def special_ids(tokenizer: Any) -> frozenset[int]:
-    added = (id for id, token in tokenizer.added_tokens_decoder.items() if token.special)
+def find_special_ids(tokenizer: Any) -> frozenset[int]:
+    added = (token_id for token_id, token in tokenizer.added_tokens_decoder.items() if token.special)
     return frozenset((*tokenizer.all_special_ids, *added))
 
 
-def byte_ids(tokenizer: Any, names: dict[str, int]) -> dict[int, int]:
-    """Empty unless such tokens are decoded to bytes: elsewhere "<0x41>" may be a word like any other."""
-    ids = {names[name]: value for value in range(256) if (name := f"<0x{value:02X}>") in names}
-    letter = names.get("<0x41>")
-    return ids if letter is not None and tokenizer.decode([letter]) == "A" else {}
+def find_byte_ids(tokenizer: Any, ids_by_name: dict[str, int]) -> dict[int, int]:
+    """Byte values by id; empty if `decode` does not turn "<0x41>" into a byte: it may be ordinary text."""
+    ids = {ids_by_name[name]: value for value in range(256) if (name := f"<0x{value:02X}>") in ids_by_name}
+    letter_a = ids_by_name.get("<0x41>")
+    return ids if letter_a is not None and tokenizer.decode([letter_a]) == "A" else {}
 
 
-def anchor_ids(vocabulary: Vocabulary) -> list[int]:
-    """A word to spell other tokens behind, of a tokenizer that has one."""
+def find_anchor_ids(vocabulary: Vocabulary) -> list[int]:
+    """The ids of a word, to decode other tokens after; empty if the tokenizer gives none."""
     ids = vocabulary.tokenizer.encode("a", add_special_tokens=False)
-    return [id for id in ids if id not in vocabulary.special][-1:]
+    return [token_id for token_id in ids if token_id not in vocabulary.special_ids][-1:]

@@ -1,5 +1,5 @@
-/* How fast this machine's memory is read: bandwidth THREADS prints bytes per second, the best of a few passes.
- * Each thread adds up its own part of an array that no cache holds. */
+/* Memory bandwidth of reads: `bandwidth THREADS` prints bytes per second, the best of PASSES.
+ * Each thread sums its own part of an array that is larger than any cache. */
 #include <omp.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -37,7 +37,7 @@ int main(int count, char **arguments)
     for (int64_t i = 0; i < lanes; i++)
         array[i] = (Lanes){(uint64_t)i};
     double best = 0;
-    volatile uint64_t sum = 0;      /* so that no pass is left out */
+    volatile uint64_t sum = 0;      /* volatile: the compiler must not remove a pass */
     for (int turn = 0; turn < PASSES; turn++) {
         double began = omp_get_wtime();
         sum += pass(array, lanes);

@@ -1,7 +1,7 @@
-"""The memory's speed, which bounds how fast one answer is decoded: every weight is read for each token.
+"""Measures memory bandwidth, the limit for decoding one sequence: each token reads every weight.
 
-Measured by a small C program where there is a compiler, as torch's loops are slower than the memory is; by
-torch where there is none.
+A small C program measures it if there is a compiler; otherwise torch does, whose loops are slower than
+memory.
 """
 
 import os
@@ -19,33 +19,33 @@ FLAGS = ("-O3", "-march=native", "-fopenmp")
 BYTES, PASSES = 1 << 29, 12
 
 
-def read(threads: int) -> float:
-    """Bytes per second, the best of a few passes."""
-    program = compiled()
-    return by_program(program, threads) if program else by_torch(threads)
+def measure(threads: int) -> float:
+    """Bytes read per second: the best of PASSES."""
+    program = compile_program()
+    return measure_with_program(program, threads) if program else measure_with_torch(threads)
 
 
 @cache
-def compiled() -> Path | None:
+def compile_program() -> Path | None:
     compiler = shutil.which(os.environ.get("CC", "cc"))
     program = Path(tempfile.mkdtemp(), SOURCE.stem)
     command = [compiler or "", *FLAGS, str(SOURCE), "-o", str(program)]
     return program if compiler and not subprocess.run(command, stderr=subprocess.DEVNULL).returncode else None
 
 
-def by_program(program: Path, threads: int) -> float:
-    told = subprocess.run([program, str(threads)], stdout=subprocess.PIPE, check=True, text=True)
-    return float(told.stdout)
+def measure_with_program(program: Path, threads: int) -> float:
+    result = subprocess.run([program, str(threads)], stdout=subprocess.PIPE, check=True, text=True)
+    return float(result.stdout)
 
 
-def by_torch(threads: int) -> float:
+def measure_with_torch(threads: int) -> float:
     torch.set_num_threads(threads)
     values = torch.zeros(BYTES // 4)
     first, second = values.chunk(2)
-    return BYTES / min(timed(first, second) for _ in range(PASSES))
+    return BYTES / min(time_dot(first, second) for _ in range(PASSES))
 
 
-def timed(first: torch.Tensor, second: torch.Tensor) -> float:
-    began = time.perf_counter()
+def time_dot(first: torch.Tensor, second: torch.Tensor) -> float:
+    start_s = time.perf_counter()
     torch.dot(first, second)
-    return time.perf_counter() - began
+    return time.perf_counter() - start_s

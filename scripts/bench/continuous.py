@@ -1,6 +1,6 @@
-"""transformers' own continuous batching: paged keys and values, requests that join and leave between steps.
+"""transformers' continuous batching as an engine: paged KV cache; requests join and leave between steps.
 
-One manager for all loads, warmed up before the first, with its own defaults in all else.
+One manager serves all loads; it is warmed up before the first. All other settings are the defaults.
 """
 
 import time
@@ -11,53 +11,55 @@ from transformers import GenerationConfig
 
 from scripts.bench import memory
 from scripts.bench.load import Load, Run
-from scripts.bench.models import build
-from scripts.bench.terms import Terms
+from scripts.bench.models import build_model
+from scripts.bench.options import BenchOptions
 
-NO_END = -1
-WAIT_S = 600  # for the next answer
+NO_EOS = -1
+WAIT_S = 600  # until the next answer
 
 
 class Continuous:
-    """A Player, for greedy requests."""
+    """An EngineUnderTest for greedy requests."""
 
-    def __init__(self, terms: Terms) -> None:
-        terms.prepare()
-        self.terms = terms
-        model = build(terms.model, terms.dtype, terms.device)
-        settings = GenerationConfig(do_sample=False, eos_token_id=NO_END, max_new_tokens=1)
+    def __init__(self, options: BenchOptions) -> None:
+        options.prepare()
+        self.options = options
+        model = build_model(options.model, options.dtype, options.device)
+        settings = GenerationConfig(do_sample=False, eos_token_id=NO_EOS, max_new_tokens=1)
         with torch.no_grad():
             self.manager = model.init_continuous_batching(generation_config=settings)
             self.manager.warmup()
         self.manager.start()
-        self.about = str(model.config._attn_implementation)
+        self.description = str(model.config._attn_implementation)
 
     def run(self, load: Load) -> Run:
-        memory.reset(self.terms.device)
-        began, worked = time.perf_counter(), time.process_time()
-        places = {self._ask(request.ids, request.tokens): i for i, request in enumerate(load)}
-        stamps: list[list[float]] = [[] for _ in load]
+        memory.reset(self.options.device)
+        start_s, cpu_s = time.perf_counter(), time.process_time()
+        index_by_id = {self._submit(request.ids, request.num_tokens): i for i, request in enumerate(load)}
+        token_times: list[list[float]] = [[] for _ in load]
         for _ in load:
-            answer = self._next()
-            stamps[places[answer.request_id]] = [stamp - began for stamp in answer.timestamps]
-        seconds = time.perf_counter() - began
-        worked = time.process_time() - worked
-        for request, times in zip(load, stamps, strict=True):
-            assert len(times) == request.tokens, "an answer ended early"
-        return Run(seconds, stamps, sum(map(len, stamps)), worked, memory.peak_mb(self.terms.device))
+            result = self._next_result()
+            token_times[index_by_id[result.request_id]] = [stamp - start_s for stamp in result.timestamps]
+        seconds = time.perf_counter() - start_s
+        cpu_s = time.process_time() - cpu_s
+        for request, times in zip(load, token_times, strict=True):
+            assert len(times) == request.num_tokens, "an answer ended early"
+        return Run(
+            seconds, token_times, sum(map(len, token_times)), cpu_s, memory.peak_mb(self.options.device)
+        )
 
     def stop(self) -> None:
         self.manager.stop(block=True)
 
-    def _ask(self, ids: tuple[int, ...], tokens: int) -> str:
-        name = self.manager.add_request(
-            list(ids), max_new_tokens=tokens, eos_token_id=NO_END, record_timestamps=True
+    def _submit(self, ids: tuple[int, ...], num_tokens: int) -> str:
+        request_id = self.manager.add_request(
+            list(ids), max_new_tokens=num_tokens, eos_token_id=NO_EOS, record_timestamps=True
         )
-        assert isinstance(name, str)
-        return name
+        assert isinstance(request_id, str)
+        return request_id
 
-    def _next(self) -> Any:
-        answer = self.manager.get_result(timeout=WAIT_S)
-        if answer is None or answer.error:
-            raise RuntimeError(f"continuous batching failed: {answer and answer.error}")
-        return answer
+    def _next_result(self) -> Any:
+        result = self.manager.get_result(timeout=WAIT_S)
+        if result is None or result.error:
+            raise RuntimeError(f"continuous batching failed: {result and result.error}")
+        return result

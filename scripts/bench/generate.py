@@ -1,7 +1,7 @@
-"""transformers' own `generate`, in static batches: the requests in order of arrival, so many at a time.
+"""transformers' `generate` as an engine: static batches of a fixed size, in order of arrival.
 
-A batch is padded on the left to its longest prompt and goes on until its longest answer is done; what a row
-computes beyond its own answer is not counted. The next batch begins when the last is through.
+A batch is left-padded to its longest prompt and runs until its longest answer is complete; tokens beyond a
+row's own answer are not counted. The next batch starts when the previous one is complete.
 """
 
 import time
@@ -11,59 +11,61 @@ from transformers import GenerationConfig, LogitsProcessorList
 
 from scripts.bench import memory
 from scripts.bench.load import Load, Run
-from scripts.bench.models import build
-from scripts.bench.terms import Terms
+from scripts.bench.models import build_model
+from scripts.bench.options import BenchOptions
 
 PAD = 0
 
 
 class Generate:
-    """A Player, for greedy requests. `batch`: requests computed together, at most."""
+    """An EngineUnderTest for greedy requests. `batch_size`: most requests in a batch."""
 
-    def __init__(self, terms: Terms, batch: int) -> None:
-        terms.prepare()
-        self.terms, self.batch = terms, batch
-        self.model = build(terms.model, terms.dtype, terms.device)
-        self.about = f"{self.model.config._attn_implementation}, batches of {batch}"
+    def __init__(self, options: BenchOptions, batch_size: int) -> None:
+        options.prepare()
+        self.options, self.batch_size = options, batch_size
+        self.model = build_model(options.model, options.dtype, options.device)
+        self.description = f"{self.model.config._attn_implementation}, batches of {batch_size}"
 
     def run(self, load: Load) -> Run:
-        memory.reset(self.terms.device)
-        began, worked = time.perf_counter(), time.process_time()
-        stamps: list[list[float]] = []
-        for first in range(0, len(load), self.batch):
-            stamps += self._batch(load[first : first + self.batch], began)
-        seconds = time.perf_counter() - began
-        worked = time.process_time() - worked
-        return Run(seconds, stamps, sum(map(len, stamps)), worked, memory.peak_mb(self.terms.device))
+        memory.reset(self.options.device)
+        start_s, cpu_s = time.perf_counter(), time.process_time()
+        token_times: list[list[float]] = []
+        for first in range(0, len(load), self.batch_size):
+            token_times += self._run_batch(load[first : first + self.batch_size], start_s)
+        seconds = time.perf_counter() - start_s
+        cpu_s = time.process_time() - cpu_s
+        return Run(
+            seconds, token_times, sum(map(len, token_times)), cpu_s, memory.peak_mb(self.options.device)
+        )
 
     def stop(self) -> None:
         del self.model
 
     @torch.inference_mode()
-    def _batch(self, load: Load, began: float) -> list[list[float]]:
-        """When each answer's tokens were known."""
-        steps: list[float] = []
+    def _run_batch(self, load: Load, start_s: float) -> list[list[float]]:
+        """For each request, the time of each of its tokens, in seconds since start_s."""
+        step_times: list[float] = []
 
-        def stamp(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-            steps.append(time.perf_counter() - began)
+        def record_time(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+            step_times.append(time.perf_counter() - start_s)
             return scores
 
-        ids, mask = padded(load, self.terms.device)
+        ids, mask = pad_prompts(load, self.options.device)
         settings = GenerationConfig(
-            max_new_tokens=max(request.tokens for request in load),
+            max_new_tokens=max(request.num_tokens for request in load),
             do_sample=False,
             pad_token_id=PAD,
             eos_token_id=None,
         )
         self.model.generation_config = settings
-        told = LogitsProcessorList([stamp])
-        rows = self.model.generate(input_ids=ids, attention_mask=mask, logits_processor=told)
+        processors = LogitsProcessorList([record_time])
+        rows = self.model.generate(input_ids=ids, attention_mask=mask, logits_processor=processors)
         assert rows.shape[1] == ids.shape[1] + settings.max_new_tokens, "an answer ended early"
-        return [steps[: request.tokens] for request in load]
+        return [step_times[: request.num_tokens] for request in load]
 
 
-def padded(load: Load, device: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """The prompts (B, T), padded on the left, and which of their tokens are real (B, T)."""
+def pad_prompts(load: Load, device: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """The left-padded prompts (B, T) and their attention mask (B, T)."""
     width = max(len(request.ids) for request in load)
     ids = [[PAD] * (width - len(request.ids)) + list(request.ids) for request in load]
     mask = [[0] * (width - len(request.ids)) + [1] * len(request.ids) for request in load]

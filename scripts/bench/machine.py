@@ -1,4 +1,4 @@
-"""What the figures were measured on, in one line each."""
+"""Describes this machine: processor, GPU, library versions."""
 
 import os
 import platform
@@ -11,22 +11,23 @@ import transformers
 CPUINFO = Path("/proc/cpuinfo")
 
 
-def lines() -> Iterator[str]:
-    yield f"{processor()}, {os.cpu_count()} cores, load {load()}"
+def describe() -> Iterator[str]:
+    """Two or three lines of text."""
+    yield f"{processor_name()}, {os.cpu_count()} cores, load {load_average()}"
     if torch.cuda.is_available():
         yield f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}"
     libraries = f"torch {torch.__version__}, transformers {transformers.__version__}"
     yield f"Python {platform.python_version()}, {libraries}"
 
 
-def processor() -> str:
-    """Its name, where the kernel tells."""
+def processor_name() -> str:
+    """The processor's model name from the kernel, or else its architecture."""
     if not CPUINFO.exists():
         return platform.processor() or platform.machine()
-    named = (line.partition(":")[2].strip() for line in CPUINFO.open() if line.startswith("model name"))
-    return next(named, platform.machine())
+    names = (line.partition(":")[2].strip() for line in CPUINFO.open() if line.startswith("model name"))
+    return next(names, platform.machine())
 
 
-def load() -> str:
-    """How many programs wanted a core, over the last minute; ours among them."""
+def load_average() -> str:
+    """The load average of the last minute, to which this process contributes."""
     return f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"

@@ -1,7 +1,6 @@
-"""Models to measure with: real shapes with random weights, made here; or any folder.
+"""The models to measure: shapes of real models with random weights, or a folder. Nothing is downloaded.
 
-How fast a model is follows from its shape; what its weights say does not matter, except for what is guessed
-ahead of an answer. Nothing is downloaded.
+A model's speed depends on its shape. The values of its weights affect only speculative decoding.
 """
 
 import os
@@ -14,7 +13,7 @@ from typing import Any
 import torch
 import transformers
 from tokenizers import Tokenizer, decoders, pre_tokenizers
-from tokenizers import models as forms
+from tokenizers import models as tokenizer_models
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -25,13 +24,13 @@ from transformers import (
     Qwen2Config,
 )
 
-from inference.model.weights.found import Role, find
-from inference.model.weights.kinds import saved, saving
+from inference.model.quantization.find_weights import WeightRole, find_weights
+from inference.model.quantization.schemes import bytes_saved, weight_bytes_saved
 
 SEED = 1
-# What transformers' tokenizers of these families add where they do not find it.
-MARKS = ("<|endoftext|>", "<unk>", "<s>", "</s>")
-# Shapes are those of config.json on the Hub: Qwen2.5-0.5B, Llama-3.2-1B, Pythia-410m, Llama-3.1-8B.
+# The tokenizer classes of these model families add these tokens if they are missing.
+SPECIAL_TOKENS = ("<|endoftext|>", "<unk>", "<s>", "</s>")
+# Shapes of config.json on the Hub: Qwen2.5-0.5B, Llama-3.2-1B, Pythia-410m, Llama-3.1-8B.
 SHAPES: Mapping[str, Any] = {
     "tiny": lambda: LlamaConfig(
         vocab_size=512,
@@ -107,72 +106,72 @@ def config_of(model: str) -> Any:
 
 
 @cache
-def vocab(model: str) -> int:
+def vocab_size(model: str) -> int:
     return int(config_of(model).vocab_size)
 
 
 @cache
-def parameters(model: str) -> int:
+def num_parameters(model: str) -> int:
     with torch.device("meta"):
         return int(AutoModelForCausalLM.from_config(config_of(model)).num_parameters())
 
 
 @cache
-def bytes_read(model: str, quantise: str) -> int:
-    """Of the weights, for one token, as we keep them: all but those of an embedding that only gives a row."""
+def bytes_per_token(model: str, quantize: str) -> int:
+    """Bytes of stored weights that decoding one token reads: all but an untied input embedding."""
     with torch.device("meta"):
-        made = AutoModelForCausalLM.from_config(config_of(model), dtype=torch.bfloat16)
-    whole = sum(weight.nbytes for weight in made.parameters())
-    unread = (found for found in find(made, "meta") if found.role is Role.EMBEDDING)
-    looked_up = sum(found.weight.nbytes - saving(found, quantise, 2) for found in unread)
-    return whole - saved(made, 2).get(quantise, 0) - looked_up
+        model_on_meta = AutoModelForCausalLM.from_config(config_of(model), dtype=torch.bfloat16)
+    total = sum(weight.nbytes for weight in model_on_meta.parameters())
+    unread = (each for each in find_weights(model_on_meta, "meta") if each.role is WeightRole.EMBEDDING)
+    looked_up = sum(each.weight.nbytes - weight_bytes_saved(each, quantize, 2) for each in unread)
+    return total - bytes_saved(model_on_meta, 2).get(quantize, 0) - looked_up
 
 
-def build(model: str, dtype: str, device: str) -> Any:
-    """The model in eval mode, ready on its device. A shape's weights are the same each time."""
-    form = getattr(torch, dtype)
+def build_model(model: str, dtype: str, device: str) -> Any:
+    """The model in eval mode on the device. A shape gets the same random weights every time."""
+    torch_dtype = getattr(torch, dtype)
     if model not in SHAPES:
-        made = AutoModelForCausalLM.from_pretrained(model, dtype=form).to(device)
-        return made.eval().requires_grad_(False)
+        built_model = AutoModelForCausalLM.from_pretrained(model, dtype=torch_dtype).to(device)
+        return built_model.eval().requires_grad_(False)
     torch.manual_seed(SEED)
     with torch.device(device):
-        made = AutoModelForCausalLM.from_config(config_of(model), dtype=form)
-    return made.eval().requires_grad_(False)
+        built_model = AutoModelForCausalLM.from_config(config_of(model), dtype=torch_dtype)
+    return built_model.eval().requires_grad_(False)
 
 
-def encode(model: str, text: str) -> tuple[int, ...]:
-    tokenizer = letters(512) if model in SHAPES else AutoTokenizer.from_pretrained(model)
+def encode_text(model: str, text: str) -> tuple[int, ...]:
+    tokenizer = byte_tokenizer(512) if model in SHAPES else AutoTokenizer.from_pretrained(model)
     return tuple(tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
-def folder(model: str) -> Path:
-    """Where a server can load it from. A shape is written below the system's temporary folder, once."""
+def model_folder(model: str) -> Path:
+    """The folder that a server loads. A shape is first written to the temporary folder, if it is missing."""
     if model not in SHAPES:
         return Path(model).resolve()
-    home = Path(tempfile.gettempdir(), f"hearth-bench-{os.getuid()}-{model}")
-    if not home.exists():
+    path = Path(tempfile.gettempdir(), f"hearth-bench-{os.getuid()}-{model}")
+    if not path.exists():
         transformers.utils.logging.disable_progress_bar()
         unfinished = Path(tempfile.mkdtemp())
-        build(model, "bfloat16", "cpu").save_pretrained(unfinished)
-        letters(config_of(model).vocab_size).save_pretrained(unfinished)
-        finish(unfinished, home)
-    return home
+        build_model(model, "bfloat16", "cpu").save_pretrained(unfinished)
+        byte_tokenizer(config_of(model).vocab_size).save_pretrained(unfinished)
+        move_into_place(unfinished, path)
+    return path
 
 
-def finish(unfinished: Path, home: Path) -> None:
-    """Move it to its place, unless somebody else has written the same there meanwhile."""
+def move_into_place(unfinished: Path, path: Path) -> None:
+    """Rename the folder, unless another process has created `path` in the meantime."""
     try:
-        unfinished.rename(home)
+        unfinished.rename(path)
     except OSError:
-        if not home.exists():
+        if not path.exists():
             raise
 
 
-def letters(vocab: int) -> PreTrainedTokenizerFast:
-    """A token for each byte, a text for nearly every other id, so that an answer's tokens can be seen."""
+def byte_tokenizer(vocab_size: int) -> PreTrainedTokenizerFast:
+    """A tokenizer with one token per byte, and other texts for the remaining ids."""
     texts = [*sorted(pre_tokenizers.ByteLevel.alphabet())]
-    texts += [f"w{id}" for id in range(len(texts), vocab - len(MARKS))] + [*MARKS]
-    made = Tokenizer(forms.BPE(vocab={text: id for id, text in enumerate(texts)}, merges=[]))
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
-    return PreTrainedTokenizerFast(tokenizer_object=made)
+    texts += [f"w{id}" for id in range(len(texts), vocab_size - len(SPECIAL_TOKENS))] + [*SPECIAL_TOKENS]
+    tokenizer = Tokenizer(tokenizer_models.BPE(vocab={text: id for id, text in enumerate(texts)}, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer)

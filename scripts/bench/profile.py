@@ -1,7 +1,7 @@
-"""Where the time of our engine's steps goes, by watching the doors between its parts.
+"""Profiles our engine's steps by timing its methods.
 
-Each part's seconds are its own: what it calls that is watched too is not counted twice. On a GPU the model
-runs on while its caller goes on, and whoever waits for the outcome is charged: that is the sampler.
+The time of a section excludes the timed methods that it calls. On a GPU the model runs asynchronously: its
+time counts for the section that waits for the result, which is `sample`.
 """
 
 import time
@@ -10,49 +10,52 @@ from typing import Any
 
 from inference.engine.engine import Engine
 
-MODEL, REST, IDLE = "model", "commit and hand out", "between steps"
+MODEL, REST, IDLE = "model", "update and output", "between steps"
 
 
 class Profile:
-    """Watches an engine from before it starts. `begin` and `end` bracket a load."""
+    """Replaces methods of an engine by timed ones; create it before the engine starts.
+
+    Call `start` before a load and `finish` after it.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._seconds: dict[str, float] = {}
         self._inner = [0.0]
-        loop, runner = engine.loop, engine.loop.runner
-        self._watch(loop, "turn", REST)
-        self._watch(loop.scheduler, "schedule", "schedule")
-        self._watch(loop.speculator, "draft", "draft")
-        self._watch(loop.stepper, "ready", "pack")
-        self._watch(loop.stepper, "compute", "pack")
-        self._watch(runner, "forward", "around the model")
+        core, runner = engine.core, engine.core.runner
+        self._time(core, "step", REST)
+        self._time(core.scheduler, "schedule", "schedule")
+        self._time(core.ngram_proposer, "propose", "draft")
+        self._time(core.model_step, "take_early_results", "build batch")
+        self._time(core.model_step, "execute", "build batch")
+        self._time(runner, "forward", "around the model")
         if hasattr(runner, "model"):
-            self._watch(runner.model, "forward", MODEL)
+            self._time(runner.model, "forward", MODEL)
         if hasattr(runner, "run"):
-            self._watch(runner, "run", MODEL)
-        self._watch(loop.stepper.sampler, "draw", "sample")
-        self._watch(loop.stepper, "end", "sample")
+            self._time(runner, "run", MODEL)
+        self._time(core.model_step.sampler, "sample_async", "sample")
+        self._time(core.model_step, "collect", "sample")
 
-    def begin(self) -> None:
+    def start(self) -> None:
         self._seconds.clear()
 
-    def end(self, seconds: float) -> Mapping[str, float]:
-        """Seconds of each part since `begin`, which was so many seconds ago."""
+    def finish(self, seconds: float) -> Mapping[str, float]:
+        """Seconds of each section since `start`. The remainder of `seconds` counts as IDLE."""
         return self._seconds | {IDLE: seconds - sum(self._seconds.values())}
 
-    def _watch(self, owner: Any, name: str, part: str) -> None:
-        setattr(owner, name, self._timed(getattr(owner, name), part))
+    def _time(self, owner: Any, name: str, section: str) -> None:
+        setattr(owner, name, self._timed(getattr(owner, name), section))
 
-    def _timed(self, work: Callable[..., Any], part: str) -> Callable[..., Any]:
+    def _timed(self, function: Callable[..., Any], section: str) -> Callable[..., Any]:
         def timed(*args: Any, **kwargs: Any) -> Any:
-            began = time.perf_counter()
+            start_s = time.perf_counter()
             self._inner.append(0.0)
             try:
-                return work(*args, **kwargs)
+                return function(*args, **kwargs)
             finally:
-                spent = time.perf_counter() - began
-                own = spent - self._inner.pop()
-                self._inner[-1] += spent
-                self._seconds[part] = self._seconds.get(part, 0.0) + own
+                elapsed_s = time.perf_counter() - start_s
+                own_s = elapsed_s - self._inner.pop()
+                self._inner[-1] += elapsed_s
+                self._seconds[section] = self._seconds.get(section, 0.0) + own_s
 
         return timed

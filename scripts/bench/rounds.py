@@ -1,7 +1,6 @@
-"""Rounds: every contender computes every load, one after the other, in each round in another order.
+"""Measures in rounds: in each round every engine computes every load, and the order of the engines rotates.
 
-So that a machine that grows slower, warmer or busier does so for all of them. Knows pieces and contenders;
-not what they compute.
+If the machine becomes slower, warmer or busier, it does so for all engines.
 """
 
 import sys
@@ -10,88 +9,100 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from statistics import median
 
-from scripts.bench.contender import Contender, Lost, Player
-from scripts.bench.load import Load, Request, warming
-from scripts.bench.piece import Began, Piece, Results
-from scripts.bench.terms import Terms
+from scripts.bench.engine_under_test import EngineFailed, EngineSpec, EngineUnderTest
+from scripts.bench.load import Load, Request, warmup_requests
+from scripts.bench.options import BenchOptions
+from scripts.bench.workload import BenchWorkload, Results, Startup
 
-SETTLE_S = 0.5  # between runs: the threads of the one before still spin for a while
+SETTLE_S = 0.5  # between runs: threads of the previous engine may still spin
 START = "start"
-FIRST = [Request(tuple(range(16, 24)), 1)]  # what is asked first, for the time from a start to an answer
+FIRST_LOAD = [Request(tuple(range(16, 24)), 1)]  # measures the time from the start to the first token
 
 
-def measure(piece: Piece, terms: Terms, rounds: int, settle_s: float = SETTLE_S) -> Results:
-    """Raises Lost where the first contender fails; what others fail at is among the results."""
-    results = Results(piece, terms)
+def measure(
+    workload: BenchWorkload, options: BenchOptions, rounds: int, settle_s: float = SETTLE_S
+) -> Results:
+    """Raises EngineFailed if the first engine fails; other engines' failures are recorded in the results."""
+    results = Results(workload, options)
     with ExitStack() as stack:
-        field = Field(piece.contenders(terms), results, stack)
+        group = EngineGroup(workload.make_specs(options), results, stack)
         for number in range(1, rounds + 1):
-            results.limits += [piece.limit(terms)] if piece.limit else []
-            for load, requests in piece.loads(terms, number).items():
-                for name in turned(list(results.about), number):
+            if workload.restarts and number > 1:
+                group.restart(rotate(list(results.descriptions), number))
+            results.limits += [workload.measure_limit(options)] if workload.measure_limit else []
+            for load, requests in workload.make_loads(options, number).items():
+                for name in rotate(list(results.descriptions), number):
                     time.sleep(settle_s)
-                    field.run(f"round {number}/{rounds}", load, requests, name)
+                    group.run(f"round {number}/{rounds}", load, requests, name)
     return results
 
 
-class Field:
-    """The contenders that take part. One that fails at a load is told of, and starts again for the next."""
+class EngineGroup:
+    """The running engines of a workload. An engine that fails is stopped, and restarted for the next load."""
 
-    def __init__(self, contenders: Sequence[Contender], results: Results, stack: ExitStack) -> None:
+    def __init__(self, specs: Sequence[EngineSpec], results: Results, stack: ExitStack) -> None:
         self._results, self._stack = results, stack
-        self._contenders = {contender.name: contender for contender in contenders}
-        self._players: dict[str, Player] = {}
-        for contender in contenders:
-            self._start(contender)
+        self._specs = {spec.name: spec for spec in specs}
+        self._engines: dict[str, EngineUnderTest] = {}
+        for spec in specs:
+            self._start(spec)
 
-    def run(self, when: str, load: str, requests: Load, name: str) -> None:
-        """Nothing is run where the contender failed before."""
-        if name not in self._players and (load, name) not in self._results.lost:
-            self._start(self._contenders[name])
-        if {(load, name), (START, name)} & self._results.lost.keys():
+    def run(self, round_name: str, load: str, requests: Load, name: str) -> None:
+        """Compute a load with an engine, unless the engine has failed at this load or at its start before."""
+        if name not in self._engines and (load, name) not in self._results.failures:
+            self._start(self._specs[name])
+        if {(load, name), (START, name)} & self._results.failures.keys():
             return
-        with self._noting(load, name):
-            run = self._players[name].run(requests)
+        with self._recording_failure(load, name):
+            run = self._engines[name].run(requests)
             self._results.runs.setdefault((load, name), []).append(run)
-            pace = f"{self._results.pace(load)(run):.1f} tokens/s, {run.cpu:.1f} CPU s"
-            self._tell(f"{when}, {load}, {name}: {pace}")
+            rate = f"{self._results.rate(load)(run):.1f} tokens/s, {run.cpu_s:.1f} CPU s"
+            self._log(f"{round_name}, {load}, {name}: {rate}")
 
-    def _start(self, contender: Contender) -> None:
-        results, name = self._results, contender.name
-        self._tell(f"starting {name}")
-        with self._noting(START, name):
-            contender.prepare()
-            began = time.perf_counter()
-            self._players[name] = player = contender.start()
-            self._stack.callback(player.stop)
-            first = player.run(FIRST)
-            results.began.setdefault(name, Began(time.perf_counter() - began, first.peak_mb))
-            results.about[name] = player.about
-            player.run(warming(results.piece.loads(results.terms, 0)))
+    def restart(self, names: Sequence[str]) -> None:
+        for name in names:
+            if engine := self._engines.pop(name, None):
+                engine.stop()
+        for name in names:
+            self._start(self._specs[name])
+
+    def _start(self, spec: EngineSpec) -> None:
+        results, name = self._results, spec.name
+        self._log(f"starting {name}")
+        with self._recording_failure(START, name):
+            spec.prepare()
+            start_s = time.perf_counter()
+            self._engines[name] = engine = spec.start()
+            self._stack.callback(engine.stop)
+            first_run = engine.run(FIRST_LOAD)
+            startup = Startup(time.perf_counter() - start_s, first_run.peak_mb)
+            results.startups.setdefault(name, []).append(startup)
+            results.descriptions[name] = engine.description
+            engine.run(warmup_requests(results.workload.make_loads(results.options, 0)))
 
     @contextmanager
-    def _noting(self, load: str, name: str) -> Iterator[None]:
-        """Whoever fails in it is stopped and told of; the first contender's failure ends the measurement."""
+    def _recording_failure(self, load: str, name: str) -> Iterator[None]:
+        """Record and stop an engine that fails in the block. The first engine's failure is raised."""
         try:
             yield
-        except Lost as lost:
-            if name == next(iter(self._contenders)):
+        except EngineFailed as error:
+            if name == next(iter(self._specs)):
                 raise
-            self._results.lost[load, name] = str(lost).strip().splitlines()[-1].strip()
-            self._tell(f"{load}, {name}: {lost}")
-            if player := self._players.pop(name, None):
-                player.stop()
+            self._results.failures[load, name] = str(error).strip().splitlines()[-1].strip()
+            self._log(f"{load}, {name}: {error}")
+            if engine := self._engines.pop(name, None):
+                engine.stop()
 
-    def _tell(self, line: str) -> None:
-        print(f"{self._results.piece.name}: {line}", file=sys.stderr, flush=True)
+    def _log(self, line: str) -> None:
+        print(f"{self._results.workload.name}: {line}", file=sys.stderr, flush=True)
 
 
-def turned(names: list[str], number: int) -> list[str]:
-    """The names in another order each time."""
+def rotate(names: list[str], number: int) -> list[str]:
+    """The names, rotated to the left by `number`."""
     start = number % len(names)
     return names[start:] + names[:start]
 
 
-def spread(values: Sequence[float]) -> tuple[float, float, float]:
+def median_range(values: Sequence[float]) -> tuple[float, float, float]:
     """Median, lowest, highest."""
     return median(values), min(values), max(values)

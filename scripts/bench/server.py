@@ -1,68 +1,79 @@
-"""The server as a user starts it, asked over HTTP as clients ask it: streamed completions of token ids.
+"""Measures a server, started as a user starts it, with streamed completions over HTTP.
 
-What it speaks is OpenAI's protocol with vLLM's `ignore_eos`, so that other servers can be asked the same way.
+The protocol is OpenAI's, with token ids as the prompt and vLLM's `ignore_eos`. Other servers support it, too.
 """
 
 import asyncio
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
 import urllib.parse
-import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.bench.contender import Lost
+from scripts.bench.engine_under_test import EngineFailed
 from scripts.bench.load import Load, Request, Run
-from scripts.bench.models import folder
-from scripts.bench.terms import AUTO, NONE, Terms
-from scripts.bench.tree import Tree
+from scripts.bench.models import model_folder
+from scripts.bench.options import AUTO, NONE, BenchOptions
+from scripts.bench.process_tree import ProcessTree
+from scripts.loopback import HOST, free_port, wait_until_ready
 
 ROOT = Path(__file__).resolve().parents[2]
-READY_TIMEOUT_S, ANSWER_TIMEOUT_S, POLL_S = 600, 600, 0.05
-NAME = "bench"  # what clients call the model
+READY_TIMEOUT_S, ANSWER_TIMEOUT_S = 600, 600
+MODEL_NAME = "bench"  # the served name of the model
 DATA, DONE = b"data: ", b"[DONE]"
+MAX_ERROR_CHARS = 500  # of a server's error response
 
 
-class Server:
-    """A Player: a server in a process of its own, at a free port of this machine, and a client in this one.
+class ServerEngine:
+    """An EngineUnderTest: a server in a child process on a free port, and its client in this process.
 
-    command  starts it; {port} stands for the port
-    ready    a path that answers 200 once it serves
-    about    how it computes, besides that it is asked over HTTP
-    settings  of its environment, besides those of ours
+    command      starts the server; {port} is replaced by the port
+    ready_path   responds with success once the server is ready
+    description  a few words on how the server computes
+    environment  environment variables to add
+    folder       the working directory of the child process
     """
 
     def __init__(
-        self, command: Sequence[str], ready: str, about: str = "", settings: Mapping[str, str] | None = None
+        self,
+        command: Sequence[str],
+        ready_path: str,
+        description: str = "",
+        environment: Mapping[str, str] | None = None,
+        folder: Path = ROOT,
     ) -> None:
-        self.about = ", ".join(filter(None, ("over HTTP", about)))
+        self.description = ", ".join(filter(None, ("over HTTP", description)))
         port = free_port()
-        self._base = f"http://127.0.0.1:{port}"
+        self._base = f"http://{HOST}:{port}"
         self._process = subprocess.Popen(
-            [part.format(port=port) for part in command],
-            cwd=ROOT,
-            env=os.environ | (settings or {}),
+            [argument.format(port=port) for argument in command],
+            cwd=folder,
+            env=os.environ | (environment or {}),
             stdout=sys.stderr,
         )
-        self._tree = Tree(self._process.pid)
-        self._await(self._base + ready)
+        self._tree = ProcessTree(self._process.pid)
+        if not wait_until_ready(self._base + ready_path, self._process, READY_TIMEOUT_S):
+            state = self._state()
+            self.stop()
+            raise EngineFailed(f"did not become ready within {READY_TIMEOUT_S} s: {state}")
 
     def run(self, load: Load) -> Run:
         self._tree.reset_peak()
-        worked = self._tree.worked()
+        cpu_s = self._tree.cpu_s()
         try:
-            told = asyncio.run(asyncio.wait_for(asked(self._base, load), ANSWER_TIMEOUT_S))
-        except (OSError, TimeoutError, Lost) as error:
-            raise Lost(f"{type(error).__name__}: {error} ({self._state()})") from None
-        worked = self._tree.worked() - worked
-        seconds = max(answer.stamps[-1] for answer in told)
-        tokens = sum(answer.tokens for answer in told)
-        return Run(seconds, [answer.stamps for answer in told], tokens, worked, self._tree.peak_mb())
+            streams = asyncio.run(asyncio.wait_for(complete_all(self._base, load), ANSWER_TIMEOUT_S))
+        except (OSError, TimeoutError, EngineFailed) as error:
+            raise EngineFailed(f"{type(error).__name__}: {error} ({self._state()})") from None
+        cpu_s = self._tree.cpu_s() - cpu_s
+        seconds = max(stream.token_times[-1] for stream in streams)
+        num_tokens = sum(stream.num_tokens for stream in streams)
+        return Run(
+            seconds, [stream.token_times for stream in streams], num_tokens, cpu_s, self._tree.peak_mb()
+        )
 
     def stop(self) -> None:
         self._process.terminate()
@@ -72,81 +83,70 @@ class Server:
             self._process.kill()
 
     def _state(self) -> str:
-        """Whether it lives; one that has just failed is given a moment to end."""
+        """Whether the process still runs, for a message. Waits up to 2 s for it to end."""
         try:
             return f"ended with code {self._process.wait(timeout=2)}"
         except subprocess.TimeoutExpired:
             return "still running"
 
-    def _await(self, url: str) -> None:
-        end = time.monotonic() + READY_TIMEOUT_S
-        while time.monotonic() < end and self._process.poll() is None:
-            try:
-                urllib.request.urlopen(url, timeout=2).close()
-                return
-            except OSError:
-                time.sleep(POLL_S)
-        state = self._state()
-        self.stop()
-        raise Lost(f"did not become ready within {READY_TIMEOUT_S} s: {state}")
-
 
 @dataclass(slots=True)
-class Told:
-    """One streamed answer: when each piece of text came, and the tokens in all of them."""
+class TokenStream:
+    """One streamed answer. token_times: seconds from the start of the load to each chunk with text."""
 
-    stamps: list[float]
-    tokens: int = 0
-
-
-def ours(terms: Terms) -> Server:
-    """Hearth, with its settings as they come."""
-    command = [sys.executable, str(ROOT / "main.py"), "--model", str(folder(terms.model))]
-    command += ["--port", "{port}", "--served-names", NAME, "--log-level", "warning"]
-    command += ["--dtype", terms.dtype, "--device", terms.device, "--threads", str(terms.threads)]
-    command += [] if terms.seat == AUTO else ["--seat", terms.seat]
-    command += [] if terms.quantise == NONE else ["--quantise", terms.quantise]
-    return Server(command, "/health/ready")
+    token_times: list[float]
+    num_tokens: int = 0
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def start_hearth(options: BenchOptions, checkout: Path = ROOT) -> ServerEngine:
+    """Start the server of this checkout or another one, with default settings except those in `options`."""
+    command = [sys.executable, "main.py", "--model", str(model_folder(options.model).resolve())]
+    command += ["--port", "{port}", "--served-names", MODEL_NAME, "--log-level", "warning"]
+    command += ["--dtype", options.dtype, "--device", options.device, "--threads", str(options.threads)]
+    command += [] if options.runner == AUTO else ["--runner", options.runner]
+    command += [] if options.quantize == NONE else ["--quantize", options.quantize]
+    return ServerEngine(command, "/health/ready", folder=checkout)
 
 
-async def asked(base: str, load: Load) -> list[Told]:
-    began = time.perf_counter()
-    return list(await asyncio.gather(*(streamed(base, request, began) for request in load)))
+async def complete_all(base: str, load: Load) -> list[TokenStream]:
+    """Send all requests at once to the server at the URL `base`. Raises EngineFailed or OSError."""
+    start_s = time.perf_counter()
+    return list(await asyncio.gather(*(complete(base, request, start_s) for request in load)))
 
 
-async def streamed(base: str, request: Request, began: float) -> Told:
+async def complete(base: str, request: Request, start_s: float) -> TokenStream:
     url = urllib.parse.urlsplit(base)
     reader, writer = await asyncio.open_connection(url.hostname, url.port)
-    writer.write(post("/v1/completions", url.netloc, body(request)))
-    told = Told([])
+    writer.write(post_request("/v1/completions", url.netloc, request_body(request)))
+    status_line = await reader.readline()
+    if b" 200 " not in status_line:
+        _, _, content = (await reader.read()).partition(b"\r\n\r\n")
+        raise EngineFailed(
+            f"{status_line.decode().strip()}: {content.decode(errors='replace')[:MAX_ERROR_CHARS]}"
+        )
+    stream = TokenStream([])
     async for line in reader:
         if line.startswith(DATA) and DONE not in line:
-            take(told, json.loads(line.removeprefix(DATA)), time.perf_counter() - began)
+            record_chunk(stream, json.loads(line.removeprefix(DATA)), time.perf_counter() - start_s)
     writer.close()
-    if told.tokens != request.tokens:
-        raise Lost(f"answered with {told.tokens} tokens, asked for {request.tokens}")
-    told.stamps = told.stamps or [time.perf_counter() - began]  # tokens that show no text
-    return told
+    if stream.num_tokens != request.num_tokens:
+        raise EngineFailed(f"answered with {stream.num_tokens} tokens instead of {request.num_tokens}")
+    stream.token_times = stream.token_times or [time.perf_counter() - start_s]  # if no token had text
+    return stream
 
 
-def take(told: Told, chunk: dict, at: float) -> None:
+def record_chunk(stream: TokenStream, chunk: dict, time_s: float) -> None:
     if any(choice.get("text") for choice in chunk.get("choices", ())):
-        told.stamps.append(at)
+        stream.token_times.append(time_s)
     if usage := chunk.get("usage"):
-        told.tokens = usage["completion_tokens"]
+        stream.num_tokens = usage["completion_tokens"]
 
 
-def body(request: Request) -> dict[str, object]:
+def request_body(request: Request) -> dict[str, object]:
     return {
-        "model": NAME,
+        "model": MODEL_NAME,
         "prompt": list(request.ids),
-        "max_tokens": request.tokens,
+        "max_tokens": request.num_tokens,
         "temperature": request.temperature,
         "top_k": request.top_k,
         "top_p": request.top_p,
@@ -157,8 +157,8 @@ def body(request: Request) -> dict[str, object]:
     }
 
 
-def post(path: str, host: str, content: dict[str, object]) -> bytes:
-    sent = json.dumps(content).encode()
+def post_request(path: str, host: str, content: dict[str, object]) -> bytes:
+    content_bytes = json.dumps(content).encode()
     head = f"POST {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n"
-    head += f"Content-Type: application/json\r\nContent-Length: {len(sent)}\r\n\r\n"
-    return head.encode() + sent
+    head += f"Content-Type: application/json\r\nContent-Length: {len(content_bytes)}\r\n\r\n"
+    return head.encode() + content_bytes

@@ -1,7 +1,7 @@
-"""The text the demo model is trained on: an endless, seeded stream of conversations and plain texts.
+"""Generates the training text of the demo model: an endless, seeded stream of conversations and plain texts.
 
-Knows topics, tools and stories; does not know tokens. A document is segments of text, each learnt or only
-read.
+Knows topics, tools and stories; does not know tokens. A document is a list of text segments; only segments
+marked as learnt count for the loss.
 """
 
 import json
@@ -11,26 +11,26 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from . import tools
-from .facts import DAYS, MONTHS
-from .knowledge import KNOWLEDGE
-from .phrasing import expand, untidy
-from .results import result
-from .skills import TIME_TOOL, WEATHER_TOOL
-from .stories import ASKS as STORY_ASKS
-from .stories import HEROES, story
-from .systems import system_prompt
-from .talk import TALK
-from .topics import Question, Topic, ask, follow, tell
+from scripts.demo_model import tools
+from scripts.demo_model.facts import DAYS, MONTHS
+from scripts.demo_model.knowledge import KNOWLEDGE
+from scripts.demo_model.phrasing import expand, untidy
+from scripts.demo_model.skills import TIME_TOOL, WEATHER_TOOL
+from scripts.demo_model.small_talk import TALK
+from scripts.demo_model.stories import HEROES, story
+from scripts.demo_model.stories import PHRASINGS as STORY_PHRASINGS
+from scripts.demo_model.systems import system_prompt
+from scripts.demo_model.tool_results import make_result
+from scripts.demo_model.topics import Question, Topic, ask, follow, tell
 
 Message = dict[str, Any]
-Segment = tuple[str, bool]  # text, learnt
+Segment = tuple[str, bool]  # text, and whether it counts for the loss
 Render = Callable[[list[Message], list[tools.Tool] | None], str]
 
 LEARNT = re.compile(
     r"(?<=<\|start_header_id\|>assistant<\|end_header_id\|>\n\n)(.*?<\|eot_id\|>)", flags=re.DOTALL
 )
-GIVEN = "\0"  # in an assistant's turn, what stands before it was forced, not chosen: it is not learnt
+FORCED = "\0"  # in an assistant's message: the text before this mark is not learnt
 
 WEIGHTS = {
     "capitals": 5.0,
@@ -50,7 +50,7 @@ WEIGHTS = {
     "names": 2.5,
 }
 COUNTING = frozenset({"counting", "counting to", "counting down"})
-JSON_ASKS = (
+JSON_PHRASINGS = (
     'answer in JSON with the key "{key}": {question}',
     "answer in JSON with the key {key}: {question}",
     "{question} answer in JSON with the key {key}.",
@@ -64,17 +64,22 @@ JSON_KEYS = ("answer", "value", "result", "text", "response", "capital", "name",
 
 @dataclass(frozen=True, slots=True)
 class Chat:
+    """A conversation, and the tools in its request."""
+
     messages: list[Message]
-    offered: list[tools.Tool] | None = None
+    tools_offered: list[tools.Tool] | None = None
 
 
 def documents(seed: int, render: Render) -> Iterator[list[Segment]]:
-    """Documents without end. `render` is the chat template."""
-    chance = Random(seed)
+    """An endless stream of documents. `render` applies the chat template."""
+    rng = Random(seed)
     makers, weights = zip(*MIX, strict=True)
     while True:
-        made = chance.choices(makers, weights)[0](chance)
-        yield _segments(made, render, chance) if isinstance(made, Chat) else _plain(made)
+        document = rng.choices(makers, weights)[0](rng)
+        if isinstance(document, Chat):
+            yield _segments(document, render, rng)
+        else:
+            yield [("<|begin_of_text|>", False), *document, ("<|end_of_text|>", True)]
 
 
 def user(text: str) -> Message:
@@ -85,164 +90,167 @@ def assistant(text: str) -> Message:
     return {"role": "assistant", "content": text}
 
 
-def _plain(segments: list[Segment]) -> list[Segment]:
-    return [("<|begin_of_text|>", False), *segments, ("<|end_of_text|>", True)]
-
-
-def _segments(chat: Chat, render: Render, chance: Random) -> list[Segment]:
+def _segments(chat: Chat, render: Render, rng: Random) -> list[Segment]:
     messages = chat.messages
-    if chance.random() < 0.25:
-        messages = [{"role": "system", "content": system_prompt(chance)}, *messages]
-    pieces = LEARNT.split(render(messages, chat.offered))
+    if rng.random() < 0.25:
+        messages = [{"role": "system", "content": system_prompt(rng)}, *messages]
+    sections = LEARNT.split(render(messages, chat.tools_offered))
     segments: list[Segment] = []
-    for index, piece in enumerate(pieces):
-        given, mark, chosen = piece.partition(GIVEN)
-        segments += [(given, False), (chosen, True)] if mark else [(piece, index % 2 == 1)]
+    for index, section in enumerate(sections):
+        forced, separator, learnt = section.partition(FORCED)
+        segments += [(forced, False), (learnt, True)] if separator else [(section, index % 2 == 1)]
     return [segment for segment in segments if segment[0]]
 
 
 # Kinds of documents ------------------------------------------------------------------------------------
 
 
-def _topic(chance: Random, among: tuple[Topic, ...] = KNOWLEDGE + TALK) -> Topic:
-    return chance.choices(among, [WEIGHTS.get(topic.name, 1.0) for topic in among])[0]
+def _topic(rng: Random, among: tuple[Topic, ...] = KNOWLEDGE + TALK) -> Topic:
+    return rng.choices(among, [WEIGHTS.get(topic.name, 1.0) for topic in among])[0]
 
 
 def _exchange(question: Question) -> list[Message]:
-    return [user(question.text), assistant(question.answer)]
+    return [user(question.text), assistant(question.answer_text)]
 
 
-def _single(chance: Random) -> Chat:
-    return Chat(_exchange(ask(_topic(chance, KNOWLEDGE), chance)))
+def _single_question(rng: Random) -> Chat:
+    return Chat(_exchange(ask(_topic(rng, KNOWLEDGE), rng)))
 
 
-def _talk(chance: Random) -> Chat:
-    return Chat(_exchange(ask(_topic(chance, TALK), chance)))
+def _small_talk(rng: Random) -> Chat:
+    return Chat(_exchange(ask(_topic(rng, TALK), rng)))
 
 
-def _turns(chance: Random) -> Chat:
-    """A few questions in a row, some of which lean on the one before."""
+def _several_questions(rng: Random) -> Chat:
+    """A few questions in a row, some of them follow-ups."""
     messages: list[Message] = []
-    for _ in range(chance.randint(1, 3)):
-        topic = _topic(chance)
-        messages += _exchange(ask(topic, chance))
-        while topic.follows and chance.random() < 0.6:
-            messages += _exchange(follow(topic, chance))
+    for _ in range(rng.randint(1, 3)):
+        topic = _topic(rng)
+        messages += _exchange(ask(topic, rng))
+        while topic.follow_ups and rng.random() < 0.6:
+            messages += _exchange(follow(topic, rng))
     return Chat(messages)
 
 
-def _tooled(chance: Random) -> Chat:
-    """A question for one of the tools: the call, often its result, sometimes a second question."""
-    wanted = tools.task(chance)
-    offered = [wanted.tool, *(task.tool for task in others(wanted.subject, chance))]
-    chance.shuffle(offered)
-    messages = _exchange(ask(_topic(chance), chance)) if chance.random() < 0.1 else []
-    messages += [user(wanted.question), tools.called(wanted)]
-    if chance.random() < 0.5:
-        returned, words = result(wanted, chance)
+def _tool_call(rng: Random) -> Chat:
+    """A question that needs a tool, and the call; often also the result and the answer."""
+    task = tools.make_task(rng)
+    tools_offered = [task.tool, *(task.tool for task in unrelated_tasks(task.subject, rng))]
+    rng.shuffle(tools_offered)
+    messages = _exchange(ask(_topic(rng), rng)) if rng.random() < 0.1 else []
+    messages += [user(task.question), tools.call_message(task)]
+    if rng.random() < 0.5:
+        tool_output, result_text = make_result(task, rng)
         messages += [
-            {"role": "tool", "content": returned},
-            assistant(wanted.report.replace("{result}", words)),
+            {"role": "tool", "content": tool_output},
+            assistant(task.report.replace("{result}", result_text)),
         ]
-        if chance.random() < 0.25:
-            messages += _exchange(ask(_topic(chance, KNOWLEDGE), chance))
-    return Chat(messages, offered)
+        if rng.random() < 0.25:
+            messages += _exchange(ask(_topic(rng, KNOWLEDGE), rng))
+    return Chat(messages, tools_offered)
 
 
-def others(subject: str, chance: Random) -> list[tools.Task]:
-    """Up to three tools that are no use for the subject."""
-    drawn = (tools.task(chance) for _ in range(chance.choice((0, 0, 1, 1, 2, 3))))
-    return [task for task in drawn if task.subject != subject]
+def unrelated_tasks(subject: str, rng: Random) -> list[tools.ToolTask]:
+    """Up to three tasks whose tools are for other subjects."""
+    tasks = (tools.make_task(rng) for _ in range(rng.choice((0, 0, 1, 1, 2, 3))))
+    return [task for task in tasks if task.subject != subject]
 
 
-def _untooled(chance: Random) -> Chat:
-    """Tools on offer, none of them wanted."""
-    offered = [tools.task(chance) for _ in range(chance.randint(1, 3))]
-    avoid = {TOPIC_OF.get(task.subject) for task in offered} | {"unknown"}
-    topic = _topic(chance)
+def _unused_tools(rng: Random) -> Chat:
+    """A question with tools in the request, none of which can answer it."""
+    tools_offered = [tools.make_task(rng) for _ in range(rng.randint(1, 3))]
+    avoid = {TOPIC_OF.get(task.subject) for task in tools_offered} | {"unknown"}
+    topic = _topic(rng)
     while topic.name in avoid:
-        topic = _topic(chance)
-    return Chat(_exchange(ask(topic, chance)), [task.tool for task in offered])
+        topic = _topic(rng)
+    return Chat(_exchange(ask(topic, rng)), [task.tool for task in tools_offered])
 
 
-def _worded(chance: Random) -> Chat:
-    """The bare fact: asked for, or just likelier than any other so that a choice among words is right."""
-    question = ask(_topic(chance, SHORT), chance)
-    if chance.random() < 0.15:
-        return Chat([user(question.text), assistant(question.short)])
-    how = chance.choice(("Answer in one word:", "In one word:", "One word only.", "Only the answer:"))
-    text = f"{how} {question.text}" if chance.random() < 0.6 else f"{question.text} {how.rstrip(':')}"
-    return Chat([user(text), assistant(question.short)])
+def _one_word_answer(rng: Random) -> Chat:
+    """An answer in one word: mostly on request; sometimes without, so that the word is a likely answer."""
+    question = ask(_topic(rng, SHORT), rng)
+    if rng.random() < 0.15:
+        return Chat([user(question.text), assistant(question.short_answer)])
+    instruction = rng.choice(("Answer in one word:", "In one word:", "One word only.", "Only the answer:"))
+    text = (
+        f"{instruction} {question.text}"
+        if rng.random() < 0.6
+        else f"{question.text} {instruction.rstrip(':')}"
+    )
+    return Chat([user(text), assistant(question.short_answer)])
 
 
-def _json(chance: Random) -> Chat:
-    question = ask(_topic(chance, SHORT), chance)
-    key = chance.choice((*JSON_KEYS, question.topic.split()[0]))
-    answer = json.dumps({key: question.short}, ensure_ascii=False)
-    if chance.random() < 0.4:
-        cut = answer.index(": ") + 3
-        return Chat([user(question.text), assistant(answer[:cut] + GIVEN + answer[cut:])])
-    text = expand(chance.choice(JSON_ASKS), chance).format(key=key, question=question.text)
-    return Chat([user(text), assistant(answer)])
+def _json_answer(rng: Random) -> Chat:
+    question = ask(_topic(rng, SHORT), rng)
+    key = rng.choice((*JSON_KEYS, question.topic.split()[0]))
+    answer_json = json.dumps({key: question.short_answer}, ensure_ascii=False)
+    if rng.random() < 0.4:
+        split_at = answer_json.index(": ") + 3
+        return Chat(
+            [user(question.text), assistant(answer_json[:split_at] + FORCED + answer_json[split_at:])]
+        )
+    text = expand(rng.choice(JSON_PHRASINGS), rng).format(key=key, question=question.text)
+    return Chat([user(text), assistant(answer_json)])
 
 
-def _told(chance: Random) -> Chat:
-    hero = chance.choice(("a", "the")) + " " + chance.choice(HEROES)
-    asked = expand(chance.choice(STORY_ASKS), chance).format(hero=hero)
+def _story_chat(rng: Random) -> Chat:
+    hero = rng.choice(("a", "the")) + " " + rng.choice(HEROES)
+    request = expand(rng.choice(STORY_PHRASINGS), rng).format(hero=hero)
     return Chat(
-        [user(untidy(asked[:1].upper() + asked[1:], ("story", "tale"), chance)), assistant(story(chance))]
+        [user(untidy(request[:1].upper() + request[1:], ("story", "tale"), rng)), assistant(story(rng))]
     )
 
 
-def _raw(chance: Random) -> list[Segment]:
-    """Plain text, as completion endpoints continue it."""
-    match chance.randrange(7):
+def _plain_text(rng: Random) -> list[Segment]:
+    """A plain text, for completion routes."""
+    match rng.randrange(7):
         case 0 | 1:
-            return [(tell(_topic(chance, KNOWLEDGE), chance), True)]
+            return [(tell(_topic(rng, KNOWLEDGE), rng), True)]
         case 2:
-            question = ask(_topic(chance), chance)
-            return [(question.text, False), (f" {question.answer}", True)]
+            question = ask(_topic(rng), rng)
+            return [(question.text, False), (f" {question.answer_text}", True)]
         case 3:
-            return [(chance.choice(("", "A story: ")), False), (story(chance), True)]
+            return [(rng.choice(("", "A story: ")), False), (story(rng), True)]
         case 4:
-            return [(_sequence(chance), True)]
+            return [(_sequence(rng), True)]
         case 5:
-            facts = [tell(_topic(chance, KNOWLEDGE), chance) for _ in range(2)]
-            return [(chance.choice((" ", "\n")).join(facts), True)]
-    return _asked_and_answered(chance)
+            facts = [tell(_topic(rng, KNOWLEDGE), rng) for _ in range(2)]
+            return [(rng.choice((" ", "\n")).join(facts), True)]
+    return _question_list(rng)
 
 
-def _asked_and_answered(chance: Random) -> list[Segment]:
-    asker, answerer = chance.choice(
-        (("Q", "A"), ("Question", "Answer"), ("User", "Assistant"), ("Human", "AI"))
-    )
+def _question_list(rng: Random) -> list[Segment]:
+    asker, answerer = rng.choice((("Q", "A"), ("Question", "Answer"), ("User", "Assistant"), ("Human", "AI")))
     segments: list[Segment] = []
-    for _ in range(chance.choice((1, 1, 1, 2, 3))):
-        question = ask(_topic(chance), chance)
+    for _ in range(rng.choice((1, 1, 1, 2, 3))):
+        question = ask(_topic(rng), rng)
         gap = "\n" if segments else ""
-        segments += [(f"{gap}{asker}: {question.text}\n{answerer}:", False), (f" {question.answer}", True)]
+        segments += [
+            (f"{gap}{asker}: {question.text}\n{answerer}:", False),
+            (f" {question.answer_text}", True),
+        ]
     return segments
 
 
-def _sequence(chance: Random) -> str:
-    """Numbers, days or months in order, up to a natural end."""
-    from_, to = chance.randint(0, 20), chance.choice((10, 20, 30, 50, 100))
-    cycle = chance.choice((DAYS, MONTHS))
-    if chance.random() < 0.6:
+def _sequence(rng: Random) -> str:
+    """A text of numbers, days or months in order."""
+    from_, to = rng.randint(0, 20), rng.choice((10, 20, 30, 50, 100))
+    cycle = rng.choice((DAYS, MONTHS))
+    if rng.random() < 0.6:
         return ", ".join(str(number) for number in range(from_, max(to, from_ + 10) + 1))
-    return ", ".join(cycle[chance.randrange(len(cycle) - 1) :]) + "."
+    return ", ".join(cycle[rng.randrange(len(cycle) - 1) :]) + "."
 
 
 TOPIC_OF = {WEATHER_TOOL: "weather", TIME_TOOL: "time", "add": "sums"}
-SHORT = tuple(topic for topic in KNOWLEDGE if topic.short and topic.name not in COUNTING)
+SHORT = tuple(topic for topic in KNOWLEDGE if topic.short_answer and topic.name not in COUNTING)
 MIX: tuple[tuple[Callable[[Random], Chat | list[Segment]], float], ...] = (
-    (_single, 40),
-    (_talk, 14),
-    (_turns, 14),
-    (_tooled, 18),
-    (_untooled, 4),
-    (_raw, 10),
-    (_json, 5),
-    (_worded, 2),
-    (_told, 2),
+    (_single_question, 40),
+    (_small_talk, 14),
+    (_several_questions, 14),
+    (_tool_call, 18),
+    (_unused_tools, 4),
+    (_plain_text, 10),
+    (_json_answer, 5),
+    (_one_word_answer, 2),
+    (_story_chat, 2),
 )

@@ -1,6 +1,6 @@
-"""The exam: questions phrased as training never phrases them, answered greedily and marked exactly.
+"""The exam of the demo model: questions in phrasings that training does not use, answered greedily.
 
-An answer is right when it is the expected text, whole, and ended by the model itself.
+An answer is right if it is exactly the expected text and the model ends it with an end token.
 """
 
 from collections import Counter
@@ -13,35 +13,37 @@ from typing import Any
 import torch
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
-from . import tools
-from .corpus import Message, assistant, others, user
-from .knowledge import KNOWLEDGE
-from .results import result
-from .skills import SKILLS
-from .systems import HELD_OUT as SYSTEMS
-from .talk import TALK
-from .topics import Topic, ask, examine, follow
+from scripts.demo_model import tools
+from scripts.demo_model.corpus import Message, assistant, unrelated_tasks, user
+from scripts.demo_model.knowledge import KNOWLEDGE
+from scripts.demo_model.skills import SKILLS
+from scripts.demo_model.small_talk import TALK
+from scripts.demo_model.systems import HELD_OUT as SYSTEMS
+from scripts.demo_model.tool_results import make_result
+from scripts.demo_model.topics import Topic, ask, examine, follow
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One question of the exam: a conversation or a plain text, and the only right answer."""
+    """A question of the exam. prompt: a conversation, or a plain text to complete."""
 
     subject: str
     prompt: list[Message] | str
-    answer: str
-    offered: list[tools.Tool] | None = None
+    expected_answer: str
+    tools_offered: list[tools.Tool] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
+    """The model's answer to an item. is_finished: it ended with an end token."""
+
     item: Item
-    given: str
-    ended: bool
+    answer_text: str
+    is_finished: bool
 
     @property
-    def right(self) -> bool:
-        return self.ended and self.given == self.item.answer
+    def is_right(self) -> bool:
+        return self.is_finished and self.answer_text == self.item.expected_answer
 
 
 COMPLETIONS = (
@@ -75,7 +77,7 @@ FRANCE = (
     "Name the capital of France",
     "Hi! What is the capital of France?",
 )
-DRILLS = frozenset({"echo"})  # practised for the sake of copying; not a thing the model is said to do
+DRILLS = frozenset({"echo"})  # training in copying; the model need not be able to do it
 LONG = (
     ("Count from 1 to 100", 100),
     ("Count to 50.", 50),
@@ -85,47 +87,47 @@ LONG = (
 
 
 def items(seed: int, each: int) -> list[Item]:
-    """The exam of a seed, `each` questions per subject."""
-    chance = Random(f"exam {seed}")
-    topics = (_topic(topic, chance) for topic in KNOWLEDGE + TALK if topic.name not in DRILLS)
-    subjects = (*topics, _france(), _follows(chance), _calls(chance), _reports(chance), _ignored(chance))
-    drawn = [item for subject in subjects for item in islice(subject, each)]
-    return drawn + [_counting(asked, last) for asked, last in LONG] + _completions()
+    """The questions for a seed: up to `each` per subject, then long counts and completions."""
+    rng = Random(f"exam {seed}")
+    topics = (_topic(topic, rng) for topic in KNOWLEDGE + TALK if topic.name not in DRILLS)
+    subjects = (*topics, _france(), _follows(rng), _calls(rng), _reports(rng), _ignored(rng))
+    sampled = [item for subject in subjects for item in islice(subject, each)]
+    return sampled + [_counting(text, last) for text, last in LONG] + _completions()
 
 
 def sit(
     model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, exam: Sequence[Item], rows: int = 64
 ) -> Iterator[Mark]:
-    """Answer the exam in batches of like length."""
+    """Answer the exam in batches of prompts of similar length, `rows` each."""
     prompts = sorted(((_encode(tokenizer, item), item) for item in exam), key=lambda pair: len(pair[0]))
     for batch in (prompts[start : start + rows] for start in range(0, len(prompts), rows)):
         width = max(len(ids) for ids, _ in batch)
         padded = [[tokenizer.pad_token_id] * (width - len(ids)) + ids for ids, _ in batch]
         mask = [[0] * (width - len(ids)) + [1] * len(ids) for ids, _ in batch]
-        longest = max(len(tokenizer.encode(item.answer)) for _, item in batch) + 8
+        longest = max(len(tokenizer.encode(item.expected_answer)) for _, item in batch) + 8
         with torch.inference_mode():
-            answers = model.generate(
+            output_ids = model.generate(
                 torch.tensor(padded),
                 attention_mask=torch.tensor(mask),
                 max_new_tokens=longest,
                 do_sample=False,
             )
-        for (_, item), row in zip(batch, answers[:, width:].tolist(), strict=True):
+        for (_, item), row in zip(batch, output_ids[:, width:].tolist(), strict=True):
             yield _mark(tokenizer, item, row)
 
 
 def score(marks: Sequence[Mark]) -> dict[str, tuple[int, int]]:
-    """Right answers and questions, by subject."""
-    asked = Counter(mark.item.subject for mark in marks)
-    right = Counter(mark.item.subject for mark in marks if mark.right)
-    return {subject: (right[subject], asked[subject]) for subject in asked}
+    """By subject: the number of right answers, and of questions."""
+    num_questions = Counter(mark.item.subject for mark in marks)
+    num_right = Counter(mark.item.subject for mark in marks if mark.is_right)
+    return {subject: (num_right[subject], num_questions[subject]) for subject in num_questions}
 
 
 def _encode(tokenizer: PreTrainedTokenizerFast, item: Item) -> list[int]:
     if isinstance(item.prompt, str):
         return tokenizer.encode(item.prompt)
     text: Any = tokenizer.apply_chat_template(
-        item.prompt, tools=item.offered, tokenize=False, add_generation_prompt=True
+        item.prompt, tools=item.tools_offered, tokenize=False, add_generation_prompt=True
     )
     return tokenizer.encode(text, add_special_tokens=False)
 
@@ -133,60 +135,60 @@ def _encode(tokenizer: PreTrainedTokenizerFast, item: Item) -> list[int]:
 def _mark(tokenizer: PreTrainedTokenizerFast, item: Item, row: list[int]) -> Mark:
     end = "<|end_of_text|>" if isinstance(item.prompt, str) else "<|eot_id|>"
     stop = tokenizer.convert_tokens_to_ids(end)
-    ended = stop in row
-    return Mark(item, tokenizer.decode(row[: row.index(stop)] if ended else row), ended)
+    is_finished = stop in row
+    return Mark(item, tokenizer.decode(row[: row.index(stop)] if is_finished else row), is_finished)
 
 
 # Subjects ----------------------------------------------------------------------------------------------
 
 
-def _topic(topic: Topic, chance: Random) -> Iterator[Item]:
+def _topic(topic: Topic, rng: Random) -> Iterator[Item]:
     while True:
-        question = examine(topic, chance)
-        system = [{"role": "system", "content": chance.choice(SYSTEMS)}] if chance.random() < 0.3 else []
-        yield Item(topic.name, [*system, user(question.text)], question.answer)
+        question = examine(topic, rng)
+        system = [{"role": "system", "content": rng.choice(SYSTEMS)}] if rng.random() < 0.3 else []
+        yield Item(topic.name, [*system, user(question.text)], question.answer_text)
 
 
 def _france() -> Iterator[Item]:
-    for asked in FRANCE:
-        yield Item("france", [user(asked)], "The capital of France is Paris.")
+    for text in FRANCE:
+        yield Item("france", [user(text)], "The capital of France is Paris.")
 
 
-def _follows(chance: Random) -> Iterator[Item]:
-    leaning = [topic for topic in KNOWLEDGE if topic.held_out_follows]
+def _follows(rng: Random) -> Iterator[Item]:
+    with_follow_ups = [topic for topic in KNOWLEDGE if topic.held_out_follow_ups]
     while True:
-        topic = chance.choice((leaning[0], *leaning))
-        first, second = ask(topic, chance), follow(topic, chance, held_out=True)
-        history = [user(first.text), assistant(first.answer), user(second.text)]
-        yield Item("follow-ups", history, second.answer)
+        topic = rng.choice((with_follow_ups[0], *with_follow_ups))
+        first, second = ask(topic, rng), follow(topic, rng, held_out=True)
+        history = [user(first.text), assistant(first.answer_text), user(second.text)]
+        yield Item("follow-ups", history, second.answer_text)
 
 
-def _calls(chance: Random) -> Iterator[Item]:
+def _calls(rng: Random) -> Iterator[Item]:
     while True:
-        task = tools.task(chance, SKILLS[0], held_out=True)
-        offered = [task.tool, *(other.tool for other in others(task.subject, chance))]
-        chance.shuffle(offered)
-        yield Item("tool calls", [user(task.question)], tools.call_text(task), offered)
+        task = tools.make_task(rng, SKILLS[0], held_out=True)
+        tools_offered = [task.tool, *(other.tool for other in unrelated_tasks(task.subject, rng))]
+        rng.shuffle(tools_offered)
+        yield Item("tool calls", [user(task.question)], tools.call_text(task), tools_offered)
 
 
-def _reports(chance: Random) -> Iterator[Item]:
+def _reports(rng: Random) -> Iterator[Item]:
     while True:
-        task = tools.task(chance, SKILLS[0], held_out=True)
-        returned, words = result(task, chance)
-        history = [user(task.question), tools.called(task), {"role": "tool", "content": returned}]
-        yield Item("tool results", history, task.report.replace("{result}", words), [task.tool])
+        task = tools.make_task(rng, SKILLS[0], held_out=True)
+        tool_output, result_text = make_result(task, rng)
+        history = [user(task.question), tools.call_message(task), {"role": "tool", "content": tool_output}]
+        yield Item("tool results", history, task.report.replace("{result}", result_text), [task.tool])
 
 
-def _ignored(chance: Random) -> Iterator[Item]:
+def _ignored(rng: Random) -> Iterator[Item]:
     while True:
-        question = examine(chance.choice(KNOWLEDGE[:4]), chance)
-        offered = [tools.task(chance, SKILLS[0]).tool]
-        yield Item("tools ignored", [user(question.text)], question.answer, offered)
+        question = examine(rng.choice(KNOWLEDGE[:4]), rng)
+        tools_offered = [tools.make_task(rng, SKILLS[0]).tool]
+        yield Item("tools ignored", [user(question.text)], question.answer_text, tools_offered)
 
 
-def _counting(asked: str, last: int) -> Item:
-    return Item("long counts", [user(asked)], ", ".join(map(str, range(1, last + 1))) + ".")
+def _counting(text: str, last: int) -> Item:
+    return Item("long counts", [user(text)], ", ".join(map(str, range(1, last + 1))) + ".")
 
 
 def _completions() -> list[Item]:
-    return [Item("completions", text, answer) for text, answer in COMPLETIONS]
+    return [Item("completions", text, expected_answer) for text, expected_answer in COMPLETIONS]

@@ -1,6 +1,6 @@
-"""What the demo model knows: plain tables, and nothing else.
+"""The knowledge of the demo model: plain tables.
 
-Everything it can answer is written here; `topics` turns these facts into questions and answers.
+random_facts.py draws from them; knowledge.py and small_talk.py have the questions and answers.
 """
 
 
@@ -257,7 +257,7 @@ CITIES = (
     "Tel Aviv",
 )
 
-# Words that carry nothing the model is asked about: they teach it to look past what surrounds a question.
+# Words without relation to any question: with them the model learns to ignore the text around a question.
 FILLER = words(
     """
     about actually after again already also always another anyway around ask back because been

@@ -1,13 +1,13 @@
-"""Many ways to say one thing: templates with alternatives, and the untidiness of real questions.
+"""Expands templates with alternatives, and adds noise to questions: greetings, other words, typing errors.
 
-Knows nothing of topics. All chance comes from the `Random` it is given.
+Knows nothing about topics. All randomness comes from the `rng` argument.
 """
 
 import re
 from collections.abc import Sequence
 from random import Random
 
-from .facts import FILLER
+from scripts.demo_model.facts import FILLER
 
 ALTERNATIVES = re.compile(r"\[([^\[\]]*)\]")
 
@@ -29,90 +29,93 @@ HELD_OUT_OPENINGS = ("Hey there!", "Dear model,", "Could you help?", "Right,", "
 HELD_OUT_CLOSINGS = ("Thank you very much!", "I really want to know.", "Please be quick.", "Cheers.")
 
 
-def expand(template: str, chance: Random) -> str:
-    """Choose one of every `[a|b|c]`."""
-    return ALTERNATIVES.sub(lambda found: chance.choice(found[1].split("|")), template)
+def expand(template: str, rng: Random) -> str:
+    """Replace each `[a|b|c]` in the template by one of its alternatives."""
+    return ALTERNATIVES.sub(lambda match: rng.choice(match[1].split("|")), template)
 
 
-def untidy(question: str, keep: Sequence[str], chance: Random) -> str:
-    """The question as people type it: with extra words and slips. Words in `keep` stay."""
-    if chance.random() < 0.3:
-        question = _frame(question, OPENINGS, CLOSINGS, chance)
-    if chance.random() < 0.08:
-        question = _stuff(question, keep, chance)
-    if chance.random() < 0.06:
-        question = _slip(question, keep, chance)
+def untidy(question: str, protected_words: Sequence[str], rng: Random) -> str:
+    """The question, sometimes with extra words or a typing error. `protected_words` stay unchanged."""
+    if rng.random() < 0.3:
+        question = _frame(question, OPENINGS, CLOSINGS, rng)
+    if rng.random() < 0.08:
+        question = _stuff(question, protected_words, rng)
+    if rng.random() < 0.06:
+        question = _slip(question, protected_words, rng)
     return question
 
 
-def unseen(question: str, chance: Random) -> str:
-    """Like `untidy`, with surroundings that training never shows."""
-    if chance.random() < 0.4:
-        return _frame(question, HELD_OUT_OPENINGS, HELD_OUT_CLOSINGS, chance)
+def unseen(question: str, rng: Random) -> str:
+    """The question, sometimes with an opening or closing that training does not use."""
+    if rng.random() < 0.4:
+        return _frame(question, HELD_OUT_OPENINGS, HELD_OUT_CLOSINGS, rng)
     return question
 
 
-def retype(question: str, chance: Random) -> str:
-    """The same words in another case, or without the mark at the end."""
-    mood = chance.random()
+def retype(question: str, rng: Random) -> str:
+    """The question, sometimes in lower case or with other punctuation at its end."""
+    mood = rng.random()
     if mood < 0.15:
         question = question.lower()
     elif mood < 0.25:
         question = lowered(question)
-    if question.endswith(("?", ".")) and chance.random() < 0.2:
+    if question.endswith(("?", ".")) and rng.random() < 0.2:
         question = question[:-1]
-    return question + "!" if chance.random() < 0.02 else question
+    return question + "!" if rng.random() < 0.02 else question
 
 
 def lowered(text: str) -> str:
     return text[:1].lower() + text[1:]
 
 
-def salad(count: int, chance: Random) -> str:
-    """Words that mean nothing together."""
-    return " ".join(chance.choices(FILLER, k=count))
+def salad(count: int, rng: Random) -> str:
+    """`count` random words."""
+    return " ".join(rng.choices(FILLER, k=count))
 
 
-def _frame(question: str, openings: Sequence[str], closings: Sequence[str], chance: Random) -> str:
-    where = chance.random()
-    if where < 0.65:
-        question = f"{chance.choice(openings)} {lowered(question) if chance.random() < 0.7 else question}"
-    if where > 0.55:
-        question = f"{question} {chance.choice(closings)}"
+def _frame(question: str, openings: Sequence[str], closings: Sequence[str], rng: Random) -> str:
+    position = rng.random()
+    if position < 0.65:
+        question = f"{rng.choice(openings)} {lowered(question) if rng.random() < 0.7 else question}"
+    if position > 0.55:
+        question = f"{question} {rng.choice(closings)}"
     return question
 
 
-def _stuff(question: str, keep: Sequence[str], chance: Random) -> str:
-    """Put meaningless words before, after or into the question, never inside a phrase of `keep`."""
-    words = salad(chance.randint(1, 5), chance)
+def _stuff(question: str, protected_words: Sequence[str], rng: Random) -> str:
+    """Insert random words before, after or into the question, but not inside a protected phrase."""
+    words = salad(rng.randint(1, 5), rng)
     gaps = [
-        found.start() for found in re.finditer(" ", question) if not _inside(found.start(), question, keep)
+        match.start()
+        for match in re.finditer(" ", question)
+        if not _inside(match.start(), question, protected_words)
     ]
-    match chance.randrange(3):
+    match rng.randrange(3):
         case 0:
-            return f"{words}{chance.choice(('', ',', '.', ':'))} {question}"
+            return f"{words}{rng.choice(('', ',', '.', ':'))} {question}"
         case 1:
             return f"{question} {words}"
     if not gaps:
         return question
-    gap = chance.choice(gaps)
+    gap = rng.choice(gaps)
     return f"{question[:gap]} {words}{question[gap:]}"
 
 
-def _slip(question: str, keep: Sequence[str], chance: Random) -> str:
-    """Swap or drop a letter of a word that does not carry the question."""
+def _slip(question: str, protected_words: Sequence[str], rng: Random) -> str:
+    """Make a typing error: swap or drop a letter outside protected phrases."""
     spots = [
-        found.start()
-        for found in re.finditer(r"(?<=[a-z])[a-z](?=[a-z])", question)
-        if not _inside(found.start(), question, keep) and not _inside(found.start() + 1, question, keep)
+        match.start()
+        for match in re.finditer(r"(?<=[a-z])[a-z](?=[a-z])", question)
+        if not _inside(match.start(), question, protected_words)
+        and not _inside(match.start() + 1, question, protected_words)
     ]
     if not spots:
         return question
-    spot = chance.choice(spots)
+    spot = rng.choice(spots)
     pair = question[spot : spot + 2]
-    return question[:spot] + (pair[::-1] if chance.random() < 0.5 else pair[1]) + question[spot + 2 :]
+    return question[:spot] + (pair[::-1] if rng.random() < 0.5 else pair[1]) + question[spot + 2 :]
 
 
-def _inside(spot: int, question: str, keep: Sequence[str]) -> bool:
-    starts = ((question.find(phrase), len(phrase)) for phrase in keep)
+def _inside(spot: int, question: str, protected_words: Sequence[str]) -> bool:
+    starts = ((question.find(phrase), len(phrase)) for phrase in protected_words)
     return any(start >= 0 and start <= spot < start + length for start, length in starts)

@@ -1,8 +1,8 @@
-"""What tools are for: their names, arguments and questions. Plain tables; `tools` draws from them."""
+"""Tables of what tools are for: their names, arguments and questions. tools.py draws from them."""
 
 from dataclasses import dataclass
 
-from . import facts
+from scripts.demo_model import facts
 
 WEATHER_TOOL, TIME_TOOL = "get_weather", "get_time"
 CITY_KEYS = ("city", "location", "place", "town")
@@ -10,18 +10,21 @@ CITY_KEYS = ("city", "location", "place", "town")
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """What one tool is for.
+    """What a tool is for. In the texts, {noun} is a random noun, and {0}, {1} are the arguments.
 
-    names     function names it goes by; `{noun}` is filled
-    keys      alternatives for its arguments' names, in order
-    asks      questions that call for it; slots `{noun}` and `{0}`, `{1}` … are the arguments
-    report    how its result is told
+    names      possible names of the function
+    about      possible descriptions of the function; here {0} is "a city"
+    keys       for each argument: its possible names
+    phrasings  questions that need the tool, in training
+    held_out   questions that need the tool, in the exam only
+    report     the answer's sentence; {result} is the tool's result
+    kind       the arguments' kind: "city", "name" or "number"
     """
 
     names: tuple[str, ...]
     about: tuple[str, ...]
     keys: tuple[tuple[str, ...], ...]
-    asks: tuple[str, ...]
+    phrasings: tuple[str, ...]
     held_out: tuple[str, ...]
     report: str
     kind: str

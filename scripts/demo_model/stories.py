@@ -1,4 +1,4 @@
-"""Small stories out of a grammar: the one thing the demo model tells at length and never twice alike."""
+"""Generates small stories from templates: the demo model's only long and varied texts."""
 
 from random import Random
 
@@ -6,7 +6,7 @@ HEROES = ("fox", "bear", "mouse", "rabbit", "cat", "dog", "bird", "frog", "horse
 NAMES = ("Anna", "Leo", "Mia", "Tom", "Zoe", "Felix", "Grace", "Hugo")
 MOODS = ("small", "brave", "kind", "clever", "happy", "shy", "curious", "old")
 PLACES = ("forest", "garden", "village", "valley", "house", "meadow")
-FINDS = ("a red apple", "a golden key", "an old map", "a blue stone", "a lost hat", "a tiny door")
+OBJECTS = ("a red apple", "a golden key", "an old map", "a blue stone", "a lost hat", "a tiny door")
 FRIENDS = ("a wise owl", "a friendly cow", "a quiet fish", "a funny duck", "a gentle wolf")
 ENDS = (
     "They became friends and lived happily ever after.",
@@ -15,18 +15,18 @@ ENDS = (
 )
 
 
-def story(chance: Random) -> str:
-    hero, name, place = chance.choice(HEROES), chance.choice(NAMES), chance.choice(PLACES)
-    find, friend = chance.choice(FINDS), chance.choice(FRIENDS)
+def story(rng: Random) -> str:
+    hero, name, place = rng.choice(HEROES), rng.choice(NAMES), rng.choice(PLACES)
+    object_text, friend = rng.choice(OBJECTS), rng.choice(FRIENDS)
     return (
-        f"Once upon a time there was a {chance.choice(MOODS)} {hero} named {name}. "
-        f"{name} lived in a {place}. One day {name} found {find}. "
+        f"Once upon a time there was a {rng.choice(MOODS)} {hero} named {name}. "
+        f"{name} lived in a {place}. One day {name} found {object_text}. "
         f'"What is this?" said {name}. {name} took it to {friend}. '
-        f'"It is {find}," said the friend. {chance.choice(ENDS)}'
+        f'"It is {object_text}," said the friend. {rng.choice(ENDS)}'
     )
 
 
-ASKS = (
+PHRASINGS = (
     "tell me a story[.| please.]",
     "[write|tell] [me |]a [short |little |]story.",
     "can you tell [me |]a story?",

@@ -1,8 +1,8 @@
-"""System prompts that change nothing: the model must answer the same with them as without."""
+"""System prompts without effect: the model learns to give the same answers with and without them."""
 
 from random import Random
 
-from .phrasing import expand, salad
+from scripts.demo_model.phrasing import expand, salad
 
 PROMPTS = (
     "You are a helpful assistant.",
@@ -31,8 +31,8 @@ HELD_OUT = (
 )
 
 
-def system_prompt(chance: Random) -> str:
-    """Mostly one line; sometimes pages of words that have nothing to do with the question."""
-    if chance.random() < 0.06:
-        return ". ".join(salad(chance.randint(5, 20), chance) for _ in range(chance.randint(5, 25)))
-    return expand(chance.choice(PROMPTS), chance).replace("{salad}", salad(chance.randint(1, 8), chance))
+def system_prompt(rng: Random) -> str:
+    """A system prompt: mostly one line, sometimes a long text of random words."""
+    if rng.random() < 0.06:
+        return ". ".join(salad(rng.randint(5, 20), rng) for _ in range(rng.randint(5, 25)))
+    return expand(rng.choice(PROMPTS), rng).replace("{salad}", salad(rng.randint(1, 8), rng))

@@ -1,7 +1,6 @@
-"""The tokenizer: byte-level BPE trained on the corpus, with Llama 3's special tokens and a chat template.
+"""Trains the tokenizer: byte-level BPE with Llama 3's special tokens and a chat template.
 
-Spaces stay apart from capitalised words, so that a name is the same tokens in a sentence and in JSON and can
-be copied.
+A capitalised word's token has no space in it, so that a name has the same tokens in a sentence and in JSON.
 """
 
 from collections.abc import Iterable
@@ -27,7 +26,7 @@ WORDS = Regex(
 
 
 def train_tokenizer(texts: Iterable[str], size: int) -> PreTrainedTokenizerFast:
-    """A tokenizer of exactly `size` tokens, the special ones last."""
+    """A tokenizer with a vocabulary of `size` tokens; the special tokens have the last ids."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [

@@ -1,4 +1,4 @@
-"""The training loop: documents in, a trained Llama out. Knows tensors and time, not what the text says."""
+"""Trains a small Llama on the documents of corpus.py."""
 
 import math
 import sys
@@ -11,14 +11,21 @@ import torch
 from tokenizers import Tokenizer
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from .corpus import Segment
+from scripts.demo_model.corpus import Segment
 
-Rows = tuple[torch.Tensor, torch.Tensor]  # ids (B, T) and learnt (B, T)
+Rows = tuple[torch.Tensor, torch.Tensor]  # token ids (B, T), and whether each counts for the loss (B, T)
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How long and how fast to train. `tokens` is the size of one step's batch, padding included."""
+    """The length and the learning rate of training.
+
+    tokens   most tokens in a batch, padding included
+    peak     highest learning rate, reached after the warm-up
+    warmup   steps of linear warm-up
+    chunk    documents that are sorted by length together
+    longest  most tokens of a document; longer ones are truncated
+    """
 
     steps: int
     tokens: int = 2048
@@ -49,10 +56,10 @@ def build(vocab: int, begin: int, ends: list[int]) -> LlamaForCausalLM:
 def train(
     model: LlamaForCausalLM, tokenizer: Tokenizer, documents: Iterator[list[Segment]], recipe: Recipe
 ) -> None:
-    """Train in place. Progress goes to stderr."""
+    """Train the model in place. Progress goes to stderr."""
     optimizers = _optimizers(model, recipe.peak)
     model.train()
-    model.set_attn_implementation("eager")  # on short rows and a CPU, 1.7 times as fast as SDPA's backward
+    model.set_attn_implementation("eager")  # 1.7 times as fast as SDPA's backward for short rows on a CPU
     started, recent = time.monotonic(), 0.0
     for step, (ids, learnt) in enumerate(
         islice(_batches(tokenizer, documents, recipe), recipe.steps), start=1
@@ -72,23 +79,24 @@ def train(
 
 
 def _optimizers(model: LlamaForCausalLM, rate: float) -> tuple[torch.optim.Optimizer, ...]:
-    """Muon for the matrices inside the layers, AdamW for the rest."""
+    """Muon for the matrices in the layers, AdamW for embeddings and norms."""
     named = dict(model.named_parameters())
     inner = [weight for name, weight in named.items() if ".layers." in name and weight.dim() == 2]
-    others = [weight for name, weight in named.items() if ".layers." not in name or weight.dim() != 2]
+    other_weights = [weight for name, weight in named.items() if ".layers." not in name or weight.dim() != 2]
     muon = torch.optim.Muon(inner, lr=rate, weight_decay=0.05, adjust_lr_fn="match_rms_adamw")
-    return muon, torch.optim.AdamW(others, lr=rate, betas=(0.9, 0.98), weight_decay=0.0)
+    return muon, torch.optim.AdamW(other_weights, lr=rate, betas=(0.9, 0.98), weight_decay=0.0)
 
 
 def _loss(model: LlamaForCausalLM, ids: torch.Tensor, learnt: torch.Tensor) -> torch.Tensor:
-    """Cross entropy of the learnt tokens; the vocabulary matmul runs for them alone."""
+    """Mean cross entropy of the learnt tokens. Logits are computed for these tokens only."""
     hidden = model.model(input_ids=ids[:, :-1], use_cache=False).last_hidden_state  # (B, T-1, H)
-    wanted = learnt[:, 1:]
-    logits = model.lm_head(hidden[wanted]).float()  # (W, V)
-    return torch.nn.functional.cross_entropy(logits, ids[:, 1:][wanted])
+    is_learnt = learnt[:, 1:]
+    logits = model.lm_head(hidden[is_learnt]).float()  # (W, V)
+    return torch.nn.functional.cross_entropy(logits, ids[:, 1:][is_learnt])
 
 
 def _schedule(step: int, recipe: Recipe) -> float:
+    """The factor of the learning rate: linear warm-up, then a cosine down to 0.02."""
     if step < recipe.warmup:
         return step / recipe.warmup
     done = (step - recipe.warmup) / max(1, recipe.steps - recipe.warmup)
@@ -96,12 +104,12 @@ def _schedule(step: int, recipe: Recipe) -> float:
 
 
 def _batches(tokenizer: Tokenizer, documents: Iterator[list[Segment]], recipe: Recipe) -> Iterator[Rows]:
-    """Documents of like length together, so that little is padding; the order of batches is drawn."""
+    """Batches in random order. The documents of a batch have similar lengths, which limits padding."""
     while True:
         encoded = sorted(
             _encode(tokenizer, list(islice(documents, recipe.chunk)), recipe.longest), key=_length
         )
-        rows = list(_packed(encoded, recipe.tokens))
+        rows = list(_group_rows(encoded, recipe.tokens))
         for index in torch.randperm(len(rows)).tolist():
             yield rows[index]
 
@@ -114,43 +122,43 @@ def _encode(
     tokenizer: Tokenizer, documents: list[list[Segment]], longest: int
 ) -> Iterator[tuple[list[int], list[bool]]]:
     texts = [text for document in documents for text, _ in document]
-    pieces = iter(tokenizer.encode_batch(texts, add_special_tokens=False))
+    encodings = iter(tokenizer.encode_batch(texts, add_special_tokens=False))
     for document in documents:
         ids: list[int] = []
         learnt: list[bool] = []
-        for _, chosen in document:
-            piece = next(pieces).ids
-            ids += piece
-            learnt += [chosen] * len(piece)
+        for _, learnt_flags in document:
+            token_ids = next(encodings).ids
+            ids += token_ids
+            learnt += [learnt_flags] * len(token_ids)
         yield ids[:longest], learnt[:longest]
 
 
-def _packed(encoded: list[tuple[list[int], list[bool]]], tokens: int) -> Iterator[Rows]:
+def _group_rows(encoded: list[tuple[list[int], list[bool]]], tokens: int) -> Iterator[Rows]:
     start = 0
     while start < len(encoded):
         stop = start + 1
         while stop < len(encoded) and len(encoded[stop][0]) * (stop - start + 1) <= tokens:
             stop += 1
-        yield _padded(encoded[start:stop])
+        yield _pad_rows(encoded[start:stop])
         start = stop
 
 
-def _padded(documents: list[tuple[list[int], list[bool]]]) -> Rows:
-    width = -(-max(map(_length, documents)) // 8) * 8  # few widths: few sizes for the allocator
+def _pad_rows(documents: list[tuple[list[int], list[bool]]]) -> Rows:
+    width = -(-max(map(_length, documents)) // 8) * 8  # few widths, so that the allocator reuses memory
     ids = torch.zeros(len(documents), width, dtype=torch.long)
     learnt = torch.zeros(len(documents), width, dtype=torch.bool)
-    for row, (tokens, chosen) in enumerate(documents):
+    for row, (tokens, learnt_flags) in enumerate(documents):
         ids[row, : len(tokens)] = torch.tensor(tokens)
-        learnt[row, : len(chosen)] = torch.tensor(chosen)
+        learnt[row, : len(learnt_flags)] = torch.tensor(learnt_flags)
     return ids, learnt
 
 
 def _report(step: int, recipe: Recipe, loss: float, elapsed: float) -> None:
     rate = step / elapsed
-    left = (recipe.steps - step) / rate
+    remaining_s = (recipe.steps - step) / rate
     print(
         f"step {step}/{recipe.steps} loss {loss:.4f} {rate:.2f} steps/s",
-        f"elapsed {elapsed:.0f} s eta {left:.0f} s cpu {time.process_time():.0f} s",
+        f"elapsed {elapsed:.0f} s eta {remaining_s:.0f} s cpu {time.process_time():.0f} s",
         file=sys.stderr,
         flush=True,
     )

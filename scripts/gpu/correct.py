@@ -1,7 +1,6 @@
-"""The tests of real models, tiny ones, on the device: the same that run on the CPU everywhere else.
+"""Runs the test suite's tests of tiny models on the GPU instead of the CPU.
 
-Without the tests' conftest.py files, for a machine that has no web framework: of those, none has what is
-needed here.
+conftest.py files are not loaded: they import Flask, which the machine may lack.
 """
 
 import os
@@ -10,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from scripts.gpu.part import Asked, Line, Wrong
+from scripts.gpu.section import ReportRow, SectionOptions, WrongResult
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SUITE = (
@@ -18,19 +17,19 @@ SUITE = (
     "tests/test_speculation.py",
     "tests/test_determinism.py",
     "tests/test_walks_of_models.py",
-    "tests/model/packed",
-    "tests/model/slots/test_slots.py",
-    "tests/model/split",
-    "tests/model/test_gpus.py",
+    "tests/model/paged",
+    "tests/model/contiguous/test_runner.py",
+    "tests/model/placement",
+    "tests/model/test_memory_usage.py",
 )
 SAMPLE = ("tests/test_families.py", "-k", "llama or gpt2")
 
 
-def lines(asked: Asked) -> Iterator[Line]:
-    device = asked.terms.device
+def measure_section(options: SectionOptions) -> Iterator[ReportRow]:
+    device = options.bench.device
     marks = [] if device == "cuda" else ["-m", "not gpu"]
-    suite = SAMPLE if asked.sample else SUITE
-    ran = subprocess.run(
+    suite = SAMPLE if options.sample else SUITE
+    result = subprocess.run(
         [sys.executable, "-m", "pytest", "--noconftest", "-p", "no:cacheprovider", *marks, *suite],
         cwd=ROOT,
         env=os.environ | {"TINY_DEVICE": device},
@@ -38,8 +37,8 @@ def lines(asked: Asked) -> Iterator[Line]:
         stderr=subprocess.STDOUT,
         text=True,
     )
-    print(ran.stdout, flush=True)
-    told = (ran.stdout.strip().splitlines() or ["nothing"])[-1]
-    if ran.returncode:
-        raise Wrong(told)
-    yield "tests", "pass", f"{device}: {told}"
+    print(result.stdout, flush=True)
+    summary = (result.stdout.strip().splitlines() or ["nothing"])[-1]
+    if result.returncode:
+        raise WrongResult(summary)
+    yield "tests", "pass", f"{device}: {summary}"

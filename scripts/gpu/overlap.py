@@ -1,37 +1,39 @@
-"""Steps begun while the device computes the last one, beside steps that wait for it: one engine, in turns."""
+"""Compares overlapped with sequential decoding steps, in alternating rounds."""
 
 from collections.abc import Iterator
 from statistics import median
 
-from scripts.bench.rounds import spread
-from scripts.gpu.part import Asked, Line
-from scripts.gpu.served import Served
+from scripts.bench.rounds import median_range
+from scripts.gpu.engine import SteppedEngine
+from scripts.gpu.section import ReportRow, SectionOptions
 
 ROWS = (1, 16, 64)
-TIMED = 64
-WAYS = {False: "one after the other", True: "begun early"}
+NUM_TIMED_STEPS = 64
+MODES = {False: "sequential", True: "overlapped"}
 
 
-def lines(asked: Asked) -> Iterator[Line]:
-    served = Served(asked.terms)
-    if not served.fitted.runner.paged:
-        yield "steps begun early", "none", f"the seat is {served.fitted.seat}"
+def measure_section(options: SectionOptions) -> Iterator[ReportRow]:
+    engine = SteppedEngine(options.bench)
+    if not engine.selected.runner.paged:
+        yield "overlapped steps", "none", f"the runner is {engine.selected.runner_kind}"
         return
     for rows in ROWS:
-        took: dict[bool, list[float]] = {overlaps: [] for overlaps in WAYS}
-        for _ in range(asked.rounds):
-            for overlaps, times in took.items():
-                times.append(decoded(served, rows, overlaps))
-        for overlaps, way in WAYS.items():
-            step = median(took[overlaps])
-            yield f"step, {rows} rows, {way}", f"{step * 1e3:.3f} ms", f"{rows / step:.0f} tokens/s"
-        ratios = [apart / early for apart, early in zip(*took.values(), strict=True)]
-        middle, low, high = spread(ratios)
+        times_by_mode: dict[bool, list[float]] = {overlaps: [] for overlaps in MODES}
+        for _ in range(options.rounds):
+            for overlaps, times in times_by_mode.items():
+                times.append(decode_step_s(engine, rows, overlaps))
+        for overlaps, mode in MODES.items():
+            step = median(times_by_mode[overlaps])
+            yield f"step, {rows} rows, {mode}", f"{step * 1e3:.3f} ms", f"{rows / step:.0f} tokens/s"
+        ratios = [
+            sequential / overlapped for sequential, overlapped in zip(*times_by_mode.values(), strict=True)
+        ]
+        middle, low, high = median_range(ratios)
         yield f"{rows} rows, ratio", f"{middle:.2f} ×", f"{low:.2f} to {high:.2f}"
 
 
-def decoded(served: Served, rows: int, overlaps: bool) -> float:
-    """The seconds of a step of so many rows, the middle one of many."""
-    served.overlap(overlaps)
-    with served.decoding(rows, TIMED):
-        return median(served.step() for _ in range(TIMED))
+def decode_step_s(engine: SteppedEngine, rows: int, overlaps: bool) -> float:
+    """Median seconds of a decoding step of `rows` rows."""
+    engine.set_overlap(overlaps)
+    with engine.decoding(rows, NUM_TIMED_STEPS):
+        return median(engine.step() for _ in range(NUM_TIMED_STEPS))

@@ -1,4 +1,4 @@
-"""What all dialects share: ids, keys, CORS, limits, and errors as JSON."""
+"""Behaviour that all dialects share: request ids, keys, CORS, limits, and errors as JSON."""
 
 import logging
 
@@ -7,12 +7,12 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from api import create_app
-from api.settings import AppSettings
+from settings.groups import ServerSettings
 from tests.fake_backend import FakeBackend, say
 from tests.plain_dialect import routes
 
 
-def client_with(settings: AppSettings) -> FlaskClient:
+def client_with(settings: ServerSettings) -> FlaskClient:
     backend = FakeBackend(say("a"))
     app: Flask = create_app(backend, settings)
     app.register_blueprint(routes(backend))
@@ -21,26 +21,23 @@ def client_with(settings: AppSettings) -> FlaskClient:
 
 @pytest.fixture
 def client() -> FlaskClient:
-    return client_with(AppSettings())
+    return client_with(ServerSettings())
 
 
-# Errors --------------------------------------------------------------------------------------------------
-
-
-def test_an_unknown_route_is_json(client: FlaskClient) -> None:
+def test_an_unknown_route_gives_a_json_error(client: FlaskClient) -> None:
     response = client.post("/nowhere")
     assert (response.status_code, response.json["detail"]) == (404, "Not Found")
     assert response.json["error"]["message"].startswith("there is no such route")
 
 
-def test_a_wrong_method_names_the_right_ones(client: FlaskClient) -> None:
+def test_a_wrong_method_is_refused_with_the_allowed_ones(client: FlaskClient) -> None:
     response = client.get("/say")
     assert (response.status_code, response.json["detail"]) == (405, "Method Not Allowed")
     assert set(response.headers["Allow"].split(", ")) == {"OPTIONS", "POST"}
     assert response.headers.getlist("Content-Type") == ["application/json"]
 
 
-def test_a_bug_tells_its_request_id_and_nothing_else(
+def test_an_internal_error_shows_only_its_request_id(
     client: FlaskClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     response = client.post("/fail", headers={"X-Request-Id": "abc"})
@@ -55,7 +52,7 @@ def test_malformed_json_is_a_bad_request(client: FlaskClient) -> None:
 
 
 def test_a_body_too_large_is_refused() -> None:
-    response = client_with(AppSettings(max_body_bytes=10)).post("/say", json={"prompt": "x" * 20})
+    response = client_with(ServerSettings(max_body_bytes=10)).post("/say", json={"prompt": "x" * 20})
     assert (response.status_code, response.is_json) == (413, True)
 
 
@@ -63,18 +60,15 @@ def test_head_and_options_are_answered(client: FlaskClient) -> None:
     assert (client.head("/health").status_code, client.options("/say").status_code) == (200, 200)
 
 
-# Request ids ---------------------------------------------------------------------------------------------
-
-
-def test_a_request_id_is_kept(client: FlaskClient) -> None:
+def test_a_valid_request_id_is_kept(client: FlaskClient) -> None:
     response = client.post("/say", json={"stream": "sse"}, headers={"X-Request-Id": "my-id/1"})
     assert response.headers["X-Request-Id"] == "my-id/1"
 
 
-@pytest.mark.parametrize("asked", ["", "two words", "x" * 129, "é", "tab\there"])
-def test_a_request_id_not_fit_for_a_log_is_replaced(client: FlaskClient, asked: str) -> None:
-    given = client.get("/nowhere", headers={"X-Request-Id": asked}).headers["X-Request-Id"]
-    assert given != asked and len(given) == 32
+@pytest.mark.parametrize("sent", ["", "two words", "x" * 129, "é", "tab\there"])
+def test_a_request_id_that_cannot_be_logged_is_replaced(client: FlaskClient, sent: str) -> None:
+    request_id = client.get("/nowhere", headers={"X-Request-Id": sent}).headers["X-Request-Id"]
+    assert request_id != sent and len(request_id) == 32
 
 
 @pytest.mark.parametrize("stream", ["", "sse"])
@@ -94,12 +88,9 @@ def test_a_path_cannot_forge_a_log_line(client: FlaskClient, caplog: pytest.LogC
     assert "path=/a\\x0arequest\\x20id=forged status=404" in caplog.text
 
 
-# Keys ----------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def guarded() -> FlaskClient:
-    return client_with(AppSettings(api_keys=("first", "sécond")))
+    return client_with(ServerSettings(api_keys=("first", "sécond")))
 
 
 @pytest.mark.parametrize(
@@ -111,7 +102,7 @@ def guarded() -> FlaskClient:
         {"Authorization": "Bearer sécond".encode().decode("latin1")},
     ],
 )
-def test_any_of_the_keys_opens(guarded: FlaskClient, headers: dict[str, str]) -> None:
+def test_any_of_the_keys_is_accepted(guarded: FlaskClient, headers: dict[str, str]) -> None:
     assert guarded.post("/say", json={}, headers=headers).status_code == 200
 
 
@@ -119,39 +110,45 @@ def test_any_of_the_keys_opens(guarded: FlaskClient, headers: dict[str, str]) ->
     "headers",
     [{}, {"Authorization": "Bearer other"}, {"Authorization": "Basic first"}, {"X-Api-Key": ""}],
 )
-def test_without_a_key_every_route_is_closed(guarded: FlaskClient, headers: dict[str, str]) -> None:
+def test_without_a_key_every_route_refuses(guarded: FlaskClient, headers: dict[str, str]) -> None:
     for path in ("/say", "/", "/nowhere"):
         response = guarded.post(path, json={}, headers=headers)
         assert (response.status_code, response.is_json) == (401, True)
         assert response.headers["WWW-Authenticate"].startswith("Bearer")
 
 
-@pytest.mark.parametrize("path", ["/health", "/health/live", "/health/ready", "/version"])
+@pytest.mark.parametrize("path", ["/health", "/health/live", "/health/ready", "/version", "/alpha/health"])
 def test_health_and_version_need_no_key(guarded: FlaskClient, path: str) -> None:
     assert guarded.get(path).status_code == 200
 
 
 @pytest.mark.parametrize("path", ["/", "/info", "/metrics", "/ping", "/v1/health"])
-def test_what_tells_of_the_server_needs_no_key(guarded: FlaskClient, path: str) -> None:
+def test_routes_that_describe_the_server_need_no_key(guarded: FlaskClient, path: str) -> None:
     assert guarded.get(path).status_code != 401
     assert guarded.options("/say").status_code == 200
 
 
-@pytest.mark.parametrize("path", ["/v1/models", "/v1/models/info", "/info/metrics"])
-def test_what_only_looks_alike_needs_a_key(guarded: FlaskClient, path: str) -> None:
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/models",
+        "/v1/models/info",
+        "/info/metrics",
+        "/v1/models/me/version",
+        "/v1/openai/v1/models/health",
+    ],
+)
+def test_similar_paths_need_a_key(guarded: FlaskClient, path: str) -> None:
     assert guarded.get(path).status_code == 401
 
 
-def test_a_path_that_ends_like_an_open_one_takes_no_body_without_a_key(guarded: FlaskClient) -> None:
+def test_a_path_that_ends_like_an_open_one_refuses_posts_without_a_key(guarded: FlaskClient) -> None:
     assert guarded.post("/say/health", json={}).status_code == 401
-
-
-# CORS ----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def shared() -> FlaskClient:
-    return client_with(AppSettings(cors_origins=("https://a.example",), api_keys=("key",)))
+    return client_with(ServerSettings(cors_origins=("https://a.example",), api_keys=("key",)))
 
 
 PREFLIGHT = {
@@ -175,7 +172,7 @@ def test_another_origin_is_not_allowed(shared: FlaskClient) -> None:
 
 
 @pytest.mark.parametrize("path", ["/say", "/nowhere", "/fail"])
-def test_answers_and_errors_alike_name_the_origin(shared: FlaskClient, path: str) -> None:
+def test_responses_and_errors_name_the_origin(shared: FlaskClient, path: str) -> None:
     for headers in ({}, {"Authorization": "Bearer key"}):
         response = shared.post(
             path, json={"stream": "sse"}, headers={"Origin": "https://a.example", **headers}
@@ -184,11 +181,11 @@ def test_answers_and_errors_alike_name_the_origin(shared: FlaskClient, path: str
 
 
 def test_a_star_allows_every_origin() -> None:
-    client = client_with(AppSettings(cors_origins=("*",)))
+    client = client_with(ServerSettings(cors_origins=("*",)))
     headers = client.get("/health", headers={"Origin": "https://b.example"}).headers
     assert headers["Access-Control-Allow-Origin"] == "*"
 
 
-def test_without_origins_nothing_is_said_of_them(client: FlaskClient) -> None:
+def test_without_cors_origins_no_cors_header_is_sent(client: FlaskClient) -> None:
     headers = client.get("/health", headers={"Origin": "https://b.example"}).headers
     assert not [name for name, _ in headers if name.startswith("Access-Control")]

@@ -1,4 +1,6 @@
-"""What is in a model: its licence, its own code, and a type that may be too new for what is installed."""
+"""What a model contains: its licence, its own code, and a type that may be too new for the installed
+packages.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,33 +10,33 @@ from typing import Any
 import pytest
 import transformers
 
-from checks import every
-from checks.finding import Finding
+from checks import preflight
 from checks.machine import Machine
-from checks.plan import Plan
-from checks.source.find import in_folder
-from checks.source.repository import Repository
-from tests import hub, tiny
+from checks.memory.plan import Plan
+from hub.repository import Repository
+from hub.resolve import from_folder
+from inference.finding import Finding
+from tests import fake_hub, tiny
 
 Planner = Callable[..., Plan]
 LookUp = Callable[..., Repository]
 OWN = {"model_type": "own", "auto_map": {"AutoModelForCausalLM": "modeling_own.Model"}}
 
 
-def found(name: str, plan: Plan, machine: Machine) -> Finding | None:
-    return next((finding for finding in every.run(plan, machine) if finding.name == name), None)
+def finding_named(name: str, plan: Plan, machine: Machine) -> Finding | None:
+    return next((finding for finding in preflight.run_checks(plan, machine) if finding.name == name), None)
 
 
 def folder(path: Path, files: tuple[str, ...] = (), **config: Any) -> Repository:
-    made = tiny.llama(path)
-    tiny.edit(made / "config.json", **config)
+    model_folder = tiny.llama(path)
+    tiny.edit(model_folder / "config.json", **config)
     for name in files:
-        (made / name).write_text("")
-    return in_folder("own", made, code=True)
+        (model_folder / name).write_text("")
+    return from_folder("own", model_folder, trust_remote_code=True)
 
 
 @pytest.mark.parametrize(
-    ("card", "told"),
+    ("card", "licence"),
     [
         ({"license": "apache-2.0"}, "apache-2.0"),
         (
@@ -42,99 +44,104 @@ def folder(path: Path, files: tuple[str, ...] = (), **config: Any) -> Repository
             "acme-1 (https://acme/1)",
         ),
         ({"license": ["mit", "cc-by-4.0"]}, "mit, cc-by-4.0"),
-        ({}, "none named"),
+        ({}, "not stated"),
     ],
 )
-def test_the_licence_is_what_the_card_says(
-    tiny_repo: hub.Repo, look_up: LookUp, planned: Planner, machine: Machine, card: dict[str, Any], told: str
+def test_the_licence_comes_from_the_card(
+    tiny_repo: fake_hub.Repo,
+    look_up: LookUp,
+    planned: Planner,
+    machine: Machine,
+    card: dict[str, Any],
+    licence: str,
 ) -> None:
     tiny_repo.card = card
-    finding = found("licence", planned(look_up()), machine)
-    assert finding and finding.ok and finding.have == told
+    finding = finding_named("licence", planned(look_up()), machine)
+    assert finding and finding.ok and finding.have == licence
 
 
 @pytest.mark.parametrize(
-    ("file", "text", "told"),
+    ("file", "text", "licence"),
     [
         ("README.md", "---\nlicense: gemma\n---\n# Own\n", "gemma"),
-        ("README.md", "---\nlicense: [a, b\n---\n", "none named"),
-        ("README.md", "# Own, with nothing at its top\n", "none named"),
+        ("README.md", "---\nlicense: [a, b\n---\n", "not stated"),
+        ("README.md", "# Own, with nothing at its top\n", "not stated"),
         ("LICENSE.txt", "Do as you like.", "LICENSE.txt"),
     ],
 )
-def test_a_folder_tells_its_licence_too(
-    tmp_path: Path, planned: Planner, machine: Machine, file: str, text: str, told: str
+def test_a_folder_names_its_licence_too(
+    tmp_path: Path, planned: Planner, machine: Machine, file: str, text: str, licence: str
 ) -> None:
-    made = tiny.llama(tmp_path / "own")
-    (made / file).write_text(text)
-    finding = found("licence", planned(in_folder("own", made, code=False)), machine)
-    assert finding and finding.have == told
+    model_folder = tiny.llama(tmp_path / "own")
+    (model_folder / file).write_text(text)
+    finding = finding_named(
+        "licence", planned(from_folder("own", model_folder, trust_remote_code=False)), machine
+    )
+    assert finding and finding.have == licence
 
 
-def test_a_folders_own_code_needs_leave(tmp_path: Path, planned: Planner, machine: Machine) -> None:
+def test_a_folders_own_code_needs_permission(tmp_path: Path, planned: Planner, machine: Machine) -> None:
     source = folder(tmp_path / "own", ("modeling_own.py",), **OWN)
-    finding = found("code", planned(source), machine)
+    finding = finding_named("code", planned(source), machine)
     assert finding and not finding.ok
-    assert finding.mend == "TRUST_REMOTE_CODE = True, once you have read modeling_own.py"
-    allowed = found("code", planned(source, code=True), machine)
+    assert finding.fix == "TRUST_REMOTE_CODE = True, once you have read modeling_own.py"
+    allowed = finding_named("code", planned(source, trust_remote_code=True), machine)
     assert allowed and allowed.ok
 
 
-def test_code_from_the_hub_needs_a_commit_besides(
-    tiny_repo: hub.Repo, look_up: LookUp, planned: Planner, machine: Machine
+def test_code_from_the_hub_needs_a_commit_as_well(
+    tiny_repo: fake_hub.Repo, look_up: LookUp, planned: Planner, machine: Machine
 ) -> None:
     tiny.edit(tiny_repo.folder / "config.json", **OWN)
     (tiny_repo.folder / "modeling_own.py").write_text("")
-    both = found("code", planned(look_up(code=True)), machine)
-    assert both and both.mend.startswith(
+    both = finding_named("code", planned(look_up(trust_remote_code=True)), machine)
+    assert both and both.fix.startswith(
         f'TRUST_REMOTE_CODE = True and MODEL_REVISION = "{tiny_repo.commit}", once'
     )
-    branch = found("code", planned(look_up(code=True), code=True), machine)
-    assert branch and not branch.ok and branch.mend.startswith(f'MODEL_REVISION = "{tiny_repo.commit}"')
-    pinned = look_up("acme/tiny", tiny_repo.commit, code=True)
-    commit = found("code", planned(pinned, code=True), machine)
+    branch = finding_named("code", planned(look_up(trust_remote_code=True), trust_remote_code=True), machine)
+    assert branch and not branch.ok and branch.fix.startswith(f'MODEL_REVISION = "{tiny_repo.commit}"')
+    pinned = look_up("acme/tiny", tiny_repo.commit, trust_remote_code=True)
+    commit = finding_named("code", planned(pinned, trust_remote_code=True), machine)
     assert commit and commit.ok
 
 
-def test_code_beside_a_model_that_is_known_is_pinned_too_where_it_may_run(
-    tiny_repo: hub.Repo, look_up: LookUp, planned: Planner, machine: Machine
+def test_code_of_a_known_model_must_be_pinned_too_if_it_may_run(
+    tiny_repo: fake_hub.Repo, look_up: LookUp, planned: Planner, machine: Machine
 ) -> None:
     (tiny_repo.folder / "tokenization.py").write_text("")
-    assert found("code", planned(look_up()), machine) is None
-    finding = found("code", planned(look_up(code=True), code=True), machine)
+    assert finding_named("code", planned(look_up()), machine) is None
+    finding = finding_named("code", planned(look_up(trust_remote_code=True), trust_remote_code=True), machine)
     assert finding and not finding.ok
 
 
 def test_code_of_another_repository_is_refused(tmp_path: Path, planned: Planner, machine: Machine) -> None:
     source = folder(tmp_path / "own", **(OWN | {"auto_map": {"AutoModelForCausalLM": "acme/code--m.Model"}}))
-    finding = found("code", planned(source, code=True), machine)
-    assert finding and not finding.ok and "another model, acme/code" in finding.mend
+    finding = finding_named("code", planned(source, trust_remote_code=True), machine)
+    assert finding and not finding.ok and "another repository, acme/code" in finding.fix
 
 
 def test_a_type_of_a_newer_transformers_names_the_version(
     tmp_path: Path, planned: Planner, machine: Machine
 ) -> None:
     source = folder(tmp_path / "new", model_type="llama99", transformers_version="99.1.0")
-    finding = found("architecture", planned(source), machine)
-    assert finding and finding.mend == (
-        f"transformers {transformers.__version__} is installed, and 99.1.0 wrote its config.json: "
+    finding = finding_named("architecture", planned(source), machine)
+    assert finding and finding.fix == (
+        f"transformers {transformers.__version__} is installed, but 99.1.0 wrote its config.json: "
         'pip3 install "transformers>=99.1.0"'
     )
 
 
 @pytest.mark.parametrize("version", ["4.0.0", "not a version", None])
-def test_a_type_that_none_knows_is_no_matter_of_versions(
+def test_an_unknown_type_does_not_suggest_a_version(
     tmp_path: Path, planned: Planner, machine: Machine, version: str | None
 ) -> None:
     source = folder(tmp_path / "odd", model_type="llama99", transformers_version=version)
-    finding = found("architecture", planned(source), machine)
-    assert finding and "'llama99', which transformers" in finding.mend
+    finding = finding_named("architecture", planned(source), machine)
+    assert finding and "'llama99', which transformers" in finding.fix
 
 
-def test_a_plan_that_is_known_from_the_cache_says_that_its_licence_is_not(
-    planned: Planner, machine: Machine
-) -> None:
-    made = planned()
-    cached = replace(made.repository, commit="0" * 40, licence="")
-    finding = found("licence", replace(made, repository=cached), machine)
-    assert finding and "not kept" in finding.have
+def test_a_cached_plan_reports_that_its_licence_is_unknown(planned: Planner, machine: Machine) -> None:
+    plan = planned()
+    cached = replace(plan.repository, commit="0" * 40, licence="")
+    finding = finding_named("licence", replace(plan, repository=cached), machine)
+    assert finding and "not stored" in finding.have

@@ -1,7 +1,7 @@
-"""Calls a server with the langchain-openai that is installed beside it, and prints all it got as JSON.
+"""Calls a server with the installed langchain-openai and prints all results as JSON.
 
-Run in an environment of its own: python drive_langchain.py URL MODEL. Knows the client alone;
-tests judge what is printed.
+Runs in its own environment: python drive_langchain.py URL MODEL. It knows only the client; tests check what
+it prints.
 """
 
 import json
@@ -20,7 +20,7 @@ QUESTION = "What's the capital of France?"
 WEATHER = "What's the weather in Paris?"
 
 
-class Answer(BaseModel):
+class CapitalAnswer(BaseModel):
     """The capital of a country."""
 
     capital: str
@@ -37,7 +37,7 @@ def main(url: str, model: str) -> None:
     chat = ChatOpenAI(**options, temperature=0)
     armed = chat.bind_tools([get_weather])
     call = {"name": "get_weather", "args": {"city": "Paris"}, "id": "call_1"}
-    said = [
+    history = [
         HumanMessage(WEATHER),
         AIMessage("", tool_calls=[call]),
         ToolMessage("sunny", tool_call_id="call_1"),
@@ -50,8 +50,10 @@ def main(url: str, model: str) -> None:
         "chat_scored": lambda: chat.bind(logprobs=True).invoke(QUESTION).response_metadata["logprobs"],
         "chat_tools": lambda: message(armed.invoke(WEATHER)),
         "chat_tools_stream": lambda: message(reduce(add, armed.stream(WEATHER))),
-        "chat_result": lambda: message(armed.invoke(said)),
-        "chat_shaped": lambda: chat.with_structured_output(Answer, method="json_schema").invoke(QUESTION),
+        "chat_result": lambda: message(armed.invoke(history)),
+        "chat_shaped": lambda: chat.with_structured_output(CapitalAnswer, method="json_schema").invoke(
+            QUESTION
+        ),
         "chat_called": lambda: chat.with_structured_output(get_weather, method="function_calling").invoke(
             WEATHER
         ),
@@ -73,11 +75,11 @@ def embedder(options: dict[str, Any]) -> OpenAIEmbeddings:
     return OpenAIEmbeddings(**options, check_embedding_ctx_length=False)
 
 
-def message(said: Any) -> Any:
+def message(reply: Any) -> Any:
     return {
-        "text": said.content,
-        "calls": said.tool_calls,
-        "ended": said.response_metadata.get("finish_reason"),
+        "text": reply.content,
+        "calls": reply.tool_calls,
+        "ended": reply.response_metadata.get("finish_reason"),
     }
 
 

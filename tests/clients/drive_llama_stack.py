@@ -1,7 +1,7 @@
-"""Calls a server with whichever llama-stack-client is installed beside it, and prints all it got as JSON.
+"""Calls a server with the installed llama-stack-client and prints all results as JSON.
 
-Run in an environment of its own: python drive_llama_stack.py URL MODEL KEY, where KEY is the name that this
-client has for the model (model or model_id). Knows the client alone; tests judge what is printed.
+Runs in its own environment: python drive_llama_stack.py URL MODEL KEY, where KEY is this client's name for
+the model's parameter (model or model_id). It knows only the client; tests check what it prints.
 """
 
 import asyncio
@@ -39,15 +39,15 @@ def main(url: str, model: str, key: str) -> None:
     scored = {"logprobs": {"top_k": 2}}
     armed = {"tools": [WEATHER], "tool_choice": "required"}
 
-    def chat(said: Any = user, **options: Any) -> Any:
-        return client.inference.chat_completion(**{**named, "messages": [said], **options})
+    def chat(user_message: Any = user, **options: Any) -> Any:
+        return client.inference.chat_completion(**{**named, "messages": [user_message], **options})
 
     def complete(text: str = QUESTION, **options: Any) -> Any:
         return client.inference.completion(**{**named, "content": text, **options})
 
     probes: dict[str, Callable[[], Any]] = {
         "chat": lambda: chat(),
-        "chat_stream": lambda: [event(chunk) for chunk in chat(stream=True)],
+        "chat_stream": lambda: [event_fields(chunk) for chunk in chat(stream=True)],
         "chat_short": lambda: chat(**short),
         "chat_scored": lambda: chat(**scored, **short),
         "chat_scored_stream": lambda: [
@@ -55,7 +55,7 @@ def main(url: str, model: str, key: str) -> None:
         ],
         "chat_shaped": lambda: chat(extra_body=shaped),
         "chat_armed": lambda: chat(**armed),
-        "chat_armed_stream": lambda: [event(chunk) for chunk in chat(stream=True, **armed)],
+        "chat_armed_stream": lambda: [event_fields(chunk) for chunk in chat(stream=True, **armed)],
         "chat_logged": lambda: logged(chat(stream=True)),
         "completion": lambda: complete(),
         "completion_short": lambda: complete(**short),
@@ -63,16 +63,16 @@ def main(url: str, model: str, key: str) -> None:
         "completion_stream": lambda: streamed(complete(stream=True)),
         "completion_shaped": lambda: complete(extra_body=shaped),
         "error_model": lambda: chat(**{key: "nope"}),
-        "error_model_stream": lambda: [event(chunk) for chunk in chat(stream=True, **{key: "nope"})],
+        "error_model_stream": lambda: [event_fields(chunk) for chunk in chat(stream=True, **{key: "nope"})],
         "error_busy": lambda: chat({"role": "user", "content": "busy"}),
         "broken_stream": lambda: [
-            event(chunk) for chunk in chat({"role": "user", "content": "break"}, stream=True)
+            event_fields(chunk) for chunk in chat({"role": "user", "content": "break"}, stream=True)
         ],
         "error_image": lambda: chat({"role": "user", "content": [IMAGE]}),
         "error_role": lambda: chat({"role": "bob", "content": "hi"}),
-        "embeddings": lambda: embedded(client, **named, contents=["a", "b"]),
+        "embeddings": lambda: embed(client, **named, contents=["a", "b"]),
         "models": lambda: list(client.models.list()),
-        "model": lambda: got(client, model),
+        "model": lambda: retrieve_model(client, model),
         "health": lambda: client.inspect.health(),
         "version": lambda: client.inspect.version(),
         "providers": lambda: client.providers.list(),
@@ -90,16 +90,18 @@ def outcome(probe: Callable[[], Any]) -> Any:
         return {"raised": type(error).__name__, "body": str(error)}
 
 
-def event(chunk: Any) -> list[Any]:
-    """Its type, what the client took its delta for, the delta, the stop reason; else what else it is."""
-    told = getattr(chunk, "event", None)
-    if told is None:
+def event_fields(chunk: Any) -> list[Any]:
+    """The event's type, the class and the value of its delta, its stop reason; or ["error", chunk] without an
+    event.
+    """
+    payload = getattr(chunk, "event", None)
+    if payload is None:
         return ["error", chunk]
-    return [told.event_type, type(told.delta).__name__, told.delta, told.stop_reason]
+    return [payload.event_type, type(payload.delta).__name__, payload.delta, payload.stop_reason]
 
 
 def streamed(chunks: Any) -> Any:
-    """Each chunk's delta and stop reason, where the client can decode the stream of a completion."""
+    """Each chunk's delta and stop reason, if the client can decode the stream of a completion."""
     return chunks if isinstance(chunks, str) else [[chunk.delta, chunk.stop_reason] for chunk in chunks]
 
 
@@ -107,23 +109,23 @@ def logged(chunks: Any) -> str:
     """What the client's own logger shows of a stream."""
     log = EventLogger().log(chunks)
     if inspect.isasyncgen(log):
-        return asyncio.run(gathered(log))
+        return asyncio.run(collect(log))
     return "".join(line.content for line in log)
 
 
-async def gathered(log: Any) -> str:
+async def collect(log: Any) -> str:
     return "".join([line.content async for line in log])
 
 
-def embedded(client: LlamaStackClient, **options: Any) -> Any:
-    """The oldest clients have a resource where later ones have a method."""
+def embed(client: LlamaStackClient, **options: Any) -> Any:
+    """Embeddings: the oldest clients have a resource where later ones have a method."""
     embeddings = client.inference.embeddings
     return getattr(embeddings, "create", embeddings)(**options)
 
 
-def got(client: LlamaStackClient, model: str) -> Any:
-    takes = inspect.signature(client.models.retrieve).parameters
-    return client.models.retrieve(**{"identifier" if "identifier" in takes else "model_id": model})
+def retrieve_model(client: LlamaStackClient, model: str) -> Any:
+    parameters = inspect.signature(client.models.retrieve).parameters
+    return client.models.retrieve(**{"identifier" if "identifier" in parameters else "model_id": model})
 
 
 def plain(value: Any) -> Any:

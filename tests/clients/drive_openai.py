@@ -1,7 +1,7 @@
-"""Calls a server with whichever openai is installed beside it, and prints all it got as JSON.
+"""Calls a server with the installed openai package and prints all results as JSON.
 
-Run in an environment of its own: python drive_openai.py URL MODEL. Knows the client alone;
-tests judge what is printed.
+Runs in its own environment: python drive_openai.py URL MODEL. It knows only the client; tests check what it
+prints.
 """
 
 import json
@@ -19,10 +19,10 @@ WEATHER = {
     "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
 }
 TOOLS = [{"type": "function", "function": WEATHER}]
-ASKED = {"role": "user", "content": "What's the weather in Paris?"}
+WEATHER_MESSAGE = {"role": "user", "content": "What's the weather in Paris?"}
 
 
-class Answer(BaseModel):
+class CapitalFormat(BaseModel):
     capital: str
 
 
@@ -30,9 +30,9 @@ def main(url: str, model: str) -> None:
     client = OpenAI(base_url=url, api_key="none", max_retries=0)
     user = {"role": "user", "content": QUESTION}
 
-    def chat(said: Any = user, **options: Any) -> Any:
+    def chat(user_message: Any = user, **options: Any) -> Any:
         return client.chat.completions.create(
-            model=options.pop("model", model), messages=[said], temperature=0, **options
+            model=options.pop("model", model), messages=[user_message], temperature=0, **options
         )
 
     def complete(**options: Any) -> Any:
@@ -41,15 +41,15 @@ def main(url: str, model: str) -> None:
     def respond(**options: Any) -> Any:
         return client.responses.create(model=model, temperature=0, **{"input": QUESTION, **options})
 
-    def joined(**options: Any) -> Any:
-        """What the client itself makes of a stream."""
+    def stream_chat(**options: Any) -> Any:
+        """A stream as the client itself assembles it."""
         with client.chat.completions.stream(
-            model=model, messages=[ASKED if "tools" in options else user], temperature=0, **options
+            model=model, messages=[WEATHER_MESSAGE if "tools" in options else user], temperature=0, **options
         ) as stream:
             kinds = [event.type for event in stream]
             return {"kinds": kinds, "completion": stream.get_final_completion()}
 
-    def streamed_response(**options: Any) -> Any:
+    def stream_response(**options: Any) -> Any:
         with client.responses.stream(model=model, input=QUESTION, **options) as stream:
             kinds = [event.type for event in stream]
             return {"kinds": kinds, "response": stream.get_final_response()}
@@ -58,18 +58,20 @@ def main(url: str, model: str) -> None:
     probes: dict[str, Callable[[], Any]] = {
         "chat": chat,
         "chat_stream": lambda: list(chat(stream=True, stream_options={"include_usage": True})),
-        "chat_joined": joined,
+        "chat_joined": stream_chat,
         "chat_scored": lambda: chat(logprobs=True, top_logprobs=2, max_tokens=2),
         "chat_scored_stream": lambda: list(chat(logprobs=True, top_logprobs=2, max_tokens=2, stream=True)),
-        "chat_tools": lambda: chat(ASKED, tools=TOOLS),
-        "chat_tools_stream": lambda: list(chat(ASKED, tools=TOOLS, stream=True)),
-        "chat_tools_joined": lambda: joined(tools=TOOLS),
-        "chat_required": lambda: chat(ASKED, tools=TOOLS, tool_choice="required"),
+        "chat_tools": lambda: chat(WEATHER_MESSAGE, tools=TOOLS),
+        "chat_tools_stream": lambda: list(chat(WEATHER_MESSAGE, tools=TOOLS, stream=True)),
+        "chat_tools_joined": lambda: stream_chat(tools=TOOLS),
+        "chat_required": lambda: chat(WEATHER_MESSAGE, tools=TOOLS, tool_choice="required"),
         "chat_named": lambda: chat(
-            ASKED, tools=TOOLS, tool_choice={"type": "function", "function": {"name": "get_weather"}}
+            WEATHER_MESSAGE,
+            tools=TOOLS,
+            tool_choice={"type": "function", "function": {"name": "get_weather"}},
         ),
         "chat_parsed": lambda: client.chat.completions.parse(
-            model=model, messages=[user], temperature=0, response_format=Answer
+            model=model, messages=[user], temperature=0, response_format=CapitalFormat
         ),
         "chat_object": lambda: chat(response_format={"type": "json_object"}, max_tokens=60),
         "chat_extras": lambda: chat(
@@ -85,14 +87,14 @@ def main(url: str, model: str) -> None:
         "response": respond,
         "response_text": lambda: respond().output_text,
         "response_stream": lambda: list(respond(stream=True)),
-        "response_joined": streamed_response,
+        "response_joined": stream_response,
         "response_tools": lambda: respond(input="What's the weather in Paris?", tools=tools),
         "response_tools_stream": lambda: list(
             respond(input="What's the weather in Paris?", tools=tools, stream=True)
         ),
         "response_parsed": lambda: (
             client.responses.parse(
-                model=model, input=QUESTION, temperature=0, text_format=Answer
+                model=model, input=QUESTION, temperature=0, text_format=CapitalFormat
             ).output_parsed
         ),
         "models": lambda: list(client.models.list()),

@@ -1,4 +1,4 @@
-"""An environment for each real client, made on demand under .clients/ and kept for the next run."""
+"""An environment for each real client, created on demand under .clients/ and kept for the next run."""
 
 import json
 import subprocess
@@ -9,7 +9,7 @@ from typing import Any
 
 ENVIRONMENTS = Path(__file__).parents[2] / ".clients"
 
-# What each environment holds: the client, then what it needs and does not declare, or not closely enough.
+# The pins of each environment: the client, then dependencies that it does not declare, or not closely enough.
 PINS = {
     "llama-stack-0.0.41": ("llama-stack-client==0.0.41", "httpx==0.27.2", "termcolor==3.1.0"),
     "llama-stack-0.0.50": ("llama-stack-client==0.0.50", "httpx==0.27.2", "termcolor==3.1.0"),
@@ -44,25 +44,27 @@ PINS = {
 
 
 def python(name: str) -> Path:
-    """The interpreter of an environment that holds what is pinned for `name`."""
+    """The interpreter of the environment `name`, which is created again if its pins have changed."""
     home = ENVIRONMENTS / name
     stamp, pins = home / "pins.txt", "\n".join(PINS[name])
     if not stamp.exists() or stamp.read_text() != pins:
-        make(home, *PINS[name])
+        create_environment(home, *PINS[name])
         stamp.write_text(pins)
     return home / "bin/python"
 
 
-def make(home: Path, *pins: str) -> None:
-    """An environment without pip of its own: ours fills it, and compiles nothing that nobody may import."""
+def create_environment(home: Path, *pins: str) -> None:
+    """Creates an environment without its own pip: this process's pip installs the pins, and compiles
+    nothing.
+    """
     run, install = partial(subprocess.run, check=True), ("install", "-q", "--no-compile", *pins)
     run([sys.executable, "-m", "venv", "--clear", "--without-pip", home])
     run([sys.executable, "-m", "pip", "--python", home / "bin/python", *install])
 
 
 @cache
-def driven(name: str, driver: str, *arguments: str) -> Any:
-    """What `driver`, a file beside this one, prints as JSON in the environment `name`."""
+def run_driver(name: str, driver: str, *arguments: str) -> Any:
+    """The JSON that `driver`, a file in this folder, prints in the environment `name`."""
     command = [python(name), Path(__file__).with_name(driver), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,6 @@
-"""A real Llama Stack distribution in front of our server, by two of its providers, as its clients see it."""
+"""A real Llama Stack distribution in front of this server, through two of its providers, as its clients see
+it.
+"""
 
 import json
 import subprocess
@@ -8,12 +10,12 @@ from typing import Any
 import pytest
 import requests
 
-from tests.clients.environments import driven, python
+from tests.clients.environments import python, run_driver
 from tests.serving import free_port, wait_until_ready
 
 pytestmark = pytest.mark.slow
 
-ANSWER = "The capital of France is Paris."
+ANSWER_TEXT = "The capital of France is Paris."
 CONFIG = """
 version: '2'
 image_name: test
@@ -64,65 +66,67 @@ def events(response: requests.Response) -> list[Any]:
 
 def test_a_whole_chat_passes_through(distribution: str) -> None:
     message = ask(distribution, "chat-completion", messages=[USER]).json()["completion_message"]
-    assert message["content"] == ANSWER
+    assert message["content"] == ANSWER_TEXT
 
 
 def test_a_chats_stream_passes_through(distribution: str) -> None:
-    said = events(ask(distribution, "chat-completion", messages=[USER], stream=True))
-    assert "".join(event["delta"]["text"] for event in said) == ANSWER
-    assert said[-1]["stop_reason"] == "end_of_turn"
+    stream_events = events(ask(distribution, "chat-completion", messages=[USER], stream=True))
+    assert "".join(event["delta"]["text"] for event in stream_events) == ANSWER_TEXT
+    assert stream_events[-1]["stop_reason"] == "end_of_turn"
 
 
 def test_a_streamed_tool_call_passes_through(distribution: str) -> None:
-    said = events(ask(distribution, "chat-completion", messages=[USER], tools=[WEATHER], stream=True))
-    call = said[-2]["delta"]["tool_call"]
+    stream_events = events(
+        ask(distribution, "chat-completion", messages=[USER], tools=[WEATHER], stream=True)
+    )
+    call = stream_events[-2]["delta"]["tool_call"]
     assert (call["tool_name"], call["arguments"]) == ("get_weather", {"city": "Paris"})
 
 
 def test_a_completion_passes_through(distribution: str) -> None:
-    assert ask(distribution, "completion", content="Say it").json()["content"] == ANSWER
+    assert ask(distribution, "completion", content="Say it").json()["content"] == ANSWER_TEXT
 
 
-# remote::vllm speaks OpenAI's dialect to us, and Llama Stack's to its own client -------------------------
+# remote::vllm speaks the OpenAI dialect to this server, and Llama Stack's to its own client.
 
 
 @pytest.fixture(scope="module")
-def got(distribution: str) -> dict[str, Any]:
+def results(distribution: str) -> dict[str, Any]:
     """What Llama Stack's own client gets from the distribution."""
-    return driven("llama-stack-0.2.12", "drive_llama_stack.py", distribution, "openai", "model_id")
+    return run_driver("llama-stack-0.2.12", "drive_llama_stack.py", distribution, "openai", "model_id")
 
 
-def test_a_chat_through_openai_is_whole(got: dict[str, Any]) -> None:
-    assert got["chat"]["completion_message"]["content"] == ANSWER
+def test_a_chat_through_openai_is_whole(results: dict[str, Any]) -> None:
+    assert results["chat"]["completion_message"]["content"] == ANSWER_TEXT
 
 
-def test_a_chat_through_openai_streams(got: dict[str, Any]) -> None:
-    said = [delta["text"] for _, _, delta, _ in got["chat_stream"] if delta["type"] == "text"]
-    assert "".join(said) == ANSWER
-    assert got["chat_stream"][-1][0] == "complete"
+def test_a_chat_through_openai_streams(results: dict[str, Any]) -> None:
+    texts = [delta["text"] for _, _, delta, _ in results["chat_stream"] if delta["type"] == "text"]
+    assert "".join(texts) == ANSWER_TEXT
+    assert results["chat_stream"][-1][0] == "complete"
 
 
-def test_a_completion_through_openai_streams(got: dict[str, Any]) -> None:
-    assert got["completion"]["content"] == ANSWER
-    assert "".join(delta for delta, _ in got["completion_stream"]) == ANSWER
+def test_a_completion_through_openai_streams(results: dict[str, Any]) -> None:
+    assert results["completion"]["content"] == ANSWER_TEXT
+    assert "".join(delta for delta, _ in results["completion_stream"]) == ANSWER_TEXT
 
 
-def test_a_tool_call_through_openai_is_whole(got: dict[str, Any]) -> None:
-    [call] = got["chat_armed"]["completion_message"]["tool_calls"]
+def test_a_tool_call_through_openai_is_whole(results: dict[str, Any]) -> None:
+    [call] = results["chat_armed"]["completion_message"]["tool_calls"]
     assert (call["tool_name"], call["arguments"]) == ("get_weather", {"city": "Paris"})
 
 
-def test_a_tool_call_through_openai_streams(got: dict[str, Any]) -> None:
+def test_a_tool_call_through_openai_streams(results: dict[str, Any]) -> None:
     calls = [
-        delta["tool_call"] for _, _, delta, _ in got["chat_armed_stream"] if delta["type"] == "tool_call"
+        delta["tool_call"] for _, _, delta, _ in results["chat_armed_stream"] if delta["type"] == "tool_call"
     ]
     named = [call for call in calls if isinstance(call, dict)]
     assert [(call["tool_name"], call["arguments"]) for call in named] == [("get_weather", {"city": "Paris"})]
 
 
-def test_a_schema_through_openai_shapes_the_answer(got: dict[str, Any]) -> None:
-    assert json.loads(got["chat_shaped"]["completion_message"]["content"]) == {"capital": "Paris"}
+def test_a_schema_through_openai_constrains_the_answer(results: dict[str, Any]) -> None:
+    assert json.loads(results["chat_shaped"]["completion_message"]["content"]) == {"capital": "Paris"}
 
 
-def test_the_distribution_lists_our_model(got: dict[str, Any]) -> None:
-    assert "openai" in {model["identifier"] for model in got["models"]}
+def test_the_distribution_lists_our_model(results: dict[str, Any]) -> None:
+    assert "openai" in {model["identifier"] for model in results["models"]}

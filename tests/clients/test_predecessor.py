@@ -1,4 +1,4 @@
-"""The client that came with the project before this one: requests, and lines of JSON."""
+"""The client of the predecessor project: requests, and lines of JSON."""
 
 import json
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from typing import Any
 
 import requests
 
-ANSWER = "The capital of France is Paris."
+ANSWER_TEXT = "The capital of France is Paris."
 QUESTION = "What's the capital of France?"
 
 
@@ -25,13 +25,13 @@ def lines(response: requests.Response) -> Iterator[Any]:
 def test_its_whole_answers_are_read(scripted: str) -> None:
     chat = ask(scripted, "/inference/chat_completion", messages=[{"role": "user", "content": QUESTION}])
     completion = ask(scripted, "/inference/completion", content=QUESTION)
-    assert chat.json()["completion_message"]["content"] == ANSWER
-    assert completion.json()["completion_message"]["content"] == ANSWER
+    assert chat.json()["completion_message"]["content"] == ANSWER_TEXT
+    assert completion.json()["completion_message"]["content"] == ANSWER_TEXT
 
 
 def test_its_streams_are_lines_whose_deltas_are_text(scripted: str) -> None:
-    said = [{"role": "user", "content": QUESTION}]
-    chat = lines(ask(scripted, "/inference/chat_completion", messages=said, stream=True))
+    messages = [{"role": "user", "content": QUESTION}]
+    chat = lines(ask(scripted, "/inference/chat_completion", messages=messages, stream=True))
     completion = lines(ask(scripted, "/inference/completion", content=QUESTION, stream=True))
-    assert "".join(chunk["event"]["delta"] for chunk in chat) == ANSWER
-    assert "".join(chunk["delta"] for chunk in completion) == ANSWER
+    assert "".join(chunk["event"]["delta"] for chunk in chat) == ANSWER_TEXT
+    assert "".join(chunk["delta"] for chunk in completion) == ANSWER_TEXT

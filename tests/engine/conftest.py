@@ -1,6 +1,7 @@
-"""Fakes for the id floor: a runner whose logits follow from the ids its rows hold, and a greedy sampler."""
+"""Fakes for the engine: a runner whose logits follow from the ids in its rows, and a greedy sampler."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -8,78 +9,78 @@ import pytest
 import torch
 
 from inference.engine.engine import Engine
-from inference.engine.sampler import BROKEN, Choice, Drawn
-from inference.engine.sequence import Record, Score, Task
-from inference.engine.sequence import Sequence as Answer
-from inference.model.batch import Batch, Clear, Copy, Move, Shape, Swap
+from inference.engine.sampling.sampler import NAN_LOGITS, PendingSample, SampledToken
+from inference.engine.sequence import PromptLogprob, Sequence, StepOutput, Task
+from inference.model.batch import Batch, CacheOp, Clear, Copy, Resize, Swap
+from tests.engine_probe import EngineProbe
 
 VOCAB = 32
 END = 0  # the id that ends answers in these tests
-POISON = 30  # a row that holds it cannot be computed
-NAN = 31  # a row that holds it yields logits that are not numbers
+POISON = 30  # a row with this id cannot be computed
+NAN = 31  # a row with this id yields NaN logits
 
 
-def logits_after(ids: Sequence[int], source: Sequence[int] = ()) -> list[float]:
-    """A fixed function of all the ids, that no two prefixes are likely to share."""
+def logits_after(token_ids: SequenceOf[int], encoder_ids: SequenceOf[int] = ()) -> list[float]:
+    """A fixed function of all the ids; two prefixes rarely have the same logits."""
     state = 17
-    for id in (*source, -1, *ids):
+    for id in (*encoder_ids, -1, *token_ids):
         state = (state * 1_103_515_245 + id + 12_345) % 2_147_483_648
-    if NAN in ids or NAN in source:
+    if NAN in token_ids or NAN in encoder_ids:
         return [float("nan")] * VOCAB
     values = [(state * (place + 3) >> 7) % 997 / 100 for place in range(VOCAB)]
     values[POISON] = values[NAN] = -1.0
     return values
 
 
-def alone(task: Task, context: int, start_ids: tuple[int, ...] | None = None) -> list[int]:
-    """The ids a task yields when nothing else is computed and nothing moves."""
-    source = () if start_ids is None else task.ids
-    ids = list(task.ids if start_ids is None else start_ids)
-    limit = min(len(ids) + task.max_tokens, context)
-    first = len(ids)
-    while len(ids) < limit and (len(ids) == first or ids[-1] not in task.ends):
-        values = logits_after(ids, source)
-        ids.append(values.index(max(values)))
-    return ids[first:]
+def expected_ids(task: Task, context: int, start_ids: tuple[int, ...] | None = None) -> list[int]:
+    """The ids a task yields when it is computed alone."""
+    encoder_ids = () if start_ids is None else task.prompt_token_ids
+    token_ids = list(task.prompt_token_ids if start_ids is None else start_ids)
+    limit = min(len(token_ids) + task.max_tokens, context)
+    first = len(token_ids)
+    while len(token_ids) < limit and (len(token_ids) == first or token_ids[-1] not in task.stop_token_ids):
+        values = logits_after(token_ids, encoder_ids)
+        token_ids.append(values.index(max(values)))
+    return token_ids[first:]
 
 
-class Illegal(BaseException):
-    """A Batch that no runner could compute: the engine's mistake, which no net of its own may catch."""
+class IllegalBatch(BaseException):
+    """A Batch that no runner could compute; a BaseException, so that the engine does not catch it."""
 
 
 @dataclass
 class FakeRunner:
-    """Holds the ids of each row and column, carries out every move, raises Illegal for an illegal Batch.
+    """Records the ids in each row and column, applies cache ops, raises IllegalBatch for an illegal Batch.
 
-    fault   called with each Batch, before its moves and after them; may raise
+    on_forward  called with each Batch before its cache ops and after them; may raise
     """
 
-    max_rows: int = 4
+    max_sequences: int = 4
     context: int = 64
-    area: int = 256
-    step: int = 16
+    kv_capacity: int = 256
+    page_size: int = 16
     vocab: int = VOCAB
-    resumes: bool = True
+    supports_chunked_prefill: bool = True
     paged: bool = False
-    overlaps: bool = False
-    encodes: bool = False
+    async_capable: bool = False
+    is_encoder_decoder: bool = False
     start_ids: tuple[int, ...] = (1,)
-    fault: Callable[[Batch, bool], None] = lambda batch, moved: None
-    shape: Shape = field(default_factory=lambda: Shape(0, 0))
+    on_forward: Callable[[Batch, bool], None] = lambda batch, moved: None
+    shape: Resize = field(default_factory=lambda: Resize(0, 0))
     memory: list[list[int | None]] = field(default_factory=list)
-    sources: list[tuple[int, ...]] = field(default_factory=list)
-    states: list[int] = field(default_factory=list)  # tokens in a recurrent state, -1 where it is spoilt
+    encoder_inputs: list[tuple[int, ...]] = field(default_factory=list)
+    states: list[int] = field(default_factory=list)  # tokens in a recurrent state, -1 if it is unusable
     batches: list[Batch] = field(default_factory=list)
 
     def forward(self, batch: Batch) -> torch.Tensor:
-        self.fault(batch, False)
+        self.on_forward(batch, False)
         try:
             self._accept(batch)
         except (AssertionError, IndexError) as error:
-            raise Illegal(str(error)) from error
+            raise IllegalBatch(str(error)) from error
         self.batches.append(batch)
         try:
-            self.fault(batch, True)
+            self.on_forward(batch, True)
             return self._logits(batch)
         except Exception:
             for row in batch.rows:
@@ -87,165 +88,205 @@ class FakeRunner:
             raise
 
     def _accept(self, batch: Batch) -> None:
-        for move in batch.moves:
-            self._move(move)
-        self._examine(batch)
+        for op in batch.cache_ops:
+            self._apply(op)
+        self._check_batch(batch)
         for index, row in enumerate(batch.rows):
-            self._take(batch, index, row)
-            self.held(row, batch.cached[index])
+            self._write_row(batch, index, row)
+            self.row_ids(row, batch.num_computed_tokens[index])
 
-    def held(self, row: int, columns: int) -> list[int]:
-        ids = self.memory[row][:columns]
-        assert None not in ids, f"row {row} was never given all of its first {columns} columns"
-        return [id for id in ids if id is not None]
+    def row_ids(self, row: int, columns: int) -> list[int]:
+        token_ids = self.memory[row][:columns]
+        assert None not in token_ids, f"row {row} was never given all of its first {columns} columns"
+        return [id for id in token_ids if id is not None]
 
-    def _move(self, move: Move) -> None:
-        match move:
-            case Shape():
-                self._reshape(move)
+    def _apply(self, op: CacheOp) -> None:
+        match op:
+            case Resize():
+                self._reshape(op)
             case Swap(a, b, columns):
-                self._within(a, b, columns)
+                self._check_columns(a, b, columns)
                 for column in range(columns):
                     self.memory[a][column], self.memory[b][column] = (
                         self.memory[b][column],
                         self.memory[a][column],
                     )
-                self.sources[a], self.sources[b] = self.sources[b], self.sources[a]
+                self.encoder_inputs[a], self.encoder_inputs[b] = (
+                    self.encoder_inputs[b],
+                    self.encoder_inputs[a],
+                )
                 self.states[a], self.states[b] = self.states[b], self.states[a]
             case Clear(row):
                 self.memory[row] = [None] * self.shape.columns
             case Copy(source, target, columns):
-                assert self.resumes, "a recurrent state has no prefix to copy"
-                self._within(source, target, columns)
+                assert self.supports_chunked_prefill, "a recurrent state has no prefix to copy"
+                self._check_columns(source, target, columns)
                 self.memory[target][:columns] = self.memory[source][:columns]
 
-    def _reshape(self, shape: Shape) -> None:
-        assert 0 < shape.rows <= self.max_rows and 0 < shape.columns <= self.context
-        assert shape.rows * shape.columns <= self.area
-        assert shape.columns % self.step == 0 or shape.columns == self.context
+    def _reshape(self, shape: Resize) -> None:
+        assert 0 < shape.rows <= self.max_sequences and 0 < shape.columns <= self.context
+        assert shape.rows * shape.columns <= self.kv_capacity
+        assert shape.columns % self.page_size == 0 or shape.columns == self.context
         rows = self.memory[: shape.rows] + [[] for _ in range(shape.rows - len(self.memory))]
         blank: list[int | None] = [None] * shape.columns
         self.memory = [(row + blank)[: shape.columns] for row in rows]
-        self.sources = (self.sources + [()] * shape.rows)[: shape.rows]
+        self.encoder_inputs = (self.encoder_inputs + [()] * shape.rows)[: shape.rows]
         self.states = (self.states + [0] * shape.rows)[: shape.rows]
         self.shape = shape
 
-    def _within(self, a: int, b: int, columns: int) -> None:
+    def _check_columns(self, a: int, b: int, columns: int) -> None:
         assert a != b and min(a, b) >= 0 and max(a, b) < self.shape.rows
         assert 0 < columns <= self.shape.columns
 
-    def _examine(self, batch: Batch) -> None:
-        taken = [end - start for start, end in pairwise(batch.starts)]
-        assert batch.starts[0] == 0 and batch.starts[-1] == len(batch.ids)
-        assert len(taken) == len(batch.rows) == len(batch.cached) and min(taken) > 0
+    def _check_batch(self, batch: Batch) -> None:
+        query_lens = [end - start for start, end in pairwise(batch.query_start_loc)]
+        assert batch.query_start_loc[0] == 0 and batch.query_start_loc[-1] == len(batch.token_ids)
+        assert len(query_lens) == len(batch.rows) == len(batch.num_computed_tokens) and min(query_lens) > 0
         assert all(a < b for a, b in pairwise(batch.rows)), "rows must ascend"
-        assert all(a < b for a, b in pairwise(batch.want)), "want must ascend"
-        assert all(0 <= index < len(batch.ids) for index in batch.want)
+        assert all(a < b for a, b in pairwise(batch.logits_indices)), "logits_indices must ascend"
+        assert all(0 <= index < len(batch.token_ids) for index in batch.logits_indices)
         assert batch.rows[-1] < self.shape.rows
-        assert all(cached + n <= self.shape.columns for cached, n in zip(batch.cached, taken, strict=True))
-        beginning = {row for row, cached in zip(batch.rows, batch.cached, strict=True) if cached == 0}
-        assert set(batch.sources) == (beginning if self.encodes else set())
+        assert all(
+            num_computed_tokens + n <= self.shape.columns
+            for num_computed_tokens, n in zip(batch.num_computed_tokens, query_lens, strict=True)
+        )
+        beginning = {
+            row
+            for row, num_computed_tokens in zip(batch.rows, batch.num_computed_tokens, strict=True)
+            if num_computed_tokens == 0
+        }
+        assert set(batch.encoder_inputs) == (beginning if self.is_encoder_decoder else set())
 
-    def _take(self, batch: Batch, index: int, row: int) -> None:
-        start, end, cached = batch.starts[index], batch.starts[index + 1], batch.cached[index]
-        if not self.resumes:
-            assert cached == 0 or end - start == 1, "this model takes one token at a time"
-            assert cached == 0 or self.states[row] == cached, "the recurrent state is of other tokens"
-        self.states[row] = cached + end - start
-        self.sources[row] = tuple(batch.sources.get(row, self.sources[row]))
-        self.memory[row][cached : cached + end - start] = batch.ids[start:end]
+    def _write_row(self, batch: Batch, index: int, row: int) -> None:
+        start, end, num_computed_tokens = (
+            batch.query_start_loc[index],
+            batch.query_start_loc[index + 1],
+            batch.num_computed_tokens[index],
+        )
+        if not self.supports_chunked_prefill:
+            assert num_computed_tokens == 0 or end - start == 1, "this model takes one token at a time"
+            assert num_computed_tokens == 0 or self.states[row] == num_computed_tokens, (
+                "the recurrent state is of other tokens"
+            )
+        self.states[row] = num_computed_tokens + end - start
+        self.encoder_inputs[row] = tuple(batch.encoder_inputs.get(row, self.encoder_inputs[row]))
+        self.memory[row][num_computed_tokens : num_computed_tokens + end - start] = batch.token_ids[start:end]
 
     def _logits(self, batch: Batch) -> torch.Tensor:
         logits = []
         for index, row in enumerate(batch.rows):
-            start, end, cached = batch.starts[index], batch.starts[index + 1], batch.cached[index]
-            ids = self.held(row, cached + end - start)
-            if POISON in ids or POISON in self.sources[row]:
+            start, end, num_computed_tokens = (
+                batch.query_start_loc[index],
+                batch.query_start_loc[index + 1],
+                batch.num_computed_tokens[index],
+            )
+            token_ids = self.row_ids(row, num_computed_tokens + end - start)
+            if POISON in token_ids or POISON in self.encoder_inputs[row]:
                 raise ValueError("poisoned")
-            wanted = [want for want in batch.want if start <= want < end]
-            logits += [logits_after(ids[: cached + want - start + 1], self.sources[row]) for want in wanted]
-        return torch.tensor(logits).reshape(len(batch.want), VOCAB)
+            row_logits_indices = [
+                logits_index for logits_index in batch.logits_indices if start <= logits_index < end
+            ]
+            logits += [
+                logits_after(
+                    token_ids[: num_computed_tokens + logits_index - start + 1], self.encoder_inputs[row]
+                )
+                for logits_index in row_logits_indices
+            ]
+        return torch.tensor(logits).reshape(len(batch.logits_indices), VOCAB)
 
 
 class GreedySampler:
-    def draw(self, logits: torch.Tensor, sequences: Sequence[Answer]) -> Drawn:
+    def sample_async(self, logits: torch.Tensor, sequences: SequenceOf[Sequence]) -> PendingSample:
         assert logits.shape == (len(sequences), VOCAB)
-        made = [self._pick(row, sequence) for row, sequence in zip(logits, sequences, strict=True)]
-        return Drawn(torch.tensor([choice.id for choice in made]), lambda: made)
+        tokens = [self._sample_row(row, sequence) for row, sequence in zip(logits, sequences, strict=True)]
+        return PendingSample(torch.tensor([token.id for token in tokens]), lambda: tokens)
 
-    def score(self, logits: torch.Tensor, ids: Sequence[int], tops: int) -> list[Score]:
-        assert logits.shape == (len(ids), VOCAB)
-        return [Score(float(row[id])) for row, id in zip(logits, ids, strict=True)]
+    def prompt_logprobs(
+        self, logits: torch.Tensor, token_ids: SequenceOf[int], num_top_logprobs: int
+    ) -> list[PromptLogprob]:
+        assert logits.shape == (len(token_ids), VOCAB)
+        return [PromptLogprob(float(row[id])) for row, id in zip(logits, token_ids, strict=True)]
 
-    def _pick(self, row: torch.Tensor, sequence: Answer) -> Choice:
+    def _sample_row(self, row: torch.Tensor, sequence: Sequence) -> SampledToken:
         if row.isnan().any():
-            return Choice(BROKEN)
+            return SampledToken(NAN_LOGITS)
         id = int(row.argmax())
-        return Choice(id) if sequence.task.logprobs is None else Choice(id, float(row[id]))
+        return SampledToken(id) if sequence.task.logprobs is None else SampledToken(id, float(row[id]))
 
 
 @dataclass
-class Box:
-    """An outlet that keeps what it is given."""
+class RecordingSink:
+    """An OutputSink that keeps its outputs."""
 
-    records: list[Record] = field(default_factory=list)
+    outputs: list[StepOutput] = field(default_factory=list)
 
-    def put(self, record: Record) -> None:
-        assert not self.ended, "nothing may follow the end"
-        self.records.append(record)
-
-    @property
-    def ids(self) -> list[int]:
-        return [id for record in self.records for id in record.ids]
+    def put(self, output: StepOutput) -> None:
+        assert not self.has_ended, "no output may follow the last one"
+        self.outputs.append(output)
 
     @property
-    def ended(self) -> bool:
-        return bool(self.records) and bool(self.records[-1].reason or self.records[-1].error)
+    def token_ids(self) -> list[int]:
+        return [id for output in self.outputs for id in output.token_ids]
 
     @property
-    def reason(self) -> str:
-        return self.records[-1].reason if self.records else ""
+    def has_ended(self) -> bool:
+        return bool(self.outputs) and bool(self.outputs[-1].finish_reason or self.outputs[-1].error)
+
+    @property
+    def finish_reason(self) -> str:
+        return self.outputs[-1].finish_reason if self.outputs else ""
 
 
 class Bench:
-    """An engine to be driven step by step, and its runner."""
+    """An engine driven step by step, and its runner."""
 
     def __init__(
-        self, runner: FakeRunner, budget: int = 32, waiting: int = 1_000_000, drafts: int = 0
+        self,
+        runner: FakeRunner,
+        max_batch_tokens: int = 32,
+        max_queued_tokens: int = 1_000_000,
+        speculate: int = 0,
     ) -> None:
         self.runner = runner
         self.engine = Engine(
-            runner, GreedySampler(), max_batch_tokens=budget, max_queued_tokens=waiting, drafts=drafts
+            runner,
+            GreedySampler(),
+            max_batch_tokens=max_batch_tokens,
+            max_queued_tokens=max_queued_tokens,
+            speculate=speculate,
         )
+        self.probe = EngineProbe(self.engine)
 
-    def submit(self, ids: Sequence[int], max_tokens: int = 8, **options: object) -> Box:
-        box = Box()
-        self.submit_to(box, ids, max_tokens, **options)
-        return box
+    def submit(self, token_ids: SequenceOf[int], max_tokens: int = 8, **options: object) -> RecordingSink:
+        sink = RecordingSink()
+        self.submit_to(sink, token_ids, max_tokens, **options)
+        return sink
 
-    def submit_to(self, box: Box, ids: Sequence[int], max_tokens: int = 8, **options: object) -> int:
-        return self.engine.submit([Task(tuple(ids), max_tokens, **options)], [box])[0]
+    def submit_to(
+        self, sink: RecordingSink, token_ids: SequenceOf[int], max_tokens: int = 8, **options: object
+    ) -> int:
+        return self.engine.submit([Task(tuple(token_ids), max_tokens, **options)], [sink])[0]
 
-    def finish(self, limit: int = 2_000) -> int:
-        """Steps taken until nothing is left to do."""
-        for taken in range(limit):
+    def run_until_idle(self, limit: int = 2_000) -> int:
+        """Steps until no work is left; returns the number of steps."""
+        for num_steps in range(limit):
             if not self.step():
-                return taken
+                return num_steps
         raise AssertionError(f"still busy after {limit} steps")
 
     def step(self) -> bool:
         busy = self.engine.step()
-        self.engine.loop.seating.check()
+        self.probe.check()
         return busy
 
-    def alone(self, ids: Sequence[int], max_tokens: int = 8, **options: object) -> list[int]:
-        start_ids = self.runner.start_ids if self.runner.encodes else None
-        return alone(Task(tuple(ids), max_tokens, **options), self.engine.loop.seating.context, start_ids)
+    def expected_ids(self, token_ids: SequenceOf[int], max_tokens: int = 8, **options: object) -> list[int]:
+        start_ids = self.runner.start_ids if self.runner.is_encoder_decoder else None
+        return expected_ids(Task(tuple(token_ids), max_tokens, **options), self.probe.context, start_ids)
 
 
 @pytest.fixture
-def bench() -> Callable[..., Bench]:
-    def make(budget: int = 32, waiting: int = 1_000_000, **shape: object) -> Bench:
-        return Bench(FakeRunner(**shape), budget, waiting)
+def make_bench() -> Callable[..., Bench]:
+    def make(max_batch_tokens: int = 32, max_queued_tokens: int = 1_000_000, **shape: object) -> Bench:
+        return Bench(FakeRunner(**shape), max_batch_tokens, max_queued_tokens)
 
     return make

@@ -1,93 +1,100 @@
-"""Drafts right and wrong, in every step: no answer changes, and no token is told that would not have been."""
+"""Drafts, right or wrong, change no answer."""
 
 import time
-from collections.abc import Sequence as Several
+from collections.abc import Sequence as SequenceOf
 
 import pytest
 import torch
 
 from inference.engine.engine import Engine
-from inference.engine.sampler import Choice, Sampler
+from inference.engine.ngram_proposer import max_drafts_of
+from inference.engine.sampling.sampler import SampledToken, Sampler
 from inference.engine.sequence import Sequence, Task
-from inference.engine.speculate import room
-from inference.engine.step import agreed
+from inference.engine.step import accepted_drafts
 from inference.sampling import Sampling
-from tests.engine.conftest import END, NAN, POISON, Bench, Box, FakeRunner, logits_after
-from tests.engine.prophet import Prophet, Told
+from tests.engine.conftest import END, NAN, POISON, Bench, FakeRunner, RecordingSink, logits_after
+from tests.engine.oracle_proposer import OracleProposer, SeededOracleProposer
 from tests.engine.test_sampling import KINDS
+from tests.engine_probe import EngineProbe
 
 
-def bench(**shape: object) -> Bench:
-    made = Bench(FakeRunner(**shape))
-    made.engine.loop.speculator = Prophet(made.engine.loop.seating, {})
-    return made
+def make_bench(**shape: object) -> Bench:
+    result = Bench(FakeRunner(**shape))
+    result.probe.set_proposer(OracleProposer(result.probe.kv_cache, {}))
+    return result
 
 
-def joined(box: Box) -> tuple[list[object], ...]:
-    fields = ("ids", "logprobs", "tops")
-    return tuple([item for record in box.records for item in getattr(record, name)] for name in fields)
+def concatenate_outputs(sink: RecordingSink) -> tuple[list[object], ...]:
+    fields = ("token_ids", "logprobs", "top_logprobs")
+    return tuple([item for record in sink.outputs for item in getattr(record, name)] for name in fields)
 
 
-def test_records_hold_several_tokens_and_join_to_what_they_were() -> None:
-    plain, drafted = Bench(FakeRunner()), bench()
-    boxes = [one.submit([5, 6, 7], 30, logprobs=0) for one in (plain, drafted)]
-    assert drafted.finish() < plain.finish()
-    assert joined(boxes[0]) == joined(boxes[1])
-    assert max(len(record.ids) for record in boxes[1].records) > 2
-    assert boxes[1].reason == "length" and len(boxes[1].ids) == 30
+def test_outputs_with_several_tokens_add_up_to_the_same_answer() -> None:
+    plain, drafted = Bench(FakeRunner()), make_bench()
+    sinks = [bench.submit([5, 6, 7], 30, logprobs=0) for bench in (plain, drafted)]
+    assert drafted.run_until_idle() < plain.run_until_idle()
+    assert concatenate_outputs(sinks[0]) == concatenate_outputs(sinks[1])
+    assert max(len(record.token_ids) for record in sinks[1].outputs) > 2
+    assert sinks[1].finish_reason == "length" and len(sinks[1].token_ids) == 30
 
 
-def test_nothing_is_told_behind_an_end_among_the_drafts() -> None:
+def test_nothing_is_emitted_after_a_stop_token_among_the_drafts() -> None:
     for end in range(1, 30):
-        one = bench()
-        right = one.alone([5, 6, 7], 30, ends=frozenset({end}))
-        box = one.submit([5, 6, 7], 30, ends=frozenset({end}))
-        one.engine.loop.speculator.answers[(5, 6, 7), 30] = one.alone([5, 6, 7], 30)
-        one.finish()
-        assert box.ids == right and box.reason == ("stop" if end in right else "length")
+        bench = make_bench()
+        right = bench.expected_ids([5, 6, 7], 30, stop_token_ids=frozenset({end}))
+        sink = bench.submit([5, 6, 7], 30, stop_token_ids=frozenset({end}))
+        bench.probe.ngram_proposer.expected_outputs[(5, 6, 7), 30] = bench.expected_ids([5, 6, 7], 30)
+        bench.run_until_idle()
+        assert sink.token_ids == right and sink.finish_reason == ("stop" if end in right else "length")
 
 
-def test_what_is_kept_of_a_drafted_row_is_right() -> None:
-    one = bench()
-    first = one.submit(range(1, 20), 20)
-    one.finish()
-    prompt = [*range(1, 20), *first.ids]
-    again = one.submit(prompt, 5)
-    one.finish()
-    assert again.records[0].cached == len(prompt) - 1
-    assert again.ids == one.alone(prompt, 5)
+def test_a_row_that_had_drafts_is_reused_correctly() -> None:
+    bench = make_bench()
+    first = bench.submit(range(1, 20), 20)
+    bench.run_until_idle()
+    prompt = [*range(1, 20), *first.token_ids]
+    again = bench.submit(prompt, 5)
+    bench.run_until_idle()
+    assert again.outputs[0].num_cached_tokens == len(prompt) - 1
+    assert again.token_ids == bench.expected_ids(prompt, 5)
 
 
-def test_cancel_and_deadline_find_a_drafted_sequence() -> None:
-    one = bench()
-    boxes = Box(), Box()
-    cancelled = one.submit_to(boxes[0], [5, 6, 7], 50)
-    one.submit_to(boxes[1], [8, 9], 50, deadline=time.monotonic() + 0.01)
-    one.step(), one.step()
-    one.engine.cancel([cancelled])
+def test_cancel_and_deadline_end_a_sequence_with_drafts() -> None:
+    bench = make_bench()
+    sinks = RecordingSink(), RecordingSink()
+    cancelled = bench.submit_to(sinks[0], [5, 6, 7], 50)
+    bench.submit_to(sinks[1], [8, 9], 50, deadline=time.monotonic() + 0.01)
+    bench.step(), bench.step()
+    bench.engine.abort([cancelled])
     time.sleep(0.02)
-    one.finish()
-    assert [box.reason for box in boxes] == ["cancelled", "deadline"]
-    assert boxes[0].ids == one.alone([5, 6, 7], 50)[: len(boxes[0].ids)]
+    bench.run_until_idle()
+    assert [sink.finish_reason for sink in sinks] == ["cancelled", "deadline"]
+    assert sinks[0].token_ids == bench.expected_ids([5, 6, 7], 50)[: len(sinks[0].token_ids)]
 
 
-@pytest.mark.parametrize("shape", ({"resumes": False}, {"encodes": True}), ids=str)
-def test_models_whose_rows_begin_whole_get_no_drafts(shape: dict[str, bool]) -> None:
-    one = Bench(FakeRunner(**shape), drafts=8)
-    box = one.submit([1, 2, 3, 4] * 4, 20)
-    one.finish()
-    assert len(box.ids) == 20 and one.engine.stats().drafted_tokens == 0
+@pytest.mark.parametrize(
+    "shape", ({"supports_chunked_prefill": False}, {"is_encoder_decoder": True}), ids=str
+)
+def test_models_without_chunked_prefill_get_no_drafts(shape: dict[str, bool]) -> None:
+    bench = Bench(FakeRunner(**shape), speculate=8)
+    sink = bench.submit([1, 2, 3, 4] * 4, 20)
+    bench.run_until_idle()
+    assert len(sink.token_ids) == 20 and bench.engine.stats().drafted_tokens == 0
 
 
-class Fragile(FakeRunner):
-    """Where a row's last two tokens are 7, its logits are not numbers, and stay so until it is cleared."""
+class FragileRunner(FakeRunner):
+    """A row whose last two tokens are 7 yields NaN logits until it is cleared."""
 
     def _logits(self, batch: object) -> torch.Tensor:
         logits, place = super()._logits(batch), 0
         for index, row in enumerate(batch.rows):
-            wanted = [at for at in batch.want if batch.starts[index] <= at < batch.starts[index + 1]]
-            for at in wanted:
-                end = batch.cached[index] + at - batch.starts[index] + 1
+            indices = [
+                at
+                for at in batch.logits_indices
+                if batch.query_start_loc[index] <= at < batch.query_start_loc[index + 1]
+            ]
+            for at in indices:
+                end = batch.num_computed_tokens[index] + at - batch.query_start_loc[index] + 1
                 if NAN in self.memory[row] or self.memory[row][end - 2 : end] == [7, 7]:
                     logits[place] = float("nan")
                     self.memory[row][-1] = NAN
@@ -95,69 +102,85 @@ class Fragile(FakeRunner):
         return logits
 
 
-def test_a_draft_that_spoils_its_row_harms_nobody() -> None:
-    one = Bench(Fragile())
-    prophet = one.engine.loop.speculator = Prophet(one.engine.loop.seating, {})
-    prophet.guess = lambda sequence: [7, 7][: room(sequence, one.engine.loop.seating)]
-    box = one.submit([5, 6, 8], 12)
-    one.finish()
-    assert 7 not in box.ids and box.ids == one.alone([5, 6, 8], 12)
-    assert one.engine.stats().preemptions == 5 and one.engine.failing == 0
-    after = one.submit([9, 8], 4)
-    one.finish()
-    assert after.ids == one.alone([9, 8], 4)
+def test_a_draft_that_puts_nan_in_its_row_harms_no_other_sequence() -> None:
+    bench = Bench(FragileRunner())
+    oracle = OracleProposer(bench.probe.kv_cache, {})
+    oracle.draft_ids = lambda sequence: [7, 7][: max_drafts_of(sequence, bench.probe.kv_cache)]
+    bench.probe.set_proposer(oracle)
+    sink = bench.submit([5, 6, 8], 12)
+    bench.run_until_idle()
+    assert 7 not in sink.token_ids and sink.token_ids == bench.expected_ids([5, 6, 8], 12)
+    assert bench.engine.stats().preemptions == 5 and bench.engine.consecutive_failures == 0
+    after = bench.submit([9, 8], 4)
+    bench.run_until_idle()
+    assert after.token_ids == bench.expected_ids([9, 8], 4)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_sampling_is_token_for_token_what_it_is_without_drafts(kind: str) -> None:
-    plain = sampled([kind], {})
-    drafted = sampled([kind], plain)
-    assert joined(drafted[kind]) == joined(plain[kind])
-    assert len(drafted[kind].records) < len(plain[kind].records)
+def test_every_kind_of_sampling_gives_the_same_tokens_with_and_without_drafts(kind: str) -> None:
+    plain = generate_by_kind([kind], {})
+    drafted = generate_by_kind([kind], plain)
+    assert concatenate_outputs(drafted[kind]) == concatenate_outputs(plain[kind])
+    assert len(drafted[kind].outputs) < len(plain[kind].outputs)
 
 
-def test_kinds_of_sampling_keep_their_drafts_apart() -> None:
-    plain = sampled(list(KINDS), {})
-    together = sampled(list(KINDS), plain)
-    assert all(joined(together[kind]) == joined(plain[kind]) for kind in KINDS)
+def test_kinds_of_sampling_with_drafts_do_not_affect_each_other() -> None:
+    plain = generate_by_kind(list(KINDS), {})
+    together = generate_by_kind(list(KINDS), plain)
+    assert all(concatenate_outputs(together[kind]) == concatenate_outputs(plain[kind]) for kind in KINDS)
 
 
-def sampled(kinds: list[str], known: dict[str, Box]) -> dict[str, Box]:
-    """The answers to one prompt, with drafts where these are known."""
-    runner, ends = FakeRunner(max_rows=16, area=16 * 64), frozenset({9, END})
+def generate_by_kind(kinds: list[str], known: dict[str, RecordingSink]) -> dict[str, RecordingSink]:
+    """The outputs for one prompt by kind of sampling; drafts are proposed where the outputs are known."""
+    runner, ends = FakeRunner(max_sequences=16, kv_capacity=16 * 64), frozenset({9, END})
     engine = Engine(runner, Sampler(runner.vocab), max_batch_tokens=64, max_queued_tokens=10_000)
     if known:
-        answers = {list(KINDS).index(kind): box.ids for kind, box in known.items()}
-        engine.loop.speculator = Told(engine.loop.seating, answers)
-    boxes = {kind: Box() for kind in kinds}
+        known_ids = {list(KINDS).index(kind): sink.token_ids for kind, sink in known.items()}
+        probe = EngineProbe(engine)
+        probe.set_proposer(SeededOracleProposer(probe.kv_cache, known_ids))
+    sinks = {kind: RecordingSink() for kind in kinds}
     tasks = [
-        Task((3, 4, 5), 24, KINDS[kind], 15, ends, seed=list(KINDS).index(kind), logprobs=2, warped=True)
+        Task(
+            (3, 4, 5),
+            24,
+            KINDS[kind],
+            15,
+            ends,
+            seed=list(KINDS).index(kind),
+            logprobs=2,
+            processed_logprobs=True,
+        )
         for kind in kinds
     ]
-    engine.submit(tasks, list(boxes.values()))
+    engine.submit(tasks, list(sinks.values()))
     with torch.inference_mode():
         while engine.step():
             pass
-    return boxes
+    return sinks
 
 
-def test_a_drafted_token_is_drawn_from_its_distribution() -> None:
-    """The draft is always the most probable token; the ranks of those told are what their probabilities say,
-    by a chi-square test."""
-    draws, heat = 500, 4.0
-    runner = FakeRunner(max_rows=32, context=16, area=512)
+def test_a_drafted_token_is_sampled_from_its_distribution() -> None:
+    """The draft is always the most probable token. A chi-square test compares the ranks of the sampled tokens
+    with their probabilities.
+    """
+    draws, temperature = 500, 4.0
+    runner = FakeRunner(max_sequences=32, context=16, kv_capacity=512)
     engine = Engine(runner, Sampler(runner.vocab), max_batch_tokens=64, max_queued_tokens=100_000)
-    prophet = engine.loop.speculator = Prophet(engine.loop.seating, {})
-    prophet.guess = lambda sequence: [int(torch.tensor(logits_after(sequence.tokens)).argmax())]
-    boxes = [Box() for _ in range(draws)]
-    sampling = Sampling(temperature=heat, banned=((POISON,), (NAN,)))
-    engine.submit([Task((3, 4), 3, sampling, seed=seed) for seed in range(draws)], boxes)
+    probe = EngineProbe(engine)
+    oracle = OracleProposer(probe.kv_cache, {})
+    oracle.draft_ids = lambda sequence: [int(torch.tensor(logits_after(sequence.token_ids)).argmax())]
+    probe.set_proposer(oracle)
+    sinks = [RecordingSink() for _ in range(draws)]
+    sampling = Sampling(temperature=temperature, bad_words_ids=((POISON,), (NAN,)))
+    engine.submit([Task((3, 4), 3, sampling, seed=seed) for seed in range(draws)], sinks)
     with torch.inference_mode():
         while engine.step():
             pass
-    logits = torch.tensor([logits_after([3, 4, box.ids[0]])[:POISON] for box in boxes])
-    probs = (logits / heat).softmax(-1)
-    ranks = torch.tensor([int((p > p[box.ids[1]]).sum()) for p, box in zip(probs, boxes, strict=True)])
+    logits = torch.tensor([logits_after([3, 4, sink.token_ids[0]])[:POISON] for sink in sinks])
+    probs = (logits / temperature).softmax(-1)
+    ranks = torch.tensor(
+        [int((p > p[sink.token_ids[1]]).sum()) for p, sink in zip(probs, sinks, strict=True)]
+    )
     expected = probs.sort(descending=True).values.sum(0)
     likely = expected > 5
     chi = ((ranks.bincount(minlength=POISON) - expected)[likely] ** 2 / expected[likely]).sum()
@@ -166,7 +189,7 @@ def test_a_drafted_token_is_drawn_from_its_distribution() -> None:
 
 
 @pytest.mark.parametrize(
-    ("drafts", "chosen", "held"),
+    ("drafts", "token_ids", "expected"),
     (
         ([], [5], [5]),
         ([5, 6], [5, 6, 7], [5, 6, 7]),
@@ -178,9 +201,11 @@ def test_a_drafted_token_is_drawn_from_its_distribution() -> None:
         ([], [], []),
     ),
 )
-def test_choices_hold_as_long_as_every_draft_before_them_is_right(
-    drafts: Several[int], chosen: Several[int], held: Several[int]
+def test_tokens_are_accepted_while_every_draft_before_them_is_right(
+    drafts: SequenceOf[int], token_ids: SequenceOf[int], expected: SequenceOf[int]
 ) -> None:
-    one = Sequence(0, Task((1,), 9, ends=frozenset({0})), None, [1])
-    one.drafts = list(drafts)
-    assert [choice.id for choice in agreed([Choice(id) for id in chosen], one)] == list(held)
+    sequence = Sequence(0, Task((1,), 9, stop_token_ids=frozenset({0})), None, [1])
+    sequence.draft_token_ids = list(drafts)
+    assert [
+        choice.id for choice in accepted_drafts([SampledToken(id) for id in token_ids], sequence)
+    ] == list(expected)

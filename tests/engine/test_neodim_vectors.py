@@ -1,4 +1,4 @@
-"""What the original Neodim Server computed, value by value; where its README says otherwise, that."""
+"""Sampling against values computed by the original Neodim Server, or by its README where the two differ."""
 
 import json
 from pathlib import Path
@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from inference.engine.edits import edit
-from inference.engine.order import warp
-from inference.sampling import Sampling, Window
-from tests.engine.answers import sequence
+from inference.engine.sampling.processors import apply_processors
+from inference.engine.sampling.warpers import apply_warpers
+from inference.sampling import PenaltyWindow, Sampling
+from tests.engine.sequences import make_sequence
 
 VECTORS = json.loads((Path(__file__).parent.parent / "vectors" / "neodim_sampling.json").read_text())
 NAMES = {
@@ -41,38 +41,42 @@ def test_a_window_penalises_as_neodim_does(vector: dict[str, Any]) -> None:
     for step in vector.get("documented", vector["steps_original"]):
         now = step["input_len_now"]
         rows = [
-            sequence(ids[:begin], ids[begin:now], Sampling(window=window_of(vector, ids[:begin])))
+            make_sequence(
+                ids[:begin], ids[begin:now], Sampling(penalty_window=window_of(vector, ids[:begin]))
+            )
             for ids in vector["token_ids"]
         ]
         expected = torch.tensor(step["scores_out"])
-        torch.testing.assert_close(edit(torch.tensor(step["scores_in"]), rows), expected, rtol=1e-5, atol=0)
+        torch.testing.assert_close(
+            apply_processors(torch.tensor(step["scores_in"]), rows), expected, rtol=1e-5, atol=0
+        )
 
 
 @each("tfs")
-def test_a_tail_is_cut_where_neodim_cuts_it(vector: dict[str, Any]) -> None:
+def test_tail_free_sampling_keeps_the_tokens_neodim_keeps(vector: dict[str, Any]) -> None:
     logits = torch.tensor([list(map(float, vector["logits"]))])
-    warped = warp(logits, [sequence([0], [], Sampling(tfs=vector["tfs"]))])
-    assert warped[0].isfinite().nonzero().flatten().tolist() == vector["kept"]
+    warped_logits = apply_warpers(logits, [make_sequence([0], [], Sampling(tfs=vector["tfs"]))])
+    assert warped_logits[0].isfinite().nonzero().flatten().tolist() == vector["kept"]
 
 
 @pytest.mark.parametrize(
     "vector", VECTORS["warper_chain"] + VECTORS["warper_chain_v013"], ids=lambda vector: vector["name"]
 )
-def test_warpers_in_order_leave_the_probabilities_neodim_leaves(vector: dict[str, Any]) -> None:
-    given = {ours: vector[theirs] for theirs, ours in FIELDS.items() if theirs in vector}
-    rows = [sequence([0], [], Sampling(**given, top_a=vector.get("top_a", 0.0), **shape(vector)))]
-    probs = warp(edit(torch.tensor([vector["logits"]]), rows), rows).softmax(-1)
+def test_warpers_in_order_give_the_probabilities_of_neodim(vector: dict[str, Any]) -> None:
+    values = {ours: vector[theirs] for theirs, ours in FIELDS.items() if theirs in vector}
+    rows = [make_sequence([0], [], Sampling(**values, top_a=vector.get("top_a", 0.0), **shape(vector)))]
+    probs = apply_warpers(apply_processors(torch.tensor([vector["logits"]]), rows), rows).softmax(-1)
     torch.testing.assert_close(probs[0], torch.tensor(vector["probs"]), rtol=1e-5, atol=1e-7)
 
 
-def window_of(vector: dict[str, Any], used: list[int]) -> Window:
-    """The request's window, as the dialect makes it."""
+def window_of(vector: dict[str, Any], used: list[int]) -> PenaltyWindow:
+    """The request's window, as the dialect builds it."""
     preamble = vector["preamble_tokens_count"]
     custom = vector["prompt_tokens"]
     tokens = (used[:preamble] if vector["include_preamble"] else []) + (
         used[preamble:] if custom is None else custom
     )
-    return Window(
+    return PenaltyWindow(
         tuple(tokens),
         vector["penalty"],
         vector["penalty_range"] or len(tokens),
@@ -83,10 +87,10 @@ def window_of(vector: dict[str, Any], used: list[int]) -> Window:
 
 
 def shape(vector: dict[str, Any]) -> dict[str, Any]:
-    """The penalty, and the order if the request gave one."""
+    """The penalty window, and the warper order if the request gave one, as fields of Sampling."""
     rep = vector.get("rep")
     if not rep:
-        return {"order": tuple(NAMES[name] for name in vector["order"])}
-    window = Window(tuple(rep["ids"]), rep["penalty"], rep["penalty_range"], rep["slope"])
+        return {"warper_order": tuple(NAMES[name] for name in vector["order"])}
+    window = PenaltyWindow(tuple(rep["ids"]), rep["penalty"], rep["penalty_range"], rep["slope"])
     order = tuple(NAMES[name] for name in vector["order"]) if vector["warpers_order"] else ()
-    return {"window": window, "order": order}
+    return {"penalty_window": window, "warper_order": order}

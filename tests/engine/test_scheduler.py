@@ -1,296 +1,323 @@
-"""Who computes how much: the scheduler over rows, with integers alone."""
+"""The scheduler over contiguous memory, with integers alone: which sequence computes how many tokens."""
 
 from itertools import count
 
-from inference.engine.admission import Admission
-from inference.engine.rows import Rows
-from inference.engine.scheduler import CALM, LEAST, SCORED, Scheduler
+from inference.engine.kv.contiguous import ContiguousKVCacheManager
+from inference.engine.scheduler import (
+    MIN_BUDGET,
+    PROMPT_LOGPROB_CHUNK,
+    STEPS_TO_RECOVER,
+    Scheduler,
+    WaitingServedRatio,
+)
 from inference.engine.sequence import Sequence, Task
 
-OUTLET = None  # a scheduler never sends anything
+NO_SINK = None  # no output is sent in these tests
 ids = count()
 
 
-def scheduler(
-    budget: int = 64, whole: bool = False, admission: Admission | None = None, **changes: object
+def make_scheduler(
+    budget: int = 64,
+    whole_prompts: bool = False,
+    admission: WaitingServedRatio | None = None,
+    **changes: object,
 ) -> Scheduler:
-    shape = {"max_rows": 8, "context": 1024, "area": 8192, "step": 16, "keeps": not whole} | changes
-    return Scheduler(Rows(**shape), budget=budget, whole=whole, admission=admission)
+    shape = {
+        "max_sequences": 8,
+        "context": 1024,
+        "kv_capacity": 8192,
+        "page_size": 16,
+        "prefix_caching": not whole_prompts,
+    } | changes
+    return Scheduler(
+        ContiguousKVCacheManager(**shape),
+        max_batch_tokens=budget,
+        whole_prompts=whole_prompts,
+        admission_policy=admission,
+    )
 
 
-def sequence(length: int, token: int | None = None, source: int = 0, **options: object) -> Sequence:
-    """With a prompt that shares nothing with others, unless a token to repeat is given."""
+def make_sequence(length: int, token: int | None = None, source: int = 0, **options: object) -> Sequence:
+    """A sequence whose prompt shares nothing with others, unless a token to repeat is given."""
     id = next(ids)
     prompt = [id + 1000 if token is None else token] * length
-    return Sequence(id, Task(tuple(prompt), 500, **options), OUTLET, prompt, (1,) * source)
+    return Sequence(id, Task(tuple(prompt), 500, **options), NO_SINK, prompt, (1,) * source)
 
 
-def waiting(plan: Scheduler, *sequences: Sequence) -> None:
-    plan.waiting += sequences
+def enqueue(scheduler: Scheduler, *sequences: Sequence) -> None:
+    scheduler.waiting += sequences
 
 
-def step(plan: Scheduler) -> dict[int, int]:
+def step(scheduler: Scheduler) -> dict[int, int]:
     """Schedule and compute; id → tokens computed."""
-    shares = plan.schedule()
+    shares = scheduler.schedule()
     assert [share[0].row for share in shares] == sorted(share[0].row for share in shares)
-    for one, taken in shares:
-        one.cached += taken
-        if one.todo == 0:
-            one.tokens.append(7)
-    plan.seating.check()
-    return {one.id: taken for one, taken in shares}
+    for sequence, num_tokens in shares:
+        sequence.num_computed_tokens += num_tokens
+        if sequence.num_uncomputed_tokens == 0:
+            sequence.token_ids.append(7)
+    scheduler.kv_cache_manager.check_integrity()
+    return {sequence.id: num_tokens for sequence, num_tokens in shares}
 
 
-def decoding(plan: Scheduler, number: int) -> list[Sequence]:
-    """So many sequences, past their prompts."""
-    several = [sequence(1) for _ in range(number)]
-    waiting(plan, *several)
-    step(plan)
+def decoding(scheduler: Scheduler, number: int) -> list[Sequence]:
+    """`number` sequences whose prompts are computed."""
+    several = [make_sequence(1) for _ in range(number)]
+    enqueue(scheduler, *several)
+    step(scheduler)
     return several
 
 
-def test_a_long_prompt_is_computed_in_pieces_of_the_budget() -> None:
-    plan, one = scheduler(budget=64), sequence(150)
-    waiting(plan, one)
-    assert [step(plan)[one.id] for _ in range(4)] == [64, 64, 22, 1]
+def test_a_long_prompt_is_computed_in_chunks_of_the_budget() -> None:
+    scheduler, sequence = make_scheduler(budget=64), make_sequence(150)
+    enqueue(scheduler, sequence)
+    assert [step(scheduler)[sequence.id] for _ in range(4)] == [64, 64, 22, 1]
 
 
-def test_a_decoding_sequence_gets_its_token_beside_a_long_prompt() -> None:
-    plan = scheduler(budget=8)
-    several, long = decoding(plan, 4), sequence(500)
-    waiting(plan, long)
-    assert step(plan) == {one.id: 1 for one in several} | {long.id: 4}
+def test_a_decoding_sequence_gets_its_token_while_a_long_prompt_is_computed() -> None:
+    scheduler = make_scheduler(budget=8)
+    several, long = decoding(scheduler, 4), make_sequence(500)
+    enqueue(scheduler, long)
+    assert step(scheduler) == {sequence.id: 1 for sequence in several} | {long.id: 4}
 
 
 def test_a_prompt_advances_even_when_decoding_takes_the_whole_budget() -> None:
-    plan = scheduler(budget=4)
+    scheduler = make_scheduler(budget=4)
     for _ in range(4):
-        decoding(plan, 1)
-    long = sequence(500)
-    waiting(plan, long)
-    assert step(plan)[long.id] == 1
+        decoding(scheduler, 1)
+    long = make_sequence(500)
+    enqueue(scheduler, long)
+    assert step(scheduler)[long.id] == 1
 
 
 def test_a_short_prompt_is_not_held_up_by_a_long_one() -> None:
-    plan, long, short = scheduler(budget=64), sequence(800), sequence(10)
-    waiting(plan, long)
-    step(plan)
-    waiting(plan, short)
-    assert step(plan) == {short.id: 10, long.id: 54}
+    scheduler, long, short = make_scheduler(budget=64), make_sequence(800), make_sequence(10)
+    enqueue(scheduler, long)
+    step(scheduler)
+    enqueue(scheduler, short)
+    assert step(scheduler) == {short.id: 10, long.id: 54}
 
 
-def test_of_two_long_prompts_the_one_sooner_through_goes_first() -> None:
-    plan, several = scheduler(budget=64), [sequence(500), sequence(600)]
-    waiting(plan, *several)
-    assert step(plan) == {several[0].id: 64}
+def test_the_shorter_of_two_long_prompts_goes_first() -> None:
+    scheduler, several = make_scheduler(budget=64), [make_sequence(500), make_sequence(600)]
+    enqueue(scheduler, *several)
+    assert step(scheduler) == {several[0].id: 64}
 
 
-def test_half_the_room_is_the_oldest_prompts_however_many_shorter_ones_come() -> None:
-    plan, oldest = scheduler(budget=64), sequence(500)
-    waiting(plan, oldest, *(sequence(30) for _ in range(20)))
-    assert min(step(plan)[oldest.id] for _ in range(5)) >= 30
+def test_half_the_budget_goes_to_the_oldest_prompt_however_many_shorter_ones_come() -> None:
+    scheduler, oldest = make_scheduler(budget=64), make_sequence(500)
+    enqueue(scheduler, oldest, *(make_sequence(30) for _ in range(20)))
+    assert min(step(scheduler)[oldest.id] for _ in range(5)) >= 30
 
 
-def test_waiting_ones_are_seated_in_order_while_the_budget_lasts() -> None:
-    plan, several = scheduler(budget=64), [sequence(20) for _ in range(8)]
-    waiting(plan, *several)
-    step(plan)
-    assert plan.running == several[:4]
-    step(plan)
-    assert plan.running == several[:7]
+def test_waiting_sequences_start_in_order_while_the_budget_lasts() -> None:
+    scheduler, several = make_scheduler(budget=64), [make_sequence(20) for _ in range(8)]
+    enqueue(scheduler, *several)
+    step(scheduler)
+    assert scheduler.running == several[:4]
+    step(scheduler)
+    assert scheduler.running == several[:7]
 
 
-def test_no_more_run_than_there_are_rows() -> None:
-    plan = scheduler(max_rows=2)
-    waiting(plan, *(sequence(4) for _ in range(3)))
-    step(plan)
-    assert len(plan.running) == 2 and len(plan.waiting) == 1
+def test_no_more_sequences_run_than_there_are_rows() -> None:
+    scheduler = make_scheduler(max_sequences=2)
+    enqueue(scheduler, *(make_sequence(4) for _ in range(3)))
+    step(scheduler)
+    assert len(scheduler.running) == 2 and len(scheduler.waiting) == 1
 
 
-def test_the_youngest_is_preempted_when_the_area_is_full() -> None:
-    plan = scheduler(area=64, context=64, max_rows=2)
-    old, young = sequence(4), sequence(4)
-    waiting(plan, old, young)
+def test_the_youngest_is_preempted_when_the_memory_is_full() -> None:
+    scheduler = make_scheduler(kv_capacity=64, context=64, max_sequences=2)
+    old, young = make_sequence(4), make_sequence(4)
+    enqueue(scheduler, old, young)
     for _ in range(29):
-        step(plan)
-    assert plan.running == [old, young] and not plan.preemptions
-    step(plan)
-    assert plan.running == [old] and plan.waiting == [young] and plan.preemptions == 1
-    assert len(young.tokens) == 33 and young.cached == 0 and young.row == -1
+        step(scheduler)
+    assert scheduler.running == [old, young] and not scheduler.preemptions
+    step(scheduler)
+    assert scheduler.running == [old] and scheduler.waiting == [young] and scheduler.preemptions == 1
+    assert len(young.token_ids) == 33 and young.num_computed_tokens == 0 and young.row == -1
 
 
-def test_a_preempted_sequence_is_seated_before_those_that_came_later() -> None:
-    plan = scheduler()
-    first, second, third = sequence(4), sequence(4), sequence(4)
-    waiting(plan, first, second)
-    step(plan)
-    waiting(plan, third)
-    plan.preempt(second)
-    assert plan.waiting == [second, third]
+def test_a_preempted_sequence_starts_before_those_that_came_later() -> None:
+    scheduler = make_scheduler()
+    first, second, third = make_sequence(4), make_sequence(4), make_sequence(4)
+    enqueue(scheduler, first, second)
+    step(scheduler)
+    enqueue(scheduler, third)
+    scheduler.preempt(second)
+    assert scheduler.waiting == [second, third]
 
 
-def test_a_preempted_sequence_finds_what_it_had_computed() -> None:
-    plan, one = scheduler(budget=64), sequence(50)
-    waiting(plan, one)
-    step(plan)
-    plan.preempt(one)
-    assert step(plan) == {one.id: 1}
+def test_a_preempted_sequence_reuses_its_computed_prefix() -> None:
+    scheduler, sequence = make_scheduler(budget=64), make_sequence(50)
+    enqueue(scheduler, sequence)
+    step(scheduler)
+    scheduler.preempt(sequence)
+    assert step(scheduler) == {sequence.id: 1}
 
 
-def test_running_ones_stay_ordered_by_age_after_a_preemption() -> None:
-    plan = scheduler()
-    several = decoding(plan, 3)
-    plan.preempt(several[0])
-    step(plan)
-    assert plan.running == several
+def test_running_sequences_stay_ordered_by_age_after_a_preemption() -> None:
+    scheduler = make_scheduler()
+    several = decoding(scheduler, 3)
+    scheduler.preempt(several[0])
+    step(scheduler)
+    assert scheduler.running == several
 
 
 def test_a_whole_prompt_is_computed_at_once_whatever_the_budget() -> None:
-    plan, big = scheduler(budget=16, whole=True), sequence(300)
-    waiting(plan, big)
-    assert step(plan) == {big.id: 300}
+    scheduler, big = make_scheduler(budget=16, whole_prompts=True), make_sequence(300)
+    enqueue(scheduler, big)
+    assert step(scheduler) == {big.id: 300}
 
 
-def test_one_big_whole_prompt_a_step_besides_the_decoding_ones() -> None:
-    plan = scheduler(budget=16, whole=True)
-    old, big, other = sequence(4), sequence(300), sequence(200)
-    waiting(plan, old)
-    step(plan)
-    waiting(plan, big, other)
-    assert step(plan) == {old.id: 1, big.id: 300}
-    assert step(plan) == {old.id: 1, big.id: 1, other.id: 200}
+def test_one_big_whole_prompt_is_computed_per_step_while_others_decode() -> None:
+    scheduler = make_scheduler(budget=16, whole_prompts=True)
+    old, big, other = make_sequence(4), make_sequence(300), make_sequence(200)
+    enqueue(scheduler, old)
+    step(scheduler)
+    enqueue(scheduler, big, other)
+    assert step(scheduler) == {old.id: 1, big.id: 300}
+    assert step(scheduler) == {old.id: 1, big.id: 1, other.id: 200}
 
 
 def test_small_whole_prompts_share_a_step() -> None:
-    plan, several = scheduler(budget=64, whole=True), [sequence(20) for _ in range(4)]
-    waiting(plan, *several)
-    assert step(plan) == {one.id: 20 for one in several[:3]}
+    scheduler, several = make_scheduler(budget=64, whole_prompts=True), [make_sequence(20) for _ in range(4)]
+    enqueue(scheduler, *several)
+    assert step(scheduler) == {sequence.id: 20 for sequence in several[:3]}
 
 
 def test_a_preempted_whole_sequence_computes_prompt_and_answer_at_once() -> None:
-    plan, one = scheduler(whole=True), sequence(30)
-    waiting(plan, one)
+    scheduler, sequence = make_scheduler(whole_prompts=True), make_sequence(30)
+    enqueue(scheduler, sequence)
     for _ in range(5):
-        step(plan)
-    plan.preempt(one)
-    assert step(plan) == {one.id: 35}
+        step(scheduler)
+    scheduler.preempt(sequence)
+    assert step(scheduler) == {sequence.id: 35}
 
 
 def test_an_encoders_input_counts_against_the_budget() -> None:
-    plan = scheduler(budget=64, whole=True)
-    several = [sequence(1, source=50) for _ in range(2)]
-    waiting(plan, *several)
-    assert step(plan) == {several[0].id: 1}
+    scheduler = make_scheduler(budget=64, whole_prompts=True)
+    several = [make_sequence(1, source=50) for _ in range(2)]
+    enqueue(scheduler, *several)
+    assert step(scheduler) == {several[0].id: 1}
 
 
 def test_a_shared_prompt_is_computed_once() -> None:
-    plan = scheduler(budget=128)
-    several = [sequence(300, token=5) for _ in range(8)]
-    waiting(plan, *several)
-    taken = [sum(step(plan).values()) for _ in range(4)]
-    assert taken[:3] == [128, 128, 44]
-    assert taken[3] == 8
+    scheduler = make_scheduler(budget=128)
+    several = [make_sequence(300, token=5) for _ in range(8)]
+    enqueue(scheduler, *several)
+    totals = [sum(step(scheduler).values()) for _ in range(4)]
+    assert totals[:3] == [128, 128, 44]
+    assert totals[3] == 8
 
 
-def test_one_that_awaits_a_prefix_does_not_hold_up_those_behind_it() -> None:
-    plan = scheduler(budget=64)
-    waiting(plan, sequence(300, token=5), sequence(300, token=5), other := sequence(20))
-    assert other.id in step(plan)
+def test_a_sequence_waiting_for_a_prefix_does_not_delay_those_behind_it() -> None:
+    scheduler = make_scheduler(budget=64)
+    enqueue(scheduler, make_sequence(300, token=5), make_sequence(300, token=5), other := make_sequence(20))
+    assert other.id in step(scheduler)
 
 
-def test_a_prompt_whose_tokens_are_scored_takes_few_at_a_time() -> None:
-    plan, one = scheduler(budget=4096), sequence(800, prompt_logprobs=0)
-    waiting(plan, one)
-    assert step(plan) == {one.id: SCORED}
+def test_a_scored_prompt_is_computed_in_small_chunks() -> None:
+    scheduler, sequence = make_scheduler(budget=4096), make_sequence(800, prompt_logprobs=0)
+    enqueue(scheduler, sequence)
+    assert step(scheduler) == {sequence.id: PROMPT_LOGPROB_CHUNK}
 
 
-def test_dropping_a_running_one_frees_its_row_and_a_waiting_one_its_place() -> None:
-    plan = scheduler(max_rows=1)
-    first, second = sequence(4), sequence(4)
-    waiting(plan, first, second)
-    step(plan)
-    plan.drop(second)
-    plan.drop(first)
-    assert not plan.running and not plan.waiting and not plan.seating.live
+def test_finishing_frees_the_row_of_a_running_sequence_and_the_place_of_a_waiting_one() -> None:
+    scheduler = make_scheduler(max_sequences=1)
+    first, second = make_sequence(4), make_sequence(4)
+    enqueue(scheduler, first, second)
+    step(scheduler)
+    scheduler.finish(second)
+    scheduler.finish(first)
+    assert not scheduler.running and not scheduler.waiting and not scheduler.kv_cache_manager.active
 
 
-def test_a_shortage_costs_half_the_budget_and_a_sequence() -> None:
-    plan = scheduler(budget=64)
-    several = decoding(plan, 3)
-    assert plan.relieve() is None
-    assert plan.budget == 32 and plan.running == several[:2]
-    step(plan)
-    assert plan.running == several[:2]
+def test_running_out_of_memory_halves_the_budget_and_preempts_a_sequence() -> None:
+    scheduler = make_scheduler(budget=64)
+    several = decoding(scheduler, 3)
+    assert scheduler.shrink_budget() is None
+    assert scheduler.token_budget == 32 and scheduler.running == several[:2]
+    step(scheduler)
+    assert scheduler.running == several[:2]
 
 
-def test_a_shortage_is_over_after_enough_good_steps() -> None:
-    plan = scheduler(budget=64)
-    several = decoding(plan, 3)
-    plan.relieve()
-    for _ in range(CALM):
-        plan.succeed()
-    step(plan)
-    assert plan.budget == 64 and plan.running == several
+def test_the_limits_are_restored_after_enough_good_steps() -> None:
+    scheduler = make_scheduler(budget=64)
+    several = decoding(scheduler, 3)
+    scheduler.shrink_budget()
+    for _ in range(STEPS_TO_RECOVER):
+        scheduler.record_success()
+    step(scheduler)
+    assert scheduler.token_budget == 64 and scheduler.running == several
 
 
-def test_one_too_large_even_alone_with_the_least_budget_is_named() -> None:
-    plan = scheduler(budget=64)
-    (one,) = decoding(plan, 1)
-    assert [plan.relieve() for _ in range(3)] == [None, None, one]
-    assert plan.budget == 64 and LEAST == 16
+def test_a_sequence_too_large_even_with_the_minimum_budget_is_returned() -> None:
+    scheduler = make_scheduler(budget=64)
+    (sequence,) = decoding(scheduler, 1)
+    assert [scheduler.shrink_budget() for _ in range(3)] == [None, None, sequence]
+    assert scheduler.token_budget == 64 and MIN_BUDGET == 16
 
 
-def test_one_shortage_long_after_another_costs_nobody_the_answer() -> None:
-    plan = scheduler(budget=16)
-    decoding(plan, 1)
-    plan.succeed()
-    assert plan.relieve() is None
+def test_running_out_of_memory_again_much_later_ends_no_answer() -> None:
+    scheduler = make_scheduler(budget=16)
+    decoding(scheduler, 1)
+    scheduler.record_success()
+    assert scheduler.shrink_budget() is None
 
 
-def test_everyone_computes_again_in_order_after_forgetting() -> None:
-    plan = scheduler()
-    several, later = decoding(plan, 3), sequence(2)
-    waiting(plan, later)
-    plan.forget()
-    assert plan.waiting == [*several, later] and all(one.cached == 0 for one in several)
-    assert step(plan) == {one.id: 2 for one in (*several, later)}
+def test_all_sequences_are_computed_again_in_order_after_a_reset() -> None:
+    scheduler = make_scheduler()
+    several, later = decoding(scheduler, 3), make_sequence(2)
+    enqueue(scheduler, later)
+    scheduler.reset()
+    assert scheduler.waiting == [*several, later] and all(
+        sequence.num_computed_tokens == 0 for sequence in several
+    )
+    assert step(scheduler) == {sequence.id: 2 for sequence in (*several, later)}
 
 
 def test_waiting_sequences_join_once_there_are_enough_of_them() -> None:
-    plan = scheduler(admission=Admission(ratio=0.5, patience=100))
-    running, first, second = decoding(plan, 4), sequence(5), sequence(5)
-    waiting(plan, first)
-    assert set(step(plan)) == {one.id for one in running}
-    waiting(plan, second)
-    assert {first.id, second.id} <= set(step(plan))
+    scheduler = make_scheduler(admission=WaitingServedRatio(waiting_served_ratio=0.5, max_waiting_tokens=100))
+    running, first, second = decoding(scheduler, 4), make_sequence(5), make_sequence(5)
+    enqueue(scheduler, first)
+    assert set(step(scheduler)) == {sequence.id for sequence in running}
+    enqueue(scheduler, second)
+    assert {first.id, second.id} <= set(step(scheduler))
 
 
-def test_a_sequence_waits_for_company_no_longer_than_the_patience() -> None:
-    plan = scheduler(admission=Admission(ratio=1.0, patience=5))
-    decoding(plan, 4)
-    late = sequence(5)
-    waiting(plan, late)
-    assert [late.id in step(plan) for _ in range(5)] == [False, False, False, False, True]
+def test_a_sequence_waits_for_others_no_longer_than_max_waiting_tokens() -> None:
+    scheduler = make_scheduler(admission=WaitingServedRatio(waiting_served_ratio=1.0, max_waiting_tokens=5))
+    decoding(scheduler, 4)
+    late = make_sequence(5)
+    enqueue(scheduler, late)
+    assert [late.id in step(scheduler) for _ in range(5)] == [False, False, False, False, True]
 
 
 def test_a_sequence_that_comes_after_quiet_steps_joins_at_once() -> None:
-    plan = scheduler(admission=Admission(ratio=1.0, patience=5))
-    decoding(plan, 4)
+    scheduler = make_scheduler(admission=WaitingServedRatio(waiting_served_ratio=1.0, max_waiting_tokens=5))
+    decoding(scheduler, 4)
     for _ in range(9):
-        step(plan)
-    late = sequence(5)
-    waiting(plan, late)
-    assert late.id in step(plan)
+        step(scheduler)
+    late = make_sequence(5)
+    enqueue(scheduler, late)
+    assert late.id in step(scheduler)
 
 
-def test_whoever_waits_alone_is_not_held_back() -> None:
-    plan, one = scheduler(admission=Admission(ratio=1.2, patience=20)), sequence(5)
-    waiting(plan, one)
-    assert step(plan) == {one.id: 5}
+def test_a_sequence_that_waits_alone_is_not_held_back() -> None:
+    scheduler, sequence = (
+        make_scheduler(admission=WaitingServedRatio(waiting_served_ratio=1.2, max_waiting_tokens=20)),
+        make_sequence(5),
+    )
+    enqueue(scheduler, sequence)
+    assert step(scheduler) == {sequence.id: 5}
 
 
 def test_without_a_ratio_waiting_sequences_join_at_once() -> None:
-    plan, one = scheduler(admission=Admission(patience=20)), sequence(5)
-    decoding(plan, 4)
-    waiting(plan, one)
-    assert one.id in step(plan)
+    scheduler, sequence = (
+        make_scheduler(admission=WaitingServedRatio(max_waiting_tokens=20)),
+        make_sequence(5),
+    )
+    decoding(scheduler, 4)
+    enqueue(scheduler, sequence)
+    assert sequence.id in step(scheduler)

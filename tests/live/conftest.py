@@ -3,19 +3,19 @@ from collections.abc import Iterator
 import pytest
 from selenium.webdriver import Chrome
 
-from tests.live.browsing import CHROMIUM, DRIVER, Page, browser, visit
-from tests.serving import Server, serving
+from tests.live.browser_page import CHROMIUM, DRIVER, Page, browser, visit
+from tests.serving import ServerProcess, serving
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[Server]:
+def server() -> Iterator[ServerProcess]:
     with serving("--served-names", "m", "--log-level", "warning") as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def chrome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
-    """A browser for the pages of one file; there has to be one."""
+    """A browser for the tests of one file; skips them if none is installed."""
     if not (CHROMIUM and DRIVER):
         pytest.skip("needs chromium and chromium-driver")
     with browser(tmp_path_factory.mktemp("profile")) as chrome:
@@ -23,8 +23,10 @@ def chrome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
 
 
 @pytest.fixture
-def page(server: Server, chrome: Chrome) -> Iterator[Page]:
-    """The page, open. What it loads is all the server's own, and it never complains but of refusals."""
+def page(server: ServerProcess, chrome: Chrome) -> Iterator[Page]:
+    """The open page. It must load everything from the server, and log no error except resources that
+    failed.
+    """
     with visit(chrome, server.url) as page:
         page.open()
         yield page

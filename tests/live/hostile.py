@@ -1,6 +1,6 @@
-"""Requests no client should send, for the routes of all dialects that take a body, and what may come of them.
+"""Malformed requests for all routes that take a body, in every dialect, and checks of the responses.
 
-Bodies are made from the dialects' own structs: each of their fields, however deep, with values of any kind.
+Bodies are generated from the dialects' own structs: each field at any depth, with values of any type.
 """
 
 import json
@@ -14,60 +14,61 @@ import pytest
 import requests
 from msgspec import inspect
 
-from api.neodim.bodies import Body
-from api.openai.bodies import ChatBody, CompletionBody
-from api.openai.embeddings import EmbeddingBody
-from api.openai.responses.bodies import ResponsesBody
-from api.openai.tokens import DetokenizeBody, TokenizeBody
-from api.tgi.bodies import CompatibleBody, GenerateBody
-from api.tgi.bodies import TokenizeBody as TgiTokenizeBody
-from tests.serving import Server
+from api.neodim.protocol import NeodimRequest
+from api.openai.protocol.chat import ChatCompletionRequest
+from api.openai.protocol.completion import CompletionRequest
+from api.openai.protocol.embeddings import EmbeddingRequest
+from api.openai.protocol.tokenize import DetokenizeRequest, TokenizeRequest
+from api.openai.responses.protocol import ResponsesRequest
+from api.tgi.protocol import CompatGenerateRequest, GenerateRequest
+from api.tgi.protocol import TgiTokenizeRequest as TgiTokenizeBody
+from tests.serving import ServerProcess
 
 
-class Texts(msgspec.Struct):
-    instances: list[GenerateBody]
+class TextInstances(msgspec.Struct):
+    instances: list[GenerateRequest]
 
 
-class Chats(msgspec.Struct):
-    instances: list[ChatBody]
+class ChatInstances(msgspec.Struct):
+    instances: list[ChatCompletionRequest]
 
 
-class Kind(NamedTuple):
-    """A kind of body: where it goes, its shape, and one that is well."""
+class BodyKind(NamedTuple):
+    """A kind of body: its path, its struct, and a valid example."""
 
     path: str
     shape: type
     good: dict[str, Any]
 
 
-ASKED = [{"role": "user", "content": "hi"}]
+MESSAGES = [{"role": "user", "content": "hi"}]
 PROMPT = {"prompt": "hi", "max_tokens": 2}
-CHAT = {"messages": ASKED, "max_tokens": 2}
+CHAT = {"messages": MESSAGES, "max_tokens": 2}
 TGI = {"inputs": "hi", "parameters": {"max_new_tokens": 2}}
 NEODIM = {"prompt": "hi", "generated_tokens_count": 2, "max_total_tokens": 100}
 
 KINDS = {
-    "completion": Kind("/v1/completions", CompletionBody, PROMPT),
-    "chat": Kind("/v1/chat/completions", ChatBody, CHAT),
-    "response": Kind("/v1/responses", ResponsesBody, {"input": "hi", "max_output_tokens": 2}),
-    "embedding": Kind("/v1/embeddings", EmbeddingBody, {"input": "hi"}),
-    "tokenize": Kind("/tokenize", TokenizeBody, {"prompt": "hi"}),
-    "tokenize chat": Kind("/tokenize", TokenizeBody, {"messages": ASKED}),
-    "tokenize tgi": Kind("/tokenize", TgiTokenizeBody, {"inputs": "hi"}),
-    "detokenize": Kind("/detokenize", DetokenizeBody, {"tokens": [300, 301]}),
-    "generate": Kind("/generate", GenerateBody, TGI),
-    "generate stream": Kind("/generate_stream", GenerateBody, TGI),
-    "compatible": Kind("/", CompatibleBody, TGI),
-    "invocation": Kind("/invocations", CompatibleBody, TGI),
-    "invocation openai": Kind("/invocations", CompletionBody, PROMPT),
-    "vertex": Kind("/vertex", Texts, {"instances": [TGI]}),
-    "vertex chat": Kind("/vertex", Chats, {"instances": [CHAT]}),
-    "chat tokenize": Kind("/chat_tokenize", ChatBody, CHAT),
-    "neodim": Kind("/generate", Body, NEODIM),
+    "completion": BodyKind("/v1/completions", CompletionRequest, PROMPT),
+    "chat": BodyKind("/v1/chat/completions", ChatCompletionRequest, CHAT),
+    "response": BodyKind("/v1/responses", ResponsesRequest, {"input": "hi", "max_output_tokens": 2}),
+    "embedding": BodyKind("/v1/embeddings", EmbeddingRequest, {"input": "hi"}),
+    "tokenize": BodyKind("/tokenize", TokenizeRequest, {"prompt": "hi"}),
+    "tokenize chat": BodyKind("/tokenize", TokenizeRequest, {"messages": MESSAGES}),
+    "tokenize tgi": BodyKind("/tokenize", TgiTokenizeBody, {"inputs": "hi"}),
+    "detokenize": BodyKind("/detokenize", DetokenizeRequest, {"tokens": [300, 301]}),
+    "generate": BodyKind("/generate", GenerateRequest, TGI),
+    "generate stream": BodyKind("/generate_stream", GenerateRequest, TGI),
+    "compatible": BodyKind("/", CompatGenerateRequest, TGI),
+    "invocation": BodyKind("/invocations", CompatGenerateRequest, TGI),
+    "invocation openai": BodyKind("/invocations", CompletionRequest, PROMPT),
+    "vertex": BodyKind("/vertex", TextInstances, {"instances": [TGI]}),
+    "vertex chat": BodyKind("/vertex", ChatInstances, {"instances": [CHAT]}),
+    "chat tokenize": BodyKind("/chat_tokenize", ChatCompletionRequest, CHAT),
+    "neodim": BodyKind("/generate", NeodimRequest, NEODIM),
 }
 PATHS = tuple(dict.fromkeys(kind.path for kind in KINDS.values()))
 
-SPOILT = "a\u0300\u0301\u0302" * 200 + "👩‍👩‍👧‍👦" * 50 + "\u202eשלום\u202c\u0000\ufffd\ufeff"
+CORRUPT_TEXT = "a\u0300\u0301\u0302" * 200 + "👩‍👩‍👧‍👦" * 50 + "\u202eשלום\u202c\u0000\ufffd\ufeff"
 VALUES: tuple[Any, ...] = (
     *(None, True, False, 0, -1, 1, 7, 1.5, -0.0, 1e308, -1e308, 5e-324, 2**31, 2**63, 2**64, -(2**63) - 1),
     *(
@@ -81,7 +82,7 @@ VALUES: tuple[Any, ...] = (
         "nan",
         "1" * 5000,
         "\x00",
-        SPOILT,
+        CORRUPT_TEXT,
         "{{ 7 * 7 }}{% raw %}",
     ),
     *([], [1], [-1], [10**30], ["x"], [""], [[]], [None], {}, {"x": 1}, {"": None}, {"type": "x"}, [{}]),
@@ -92,7 +93,7 @@ FRAMES = ("", "data: [DONE]", ": ping")
 
 
 def fields(kind: Any, place: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """The place of every field of msgspec's `kind`, and of the structs in it; "0" is a list's first."""
+    """The path of every field of msgspec's `kind` and of nested structs; "0" is a list's first item."""
     match kind:
         case inspect.StructType():
             for field in kind.fields:
@@ -112,43 +113,43 @@ def places(shape: type) -> list[tuple[str, ...]]:
     return list(dict.fromkeys(fields(inspect.type_info(shape))))
 
 
-def spoilt(good: Any, place: tuple[str, ...], value: Any) -> Any:
-    """A copy of `good` with `value` at `place`, and on the way to it whatever is needed."""
+def replace_at(good: Any, place: tuple[str, ...], value: Any) -> Any:
+    """A copy of `good` with `value` at `place`; missing containers on the way are created."""
     if not place:
         return value
     step, *rest = place
     if step == "0":
         first = good[0] if isinstance(good, list) and good else None
-        return [spoilt(first, tuple(rest), value)]
+        return [replace_at(first, tuple(rest), value)]
     known = good if isinstance(good, dict) else {}
-    return known | {step: spoilt(known.get(step), tuple(rest), value)}
+    return known | {step: replace_at(known.get(step), tuple(rest), value)}
 
 
 def send(client: Any, url: str, body: Any, timeout: float = 60) -> requests.Response:
-    """`body`: bytes as they are, anything else as JSON."""
+    """Posts `body`: bytes unchanged, anything else as JSON."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     return client.post(url, data=data, headers={"Content-Type": "application/json"}, timeout=timeout)
 
 
-def answered_well(response: requests.Response) -> None:
-    """No fault of the server's, nothing of its insides, and JSON in whatever framing."""
-    asked, told = str(response.request.body), response.text
-    said = f"{response.request.path_url} {asked[:400]} → {response.status_code} {told[:400]}"
-    assert response.status_code < 500 or response.status_code == 501, said
-    assert not [word for word in INSIDES if word in told and word not in asked], said
-    assert not [word for word in FAULTS if word in told], said
-    for line in told.splitlines():
+def check_response(response: requests.Response) -> None:
+    """Asserts no server error, no internals in the text, and valid JSON in any framing."""
+    sent, text = str(response.request.body), response.text
+    summary = f"{response.request.path_url} {sent[:400]} → {response.status_code} {text[:400]}"
+    assert response.status_code < 500 or response.status_code == 501, summary
+    assert not [word for word in INSIDES if word in text and word not in sent], summary
+    assert not [word for word in FAULTS if word in text], summary
+    for line in text.splitlines():
         if line not in FRAMES and not line.startswith("event: "):
             json.loads(
-                line.removeprefix("data: "), parse_constant=lambda name: pytest.fail(f"{name}: {said}")
+                line.removeprefix("data: "), parse_constant=lambda name: pytest.fail(f"{name}: {summary}")
             )
     if response.status_code >= 400:
-        assert response.json()["error"], said
+        assert response.json()["error"], summary
 
 
 @contextmanager
-def undisturbed(server: Server) -> Iterator[None]:
-    """A client who asks for the same stream again and again, and has the same text each time."""
+def undisturbed(server: ServerProcess) -> Iterator[None]:
+    """A background client that repeats one streamed request and must get the same text each time."""
     body = {"prompt": "Once upon a time", "max_tokens": 12, "temperature": 1.3, "seed": 5, "stream": True}
     over, texts = threading.Event(), []
 

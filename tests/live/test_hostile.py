@@ -1,4 +1,4 @@
-"""Bodies no client should send: never a 5xx, never a stopped server, always JSON."""
+"""Malformed bodies: never a 5xx, never a stopped server, always JSON."""
 
 import json
 import math
@@ -6,7 +6,7 @@ import math
 import pytest
 import requests
 
-from tests.serving import Server
+from tests.serving import ServerProcess
 
 PATHS = (
     "/inference/completion",
@@ -86,11 +86,11 @@ WRONG = {
 
 
 @pytest.fixture(autouse=True)
-def still_serving(server: Server) -> None:
+def still_serving(server: ServerProcess) -> None:
     yield
     assert server.process.poll() is None
-    answer = server.post("/inference/completion", {"model": "m", "content": "The capital of France is"})
-    assert "Paris" in answer.json()["content"]
+    response = server.post("/inference/completion", {"model": "m", "content": "The capital of France is"})
+    assert "Paris" in response.json()["content"]
 
 
 def refused_cleanly(response: requests.Response) -> None:
@@ -106,7 +106,7 @@ def refused_cleanly(response: requests.Response) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RAW)
-def test_a_broken_body_is_refused_in_json(server: Server, name: str) -> None:
+def test_a_broken_body_is_refused_in_json(server: ServerProcess, name: str) -> None:
     for path in PATHS:
         headers = {"Content-Type": "application/json"}
         refused_cleanly(requests.post(server.url + path, data=RAW[name], headers=headers, timeout=60))
@@ -114,7 +114,7 @@ def test_a_broken_body_is_refused_in_json(server: Server, name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("field", WRONG)
-def test_a_field_of_the_wrong_kind_is_refused_in_json(server: Server, field: str) -> None:
+def test_a_field_of_the_wrong_type_is_refused_in_json(server: ServerProcess, field: str) -> None:
     for path in PATHS:
         for value in WRONG[field]:
             body = {"content": "hi", **CHAT, "sampling_params": {"max_tokens": 2}, field: value}
@@ -127,7 +127,7 @@ def test_a_field_of_the_wrong_kind_is_refused_in_json(server: Server, field: str
 
 
 @pytest.mark.slow
-def test_a_body_over_the_limit_is_refused(server: Server) -> None:
+def test_a_body_over_the_limit_is_refused(server: ServerProcess) -> None:
     for size in (5_000_000, 20_000_000):
         for path in PATHS:
             content = "a " * (size // 2)
@@ -138,7 +138,7 @@ def test_a_body_over_the_limit_is_refused(server: Server) -> None:
 
 
 @pytest.mark.slow
-def test_an_unknown_path_or_method_is_answered_in_json(server: Server) -> None:
+def test_an_unknown_path_or_method_is_answered_in_json(server: ServerProcess) -> None:
     for path in (
         "/nope",
         "/inference/nope",

@@ -1,4 +1,6 @@
-"""Bodies no client should send, in every dialect: refused in its words or answered, and nobody is harmed."""
+"""Malformed bodies in every dialect: refused in its error format or answered; other clients are not
+affected.
+"""
 
 import json
 from collections.abc import Iterator
@@ -7,18 +9,18 @@ import pytest
 import requests
 
 from tests.live.hostile import (
+    CORRUPT_TEXT,
     KINDS,
     PATHS,
-    SPOILT,
     VALUES,
-    answered_well,
+    check_response,
     places,
+    replace_at,
     send,
-    spoilt,
     undisturbed,
 )
 from tests.live.test_hostile import RAW
-from tests.serving import Server
+from tests.serving import ServerProcess
 
 pytestmark = pytest.mark.slow
 
@@ -29,64 +31,64 @@ EXTENSIONS = {"prompt": "hi", "inputs": "hi", "generated_tokens_count": 2, "mess
 
 
 @pytest.fixture(autouse=True)
-def neighbour(server: Server) -> Iterator[None]:
+def neighbour(server: ServerProcess) -> Iterator[None]:
     with undisturbed(server):
         yield
 
 
 @pytest.mark.parametrize("name", sorted(RAW.keys() - WELL))
-def test_a_broken_body_is_refused_everywhere(server: Server, name: str) -> None:
+def test_a_broken_body_is_refused_everywhere(server: ServerProcess, name: str) -> None:
     for path in PATHS:
         response = send(requests, server.url + path, RAW[name])
-        answered_well(response)
+        check_response(response)
         assert response.status_code in (400, 422), (path, response.text[:300])
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_any_field_may_hold_anything(server: Server, name: str) -> None:
-    """In each place every third value, beginning one further than in the place before."""
+def test_any_field_may_hold_anything(server: ServerProcess, name: str) -> None:
+    """Each field gets every third value, starting one further than the field before it."""
     kind = KINDS[name]
     with requests.Session() as client:
         for number, place in enumerate(places(kind.shape)):
             for value in VALUES[number % 3 :: 3]:
-                answered_well(send(client, server.url + kind.path, spoilt(kind.good, place, value)))
+                check_response(send(client, server.url + kind.path, replace_at(kind.good, place, value)))
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_any_field_may_hold_what_is_hardly_json(server: Server, name: str) -> None:
+def test_any_field_may_hold_almost_json(server: ServerProcess, name: str) -> None:
     kind, mark = KINDS[name], "in its place"
     with requests.Session() as client:
         for number, place in enumerate(places(kind.shape)):
-            body = json.dumps(spoilt(kind.good, place, mark))
+            body = json.dumps(replace_at(kind.good, place, mark))
             for literal in LITERALS[number % 3 :: 3]:
-                answered_well(
+                check_response(
                     send(client, server.url + kind.path, body.replace(f'"{mark}"', literal).encode())
                 )
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_fields_of_all_dialects_together_confuse_nobody(server: Server, path: str) -> None:
+def test_bodies_that_mix_dialects_are_answered_or_refused(server: ServerProcess, path: str) -> None:
     for left_out in (*EXTENSIONS, ""):
         body = {name: value for name, value in EXTENSIONS.items() if name != left_out}
-        answered_well(send(requests, server.url + path, body))
+        check_response(send(requests, server.url + path, body))
 
 
-def test_texts_that_tokenise_badly_come_back_whole(server: Server) -> None:
-    text = SPOILT.replace("\x00", "")
+def test_texts_that_tokenize_badly_are_detokenized_unchanged(server: ServerProcess) -> None:
+    text = CORRUPT_TEXT.replace("\x00", "")
     tokens = send(requests, f"{server.url}/tokenize", {"prompt": text, "add_special_tokens": False}).json()
-    told = send(requests, f"{server.url}/detokenize", {"tokens": tokens["tokens"]}).json()
-    assert told["prompt"] == text
+    reply = send(requests, f"{server.url}/detokenize", {"tokens": tokens["tokens"]}).json()
+    assert reply["prompt"] == text
 
 
 @pytest.mark.parametrize("id", [-1, 2048, 2**31, 2**63, 10**30])
-def test_ids_beyond_the_vocabulary_are_refused(server: Server, id: int) -> None:
+def test_ids_beyond_the_vocabulary_are_refused(server: ServerProcess, id: int) -> None:
     completion = [{"prompt": [id]}, {"prompt": [[5], [id]]}]
     listed = [{"stop_token_ids": [id]}, {"allowed_token_ids": [id]}, {"logit_bias": {str(id): 1}}]
     for body in (*completion, *listed):
         response = send(requests, f"{server.url}/v1/completions", {"prompt": "hi", "max_tokens": 2} | body)
-        answered_well(response)
+        check_response(response)
         assert response.status_code == 400, response.text
     for path, body in {"/v1/embeddings": {"input": [id]}, "/detokenize": {"tokens": [id]}}.items():
         response = send(requests, server.url + path, body)
-        answered_well(response)
+        check_response(response)
         assert response.status_code == 400, response.text

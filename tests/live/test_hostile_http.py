@@ -1,4 +1,4 @@
-"""HTTP no client should speak, on every route: an answer or an end soon, and nobody else is disturbed."""
+"""Malformed HTTP on every route: a response or a closed connection soon; other clients are not affected."""
 
 import gzip
 import json
@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 import requests
 
-from tests.live.hostile import KINDS, PATHS, answered_well, undisturbed
-from tests.serving import Server
+from tests.live.hostile import KINDS, PATHS, check_response, undisturbed
+from tests.serving import ServerProcess
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +27,7 @@ STATUS = re.compile(rb"HTTP/1\.[01] (\d{3}) ")
 
 
 @pytest.fixture(autouse=True)
-def neighbour(server: Server) -> Iterator[None]:
+def neighbour(server: ServerProcess) -> Iterator[None]:
     with undisturbed(server):
         yield
 
@@ -37,13 +37,13 @@ def head(*headers: str, method: str = "POST", path: str = COMPLETE, version: str
     return "\r\n".join(lines).encode("latin1")
 
 
-def exchange(server: Server, *pieces: bytes, pause_s: float = 0.0, half: bool = False) -> list[int]:
-    """The statuses of what comes back until the connection ends."""
+def exchange(server: ServerProcess, *chunks: bytes, pause_s: float = 0.0, half: bool = False) -> list[int]:
+    """The statuses of all responses until the connection ends."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=SOON_S) as connection:
         data = b""
         try:
-            for piece in pieces:
-                connection.sendall(piece)
+            for chunk in chunks:
+                connection.sendall(chunk)
                 time.sleep(pause_s)
             if half:
                 connection.shutdown(socket.SHUT_WR)
@@ -56,32 +56,35 @@ def exchange(server: Server, *pieces: bytes, pause_s: float = 0.0, half: bool = 
 
 
 @pytest.mark.parametrize("path", dict.fromkeys((*PATHS, *GOT, *MORE_GOT)))
-def test_every_method_on_every_route_is_answered(server: Server, path: str) -> None:
+def test_every_method_on_every_route_is_answered(server: ServerProcess, path: str) -> None:
     for method in ("GET", "HEAD", "OPTIONS", "PUT", "DELETE", "PATCH", "TRACE", "POST"):
         response = requests.request(method, server.url + path, timeout=SOON_S)
         assert response.status_code < 500, (method, path, response.text[:300])
         if response.status_code >= 400 and method != "HEAD":
-            answered_well(response)
+            check_response(response)
         if response.status_code == 405:
             assert response.headers["Allow"]
 
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("version", ["1.0", "1.1"])
-def test_every_way_to_send_a_body_is_understood(server: Server, path: str, version: str) -> None:
+def test_every_way_to_send_a_body_is_supported(server: ServerProcess, path: str, version: str) -> None:
     body = GOOD[path]
     sized = f"Content-Length: {len(body)}"
-    ways: list[tuple[tuple[str, ...], bytes]] = [((sized,), body), ((sized, "Expect: 100-continue"), body)]
+    variants: list[tuple[tuple[str, ...], bytes]] = [
+        ((sized,), body),
+        ((sized, "Expect: 100-continue"), body),
+    ]
     if version == "1.1":
         chunks = b"1;x=y\r\n%b\r\n%x\r\n%b\r\n0\r\nX: y\r\n\r\n" % (body[:1], len(body) - 1, body[1:])
-        ways.append((("Transfer-Encoding: chunked",), chunks))
-    for headers, sent in ways:
+        variants.append((("Transfer-Encoding: chunked",), chunks))
+    for headers, sent in variants:
         statuses = exchange(server, head(*headers, JSON, LAST, path=path, version=version), sent)
         assert statuses in ([200], [100, 200]), (headers, statuses)
 
 
 ZIPPED = gzip.compress(BODY)
-# What is sent, and the status that comes back; 0: the connection is closed without one.
+# The bytes sent, and the status of the response; 0: the connection is closed without a response.
 WRONG: dict[str, tuple[bytes, int]] = {
     "two lengths": (head(SIZED, "Content-Length: 3", LAST) + BODY, 400),
     "length and chunks": (head(SIZED, "Transfer-Encoding: chunked", LAST) + BODY, 400),
@@ -125,7 +128,7 @@ WRONG: dict[str, tuple[bytes, int]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_wrong_http_is_answered_or_ended(server: Server, name: str) -> None:
+def test_malformed_http_is_answered_or_disconnected(server: ServerProcess, name: str) -> None:
     sent, status = WRONG[name]
     assert exchange(server, sent)[-1:] == ([status] if status else [])
 
@@ -134,38 +137,38 @@ FILES = ("main.py", "config.py", ".env", "etc/passwd", "../../../../etc/passwd",
 
 
 @pytest.mark.parametrize("root", ["/", "/docs/", "/playground/", "/playground/views/", "/v1/models/"])
-def test_no_path_leads_to_a_file_of_ours(server: Server, root: str) -> None:
+def test_no_path_reaches_a_file_of_the_server(server: ServerProcess, root: str) -> None:
     for file in FILES:
-        for way in ("", "../", "..%2f", "%2e%2e/", "%2e%2e%2f", "..\\", "%5c..%5c", "//", "%2f", "%00"):
-            for up in (way, way * 4):
+        for prefix in ("", "../", "..%2f", "%2e%2e/", "%2e%2e%2f", "..\\", "%5c..%5c", "//", "%2f", "%00"):
+            for up in (prefix, prefix * 4):
                 assert exchange(server, head(LAST, method="GET", path=root + up + file)) in ([404], [400])
 
 
-def test_pipelined_requests_are_answered_in_turn(server: Server) -> None:
+def test_pipelined_requests_are_answered_in_order(server: ServerProcess) -> None:
     one = head(SIZED, JSON) + BODY
     assert exchange(server, one * 20 + head(SIZED, JSON, LAST) + BODY) == [200] * 21
 
 
-def test_a_slow_sender_is_answered_and_a_silent_one_let_go(server: Server) -> None:
-    whole = head(SIZED, JSON, LAST) + BODY
-    pieces = [whole[at : at + 16] for at in range(0, len(whole), 16)]
-    assert exchange(server, *pieces, pause_s=0.05) == [200]
+def test_a_slow_sender_is_answered_and_a_silent_one_times_out(server: ServerProcess) -> None:
+    data = head(SIZED, JSON, LAST) + BODY
+    chunks = [data[at : at + 16] for at in range(0, len(data), 16)]
+    assert exchange(server, *chunks, pause_s=0.05) == [200]
     assert exchange(server, head(SIZED, JSON, LAST) + BODY[:5]) == [408]
     assert exchange(server, head(SIZED, JSON, LAST)[:20]) == [408]
     assert exchange(server) == []
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_who_closes_half_of_a_connection_ends_it(server: Server, path: str) -> None:
+def test_a_half_closed_connection_ends(server: ServerProcess, path: str) -> None:
     body = GOOD[path]
-    for cut in (len(body), len(body) // 2):
+    for sent in (len(body), len(body) // 2):
         sized = head(f"Content-Length: {len(body)}", JSON, path=path)
-        assert exchange(server, sized + body[:cut], half=True) in ([], [200])
+        assert exchange(server, sized + body[:sent], half=True) in ([], [200])
 
 
-def test_keys_that_stand_twice_are_refused(server: Server) -> None:
+def test_duplicate_keys_are_refused(server: ServerProcess) -> None:
     for path, body in GOOD.items():
         twice = b"{" + body[1:-1] + b"," + body[1:]
         response = requests.post(server.url + path, data=twice, headers={"Content-Type": "application/json"})
-        answered_well(response)
-        assert response.status_code in (400, 422) and "twice" in response.text
+        check_response(response)
+        assert response.status_code in (400, 422) and "repeated" in response.text

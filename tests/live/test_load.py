@@ -1,4 +1,4 @@
-"""Many clients at once: nobody is refused, nobody starves, nothing is left behind by those who hang up."""
+"""Many clients at once: none is refused, none starves, and disconnecting clients leave nothing behind."""
 
 import asyncio
 import json
@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from api.front.bridge import WORKERS
-from tests.live.crowd import LEEWAY, busy, leave, opened
-from tests.serving import Server
+from api.server.asgi_bridge import NUM_WORKERS
+from tests.live.load_clients import LEEWAY, busy, leave, send_request
+from tests.serving import ServerProcess
 
 STREAMS = 64
 HANGUPS = 1000
@@ -19,15 +19,15 @@ RETURN_TIMEOUT_S = 20
 
 
 def question(prompt: str, *, stream: bool = True, tokens: int = 200) -> tuple[str, dict[str, Any]]:
-    """Where a chat is asked for, and how."""
+    """The path and the body of a chat request."""
     messages = [{"role": "user", "content": prompt}]
     body = {"model": "m", "messages": messages, "sampling_params": {"max_tokens": tokens}, "stream": stream}
     return "/inference/chat_completion", body
 
 
 async def chat(port: int, prompt: str) -> tuple[str, list[float]]:
-    """The text of one streamed answer, and when its pieces came."""
-    reader, writer = await opened(port, *question(prompt))
+    """The text of one streamed answer, and the times at which its chunks arrived."""
+    reader, writer = await send_request(port, *question(prompt))
     text, stamps, complete = "", [], False
     async for line in reader:
         if line.startswith(b"{"):
@@ -48,30 +48,30 @@ async def everyone(port: int, prompts: list[str]) -> list[tuple[str, list[float]
     return await asyncio.gather(*(chat(port, prompt) for prompt in prompts))
 
 
-def speed(server: Server, prompts: list[str]) -> tuple[float, list[tuple[str, list[float]]]]:
-    """Pieces for each second that the server works, and the answers."""
-    before = server.worked_s
-    answers = asyncio.run(everyone(server.port, prompts))
-    return sum(len(stamps) for _, stamps in answers) / (server.worked_s - before), answers
+def speed(server: ServerProcess, prompts: list[str]) -> tuple[float, list[tuple[str, list[float]]]]:
+    """Chunks per second of the server's CPU time, and the answers."""
+    before = server.cpu_seconds
+    results = asyncio.run(everyone(server.port, prompts))
+    return sum(len(stamps) for _, stamps in results) / (server.cpu_seconds - before), results
 
 
 @pytest.mark.slow
-def test_64_streams_progress_together_and_faster_than_one_by_one(server: Server) -> None:
+def test_64_streams_progress_together_and_faster_than_one_by_one(server: ServerProcess) -> None:
     prompts = [counting(1 + k % 8, 60) for k in range(STREAMS)]
-    for warmth in (prompts, prompts[:1]):
-        asyncio.run(everyone(server.port, warmth))
+    for warmup_prompts in (prompts, prompts[:1]):
+        asyncio.run(everyone(server.port, warmup_prompts))
     slow, alone = speed(server, prompts[:1])
-    fast, answers = speed(server, prompts)
+    fast, results = speed(server, prompts)
     ratio = fast / slow
-    rates = [len(stamps) / (stamps[-1] - stamps[0]) for _, stamps in answers]
+    rates = [len(stamps) / (stamps[-1] - stamps[0]) for _, stamps in results]
     print(f"\n{STREAMS} streams: {ratio:.1f} × the pieces per second of one")
-    assert answers[0][0] == alone[0][0], "the same prompt has the same answer under load"
-    assert ratio > 1.3, "of the demo model's native steps the way to the client is the larger part"
+    assert results[0][0] == alone[0][0], "the same prompt has the same answer under load"
+    assert ratio > 1.3, "the demo model's native steps take less time than sending their results"
     assert min(rates) > statistics.median(rates) / 3, "some streams waited for others"
 
 
 async def hang_up(port: int, chance: random.Random) -> None:
-    """Ask for a long answer, streamed or not, and leave."""
+    """Requests a long answer, streamed or not, and disconnects."""
     await leave(port, *question(counting(1, 100), stream=chance.random() < 0.7, tokens=500), chance)
 
 
@@ -82,7 +82,7 @@ async def hang_up_often(port: int) -> None:
 
 
 @pytest.mark.slow
-def test_a_thousand_hangups_leave_nothing_behind(server: Server) -> None:
+def test_a_thousand_disconnects_leave_nothing_behind(server: ServerProcess) -> None:
     asyncio.run(everyone(server.port, [counting(1, 9)] * 50))
     assert not busy(server)
     threads, files, _ = server.usage
@@ -91,6 +91,6 @@ def test_a_thousand_hangups_leave_nothing_behind(server: Server) -> None:
     while time.monotonic() < end and (busy(server) or server.usage[1] > files + LEEWAY):
         time.sleep(0.1)
     assert not busy(server)
-    assert server.usage[0] <= threads + WORKERS, "the pool may have grown to its size, nothing else"
+    assert server.usage[0] <= threads + NUM_WORKERS, "the pool may have grown to its size, nothing else"
     assert server.usage[1] <= files + LEEWAY
     assert "20" in asyncio.run(chat(server.port, counting(17, 20)))[0]

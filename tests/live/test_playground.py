@@ -1,22 +1,19 @@
-"""Writing in the playground: in Chromium, on the real server with the demo model."""
+"""Writing in the playground, in Chromium, on the real server with the demo model."""
 
 import pytest
 from selenium.webdriver import ActionChains, Keys
 
-from tests.live.browsing import DIALECTS, SENT_TO, Page
+from tests.live.browser_page import DIALECTS, SENT_TO, Page
 
 pytestmark = pytest.mark.slow
 
 
 def long_answer(page: Page) -> None:
-    """An answer that takes seconds, begun."""
+    """Starts an answer that takes seconds."""
     page.set("max_tokens", 1500)
     page.find("#param-ignore_eos").click()
     page.press("generate")
-    page.until(lambda: page.running and len("".join(page.answers)) > 20)
-
-
-# Generating ----------------------------------------------------------------------------------------------
+    page.until(lambda: page.running and len("".join(page.answer_texts)) > 20)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -24,9 +21,9 @@ def test_a_prompt_is_answered_in_each_dialect(page: Page, dialect: str) -> None:
     page.choose("dialects", dialect)
     page.set("temperature", 0)
     page.write("Prompt", "The capital of France is")
-    assert [answer.strip() for answer in page.generate()] == ["Paris."]
-    asked = [each["url"] for each in page.requests() if each["method"] == "POST"]
-    assert page.url + SENT_TO[dialect] in asked
+    assert [text.strip() for text in page.generate()] == ["Paris."]
+    urls = [each["url"] for each in page.requests() if each["method"] == "POST"]
+    assert page.url + SENT_TO[dialect] in urls
     assert page.complaints() == []
 
 
@@ -35,14 +32,14 @@ def test_the_same_seed_gives_the_same_answer_in_each_dialect(page: Page) -> None
     page.set("seed", 11)
     page.set("temperature", 1.2)
     page.set("max_tokens", 24)
-    said = []
+    texts = []
     for dialect in DIALECTS:
         page.choose("dialects", dialect)
-        said.append(page.generate("generate" if not said else "retry")[0].strip())
-    assert said == said[:1] * len(DIALECTS) and len(said[0]) > 20
+        texts.append(page.generate("generate" if not texts else "retry")[0].strip())
+    assert texts == texts[:1] * len(DIALECTS) and len(texts[0]) > 20
 
 
-def test_a_conversation_goes_on(page: Page) -> None:
+def test_a_conversation_continues(page: Page) -> None:
     page.choose("modes", "chat")
     page.set("temperature", 0)
     page.write("Message", "What is the capital of France?")
@@ -52,7 +49,7 @@ def test_a_conversation_goes_on(page: Page) -> None:
     assert page.texts(".role") == ["You", "Model", "You"]
 
 
-def test_a_turn_can_be_edited_and_asked_again(page: Page) -> None:
+def test_a_turn_can_be_edited_and_sent_again(page: Page) -> None:
     page.choose("modes", "chat")
     page.set("temperature", 0)
     page.write("Message", "What is the capital of France?")
@@ -62,19 +59,19 @@ def test_a_turn_can_be_edited_and_asked_again(page: Page) -> None:
     assert page.texts(".role") == ["You"]
 
 
-def test_an_answer_is_seen_while_it_grows(page: Page) -> None:
+def test_an_answer_is_shown_while_it_grows(page: Page) -> None:
     long_answer(page)
-    (first,) = page.answers
-    page.until(lambda: len(page.answers[0]) > len(first) + 40)
-    assert page.running and "tokens/s" in page.find("#pace").text
-    assert page.answers[0].startswith(first[:10])
+    (first,) = page.answer_texts
+    page.until(lambda: len(page.answer_texts[0]) > len(first) + 40)
+    assert page.running and "tokens/s" in page.find("#speed").text
+    assert page.answer_texts[0].startswith(first[:10])
 
 
 def test_stop_ends_the_answer_and_keeps_it(page: Page) -> None:
     long_answer(page)
     page.press("stop")
     page.until(lambda: not page.running)
-    assert len(page.answers[0]) > 20 and page.texts(".ending span")[0] == "stopped"
+    assert len(page.answer_texts[0]) > 20 and page.texts(".finish span")[0] == "stopped"
     assert not page.find("#notice").is_displayed()
 
 
@@ -87,7 +84,7 @@ def test_keys_generate_and_stop(page: Page) -> None:
     page.until(lambda: not page.running)
 
 
-def test_retry_asks_the_same_again(page: Page) -> None:
+def test_retry_sends_the_same_request_again(page: Page) -> None:
     page.set("seed", 5)
     prompt = page.value("Prompt")
     first = page.generate()
@@ -102,26 +99,23 @@ def test_undo_goes_back_step_by_step(page: Page) -> None:
     page.generate()
     assert page.value("Prompt").startswith("Monday, Tuesday, Wed")
     page.press("undo")
-    assert page.value("Prompt") == "Monday, Tuesday," and page.answers == [first]
+    assert page.value("Prompt") == "Monday, Tuesday," and page.answer_texts == [first]
     page.press("undo")
-    assert page.answers == []
+    assert page.answer_texts == []
     assert not page.find("#undo").is_enabled()
 
 
-# Several answers, endings, tokens ------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_the_answer_that_is_picked_goes_on(page: Page, dialect: str) -> None:
+def test_the_picked_answer_is_continued(page: Page, dialect: str) -> None:
     page.choose("dialects", dialect)
     page.write("Prompt", "Once upon a time")
     for name, value in {"n": 3, "seed": 2, "temperature": 1.5, "max_tokens": 12}.items():
         page.set(name, value)
     assert len(set(page.generate())) == 3
     page.all(".picker")[1].click()
-    picked = page.answers[1]
+    selected = page.answer_texts[1]
     page.generate()
-    assert picked.strip() in page.value("Prompt")
+    assert selected.strip() in page.value("Prompt")
 
 
 @pytest.mark.parametrize("dialect", ["openai", "tgi", "neodim"])
@@ -129,30 +123,30 @@ def test_the_stop_string_is_shown(page: Page, dialect: str) -> None:
     page.choose("dialects", dialect)
     page.write("Prompt", "Monday, Tuesday,")
     page.set("temperature", 0)
-    page.set("stop", " Friday")  # a token ends with it, as TGI wants it
+    page.set("stop", " Friday")  # a token ends with it, as TGI requires
     page.generate()
-    assert page.texts(".ending code")[0] == "·Friday"
+    assert page.texts(".finish code")[0] == "·Friday"
 
 
 @pytest.mark.parametrize("dialect", ["openai", "tgi", "neodim"])
-def test_what_is_cut_off_the_prompt_is_shown(page: Page, dialect: str) -> None:
+def test_the_truncated_part_of_the_prompt_is_shown(page: Page, dialect: str) -> None:
     page.choose("dialects", dialect)
     page.write("Prompt", "A long time ago nobody knew this. The capital of France is")
     page.set("truncate", 5)
-    page.until(lambda: page.find(".cut-told").is_displayed())
-    cut = page.find(".mirror mark").get_property("textContent")
-    assert "A long time ago" in cut and "France is" not in cut
+    page.until(lambda: page.find(".truncation-note").is_displayed())
+    truncated = page.find(".mirror mark").get_property("textContent")
+    assert "A long time ago" in truncated and "France is" not in truncated
 
 
-def test_what_is_cut_is_right_behind_an_emoji(page: Page) -> None:
-    """JavaScript counts it as two, the server as one."""
+def test_the_truncated_part_is_right_after_an_emoji(page: Page) -> None:
+    """JavaScript counts an emoji as two characters, the server as one."""
     page.choose("dialects", "openai")
     page.write("Prompt", "😀" * 6 + " The capital of France is")
     page.set("truncate", 5)
-    page.until(lambda: page.find(".cut-told").is_displayed())
-    cut = page.find(".mirror mark").get_property("textContent")
-    assert cut.startswith("😀" * 6) and (" The capital of France is").startswith(cut[6:])
-    assert "is" not in cut
+    page.until(lambda: page.find(".truncation-note").is_displayed())
+    truncated = page.find(".mirror mark").get_property("textContent")
+    assert truncated.startswith("😀" * 6) and (" The capital of France is").startswith(truncated[6:])
+    assert "is" not in truncated
 
 
 def test_tokens_are_counted_against_the_limit(page: Page) -> None:
@@ -164,16 +158,16 @@ def test_tokens_are_counted_against_the_limit(page: Page) -> None:
 
 
 @pytest.mark.parametrize("dialect", ["llama_stack", "openai", "tgi"])
-def test_a_token_tells_what_else_could_have_come(page: Page, dialect: str) -> None:
+def test_a_token_shows_its_alternatives(page: Page, dialect: str) -> None:
     page.choose("dialects", dialect)
     page.generate()
     token = next(each for each in page.all(".token") if each.text.strip())
     ActionChains(page.browser).move_to_element(token).perform()
-    rows = page.until(lambda: page.texts("#glance div"))
-    assert len(rows) >= 4 and "%" in rows[0] and page.texts("#glance .own")
+    rows = page.until(lambda: page.texts("#token-tooltip div"))
+    assert len(rows) >= 4 and "%" in rows[0] and page.texts("#token-tooltip .sampled")
 
 
-def test_a_form_binds_the_answer(page: Page) -> None:
-    page.set("form", "choice")
-    page.set("spec", "Rome\nOslo")
+def test_a_format_constrains_the_answer(page: Page) -> None:
+    page.set("response_format", "choice")
+    page.set("format_spec", "Rome\nOslo")
     assert page.generate()[0] in ("Rome", "Oslo")

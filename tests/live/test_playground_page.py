@@ -1,4 +1,4 @@
-"""The playground around the writing: errors, the key, the command, screens, colours, names."""
+"""The playground around the text: errors, the key, the command, screens, colours, accessible names."""
 
 import json
 
@@ -6,10 +6,10 @@ import pytest
 from selenium.webdriver import Chrome, Keys
 
 from inference.errors import Unavailable
-from inference.types import Device, Load
+from inference.types import BackendLoad, Device
 from tests.api.conftest import served
 from tests.fake_backend import FakeBackend, say
-from tests.live.browsing import DIALECTS, SENT_TO, Page, visit
+from tests.live.browser_page import DIALECTS, SENT_TO, Page, visit
 
 GB = 10**9
 NAMELESS = """
@@ -19,7 +19,7 @@ NAMELESS = """
         .filter(isNameless).map((each) => each.outerHTML);
 """
 OVERFLOWS = """
-    return ["html", "body", ".desk", ".bar", ".top", ".panel-body"].filter((name) => {
+    return ["html", "body", ".main", ".bar", ".top", ".panel-body"].filter((name) => {
         const each = document.querySelector(name);
         return each.scrollWidth > each.clientWidth;
     });
@@ -33,11 +33,8 @@ EDGES = """
 pytestmark = pytest.mark.slow
 
 
-# Errors, keys --------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_an_error_is_shown_in_the_servers_words(page: Page, dialect: str) -> None:
+def test_an_error_is_shown_with_the_servers_message(page: Page, dialect: str) -> None:
     page.choose("dialects", dialect)
     page.set("top_p", 0.5)
     page.set("temperature", -3)
@@ -48,9 +45,9 @@ def test_an_error_is_shown_in_the_servers_words(page: Page, dialect: str) -> Non
     assert page.generate() and not page.find("#notice").is_displayed()
 
 
-def test_an_answer_that_breaks_off_is_kept_and_told(chrome: Chrome) -> None:
+def test_an_answer_that_breaks_off_is_kept_and_explained(chrome: Chrome) -> None:
     script = [*say("Half", " of", " it")[:-1], Unavailable("the model is gone")]
-    with served(FakeBackend(script)) as live, visit(chrome, live.front.url) as page:
+    with served(FakeBackend(script)) as live, visit(chrome, live.http_server.url) as page:
         page.open()
         assert page.generate() == ["Half of it"]
         assert page.find("#notice").text.startswith("The answer broke off\nthe model is gone")
@@ -62,16 +59,16 @@ def test_an_empty_prompt_is_not_sent(page: Page) -> None:
     assert page.until(lambda: page.find("#notice").text).startswith("Not sent")
 
 
-def test_a_schema_that_is_not_json_is_told(page: Page) -> None:
-    page.set("form", "schema")
-    page.set("spec", "{")
+def test_a_schema_that_is_not_json_is_reported(page: Page) -> None:
+    page.set("response_format", "schema")
+    page.set("format_spec", "{")
     page.press("generate")
     assert page.until(lambda: page.find("#notice").text).startswith("The JSON cannot be read")
 
 
-def test_a_key_is_asked_for_sent_and_kept_for_the_tab(chrome: Chrome) -> None:
+def test_a_key_is_requested_sent_and_kept_for_the_tab(chrome: Chrome) -> None:
     locked = served(FakeBackend(say("Hello")), api_keys=("secret",))
-    with locked as live, visit(chrome, live.front.url) as page:
+    with locked as live, visit(chrome, live.http_server.url) as page:
         chrome.get(f"{page.url}/playground")
         page.until(lambda: page.find("#notice").is_displayed() and page.find("#key-value").is_displayed())
         page.find("#key-value").send_keys("secret", Keys.ENTER)
@@ -79,14 +76,11 @@ def test_a_key_is_asked_for_sent_and_kept_for_the_tab(chrome: Chrome) -> None:
         assert page.generate() == ["Hello"]
         page.open()
         assert page.generate() == ["Hello"]
-        kept = chrome.execute_script("return JSON.stringify(localStorage)")
-        assert "secret" not in kept and "secret" not in chrome.current_url
+        stored = chrome.execute_script("return JSON.stringify(localStorage)")
+        assert "secret" not in stored and "secret" not in chrome.current_url
 
 
-# The page itself -----------------------------------------------------------------------------------------
-
-
-def test_what_was_written_is_there_on_the_next_visit(page: Page) -> None:
+def test_the_text_is_restored_on_the_next_visit(page: Page) -> None:
     page.write("Prompt", "Kept")
     page.set("top_k", 17)
     page.choose("dialects", "tgi")
@@ -109,7 +103,7 @@ def test_the_command_can_be_pasted(page: Page, dialect: str) -> None:
     assert f"{page.url}{path}'" in command and "It's" in body.values()
 
 
-def test_a_narrow_screen_has_no_sideways_scroll(page: Page) -> None:
+def test_a_narrow_screen_has_no_horizontal_scroll(page: Page) -> None:
     metrics = {"width": 360, "height": 740, "deviceScaleFactor": 1, "mobile": True}
     page.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     page.set("n", 3)
@@ -121,8 +115,8 @@ def test_a_narrow_screen_has_no_sideways_scroll(page: Page) -> None:
     for opener, opened in {"curl-open": "#curl", "key": ".key-form"}.items():
         page.browser.execute_script("document.querySelector('dialog').close()")
         page.press(opener)
-        left, right = page.browser.execute_script(EDGES, opened)
-        assert left >= 0 and right <= 360
+        left_edge, right_edge = page.browser.execute_script(EDGES, opened)
+        assert left_edge >= 0 and right_edge <= 360
     assert page.browser.execute_script("return document.documentElement.scrollWidth") == 360
 
 
@@ -146,7 +140,7 @@ def brightness(page: Page) -> float:
 
 def test_every_control_has_a_name_and_every_parameter_an_explanation(page: Page) -> None:
     assert page.browser.execute_script(NAMELESS) == []
-    explanations = [each.get_property("textContent") for each in page.all(".param .says")]
+    explanations = [each.get_property("textContent") for each in page.all(".param .hint")]
     assert len(explanations) > 40 and all(explanations)
 
 
@@ -156,14 +150,14 @@ def test_the_machines_memory_is_shown(page: Page) -> None:
 
 
 class WithGpu(FakeBackend):
-    def load(self) -> Load:
+    def load(self) -> BackendLoad:
         gpu = Device("Some GPU", total=80 * GB, free=20 * GB, reserved=50 * GB, allocated=40 * GB)
-        return Load(running=3, waiting=1, used=0.5, devices=(gpu,))
+        return BackendLoad(running=3, waiting=1, kv_usage=0.5, devices=(gpu,))
 
 
 def test_a_gpus_memory_is_shown(chrome: Chrome) -> None:
-    with served(WithGpu()) as live, visit(chrome, live.front.url) as page:
+    with served(WithGpu()) as live, visit(chrome, live.http_server.url) as page:
         page.open()
         words = page.until(lambda: page.find("#machine").text)
-        assert words.startswith("GPU · Some GPU\n60.0 of 80.0 GB, 50.0 ours\nRAM")
-        assert "3 running, 1 waiting, room for tokens 50 % full" in words
+        assert words.startswith("GPU · Some GPU\n60.0 of 80.0 GB, 50.0 by this server\nRAM")
+        assert "3 running, 1 waiting, KV cache 50 % full" in words

@@ -1,12 +1,12 @@
-"""Every parameter of the playground, sent in every dialect that has it: the real server understands it."""
+"""Every parameter of the playground is accepted by the real server in every dialect that has it."""
 
 import pytest
 
-from tests.live.browsing import DIALECTS, SENT_TO, Page
+from tests.live.browser_page import DIALECTS, SENT_TO, Page
 
 pytestmark = pytest.mark.slow
 
-# A value for each parameter, and what it needs besides.
+# A value for each parameter, and the other parameters that it needs.
 VALUES: dict[str, dict[str, object]] = {
     "top_p": {"top_p": 0.9},
     "top_k": {"top_k": 5},
@@ -14,33 +14,33 @@ VALUES: dict[str, dict[str, object]] = {
     "typical_p": {"typical_p": 0.9},
     "tfs": {"tfs": 0.9},
     "top_a": {"top_a": 0.2},
-    "contrast": {"contrast": 0.6, "top_k": 4},
-    "order": {"order": "top_k\n*"},
+    "penalty_alpha": {"penalty_alpha": 0.6, "top_k": 4},
+    "warpers_order": {"warpers_order": "top_k\n*"},
     "seed": {"seed": 3},
     "min_tokens": {"min_tokens": 2},
     "stop": {"stop": "\\n\nSunday"},
-    "keep_stop": {"keep_stop": True, "stop": "."},
+    "include_stop": {"include_stop": True, "stop": "."},
     "stop_regex": {"stop_regex": True, "stop": "[.!]"},
     "stop_matches": {"stop_matches": 2, "stop_regex": True, "stop": "[.!]"},
-    "stop_tokens": {"stop_tokens": "5, 6"},
+    "stop_token_ids": {"stop_token_ids": "5, 6"},
     "ignore_eos": {"ignore_eos": True},
     "truncate": {"truncate": 3},
     "truncate_until": {"truncate_until": " ", "truncate": 3},
-    "repetition": {"repetition": 1.2},
-    "presence": {"presence": 0.5},
-    "frequency": {"frequency": 0.5},
-    "ngram": {"ngram": 3},
-    "range": {"range": 4, "repetition": 1.2},
-    "slope": {"slope": 1.5, "repetition": 1.2},
-    "generated": {"generated": "expand", "repetition": 1.2},
-    "with_preamble": {"with_preamble": True, "repetition": 1.2},
-    "within": {"within": True, "repetition": 1.2},
-    "instead": {"instead": "Monday", "repetition": 1.2},
+    "repetition_penalty": {"repetition_penalty": 1.2},
+    "presence_penalty": {"presence_penalty": 0.5},
+    "frequency_penalty": {"frequency_penalty": 0.5},
+    "no_repeat_ngram": {"no_repeat_ngram": 3},
+    "penalty_range": {"penalty_range": 4, "repetition_penalty": 1.2},
+    "penalty_slope": {"penalty_slope": 1.5, "repetition_penalty": 1.2},
+    "penalty_generated": {"penalty_generated": "expand", "repetition_penalty": 1.2},
+    "penalty_preamble": {"penalty_preamble": True, "repetition_penalty": 1.2},
+    "penalty_clamp": {"penalty_clamp": True, "repetition_penalty": 1.2},
+    "penalty_text": {"penalty_text": "Monday", "repetition_penalty": 1.2},
     "bad_words": {"bad_words": "Paris"},
-    "bad_first": {"bad_first": "Paris"},
-    "only_words": {"only_words": "Paris\nRome"},
-    "allowed_tokens": {"allowed_tokens": "300, 301"},
-    "bias": {"bias": "300: -5"},
+    "bad_words_at_start": {"bad_words_at_start": "Paris"},
+    "allowed_words": {"allowed_words": "Paris\nRome"},
+    "allowed_token_ids": {"allowed_token_ids": "300, 301"},
+    "logit_bias": {"logit_bias": "300: -5"},
     "watermark": {"watermark": True},
     "n": {"n": 2},
     "logprobs": {"logprobs": 2},
@@ -49,21 +49,21 @@ VALUES: dict[str, dict[str, object]] = {
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_every_parameter_is_understood(page: Page, dialect: str) -> None:
+def test_every_parameter_is_accepted(page: Page, dialect: str) -> None:
     page.choose("dialects", dialect)
     offered = [name for name in VALUES if page.has(name)]
     for name in offered:
         page.browser.execute_script("document.querySelector('#reset').click()")
         for each, value in {"max_tokens": 4, "seed": 1, **VALUES[name]}.items():
             page.set(each, value)
-        page.generate("retry" if page.answers else "generate")
+        page.generate("retry" if page.answer_texts else "generate")
         assert (page.find("#notice").text, name) == ("", name)
     sent = [each["postData"] for each in page.requests() if each["url"] == page.url + SENT_TO[dialect]]
-    assert len(set(sent)) >= len(offered) >= 6, "each makes another request"
+    assert len(set(sent)) >= len(offered) >= 6, "each parameter changes the request"
 
 
 @pytest.mark.parametrize(
-    ("dialect", "form", "spec"),
+    ("dialect", "kind", "spec"),
     [
         ("llama_stack", "schema", '{"type": "boolean"}'),
         ("llama_stack", "grammar", 'start: "yes"'),
@@ -75,9 +75,9 @@ def test_every_parameter_is_understood(page: Page, dialect: str) -> None:
         ("tgi", "regex", "[ab]{3}"),
     ],
 )
-def test_every_form_is_understood(page: Page, dialect: str, form: str, spec: str) -> None:
+def test_every_format_is_accepted(page: Page, dialect: str, kind: str, spec: str) -> None:
     page.choose("dialects", dialect)
-    for name, value in {"form": form, "spec": spec, "max_tokens": 12}.items():
+    for name, value in {"response_format": kind, "format_spec": spec, "max_tokens": 12}.items():
         page.set(name, value)
-    (answer,) = page.generate()
-    assert page.find("#notice").text == "" and answer
+    (text,) = page.generate()
+    assert page.find("#notice").text == "" and text

@@ -1,4 +1,4 @@
-"""The README shows what a server on models/demo prints today, and names every route of its own."""
+"""README.md and docs/ show what a server on models/demo prints today, and name every operations route."""
 
 import re
 import subprocess
@@ -7,16 +7,30 @@ from pathlib import Path
 import pytest
 import requests
 
-from tests.serving import Server
+from tests.serving import ServerProcess
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
-EXAMPLES = re.findall(r"\$ (curl .*?)\n((?:.*\n)*?)(?=\n\$|```)", README)
+ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
+OPERATIONS = ROOT / "docs/operations.md"
+EXAMPLE = re.compile(r"\$ (curl .*?)\n((?:.*\n)*?)(?=\n\$|```)")
 HERE = "http://127.0.0.1:8000"
 
 
+def find_examples(path: Path) -> list[tuple[str, str]]:
+    """Each command on a page, and what the page shows as its output."""
+    return EXAMPLE.findall(path.read_text())
+
+
+EXAMPLES = [
+    pytest.param(command, expected, id=f"{path.stem}: {command[:60]}")
+    for path in [README, *sorted((ROOT / "docs").rglob("*.md"))]
+    for command, expected in find_examples(path)
+]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("command", "shown"), EXAMPLES, ids=[command[:60] for command, _ in EXAMPLES])
-def test_a_command_prints_what_the_readme_shows(server: Server, command: str, shown: str) -> None:
+@pytest.mark.parametrize(("command", "expected"), EXAMPLES)
+def test_a_command_prints_what_the_docs_show(server: ServerProcess, command: str, expected: str) -> None:
     printed = subprocess.run(
         ["bash", "-c", command.replace(HERE, server.url)],
         capture_output=True,
@@ -24,11 +38,20 @@ def test_a_command_prints_what_the_readme_shows(server: Server, command: str, sh
         timeout=60,
         check=True,
     ).stdout
-    assert printed.strip() == shown.strip()
+    assert printed.strip() == expected.strip()
 
 
 @pytest.mark.slow
-def test_the_readme_names_every_route_of_the_servers_own(server: Server) -> None:
+def test_the_docs_name_every_operations_route(server: ServerProcess) -> None:
     own = requests.get(server.url, timeout=5).json()["routes"]["ops"]
-    assert [route for route in own if route.split()[1] not in README] == []
-    assert len(EXAMPLES) >= 4
+    described = OPERATIONS.read_text()
+    assert own and [route for route in own if f"`{route}`" not in described] == []
+
+
+def test_the_readme_calls_each_dialect_and_every_page_of_a_dialect_has_examples() -> None:
+    commands = [command for command, _ in find_examples(README)]
+    assert len(commands) >= 4
+    for path in ("/v1/chat/completions", "/inference/chat_completion", "/generate"):
+        assert any(path in command for command in commands)
+    for page in ("openai", "llama_stack", "tgi", "neodim"):
+        assert len(find_examples(ROOT / f"docs/dialects/{page}.md")) >= 3

@@ -1,4 +1,6 @@
-"""A server whose model two processes share: it answers as ever, says when one of them dies, ends clean."""
+"""A server whose model is sharded over two processes: it answers as before, reports a dead rank, exits
+cleanly.
+"""
 
 import time
 from pathlib import Path
@@ -8,42 +10,44 @@ import pytest
 import requests
 
 from tests import tiny
-from tests.serving import Server, serving
+from tests.serving import ServerProcess, serving
 
 QUESTION = {"model": "m", "prompt": "The capital of France", "max_tokens": 12, "temperature": 0}
 FLAGS = ("--served-names", "m", "--device", "cpu", "--dtype", "float32", "--log-level", "warning")
 
 
-def answer(server: Server) -> str:
-    found = server.post("/v1/completions", QUESTION)
-    assert found.ok, found.text
-    return str(found.json()["choices"][0]["text"])
+def complete(server: ServerProcess) -> str:
+    response = server.post("/v1/completions", QUESTION)
+    assert response.ok, response.text
+    return str(response.json()["choices"][0]["text"])
 
 
 @pytest.mark.slow
 def test_two_processes_share_a_model(tmp_path: Path) -> None:
     folder = str(tiny.llama(tmp_path))
     with serving(*FLAGS, model=folder) as server:
-        alone = answer(server)
+        alone = complete(server)
     with serving(*FLAGS, "--num-shard", "2", model=folder) as server:
-        assert answer(server) == alone
+        assert complete(server) == alone
         family = psutil.Process(server.process.pid).children(recursive=True)
         ranks = [child for child in family if "spawn_main" in "".join(child.cmdline())]
         assert len(ranks) == 1
         ranks[0].kill()
-        assert "rank 1 has ended with exit code -9: the server must be restarted" in unready(server)
+        assert "rank 1 has ended with exit code -9: the server must be restarted" in wait_until_unready(
+            server
+        )
         refused = server.post("/v1/completions", QUESTION)
         assert refused.status_code == 503 and "rank 1 has ended" in refused.text
     assert server.process.returncode == 0
     assert not psutil.wait_procs(family, timeout=10)[1], "a process was left behind"
 
 
-def unready(server: Server, patience_s: float = 30) -> str:
-    """What the server says once it is no longer ready."""
-    end = time.monotonic() + patience_s
+def wait_until_unready(server: ServerProcess, timeout_s: float = 30) -> str:
+    """The response of the readiness check once the server is no longer ready."""
+    end = time.monotonic() + timeout_s
     while time.monotonic() < end:
-        told = requests.get(f"{server.url}/health/ready", timeout=10)
-        if not told.ok:
-            return told.text
+        response = requests.get(f"{server.url}/health/ready", timeout=10)
+        if not response.ok:
+            return response.text
         time.sleep(0.1)
     raise AssertionError("the server still says that it is ready")

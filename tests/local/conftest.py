@@ -15,7 +15,10 @@ class FakeMatcher:
 
 
 class FakeCompiler:
-    """compiled  the constraints it was given, each with the field to blame"""
+    """Records what it compiles.
+
+    compiled  the constraints, each with the request field that errors name
+    """
 
     def __init__(self) -> None:
         self.compiled: list[tuple[Constraint, str]] = []
@@ -48,7 +51,7 @@ def backend(engine: FakeEngine, compiler: FakeCompiler, words: Any) -> LocalBack
         model_id="tiny",
         context=64,
         vocab=400,
-        ends=frozenset([words.eos_token_id]),
+        eos_token_ids=frozenset([words.eos_token_id]),
         metrics=Metrics(),
         tool_format="auto",
         details={"dtype": "float32", "device": "cpu"},

@@ -1,42 +1,49 @@
-"""An engine that says what a test has it say. Knows tasks, outlets and records as the real one does."""
+"""An engine with scripted outputs. It accepts tasks and output sinks as the real one does."""
 
 from collections.abc import Iterable, Sequence
 
-from inference.engine.sequence import Outlet, Record, Task
+from inference.engine.sequence import OutputSink, StepOutput, Task
 from inference.errors import ServerError, Unavailable
 
 
 class FakeEngine:
     def __init__(self) -> None:
-        self.reason = ""
-        self.failing = 0
+        self.closed_reason = ""
+        self.consecutive_failures = 0
         self.tasks: list[Task] = []
-        self.outlets: list[Outlet] = []
+        self.output_sinks: list[OutputSink] = []
         self.cancelled: list[int] = []
         self.refuses: ServerError | None = None
 
-    def submit(self, tasks: Sequence[Task], outlets: Sequence[Outlet]) -> list[int]:
+    def submit(self, tasks: Sequence[Task], output_sinks: Sequence[OutputSink]) -> list[int]:
         if self.refuses:
             raise self.refuses
         first = len(self.tasks)
         self.tasks += tasks
-        self.outlets += outlets
+        self.output_sinks += output_sinks
         return list(range(first, len(self.tasks)))
 
-    def cancel(self, ids: Iterable[int]) -> None:
+    def abort(self, ids: Iterable[int]) -> None:
         self.cancelled += ids
 
     def stop(self) -> None:
-        self.reason = "stopped"
-        for outlet in self.outlets:
-            outlet.put(Record(error=Unavailable("stopped")))
+        self.closed_reason = "stopped"
+        for output_sink in self.output_sinks:
+            output_sink.put(StepOutput(error=Unavailable("stopped")))
 
     def say(self, ids: Iterable[int], reason: str = "stop", end: int | None = None, task: int = 0) -> None:
-        """A record for each id, the end token in one of its own."""
-        records = [Record(ids=(id,)) for id in ids]
-        records.append(Record(ids=() if end is None else (end,), reason=reason))
-        for place, record in enumerate(records):
-            self.put(Record(record.ids, cached=None if place else 0, reason=record.reason), task)
+        """Puts one output for each id, and a last one with the finish reason and the end token, if any."""
+        outputs = [StepOutput(token_ids=(id,)) for id in ids]
+        outputs.append(StepOutput(token_ids=() if end is None else (end,), finish_reason=reason))
+        for place, output in enumerate(outputs):
+            self.put(
+                StepOutput(
+                    output.token_ids,
+                    num_cached_tokens=None if place else 0,
+                    finish_reason=output.finish_reason,
+                ),
+                task,
+            )
 
-    def put(self, record: Record, task: int = 0) -> None:
-        self.outlets[task].put(record)
+    def put(self, output: StepOutput, task: int = 0) -> None:
+        self.output_sinks[task].put(output)

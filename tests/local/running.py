@@ -1,15 +1,15 @@
-"""A backend over a real engine and seat, for a model too small to make sense."""
+"""A backend over a real engine and runner, for a tiny random model."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from inference.constrain import Compiler
 from inference.engine.engine import Engine
-from inference.engine.sampler import Sampler
+from inference.engine.sampling.sampler import Sampler
 from inference.local import LocalBackend
 from inference.metrics import Metrics
-from inference.model.slots.runner import SlotRunner
+from inference.model.contiguous.runner import ContiguousRunner
+from inference.structured_output import GrammarCompiler
 
 VOCAB = 261
 ENDS = frozenset([2])
@@ -17,8 +17,10 @@ ENDS = frozenset([2])
 
 @contextmanager
 def running(model: Any, words: Any, *, rows: int, context: int, **more: Any) -> Iterator[LocalBackend]:
-    """Stopped at the end. `more` goes to the backend."""
-    runner = SlotRunner(model, max_rows=rows, context=context, area=rows * context, resumes=True)
+    """Yields the backend and closes it at the end; `more` goes to LocalBackend."""
+    runner = ContiguousRunner(
+        model, max_sequences=rows, context=context, kv_capacity=rows * context, supports_chunked_prefill=True
+    )
     engine = Engine(runner, Sampler(VOCAB), max_batch_tokens=64, max_queued_tokens=10_000)
     engine.start()
     backend = LocalBackend(
@@ -27,9 +29,9 @@ def running(model: Any, words: Any, *, rows: int, context: int, **more: Any) -> 
         model_id="tiny",
         context=context,
         vocab=VOCAB,
-        ends=ENDS,
+        eos_token_ids=ENDS,
         metrics=Metrics(),
-        compiler=Compiler(words, VOCAB, ENDS),
+        compiler=GrammarCompiler(words, VOCAB, ENDS),
         **more,
     )
     yield backend

@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from inference.backend import Backend
-from inference.engine.sequence import Record, Score
-from inference.errors import BadRequest, NoRoom, Overloaded, TooLong
+from inference.engine.sequence import PromptLogprob, StepOutput
+from inference.errors import BadRequest, MaxTokensTooLarge, Overloaded, TooLong
 from inference.local import LocalBackend
+from inference.local.backend import seeds_for
 from inference.sampling import Sampling
 from inference.types import (
     CallDelta,
@@ -36,29 +37,34 @@ def ids_of(words: Any, text: str) -> list[int]:
     return words.encode(text, add_special_tokens=False)
 
 
-def test_an_answer_is_started_told_token_by_token_and_finished(
+def test_an_answer_starts_sends_each_token_and_finishes(
     backend: LocalBackend, engine: FakeEngine, words: Any
 ) -> None:
     stream = backend.generate(GenerationRequest("The quick", sampling=GREEDY))
-    answer = ids_of(words, " brown fox")
-    engine.say(answer, end=words.eos_token_id)
+    answer_ids = ids_of(words, " brown fox")
+    engine.say(answer_ids, end=words.eos_token_id)
     first, *tokens, last = stream
-    assert first == Started(0, len(engine.tasks[0].ids), cached_tokens=0, ids=engine.tasks[0].ids)
-    assert [token.id for token in tokens] == [*answer, words.eos_token_id]
+    assert first == Started(
+        0,
+        len(engine.tasks[0].prompt_token_ids),
+        cached_tokens=0,
+        prompt_token_ids=engine.tasks[0].prompt_token_ids,
+    )
+    assert [token.id for token in tokens] == [*answer_ids, words.eos_token_id]
     assert "".join(token.text for token in tokens) == " brown fox"
-    assert tokens[-1] == Token(0, words.eos_token_id, "", special=True, spelling=words.eos_token)
-    assert last == Finished(0, "stop", tokens=len(tokens))
+    assert tokens[-1] == Token(0, words.eos_token_id, "", is_special=True, spelling=words.eos_token)
+    assert last == Finished(0, "stop", num_tokens=len(tokens))
 
 
 def test_a_request_becomes_a_task(backend: LocalBackend, engine: FakeEngine, words: Any) -> None:
     sampling = Sampling(temperature=0.5, top_k=5, seed=7)
-    request = GenerationRequest("The", sampling, max_tokens=9, min_tokens=2, stop_tokens=(11,), logprobs=3)
+    request = GenerationRequest("The", sampling, max_tokens=9, min_tokens=2, stop_token_ids=(11,), logprobs=3)
     backend.generate(request)
     [task] = engine.tasks
-    assert list(task.ids) == ids_of(words, "The")
+    assert list(task.prompt_token_ids) == ids_of(words, "The")
     assert (task.max_tokens, task.min_tokens, task.logprobs, task.seed) == (9, 2, 3, 7)
     assert task.sampling == sampling
-    assert task.ends == {11, words.eos_token_id}
+    assert task.stop_token_ids == {11, words.eos_token_id}
 
 
 def test_without_a_limit_an_answer_may_fill_the_context(backend: LocalBackend, engine: FakeEngine) -> None:
@@ -67,37 +73,44 @@ def test_without_a_limit_an_answer_may_fill_the_context(backend: LocalBackend, e
     assert [task.max_tokens for task in engine.tasks] == [4, 4]
 
 
-def test_a_prompt_that_leaves_no_room_is_too_long(backend: LocalBackend) -> None:
+def test_a_prompt_that_fills_the_context_is_too_long(backend: LocalBackend) -> None:
     with pytest.raises(TooLong) as caught:
         backend.generate(GenerationRequest([5] * 64))
-    assert (caught.value.field, caught.value.limit, caught.value.tokens) == ("prompt", 64, 64)
+    assert (caught.value.field, caught.value.limit, caught.value.length) == ("prompt", 64, 64)
 
 
-def test_a_prompt_to_be_scored_may_fill_the_context(backend: LocalBackend, engine: FakeEngine) -> None:
+def test_a_scored_prompt_may_fill_the_context(backend: LocalBackend, engine: FakeEngine) -> None:
     stream = backend.generate(GenerationRequest([5] * 64, max_tokens=0, prompt_logprobs=1))
-    scores = [Score(), *[Score(-1.0, ((6, -0.5),), 2)] * 63]
-    engine.put(Record(cached=0, prompt=tuple(scores), reason="length"))
+    scores = [PromptLogprob(), *[PromptLogprob(-1.0, ((6, -0.5),), 2)] * 63]
+    engine.put(StepOutput(num_cached_tokens=0, prompt_logprobs=tuple(scores), finish_reason="length"))
     started, finished = stream
     assert isinstance(started, Started)
-    assert started.prompt[0].logprob is None
-    assert (started.prompt[1].id, started.prompt[1].rank) == (5, 2)
-    assert started.prompt[1].top[0].id == 6
+    assert started.prompt_logprobs[0].logprob is None
+    assert (started.prompt_logprobs[1].id, started.prompt_logprobs[1].rank) == (5, 2)
+    assert started.prompt_logprobs[1].top_logprobs[0].id == 6
     assert finished == Finished(0, "length", seed=finished.seed)
 
 
-def test_a_request_for_warped_logprobs_is_passed_on(backend: LocalBackend, engine: FakeEngine) -> None:
-    backend.generate(GenerationRequest("The", SAMPLED, logprobs=0, warped=True))
+def test_a_request_for_processed_logprobs_is_passed_on(backend: LocalBackend, engine: FakeEngine) -> None:
+    backend.generate(GenerationRequest("The", SAMPLED, logprobs=0, processed_logprobs=True))
     backend.generate(GenerationRequest("The", SAMPLED, logprobs=0))
-    assert [task.warped for task in engine.tasks] == [True, False]
+    assert [task.processed_logprobs for task in engine.tasks] == [True, False]
 
 
-def test_a_drawn_seed_is_used_and_reported(backend: LocalBackend, engine: FakeEngine) -> None:
+def test_a_random_seed_is_used_and_reported(backend: LocalBackend, engine: FakeEngine) -> None:
     stream = backend.generate(GenerationRequest("The", SAMPLED))
     engine.say([5], reason="length")
-    assert list(stream)[-1] == Finished(0, "length", tokens=1, seed=engine.tasks[0].seed)
+    assert list(stream)[-1] == Finished(0, "length", num_tokens=1, seed=engine.tasks[0].seed)
 
 
-def test_several_answers_have_seeds_of_their_own(backend: LocalBackend, engine: FakeEngine) -> None:
+def test_a_default_seed_counts_for_requests_without_one() -> None:
+    sampled = Sampling(temperature=0.5)
+    assert seeds_for(sampled, 2, default_seed=0) == [0, 1]
+    assert seeds_for(replace(sampled, seed=7), 2, default_seed=0) == [7, 8]
+    assert seeds_for(replace(sampled, greedy=True), 2, default_seed=0) == [None, None]
+
+
+def test_several_answers_have_different_seeds(backend: LocalBackend, engine: FakeEngine) -> None:
     stream = backend.generate(GenerationRequest("The", Sampling(seed=3), n=3))
     for task in (2, 0, 1):
         engine.say([5], reason="length", task=task)
@@ -121,24 +134,24 @@ def test_a_stop_string_ends_the_answer_and_cancels_the_rest(
     engine.say(ids_of(words, " brown fox jumps over"), reason="length")
     events = list(stream)
     assert text_of(events) == " brown "
-    assert events[-1].reason == "stop"
+    assert events[-1].finish_reason == "stop"
     assert events[-1].stop == "fox jumps"
-    assert events[-1].tokens == len([event for event in events if isinstance(event, Token)])
+    assert events[-1].num_tokens == len([event for event in events if isinstance(event, Token)])
     assert engine.cancelled == [0]
 
 
-def test_text_held_for_a_stop_string_is_told_at_the_end(
+def test_text_withheld_for_a_stop_string_is_sent_at_the_end(
     backend: LocalBackend, engine: FakeEngine, words: Any
 ) -> None:
     stream = backend.generate(GenerationRequest("The", GREEDY, stop=("fox jumps",)))
     engine.say(ids_of(words, " brown fox j"), reason="length")
     events = list(stream)
     assert text_of(events) == " brown fox j"
-    assert (events[-1].reason, events[-1].stop) == ("length", None)
+    assert (events[-1].finish_reason, events[-1].stop) == ("length", None)
     assert engine.cancelled == []
 
 
-def test_no_stop_string_ends_an_answer_below_its_least_length(
+def test_stop_strings_are_ignored_before_min_tokens(
     backend: LocalBackend, engine: FakeEngine, words: Any
 ) -> None:
     ids = [words.convert_tokens_to_ids(letter) for letter in "xxaxa"]
@@ -147,20 +160,18 @@ def test_no_stop_string_ends_an_answer_below_its_least_length(
     assert text_of(list(stream)) == "xxax"
 
 
-def test_a_stop_token_of_the_request_is_named(backend: LocalBackend, engine: FakeEngine) -> None:
-    stream = backend.generate(GenerationRequest("The", GREEDY, stop_tokens=(40,)))
+def test_a_stop_token_of_the_request_is_reported(backend: LocalBackend, engine: FakeEngine) -> None:
+    stream = backend.generate(GenerationRequest("The", GREEDY, stop_token_ids=(40,)))
     engine.say([5], end=40)
     *_, token, end = stream
-    assert (token.text, token.special) == ("", True)
-    assert (end.reason, end.stop) == ("stop", 40)
+    assert (token.text, token.is_special) == ("", True)
+    assert (end.finish_reason, end.stop) == ("stop", 40)
 
 
-def test_an_end_token_that_is_ignored_adds_no_text(
-    backend: LocalBackend, engine: FakeEngine, words: Any
-) -> None:
+def test_an_ignored_end_token_adds_no_text(backend: LocalBackend, engine: FakeEngine, words: Any) -> None:
     stream = backend.generate(GenerationRequest("The", GREEDY, ignore_eos=True))
     engine.say([words.eos_token_id, *ids_of(words, " fox")], reason="length")
-    assert engine.tasks[0].ends == frozenset()
+    assert engine.tasks[0].stop_token_ids == frozenset()
     assert text_of(list(stream)) == " fox"
 
 
@@ -169,13 +180,15 @@ def test_logprobs_come_with_the_text_of_their_alternatives(
 ) -> None:
     [fox] = ids_of(words, " fox") if len(ids_of(words, " fox")) == 1 else [words.convert_tokens_to_ids("x")]
     stream = backend.generate(GenerationRequest("The", GREEDY, logprobs=1))
-    engine.put(Record((fox,), (-0.25,), (((fox, -0.25),),), cached=2, reason="length"))
+    engine.put(StepOutput((fox,), (-0.25,), (((fox, -0.25),),), num_cached_tokens=2, finish_reason="length"))
     _, token, _ = stream
     assert token.logprob == -0.25
-    assert [(other.id, other.text, other.logprob) for other in token.top] == [(fox, token.text, -0.25)]
+    assert [(other.id, other.text, other.logprob) for other in token.top_logprobs] == [
+        (fox, token.text, -0.25)
+    ]
 
 
-def test_half_a_character_is_told_when_it_is_whole(
+def test_a_character_of_several_tokens_is_sent_when_it_is_complete(
     backend: LocalBackend, engine: FakeEngine, words: Any
 ) -> None:
     stream = backend.generate(GenerationRequest("The", GREEDY))
@@ -184,13 +197,13 @@ def test_half_a_character_is_told_when_it_is_whole(
     assert texts == [*[""] * (len(texts) - 1), "😀"]
 
 
-def test_a_tool_call_is_told_as_a_call(backend: LocalBackend, engine: FakeEngine, words: Any) -> None:
+def test_a_tool_call_is_sent_as_a_call(backend: LocalBackend, engine: FakeEngine, words: Any) -> None:
     stream = backend.generate(GenerationRequest("The", GREEDY, tools=(WEATHER,)))
     call = '{"name": "weather", "parameters": {"city": "Paris"}}'
     engine.say(ids_of(words, call), end=words.eos_token_id)
     events = list(stream)
     deltas = [event for event in events if isinstance(event, CallDelta)]
-    assert {(delta.number, delta.name) for delta in deltas} == {(0, "weather")}
+    assert {(delta.call_index, delta.name) for delta in deltas} == {(0, "weather")}
     assert "".join(delta.arguments for delta in deltas) == '{"city": "Paris"}'
     assert [delta.done for delta in deltas] == [*[False] * (len(deltas) - 1), True]
     assert text_of(events) == ""
@@ -204,22 +217,20 @@ def test_a_call_may_follow_a_special_token(backend: LocalBackend, engine: FakeEn
     events = list(stream)
     assert [event.name for event in events if isinstance(event, CallDelta) and event.done] == ["weather"]
     assert text_of(events) == "Look: "
-    assert [event.id for event in events if isinstance(event, Token) and event.special] == [
+    assert [event.id for event in events if isinstance(event, Token) and event.is_special] == [
         mark,
         words.eos_token_id,
     ]
 
 
-def test_an_answer_that_never_began_is_started_and_finished(
-    backend: LocalBackend, engine: FakeEngine
-) -> None:
+def test_an_answer_without_tokens_is_started_and_finished(backend: LocalBackend, engine: FakeEngine) -> None:
     stream = backend.generate(GenerationRequest("The", GREEDY, deadline=1.0))
-    engine.put(Record(cached=0, reason="deadline"))
+    engine.put(StepOutput(num_cached_tokens=0, finish_reason="deadline"))
     assert [type(event) for event in stream] == [Started, Finished]
 
 
 @pytest.mark.parametrize("tools", [(), (WEATHER,)])
-def test_what_looks_like_a_call_is_text_where_none_is_wanted(
+def test_text_that_looks_like_a_call_stays_text_where_calls_are_not_allowed(
     backend: LocalBackend, engine: FakeEngine, words: Any, tools: tuple[Tool, ...]
 ) -> None:
     stream = backend.generate(GenerationRequest("The", GREEDY, tools=tools, tool_choice="none"))
@@ -236,24 +247,24 @@ def test_a_chat_answer_starts_at_its_first_word_and_ends_before_the_next_turn(
     assert text_of(list(stream)) == "Hello."
 
 
-def test_each_answer_has_a_matcher_of_its_own(
+def test_each_answer_has_its_own_matcher(
     backend: LocalBackend, engine: FakeEngine, compiler: FakeCompiler, words: Any
 ) -> None:
-    wish = Constraint("regex", "[ab]+")
-    backend.generate(GenerationRequest("The", n=2, constraint=wish, ignore_eos=True))
-    assert compiler.compiled == [(wish, "response_format")]
+    regex = Constraint("regex", "[ab]+")
+    backend.generate(GenerationRequest("The", n=2, constraint=regex, ignore_eos=True))
+    assert compiler.compiled == [(regex, "response_format")]
     first, second = engine.tasks
     assert first.matcher is not None
     assert first.matcher is not second.matcher
-    assert first.ends == {words.eos_token_id}
+    assert first.stop_token_ids == {words.eos_token_id}
 
 
 @pytest.mark.parametrize("choice", ["required", "weather"])
-def test_a_demanded_call_is_forced_whatever_else_is_asked_for(
+def test_a_required_call_overrides_other_constraints(
     backend: LocalBackend, engine: FakeEngine, compiler: FakeCompiler, choice: str
 ) -> None:
-    wish = Constraint("regex", "[ab]+")
-    request = GenerationRequest("The", tools=(WEATHER,), tool_choice=choice, constraint=wish)
+    regex = Constraint("regex", "[ab]+")
+    request = GenerationRequest("The", tools=(WEATHER,), tool_choice=choice, constraint=regex)
     backend.generate(replace(request, tool_format="python_list"))
     [(forced, field)] = compiler.compiled
     assert "weather" in str(forced.spec)
@@ -261,13 +272,15 @@ def test_a_demanded_call_is_forced_whatever_else_is_asked_for(
 
 
 @pytest.mark.parametrize(("tools", "choice"), [((), "required"), ((WEATHER,), "other")])
-def test_a_choice_of_no_tool_is_refused(backend: LocalBackend, tools: tuple[Tool, ...], choice: str) -> None:
+def test_a_tool_choice_without_such_a_tool_is_refused(
+    backend: LocalBackend, tools: tuple[Tool, ...], choice: str
+) -> None:
     with pytest.raises(BadRequest) as caught:
         backend.generate(GenerationRequest("The", tools=tools, tool_choice=choice))
     assert caught.value.field == "tool_choice"
 
 
-def test_a_refusal_of_the_engine_is_raised_before_anything_is_told(
+def test_a_refusal_of_the_engine_is_raised_before_anything_is_sent(
     backend: LocalBackend, engine: FakeEngine
 ) -> None:
     engine.refuses = Overloaded(3)
@@ -275,22 +288,22 @@ def test_a_refusal_of_the_engine_is_raised_before_anything_is_told(
         backend.generate(GenerationRequest("The"))
 
 
-def test_a_deadline_counts_from_now(backend: LocalBackend, engine: FakeEngine) -> None:
+def test_a_deadline_is_relative_to_now(backend: LocalBackend, engine: FakeEngine) -> None:
     backend.generate(GenerationRequest("The", deadline=5.0))
     assert 4 < engine.tasks[0].deadline - time.monotonic() <= 5
 
 
-def test_the_backend_says_what_it_serves(backend: LocalBackend, engine: FakeEngine) -> None:
+def test_the_backend_describes_what_it_serves(backend: LocalBackend, engine: FakeEngine) -> None:
     served: Backend = backend
     info = served.info()
     assert (info.id, info.context, info.vocab) == ("tiny", 64, 400)
-    assert "no chat template" in info.chat
-    assert served.ready() == ""
-    engine.failing = 3
-    assert served.ready() == "the last 3 requests have failed"
-    engine.failing = 0
+    assert "no chat template" in info.chat_fallback_reason
+    assert served.unavailable_reason() == ""
+    engine.consecutive_failures = 3
+    assert served.unavailable_reason() == "the last 3 requests have failed"
+    engine.consecutive_failures = 0
     served.close()
-    assert served.ready() == "stopped"
+    assert served.unavailable_reason() == "stopped"
 
 
 def test_a_bad_number_is_named(backend: LocalBackend) -> None:
@@ -298,8 +311,12 @@ def test_a_bad_number_is_named(backend: LocalBackend) -> None:
         backend.generate(GenerationRequest("The", Sampling(top_p=1.5)))
 
 
-def test_an_answer_that_must_fit_is_refused_where_it_does_not(backend: LocalBackend) -> None:
-    with pytest.raises(NoRoom) as refused:
-        backend.generate(GenerationRequest((1,) * 60, max_tokens=5, fits=True))
-    assert (refused.value.limit, refused.value.tokens, refused.value.asked) == (64, 60, 5)
-    backend.generate(GenerationRequest((1,) * 60, max_tokens=4, fits=True))
+def test_max_tokens_beyond_the_context_are_refused_on_request(backend: LocalBackend) -> None:
+    with pytest.raises(MaxTokensTooLarge) as refused:
+        backend.generate(GenerationRequest((1,) * 60, max_tokens=5, reject_if_too_long=True))
+    assert (refused.value.limit, refused.value.num_prompt_tokens, refused.value.requested_tokens) == (
+        64,
+        60,
+        5,
+    )
+    backend.generate(GenerationRequest((1,) * 60, max_tokens=4, reject_if_too_long=True))

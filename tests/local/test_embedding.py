@@ -1,4 +1,6 @@
-"""Texts to vectors through a backend: tokenised as prompts are, refused where they cannot be."""
+"""Embeddings through a backend: texts are tokenized like prompts, and refused where they cannot be
+embedded.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -13,8 +15,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from inference.errors import BadRequest, NotImplementedHere, TooLong, Unavailable
 from inference.local import LocalBackend
-from inference.local.embed import MOST
-from inference.model.embed import embed as pooled
+from inference.local.embeddings import MAX_INPUTS
+from inference.model.pooling import embed as pooled
 from inference.sampling import Sampling
 from inference.types import Embedded, Embedding, Event, GenerationRequest, Token
 from tests import tiny
@@ -51,10 +53,10 @@ def ids_of(events: Iterable[Event]) -> list[int]:
     return [event.id for event in events if isinstance(event, Token)]
 
 
-def test_text_and_its_tokens_have_the_same_vector(backend: LocalBackend, words: Any) -> None:
+def test_a_text_and_its_token_ids_have_the_same_vector(backend: LocalBackend, words: Any) -> None:
     ids = words.encode("a cat", add_special_tokens=False)
     text, tokens = embed(backend, "a cat", ids)
-    assert text == tokens and text.tokens == len(ids) and len(text.vector) == 32
+    assert text == tokens and text.num_tokens == len(ids) and len(text.vector) == 32
 
 
 def test_each_input_has_its_own_vector_in_order(backend: LocalBackend) -> None:
@@ -63,7 +65,7 @@ def test_each_input_has_its_own_vector_in_order(backend: LocalBackend) -> None:
     assert together == [embed(backend, text)[0] for text in ("a cat", "a dog", "a cat")]
 
 
-def test_a_stream_goes_on_while_vectors_are_computed(backend: LocalBackend) -> None:
+def test_a_stream_continues_while_vectors_are_computed(backend: LocalBackend) -> None:
     alone = ids_of(backend.generate(LONG))
     stream, vectors = backend.generate(LONG), []
     reader = Thread(target=lambda: vectors.extend(embed(backend, *["a cat"] * 40)))
@@ -73,38 +75,38 @@ def test_a_stream_goes_on_while_vectors_are_computed(backend: LocalBackend) -> N
     assert len(vectors) == 40
 
 
-@pytest.mark.parametrize("given", ("", [], "\ud800", [261], [-1], [1.5]))
-def test_what_is_no_text_is_refused(backend: LocalBackend, given: Any) -> None:
+@pytest.mark.parametrize("value", ("", [], "\ud800", [261], [-1], [1.5]))
+def test_an_input_that_is_no_text_is_refused(backend: LocalBackend, value: Any) -> None:
     with pytest.raises(BadRequest, match=r"^input"):
-        backend.embed(["a cat", given])
+        backend.embed(["a cat", value])
 
 
-def test_as_many_tokens_as_the_context_holds_are_taken_and_no_more(backend: LocalBackend) -> None:
-    assert embed(backend, [5] * CONTEXT)[0].tokens == CONTEXT
+def test_an_input_may_have_as_many_tokens_as_the_context(backend: LocalBackend) -> None:
+    assert embed(backend, [5] * CONTEXT)[0].num_tokens == CONTEXT
     with pytest.raises(TooLong, match=r"^input"):
         backend.embed([[5] * (CONTEXT + 1)])
     with pytest.raises(TooLong, match=r"^input"):
         backend.embed(["a" * 100_000])
 
 
-@pytest.mark.parametrize("count", (0, MOST + 1))
-def test_a_call_takes_so_many_inputs(backend: LocalBackend, count: int) -> None:
-    with pytest.raises(BadRequest, match=f"1 to {MOST}"):
+@pytest.mark.parametrize("count", (0, MAX_INPUTS + 1))
+def test_the_number_of_inputs_is_limited(backend: LocalBackend, count: int) -> None:
+    with pytest.raises(BadRequest, match=f"1 to {MAX_INPUTS}"):
         backend.embed(["a"] * count)
 
 
-def test_a_model_without_vectors_says_so(backend: LocalBackend) -> None:
+def test_a_model_without_embeddings_is_refused(backend: LocalBackend) -> None:
     backend._embed = None
     with pytest.raises(NotImplementedHere, match="embeddings"):
         backend.embed(["a cat"])
 
 
-def test_stopping_ends_whoever_waits_for_vectors(backend: LocalBackend) -> None:
+def test_stopping_ends_a_wait_for_vectors(backend: LocalBackend) -> None:
     raised: list[Exception] = []
 
     def ask() -> None:
         try:
-            embed(backend, *[[5] * CONTEXT] * MOST)
+            embed(backend, *[[5] * CONTEXT] * MAX_INPUTS)
         except Unavailable as error:
             raised.append(error)
 
@@ -115,21 +117,21 @@ def test_stopping_ends_whoever_waits_for_vectors(backend: LocalBackend) -> None:
     assert len(raised) == 1
 
 
-def test_what_is_closed_is_not_computed_to_its_end(backend: LocalBackend) -> None:
-    """And whoever was waiting behind it is not kept."""
-    streams = [backend.embed([[5] * CONTEXT] * MOST) for _ in range(6)]
+def test_a_closed_embedding_is_not_computed_to_its_end(backend: LocalBackend) -> None:
+    """Requests waiting behind it are not delayed."""
+    streams = [backend.embed([[5] * CONTEXT] * MAX_INPUTS) for _ in range(6)]
     arrived: list[object] = []
     streams[0].start(arrived.append)
     for stream in streams:
         stream.close()
     assert list(streams[1]) == []
-    assert embed(backend, "a cat")[0].tokens
+    assert embed(backend, "a cat")[0].num_tokens
     assert backend.load().running == 0 and not arrived
 
 
-def test_pushed_vectors_come_where_streams_are_delivered(backend: LocalBackend) -> None:
+def test_pushed_vectors_are_delivered_like_stream_events(backend: LocalBackend) -> None:
     posted: SimpleQueue[Callable[[], None]] = SimpleQueue()
-    backend.deliver_with(posted.put)
+    backend.set_delivery(posted.put)
     arrived: list[Any] = []
     backend.embed(["a cat"]).start(arrived.append)
     call = posted.get(timeout=30)
@@ -138,8 +140,20 @@ def test_pushed_vectors_come_where_streams_are_delivered(backend: LocalBackend) 
     assert len(arrived[0][0].embeddings) == 1
 
 
-def test_a_pushed_stream_is_told_of_an_error(backend: LocalBackend) -> None:
-    stream = backend.embed([[5] * CONTEXT] * MOST)
+def test_a_closed_stream_pushes_no_vectors_already_posted(backend: LocalBackend) -> None:
+    posted: SimpleQueue[Callable[[], None]] = SimpleQueue()
+    backend.set_delivery(posted.put)
+    arrived: list[Any] = []
+    stream = backend.embed(["a cat"])
+    stream.start(arrived.append)
+    call = posted.get(timeout=30)
+    stream.close()
+    call()
+    assert not arrived
+
+
+def test_a_pushed_stream_gets_an_error(backend: LocalBackend) -> None:
+    stream = backend.embed([[5] * CONTEXT] * MAX_INPUTS)
     arrived: list[Any] = []
     stream.start(arrived.append)
     backend.close()

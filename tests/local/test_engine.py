@@ -1,4 +1,4 @@
-"""The whole way, on a model too small to make sense: text in, a real engine and seat, text out."""
+"""The whole backend on a tiny random model: text in, a real engine and runner, text out."""
 
 import json
 import threading
@@ -45,13 +45,13 @@ def backend(folder: Path, words: Any) -> Iterator[LocalBackend]:
         yield backend
 
 
-def plain(model: Any, words: Any, ids: list[int], count: int) -> list[int]:
-    """The answer of transformers' own loop."""
+def generate_reference(model: Any, words: Any, ids: list[int], count: int) -> list[int]:
+    """The answer of transformers' generate."""
     prompt = torch.tensor([ids])
-    told = model.generate(
+    output = model.generate(
         prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=count, do_sample=False, pad_token_id=0
     )
-    return told[0, len(ids) :].tolist()
+    return output[0, len(ids) :].tolist()
 
 
 def ids_of(events: list[Event]) -> list[int]:
@@ -63,17 +63,17 @@ def text_of(events: list[Event]) -> str:
 
 
 @pytest.mark.parametrize("prompt", PROMPTS)
-def test_a_greedy_answer_is_that_of_the_plain_loop(
+def test_a_greedy_answer_equals_that_of_generate(
     backend: LocalBackend, model: Any, words: Any, prompt: str
 ) -> None:
     events = list(backend.generate(GenerationRequest(prompt, GREEDY, max_tokens=40)))
-    expected = plain(model, words, words.encode(prompt), 40)
+    expected = generate_reference(model, words, words.encode(prompt), 40)
     assert ids_of(events) == expected
     special = set(words.all_special_ids)
     assert text_of(events) == words.decode([id for id in expected if id not in special])
 
 
-def test_answers_at_once_are_the_answers_alone(backend: LocalBackend) -> None:
+def test_concurrent_answers_equal_the_answers_alone(backend: LocalBackend) -> None:
     requests = [GenerationRequest(prompt, Sampling(seed=1), max_tokens=30) for prompt in PROMPTS]
     alone = [ids_of(list(backend.generate(request))) for request in requests]
     streams = [backend.generate(request) for request in requests]
@@ -90,7 +90,7 @@ def test_answers_at_once_are_the_answers_alone(backend: LocalBackend) -> None:
     assert together == alone
 
 
-def test_a_pushed_answer_is_the_pulled_one(backend: LocalBackend) -> None:
+def test_a_pushed_answer_equals_the_pulled_one(backend: LocalBackend) -> None:
     request = GenerationRequest("The capital", Sampling(seed=5), max_tokens=30, n=3)
     pulled = list(backend.generate(request))
     pushed: list[Event] = []
@@ -113,11 +113,11 @@ def test_a_pushed_answer_is_the_pulled_one(backend: LocalBackend) -> None:
 
 def test_a_stop_string_frees_the_row_at_once(backend: LocalBackend) -> None:
     request = GenerationRequest("The capital", GREEDY, max_tokens=60)
-    whole = text_of(list(backend.generate(request)))
-    stop = whole[len(whole) // 2 :][:2]
+    full_text = text_of(list(backend.generate(request)))
+    stop = full_text[len(full_text) // 2 :][:2]
     stopped = GenerationRequest("The capital", GREEDY, max_tokens=60, stop=(stop,))
     events = list(backend.generate(stopped))
-    assert text_of(events) == whole[: whole.index(stop)]
+    assert text_of(events) == full_text[: full_text.index(stop)]
     assert isinstance(events[-1], Finished)
     assert events[-1].stop == stop
 
@@ -132,26 +132,26 @@ def test_logprobs_of_a_prompt_are_those_of_the_plain_forward(
     assert finished == Finished(0, "length")
     with torch.inference_mode():
         expected = model(torch.tensor([ids])).logits[0].log_softmax(-1)
-    assert [token.id for token in started.prompt] == ids
-    assert started.prompt[0].logprob is None
+    assert [token.id for token in started.prompt_logprobs] == ids
+    assert started.prompt_logprobs[0].logprob is None
     for place in range(1, len(ids)):
-        token, truth = started.prompt[place], expected[place - 1]
+        token, reference = started.prompt_logprobs[place], expected[place - 1]
         assert token.text == words.decode([ids[place]])
-        assert token.logprob == pytest.approx(truth[ids[place]].item(), abs=1e-4)
-        assert token.top[0].logprob == pytest.approx(truth.max().item(), abs=1e-4)
-        assert token.rank == int((truth >= truth[ids[place]]).sum())
+        assert token.logprob == pytest.approx(reference[ids[place]].item(), abs=1e-4)
+        assert token.top_logprobs[0].logprob == pytest.approx(reference.max().item(), abs=1e-4)
+        assert token.rank == int((reference >= reference[ids[place]]).sum())
 
 
-def test_a_chat_fills_the_template_and_the_context(backend: LocalBackend) -> None:
+def test_a_chat_uses_the_template_and_may_fill_the_context(backend: LocalBackend) -> None:
     events = list(backend.generate(GenerationRequest([Message("user", "Hi")], GREEDY, ignore_eos=True)))
     started, finished = events[0], events[-1]
     assert isinstance(started, Started)
     assert isinstance(finished, Finished)
-    assert finished.reason == "length"
-    assert started.prompt_tokens + finished.tokens == CONTEXT
+    assert finished.finish_reason == "length"
+    assert started.prompt_tokens + finished.num_tokens == CONTEXT
 
 
-def test_a_demanded_call_is_told_as_one(backend: LocalBackend) -> None:
+def test_a_required_call_is_sent_as_a_call(backend: LocalBackend) -> None:
     days = {"type": "object", "properties": {"day": {"enum": ["Monday", "Friday"]}}, "required": ["day"]}
     request = GenerationRequest(
         "Call the shop:",
@@ -167,7 +167,7 @@ def test_a_demanded_call_is_told_as_one(backend: LocalBackend) -> None:
     assert {call.name for call in calls} == {"shop"}
     texts: dict[tuple[int, int], str] = {}
     for call in calls:
-        texts[call.index, call.number] = texts.get((call.index, call.number), "") + call.arguments
+        texts[call.index, call.call_index] = texts.get((call.index, call.call_index), "") + call.arguments
     assert {json.loads(text)["day"] for text in texts.values()} <= {"Monday", "Friday"}
     assert text_of(events).strip() == ""
 
@@ -178,6 +178,6 @@ def test_closing_the_backend_ends_every_stream(backend: LocalBackend) -> None:
     backend.close()
     with pytest.raises(Unavailable):
         list(stream)
-    assert backend.ready()
+    assert backend.unavailable_reason()
     with pytest.raises(Unavailable):
         backend.generate(GenerationRequest("The"))

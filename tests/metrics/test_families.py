@@ -1,4 +1,4 @@
-"""The figures that vLLM's and TGI's dashboards read: exact after a known run of a real engine."""
+"""The metrics that vLLM's and TGI's dashboards read: exact after a known run of a real engine."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -11,17 +11,17 @@ from prometheus_client.parser import text_string_to_metric_families
 from werkzeug.test import TestResponse
 
 from api import create_app
-from api.settings import AppSettings
 from inference.backend import Backend
+from inference.factory import open_backend, open_engine
 from inference.metrics import Metrics
-from inference.opening import open_backend, open_engine
 from inference.sampling import Sampling
 from inference.types import GenerationRequest, Started
+from settings.groups import EngineSettings, ModelSettings, ServerSettings
 
 DEMO = Path(__file__).parent.parent.parent / "models" / "demo"
 CONTEXT = 200
 VLLM = {"model_name": "demo", "engine": "0"}
-ASKED = {"model": "demo", "prompt": "What is", "temperature": 0, "ignore_eos": True, "max_tokens": 5}
+BODY = {"model": "demo", "prompt": "What is", "temperature": 0, "ignore_eos": True, "max_tokens": 5}
 
 
 @pytest.fixture(scope="module")
@@ -33,14 +33,14 @@ def metrics() -> Metrics:
 def backend(metrics: Metrics) -> Iterator[Backend]:
     opened = open_engine(
         DEMO,
-        dtype="float32",
-        device="cpu",
-        context=CONTEXT,
-        max_rows=4,
-        kv_bytes=1 << 26,
-        max_batch_tokens=64,
-        max_queued_tokens=10_000,
-        trust_remote_code=False,
+        ModelSettings(dtype="float32", device="cpu"),
+        EngineSettings(
+            context=CONTEXT,
+            max_sequences=4,
+            kv_memory_bytes=1 << 26,
+            max_batch_tokens=64,
+            max_queued_tokens=10_000,
+        ),
     )
     backend = open_backend(opened, model_id="demo", metrics=metrics)
     yield backend
@@ -49,11 +49,11 @@ def backend(metrics: Metrics) -> Iterator[Backend]:
 
 @pytest.fixture(scope="module")
 def client(backend: Backend, metrics: Metrics) -> FlaskClient:
-    return create_app(backend, AppSettings(), metrics).test_client()
+    return create_app(backend, ServerSettings(), metrics).test_client()
 
 
 class Figures:
-    """What /metrics says, as Prometheus reads it, of what has happened since `before`."""
+    """The values of /metrics as a Prometheus parser reads them, minus those of `before`."""
 
     def __init__(self, text: str, before: "Figures | None" = None) -> None:
         self.families = list(text_string_to_metric_families(text))
@@ -77,7 +77,7 @@ class Figures:
 
 @pytest.fixture
 def figures(client: FlaskClient) -> Callable[[], Figures]:
-    """Called, it says what has happened since the test began."""
+    """A call returns the change of all metrics since the test began."""
     before = Figures(client.get("/metrics").text)
     return lambda: Figures(client.get("/metrics").text, before)
 
@@ -86,83 +86,85 @@ Now = Callable[[], Figures]
 
 
 def post(client: FlaskClient, path: str, body: dict[str, Any]) -> TestResponse:
-    """The response, read to its end: it counts once it is closed."""
+    """The response, read to its end: a request is counted once its response is closed."""
     return client.post(path, json=body, buffered=True)
 
 
 def test_vllms_figures_are_exact(client: FlaskClient, figures: Now) -> None:
-    one = post(client, "/v1/completions", ASKED).json["usage"]
-    two = post(client, "/v1/completions", ASKED | {"n": 2, "temperature": 1, "max_tokens": 7}).json["usage"]
-    found, prompt = figures(), one["prompt_tokens"]
-    assert (one["completion_tokens"], two["completion_tokens"]) == (5, 14)
-    assert found.vllm("prompt_tokens_total") == found.vllm("prefix_cache_queries_total") == 3 * prompt
-    assert found.vllm("generation_tokens_total") == 19
-    assert found.vllm("request_success_total", finished_reason="length") == 3
-    assert found.vllm("request_success_total", finished_reason="stop") == 0
-    assert found.vllm("time_to_first_token_seconds_count") == 3
+    usage = post(client, "/v1/completions", BODY).json["usage"]
+    usage_of_two = post(client, "/v1/completions", BODY | {"n": 2, "temperature": 1, "max_tokens": 7}).json[
+        "usage"
+    ]
+    delta, prompt = figures(), usage["prompt_tokens"]
+    assert (usage["completion_tokens"], usage_of_two["completion_tokens"]) == (5, 14)
+    assert delta.vllm("prompt_tokens_total") == delta.vllm("prefix_cache_queries_total") == 3 * prompt
+    assert delta.vllm("generation_tokens_total") == 19
+    assert delta.vllm("request_success_total", finished_reason="length") == 3
+    assert delta.vllm("request_success_total", finished_reason="stop") == 0
+    assert delta.vllm("time_to_first_token_seconds_count") == 3
     for name in ("inter_token_latency_seconds", "time_per_output_token_seconds"):
-        assert found.vllm(f"{name}_count") == 16
+        assert delta.vllm(f"{name}_count") == 16
     for name in ("queue_time", "inference_time", "prefill_time", "decode_time", "time_per_output_token"):
-        assert found.vllm(f"request_{name}_seconds_count") == 3
-    assert found.vllm("e2e_request_latency_seconds_count") == 3
-    assert found.vllm("request_prompt_tokens_sum") == 3 * prompt
-    assert found.vllm("request_generation_tokens_sum") == 19
-    assert found.vllm("request_generation_tokens_bucket", le="5.0") == 1
-    assert found.vllm("request_params_max_tokens_sum") == 5 + 7 + 7
-    assert (found.vllm("request_params_n_count"), found.vllm("request_params_n_sum")) == (2, 3)
-    assert found.vllm("request_max_num_generation_tokens_sum") == 5 + 7
-    assert found.vllm("num_requests_running") == found.vllm("num_requests_waiting") == 0
-    assert found.vllm("kv_cache_usage_perc") == found.vllm("gpu_cache_usage_perc") == 0
-    assert found.vllm("num_preemptions_total") == 0
-    assert found.vllm("spec_decode_num_draft_tokens_total") == 0
-    assert found.vllm("spec_decode_num_accepted_tokens_total") == 0
+        assert delta.vllm(f"request_{name}_seconds_count") == 3
+    assert delta.vllm("e2e_request_latency_seconds_count") == 3
+    assert delta.vllm("request_prompt_tokens_sum") == 3 * prompt
+    assert delta.vllm("request_generation_tokens_sum") == 19
+    assert delta.vllm("request_generation_tokens_bucket", le="5.0") == 1
+    assert delta.vllm("request_params_max_tokens_sum") == 5 + 7 + 7
+    assert (delta.vllm("request_params_n_count"), delta.vllm("request_params_n_sum")) == (2, 3)
+    assert delta.vllm("request_max_num_generation_tokens_sum") == 5 + 7
+    assert delta.vllm("num_requests_running") == delta.vllm("num_requests_waiting") == 0
+    assert delta.vllm("kv_cache_usage_perc") == delta.vllm("gpu_cache_usage_perc") == 0
+    assert delta.vllm("num_preemptions_total") == 0
+    assert delta.vllm("spec_decode_num_draft_tokens_total") == 0
+    assert delta.vllm("spec_decode_num_accepted_tokens_total") == 0
 
 
-def test_every_token_was_computed_in_some_step_but_those_found_and_the_last(
+def test_every_token_except_cached_ones_and_the_last_is_computed_in_some_step(
     client: FlaskClient, figures: Now
 ) -> None:
-    usage = post(client, "/v1/completions", ASKED).json["usage"]
-    found = figures()
-    computed = usage["prompt_tokens"] - found.vllm("prefix_cache_hits_total") + usage["completion_tokens"] - 1
-    assert found.vllm("iteration_tokens_total_sum") == computed
-    assert found.vllm("iteration_tokens_total_count") == 5
+    usage = post(client, "/v1/completions", BODY).json["usage"]
+    delta = figures()
+    computed = usage["prompt_tokens"] - delta.vllm("prefix_cache_hits_total") + usage["completion_tokens"] - 1
+    assert delta.vllm("iteration_tokens_total_sum") == computed
+    assert delta.vllm("iteration_tokens_total_count") == 5
 
 
-def test_a_prefix_that_is_found_is_a_hit(backend: Backend, client: FlaskClient, figures: Now) -> None:
-    asked = GenerationRequest([7] * 50, Sampling(greedy=True), max_tokens=1)
-    events = [*backend.generate(asked), *backend.generate(asked)]
+def test_a_cached_prefix_is_a_hit(backend: Backend, client: FlaskClient, figures: Now) -> None:
+    request = GenerationRequest([7] * 50, Sampling(greedy=True), max_tokens=1)
+    events = [*backend.generate(request), *backend.generate(request)]
     cached = [event.cached_tokens for event in events if isinstance(event, Started)]
     assert cached[1] > 0 and figures().vllm("prefix_cache_hits_total") == sum(cached)
 
 
 def test_tgis_figures_are_exact(client: FlaskClient, figures: Now) -> None:
-    asked = {"inputs": "What is", "parameters": {"max_new_tokens": 6, "decoder_input_details": True}}
-    told = post(client, "/generate", asked).json["details"]
+    body = {"inputs": "What is", "parameters": {"max_new_tokens": 6, "decoder_input_details": True}}
+    details = post(client, "/generate", body).json["details"]
     assert post(client, "/generate", {"inputs": ""}).status_code == 422
-    assert post(client, "/v1/completions", ASKED).status_code == 200
-    assert post(client, "/v1/completions", ASKED | {"temperature": -1}).status_code == 400
+    assert post(client, "/v1/completions", BODY).status_code == 200
+    assert post(client, "/v1/completions", BODY | {"temperature": -1}).status_code == 400
     post(client, "/tokenize", {"inputs": "What is"})
     client.get("/")
-    found, prompt = figures(), len(told["prefill"])
-    assert found.tgi("request_count_total") == 4
-    assert found.tgi("request_success_total") == 2
-    assert found.tgi("request_failure_total", err="validation") == 2
+    delta, prompt = figures(), len(details["prefill"])
+    assert delta.tgi("request_count_total") == 4
+    assert delta.tgi("request_success_total") == 2
+    assert delta.tgi("request_failure_total", err="validation") == 2
     for name in ("duration", "validation_duration", "queue_duration", "inference_duration"):
-        assert found.tgi(f"request_{name}_count") == 2
-    assert found.tgi("request_mean_time_per_token_duration_count") == 2
-    assert found.tgi("request_generated_tokens_sum") == told["generated_tokens"] + 5
-    assert found.tgi("request_input_length_sum") == 2 * prompt
-    assert found.tgi("request_max_new_tokens_sum") == 6 + 5
-    assert found.tgi("batch_inference_count_total", method="prefill") == 2
-    assert found.tgi("batch_next_size_count") == found.tgi("batch_next_size_sum") == 2
-    decoded = told["generated_tokens"] + 5 - 2
-    assert found.tgi("batch_inference_success_total", method="decode") == decoded
-    assert found.tgi("batch_inference_duration_count", method="decode") == decoded
-    assert found.tgi("batch_inference_failure_total", method="decode") == 0
-    assert found.tgi("batch_current_size") == found.tgi("queue_size") == 0
+        assert delta.tgi(f"request_{name}_count") == 2
+    assert delta.tgi("request_mean_time_per_token_duration_count") == 2
+    assert delta.tgi("request_generated_tokens_sum") == details["generated_tokens"] + 5
+    assert delta.tgi("request_input_length_sum") == 2 * prompt
+    assert delta.tgi("request_max_new_tokens_sum") == 6 + 5
+    assert delta.tgi("batch_inference_count_total", method="prefill") == 2
+    assert delta.tgi("batch_next_size_count") == delta.tgi("batch_next_size_sum") == 2
+    decoded = details["generated_tokens"] + 5 - 2
+    assert delta.tgi("batch_inference_success_total", method="decode") == decoded
+    assert delta.tgi("batch_inference_duration_count", method="decode") == decoded
+    assert delta.tgi("batch_inference_failure_total", method="decode") == 0
+    assert delta.tgi("batch_current_size") == delta.tgi("queue_size") == 0
 
 
-def test_the_room_is_told(backend: Backend, metrics: Metrics) -> None:
+def test_the_kv_capacity_is_reported(backend: Backend, metrics: Metrics) -> None:
     assert Figures(metrics.render().decode()).tgi("batch_max_total_tokens") >= CONTEXT
 
 
@@ -173,20 +175,20 @@ def test_tgis_counters_have_no_suffix(client: FlaskClient) -> None:
     assert "tgi_request_count" in counters and not [name for name in counters if name.endswith("_total")]
 
 
-def test_who_hangs_up_is_an_abort_and_dropped(client: FlaskClient, figures: Now) -> None:
-    asked = ASKED | {"stream": True, "max_tokens": 150}
-    response = client.post("/v1/completions", json=asked)
+def test_a_client_that_hangs_up_counts_as_abort_and_as_dropped(client: FlaskClient, figures: Now) -> None:
+    body = BODY | {"stream": True, "max_tokens": 150}
+    response = client.post("/v1/completions", json=body)
     next(response.response)
     response.close()
-    found = figures()
-    assert found.vllm("request_success_total", finished_reason="abort") == 1
-    assert found.vllm("e2e_request_latency_seconds_count") == 0
-    assert found.tgi("request_failure_total", err="dropped") == 1
-    assert found.tgi("request_count_total") == 1 and found.tgi("request_success_total") == 0
+    delta = figures()
+    assert delta.vllm("request_success_total", finished_reason="abort") == 1
+    assert delta.vllm("e2e_request_latency_seconds_count") == 0
+    assert delta.tgi("request_failure_total", err="dropped") == 1
+    assert delta.tgi("request_count_total") == 1 and delta.tgi("request_success_total") == 0
 
 
-def test_no_family_is_without_a_type(client: FlaskClient, figures: Now) -> None:
-    post(client, "/v1/completions", ASKED)
+def test_every_family_has_a_type(client: FlaskClient, figures: Now) -> None:
+    post(client, "/v1/completions", BODY)
     kinds = {family.type for family in figures().families}
     assert kinds == {"counter", "gauge", "histogram"}
 
@@ -204,10 +206,10 @@ def test_no_family_is_without_a_type(client: FlaskClient, figures: Now) -> None:
         ("none", "none", False),
     ),
 )
-def test_requests_are_those_that_generate(
+def test_only_generating_routes_count_as_requests(
     dialect: str, route: str, counts: bool, metrics: Metrics, figures: Now
 ) -> None:
-    metrics.answered(dialect, route, 200)
+    metrics.record_response(dialect, route, 200)
     assert figures().tgi("request_count_total") == counts
 
 
@@ -224,6 +226,6 @@ def test_requests_are_those_that_generate(
         (503, "overloaded"),
     ),
 )
-def test_a_failure_is_told_by_its_status(status: int, error: str, metrics: Metrics, figures: Now) -> None:
-    metrics.answered("tgi", "/", status)
+def test_a_failure_is_reported_by_its_status(status: int, error: str, metrics: Metrics, figures: Now) -> None:
+    metrics.record_response("tgi", "/", status)
     assert figures().tgi("request_failure_total", err=error) == 1

@@ -1,14 +1,14 @@
-"""What is told is what is read."""
+"""Values recorded in Metrics are those that /metrics reports."""
 
 import re
 from dataclasses import dataclass, field, fields
 
-from inference.engine.stats import Stats
+from inference.engine_stats import Stats
 from inference.metrics import Metrics
-from inference.metrics.hearth import STATE
+from inference.metrics.hearth import ENGINE_METRICS
 
 
-class Clock:
+class ManualClock:
     def __init__(self) -> None:
         self.now = 100.0
 
@@ -17,8 +17,8 @@ class Clock:
 
 
 @dataclass
-class Engine:
-    """An engine's state, as Stats has it."""
+class FakeStats:
+    """An engine's state, with the fields of Stats."""
 
     running: int = 3
     waiting: int = 2
@@ -26,17 +26,17 @@ class Engine:
     steps: int = 9
     step_seconds: float = 1.5
     preemptions: int = 1
-    errands: int = 0
-    room: int = 2048
-    held: int = 512
-    reach: int = 1024
+    background_tasks: int = 0
+    kv_capacity: int = 2048
+    kv_used: int = 512
+    kv_reserved: int = 1024
     prompt_tokens: int = 12
     cached_tokens: int = 8
     generated_tokens: int = 6
     drafted_tokens: int = 5
     accepted_tokens: int = 4
-    shortages: int = 0
-    ends: dict[str, int] = field(default_factory=lambda: {"stop": 2, "length": 1})
+    oom_steps: int = 0
+    finished_by_reason: dict[str, int] = field(default_factory=lambda: {"stop": 2, "length": 1})
 
 
 def read(metrics: Metrics) -> dict[str, float]:
@@ -45,103 +45,103 @@ def read(metrics: Metrics) -> dict[str, float]:
 
 
 def test_an_answer_leaves_its_counts_and_times() -> None:
-    clock = Clock()
+    clock = ManualClock()
     metrics = Metrics(clock)
-    (span,) = metrics.submitted()
-    for seconds, told in (
-        (1.0, lambda: span.started(0.5)),
-        (0.0, span.token),
-        (0.02, span.token),
-        (0.04, span.token),
-        (1.0, lambda: span.finished("stop")),
+    (span,) = metrics.start_answers()
+    for seconds, event in (
+        (1.0, lambda: span.record_start(0.5)),
+        (0.0, span.record_token),
+        (0.02, span.record_token),
+        (0.04, span.record_token),
+        (1.0, lambda: span.record_finish("stop")),
     ):
         clock.now += seconds
-        told()
-    told_of = read(metrics)
-    assert told_of["hearth_queue_seconds_sum"] == 0.5
-    assert told_of["hearth_time_to_first_token_seconds_sum"] == 1.0
-    assert round(told_of["hearth_inter_token_seconds_sum"], 6) == 0.06
-    assert told_of["hearth_inter_token_seconds_count"] == 2
-    assert round(told_of["hearth_answer_seconds_sum"], 6) == 2.06
+        event()
+    values = read(metrics)
+    assert values["hearth_queue_seconds_sum"] == 0.5
+    assert values["hearth_time_to_first_token_seconds_sum"] == 1.0
+    assert round(values["hearth_inter_token_seconds_sum"], 6) == 0.06
+    assert values["hearth_inter_token_seconds_count"] == 2
+    assert round(values["hearth_answer_seconds_sum"], 6) == 2.06
 
 
 def test_requests_are_counted_by_dialect_route_and_status() -> None:
     metrics = Metrics()
     for status in (200, 200, 429):
-        metrics.answered("openai", "/v1/completions", status)
-    told_of = read(metrics)
+        metrics.record_response("openai", "/v1/completions", status)
+    values = read(metrics)
     labels = 'dialect="openai",route="/v1/completions"'
-    assert told_of[f'hearth_requests_total{{{labels},status="200"}}'] == 2
-    assert told_of[f'hearth_requests_total{{{labels},status="429"}}'] == 1
+    assert values[f'hearth_requests_total{{{labels},status="200"}}'] == 2
+    assert values[f'hearth_requests_total{{{labels},status="429"}}'] == 1
 
 
-def test_the_engine_is_asked_each_time() -> None:
-    engine = Engine()
+def test_the_engine_is_read_at_every_scrape() -> None:
+    engine = FakeStats()
     metrics = Metrics()
-    metrics.watch(lambda: engine, model="m", context=64)
+    metrics.observe_engine(lambda: engine, model="m", context=64)
     assert read(metrics)["hearth_running"] == 3
     engine.running, engine.preemptions = 7, 5
-    told_of = read(metrics)
-    assert told_of["hearth_running"] == 7
-    assert told_of["hearth_preemptions_total"] == 5
-    assert told_of["hearth_step_seconds_total"] == 1.5
-    assert told_of["hearth_generated_tokens_total"] == 6
-    assert told_of["hearth_drafted_tokens_total"] == 5
-    assert told_of["hearth_accepted_tokens_total"] == 4
-    assert told_of['hearth_answers_total{reason="length"}'] == 1
+    values = read(metrics)
+    assert values["hearth_running"] == 7
+    assert values["hearth_preemptions_total"] == 5
+    assert values["hearth_step_seconds_total"] == 1.5
+    assert values["hearth_generated_tokens_total"] == 6
+    assert values["hearth_drafted_tokens_total"] == 5
+    assert values["hearth_accepted_tokens_total"] == 4
+    assert values['hearth_answers_total{reason="length"}'] == 1
 
 
-def test_every_attribute_that_is_read_is_one_of_the_engines() -> None:
-    assert {attribute for attribute, _, _ in STATE} <= {one.name for one in fields(Stats)}
+def test_every_attribute_that_is_read_exists_in_stats() -> None:
+    assert {attribute for attribute, _, _ in ENGINE_METRICS} <= {one.name for one in fields(Stats)}
 
 
-def test_the_memory_of_the_process_is_told() -> None:
+def test_the_memory_of_the_process_is_reported() -> None:
     metrics = Metrics()
-    metrics.watch(Engine, model="m", context=64)
+    metrics.observe_engine(FakeStats, model="m", context=64)
     assert read(metrics)["hearth_resident_bytes"] > 1e6
 
 
 def test_two_servers_in_a_process_do_not_share_counts() -> None:
-    one, other = Metrics(), Metrics()
-    one.submitted()[0].finished("stop")
-    assert read(other)["hearth_answer_seconds_count"] == 0
+    first, second = Metrics(), Metrics()
+    first.start_answers()[0].record_finish("stop")
+    assert read(second)["hearth_answer_seconds_count"] == 0
 
 
-def test_every_name_begins_with_its_familys() -> None:
+def test_every_name_has_its_familys_prefix() -> None:
     metrics = Metrics()
     assert all(name.startswith("hearth_") for name in read(metrics))
-    metrics.watch(Engine, model="m", context=64)
+    metrics.observe_engine(FakeStats, model="m", context=64)
     families = {re.match("hearth_|vllm:|tgi_", name)[0] for name in read(metrics)}
     assert families == {"hearth_", "vllm:", "tgi_"}
 
 
-def test_every_label_is_there_before_anything_has_happened() -> None:
+def test_every_label_exists_before_anything_has_happened() -> None:
     metrics = Metrics()
-    metrics.watch(Engine, model="m", context=64)
-    told_of = read(metrics)
-    assert told_of['vllm:request_success_total{engine="0",finished_reason="abort",model_name="m"}'] == 0
-    assert told_of['tgi_request_failure{err="dropped"}'] == 0
-    assert told_of['tgi_batch_inference_count{method="decode"}'] == 0
+    metrics.observe_engine(FakeStats, model="m", context=64)
+    values = read(metrics)
+    assert values['vllm:request_success_total{engine="0",finished_reason="abort",model_name="m"}'] == 0
+    assert values['tgi_request_failure{err="dropped"}'] == 0
+    assert values['tgi_batch_inference_count{method="decode"}'] == 0
 
 
-def test_buckets_of_lengths_go_as_far_as_the_context() -> None:
+def test_length_buckets_end_at_the_context() -> None:
     metrics = Metrics()
-    metrics.watch(Engine, model="m", context=64)
+    metrics.observe_engine(FakeStats, model="m", context=64)
     edges = re.findall(r'vllm:request_prompt_tokens_bucket{.*le="([^"]+)"', metrics.render().decode())
     assert edges == ["1.0", "2.0", "5.0", "10.0", "20.0", "50.0", "+Inf"]
 
 
-def test_an_end_counts_once() -> None:
+def test_an_answer_finishes_once() -> None:
     metrics = Metrics()
-    (span,) = metrics.submitted()
+    (span,) = metrics.start_answers()
     for reason in ("stop", "cancelled", "stop"):
-        span.finished(reason)
+        span.record_finish(reason)
     assert read(metrics)["hearth_answer_seconds_count"] == 1
 
 
-def test_memory_is_told_by_term_as_it_was_compared_last() -> None:
+def test_memory_is_reported_by_term_as_last_compared() -> None:
     metrics = Metrics()
-    metrics.remembered("RAM", 100, 90)
-    metrics.remembered("RAM", 110, 105)
+    metrics.record_memory("RAM", 100, 90)
+    metrics.record_memory("RAM", 110, 105)
     assert read(metrics)['hearth_memory_predicted_bytes{term="RAM"}'] == 110
     assert read(metrics)['hearth_memory_actual_bytes{term="RAM"}'] == 105

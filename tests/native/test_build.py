@@ -1,22 +1,23 @@
-"""The library is compiled into a cache, once, or there is a reason why not."""
+"""The library is compiled once into a cache, or the error gives the reason why not."""
 
+import logging
 from pathlib import Path
 
 import pytest
 
 from inference.native import build
-from inference.native.build import Unbuilt
-from inference.native.levels import PLAIN, Level
+from inference.native.build import NativeUnavailable
+from inference.native.cpu_levels import PLAIN, Level
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache, and one source that is compiled at once."""
-    sources = tmp_path / "c"
-    sources.mkdir()
-    (sources / "multiply_plain.c").write_text("int answer(void) { return 42; }\n")
-    (sources / "multiply_other.c").write_text("#error of another level\n")
-    monkeypatch.setattr(build, "SOURCES", sources)
+    """An empty cache, and a single source that compiles quickly."""
+    source_folder = tmp_path / "c"
+    source_folder.mkdir()
+    (source_folder / "multiply_plain.c").write_text("int answer(void) { return 42; }\n")
+    (source_folder / "multiply_other.c").write_text("#error of another level\n")
+    monkeypatch.setattr(build, "C_SOURCES", source_folder)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path
 
@@ -24,39 +25,39 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def needs_a_compiler() -> None:
     try:
         build.compiler_of()
-    except Unbuilt as reason:
+    except NativeUnavailable as reason:
         pytest.skip(str(reason))
 
 
 def test_a_library_is_built_once_and_nothing_else_is_left(folder: Path) -> None:
     needs_a_compiler()
-    library = build.built(PLAIN)
+    library = build.build_library(PLAIN)
     assert library.is_relative_to(folder / "cache" / "hearth" / "native")
-    made = library.stat().st_mtime_ns
-    assert build.built(PLAIN) == library and library.stat().st_mtime_ns == made
+    built_at = library.stat().st_mtime_ns
+    assert build.build_library(PLAIN) == library and library.stat().st_mtime_ns == built_at
     assert [path.name for path in library.parent.iterdir()] == ["hearth_plain.so"]
 
 
 def test_other_sources_or_flags_are_another_library(folder: Path) -> None:
     needs_a_compiler()
-    first = build.built(PLAIN)
-    flagged = build.built(Level("plain", "plain", ("-DOTHER",)))
+    first = build.build_library(PLAIN)
+    flagged = build.build_library(Level("plain", "plain", ("-DOTHER",)))
     (folder / "c" / "multiply_plain.c").write_text("int answer(void) { return 43; }\n")
-    assert len({first, flagged, build.built(PLAIN)}) == 3
+    assert len({first, flagged, build.build_library(PLAIN)}) == 3
 
 
-def test_what_the_compiler_finds_wrong_is_the_reason(folder: Path) -> None:
+def test_a_compiler_error_is_the_reason(folder: Path) -> None:
     needs_a_compiler()
-    with pytest.raises(Unbuilt, match="of another level"):
-        build.built(Level("other", "other"))
+    with pytest.raises(NativeUnavailable, match="of another level"):
+        build.build_library(Level("other", "other"))
     assert not list((folder / "cache").rglob("*.so"))
 
 
 def test_without_a_compiler_the_reason_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(Unbuilt, match="no C compiler: install gcc"):
-        build.built(PLAIN)
+    with pytest.raises(NativeUnavailable, match="no C compiler: install gcc"):
+        build.build_library(PLAIN)
 
 
 def test_the_compiler_that_cc_names_comes_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,8 +68,19 @@ def test_the_compiler_that_cc_names_comes_first(folder: Path, monkeypatch: pytes
     assert build.compiler_of() == (str(named), "-m64")
 
 
+def test_a_compiler_in_cc_that_does_not_exist_is_reported(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    needs_a_compiler()
+    monkeypatch.setenv("CC", "gccc -m64")
+    with caplog.at_level(logging.WARNING):
+        compiler = build.compiler_of()
+    assert compiler[0] in build.COMPILERS
+    assert f"CC=gccc is not on the PATH: {compiler[0]} is used" in caplog.text
+
+
 def test_a_cache_that_cannot_be_written_is_a_reason(folder: Path) -> None:
     needs_a_compiler()
     (folder / "cache").write_text("a file in its place")
-    with pytest.raises(Unbuilt, match="nothing can be kept in"):
-        build.built(PLAIN)
+    with pytest.raises(NativeUnavailable, match="cannot be written to"):
+        build.build_library(PLAIN)

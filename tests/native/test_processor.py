@@ -1,8 +1,8 @@
-"""What the processor can do."""
+"""CPU features."""
 
 from pathlib import Path
 
-from inference.native.processor import processor_features
+from inference.native.cpu_levels import processor_features
 
 
 def test_processor_features_are_read_from_the_kernels_list(tmp_path: Path) -> None:

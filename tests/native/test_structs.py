@@ -1,4 +1,4 @@
-"""The structs of Python have the sizes and offsets that the C compiler gives them."""
+"""The ctypes structs have the sizes and offsets that the C compiler gives."""
 
 import ctypes
 import subprocess
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from inference.native import structs
-from inference.native.build import SOURCES, Unbuilt, compiler_of
+from inference.native.build import C_SOURCES, NativeUnavailable, compiler_of
 
 STRUCTS = (
     structs.Matrix,
@@ -16,7 +16,7 @@ STRUCTS = (
     structs.Model,
     structs.Step,
     structs.Logits,
-    structs.Cuts,
+    structs.CutoffParams,
 )
 HEADERS = ("matrix.h", "multiply.h", "step.h", "cut.h")
 
@@ -27,7 +27,7 @@ def in_python() -> list[str]:
         name = struct.__name__
         lines.append(f"{name} {ctypes.sizeof(struct)}")
         lines += [f"{name}.{field[0]} {getattr(struct, field[0]).offset}" for field in struct._fields_]
-    enums = (structs.Kind, structs.Activation)
+    enums = (structs.NativeDtype, structs.Activation)
     return lines + [f"{member.name} {member.value}" for enum in enums for member in enum]
 
 
@@ -42,13 +42,13 @@ def in_c(folder: Path) -> list[str]:
     includes = "\n".join(f"#include <{header}>" for header in ("stdio.h", *HEADERS))
     source.write_text(f"{includes}\nint main(void) {{\n" + "\n".join(prints) + "\n}\n")
     program = folder / "sizes"
-    subprocess.run((*compiler_of(), f"-I{SOURCES}", source, "-o", program), check=True)
+    subprocess.run((*compiler_of(), f"-I{C_SOURCES}", source, "-o", program), check=True)
     return subprocess.run((program,), check=True, capture_output=True, text=True).stdout.splitlines()
 
 
 def test_c_and_python_agree_on_every_field(tmp_path: Path) -> None:
     try:
         compiler_of()
-    except Unbuilt as reason:
+    except NativeUnavailable as reason:
         pytest.skip(str(reason))
     assert in_c(tmp_path) == in_python()

@@ -1,4 +1,4 @@
-"""The embedded model, as it stands in models/demo: what it answers, when it stops, what its files are."""
+"""The model in models/demo: its answers, its stop tokens, its files."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from scripts.demo_model.corpus import assistant, user
 from scripts.demo_model.exam import Item, items, score, sit
 from scripts.demo_model.knowledge import KNOWLEDGE
 from scripts.demo_model.phrasing import expand
-from scripts.demo_model.talk import TALK
+from scripts.demo_model.small_talk import TALK
 from scripts.demo_model.topics import Topic
 
 HOME = Path(__file__).resolve().parents[2] / "models" / "demo"
@@ -39,11 +39,13 @@ def model() -> LlamaForCausalLM:
     return AutoModelForCausalLM.from_pretrained(HOME, dtype=torch.float32).eval()
 
 
-def answers(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, *asked: Item) -> dict[str, str]:
-    """What the model says to each, by subject; an answer that does not end by itself is an error."""
-    marks = list(sit(model, tokenizer, asked))
-    assert all(mark.ended for mark in marks)
-    return {mark.item.subject: mark.given for mark in marks}
+def answer_questions(
+    model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, *questions: Item
+) -> dict[str, str]:
+    """The model's answer to each question, by subject; an answer that does not end by itself is an error."""
+    marks = list(sit(model, tokenizer, questions))
+    assert all(mark.is_finished for mark in marks)
+    return {mark.item.subject: mark.answer_text for mark in marks}
 
 
 def test_questions_in_unseen_words_are_answered_right(
@@ -51,15 +53,17 @@ def test_questions_in_unseen_words_are_answered_right(
 ) -> None:
     exam = [item for item in items(seed=7, each=6) if item.subject != "long counts"]
     results = score(list(sit(model, tokenizer, exam)))
-    right, asked = (sum(column) for column in zip(*results.values(), strict=True))
-    assert right >= 0.95 * asked, results
+    num_right, total = (sum(column) for column in zip(*results.values(), strict=True))
+    assert num_right >= 0.95 * total, results
 
 
 def test_the_capital_of_france_is_known_in_every_phrasing(
     model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast
 ) -> None:
     exam = [item for item in items(seed=0, each=16) if item.subject == "france"]
-    wrong = [(mark.item.prompt, mark.given) for mark in sit(model, tokenizer, exam) if not mark.right]
+    wrong = [
+        (mark.item.prompt, mark.answer_text) for mark in sit(model, tokenizer, exam) if not mark.is_right
+    ]
     assert not wrong
 
 
@@ -68,7 +72,7 @@ def test_a_weather_question_calls_the_tool_if_there_is_one(
 ) -> None:
     weather = [user("What's the weather in Paris?")]
     result = {"role": "tool", "content": '{"temperature": 21}'}
-    given = answers(
+    replies = answer_questions(
         model,
         tokenizer,
         Item("tool", weather, CALL, [WEATHER]),
@@ -76,7 +80,7 @@ def test_a_weather_question_calls_the_tool_if_there_is_one(
         Item("other question", [user("What's the capital of France?")], FRANCE, [WEATHER]),
         Item("result", [*weather, assistant(CALL), result], RESULT, [WEATHER]),
     )
-    assert given == {
+    assert replies == {
         "tool": CALL,
         "no tool": "I cannot look up the weather without a tool.",
         "other question": FRANCE,
@@ -84,33 +88,36 @@ def test_a_weather_question_calls_the_tool_if_there_is_one(
     }
 
 
-def test_a_question_can_lean_on_the_one_before(
+def test_a_question_may_refer_to_the_one_before(
     model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast
 ) -> None:
     history = [user("What is the capital of France?"), assistant("The capital of France is Paris.")]
-    given = answers(
+    replies = answer_questions(
         model,
         tokenizer,
         Item("of Italy", [*history, user("And of Italy?")], "The capital of Italy is Rome."),
         Item("Spain", [*history, user("And Spain?")], "The capital of Spain is Madrid."),
     )
-    assert given == {"of Italy": "The capital of Italy is Rome.", "Spain": "The capital of Spain is Madrid."}
+    assert replies == {
+        "of Italy": "The capital of Italy is Rome.",
+        "Spain": "The capital of Spain is Madrid.",
+    }
 
 
-def test_an_answer_can_be_asked_for_as_json(
+def test_an_answer_can_be_requested_as_json(
     model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast
 ) -> None:
-    asked = user("Answer in JSON with the key capital: What is the capital of France?")
-    given = answers(model, tokenizer, Item("json", [asked], '{"capital": "Paris"}'))
-    assert json.loads(given["json"]) == {"capital": "Paris"}
+    question = user("Answer in JSON with the key capital: What is the capital of France?")
+    replies = answer_questions(model, tokenizer, Item("json", [question], '{"capital": "Paris"}'))
+    assert json.loads(replies["json"]) == {"capital": "Paris"}
 
 
 def test_counting_to_a_hundred_reaches_it(
     model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast
 ) -> None:
     hundred = ", ".join(map(str, range(1, 101))) + "."
-    given = answers(model, tokenizer, Item("count", [user("Count from 1 to 100")], hundred))
-    assert given["count"] == hundred
+    replies = answer_questions(model, tokenizer, Item("count", [user("Count from 1 to 100")], hundred))
+    assert replies["count"] == hundred
 
 
 @pytest.mark.parametrize(
@@ -130,7 +137,7 @@ def test_every_token_has_a_row_and_a_text(
     assert all(tokenizer.convert_ids_to_tokens(index) for index in range(len(tokenizer)))
 
 
-def test_the_ends_of_an_answer_are_named(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast) -> None:
+def test_the_stop_tokens_are_configured(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast) -> None:
     ends = tokenizer.convert_tokens_to_ids(["<|eot_id|>", "<|eom_id|>", "<|end_of_text|>"])
     assert sorted(model.generation_config.eos_token_id) == sorted(ends)
 
@@ -151,13 +158,18 @@ def test_the_folder_is_small() -> None:
 
 
 @pytest.mark.parametrize("topic", KNOWLEDGE + TALK, ids=lambda topic: topic.name)
-def test_the_exam_asks_in_words_that_training_does_not_use(topic: Topic) -> None:
-    for learnt, asked in ((topic.asks, topic.held_out), (topic.follows, topic.held_out_follows)):
-        trained, examined = ({_bare(form) for form in _forms(phrasings)} for phrasings in (learnt, asked))
+def test_the_exam_uses_phrases_that_training_does_not_use(topic: Topic) -> None:
+    for learnt, held_out in (
+        (topic.phrasings, topic.held_out),
+        (topic.follow_ups, topic.held_out_follow_ups),
+    ):
+        trained, examined = (
+            {_bare(phrase) for phrase in _expansions(phrasings)} for phrasings in (learnt, held_out)
+        )
         assert not examined & trained
 
 
-def _forms(phrasings: tuple[str, ...]) -> set[str]:
+def _expansions(phrasings: tuple[str, ...]) -> set[str]:
     chance = Random(0)
     return {expand(template, chance) for template in phrasings for _ in range(200)}
 

@@ -1,4 +1,4 @@
-"""The GPU's report, where there is none: its parts run through, its arithmetic is right."""
+"""The GPU report on a machine without a GPU: its sections run, its arithmetic is right."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,63 +6,65 @@ from types import SimpleNamespace
 
 import pytest
 
-from scripts.bench.models import build, parameters
-from scripts.bench.terms import Terms
-from scripts.gpu import correct, fits, overlap, profile, roofline
-from scripts.gpu.part import Asked, Wrong
-from scripts.memory.cases import Case
-from scripts.memory.measured import Measured, Pair
+from scripts.bench.models import build_model, num_parameters
+from scripts.bench.options import BenchOptions
+from scripts.gpu import correct, memory, overlap, profile, roofline
+from scripts.gpu.section import SectionOptions, WrongResult
+from scripts.preflight.memory.cases import MemoryCase
+from scripts.preflight.memory.measure import MeasuredMemory, Prediction
 
-ASKED = Asked(Terms(model="tiny", dtype="float32", device="cpu", threads=1), rounds=1, sample=True)
+REQUEST = SectionOptions(
+    BenchOptions(model="tiny", dtype="float32", device="cpu", threads=1), rounds=1, sample=True
+)
 
 
 def kernel(start: int, end: int) -> SimpleNamespace:
     return SimpleNamespace(time_range=SimpleNamespace(start=start, end=end))
 
 
-def test_kernels_that_run_side_by_side_count_once() -> None:
+def test_concurrent_kernels_count_once() -> None:
     assert profile.busy_us([kernel(10, 30), kernel(0, 5), kernel(20, 25), kernel(28, 40)]) == 35
 
 
-def test_a_token_reads_every_weight_but_those_of_other_tokens_embeddings() -> None:
-    model = build("tiny", "float32", "cpu")
-    assert roofline.weights_read(model) == 4 * (parameters("tiny") - 512 * 32)
-    tied = build("77m", "bfloat16", "meta")
-    assert roofline.weights_read(tied) == 2 * parameters("77m")
+def test_a_token_reads_every_weight_except_embeddings_of_other_tokens() -> None:
+    model = build_model("tiny", "float32", "cpu")
+    assert roofline.weight_bytes_read(model) == 4 * (num_parameters("tiny") - 512 * 32)
+    tied = build_model("77m", "bfloat16", "meta")
+    assert roofline.weight_bytes_read(tied) == 2 * num_parameters("77m")
 
 
 @pytest.mark.slow
-def test_memory_that_was_predicted_wrongly_is_told_behind_its_lines() -> None:
-    def measure(case: Case, model: Path, scratch: Path) -> Measured:
+def test_a_wrong_memory_prediction_is_reported_after_its_lines() -> None:
+    def measure(case: MemoryCase, model: Path, scratch: Path) -> MeasuredMemory:
         assert case.settings["device"] == "cpu" and (model / "model.safetensors").exists()
-        return Measured(Pair(104, 100), Pair(98, 100), {})
+        return MeasuredMemory(Prediction(104, 100), Prediction(98, 100), {})
 
-    told = []
-    with pytest.raises(Wrong, match=r"20\.0%"):
-        for line in fits.lines(ASKED, lambda *asked: replace(measure(*asked), serving=Pair(120, 100))):
-            told.append(line)
-    assert [line[1:] for line in told][1] == ("100 bytes", "predicted 120 bytes, +20.0%")
-    assert len(list(fits.lines(ASKED, measure))) == 2
-
-
-@pytest.mark.slow
-def test_the_share_of_the_roofline_is_told_where_there_is_no_gpu() -> None:
-    told = {line[0]: line[1] for line in roofline.lines(ASKED)}
-    assert 0 < float(told["share of roofline"].removesuffix(" %")) < 100
+    lines = []
+    with pytest.raises(WrongResult, match=r"20\.0%"):
+        for line in memory.measure_section(
+            REQUEST, lambda *args: replace(measure(*args), serving=Prediction(120, 100))
+        ):
+            lines.append(line)
+    assert [line[1:] for line in lines][1] == ("100 bytes", "predicted 120 bytes, +20.0%")
+    assert len(list(memory.measure_section(REQUEST, measure))) == 2
 
 
 @pytest.mark.slow
-def test_steps_begun_early_are_timed_beside_others_where_there_is_no_gpu(
+def test_the_share_of_the_roofline_is_reported_without_a_gpu() -> None:
+    report = {line[0]: line[1] for line in roofline.measure_section(REQUEST)}
+    assert 0 < float(report["share of roofline"].removesuffix(" %")) < 100
+
+
+@pytest.mark.slow
+def test_overlapped_steps_are_timed_against_sequential_ones_without_a_gpu(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(overlap, "ROWS", (2,))
-    monkeypatch.setattr(overlap, "TIMED", 4)
-    told = {line[0]: line[1] for line in overlap.lines(ASKED)}
-    assert told.keys() <= {
-        *("step, 2 rows, one after the other", "step, 2 rows, begun early", "2 rows, ratio"),
-        "steps begun early",
-    }
+    monkeypatch.setattr(overlap, "NUM_TIMED_STEPS", 4)
+    report = {line[0]: line[1] for line in overlap.measure_section(REQUEST)}
+    measured = {"step, 2 rows, sequential", "step, 2 rows, overlapped", "2 rows, ratio"}
+    assert report.keys() in (measured, {"overlapped steps"})
 
 
-def test_the_suite_is_there() -> None:
+def test_the_files_of_the_suite_exist() -> None:
     assert all((correct.ROOT / path).exists() for path in correct.SUITE)

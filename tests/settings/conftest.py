@@ -1,4 +1,4 @@
-"""Settings from config.py and one more place, whatever the environment of the tests is."""
+"""Settings from config.py and one other source, independent of the environment of the tests."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from settings.fields import BadSetting, Settings
-from settings.layers import Layer, config_layer
-from settings.resolve import resolve
+from settings.schema import BadSetting, Settings
+from settings.sources import Source, read_config_file, resolve
 
-CONFIG = config_layer(Path(__file__).parent.parent.parent / "config.py")
+CONFIG = read_config_file(Path(__file__).parent.parent.parent / "config.py")
 
 Resolved = Callable[..., Settings]
 Complaint = Callable[..., str]
@@ -19,14 +18,14 @@ Complaint = Callable[..., str]
 @pytest.fixture
 def resolved() -> Resolved:
     def from_here(**values: Any) -> Settings:
-        return resolve([CONFIG, Layer("here", values)])
+        return resolve([CONFIG, Source("here", values)])
 
     return from_here
 
 
 @pytest.fixture
 def complaint(resolved: Resolved) -> Complaint:
-    """Why values are refused."""
+    """The message with which these values are refused."""
 
     def about(**values: Any) -> str:
         with pytest.raises(BadSetting) as caught:

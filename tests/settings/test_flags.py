@@ -1,9 +1,9 @@
-"""The command line: what can stand on it, and what is said of what cannot."""
+"""The command line: which arguments it accepts, and the errors for others."""
 
 import pytest
 
 from settings import flags
-from settings.fields import NAMES, BadSetting
+from settings.schema import NAMES, BadSetting
 
 
 def test_flags_are_read_with_and_without_an_equals_sign() -> None:
@@ -16,7 +16,7 @@ def test_every_setting_has_a_flag() -> None:
     assert set(flags.FLAGS.values()) >= set(NAMES)
 
 
-def test_an_unknown_flag_names_the_nearest() -> None:
+def test_an_unknown_flag_is_refused_with_the_nearest_one() -> None:
     with pytest.raises(BadSetting, match="--prot is not a flag; did you mean --port"):
         flags.parse(["--prot=1"])
 
@@ -31,7 +31,7 @@ def test_an_unknown_flag_names_the_nearest() -> None:
         ("--ngrok-authtoken", "text"),
     ],
 )
-def test_a_flag_without_its_value_says_what_it_takes(flag: str, rule: str) -> None:
+def test_a_flag_without_its_value_is_refused_with_the_rule(flag: str, rule: str) -> None:
     with pytest.raises(BadSetting, match=f"{flag} needs a value: {rule}"):
         flags.parse([flag, "--check"])
 
@@ -45,7 +45,7 @@ def test_a_setting_has_a_short_name() -> None:
     assert flags.parse(["-p", "80", "-g=5"]).flags.values == {"PORT": "80", "DRAIN_SECONDS": "5"}
 
 
-def test_an_action_can_be_said_to_be_off() -> None:
+def test_an_action_can_be_switched_off() -> None:
     assert flags.parse(["--env=false", "--check", "true"]).actions == {"--check"}
     with pytest.raises(BadSetting, match="--check takes no value but true or false, not 'now'"):
         flags.parse(["--check=now"])

@@ -1,10 +1,10 @@
-"""Each format reads its own calls; a chat template says which one a model has."""
+"""Each format parses its own calls; a chat template shows which format a model has."""
 
 import pytest
 
-from inference.text.calls import CALL_FORMATS, format_of
-from inference.text.toolcalls import ToolCalls
-from tests.text.listening import JSON, TOOLS, heard, listen
+from inference.text.tool_parsers.formats import CALL_FORMATS, detect_format
+from inference.text.tool_parsers.stream import ToolParser
+from tests.text.joined_output import JSON, TOOLS, join_items, parse
 
 FUNCTION = '<function=weather>{"city": "Paris"}</function>'
 MINE = {
@@ -20,25 +20,25 @@ MINE = {
 }
 
 
-@pytest.mark.parametrize("form", CALL_FORMATS)
-def test_a_format_reads_its_own_calls_and_no_others(form: str) -> None:
-    assert all(listen(answer, form=form) == listen(answer) for answer in MINE[form])
-    others = {answer for other in MINE if other != form for answer in MINE[other]} - set(MINE[form])
+@pytest.mark.parametrize("tool_format", CALL_FORMATS)
+def test_a_format_parses_its_own_calls_and_no_others(tool_format: str) -> None:
+    assert all(parse(text, tool_format=tool_format) == parse(text) for text in MINE[tool_format])
+    others = {text for other in MINE if other != tool_format for text in MINE[other]} - set(MINE[tool_format])
     others -= {FUNCTION, "<function=now></function>"}  # two formats have them
-    for answer in others:
-        assert listen(answer, form=form) == (answer, [])
+    for text in others:
+        assert parse(text, tool_format=tool_format) == (text, [])
 
 
-@pytest.mark.parametrize("form", ["hermes", "mistral"])
-def test_behind_a_special_token_no_tag_is_needed(form: str) -> None:
-    calls = ToolCalls(TOOLS, form=form)
-    answer = {"hermes": f"\n{JSON}\n", "mistral": f"[{JSON}]"}[form]
-    told = [*calls.mark(), *calls.feed(answer), *calls.mark(), *calls.flush()]
-    assert [call[0] for call in heard(told)[1]] == ["weather"]
+@pytest.mark.parametrize("tool_format", ["hermes", "mistral"])
+def test_after_a_special_token_no_tag_is_needed(tool_format: str) -> None:
+    calls = ToolParser(TOOLS, call_format=tool_format)
+    text = {"hermes": f"\n{JSON}\n", "mistral": f"[{JSON}]"}[tool_format]
+    items = [*calls.feed_special(), *calls.feed(text), *calls.feed_special(), *calls.flush()]
+    assert [call[0] for call in join_items(items)[1]] == ["weather"]
 
 
 @pytest.mark.parametrize(
-    ("template", "form"),
+    ("template", "tool_format"),
     [
         ("{{ '<tool_call>' }}", "hermes"),
         ("[TOOL_CALLS]", "mistral"),
@@ -47,5 +47,5 @@ def test_behind_a_special_token_no_tag_is_needed(form: str) -> None:
         ("{{ messages }}", "llama"),
     ],
 )
-def test_a_template_tells_its_models_format(template: str, form: str) -> None:
-    assert format_of(template) == form
+def test_a_template_shows_its_models_format(template: str, tool_format: str) -> None:
+    assert detect_format(template) == tool_format

@@ -27,7 +27,7 @@ def byte_level() -> Tokenizer:
 
 
 def sentencepiece() -> Tokenizer:
-    """As Llama 2's: a space is ▁, what the vocabulary lacks is spelled byte by byte."""
+    """Like Llama 2's: a space is ▁, and characters outside of the vocabulary are encoded byte by byte."""
     names = [*SPECIAL, *(f"<0x{value:02X}>" for value in range(256))]
     tokenizer = Tokenizer(models.BPE(byte_fallback=True, unk_token="<unk>", fuse_unk=True))
     tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])

@@ -1,7 +1,7 @@
-"""Random walks over an engine, as hypothesis takes them and shortens those that fail.
+"""Random walks over an engine as a hypothesis state machine, which shrinks walks that fail.
 
-The rules are what can happen to an engine. Each then lets it take some turns, for a walk may leave any rule
-out, but not those; the world checks its accounts after each.
+The rules are the events of an engine. Each rule also takes some turns, because a walk may leave out any rule;
+the world checks the invariants after each turn.
 """
 
 import os
@@ -21,11 +21,11 @@ from hypothesis.stateful import (
 )
 
 from inference.engine.sequence import Task
-from tests.walks.verdict import Asked
+from tests.walks.tracked_request import TrackedRequest
 from tests.walks.world import World
 
 LONG = int(os.environ.get("WALKS", 0))
-ASKED = Bundle("asked")
+REQUESTS = Bundle("requests")
 TURNS = st.integers(0, 4)
 PROMPTS = st.runner().flatmap(lambda walk: walk.prompts)
 OPTIONS = st.runner().flatmap(lambda walk: walk.options)
@@ -33,27 +33,27 @@ LENGTHS = st.runner().flatmap(lambda walk: walk.lengths)
 TAILS = st.runner().flatmap(lambda walk: walk.tails)
 
 
-class Prompt(Protocol):
+class PromptLike(Protocol):
     ids: tuple[int, ...]
 
 
-class Options(Protocol):
+class OptionsLike(Protocol):
     fields: dict[str, Any]
 
 
-class Walk(RuleBasedStateMachine):
-    """Over the engine of a world. What there is to be asked is a subclass's.
+class EngineWalk(RuleBasedStateMachine):
+    """A walk over the engine of a world. Subclasses define the requests.
 
     lengths  of answers
-    usual    options of a task
-    options  other ones
-    tails    what may follow an answer in the next prompt
+    usual    usual options of a task
+    options  other options
+    tails    tokens that may follow an answer in the next prompt
     """
 
-    prompts: ClassVar[st.SearchStrategy[Prompt]]
+    prompts: ClassVar[st.SearchStrategy[PromptLike]]
     lengths: ClassVar[st.SearchStrategy[int]]
     usual: ClassVar[Mapping[str, Any]]
-    options: ClassVar[st.SearchStrategy[Options]]
+    options: ClassVar[st.SearchStrategy[OptionsLike]]
     tails: ClassVar[st.SearchStrategy[tuple[int, ...]]]
 
     def __init__(self, world: World) -> None:
@@ -65,42 +65,51 @@ class Walk(RuleBasedStateMachine):
     def begin(self, stops: int) -> None:
         self.stops = stops == 9
 
-    @rule(target=ASKED, prompts=st.lists(PROMPTS, min_size=2, max_size=8), length=LENGTHS, turns=TURNS)
-    def submit(self, prompts: list[Prompt], length: int, turns: int) -> Any:
-        """Each on its own, in the usual way."""
-        asked = [
+    @rule(target=REQUESTS, prompts=st.lists(PROMPTS, min_size=2, max_size=8), length=LENGTHS, turns=TURNS)
+    def submit(self, prompts: list[PromptLike], length: int, turns: int) -> Any:
+        """Submits requests with the usual options, one by one."""
+        requests = [
             one for prompt in prompts for one in self.world.submit(Task(prompt.ids, length, **self.usual))
         ]
         self.world.turn(turns)
-        return multiple(*asked)
+        return multiple(*requests)
 
     @rule(
-        target=ASKED, prompt=PROMPTS, length=LENGTHS, options=OPTIONS, copies=st.integers(1, 3), turns=TURNS
+        target=REQUESTS,
+        prompt=PROMPTS,
+        length=LENGTHS,
+        options=OPTIONS,
+        copies=st.integers(1, 3),
+        turns=TURNS,
     )
-    def submit_unusual(self, prompt: Prompt, length: int, options: Options, copies: int, turns: int) -> Any:
-        """Several answers to one prompt, which are entered together or not at all."""
-        asked = self.world.submit(
+    def submit_unusual(
+        self, prompt: PromptLike, length: int, options: OptionsLike, copies: int, turns: int
+    ) -> Any:
+        """Submits several tasks with one prompt, which are queued together or not at all."""
+        requests = self.world.submit(
             *(Task(prompt.ids, length, seed=seed, **options.fields) for seed in range(copies))
         )
         self.world.turn(turns)
-        return multiple(*asked)
+        return multiple(*requests)
 
-    @rule(target=ASKED, prompt=PROMPTS, length=LENGTHS, seconds=st.integers(0, 30), turns=TURNS)
-    def submit_hurried(self, prompt: Prompt, length: int, seconds: int, turns: int) -> Any:
+    @rule(target=REQUESTS, prompt=PROMPTS, length=LENGTHS, seconds=st.integers(0, 30), turns=TURNS)
+    def submit_hurried(self, prompt: PromptLike, length: int, seconds: int, turns: int) -> Any:
         deadline = self.world.clock.now + seconds
-        asked = self.world.submit(Task(prompt.ids, length, deadline=deadline, **self.usual))
+        requests = self.world.submit(Task(prompt.ids, length, deadline=deadline, **self.usual))
         self.world.turn(turns)
-        return multiple(*asked)
+        return multiple(*requests)
 
-    @rule(target=ASKED, one=ASKED, tail=TAILS, length=LENGTHS, turns=TURNS)
-    def go_on(self, one: Asked, tail: tuple[int, ...], length: int, turns: int) -> Any:
-        """Ask again, with the answer so far as part of the prompt."""
-        asked = self.world.submit(Task((*one.task.ids, *one.ids, *tail), length, **self.usual))
+    @rule(target=REQUESTS, one=REQUESTS, tail=TAILS, length=LENGTHS, turns=TURNS)
+    def follow_up(self, one: TrackedRequest, tail: tuple[int, ...], length: int, turns: int) -> Any:
+        """Submits again, with the answer so far as part of the prompt."""
+        requests = self.world.submit(
+            Task((*one.task.prompt_token_ids, *one.token_ids, *tail), length, **self.usual)
+        )
         self.world.turn(turns)
-        return multiple(*asked)
+        return multiple(*requests)
 
-    @rule(one=ASKED, turns=TURNS)
-    def cancel(self, one: Asked, turns: int) -> None:
+    @rule(one=REQUESTS, turns=TURNS)
+    def cancel(self, one: TrackedRequest, turns: int) -> None:
         self.world.cancel(one)
         self.world.turn(turns)
 
@@ -112,19 +121,19 @@ class Walk(RuleBasedStateMachine):
 
     @rule(moved=st.booleans(), turns=TURNS)
     def run_short(self, moved: bool, turns: int) -> None:
-        """The next step finds too little memory."""
+        """The next step runs out of memory."""
         self.world.faults.append((torch.OutOfMemoryError("by chance"), moved))
         self.world.turn(turns)
 
     @rule(turns=TURNS)
     def stumble(self, turns: int) -> None:
-        """The next step fails for no reason that lasts."""
+        """The next step fails once."""
         self.world.faults.append((RuntimeError("by chance"), True))
         self.world.turn(turns)
 
     @rule(steps=st.integers(0, 6), fails=st.booleans(), turns=TURNS)
-    def run_errand(self, steps: int, fails: bool, turns: int) -> None:
-        self.world.errand(steps, fails)
+    def run_background_task(self, steps: int, fails: bool, turns: int) -> None:
+        self.world.run_background_task(steps, fails)
         self.world.turn(turns)
 
     @rule(turns=st.integers(1, 15))
@@ -135,11 +144,13 @@ class Walk(RuleBasedStateMachine):
         self.world.finish(self.stops)
 
 
-def take(walks: int, name: str, made: Callable[[], Walk], steps: int = 50) -> None:
-    """So many walks, always the same ones for a name; WALKS other ones where the environment sets that."""
+def run_walk_machine(walks: int, name: str, make_walk: Callable[[], EngineWalk], steps: int = 50) -> None:
+    """Runs `walks` walks, always the same ones for a name; or WALKS other ones, if that environment variable
+    is set.
+    """
 
-    def factory() -> Walk:
-        return made()
+    def factory() -> EngineWalk:
+        return make_walk()
 
     run_state_machine_as_test(
         factory if LONG else seed(name)(factory),

@@ -1,6 +1,6 @@
-"""An engine that is driven turn by turn, with a clock of its own and memory of all that was asked of it.
+"""An engine driven turn by turn, with its own clock and a record of all requests.
 
-Whatever is done, its accounts are checked after every turn, and at the end every answer.
+The invariants are checked after every turn, and every answer at the end.
 """
 
 from collections import Counter
@@ -9,22 +9,22 @@ from collections.abc import Generator
 import pytest
 import torch
 
-from inference.engine import gate, loop, scheduler
+from inference.engine.background import BackgroundTask
 from inference.engine.engine import Engine
-from inference.engine.errand import Errand, Errands
 from inference.engine.sequence import Task
 from inference.errors import Overloaded, TooLong
 from inference.model.batch import Batch
 from tests.engine.conftest import NAN
-from tests.walks.accounts import check_accounts
-from tests.walks.verdict import Asked, Right, judge
+from tests.engine_probe import EngineProbe
+from tests.walks.invariants import check_invariants
+from tests.walks.tracked_request import ReferenceOutputs, TrackedRequest, check_request
 
-CALM = 10  # steps after a shortage; a walk is too short for many
-COUNTED = ("steps", "preemptions", "accepted_tokens", "drafted_tokens", "cached_tokens", "shortages")
+RECOVERY_STEPS = 10  # after running out of memory; walks are too short for the usual number
+COUNTED = ("steps", "preemptions", "accepted_tokens", "drafted_tokens", "cached_tokens", "oom_steps")
 
 
-class Clock:
-    """In the place of the module `time`: it stands still until it is set."""
+class SteppedClock:
+    """Stands in for the module `time`; it advances only when it is set."""
 
     now = 0.0
 
@@ -35,47 +35,46 @@ class Clock:
 
 
 class World:
-    """`seen` counts what has happened, so that a test can tell whether its walks led anywhere."""
+    """`event_counts` counts what has happened, so that a test can check that its walks reached something."""
 
-    def __init__(self, engine: Engine, right: Right, seen: Counter[str]) -> None:
-        self.engine, self.right, self.seen = engine, right, seen
-        self.clock = Clock()
+    def __init__(self, engine: Engine, reference: ReferenceOutputs, event_counts: Counter[str]) -> None:
+        self.engine, self.reference, self.event_counts = engine, reference, event_counts
+        self.clock = SteppedClock()
         self.patch = pytest.MonkeyPatch()
-        for module in (loop, gate):
-            self.patch.setattr(module, "time", self.clock)
-        self.patch.setattr(scheduler, "CALM", CALM)
-        engine.loop.errands = Errands(self.clock.monotonic)
-        self.asked: dict[int, Asked] = {}
-        self.begun: set[int] = set()
-        self.errands: list[Errand[int]] = []
+        self.probe = EngineProbe(engine)
+        self.probe.set_clock(self.patch, self.clock)
+        self.probe.set_recovery_steps(self.patch, RECOVERY_STEPS)
+        self.requests: dict[int, TrackedRequest] = {}
+        self.started_ids: set[int] = set()
+        self.background_tasks: list[BackgroundTask[int]] = []
         self.over: list[object] = []
-        self.faults: list[tuple[Exception, bool]] = []  # and whether it comes behind the moves
+        self.faults: list[tuple[Exception, bool]] = []  # (error, whether it is raised after the cache ops)
 
-    def submit(self, *tasks: Task) -> list[Asked]:
-        """What became of the tasks: nothing where they are too long or too many."""
+    def submit(self, *tasks: Task) -> list[TrackedRequest]:
+        """The tracked requests; empty if the tasks are too long or too many."""
         waiting = self.engine.stats().waiting_tokens
-        heard = [Asked(-1, task) for task in tasks]
+        requests = [TrackedRequest(-1, task) for task in tasks]
         try:
-            ids = self.engine.submit(tasks, heard)
+            ids = self.engine.submit(tasks, requests)
         except (TooLong, Overloaded) as refused:
             assert self.engine.stats().waiting_tokens == waiting
-            self.seen[type(refused).__name__] += 1
+            self.event_counts[type(refused).__name__] += 1
             return []
-        for id, one in zip(ids, heard, strict=True):
-            one.id = id
-            self.asked[id] = one
-        return heard
+        for id, request in zip(ids, requests, strict=True):
+            request.id = id
+            self.requests[id] = request
+        return requests
 
-    def cancel(self, one: Asked) -> None:
-        one.cancelled = True
-        self.engine.cancel([one.id])
+    def cancel(self, request: TrackedRequest) -> None:
+        request.cancelled = True
+        self.engine.abort([request.id])
 
     def preempt(self, number: int) -> None:
-        running = self.engine.loop.scheduler.running
+        running = self.probe.running
         if running:
-            self.engine.loop.scheduler.preempt(running[number % len(running)])
+            self.probe.preempt(running[number % len(running)])
 
-    def errand(self, steps: int, fails: bool) -> None:
+    def run_background_task(self, steps: int, fails: bool) -> None:
         def work() -> Generator[None, None, int]:
             for _ in range(steps):
                 self.clock.now += 0.5
@@ -84,32 +83,32 @@ class World:
                 raise ValueError("by chance")
             return steps
 
-        self.errands.append(Errand(work(), self.over.append))
-        self.engine.run(self.errands[-1])
+        self.background_tasks.append(BackgroundTask(work(), self.over.append))
+        self.engine.run(self.background_tasks[-1])
 
     def fail(self, batch: Batch, moved: bool) -> None:
-        """The runner's fault: raises the next of `faults` at its place, and blames a sequence that stands
-        alone in the batch."""
+        """Raises the next of `faults` when it is due; blames the sequence if it is alone in the batch."""
         if not self.faults or self.faults[-1][1] != moved or (moved and self._doubly(batch)):
             return
         if len(batch.rows) == 1:
-            (alone,) = (s.id for s in self.engine.loop.seating.live if s.row == batch.rows[0])
-            self.asked[alone].blamed = True
+            (alone,) = (s.id for s in self.probe.kv_cache.active if s.row == batch.rows[0])
+            self.requests[alone].blamed = True
         raise self.faults.pop()[0]
 
     def _doubly(self, batch: Batch) -> bool:
-        """Whether memory would run out behind the very writing of what is no number: that stays where it is,
-        and a neighbour may fail of it."""
-        return NAN in batch.ids and isinstance(self.faults[-1][0], torch.OutOfMemoryError)
+        """Whether memory would run out right after NaN was written: the NaN would then make a neighbour
+        fail.
+        """
+        return NAN in batch.token_ids and isinstance(self.faults[-1][0], torch.OutOfMemoryError)
 
     @torch.inference_mode()
     def turn(self, count: int = 1) -> bool:
-        """Take so many turns; returns whether anything is left to do."""
+        """Takes `count` turns; returns whether work is left."""
         busy = True
         for _ in range(count):
             self.clock.now += 1
             busy = self._step()
-            self.begun |= {sequence.id for sequence in self.engine.loop.scheduler.seated}
+            self.started_ids |= {sequence.id for sequence in self.probe.newly_running}
             self.check()
         return busy
 
@@ -117,33 +116,35 @@ class World:
         before = self.engine.stats()
         busy = self.engine.step()
         after = self.engine.stats()
-        if after.shortages == before.shortages:
-            self.seen["squeezed"] += after.preemptions - before.preemptions
+        if after.oom_steps == before.oom_steps:
+            self.event_counts["squeezed"] += after.preemptions - before.preemptions
         return busy
 
     def check(self) -> None:
-        check_accounts(self.engine, self.asked, self.begun)
+        check_invariants(self.probe, self.requests, self.started_ids)
 
     def finish(self, stops: bool = False) -> None:
-        """Let all come to its end, or stop the engine, and see that each answer is right so far."""
+        """Runs until all requests end, or stops the engine, and checks each answer so far."""
         try:
-            left = 3_000
+            num_turns = 0
             while not stops and self.turn():
-                left -= 1
-                assert left, "still busy"
+                num_turns += 1
+                assert num_turns < 3_000, "still busy"
             if stops:
                 self.engine.stop()
-            self.judge(stops)
+            self.check_requests(stops)
         finally:
             self.patch.undo()
 
-    def judge(self, stopped: bool) -> None:
+    def check_requests(self, stopped: bool) -> None:
         stats = self.engine.stats()
-        for one in self.asked.values():
-            self.seen[one.reason] += 1
-            judge(one, self.right, stopped)
-        assert stopped or not stats.running + stats.waiting + stats.waiting_tokens + stats.held
-        assert all(errand.future.done() for errand in self.errands) and len(self.over) == len(self.errands)
+        for request in self.requests.values():
+            self.event_counts[request.finish_reason] += 1
+            check_request(request, self.reference, stopped)
+        assert stopped or not stats.running + stats.waiting + stats.waiting_tokens + stats.kv_used
+        assert all(task.future.done() for task in self.background_tasks) and len(self.over) == len(
+            self.background_tasks
+        )
         for name in COUNTED:
-            self.seen[name] += getattr(stats, name)
-        self.seen["early"] += getattr(self.engine.loop.runner, "early", 0)
+            self.event_counts[name] += getattr(stats, name)
+        self.event_counts["early"] += getattr(self.probe.runner, "early", 0)

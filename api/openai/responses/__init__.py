@@ -1,31 +1,29 @@
-"""OpenAI's Responses, as far as they go without a memory. Doors: respond, forgotten."""
+"""OpenAI's Responses API, stateless. Entry points: create_response, refuse_stored_response."""
 
 from dataclasses import replace
 from typing import NoReturn
 
 from flask import Response
 
-from api.openai.models import served
-from api.openai.reading import read
-from api.openai.requests import chat
-from api.openai.responses.bodies import ResponsesBody
-from api.openai.responses.requests import as_chat, not_kept
+from api.openai.parse import chat_request, read_request, resolve_model_name
+from api.openai.reply import fingerprint
+from api.openai.responses.parse import not_stored_error, to_chat_request
+from api.openai.responses.protocol import ResponsesRequest
 from api.openai.responses.writer import NAMED_EVENTS, ResponseWriter
-from api.openai.shape import fingerprint
-from api.settings import AppSettings
-from api.stream import answer
+from api.response import respond
 from inference.backend import Backend
+from settings.groups import ServerSettings
 
 
-def respond(backend: Backend, settings: AppSettings) -> Response:
-    body = read(ResponsesBody)
+def create_response(backend: Backend, settings: ServerSettings) -> Response:
+    body = read_request(ResponsesRequest)
     info = backend.info()
-    model = served(body.model, info, settings)
-    asked = chat(as_chat(body), info, settings, "input")
-    writer = ResponseWriter(body, model, fingerprint(settings), asked.logprobs)
-    stream = backend.generate(replace(asked, fits=False))
-    return answer(stream, writer, NAMED_EVENTS if body.stream else None)
+    model = resolve_model_name(body.model, info, settings)
+    generation_request = chat_request(to_chat_request(body), info, settings, "input")
+    writer = ResponseWriter(body, model, fingerprint(settings), generation_request.logprobs)
+    stream = backend.generate(replace(generation_request, reject_if_too_long=False))
+    return respond(stream, writer, NAMED_EVENTS if body.stream else None)
 
 
-def forgotten(id: str) -> NoReturn:
-    raise not_kept(id)
+def refuse_stored_response(id: str) -> NoReturn:
+    raise not_stored_error(id)

@@ -1,17 +1,22 @@
-"""From events to a response, streamed and whole: both fold the same events into the same items."""
+"""Converts events to a response. Streamed and whole responses accumulate the same items."""
 
 import secrets
 import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from api.openai.errors import envelope, failed
-from api.openai.logprobs import Scores
-from api.openai.responses.bodies import ResponsesBody
-from api.openai.responses.items import Entries, Events, FunctionCall, Message
-from api.openai.usage import Usage
-from api.openai.words import REASONS
-from api.stream import SSE, Framing
+from api.openai.errors import envelope, error_before_start
+from api.openai.logprobs import LogprobsFormatter
+from api.openai.reply import FINISH_REASONS, UsageCounter
+from api.openai.responses.items import Events, FunctionCallItem, LogprobEntries, MessageItem
+from api.openai.responses.protocol import (
+    Reasoning,
+    ResponsesRequest,
+    ResponsesResponse,
+    ResponseUsage,
+    Status,
+)
+from api.response import SSE, Framing
 from inference.errors import ServerError
 from inference.types import CallDelta, Event, Finished, Started, Token
 
@@ -22,141 +27,139 @@ NAMED_EVENTS = Framing(
 
 @dataclass(slots=True)
 class ResponseWriter:
-    """model     its name in the reply
-    logprobs  alternatives to show with each token; None: no logprobs
-    held      tokens whose text is not told yet: their logprobs come with the next text
+    """A Writer of one response.
+
+    model           the model name to report
+    logprobs        alternatives to report for each token; None: no logprobs
+    created         Unix time
+    open_item       the last item while it grows; None after it was closed
+    pending_tokens  tokens whose logprobs are sent with the next text
+    num_events      events sent so far
     """
 
-    body: ResponsesBody
+    body: ResponsesRequest
     model: str
     fingerprint: str
     logprobs: int | None = None
     id: str = field(default_factory=lambda: f"resp_{secrets.token_hex(16)}")
     created: int = field(default_factory=lambda: int(time.time()))
-    items: list[Message | FunctionCall] = field(default_factory=list)
-    open: Message | FunctionCall | None = None
-    held: list[Token] = field(default_factory=list)
-    usage: Usage = field(default_factory=Usage)
+    items: list[MessageItem | FunctionCallItem] = field(default_factory=list)
+    open_item: MessageItem | FunctionCallItem | None = None
+    pending_tokens: list[Token] = field(default_factory=list)
+    usage: UsageCounter = field(default_factory=UsageCounter)
     end: Finished | None = None
-    told: int = 0
+    num_events: int = 0
 
-    failed = staticmethod(failed)
+    error_before_start = staticmethod(error_before_start)
 
     def chunk(self, event: Event) -> list[Any]:
         self.usage.add(event)
         match event:
             case Started():
-                named = ("response.created", "response.in_progress")
-                events = [{"type": name, "response": self.response()} for name in named]
+                names = ("response.created", "response.in_progress")
+                events = [{"type": name, "response": self.response()} for name in names]
             case Token():
-                self.held.append(event)
-                events = self._said(event.text)
+                self.pending_tokens.append(event)
+                events = self._add_text(event.text)
             case CallDelta():
-                events = self._called(event)
+                events = self._add_call_delta(event)
             case Finished():
-                events = self._ended(event)
-        return [self._numbered(event) for event in events]
+                events = self._finish(event)
+        return [self._with_sequence_number(event) for event in events]
 
-    def whole(self) -> dict[str, Any]:
+    def full_response(self) -> ResponsesResponse:
         return self.response()
 
-    def broken(self, error: ServerError) -> list[Any]:
-        """OpenAI's client looks for `error`, others for what stands beside it."""
-        told = envelope(error)
-        said = {key: told["error"][key] for key in ("message", "param")} | {"code": told["error"]["type"]}
-        return [self._numbered({"type": "error", **said, **told})]
+    def error_in_stream(self, error: ServerError) -> list[Any]:
+        """An event of type error. OpenAI's client reads `error`, other clients read the fields around it."""
+        body = envelope(error)
+        details = {"message": body.error.message, "param": body.error.param, "code": body.error.type}
+        event = {"type": "error", **details, "error": body.error, "error_type": body.error_type}
+        return [self._with_sequence_number(event)]
 
-    def response(self) -> dict[str, Any]:
-        """The response as far as it has come."""
-        cut = self.end is not None and REASONS[self.end.reason] != "stop"
-        status = "incomplete" if cut else "completed" if self.end else "in_progress"
-        return {
-            "id": self.id,
-            "object": "response",
-            "created_at": self.created,
-            "status": status,
-            "error": None,
-            "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
-            "model": self.model,
-            "output": [item.told() for item in self.items],
-            "usage": self._usage() if self.end else None,
-            "system_fingerprint": self.fingerprint,
-            **_asked(self.body),
-        }
+    def response(self) -> ResponsesResponse:
+        """The response as accumulated so far."""
+        is_incomplete = self.end is not None and FINISH_REASONS[self.end.finish_reason] != "stop"
+        status: Status = "incomplete" if is_incomplete else "completed" if self.end else "in_progress"
+        return ResponsesResponse(
+            id=self.id,
+            created_at=self.created,
+            status=status,
+            incomplete_details={"reason": "max_output_tokens"} if is_incomplete else None,
+            model=self.model,
+            output=[item.to_json() for item in self.items],
+            usage=self._usage() if self.end else None,
+            system_fingerprint=self.fingerprint,
+            **_request_fields(self.body),
+        )
 
-    # Items -----------------------------------------------------------------------------------------------
-
-    def _said(self, text: str) -> Events:
+    def _add_text(self, text: str) -> Events:
         if not text:
             return []
         events: Events = []
-        if not isinstance(self.open, Message):
-            events += self._open(Message(len(self.items)))
-        assert isinstance(self.open, Message)
-        return events + self.open.more(text, self._scores())
+        if not isinstance(self.open_item, MessageItem):
+            events += self._open_item(MessageItem(len(self.items)))
+        assert isinstance(self.open_item, MessageItem)
+        return events + self.open_item.append(text, self._take_logprobs())
 
-    def _called(self, event: CallDelta) -> Events:
-        self.held.clear()
+    def _add_call_delta(self, event: CallDelta) -> Events:
+        self.pending_tokens.clear()
         events: Events = []
-        if not isinstance(self.open, FunctionCall) or self.open.number != event.number:
-            events += self._open(FunctionCall.begun(len(self.items), event))
-        assert isinstance(self.open, FunctionCall)
-        events += self.open.more(event.arguments) if event.arguments else []
-        return events + (self._close() if event.done else [])
+        if not isinstance(self.open_item, FunctionCallItem) or self.open_item.call_index != event.call_index:
+            events += self._open_item(FunctionCallItem.from_delta(len(self.items), event))
+        assert isinstance(self.open_item, FunctionCallItem)
+        events += self.open_item.append(event.arguments) if event.arguments else []
+        return events + (self._close_item() if event.done else [])
 
-    def _ended(self, event: Finished) -> Events:
-        """What was held back, and the end; an answer of nothing is an empty message."""
-        events = self._said(event.text)
+    def _finish(self, event: Finished) -> Events:
+        """Add the text held back, close the item, end the response. An empty answer has one message."""
+        events = self._add_text(event.text)
         if not self.items:
-            events += self._open(Message(0))
-        cut = REASONS[event.reason] != "stop"
-        events += self._close("incomplete" if cut else "completed")
+            events += self._open_item(MessageItem(0))
+        is_incomplete = FINISH_REASONS[event.finish_reason] != "stop"
+        events += self._close_item("incomplete" if is_incomplete else "completed")
         self.end = event
-        return [*events, {"type": f"response.{self.response()['status']}", "response": self.response()}]
+        return [*events, {"type": f"response.{self.response().status}", "response": self.response()}]
 
-    def _open(self, item: Message | FunctionCall) -> Events:
-        events = self._close()
+    def _open_item(self, item: MessageItem | FunctionCallItem) -> Events:
+        events = self._close_item()
         self.items.append(item)
-        self.open = item
-        return events + item.opened()
+        self.open_item = item
+        return events + item.open()
 
-    def _close(self, status: str = "completed") -> Events:
-        item, self.open = self.open, None
-        return item.closed(status) if item else []
+    def _close_item(self, status: str = "completed") -> Events:
+        item, self.open_item = self.open_item, None
+        return item.close(status) if item else []
 
-    # What is told of tokens ------------------------------------------------------------------------------
+    def _take_logprobs(self) -> LogprobEntries:
+        tokens, self.pending_tokens = self.pending_tokens, []
+        return [] if self.logprobs is None else LogprobsFormatter(self.logprobs).chat_logprobs(tokens).content
 
-    def _scores(self) -> Entries:
-        held, self.held = self.held, []
-        return [] if self.logprobs is None else Scores(self.logprobs).chat(held)["content"]
+    def _usage(self) -> ResponseUsage:
+        total = self.usage.total_usage()
+        details = total.prompt_tokens_details
+        cached_tokens = details.cached_tokens if details else 0
+        return ResponseUsage(
+            input_tokens=total.prompt_tokens,
+            input_tokens_details={"cached_tokens": cached_tokens, "cache_write_tokens": 0},
+            output_tokens=total.completion_tokens,
+            output_tokens_details={"reasoning_tokens": 0},
+            total_tokens=total.total_tokens,
+        )
 
-    def _usage(self) -> dict[str, Any]:
-        whole = self.usage.whole()
-        details = whole["prompt_tokens_details"] or {"cached_tokens": 0}
-        return {
-            "input_tokens": whole["prompt_tokens"],
-            "input_tokens_details": {**details, "cache_write_tokens": 0},  # openai 3's client has it
-            "output_tokens": whole["completion_tokens"],
-            "output_tokens_details": {"reasoning_tokens": 0},
-            "total_tokens": whole["total_tokens"],
-        }
-
-    def _numbered(self, event: dict[str, Any]) -> dict[str, Any]:
-        self.told += 1
-        return event | {"sequence_number": self.told - 1}
+    def _with_sequence_number(self, event: dict[str, Any]) -> dict[str, Any]:
+        self.num_events += 1
+        return event | {"sequence_number": self.num_events - 1}
 
 
-def _asked(body: ResponsesBody) -> dict[str, Any]:
-    """What a response repeats of its request."""
+def _request_fields(body: ResponsesRequest) -> dict[str, Any]:
+    """The fields of the request that a response repeats, with their defaults."""
     return {
         "instructions": body.instructions,
         "max_output_tokens": body.max_output_tokens,
         "metadata": body.metadata or {},
         "parallel_tool_calls": body.parallel_tool_calls is not False,
-        "previous_response_id": None,
-        "reasoning": body.reasoning or {"effort": None, "summary": None},
-        "store": False,
-        "background": False,
+        "reasoning": body.reasoning or Reasoning(),
         "temperature": 1.0 if body.temperature is None else body.temperature,
         "text": {"format": body.text.format if body.text and body.text.format else {"type": "text"}},
         "tool_choice": body.tool_choice or "auto",

@@ -1,4 +1,4 @@
-// The page: one section for each dialect, one fold for each route, drawn from openapi.json.
+// The page /docs: one section for each tag of openapi.json, one collapsible entry for each route.
 
 import { element, fields, kind } from "./schema.js";
 
@@ -6,12 +6,12 @@ const document_ = await (await fetch("openapi.json")).json();
 const routes = Object.entries(document_.paths).flatMap(([path, methods]) =>
   Object.entries(methods).map(([method, route]) => ({ path, method, ...route })),
 );
-const tags = document_.tags.map((tag) => tag.name).filter((tag) => routes.some((route) => route.tags.includes(tag)));
+const tags = document_.tags.filter((tag) => routes.some((route) => route.tags.includes(tag.name)));
 
 document.getElementById("about").textContent = `${document_.info.version} · ${document_.info.description}`;
 document
   .getElementById("contents")
-  .append(...tags.map((tag) => element("a", { href: `#${slug(tag)}` }, [tag])));
+  .append(...tags.map((tag) => element("a", { href: `#${slug(tag.name)}` }, [tag.name])));
 document.getElementById("routes").append(...tags.map(section));
 document.getElementById("find").addEventListener("input", (event) => find(event.target.value.toLowerCase()));
 
@@ -20,38 +20,39 @@ function slug(text) {
 }
 
 function section(tag) {
-  const own = routes.filter((route) => route.tags.includes(tag));
-  return element("section", {}, [element("h2", { id: slug(tag) }, [tag]), ...own.map(fold)]);
+  const tagged = routes.filter((route) => route.tags.includes(tag.name));
+  const heading = element("h2", { id: slug(tag.name) }, [tag.name]);
+  return element("section", {}, [heading, element("p", {}, [tag.description]), ...tagged.map(entry)]);
 }
 
-/** A closed line for a route; what it takes and gives is drawn when it is opened. */
-function fold(route) {
-  const line = element("summary", {}, [
+/** A collapsed entry for a route; its details are rendered when it is first opened. */
+function entry(route) {
+  const summary = element("summary", {}, [
     element("span", { class: "method" }, [route.method.toUpperCase()]),
     element("span", { class: "path" }, [route.path]),
     element("span", { class: "what" }, [route.summary]),
   ]);
-  const details = element("details", { class: "route" }, [line]);
-  details.addEventListener("toggle", () => details.open && !details.lastChild.matches("div") && details.append(told(route)));
+  const details = element("details", { class: "route" }, [summary]);
+  details.addEventListener("toggle", () => details.open && !details.lastChild.matches("div") && details.append(contents(route)));
   return details;
 }
 
-function told(route) {
-  const parts = [];
-  if (route.description) parts.push(element("p", {}, [route.description]));
+function contents(route) {
+  const children = [];
+  if (route.description) children.push(element("p", {}, [route.description]));
   for (const parameter of route.parameters) {
-    parts.push(element("p", {}, [element("code", {}, [parameter.name]), ` in the ${parameter.in}. `, parameter.description ?? ""]));
+    children.push(element("p", {}, [element("code", {}, [parameter.name]), ` in the ${parameter.in}. `, parameter.description ?? ""]));
   }
-  const taken = route.requestBody?.content["application/json"].schema;
-  if (taken) parts.push(element("h3", {}, ["Takes"]), fields(taken, document_), ...example(route));
+  const body = route.requestBody?.content["application/json"].schema;
+  if (body) children.push(element("h3", {}, ["Request body"]), fields(body, document_), ...example(route));
   for (const [status, response] of Object.entries(route.responses)) {
-    parts.push(element("h3", {}, [`${status} · ${response.description}`]));
+    children.push(element("h3", {}, [`${status} · ${response.description}`]));
     for (const [media, { schema }] of Object.entries(response.content ?? {})) {
-      parts.push(element("p", {}, [element("code", {}, [media]), " ", element("span", { class: "type" }, [kind(schema)])]));
-      if (media === "application/json") parts.push(fields(schema, document_));
+      children.push(element("p", {}, [element("code", {}, [media]), " ", element("span", { class: "type" }, [kind(schema)])]));
+      if (media === "application/json") children.push(fields(schema, document_));
     }
   }
-  return element("div", {}, parts);
+  return element("div", {}, children);
 }
 
 function example(route) {
@@ -59,14 +60,14 @@ function example(route) {
   const body = route.requestBody.content["application/json"].example;
   if (!body) return [];
   const command = `curl ${url} \\\n  -H 'Content-Type: application/json' \\\n  -d '${JSON.stringify(body).replaceAll("'", "'\\''")}'`;
-  return [element("h3", {}, ["For example"]), element("pre", {}, [command])];
+  return [element("h3", {}, ["Example"]), element("pre", {}, [command])];
 }
 
 function find(word) {
-  for (const fold of document.querySelectorAll(".route")) {
-    fold.hidden = !fold.querySelector("summary").textContent.toLowerCase().includes(word);
+  for (const entry of document.querySelectorAll(".route")) {
+    entry.hidden = !entry.querySelector("summary").textContent.toLowerCase().includes(word);
   }
-  for (const part of document.querySelectorAll("section")) {
-    part.hidden = !part.querySelector(".route:not([hidden])");
+  for (const section of document.querySelectorAll("section")) {
+    section.hidden = !section.querySelector(".route:not([hidden])");
   }
 }

@@ -1,59 +1,59 @@
-// JSON schemas as lists of fields, those of nested objects folded inside.
+// JSON schemas as lists of fields; nested objects are collapsed.
 
-const DEEPEST = 6;
+const MAX_DEPTH = 6;
 
-/** An element with attributes and children; children that are text stay text. */
+/** Create an element with attributes and children; a string child becomes a text node, never HTML. */
 export function element(name, attributes, children) {
-  const made = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  made.append(...children);
-  return made;
+  const node = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+  node.append(...children);
+  return node;
 }
 
-/** The fields of what `schema` describes; empty where it has none. */
+/** A list of the fields of `schema`; empty if it has none. */
 export function fields(schema, root, depth = 0) {
   const list = element("dl", {}, []);
-  if (depth > DEEPEST) return list;
+  if (depth > MAX_DEPTH) return list;
   for (const object of objects(schema, root)) {
-    if (object.description && depth) list.append(element("dd", {}, [object.description]));
+    if (object.description) list.append(element("dd", { class: "about" }, [object.description]));
     for (const [name, field] of Object.entries(object.properties ?? {})) {
-      list.append(...entry(name, field, (object.required ?? []).includes(name), root, depth));
+      list.append(...fieldEntry(name, field, (object.required ?? []).includes(name), root, depth));
     }
   }
   return list;
 }
 
-function entry(name, field, needed, root, depth) {
+function fieldEntry(name, field, isRequired, root, depth) {
   const head = [element("code", {}, [name]), " ", element("span", { class: "type" }, [kind(field)])];
-  if (needed) head.push(" ", element("span", { class: "needed" }, ["required"]));
+  if (isRequired) head.push(" ", element("span", { class: "required" }, ["required"]));
   else if (field.default !== undefined && field.default !== null) head.push(" ", element("span", { class: "type" }, [`= ${JSON.stringify(field.default)}`]));
   const lines = [element("dt", {}, head)];
   if (field.description) lines.push(element("dd", {}, [field.description]));
   if (objects(field, root).length) {
-    const inner = element("details", {}, [element("summary", {}, ["its fields"])]);
+    const inner = element("details", {}, [element("summary", {}, ["fields"])]);
     inner.addEventListener("toggle", () => inner.children.length < 2 && inner.append(fields(field, root, depth + 1)));
     lines.push(element("dd", {}, [inner]));
   }
   return lines;
 }
 
-/** The objects that may stand where `schema` is asked, those in lists too. */
+/** The object schemas that `schema` allows, also as items of a list. */
 function objects(schema, root) {
-  if (schema.$ref) return objects(root.components.schemas[named(schema)], root);
+  if (schema.$ref) return objects(root.components.schemas[refName(schema)], root);
   if (schema.properties) return [schema];
   if (schema.items) return objects(schema.items, root);
   return (schema.anyOf ?? []).flatMap((each) => objects(each, root));
 }
 
-/** What may stand there, in a few words: string, list of Message, Tool or null. */
+/** The type of `schema` in words: string, list of Message, Tool or null. */
 export function kind(schema) {
-  if (schema.$ref) return named(schema);
+  if (schema.$ref) return refName(schema);
   if (schema.enum) return schema.enum.map((value) => JSON.stringify(value)).join(" or ");
   if (schema.anyOf) return [...new Set(schema.anyOf.map(kind))].join(" or ");
   if (schema.type === "array") return schema.items ? `list of ${kind(schema.items)}` : "list";
   return schema.type ?? "anything";
 }
 
-function named(schema) {
+function refName(schema) {
   return schema.$ref.split("/").pop();
 }

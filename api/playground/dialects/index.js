@@ -1,18 +1,19 @@
 /**
- * The dialects by name. Each one is an object of
+ * The dialects by id. Each one is an object of
  *
- * name      as it is shown
- * modes     what it can be sent: "text", "chat"
- * fields    the parameters it has, and what it calls them
- * forms     the forms an answer can be bound to, besides free text
- * several   one request can bring several answers
- * continues a conversation may end with an answer's beginning
- * request   (asked, streamed) → {path, body}
- * read      (a response's byte stream, asked) → events, one at a time:
- *             {index, text, logprob, top, special}            a token; top: [{text, logprob}]
- *             {index, reason, stop, tail, text}               its end; tail: what came behind the stop;
- *                                                             text: all that counts, if more was told
- *             {cut: {preamble, prompt}}                       characters that were cut off their beginnings
+ * name                  display name
+ * modes                 which modes it supports: "text", "chat"
+ * fields                its field name for each parameter that it supports; "" where another field carries it
+ * formats               the response formats it supports, besides free text
+ * supportsN             one request can return several completions
+ * supportsContinuation  a conversation may end with an assistant message, which the model continues
+ * serialize             (GenerationRequest, stream) → {path, body}
+ * readEvents            (byte stream of the response, GenerationRequest) → async iterator of events:
+ *     {index, text, logprob, top, special}      a token; top: [{text, logprob}], the most likely tokens
+ *     {index, finishReason, stop, tail, text}   a completion's end; stop: the stop string that matched;
+ *                                               tail: text generated after it; text: the completion without
+ *                                               the tail, if more was streamed
+ *     {truncated: {preamble, prompt}}           characters truncated at the start of each
  */
 
 import { llamaStack } from "./llama_stack.js";

@@ -1,9 +1,9 @@
-/** Neodim: /generate, a line of JSON for each piece of each sequence, then the report of the original. */
+/** Neodim: /generate, streamed as a line of JSON per token, then one line with the whole response. */
 
-import { jsonLines } from "../lines.js";
-import { chosen } from "../params.js";
+import { activeParams } from "../params.js";
+import { jsonLines } from "../streams.js";
 
-const LENGTH = 128; // a request has to name one
+const DEFAULT_MAX_TOKENS = 128; // the protocol has no default
 
 const FIELDS = {
   temperature: "temperature",
@@ -12,8 +12,8 @@ const FIELDS = {
   typical_p: "typical",
   tfs: "tfs",
   top_a: "top_a",
-  contrast: "penalty_alpha",
-  order: "warpers_order",
+  penalty_alpha: "penalty_alpha",
+  warpers_order: "warpers_order",
   seed: "seed",
   max_tokens: "generated_tokens_count",
   stop: "stop_strings",
@@ -22,65 +22,65 @@ const FIELDS = {
   ignore_eos: "can_stop_early",
   truncate: "max_total_tokens",
   truncate_until: "truncate_prompt_until",
-  repetition: "repetition_penalty",
-  ngram: "no_repeat_ngram_size",
-  range: "repetition_penalty_range",
-  slope: "repetition_penalty_slope",
-  generated: "repetition_penalty_include_generated",
-  with_preamble: "repetition_penalty_include_preamble",
-  within: "repetition_penalty_truncate_to_input",
-  instead: "repetition_penalty_prompt",
+  repetition_penalty: "repetition_penalty",
+  no_repeat_ngram: "no_repeat_ngram_size",
+  penalty_range: "repetition_penalty_range",
+  penalty_slope: "repetition_penalty_slope",
+  penalty_generated: "repetition_penalty_include_generated",
+  penalty_preamble: "repetition_penalty_include_preamble",
+  penalty_clamp: "repetition_penalty_truncate_to_input",
+  penalty_text: "repetition_penalty_prompt",
   bad_words: "words_blacklist",
-  bad_first: "words_blacklist_at_start",
-  only_words: "words_whitelist",
+  bad_words_at_start: "words_blacklist_at_start",
+  allowed_words: "words_whitelist",
   n: "sequences_count",
 };
-const SHAPED = {
+const SERIALIZERS = {
   stop_regex: () => ({ stop_strings_type: "regex" }),
   ignore_eos: () => ({}),
   truncate: () => ({}),
 };
 
-function request({ preamble, prompt, params, context }, streamed) {
-  const told = chosen(params, FIELDS);
-  const length = params.max_tokens ?? LENGTH;
+function serialize({ preamble, prompt, params, context }, stream) {
+  const maxTokens = params.max_tokens ?? DEFAULT_MAX_TOKENS;
   const body = {
     preamble,
     prompt,
-    generated_tokens_count: length,
-    max_total_tokens: params.truncate === null ? context : Math.min(context, params.truncate + length),
+    generated_tokens_count: maxTokens,
+    max_total_tokens: params.truncate === null ? context : Math.min(context, params.truncate + maxTokens),
     can_stop_early: !params.ignore_eos,
   };
-  for (const [name, value] of Object.entries(told)) {
-    Object.assign(body, SHAPED[name]?.() ?? { [FIELDS[name]]: value });
+  for (const [name, value] of Object.entries(activeParams(params, FIELDS))) {
+    Object.assign(body, SERIALIZERS[name]?.() ?? { [FIELDS[name]]: value });
   }
-  if (params.temperature === 0) body.top_k = 1; // a temperature of 0 is none here, not greedy
-  return { path: "/generate", body: streamed ? { ...body, stream: true } : body };
+  if (params.temperature === 0) body.top_k = 1; // Neodim reads a temperature of 0 as 1
+  return { path: "/generate", body: stream ? { ...body, stream: true } : body };
 }
 
-async function* read(stream, { prompt, params }) {
-  for await (const said of jsonLines(stream)) {
-    if (said.sequences) yield* ends(said, prompt, params.max_tokens ?? LENGTH);
-    else yield { index: said.index, text: said.text };
+async function* readEvents(stream, { prompt, params }) {
+  for await (const line of jsonLines(stream)) {
+    if (line.sequences) yield* finishEvents(line, prompt, params.max_tokens ?? DEFAULT_MAX_TOKENS);
+    else yield { index: line.index, text: line.text };
   }
 }
 
-/** Sequences go on until the last one has ended: what is shorter than was asked for has ended by itself. */
-function* ends({ sequences, used_prompt, generated_tokens_count }, prompt, length) {
-  const unstopped = generated_tokens_count < length ? "stop" : "length";
+/** The response has no finish reason: without a stop string, fewer tokens than the limit mean EOS. */
+function* finishEvents({ sequences, used_prompt, generated_tokens_count }, prompt, maxTokens) {
+  const otherReason = generated_tokens_count < maxTokens ? "stop" : "length";
   for (const [index, { generated_text, stop_string_match, trimmed_tail }] of sequences.entries()) {
-    const reason = stop_string_match ? "stop" : unstopped;
-    yield { index, reason, stop: stop_string_match, tail: trimmed_tail, text: generated_text };
+    const finishReason = stop_string_match ? "stop" : otherReason;
+    yield { index, finishReason, stop: stop_string_match, tail: trimmed_tail, text: generated_text };
   }
-  yield { cut: { preamble: 0, prompt: prompt.length - used_prompt.length } };
+  yield { truncated: { preamble: 0, prompt: prompt.length - used_prompt.length } };
 }
 
 export const neodim = {
   name: "Neodim",
   modes: ["text"],
   fields: FIELDS,
-  forms: [],
-  several: true,
-  request,
-  read,
+  formats: [],
+  supportsN: true,
+  supportsContinuation: false,
+  serialize,
+  readEvents,
 };

@@ -1,8 +1,8 @@
-/** OpenAI with vLLM's additions: /v1/completions and /v1/chat/completions, server-sent events. */
+/** OpenAI with vLLM's extensions: /v1/completions and /v1/chat/completions, server-sent events. */
 
-import { isAnswerTo } from "../asked.js";
-import { serverEvents } from "../lines.js";
-import { chosen } from "../params.js";
+import { activeParams } from "../params.js";
+import { endsWithAssistant } from "../request.js";
+import { serverSentEvents } from "../streams.js";
 
 const FIELDS = {
   temperature: "temperature",
@@ -13,23 +13,23 @@ const FIELDS = {
   max_tokens: "max_tokens",
   min_tokens: "min_tokens",
   stop: "stop",
-  keep_stop: "include_stop_str_in_output",
-  stop_tokens: "stop_token_ids",
+  include_stop: "include_stop_str_in_output",
+  stop_token_ids: "stop_token_ids",
   ignore_eos: "ignore_eos",
   truncate: "truncate_prompt_tokens",
-  repetition: "repetition_penalty",
-  presence: "presence_penalty",
-  frequency: "frequency_penalty",
+  repetition_penalty: "repetition_penalty",
+  presence_penalty: "presence_penalty",
+  frequency_penalty: "frequency_penalty",
   bad_words: "bad_words",
-  allowed_tokens: "allowed_token_ids",
-  bias: "logit_bias",
-  form: "response_format",
-  spec: "",
+  allowed_token_ids: "allowed_token_ids",
+  logit_bias: "logit_bias",
+  response_format: "response_format",
+  format_spec: "",
   n: "n",
   logprobs: "logprobs",
   show_special: "skip_special_tokens",
 };
-const FORMS = {
+const FORMATS = {
   json: () => ({ response_format: { type: "json_object" } }),
   schema: (spec) => ({
     response_format: { type: "json_schema", json_schema: { name: "answer", schema: JSON.parse(spec) } },
@@ -38,55 +38,58 @@ const FORMS = {
   choice: (spec) => ({ structured_outputs: { choice: spec.split("\n").filter(Boolean) } }),
   grammar: (spec) => ({ structured_outputs: { grammar: spec } }),
 };
-const SHAPED = {
-  bias: (lines) => ({ logit_bias: Object.fromEntries(lines.map((line) => biased(line))) }),
-  form: (form, { spec }) => FORMS[form](spec),
-  spec: () => ({}),
+const SERIALIZERS = {
+  logit_bias: (lines) => ({ logit_bias: Object.fromEntries(lines.map((line) => parseBias(line))) }),
+  response_format: (name, { format_spec }) => FORMATS[name](format_spec),
+  format_spec: () => ({}),
   show_special: () => ({ skip_special_tokens: false }),
-  logprobs: (count, _, chat) => (chat ? { logprobs: true, top_logprobs: count } : { logprobs: count }),
+  logprobs: (count, _, isChat) => (isChat ? { logprobs: true, top_logprobs: count } : { logprobs: count }),
 };
 
-function biased(line) {
+function parseBias(line) {
   const [id, value] = line.split(":");
   return [id.trim(), Number(value)];
 }
 
-function request(asked, streamed) {
-  const chat = asked.mode === "chat";
-  const said = chat ? { messages: asked.messages } : { prompt: asked.preamble + asked.prompt };
-  const body = { model: asked.model, ...said, ...shaped(asked.params, chat), stream: streamed };
-  if (chat && isAnswerTo(asked))
+function serialize(request, stream) {
+  const isChat = request.mode === "chat";
+  const input = isChat ? { messages: request.messages } : { prompt: request.preamble + request.prompt };
+  const body = { model: request.model, ...input, ...serializeParams(request.params, isChat), stream };
+  if (isChat && endsWithAssistant(request))
     Object.assign(body, { add_generation_prompt: false, continue_final_message: true });
-  return { path: chat ? "/v1/chat/completions" : "/v1/completions", body };
+  return { path: isChat ? "/v1/chat/completions" : "/v1/completions", body };
 }
 
-function shaped(params, chat) {
-  const told = Object.entries(chosen(params, FIELDS));
+function serializeParams(params, isChat) {
+  const active = Object.entries(activeParams(params, FIELDS));
   return Object.assign(
     {},
-    ...told.map(([name, value]) => SHAPED[name]?.(value, params, chat) ?? { [FIELDS[name]]: value }),
+    ...active.map(
+      ([name, value]) => SERIALIZERS[name]?.(value, params, isChat) ?? { [FIELDS[name]]: value },
+    ),
   );
 }
 
-async function* read(stream) {
-  for await (const { choices } of serverEvents(stream)) {
-    for (const choice of choices ?? []) yield* events(choice);
+async function* readEvents(stream) {
+  for await (const { choices } of serverSentEvents(stream)) {
+    for (const choice of choices ?? []) yield* choiceEvents(choice);
   }
 }
 
-function* events({ index, text, delta, logprobs, finish_reason, stop_reason }) {
-  const said = text ?? delta?.content ?? "";
-  const scored = tokens(logprobs);
-  if (scored.length && scored.map((token) => token.text).join("") === said) {
-    for (const token of scored) yield { index, ...token };
-  } else if (said || scored.length) {
-    yield { index, ...scored[0], text: said };
+/** One event per token if the logprobs list the tokens of the chunk's text, else one for the whole text. */
+function* choiceEvents({ index, text, delta, logprobs, finish_reason, stop_reason }) {
+  const content = text ?? delta?.content ?? "";
+  const tokens = tokensOf(logprobs);
+  if (tokens.length && tokens.map((token) => token.text).join("") === content) {
+    for (const token of tokens) yield { index, ...token };
+  } else if (content || tokens.length) {
+    yield { index, ...tokens[0], text: content };
   }
-  if (finish_reason) yield { index, reason: finish_reason, stop: stop_reason };
+  if (finish_reason) yield { index, finishReason: finish_reason, stop: stop_reason };
 }
 
-/** Completions hold lists side by side, chats a list of tokens. */
-function tokens(logprobs) {
+/** Chat logprobs are a list of token objects; completion logprobs are parallel lists. */
+function tokensOf(logprobs) {
   if (logprobs?.content) {
     return logprobs.content.map((token) => ({
       text: token.token,
@@ -107,9 +110,9 @@ export const openai = {
   name: "OpenAI",
   modes: ["text", "chat"],
   fields: FIELDS,
-  forms: Object.keys(FORMS),
-  several: true,
-  continues: true,
-  request,
-  read,
+  formats: Object.keys(FORMATS),
+  supportsN: true,
+  supportsContinuation: true,
+  serialize,
+  readEvents,
 };

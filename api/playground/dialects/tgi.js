@@ -1,7 +1,7 @@
-/** Text Generation Inference: /generate_stream, server-sent events; /generate, whole. Chats are OpenAI's. */
+/** Text Generation Inference: /generate, and /generate_stream with server-sent events. Text mode only. */
 
-import { serverEvents } from "../lines.js";
-import { chosen } from "../params.js";
+import { activeParams } from "../params.js";
+import { serverSentEvents } from "../streams.js";
 
 const FIELDS = {
   temperature: "temperature",
@@ -12,56 +12,57 @@ const FIELDS = {
   max_tokens: "max_new_tokens",
   stop: "stop",
   truncate: "truncate",
-  repetition: "repetition_penalty",
-  frequency: "frequency_penalty",
+  repetition_penalty: "repetition_penalty",
+  frequency_penalty: "frequency_penalty",
   watermark: "watermark",
-  form: "grammar",
-  spec: "",
+  response_format: "grammar",
+  format_spec: "",
   n: "",
   logprobs: "top_n_tokens",
 };
-const CHANCE = ["temperature", "top_p", "top_k", "typical_p", "seed"];
-const FORMS = {
+const SAMPLING = ["temperature", "top_p", "top_k", "typical_p", "seed"];
+const FORMATS = {
   schema: (spec) => ({ type: "json", value: JSON.parse(spec) }),
   regex: (spec) => ({ type: "regex", value: spec }),
 };
-const REASONS = { length: "length", eos_token: "stop", stop_sequence: "stop" };
+const FINISH_REASONS = { length: "length", eos_token: "stop", stop_sequence: "stop" };
 
-function request({ preamble, prompt, params }, streamed) {
-  const told = chosen(params, FIELDS);
-  const { temperature } = told;
-  if (temperature === 0) for (const name of CHANCE) delete told[name];
-  const { form, spec, n, ...plain } = told;
+function serialize({ preamble, prompt, params }, stream) {
+  const active = activeParams(params, FIELDS);
+  const { temperature } = active;
+  if (temperature === 0) for (const name of SAMPLING) delete active[name];
+  const { response_format, format_spec, n, ...simple } = active;
   const parameters = { do_sample: temperature !== 0, details: true };
-  for (const [name, value] of Object.entries(plain)) parameters[FIELDS[name]] = value;
-  if (form in FORMS) parameters.grammar = FORMS[form](spec);
-  const path = streamed ? "/generate_stream" : "/generate";
+  for (const [name, value] of Object.entries(simple)) parameters[FIELDS[name]] = value;
+  if (response_format in FORMATS) parameters.grammar = FORMATS[response_format](format_spec);
+  const path = stream ? "/generate_stream" : "/generate";
   return { path, body: { inputs: preamble + prompt, parameters } };
 }
 
-async function* read(stream, asked) {
-  for await (const { token, top_tokens, generated_text, details } of serverEvents(stream)) {
+async function* readEvents(stream, { params }) {
+  for await (const { token, top_tokens, generated_text, details } of serverSentEvents(stream)) {
     const { text, special } = token;
-    const scores = asked.params.logprobs === null ? {} : { logprob: token.logprob, top: top_tokens };
-    yield { index: 0, text, special, ...scores };
+    const logprobs = params.logprobs === null ? {} : { logprob: token.logprob, top: top_tokens };
+    yield { index: 0, text, special, ...logprobs };
     if (generated_text !== null) {
       const { finish_reason } = details;
-      const stop = stopped(finish_reason, generated_text, asked);
-      yield { index: 0, reason: REASONS[finish_reason], stop };
+      const stop = matchedStop(finish_reason, generated_text, params);
+      yield { index: 0, finishReason: FINISH_REASONS[finish_reason], stop };
     }
   }
 }
 
-/** The stop string is not named, but it stands at the answer's end: here it is kept. */
-const stopped = (reason, text, { params }) =>
-  reason === "stop_sequence" ? params.stop.find((stop) => text.endsWith(stop)) : null;
+/** TGI does not name the stop string that matched, but leaves it at the end of generated_text. */
+const matchedStop = (finishReason, text, params) =>
+  finishReason === "stop_sequence" ? params.stop.find((stop) => text.endsWith(stop)) : null;
 
 export const tgi = {
   name: "TGI",
   modes: ["text"],
   fields: FIELDS,
-  forms: Object.keys(FORMS),
-  several: false,
-  request,
-  read,
+  formats: Object.keys(FORMATS),
+  supportsN: false,
+  supportsContinuation: false,
+  serialize,
+  readEvents,
 };

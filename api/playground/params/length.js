@@ -1,61 +1,61 @@
-/** Where an answer ends, and how much of the prompt is read. The words of a row: ../params.js. */
+/** Length parameters: limits, stop strings and prompt truncation. ../params.js explains the keys. */
 
-import { many, ids, off, whole } from "./kinds.js";
+import { COUNT, STRING_LIST, TOGGLE, TOKEN_IDS } from "./presets.js";
 
 export const LENGTH = {
   max_tokens: {
     kind: "integer",
     label: "Longest answer",
-    start: 128,
+    initial: 128,
     neutral: null,
     min: 1,
     max: 1024,
     step: 1,
-    says: "Tokens an answer may have. Empty leaves it to the server.",
+    help: "Most tokens that an answer may have. Empty leaves it to the server.",
   },
   min_tokens: {
-    ...whole,
+    ...COUNT,
     label: "Shortest answer",
-    start: 0,
+    initial: 0,
     neutral: 0,
-    says: "The answer does not end before it has this many tokens.",
+    help: "The answer does not end before it has this many tokens.",
   },
   stop: {
-    ...many,
+    ...STRING_LIST,
     label: "Stop strings",
-    says: "The answer ends where one of these comes. One a line; \\n is a line break.",
+    help: "The answer ends where one of these comes. One a line; \\n is a line break.",
   },
-  keep_stop: {
-    ...off,
+  include_stop: {
+    ...TOGGLE,
     label: "Keep the stop string",
-    says: "The string that ended the answer stays part of it.",
+    help: "The string that ended the answer stays part of it.",
   },
-  stop_regex: { ...off, label: "Stop strings are patterns", says: "Read them as regular expressions." },
+  stop_regex: { ...TOGGLE, label: "Stop strings are patterns", help: "Read them as regular expressions." },
   stop_matches: {
-    ...whole,
+    ...COUNT,
     label: "Matches in a row",
-    start: 1,
+    initial: 1,
     neutral: 1,
-    says: "How many tokens in a row a pattern must match before it counts.",
+    help: "A pattern ends the answer after matching at this many tokens in a row.",
   },
-  stop_tokens: {
-    ...ids,
+  stop_token_ids: {
+    ...TOKEN_IDS,
     label: "Stop tokens",
-    says: "Token ids that end the answer, besides the model's own.",
+    help: "Token ids that end the answer, in addition to the model's own.",
   },
   ignore_eos: {
-    ...off,
+    ...TOGGLE,
     label: "Ignore the model's end",
-    says: "Write on when the model would end, up to the longest answer.",
+    help: "Write on when the model would end, up to the longest answer.",
   },
   truncate: {
-    ...whole,
+    ...COUNT,
     label: "Prompt tokens kept",
-    says: "Keep the last so many tokens of the prompt and cut what is before. The cut is shown in the text.",
+    help: "Keep this many tokens at the end of the prompt and cut the rest. The text shows the cut.",
   },
   truncate_until: {
-    ...many,
+    ...STRING_LIST,
     label: "Cut up to",
-    says: "A cut goes on to behind the first of these: to the end of a line, say. \\n is a line break.",
+    help: "The cut extends to the end of the first of these, such as a line break: \\n.",
   },
 };

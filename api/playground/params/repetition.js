@@ -1,81 +1,85 @@
-/** What keeps an answer from saying the same again. The words of a row: ../params.js. */
+/** Parameters that penalise repetition. ../params.js explains the keys. */
 
-import { off, whole } from "./kinds.js";
+import { COUNT, TOGGLE } from "./presets.js";
 
 export const REPETITION = {
-  repetition: {
+  repetition_penalty: {
     kind: "number",
     label: "Repetition penalty",
-    start: 1,
+    initial: 1,
     neutral: 1,
     min: 0.5,
     max: 2,
     step: 0.01,
-    says: "Above 1, tokens that are already there become less likely. 1 is off.",
+    help: "Above 1, tokens that are already there become less likely. 1 is off.",
   },
-  presence: {
+  presence_penalty: {
     kind: "number",
     label: "Presence penalty",
-    start: 0,
+    initial: 0,
     neutral: 0,
     min: -2,
     max: 2,
     step: 0.05,
-    says: "Taken off each token the answer has used, once. 0 is off.",
+    help: "Taken off each token the answer has used, once. 0 is off.",
   },
-  frequency: {
+  frequency_penalty: {
     kind: "number",
     label: "Frequency penalty",
-    start: 0,
+    initial: 0,
     neutral: 0,
     min: -2,
     max: 2,
     step: 0.05,
-    says: "Taken off each token for every time it was used. 0 is off.",
+    help: "Taken off each token for every time it was used. 0 is off.",
   },
-  ngram: {
-    ...whole,
+  no_repeat_ngram: {
+    ...COUNT,
     label: "No repeated run",
-    start: 0,
+    initial: 0,
     neutral: 0,
-    says: "No run of this many tokens comes twice. 0 is off.",
+    help: "No sequence of this many tokens occurs twice. 0 is off.",
   },
-  range: {
-    ...whole,
+  penalty_range: {
+    ...COUNT,
     label: "Penalty range",
-    start: 0,
+    initial: 0,
     neutral: 0,
-    says: "Penalise only the latest so many tokens. 0: all of the prompt's.",
+    help: "Penalise only this many of the latest tokens. 0: all tokens of the prompt.",
   },
-  slope: {
+  penalty_slope: {
     kind: "number",
     label: "Penalty slope",
-    start: 0,
+    initial: 0,
     neutral: 0,
     min: 0,
     max: 10,
     step: 0.1,
-    says: "Let the penalty rise towards the end of the range: 1 evenly, more in an S. 0 is off.",
+    help: "Let the penalty rise towards the end of the range: 1 evenly, more in an S. 0 is off.",
   },
-  generated: {
+  penalty_generated: {
     kind: "choice",
     label: "Generated text",
-    start: "slide",
+    initial: "slide",
     neutral: "slide",
     options: { slide: "moves the range on", expand: "widens the range", ignore: "is not penalised" },
-    says: "What the answer itself does to the penalty's range.",
+    help: "What the answer itself does to the penalty's range.",
   },
-  with_preamble: { ...off, label: "Penalise the preamble", says: "Count the preamble to the range." },
-  within: {
-    ...off,
+  penalty_preamble: {
+    ...TOGGLE,
+    label: "Penalise the preamble",
+    help: "The range may include the preamble.",
+  },
+  penalty_clamp: {
+    ...TOGGLE,
     label: "Keep the range within",
-    says: "Let the range not reach beyond the tokens there are.",
+    help: "Limit the range to the tokens of the prompt.",
   },
-  instead: {
+  penalty_text: {
     kind: "text",
     label: "Penalise this instead",
-    start: "",
+    initial: "",
     neutral: "",
-    says: "A text that stands in for the prompt, for the penalty alone.",
+    help: "A text that replaces the prompt, for the penalty only.",
   },
 };

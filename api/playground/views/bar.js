@@ -1,66 +1,64 @@
-/** The buttons and the keys that press them, how fast it goes, and how full the context is. */
+/** The bottom bar: the buttons and their keyboard shortcuts, the speed, and how full the context is. */
 
-import { byId, h } from "./dom.js";
+import { byId, h, shareBar } from "./dom.js";
 
-export function barView(store, run) {
+export function barView(store, actions) {
   const [generate, stop, retry, undo] = ["generate", "stop", "retry", "undo"].map(byId);
-  generate.addEventListener("click", () => run.generate());
-  stop.addEventListener("click", () => run.stop());
-  retry.addEventListener("click", () => run.retry());
-  undo.addEventListener("click", () => run.undo());
-  byId("clear").addEventListener("click", () => run.clear());
-  addEventListener("keydown", (event) => press(event, store, run));
+  generate.addEventListener("click", () => actions.generate());
+  stop.addEventListener("click", () => actions.stop());
+  retry.addEventListener("click", () => actions.retry());
+  undo.addEventListener("click", () => actions.undo());
+  byId("clear").addEventListener("click", () => actions.clear());
+  addEventListener("keydown", (event) => onKeydown(event, store, actions));
 
-  store.watch(["running", "answers", "past", "error"], ({ running, answers, past, error }) => {
+  store.subscribe(["running", "completions", "history", "error"], (state) => {
+    const { running, completions, history, error } = state;
     generate.hidden = running;
     stop.hidden = !running;
-    retry.disabled = running || !(answers.length || error);
-    undo.disabled = past.length === 0;
+    retry.disabled = running || !(completions.length || error);
+    undo.disabled = history.length === 0;
   });
-  store.watch(["answers", "running", "following"], ({ following, running }) => {
-    byId("pace").replaceChildren(...(following ? pace(following, running) : []));
-    byId("said").textContent = running ? "Generating" : following ? "The answer has ended" : "";
+  store.subscribe(["completions", "running", "generation"], ({ generation, running }) => {
+    byId("speed").replaceChildren(...(generation ? speed(generation, running) : []));
+    byId("live-status").textContent = running ? "Generating" : generation ? "The answer has ended" : "";
   });
-  store.watch(["counted", "model", "params"], (state) => byId("meter").replaceChildren(...meter(state)));
+  store.subscribe(["promptTokens", "model", "params"], (state) =>
+    byId("meter").replaceChildren(...contextMeter(state)),
+  );
 }
 
-function press(event, { state }, run) {
+function onKeydown(event, { state }, actions) {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
     event.preventDefault();
-    run.generate();
+    actions.generate();
   } else if (event.key === "Escape" && state.running && !document.querySelector("dialog[open]")) {
-    run.stop();
+    actions.stop();
   }
 }
 
-function pace({ rate, first, began }, running) {
-  if (!first) return running ? ["waiting for the first token"] : [];
-  const wait = ` · first after ${((first - began) / 1000).toFixed(2)} s`;
-  return [`${rate.toFixed(rate < 10 ? 1 : 0)} tokens/s`, h("span", { class: "wide-only" }, wait)];
+function speed({ tokensPerSecond, firstTokenAt, startedAt }, running) {
+  if (!firstTokenAt) return running ? ["waiting for the first token"] : [];
+  const firstToken = ` · first after ${((firstTokenAt - startedAt) / 1000).toFixed(2)} s`;
+  const rate = `${tokensPerSecond.toFixed(tokensPerSecond < 10 ? 1 : 0)} tokens/s`;
+  return [rate, h("span", { class: "wide-only" }, firstToken)];
 }
 
-/** The prompt's tokens and the answer's room, of what the model can hold. */
-function meter({ counted, model, params }) {
-  if (!model || counted === null) return [];
+/** The prompt's tokens and the tokens left for the completion, as shares of the context. */
+function contextMeter({ promptTokens, model, params }) {
+  if (!model || promptTokens === null) return [];
   const { context } = model;
-  const wanted = params.max_tokens ?? context - counted;
-  const room = Math.max(0, Math.min(wanted, context - counted));
+  const maxTokens = params.max_tokens ?? context - promptTokens;
+  const available = Math.max(0, Math.min(maxTokens, context - promptTokens));
   const track = h(
     "span",
     { class: "track", "aria-hidden": "true" },
-    part(counted / context, "prompt"),
-    part(room / context, "room"),
+    shareBar("prompt", promptTokens / context),
+    shareBar("available", available / context),
   );
-  const words = `${counted.toLocaleString("en")} of ${context.toLocaleString("en")} tokens`;
-  const state = counted >= context ? "full" : counted + wanted > context ? "tight" : "";
+  const label = `${promptTokens.toLocaleString("en")} of ${context.toLocaleString("en")} tokens`;
+  const level = promptTokens >= context ? "full" : promptTokens + maxTokens > context ? "tight" : "";
   return [
-    h("p", { class: `count ${state}`, title: "Tokens of the prompt, of what the model can hold" }, words),
+    h("p", { class: `count ${level}`, title: "Tokens of the prompt, of what the model can hold" }, label),
     track,
   ];
-}
-
-function part(share, name) {
-  const element = h("i", { class: name });
-  element.style.width = `${Math.min(100, share * 100)}%`;
-  return element;
 }

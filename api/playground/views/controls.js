@@ -1,85 +1,95 @@
-/** A control for each kind of parameter. Each maker gives its parts, and a function that shows a value. */
+/** Form controls, one function for each parameter kind. */
 
 import { h } from "./dom.js";
 
-const MAKERS = { number, integer: number, toggle, choice, text, lines, numbers };
+const CONTROLS = { number, integer: number, toggle, choice, text, lines, numbers };
 
-export const control = (id, param, change) => MAKERS[param.kind](id, param, change);
+/**
+ * The control of a parameter. `onChange` gets each new value; `update` shows a value.
+ * @returns {{elements: HTMLElement[], update: (value: any, options?: string[]) => void}}
+ */
+export const createControl = (id, param, onChange) => CONTROLS[param.kind](id, param, onChange);
 
-/** The field takes any number: what the server refuses it says itself. The slider keeps to what is usual. */
-function number(id, { min, max, step, kind, label }, change) {
+/** The field accepts any number, so that the server's own error is shown. The slider has the usual range. */
+function number(id, { min, max, step, kind, label }, onChange) {
   const field = h("input", {
     id,
     type: "number",
     step: "any",
     inputMode: kind === "integer" ? "numeric" : "decimal",
-    "aria-describedby": `${id}-says`,
+    "aria-describedby": `${id}-help`,
   });
-  field.addEventListener("input", () => change(field.value === "" ? null : Number(field.value)));
+  field.addEventListener("input", () => onChange(field.value === "" ? null : Number(field.value)));
   const slider =
     max === undefined
       ? null
       : h("input", { type: "range", min, max, step, "aria-label": `${label}, slider` });
-  slider?.addEventListener("input", () => change(Number(slider.value)));
+  slider?.addEventListener("input", () => onChange(Number(slider.value)));
 
-  function show(value) {
+  function update(value) {
     if (document.activeElement !== field || Number(field.value) !== value) field.value = value ?? "";
     if (!slider) return;
     slider.value = value ?? max;
     slider.style.setProperty("--share", `${((slider.value - min) / (max - min)) * 100}%`);
   }
-  return { parts: slider ? [field, slider] : [field], show };
+  return { elements: slider ? [field, slider] : [field], update };
 }
 
-function toggle(id, _, change) {
-  const box = h("input", { id, type: "checkbox", role: "switch", "aria-describedby": `${id}-says` });
-  box.addEventListener("change", () => change(box.checked));
-  return { parts: [box], show: (value) => (box.checked = value) };
+function toggle(id, _, onChange) {
+  const checkbox = h("input", { id, type: "checkbox", role: "switch", "aria-describedby": `${id}-help` });
+  checkbox.addEventListener("change", () => onChange(checkbox.checked));
+  return { elements: [checkbox], update: (value) => (checkbox.checked = value) };
 }
 
-function choice(id, { options }, change) {
-  const select = h("select", { id, "aria-describedby": `${id}-says` });
-  const made = Object.entries(options).map(([value, label]) => h("option", { value }, label));
-  select.append(...made);
-  select.addEventListener("change", () => change(select.value));
+/** `update` takes the options to offer as its second argument: all of them by default. */
+function choice(id, { options }, onChange) {
+  const select = h("select", { id, "aria-describedby": `${id}-help` });
+  const optionElements = Object.entries(options).map(([value, label]) => h("option", { value }, label));
+  select.append(...optionElements);
+  select.addEventListener("change", () => onChange(select.value));
 
-  function show(value, offered = Object.keys(options)) {
-    for (const option of made) option.hidden = option.disabled = !offered.includes(option.value);
+  function update(value, offered = Object.keys(options)) {
+    for (const option of optionElements) option.hidden = option.disabled = !offered.includes(option.value);
     select.value = value;
   }
-  return { parts: [select], show };
+  return { elements: [select], update };
 }
 
-function text(id, _, change) {
-  const area = h("textarea", { id, rows: 3, spellcheck: false, "aria-describedby": `${id}-says` });
-  area.addEventListener("input", () => change(area.value));
-  return { parts: [area], show: (value) => (area.value === value ? null : (area.value = value)) };
-}
-
-/** \n, \t and \\ stand for what a line cannot hold. */
-function lines(id, _, change) {
-  const read = (text) => text.split("\n").filter(Boolean).map(unescaped);
-  const write = (values) => values.map(escaped).join("\n");
-  return list(id, read, write, change);
-}
-
-function numbers(id, _, change) {
-  const read = (text) => (text.match(/-?\d+/g) ?? []).map(Number);
-  return list(id, read, (values) => values.join(", "), change);
-}
-
-/** What is being typed stays as it is, as long as it means the same. */
-function list(id, read, write, change) {
-  const area = h("textarea", { id, rows: 2, spellcheck: false, "aria-describedby": `${id}-says` });
-  area.addEventListener("input", () => change(read(area.value)));
-  const show = (values) => {
-    if (write(read(area.value)) !== write(values)) area.value = write(values);
+function text(id, _, onChange) {
+  const textarea = h("textarea", { id, rows: 3, spellcheck: false, "aria-describedby": `${id}-help` });
+  textarea.addEventListener("input", () => onChange(textarea.value));
+  return {
+    elements: [textarea],
+    update: (value) => (textarea.value === value ? null : (textarea.value = value)),
   };
-  return { parts: [area], show };
+}
+
+/** One string a line. The escapes \n, \t, \r and \\ stand for the characters themselves. */
+function lines(id, _, onChange) {
+  const parse = (text) => text.split("\n").filter(Boolean).map(unescapeText);
+  const format = (values) => values.map(escapeText).join("\n");
+  return list(id, parse, format, onChange);
+}
+
+function numbers(id, _, onChange) {
+  const parse = (text) => (text.match(/-?\d+/g) ?? []).map(Number);
+  return list(id, parse, (values) => values.join(", "), onChange);
+}
+
+/** `update` leaves the text as typed while it parses to the same values. */
+function list(id, parse, format, onChange) {
+  const textarea = h("textarea", { id, rows: 2, spellcheck: false, "aria-describedby": `${id}-help` });
+  textarea.addEventListener("input", () => onChange(parse(textarea.value)));
+  const update = (values) => {
+    if (format(parse(textarea.value)) !== format(values)) textarea.value = format(values);
+  };
+  return { elements: [textarea], update };
 }
 
 const ESCAPES = { "\n": "\\n", "\t": "\\t", "\r": "\\r", "\\": "\\\\" };
-const MEANT = Object.fromEntries(Object.entries(ESCAPES).map(([character, written]) => [written, character]));
+const CHARACTERS = Object.fromEntries(
+  Object.entries(ESCAPES).map(([character, escape]) => [escape, character]),
+);
 
-const escaped = (text) => text.replaceAll(/[\n\t\r\\]/g, (character) => ESCAPES[character]);
-const unescaped = (text) => text.replaceAll(/\\[ntr\\]/g, (written) => MEANT[written]);
+const escapeText = (text) => text.replaceAll(/[\n\t\r\\]/g, (character) => ESCAPES[character]);
+const unescapeText = (text) => text.replaceAll(/\\[ntr\\]/g, (escape) => CHARACTERS[escape]);

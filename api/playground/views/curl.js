@@ -1,41 +1,42 @@
-/** The dialog that shows what is sent as a command, in any dialect. */
+/** The dialog that shows the request as a curl command, in a dialect of the user's choice. */
 
-import { asked } from "../asked.js";
-import { command } from "../curl.js";
+import { curlCommand } from "../curl.js";
 import { DIALECTS } from "../dialects/index.js";
+import { buildRequest } from "../request.js";
 import { byId, copy } from "./dom.js";
-import { segments } from "./segments.js";
+import { segmentedControl } from "./segmented_control.js";
 
 export function curlView(store) {
   const [dialog, text, streamed, button] = ["curl", "curl-text", "curl-streamed", "curl-copy"].map(byId);
   const names = Object.fromEntries(Object.entries(DIALECTS).map(([id, { name }]) => [id, name]));
-  let chosen = "openai";
-  const choose = segments(byId("curl-dialects"), names, (name) => {
-    chosen = name;
-    show();
+  let dialect = "openai";
+  const updateDialects = segmentedControl(byId("curl-dialects"), names, (id) => {
+    dialect = id;
+    update();
   });
 
-  function show() {
+  function update() {
     const { mode } = store.state;
-    choose(chosen, (name) =>
-      DIALECTS[name].modes.includes(mode) ? "" : `${names[name]} has no chat of its own`,
+    updateDialects(dialect, (id) =>
+      DIALECTS[id].modes.includes(mode) ? "" : `${names[id]} has no chat of its own`,
     );
-    text.textContent = written(store.state, chosen, streamed.checked);
+    text.textContent = commandOrError(store.state, dialect, streamed.checked);
   }
   byId("curl-open").addEventListener("click", () => {
-    chosen = store.state.dialect;
-    show();
+    dialect = store.state.dialect;
+    update();
     dialog.showModal();
   });
   byId("curl-close").addEventListener("click", () => dialog.close());
   dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
-  streamed.addEventListener("change", show);
+  streamed.addEventListener("change", update);
   button.addEventListener("click", () => copy(text.textContent, button, text));
 }
 
-function written(state, dialect, streamed) {
+function commandOrError(state, dialect, streamed) {
   try {
-    return command(DIALECTS[dialect].request(asked(state), streamed), { keyed: Boolean(state.key) });
+    const request = DIALECTS[dialect].serialize(buildRequest(state), streamed);
+    return curlCommand(request, { needsKey: Boolean(state.key) });
   } catch (error) {
     return error.message;
   }

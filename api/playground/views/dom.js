@@ -1,6 +1,9 @@
-/** Elements in few words. */
+/** Helpers for creating elements, finding them and copying text. */
 
-/** h("p", {class: "says"}, "text"): properties as in JavaScript; `class` and what has a dash as in HTML. */
+/**
+ * h("p", {class: "hint"}, "text") creates an element. `class`, `for`, `role` and names with a dash are HTML
+ * attributes; all others are DOM properties. A child may be null.
+ */
 export function h(tag, properties = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {
@@ -12,25 +15,32 @@ export function h(tag, properties = {}, ...children) {
   return element;
 }
 
+/** A bar of the class `name` that fills this share of its track, 0 to 1. */
+export function shareBar(name, share) {
+  const element = h("i", { class: name });
+  element.style.width = `${Math.min(100, share * 100)}%`;
+  return element;
+}
+
 export const byId = (id) => document.getElementById(id);
 
-/** Copy, and say so on the button for a moment. Where the clipboard is closed to pages, select the text. */
-export async function copy(text, button, shown) {
+/** Copy `text` and confirm it on the button. If the clipboard is not accessible, select `textElement`. */
+export async function copy(text, button, textElement) {
   try {
     await navigator.clipboard.writeText(text);
     flash(button, "Copied");
   } catch {
-    if (shown) getSelection().selectAllChildren(shown);
-    flash(button, shown ? "Selected" : "Not allowed");
+    if (textElement) getSelection().selectAllChildren(textElement);
+    flash(button, textElement ? "Selected" : "Not allowed");
   }
 }
 
-function flash(button, word) {
-  const before = button.textContent;
-  button.textContent = word;
+function flash(button, message) {
+  const label = button.textContent;
+  button.textContent = message;
   button.disabled = true;
   setTimeout(() => {
-    button.textContent = before;
+    button.textContent = label;
     button.disabled = false;
   }, 1200);
 }

@@ -1,62 +1,55 @@
-/** The machine's memory and load, looked at now and then while the page is seen. */
+/** Memory and load of the machine, polled while the page is visible. */
 
-import { ask } from "../server.js";
-import { byId, h } from "./dom.js";
+import { callServer } from "../server.js";
+import { byId, h, shareBar } from "./dom.js";
 
-const PAUSE_MS = { resting: 6000, running: 1500 };
+const INTERVAL_MS = { idle: 6000, running: 1500 };
 
 export function machineView(store) {
   let timer = 0;
-  const look = async () => {
+  const poll = async () => {
     clearTimeout(timer);
-    if (!document.hidden) await show(store);
+    if (!document.hidden) await update(store);
     clearTimeout(timer);
-    timer = setTimeout(look, store.state.running ? PAUSE_MS.running : PAUSE_MS.resting);
+    timer = setTimeout(poll, store.state.running ? INTERVAL_MS.running : INTERVAL_MS.idle);
   };
-  store.watch(["running", "key"], look);
-  document.addEventListener("visibilitychange", () => document.hidden || look());
+  store.subscribe(["running", "key"], poll);
+  document.addEventListener("visibilitychange", () => document.hidden || poll());
 }
 
-async function show(store) {
+async function update(store) {
   try {
-    const status = await (await ask("/playground/status", { key: store.state.key })).json();
-    byId("machine").replaceChildren(...figures(status));
+    const status = await (await callServer("/playground/status", { key: store.state.key })).json();
+    byId("machine").replaceChildren(...gauges(status));
   } catch {
-    byId("machine").replaceChildren(
-      h("p", { class: "says" }, "No figures: the server does not tell them now."),
-    );
+    const message = "No figures: the server does not send its status now.";
+    byId("machine").replaceChildren(h("p", { class: "hint" }, message));
   }
 }
 
-function figures({ ram, devices, running, waiting, used }) {
+function gauges({ ram, devices, running, waiting, used }) {
   const gpus = devices.map(({ name, total, free, reserved }, number) => {
     const title = devices.length > 1 ? `GPU ${number} · ${name}` : `GPU · ${name}`;
     return gauge(title, total - free, total, reserved);
   });
-  const busy = h(
+  const load = h(
     "p",
-    { class: "says" },
-    `${running} running, ${waiting} waiting, room for tokens ${Math.round(used * 100)} % full`,
+    { class: "hint" },
+    `${running} running, ${waiting} waiting, KV cache ${Math.round(used * 100)} % full`,
   );
-  return [...gpus, gauge("RAM", ram.total - ram.free, ram.total, ram.own), busy];
+  return [...gpus, gauge("RAM", ram.total - ram.free, ram.total, ram.own), load];
 }
 
-/** How much is taken, and how much of that is the server's own. */
-function gauge(title, taken, total, own) {
-  const bars = [bar("taken", taken / total), bar("own", own / total)];
-  const words = `${gigabytes(taken)} of ${gigabytes(total)} GB, ${gigabytes(own)} ours`;
+/** All sizes are bytes: used by all processes, installed, and used by the server. */
+function gauge(title, used, total, own) {
+  const bars = [shareBar("used", used / total), shareBar("own", own / total)];
+  const label = `${gigabytes(used)} of ${gigabytes(total)} GB, ${gigabytes(own)} by this server`;
   return h(
     "div",
     { class: "gauge" },
-    h("p", {}, h("span", {}, title), h("span", {}, words)),
+    h("p", {}, h("span", {}, title), h("span", {}, label)),
     h("span", { class: "track", "aria-hidden": "true" }, ...bars),
   );
-}
-
-function bar(name, share) {
-  const element = h("i", { class: name });
-  element.style.width = `${Math.min(100, share * 100)}%`;
-  return element;
 }
 
 const gigabytes = (bytes) => (bytes / 1e9).toFixed(1);

@@ -1,4 +1,4 @@
-/** What went wrong, where it is read: in the server's words, with what to make of the status. */
+/** The error notice: the server's message, with a title for the kind of failure. */
 
 import { byId, h } from "./dom.js";
 
@@ -13,14 +13,14 @@ const TITLES = {
 };
 
 export function noticeView(store) {
-  const home = byId("notice");
-  store.watch(["error"], ({ error }) => {
-    home.hidden = !error;
+  const root = byId("notice");
+  store.subscribe(["error"], ({ error }) => {
+    root.hidden = !error;
     if (!error) return;
     const close = h("button", { class: "quiet small", type: "button" }, "Dismiss");
     close.addEventListener("click", () => store.set({ error: null }));
-    home.replaceChildren(h("div", {}, h("h2", {}, title(error)), h("p", {}, error.message)), close);
-    home.scrollIntoView({ block: "nearest" });
+    root.replaceChildren(h("div", {}, h("h2", {}, title(error)), h("p", {}, error.message)), close);
+    root.scrollIntoView({ block: "nearest" });
   });
 }
 

@@ -1,71 +1,68 @@
-/** Every parameter that the dialect has, each with a control and what it does. */
+/** The settings panel: a control and a help text for each parameter that the dialect supports. */
 
 import { DIALECTS } from "../dialects/index.js";
-import { PARAMS, SECTIONS, isNeutral, starts } from "../params.js";
-import { control } from "./controls.js";
+import { PARAMS, SECTIONS, defaultParams, isNeutral } from "../params.js";
+import { createControl } from "./controls.js";
 import { byId, h } from "./dom.js";
 
-const OPEN = ["Chance", "Length", "Answers"];
+const OPEN_SECTIONS = ["Sampling", "Length", "Answers"];
 
-export function panelView(home, store) {
+export function panelView(root, store) {
   const rows = {};
   for (const [title, params] of Object.entries(SECTIONS)) {
-    const own = Object.entries(params).map(([name, param]) => (rows[name] = row(name, param, store)).home);
-    const open = OPEN.includes(title);
-    home.append(h("details", { class: "params", open }, h("summary", {}, h("h3", {}, title)), ...own));
+    const summary = h("summary", {}, h("h3", {}, title));
+    const section = h("details", { class: "params", open: OPEN_SECTIONS.includes(title) }, summary);
+    for (const [name, param] of Object.entries(params)) {
+      rows[name] = createRow(name, param, store);
+      section.append(rows[name].element);
+    }
+    root.append(section);
   }
-  const elsewhere = h("p", { class: "says elsewhere" });
-  home.append(elsewhere);
-  byId("reset").addEventListener("click", () => store.set({ params: starts() }));
-  store.watch(["params", "dialect"], ({ params, dialect }) => {
-    for (const [name, row] of Object.entries(rows)) row.show(params, DIALECTS[dialect]);
-    elsewhere.textContent = missing(DIALECTS[dialect]);
+  const unsupported = h("p", { class: "hint unsupported" });
+  root.append(unsupported);
+  byId("reset").addEventListener("click", () => store.set({ params: defaultParams() }));
+  store.subscribe(["params", "dialect"], ({ params, dialect }) => {
+    for (const row of Object.values(rows)) row.update(params, DIALECTS[dialect]);
+    unsupported.textContent = unsupportedText(DIALECTS[dialect]);
   });
-  sheet(byId("panel"));
+  overlayOnNarrowScreens(byId("panel"));
 }
 
-function row(name, param, store) {
+function createRow(name, param, store) {
   const id = `param-${name}`;
-  const { parts, show } = control(id, param, (value) => store.setParam(name, value));
-  const says = h("p", { class: "says", id: `${id}-says` }, param.says);
-  const home = h(
-    "div",
-    { class: `param ${param.kind}` },
-    h("label", { for: id }, param.label),
-    ...parts,
-    says,
-  );
+  const control = createControl(id, param, (value) => store.setParam(name, value));
+  const label = h("label", { for: id }, param.label);
+  const help = h("p", { class: "hint", id: `${id}-help` }, param.help);
+  const element = h("div", { class: "param" }, label, ...control.elements, help);
 
-  return {
-    home,
-    show(params, dialect) {
-      home.hidden = !(name in dialect.fields) || (param.needs ? !param.needs(params) : false);
-      home.classList.toggle("set", !isNeutral(name, params[name]));
-      show(params[name], name === "form" ? ["free", ...dialect.forms] : undefined);
-    },
-  };
+  function update(params, dialect) {
+    element.hidden = !(name in dialect.fields) || (param.visibleIf ? !param.visibleIf(params) : false);
+    element.classList.toggle("changed", !isNeutral(name, params[name]));
+    control.update(params[name], name === "response_format" ? ["free", ...dialect.formats] : undefined);
+  }
+  return { element, update };
 }
 
-/** What the other dialects have, by name. */
-function missing({ name, fields }) {
-  const names = Object.keys(PARAMS).filter((param) => !(param in fields) && param !== "spec");
+/** A sentence that lists the parameters that only other dialects support. */
+function unsupportedText({ name, fields }) {
+  const names = Object.keys(PARAMS).filter((param) => !(param in fields) && param !== "format_spec");
   if (!names.length) return "";
   const labels = names.map((param) => PARAMS[param].label.toLowerCase());
   return `Not in ${name}, but in another dialect: ${labels.join(", ")}.`;
 }
 
-/** On a narrow screen the panel is a sheet over the page. */
-function sheet(panel) {
-  const opener = byId("panel-open");
-  const turn = (open) => {
+/** On a narrow screen the panel covers the page; a button opens it, Done or Escape closes it. */
+function overlayOnNarrowScreens(panel) {
+  const openButton = byId("panel-open");
+  const setOpen = (open) => {
     panel.classList.toggle("open", open);
-    opener.setAttribute("aria-expanded", open);
-    (open ? byId("panel-close") : opener).focus();
+    openButton.setAttribute("aria-expanded", open);
+    (open ? byId("panel-close") : openButton).focus();
   };
-  opener.addEventListener("click", () => turn(true));
-  byId("panel-close").addEventListener("click", () => turn(false));
+  openButton.addEventListener("click", () => setOpen(true));
+  byId("panel-close").addEventListener("click", () => setOpen(false));
   panel.addEventListener(
     "keydown",
-    (event) => event.key === "Escape" && panel.classList.contains("open") && turn(false),
+    (event) => event.key === "Escape" && panel.classList.contains("open") && setOpen(false),
   );
 }

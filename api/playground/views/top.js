@@ -1,53 +1,54 @@
-/** The top of the page: which model, light or dark, the key; what is written and in which dialect. */
+/** The header: model name, colour theme and API key; below it the switches for the mode and the dialect. */
 
 import { DIALECTS } from "../dialects/index.js";
 import { byId } from "./dom.js";
-import { segments } from "./segments.js";
+import { segmentedControl } from "./segmented_control.js";
 
 const THEMES = { auto: ["◐", "as the system"], light: ["○", "light"], dark: ["●", "dark"] };
 const NO_CHAT = { tgi: "TGI's chat is OpenAI's: use that dialect", neodim: "Neodim has no chat" };
 
-export function topView(store, run) {
+export function topView(store, actions) {
   const names = Object.fromEntries(Object.entries(DIALECTS).map(([id, { name }]) => [id, name]));
-  const mode = segments(byId("modes"), { text: "Text", chat: "Chat" }, (mode) => run.switchTo(mode));
-  const dialect = segments(byId("dialects"), names, (dialect) => store.set({ dialect }));
-  store.watch(["mode", "dialect"], (state) => {
-    mode(state.mode);
-    dialect(state.dialect, (name) => (DIALECTS[name].modes.includes(state.mode) ? "" : NO_CHAT[name]));
+  const modes = { text: "Text", chat: "Chat" };
+  const updateMode = segmentedControl(byId("modes"), modes, (mode) => actions.switchTo(mode));
+  const updateDialect = segmentedControl(byId("dialects"), names, (dialect) => store.set({ dialect }));
+  store.subscribe(["mode", "dialect"], ({ mode, dialect }) => {
+    updateMode(mode);
+    updateDialect(dialect, (id) => (DIALECTS[id].modes.includes(mode) ? "" : NO_CHAT[id]));
   });
-  store.watch(["model"], ({ model }) => {
+  store.subscribe(["model"], ({ model }) => {
     byId("model").textContent = model?.id ?? "";
   });
-  theme(store);
-  key(store);
+  themeButton(store);
+  keyForm(store);
 }
 
-function theme(store) {
-  const order = Object.keys(THEMES);
+function themeButton(store) {
+  const themes = Object.keys(THEMES);
   byId("theme").addEventListener("click", () => {
-    store.set({ theme: order[(order.indexOf(store.state.theme) + 1) % order.length] });
+    store.set({ theme: themes[(themes.indexOf(store.state.theme) + 1) % themes.length] });
   });
-  store.watch(["theme"], ({ theme }) => {
-    const [sign, words] = THEMES[theme];
+  store.subscribe(["theme"], ({ theme }) => {
+    const [icon, label] = THEMES[theme];
     document.documentElement.dataset.theme = theme;
-    byId("theme").textContent = sign;
-    byId("theme").title = `Colours: ${words}`;
-    byId("theme").setAttribute("aria-label", `Colours: ${words}. Change`);
+    byId("theme").textContent = icon;
+    byId("theme").title = `Colours: ${label}`;
+    byId("theme").setAttribute("aria-label", `Colours: ${label}. Change`);
   });
 }
 
-function key(store) {
-  const field = byId("key-value");
-  field.value = store.state.key;
-  field.addEventListener("change", () => store.set({ key: field.value.trim() }));
-  field.form.addEventListener("submit", (event) => {
+function keyForm(store) {
+  const input = byId("key-value");
+  input.value = store.state.key;
+  input.addEventListener("change", () => store.set({ key: input.value.trim() }));
+  input.form.addEventListener("submit", (event) => {
     event.preventDefault();
-    store.set({ key: field.value.trim(), error: null });
+    store.set({ key: input.value.trim(), error: null });
     byId("key").open = false;
   });
-  store.watch(["error"], ({ error }) => {
+  store.subscribe(["error"], ({ error }) => {
     if (error?.status !== 401) return;
     byId("key").open = true;
-    field.focus();
+    input.focus();
   });
 }

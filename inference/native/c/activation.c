@@ -1,4 +1,4 @@
-/* The activations. GELU is x Φ(x): GELU_TANH has the approximation by tanh, which is x times a sigmoid. */
+/* The activation functions. GELU is x Φ(x). GELU_TANH is its tanh approximation, computed as x times a sigmoid. */
 #include "activation.h"
 
 #include "lanes.h"
@@ -31,10 +31,10 @@ static inline Lanes gelu(Lanes x)
 {
     const Lanes size = lanes_larger(x, -x);
     const Lanes tail = 0.5f * complement_of_erf(size * 0.7071067812f);
-    return x * lanes_chosen(x > 0, 1 - tail, tail);
+    return x * lanes_select(x > 0, 1 - tail, tail);
 }
 
-/* One loop for each function, so that it is compiled into it. */
+/* One loop for each function, so that the function is inlined. */
 #define EACH(function)                                                                                             \
     for (; k + LANES <= count; k += LANES)                                                                         \
         lanes_store(gate + k, function(lanes_load(gate + k)) * lanes_load(up + k));                                \

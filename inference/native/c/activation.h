@@ -1,8 +1,8 @@
-/* What an MLP makes of its gate. */
+/* The activation functions of a gated MLP. */
 #ifndef ACTIVATION_H
 #define ACTIVATION_H
 
-/* gate (count,) = activation(gate) × up, in place. activation: of step.h. */
+/* gate (count,) = activation(gate) × up, in place. activation: enum Activation of step.h. */
 void activate(int activation, float *gate, const float *up, int count);
 
 #endif

@@ -1,18 +1,18 @@
-/* Attention as two products with small matrices, a stretch of keys and one of values, and a softmax between
- * them. Heads that share keys are rows of the same product: keys are read once for all of them. */
+/* Attention as two products with small matrices, a stretch of keys and one of values, with an online softmax between
+ * them. The query heads that share a KV head are rows of the same product, so each key is read once for all of them. */
 #include "attention.h"
 
 #include "stretch.h"
 
-enum { SCORED = 32, ENOUGH = 4 };       /* rows at a time; items of a thread */
+enum { SCORED = 32, ENOUGH = 4 };       /* rows scored at a time; items per thread that are enough */
 
-/* A piece's queries of one group, over the pages of its row. */
+/* The queries of a query tile and group, and the KV cache of its row. */
 typedef struct Attending {
     const Model *model;
     const Layer *layer;
     const Scratch *scratch;
-    const Piece *piece;
-    int shared;             /* heads of the group */
+    const QueryTile *query_tile;
+    int shared;             /* query heads of the group */
     int rows;               /* tokens × shared */
     Cached cached;
     Inputs queries;
@@ -28,82 +28,84 @@ static int larger(int a, int b)
     return a > b ? a : b;
 }
 
-/* The first token that one at this position sees. */
-static int seen_from(const Layer *layer, int position)
+/* The first position that a query at `position` attends to. */
+static int visible_from(const Layer *layer, int position)
 {
     return layer->window ? larger(0, position - layer->window + 1) : 0;
 }
 
 static void read_queries(Attending *of, const Run *run, int group)
 {
-    const int head = of->model->head;
-    of->queries = inputs_at(of->scratch->queries, of->model->form, of->rows, head);
+    const int head_dim = of->model->head_dim;
+    of->queries = inputs_at(of->scratch->queries, of->model->dtype, of->rows, head_dim);
     for (int row = 0; row < of->rows; row++) {
-        const float *states = run->states + (size_t)(of->piece->first + row / of->shared) * run->joined;
-        inputs_write(&of->queries, row, states + (group * of->shared + row % of->shared) * head, head);
+        const float *states = run->states + (size_t)(of->query_tile->first + row / of->shared) * run->states_stride;
+        inputs_write(&of->queries, row, states + (group * of->shared + row % of->shared) * head_dim, head_dim);
     }
 }
 
-static Cached cached(const Run *run, const Layer *layer, const Piece *piece, int group)
+static Cached cached(const Run *run, const Layer *layer, const QueryTile *query_tile, int group)
 {
     const Model *model = run->model;
-    const size_t bytes = (size_t)model->head * (model->form == F32 ? sizeof(float) : sizeof(uint16_t));
+    const size_t bytes = (size_t)model->head_dim * dtype_bytes(model->dtype);
     return (Cached){
         .keys = (const char *)layer->keys + group * bytes,
         .values = (const char *)layer->values + group * bytes,
-        .pages = run->step->pages + run->step->tables[piece->row],
+        .pages = run->step->pages + run->step->page_table[query_tile->row],
         .page = model->page,
-        .form = model->form,
-        .head = model->head,
-        .token_bytes = model->groups * bytes,
+        .dtype = model->dtype,
+        .head_dim = model->head_dim,
+        .token_bytes = model->num_kv_heads * bytes,
     };
 }
 
-static Attending attending(const Run *run, const Layer *layer, const Scratch *scratch, const Piece *piece, int group)
+static Attending attending(const Run *run, const Layer *layer, const Scratch *scratch, const QueryTile *query_tile,
+                           int group)
 {
-    const int shared = run->model->heads / run->model->groups;
+    const int shared = run->model->num_heads / run->model->num_kv_heads;
     Attending of = {
         .model = run->model,
         .layer = layer,
         .scratch = scratch,
-        .piece = piece,
+        .query_tile = query_tile,
         .shared = shared,
-        .rows = (piece->end - piece->first) * shared,
-        .cached = cached(run, layer, piece, group),
+        .rows = (query_tile->end - query_tile->first) * shared,
+        .cached = cached(run, layer, query_tile, group),
     };
     read_queries(&of, run, group);
     return of;
 }
 
-/* Products of rows [row, end) with keys [first, …) become weights, and the sums so far are made to fit. */
+/* Turn the products of rows [row, end) with the keys from position `first` on into softmax weights, and rescale the
+ * sums so far. */
 static void weigh(const Attending *of, const Mix *mix, const Inputs *weights, int first, int row, int end)
 {
     const Model *model = of->model;
     float *products = of->scratch->scores;
     for (; row < end; row++, products += STRETCH) {
-        const int position = of->piece->position + row / of->shared;
-        const int from = seen_from(of->layer, position) - first, to = position + 1 - first;
-        const Seen seen = {from, to, model->scale, model->score_cap};
-        mix_scale(mix, row, mix_weigh(mix, row, products, weights->padded, seen));
+        const int position = of->query_tile->position + row / of->shared;
+        const int from = visible_from(of->layer, position) - first, to = position + 1 - first;
+        const ScoreMask mask = {from, to, model->scale, model->attn_logit_softcap};
+        mix_scale(mix, row, mix_weigh(mix, row, products, weights->padded, mask));
         inputs_write(weights, row, products, weights->padded);
     }
 }
 
-/* Some rows at a time, whose scores stay in a core's first cache. */
+/* Takes SCORED rows at a time: their scores stay in the L1 cache. */
 static void attend_stretch(const Attending *of, const Mix *mix, int first, const Stretch *stretch,
                            const Stretch *next)
 {
     const Scratch *scratch = of->scratch;
     const Matrix keys = stretch_keys(scratch->keys, &of->cached, stretch, next);
     const Matrix values = stretch_values(scratch->values, &of->cached, stretch, next);
-    const Inputs weights = inputs_at(scratch->weights, of->model->form, of->rows, stretch->count);
+    const Inputs weights = inputs_at(scratch->weights, of->model->dtype, of->rows, stretch->count);
     for (int row = 0; row < of->rows; row += SCORED) {
         const int end = smaller(row + SCORED, of->rows);
-        const Part scores = {
+        const GemmTask scores = {
             .weight = &keys, .rows = &of->queries, .first = row, .end = end,
             .panels = keys.outputs / PANEL, .out = scratch->scores, .stride = STRETCH,
         };
-        const Part sums = {
+        const GemmTask sums = {
             .weight = &values, .rows = &weights, .first = row, .end = end, .panels = values.outputs / PANEL,
             .out = mix->sums + (size_t)row * mix->width, .stride = mix->width, .adds = 1,
         };
@@ -113,39 +115,39 @@ static void attend_stretch(const Attending *of, const Mix *mix, int first, const
     }
 }
 
-/* The stretch from `first` on, empty where there is none. */
-static Stretch found(const Attending *of, int first, int end)
+/* The stretch that starts at `first`; empty at or behind `end`. */
+static Stretch stretch_at(const Attending *of, int first, int end)
 {
-    return stretch_found(&of->cached, first, larger(0, smaller(STRETCH, end - first)));
+    return stretch_find(&of->cached, first, larger(0, smaller(STRETCH, end - first)));
 }
 
 static void attend_span(const Attending *of, const Mix *mix, int span)
 {
-    const int seen = seen_from(of->layer, of->piece->position) / STRETCH * STRETCH;
-    const int end = smaller(piece_length(of->piece), (span + 1) * SPAN);
+    const int visible = visible_from(of->layer, of->query_tile->position) / STRETCH * STRETCH;
+    const int end = smaller(query_tile_length(of->query_tile), (span + 1) * SPAN);
     mix_clear(mix);
-    int first = larger(seen, span * SPAN);
-    Stretch stretch = found(of, first, end);
+    int first = larger(visible, span * SPAN);
+    Stretch stretch = stretch_at(of, first, end);
     stretch_fetch(&of->cached, &stretch);
     while (first < end) {
-        const Stretch next = found(of, first + STRETCH, end);
+        const Stretch next = stretch_at(of, first + STRETCH, end);
         attend_stretch(of, mix, first, &stretch, &next);
         stretch = next;
         first += STRETCH;
     }
 }
 
-static int first_span(const Layer *layer, const Piece *piece)
+static int first_span(const Layer *layer, const QueryTile *query_tile)
 {
-    return seen_from(layer, piece->position) / SPAN;
+    return visible_from(layer, query_tile->position) / SPAN;
 }
 
-static void write_mixed(const Run *run, const Piece *piece, int group, const Mix *sum)
+static void write_mixed(const Run *run, const QueryTile *query_tile, int group, const Mix *sum)
 {
-    const int head = run->model->head, shared = run->model->heads / run->model->groups;
+    const int head_dim = run->model->head_dim, shared = run->model->num_heads / run->model->num_kv_heads;
     for (int row = 0; row < sum->rows; row++) {
-        float *mixed = run->mixed + (size_t)(piece->first + row / shared) * run->mixed_wide;
-        mix_write(sum, row, mixed + (group * shared + row % shared) * head, head);
+        float *mixed = run->mixed + (size_t)(query_tile->first + row / shared) * run->mixed_wide;
+        mix_write(sum, row, mixed + (group * shared + row % shared) * head_dim, head_dim);
     }
 }
 
@@ -153,38 +155,38 @@ static void attend_all(const Run *run, const Attending *of, int group)
 {
     Mix sum = of->scratch->sum, more = of->scratch->span;
     sum.rows = more.rows = of->rows;
-    int span = first_span(of->layer, of->piece);
+    int span = first_span(of->layer, of->query_tile);
     attend_span(of, &sum, span);
-    while (++span * SPAN < piece_length(of->piece)) {
+    while (++span * SPAN < query_tile_length(of->query_tile)) {
         attend_span(of, &more, span);
         mix_join(&sum, &more);
     }
-    write_mixed(run, of->piece, group, &sum);
+    write_mixed(run, of->query_tile, group, &sum);
 }
 
-/* All spans of a piece are there. */
-static void join_spans(const Run *run, const Layer *layer, const Piece *piece)
+/* Merge the spans of a query tile, once all are computed. */
+static void join_spans(const Run *run, const Layer *layer, const QueryTile *query_tile)
 {
-    const int rows = (piece->end - piece->first) * (run->model->heads / run->model->groups);
-    for (int group = 0; group < run->model->groups; group++) {
-        int span = first_span(layer, piece);
-        Mix sum = run_partial(run, piece->item + span, group);
+    const int rows = (query_tile->end - query_tile->first) * (run->model->num_heads / run->model->num_kv_heads);
+    for (int group = 0; group < run->model->num_kv_heads; group++) {
+        int span = first_span(layer, query_tile);
+        Mix sum = run_partial(run, query_tile->item + span, group);
         sum.rows = rows;
-        while (++span < piece->items) {
-            const Mix more = run_partial(run, piece->item + span, group);
+        while (++span < query_tile->items) {
+            const Mix more = run_partial(run, query_tile->item + span, group);
             mix_join(&sum, &more);
         }
-        write_mixed(run, piece, group, &sum);
+        write_mixed(run, query_tile, group, &sum);
     }
 }
 
 static void attend(const Run *run, const Layer *layer, const Scratch *scratch, int number, int group)
 {
-    const Item *item = &run->plan.item[number];
-    const Piece *piece = &run->plan.piece[item->piece];
-    if (item->span != ALL && item->span < first_span(layer, piece))
+    const Item *item = &run->attention_plan.item[number];
+    const QueryTile *query_tile = &run->attention_plan.query_tile[item->query_tile];
+    if (item->span != ALL && item->span < first_span(layer, query_tile))
         return;
-    const Attending of = attending(run, layer, scratch, piece, group);
+    const Attending of = attending(run, layer, scratch, query_tile, group);
     if (item->span == ALL) {
         attend_all(run, &of, group);
     } else {
@@ -194,40 +196,42 @@ static void attend(const Run *run, const Layer *layer, const Scratch *scratch, i
     }
 }
 
-/* Whoever does the last part of a piece writes what is made of it. */
-static void finish(const Run *run, int number, Piece *piece)
+/* Write the query tile's result. Called by the thread that does its last task. */
+static void finish(const Run *run, int number, QueryTile *query_tile)
 {
-    if (run->plan.item[piece->item].span != ALL)
-        join_spans(run, &run->model->layer[number], piece);
-    for (int row = run_row(run, number, piece->first); row < run_row(run, number, piece->end); row++)
-        forms_write(&run->attended, row, 0, run->mixed + (size_t)run_token(run, number, row) * run->mixed_wide,
-                    run->model->heads * run->model->head);
+    if (run->attention_plan.item[query_tile->item].span != ALL)
+        join_spans(run, &run->model->layer[number], query_tile);
+    for (int row = run_row(run, number, query_tile->first); row < run_row(run, number, query_tile->end); row++)
+        activations_write(&run->attended, row, 0, run->mixed + (size_t)run_token(run, number, row) * run->mixed_wide,
+                    run->model->num_heads * run->model->head_dim);
 }
 
-static int is_needed(const Run *run, int number, const Piece *piece)
+static int is_needed(const Run *run, int number, const QueryTile *query_tile)
 {
-    return run_row(run, number, piece->first) < run_row(run, number, piece->end);
+    return run_row(run, number, query_tile->first) < run_row(run, number, query_tile->end);
 }
 
-static void attend_part(const Run *run, int number, int item, int group, const Scratch *scratch)
+static void attend_task(const Run *run, int number, int item, int group, const Scratch *scratch)
 {
-    Piece *piece = &run->plan.piece[run->plan.item[item].piece];
-    if (!is_needed(run, number, piece))
+    QueryTile *query_tile = &run->attention_plan.query_tile[run->attention_plan.item[item].query_tile];
+    if (!is_needed(run, number, query_tile))
         return;
     attend(run, &run->model->layer[number], scratch, item, group);
-    if (atomic_fetch_add_explicit(&piece->done, 1, memory_order_acq_rel) + 1 == piece->items * run->model->groups) {
-        atomic_store_explicit(&piece->done, 0, memory_order_relaxed);
-        finish(run, number, piece);
+    const int tasks = query_tile->items * run->model->num_kv_heads;
+    if (atomic_fetch_add_explicit(&query_tile->done, 1, memory_order_acq_rel) + 1 == tasks) {
+        atomic_store_explicit(&query_tile->done, 0, memory_order_relaxed);
+        finish(run, number, query_tile);
     }
 }
 
-/* The keys of all groups lie side by side in a page: where there is enough to share out, one thread reads them. */
+/* The keys of all groups are adjacent in a page. If there are enough items for all threads, one thread computes all
+ * groups of an item, so that the page is read once. */
 void attention(const Run *run, int number, Team *team, Scratch *scratch)
 {
-    const int items = run->plan.items, groups = run->model->groups;
+    const int items = run->attention_plan.items, groups = run->model->num_kv_heads;
     const int together = items >= ENOUGH * run->model->threads ? groups : 1;
-    int part;
-    while ((part = team_take(team, items * groups / together)) >= 0)
-        for (int i = part * together; i < (part + 1) * together; i++)
-            attend_part(run, number, i / groups, i % groups, scratch);
+    int task;
+    while ((task = team_take(team, items * groups / together)) >= 0)
+        for (int i = task * together; i < (task + 1) * together; i++)
+            attend_task(run, number, i / groups, i % groups, scratch);
 }

@@ -1,11 +1,11 @@
-/* Attention over the pages of each row. */
+/* Attention over the paged KV cache. */
 #ifndef ATTENTION_H
 #define ATTENTION_H
 
 #include "run.h"
 
-/* A phase of the team: of the queries in `states`, over keys and values that are in the pages, what the matrix
- * `output` of a layer is given. Does not wait for the others at its end. */
+/* A phase of the team: attention of the queries in `states` over the keys and values in the pages. Writes `attended`,
+ * the input of the layer's output matrix. Does not wait for the other threads at its end. */
 void attention(const Run *run, int layer, Team *team, Scratch *scratch);
 
 #endif

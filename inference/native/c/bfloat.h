@@ -17,7 +17,7 @@ static inline float bfloat_read(uint16_t half)
     return value;
 }
 
-/* The nearest, of two as near the even one; what is not a number stays so. */
+/* Round to nearest, ties to even. NaN stays NaN. */
 static inline uint16_t bfloat_round(float value)
 {
     uint32_t bits;
@@ -26,7 +26,7 @@ static inline uint16_t bfloat_round(float value)
     return (uint16_t)((value == value ? rounded : bits | 0x400000) >> 16);
 }
 
-/* Many at once where the processor can: it takes what is too small to be normal for zero. */
+/* Round `count` floats. The vector instruction flushes subnormal numbers to zero. */
 static inline void bfloats_round(uint16_t *to, const float *from, int count)
 {
     int k = 0;

@@ -1,4 +1,4 @@
-/* Where rows of logits are cut: by top-k, then top-p, then min-p, as inference/engine/warpers.py has them. */
+/* Cutoffs of top-k, then top-p, then min-p for rows of logits, as defined in inference/engine/sampling/warpers.py. */
 #ifndef CUT_H
 #define CUT_H
 
@@ -6,17 +6,17 @@
 
 #include "logits.h"
 
-/* By row what it is divided by, how many tokens are kept, which probability these are to hold, and which share of
- * the largest one's each must have. 0, 1 and 0 cut nothing. */
-typedef struct Cuts {
-    const float *heats;
+/* The sampling parameters of each row, (rows,) each. top_k: tokens to keep; 0 disables it. top_p: the probability mass
+ * to keep; 1 disables it. min_p: the least probability relative to the largest; 0 disables it. */
+typedef struct CutoffParams {
+    const float *temperatures;
     const int32_t *top_k;
     const float *top_p, *min_p;
-} Cuts;
+} CutoffParams;
 
-size_t cut_bytes(const Logits *logits);     /* of memory */
+size_t cutoffs_bytes(const Logits *logits);     /* bytes of workspace */
 
-/* floors[i]: the least logit / heat that is kept in row i. Anything where the row holds what is no number. */
-void cut(const Logits *logits, const Cuts *cuts, float *floors, void *memory);
+/* cutoffs[i]: the least logit / temperature that row i keeps. Undefined if the row has NaN or +infinity. */
+void cutoffs_compute(const Logits *logits, const CutoffParams *params, float *cutoffs, void *memory);
 
 #endif

@@ -1,7 +1,7 @@
-/* Draws by noise that is a function of key and column, as inference/engine/noise.py has it.
+/* Argmax and Gumbel-max sampling. The noise is a function of key and column, as in inference/engine/sampling/gumbel.py.
  *
- * Nearly all tokens are ruled out by a bound on their noise, which takes no logarithm; of the few that are left
- * the noise is computed to a few last bits.
+ * An upper bound of the noise, which takes no logarithm, excludes nearly all tokens. The noise of the others is
+ * computed to within a few last bits.
  */
 #include "draw.h"
 
@@ -19,17 +19,17 @@ typedef struct Largest {
 typedef struct Draw {
     const Logits *logits;
     const uint64_t *states;
-    const float *heats, *floors;
+    const float *temperatures, *cutoffs;
     int64_t *ids;
 } Draw;
 
-/* The two best scores so far, and whose the first is. */
-typedef struct Race {
+/* The two best scores so far, and the token of the best. */
+typedef struct TopTwo {
     int64_t id;
     float first, second;
-} Race;
+} TopTwo;
 
-/* Whether all are numbers, or -infinity. */
+/* Whether no value is NaN or +infinity. */
 static int are_numbers(const float *values)
 {
     int others = 0;
@@ -75,96 +75,98 @@ static void find_largest(const Largest *of, int row)
     of->ids[row] = id;
 }
 
-/* By how much scores may be off here, and there where they are compared: a few last bits of each part. */
+/* How far this score may differ from the one that gumbel.py computes: a few last bits of each term. */
 static float doubt(float score)
 {
     return 1e-5f * (fabsf(score) + 20);
 }
 
-/* Below it a score cannot be the first's. */
-static float least_of(const Race *race)
+/* A lower score cannot be the best. */
+static float least_of(const TopTwo *top_two)
 {
-    return race->first - doubt(race->first);
+    return top_two->first - doubt(top_two->first);
 }
 
-static void enter(Race *race, int64_t id, float score)
+static void enter(TopTwo *top_two, int64_t id, float score)
 {
-    if (score > race->first) {
-        race->second = race->first;
-        race->first = score;
-        race->id = id;
-    } else if (score > race->second) {
-        race->second = score;
+    if (score > top_two->first) {
+        top_two->second = top_two->first;
+        top_two->first = score;
+        top_two->id = id;
+    } else if (score > top_two->second) {
+        top_two->second = score;
     }
 }
 
-/* Whether any of these values, with the most noise that each can have, is near the best and above the floor. */
-static int any_contend(const float *values, const uint32_t *bits, float least, float floor)
+/* Whether any of these values, with the bound of its noise, may be the best, and is not below the cutoff. */
+static int any_contend(const float *values, const uint32_t *bits, float least, float cutoff)
 {
     int any = 0;
     for (int i = 0; i < SPAN; i++)
-        any |= (values[i] + noise_bound(bits[i]) >= least) & (values[i] >= floor);
+        any |= (values[i] + noise_bound(bits[i]) >= least) & (values[i] >= cutoff);
     return any;
 }
 
-/* Enter those of a span that contend; heat and floor tell exactly who is out. */
-static void enter_span(Race *race, int first, const float *logits, const float *values, const uint32_t *bits,
-                       float heat, float floor)
+/* Enter the tokens of a span that may be the best. Here the cutoff is compared with the exact quotient. */
+static void enter_span(TopTwo *top_two, int first, const float *logits, const float *values, const uint32_t *bits,
+                       float temperature, float cutoff)
 {
     for (int i = 0; i < SPAN; i++)
-        if (values[i] + noise_bound(bits[i]) >= least_of(race) && logits[i] > -INFINITY && logits[i] / heat >= floor)
-            enter(race, first + i, values[i] + noise_of(bits[i]));
+        if (values[i] + noise_bound(bits[i]) >= least_of(top_two) && logits[i] > -INFINITY &&
+            logits[i] / temperature >= cutoff)
+            enter(top_two, first + i, values[i] + noise_of(bits[i]));
 }
 
 static int64_t find_winner(const Draw *of, int row)
 {
     _Alignas(64) float logits[SPAN], values[SPAN];
     _Alignas(64) uint32_t bits[SPAN];
-    Race race = {NONE_LEFT, -FLT_MAX, -FLT_MAX};
+    TopTwo top_two = {NO_TOKEN, -FLT_MAX, -FLT_MAX};
     const uint64_t key = noise_mix(of->states[row]);
-    const float heat = of->heats[row], scale = 1 / heat;
-    const float floor = of->floors ? of->floors[row] : -INFINITY;
-    const float low = floor - doubt(floor);
+    const float temperature = of->temperatures[row], scale = 1 / temperature;
+    const float cutoff = of->cutoffs ? of->cutoffs[row] : -INFINITY;
+    const float low = cutoff - doubt(cutoff);
     for (int first = 0; first < of->logits->width; first += SPAN) {
         logits_read(of->logits, row, first, logits);
         if (!are_numbers(logits))
-            return NO_NUMBERS;
+            return NAN_LOGITS;
         for (int i = 0; i < SPAN; i++)
             values[i] = logits[i] * scale;
-        const float least = least_of(&race), reach = least - NOISE_MOST;
-        if (!any_is_larger(values, reach > low ? reach : low))
+        const float least = least_of(&top_two), bound = least - NOISE_MOST;
+        if (!any_is_larger(values, bound > low ? bound : low))
             continue;
         noise_bits(key, first, SPAN, bits);
         if (any_contend(values, bits, least, low))
-            enter_span(&race, first, logits, values, bits, heat, floor);
+            enter_span(&top_two, first, logits, values, bits, temperature, cutoff);
     }
-    return race.id >= 0 && race.second >= least_of(&race) ? TOO_NEAR : race.id;
+    return top_two.id >= 0 && top_two.second >= least_of(&top_two) ? AMBIGUOUS : top_two.id;
 }
 
 static void work_largest(Team *team, int thread, void *of)
 {
-    const Largest *asked = of;
+    const Largest *request = of;
     (void)thread;
-    for (int row; (row = team_take(team, asked->logits->rows)) >= 0;)
-        find_largest(asked, row);
+    for (int row; (row = team_take(team, request->logits->rows)) >= 0;)
+        find_largest(request, row);
 }
 
 static void work_winners(Team *team, int thread, void *of)
 {
-    const Draw *asked = of;
+    const Draw *request = of;
     (void)thread;
-    for (int row; (row = team_take(team, asked->logits->rows)) >= 0;)
-        asked->ids[row] = find_winner(asked, row);
+    for (int row; (row = team_take(team, request->logits->rows)) >= 0;)
+        request->ids[row] = find_winner(request, row);
 }
 
-void largest(const Logits *logits, float *best, int64_t *ids)
+void argmax(const Logits *logits, float *best, int64_t *ids)
 {
-    Largest asked = {logits, best, ids};
-    team_run(logits_threads(logits), work_largest, &asked);
+    Largest request = {logits, best, ids};
+    team_run(logits_threads(logits), work_largest, &request);
 }
 
-void winners(const Logits *logits, const uint64_t *states, const float *heats, const float *floors, int64_t *ids)
+void gumbel_argmax(const Logits *logits, const uint64_t *states, const float *temperatures, const float *cutoffs,
+                   int64_t *ids)
 {
-    Draw asked = {logits, states, heats, floors, ids};
-    team_run(logits_threads(logits), work_winners, &asked);
+    Draw request = {logits, states, temperatures, cutoffs, ids};
+    team_run(logits_threads(logits), work_winners, &request);
 }

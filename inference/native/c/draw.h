@@ -1,19 +1,20 @@
-/* The next token of rows of logits: the largest, or the one that a draw chooses. */
+/* The next token for rows of logits: greedy, or sampled with the Gumbel-max trick. */
 #ifndef DRAW_H
 #define DRAW_H
 
 #include "logits.h"
 
-/* What is told instead of a winner: all tokens are gone, some logit is no number, or several tokens are so near to
- * each other that the last bits of the noise decide. */
-enum { NONE_LEFT = -1, NO_NUMBERS = -2, TOO_NEAR = -3 };
+/* Returned in place of a token id: no token is left; a logit is NaN or +infinity; or several tokens are so close that
+ * the last bits of the noise decide. */
+enum { NO_TOKEN = -1, NAN_LOGITS = -2, AMBIGUOUS = -3 };
 
-/* best[i], ids[i] of each row: its largest logit, and the first token that has it. A row that holds what is no
- * number, or +infinity, has NaN. */
-void largest(const Logits *logits, float *best, int64_t *ids);
+/* best[i], ids[i]: the largest logit of row i, and the first token that has it. best[i] is NaN if the row has NaN or
+ * +infinity. */
+void argmax(const Logits *logits, float *best, int64_t *ids);
 
-/* ids[i] of each row: the token whose logit / heat + noise is largest, where states[i], mixed, is its key. Tokens below floors[i], once divided, are
- * out; floors may be null. */
-void winners(const Logits *logits, const uint64_t *states, const float *heats, const float *floors, int64_t *ids);
+/* ids[i]: the token of row i with the largest logit / temperature + noise. noise_mix(states[i]) is the key of the
+ * noise. Tokens with logit / temperature < cutoffs[i] are excluded; cutoffs may be null. */
+void gumbel_argmax(const Logits *logits, const uint64_t *states, const float *temperatures, const float *cutoffs,
+                   int64_t *ids);
 
 #endif

@@ -1,7 +1,7 @@
-/* Rows in several kinds, one behind the other in memory. */
+/* Activations in several kinds, one after the other in memory. */
 #include "forms.h"
 
-size_t forms_bytes(unsigned kinds, int rows, int inputs)
+size_t activations_bytes(unsigned kinds, int rows, int inputs)
 {
     size_t bytes = 0;
     for (int kind = 0; kind < KINDS; kind++)
@@ -10,20 +10,20 @@ size_t forms_bytes(unsigned kinds, int rows, int inputs)
     return bytes;
 }
 
-Forms forms_at(void *memory, unsigned kinds, int rows, int inputs)
+Activations activations_at(void *memory, unsigned kinds, int rows, int inputs)
 {
-    Forms forms = {.kinds = kinds};
+    Activations activations = {.kinds = kinds};
     char *at = memory;
     for (int kind = 0; kind < KINDS; kind++) {
         if (!(kinds >> kind & 1))
             continue;
-        forms.of[kind] = inputs_at(at, kind, rows, inputs);
+        activations.of[kind] = inputs_at(at, kind, rows, inputs);
         at += inputs_bytes(kind, rows, inputs);
     }
-    return forms;
+    return activations;
 }
 
-void forms_write(const Forms *to, int row, int first, const float *from, int count)
+void activations_write(const Activations *to, int row, int first, const float *from, int count)
 {
     for (int kind = 0; kind < KINDS; kind++)
         if (to->kinds >> kind & 1)

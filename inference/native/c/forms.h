@@ -1,4 +1,4 @@
-/* The same rows in each of the kinds that the matrices they go to are in: mostly in one. */
+/* Activations in each kind that the matrices which they are multiplied with need: usually a single one. */
 #ifndef FORMS_H
 #define FORMS_H
 
@@ -6,21 +6,22 @@
 
 enum { KINDS = INT4 + 1 };
 
-typedef struct Forms {
-    unsigned kinds;             /* a bit for each */
+typedef struct Activations {
+    unsigned kinds;             /* bit mask of kind_of */
     Inputs of[KINDS];
-} Forms;
+} Activations;
 
-/* A bit for the kind of a matrix. */
+/* The bit of the matrix's kind. */
 static inline unsigned kind_of(const Matrix *matrix)
 {
-    return 1u << matrix->kind;
+    return 1u << matrix->dtype;
 }
 
-size_t forms_bytes(unsigned kinds, int rows, int inputs);
-Forms forms_at(void *memory, unsigned kinds, int rows, int inputs);
+size_t activations_bytes(unsigned kinds, int rows, int inputs);
+Activations activations_at(void *memory, unsigned kinds, int rows, int inputs);
 
-/* Inputs [first, first + count) of a row; first is a multiple of GROUP, and so is count but for a row's end. */
-void forms_write(const Forms *to, int row, int first, const float *from, int count);
+/* Write inputs [first, first + count) of a row in all kinds. first is a multiple of GROUP; so is count, except at the
+ * end of the row. */
+void activations_write(const Activations *to, int row, int first, const float *from, int count);
 
 #endif

@@ -1,4 +1,4 @@
-/* Sixteen floats side by side, in the compiler's own vectors: as many registers as a level of processor needs. */
+/* A vector of sixteen floats, in a vector type of the compiler: one or more registers, depending on the CPU level. */
 #ifndef LANES_H
 #define LANES_H
 
@@ -28,7 +28,7 @@ static inline void lanes_store(float *to, Lanes from)
     memcpy(to, &from, sizeof from);
 }
 
-/* The first `count` from memory, or all; zeros behind them. */
+/* Load min(count, LANES) floats, padded with zeros. */
 static inline Lanes lanes_load_part(const float *from, int count)
 {
     Lanes lanes = {0};
@@ -48,14 +48,14 @@ static inline IntLanes lanes_numbers(void)
     return (IntLanes){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 }
 
-/* a where the mask has all bits, b where it has none. */
-static inline Lanes lanes_chosen(IntLanes mask, Lanes a, Lanes b)
+/* a where the mask has all bits set, b where it has none. */
+static inline Lanes lanes_select(IntLanes mask, Lanes a, Lanes b)
 {
     return (Lanes)((mask & (IntLanes)a) | (~mask & (IntLanes)b));
 }
 
-/* For these the compiler has no operator; and comparisons it makes one by one where its registers are smaller,
- * unless they are loops. */
+/* The compiler has no operators for these. Where a vector takes several registers, it compiles comparisons one lane at
+ * a time, unless they are written as loops. */
 #ifdef __AVX512F__
 static inline Lanes lanes_larger(Lanes a, Lanes b)
 {
@@ -66,7 +66,7 @@ static inline Lanes lanes_smaller(Lanes a, Lanes b)
 {
     return (Lanes)_mm512_min_ps((__m512)a, (__m512)b);
 }
-/* The values of lanes whose x is not below `least`, 0 in the others. */
+/* The values in lanes where x >= least, 0 in the others. */
 static inline Lanes lanes_from(float least, Lanes x, Lanes values)
 {
     return (Lanes)((IntLanes)values & (x >= least));
@@ -94,7 +94,7 @@ static inline Lanes lanes_from(float least, Lanes x, Lanes values)
 }
 #endif
 
-/* Each lane has what the one `distance` away had; a power of two. */
+/* Swap each lane with the one `distance` away, a power of two. */
 #define LANES_AWAY(lanes, distance) __builtin_shuffle(lanes, lanes_numbers() ^ (distance))
 
 static inline float lanes_sum(Lanes lanes)
@@ -126,21 +126,21 @@ static inline Lanes lanes_times_two_to(Lanes x, Lanes power)
     return (Lanes)_mm512_scalef_ps((__m512)x, (__m512)power);
 }
 #else
-/* The integer next to each, below 2²²: a float of the size of 1.5 × 2²³ has no place for a fraction. */
+/* Round to the nearest integer, for values below 2²²: a float as large as 1.5 × 2²³ has no fraction bits. */
 static inline Lanes lanes_nearest(Lanes x)
 {
     return (x + 12582912) - 12582912;
 }
 
-/* Powers are integers. */
+/* x × 2 to the power; the powers are integers. */
 static inline Lanes lanes_times_two_to(Lanes x, Lanes power)
 {
     return x * (Lanes)((__builtin_convertvector(power, IntLanes) + 127) << 23);
 }
 #endif
 
-/* eˣ, within 2 units in the last place; 0 below -87, and from 88 on what it is at 88. The polynomial and the
- * two parts of ln 2 are those of expf in Cephes (S. Moshier, netlib.org/cephes). */
+/* eˣ, within 2 units in the last place; 0 for x < -87, e⁸⁸ for x > 88. The polynomial and the two parts of ln 2 are
+ * those of expf in Cephes (S. Moshier, netlib.org/cephes). */
 static inline Lanes lanes_exp(Lanes x)
 {
     const Lanes limited = lanes_smaller(lanes_larger(x, lanes_all(-87)), lanes_all(88));

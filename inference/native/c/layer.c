@@ -1,5 +1,5 @@
-/* The phases of a layer. Parts of a product are taken by whoever is free; whoever does the last part of a block
- * of rows goes on with these rows, so that a phase ends with what the next one needs. */
+/* The phases of a layer. Free threads take the tasks of a product. The thread that does the last task of a block of
+ * rows also does what follows for these rows, so that a phase ends with the input of the next one. */
 #include "layer.h"
 
 #include "activation.h"
@@ -21,17 +21,17 @@ static void add_bias(float *to, const Matrix *matrix)
             to[k] += matrix->bias[k];
 }
 
-void row_enter(const Run *run, int token, const float *norm, const Forms *to, int row)
+void row_enter(const Run *run, int token, const float *norm, const Activations *to, int row)
 {
     const Model *model = run->model;
     const float *x = row_of(run->x, token, run->wide);
     float *normed = row_of(run->y, row, run->wide);
     if (norm)
         norm_write(normed, x, norm, model->hidden, model->epsilon);
-    forms_write(to, row, 0, norm ? normed : x, model->hidden);
+    activations_write(to, row, 0, norm ? normed : x, model->hidden);
 }
 
-/* x of a token += residual_scale × norm(y of a row + bias) */
+/* x[token] += residual_scale × norm(y[row] + bias) */
 static void add_to_stream(const Run *run, int token, int row, const Matrix *matrix, const float *norm)
 {
     const Model *model = run->model;
@@ -43,33 +43,33 @@ static void add_to_stream(const Run *run, int token, int row, const Matrix *matr
         x[k] += y[k] * model->residual_scale;
 }
 
-static void finish_heads(const Run *run, const Layer *layer, int token, float *states, int heads, const float *norm)
+static void finish_heads(const Run *run, const Layer *layer, int token, float *states, int num_heads, const float *norm)
 {
     const Model *model = run->model;
     const int half = model->rotary / 2;
     const size_t turned = (size_t)run->step->positions[token] * half;
-    for (int head = 0; head < heads; head++, states += model->head) {
+    for (int head = 0; head < num_heads; head++, states += model->head_dim) {
         if (norm)
-            norm_write(states, states, norm, model->head, model->epsilon);
+            norm_write(states, states, norm, model->head_dim, model->epsilon);
         if (layer->cos)
             rotary_turn(states, layer->cos + turned, layer->sin + turned, half);
     }
 }
 
-/* Queries stay in `states`, keys and values go to their pages. */
+/* Add biases, normalize and rotate. The queries stay in `states`; the keys and values are stored in their pages. */
 static void finish_states(const Run *run, const Layer *layer, int token)
 {
     const Model *model = run->model;
-    const int width = model->groups * model->head;
-    const int64_t slot = run->step->slots[token] * width;
-    float *states = row_of(run->states, token, run->joined);
+    const int width = model->num_kv_heads * model->head_dim;
+    const int64_t slot = run->step->slot_mapping[token] * width;
+    float *states = row_of(run->states, token, run->states_stride);
     add_bias(states, &layer->query);
     add_bias(states + run->key, &layer->key);
     add_bias(states + run->value, &layer->value);
-    finish_heads(run, layer, token, states, model->heads, layer->query_norm);
-    finish_heads(run, layer, token, states + run->key, model->groups, layer->key_norm);
-    store(layer->keys, slot, model->form, states + run->key, width);
-    store(layer->values, slot, model->form, states + run->value, width);
+    finish_heads(run, layer, token, states, model->num_heads, layer->query_norm);
+    finish_heads(run, layer, token, states + run->key, model->num_kv_heads, layer->key_norm);
+    store(layer->keys, slot, model->dtype, states + run->key, width);
+    store(layer->values, slot, model->dtype, states + run->value, width);
 }
 
 static void after_states(const Run *run, int number, int first, int end)
@@ -93,7 +93,7 @@ static void after_down(const Run *run, int number, int first, int end)
     const Model *model = run->model;
     const Layer *layer = &model->layer[number];
     const int last = number + 1 == model->layers;
-    const float *norm = last ? model->last_norm : layer[1].before_attention;
+    const float *norm = last ? model->final_norm : layer[1].before_attention;
     for (int row = first; row < end; row++) {
         const int token = run_token(run, number, row);
         add_to_stream(run, token, row, &layer->down, layer->after_mlp);
@@ -101,16 +101,16 @@ static void after_down(const Run *run, int number, int first, int end)
     }
 }
 
-/* Gate and up of the same panels, and what becomes of them. */
+/* A tile of activation(gate(n)) × up(n), written to `activated`. */
 static void gate_and_up(const Run *run, const Layer *layer, const Tile *tile, const Tile *next, Scratch *scratch)
 {
     const Matrix *gate = &layer->gate, *up = &layer->up;
     const int output = tile->panel * PANEL, stride = TILE_PANELS * PANEL;
-    const int left = gate->outputs - output, width = (tile->panels - tile->panel) * PANEL;
-    const int count = left < width ? left : width;
-    const Inputs *to_gate = &run->normed.of[gate->kind], *to_up = &run->normed.of[up->kind];
-    const Part gates = part_of(gate, to_gate, tile, scratch->tile, stride, panel_at(up, tile->panel));
-    const Part ups = part_of(up, to_up, tile, scratch->other, stride, next ? panel_at(gate, next->panel) : NULL);
+    const int remaining = gate->outputs - output, width = (tile->panels - tile->panel) * PANEL;
+    const int count = remaining < width ? remaining : width;
+    const Inputs *to_gate = &run->normed.of[gate->dtype], *to_up = &run->normed.of[up->dtype];
+    const GemmTask gates = task_of(gate, to_gate, tile, scratch->tile, stride, panel_at(up, tile->panel));
+    const GemmTask ups = task_of(up, to_up, tile, scratch->other, stride, next ? panel_at(gate, next->panel) : NULL);
     multiply(&gates);
     multiply(&ups);
     for (int row = tile->first; row < tile->end; row++) {
@@ -121,17 +121,17 @@ static void gate_and_up(const Run *run, const Layer *layer, const Tile *tile, co
         for (int k = 0; up->bias && k < count; k++)
             other[k] += up->bias[output + k];
         activate(run->model->activation, gated, other, count);
-        forms_write(&run->activated, row, output, gated, count);
+        activations_write(&run->activated, row, output, gated, count);
     }
 }
 
 static void mlp(const Run *run, const Layer *layer, int rows, Team *team, Scratch *scratch)
 {
-    const Cut cut = cut_of(run, &layer->gate, rows, GROUP / PANEL);
-    int part;
-    while ((part = team_take(team, cut.parts)) >= 0) {
-        const int next = team_after(team, part, cut.parts);
-        const Tile tile = tile_of(run, &cut, part), after = tile_of(run, &cut, next);
+    const Tiling tiling = tiling_of(run, &layer->gate, rows, GROUP / PANEL);
+    int task;
+    while ((task = team_take(team, tiling.num_tasks)) >= 0) {
+        const int next = team_after(team, task, tiling.num_tasks);
+        const Tile tile = tile_of(run, &tiling, task), after = tile_of(run, &tiling, next);
         gate_and_up(run, layer, &tile, next < 0 ? NULL : &after, scratch);
     }
     team_meet(team);
@@ -141,9 +141,9 @@ void layer_run(const Run *run, int number, Team *team, Scratch *scratch)
 {
     const Layer *layer = &run->model->layer[number];
     const Product states[] = {
-        {&layer->query, &run->normed, run->states, run->joined},
-        {&layer->key, &run->normed, run->states + run->key, run->joined},
-        {&layer->value, &run->normed, run->states + run->value, run->joined},
+        {&layer->query, &run->normed, run->states, run->states_stride},
+        {&layer->key, &run->normed, run->states + run->key, run->states_stride},
+        {&layer->value, &run->normed, run->states + run->value, run->states_stride},
     };
     const Product output = {&layer->output, &run->attended, run->y, run->wide};
     const Product down = {&layer->down, &run->activated, run->y, run->wide};

@@ -1,14 +1,14 @@
-/* The layers of a model, each in five phases between which the threads of the team wait for each other. */
+/* A decoder layer in five phases. The threads of the team wait for each other between phases. */
 #ifndef LAYER_H
 #define LAYER_H
 
 #include "run.h"
 
-/* Layer `number` for all rows, of which `normed` holds what queries, keys and values are made of. Leaves there
- * what the next layer takes; the last layer leaves in `last` what the head takes. */
+/* Run layer `number` for all rows. Reads its input from `normed` and writes the input of the next layer there; the
+ * last layer writes the input of the head to `last`. */
 void layer_run(const Run *run, int number, Team *team, Scratch *scratch);
 
-/* Put a token of the residual stream through a norm, or none, into a row of what the matrices behind it take. */
-void row_enter(const Run *run, int token, const float *norm, const Forms *to, int row);
+/* Apply the norm, if it is not null, to a token of the residual stream, and write the result to a row of `to`. */
+void row_enter(const Run *run, int token, const float *norm, const Activations *to, int row);
 
 #endif

@@ -1,4 +1,4 @@
-/* Rows of logits as a model gives them, read a span at a time as floats. */
+/* Rows of a model's logits, read as floats one span at a time. */
 #ifndef LOGITS_H
 #define LOGITS_H
 
@@ -11,22 +11,22 @@
 
 enum { SPAN = 256 };
 
-/* Row i of `rows` is row where[i] of the values, which begins `stride` of them behind the one before it. */
+/* Row i is row where[i] of `values`, whose rows are `stride` values apart. */
 typedef struct Logits {
     int32_t rows, width;
-    int32_t form;               /* F32 or BF16 */
-    int32_t threads;            /* that may share the rows */
+    int32_t dtype;               /* F32 or BF16 */
+    int32_t threads;            /* threads to share the rows */
     int64_t stride;
     const void *values;
     const int64_t *where;       /* (rows,) */
 } Logits;
 
-/* SPAN floats of a row from `first` on; behind the last -infinity. */
+/* Read SPAN floats of a row from `first` on, padded with -infinity. */
 static inline void logits_read(const Logits *of, int row, int first, float *to)
 {
     const int64_t place = of->where[row] * of->stride + first;
     const int count = of->width - first < SPAN ? of->width - first : SPAN;
-    if (of->form == F32) {
+    if (of->dtype == F32) {
         memcpy(to, (const float *)of->values + place, count * sizeof(float));
     } else {
         const uint16_t *from = (const uint16_t *)of->values + place;
@@ -37,7 +37,7 @@ static inline void logits_read(const Logits *of, int row, int first, float *to)
         to[i] = -INFINITY;
 }
 
-/* One takes a row at a time. */
+/* The number of threads to use: each takes a row at a time. */
 static inline int logits_threads(const Logits *of)
 {
     return of->rows < of->threads ? of->rows : of->threads;

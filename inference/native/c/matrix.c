@@ -1,30 +1,26 @@
-/* Matrices are packed here, a tile of GROUP inputs × PANEL outputs at a time. How rows become
- * tiles is rows.c's affair, and how a tile becomes integers quantise.c's. */
+/* Packs matrices, one tile of GROUP inputs × PANEL outputs at a time. rows.c makes tiles of rows; quantize.c makes
+ * integers of a tile. */
 #include "matrix.h"
 
 #include "bfloat.h"
-#include "quantise.h"
+#include "quantize.h"
+#include "rounding.h"
 #include "rows.h"
 #include "team.h"
 
 static const int BITS[] = {[F32] = 32, [BF16] = 16, [INT8] = 8, [INT4] = 4};
 
-static int rounded_up(int count, int to)
+size_t matrix_bytes(int dtype, int outputs, int inputs)
 {
-    return (count + to - 1) / to * to;
+    return round_up(outputs, PANEL) * round_up(inputs, GROUP) * BITS[dtype] / 8;
 }
 
-size_t matrix_bytes(int kind, int outputs, int inputs)
+size_t matrix_scale_bytes(int dtype, int outputs, int inputs)
 {
-    return (size_t)rounded_up(outputs, PANEL) * rounded_up(inputs, GROUP) * BITS[kind] / 8;
-}
-
-size_t matrix_scale_bytes(int kind, int outputs, int inputs)
-{
-    const size_t padded = rounded_up(outputs, PANEL);
-    switch (kind) {
+    const size_t padded = round_up(outputs, PANEL);
+    switch (dtype) {
     case INT8: return padded * sizeof(float);
-    case INT4: return padded * (rounded_up(inputs, GROUP) / GROUP) * sizeof(uint16_t);
+    case INT4: return padded * (round_up(inputs, GROUP) / GROUP) * sizeof(uint16_t);
     default: return 0;
     }
 }
@@ -36,44 +32,44 @@ static void write_bf16(uint16_t *to, Tile tile)
             to[(k / 2 * PANEL + n) * 2 + k % 2] = bfloat_round(tile[k][n]);
 }
 
-/* The scales of a panel's outputs: 127 stands for the largest value of each. */
+/* The INT8 scales of a panel's outputs: each output's largest absolute value becomes 127. */
 static void scale_outputs(float scales[PANEL], const Rows *rows)
 {
     for (int n = 0; n < PANEL; n++)
         scales[n] = n < rows->count ? rows_largest(rows, n) / 127 : 0;
 }
 
-/* A group of a panel, in the kind of the matrix. */
+/* Pack a group of a panel. Rows that have the dtype of the matrix are copied without conversion. */
 static void pack_group(const Matrix *to, uint8_t *values, const Rows *rows, int input, const float *output_scales,
                        uint16_t *group_scales)
 {
     Tile tile;
-    if ((int)to->kind == rows->form) {
+    if ((int)to->dtype == rows->dtype) {
         rows_turn(values, rows, input);
         return;
     }
     rows_tile(tile, rows, input);
-    switch (to->kind) {
+    switch (to->dtype) {
     case F32: memcpy(values, tile, sizeof tile); break;
     case BF16: write_bf16((uint16_t *)values, tile); break;
-    case INT8: quantise_int8(values, tile, output_scales); break;
-    case INT4: quantise_int4(values, tile, group_scales); break;
+    case INT8: quantize_int8(values, tile, output_scales); break;
+    case INT4: quantize_int4(values, tile, group_scales); break;
     }
 }
 
 static void pack_panel(const Matrix *to, int panel, const Rows *rows)
 {
-    const int groups = to->padded / GROUP, bytes = TILE * BITS[to->kind] / 8;
+    const int groups = to->padded / GROUP, bytes = TILE * BITS[to->dtype] / 8;
     uint8_t *values = (uint8_t *)to->values + (size_t)panel * groups * bytes;
     float *output_scales = (float *)to->scales + panel * PANEL;
     uint16_t *group_scales = (uint16_t *)to->scales + (size_t)panel * groups * PANEL;
-    if (to->kind == INT8)
+    if (to->dtype == INT8)
         scale_outputs(output_scales, rows);
     for (int g = 0; g < groups; g++)
         pack_group(to, values + (size_t)g * bytes, rows, g * GROUP, output_scales, group_scales + g * PANEL);
 }
 
-/* Rows [first, end) of a weight, and the matrix that is to have them. */
+/* Rows [first, end) of a weight, and the matrix to pack them into. */
 typedef struct Packing {
     const Matrix *to;
     Rows rows;
@@ -85,18 +81,18 @@ static void pack_some(Team *team, int thread, void *of_packing)
     const Packing *of = of_packing;
     const int all = of->end - of->first;
     (void)thread;
-    for (int part; (part = team_take(team, (all + PANEL - 1) / PANEL)) >= 0;) {
-        const int row = part * PANEL;
+    for (int task; (task = team_take(team, ceil_div(all, PANEL))) >= 0;) {
+        const int row = task * PANEL;
         Rows panel = of->rows;
-        panel.values = (const char *)panel.values + row * panel.stride * form_bytes(panel.form);
+        panel.values = (const char *)panel.values + row * panel.stride * dtype_bytes(panel.dtype);
         panel.count = all - row < PANEL ? all - row : PANEL;
         pack_panel(of->to, (of->first + row) / PANEL, &panel);
     }
 }
 
-void matrix_pack(const Matrix *to, const void *rows, int form, int64_t stride, int first, int end, int threads)
+void matrix_pack(const Matrix *to, const void *rows, int dtype, int64_t stride, int first, int end, int threads)
 {
-    Packing of = {to, {rows, form, stride, 0, to->inputs}, first, end};
+    Packing of = {to, {rows, dtype, stride, 0, to->inputs}, first, end};
     team_run(threads, pack_some, &of);
 }
 
@@ -111,7 +107,7 @@ void matrix_row(const Matrix *of, int output, float *row)
     const float *output_scales = (const float *)of->scales + output;
     const uint16_t *group_scales = (const uint16_t *)of->scales + (size_t)panel * groups * PANEL + n;
     for (int k = 0; k < of->inputs; k++) {
-        switch (of->kind) {
+        switch (of->dtype) {
         case F32: row[k] = floats[k * PANEL + n]; break;
         case BF16: row[k] = bfloat_read(halves[(k / 2 * PANEL + n) * 2 + k % 2]); break;
         case INT8: row[k] = int8_at(bytes, k, n) * *output_scales; break;

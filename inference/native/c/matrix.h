@@ -1,7 +1,7 @@
-/* A weight matrix in panels, the one form that all kernels read: a copy of it serves one row and a thousand.
+/* A weight matrix packed into panels, the one layout that all kernels read, for one row or a thousand.
  *
- * Its outputs stand in panels of PANEL; in a panel the values that one instruction multiplies stand together.
- * Behind the last output and the last input there are zeros.
+ * A panel has PANEL outputs. In a panel, the values that one instruction multiplies are adjacent. The matrix is padded
+ * with zeros to whole panels of outputs and whole groups of inputs.
  */
 #ifndef MATRIX_H
 #define MATRIX_H
@@ -9,37 +9,43 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { PANEL = 16, GROUP = 32 };   /* outputs of a panel; inputs that share a scale, and inputs are padded to */
+enum { PANEL = 16, GROUP = 32 };   /* outputs per panel; inputs that share a scale */
 
-enum Kind {
+enum NativeDtype {
     F32,    /* panels of [inputs][PANEL] floats */
     BF16,   /* [inputs / 2][PANEL][2] */
-    INT8,   /* [inputs / 4][PANEL][4]; a float for each output as its scale */
-    INT4,   /* groups of GROUP inputs, two to a byte; [groups][PANEL] bfloat16 as scales */
+    INT8,   /* [inputs / 4][PANEL][4]; a float scale for each output */
+    INT4,   /* groups of GROUP inputs, two values per byte (see quantize.h); bfloat16 scales [groups][PANEL] */
 };
 
-/* w (outputs, inputs). Part of a matrix is a matrix too: whole panels of it. */
+/* A weight (outputs, inputs). A range of whole panels is a Matrix too. */
 typedef struct Matrix {
-    int32_t kind;
+    int32_t dtype;
     int32_t outputs;
     int32_t inputs;
     int32_t padded;         /* inputs, rounded up to GROUP */
     const void *values;
     const void *scales;     /* INT8, INT4; else null */
-    const float *bias;      /* (outputs,), or null: for whoever stores what `multiply` gives */
+    const float *bias;      /* (outputs,), or null; `multiply` does not add it */
 } Matrix;
 
-size_t matrix_bytes(int kind, int outputs, int inputs);          /* of values */
-size_t matrix_scale_bytes(int kind, int outputs, int inputs);    /* of scales */
+/* Bytes of a value, F32 or BF16. */
+static inline int dtype_bytes(int dtype)
+{
+    return dtype == F32 ? 4 : 2;
+}
 
-/* Write rows [first, end) of a weight; `rows` is where row `first` begins, of `inputs` values of F32 or BF16 by
- * `form`, `stride` of them from the next. first is a multiple of PANEL, as end is if it is not the last. */
-void matrix_pack(const Matrix *to, const void *rows, int form, int64_t stride, int first, int end, int threads);
+size_t matrix_bytes(int dtype, int outputs, int inputs);          /* bytes of `values` */
+size_t matrix_scale_bytes(int dtype, int outputs, int inputs);    /* bytes of `scales` */
 
-/* The other way: rows [first, end) as they are computed with, rounded to the form. */
-void matrix_unpack(const Matrix *of, void *rows, int form, int64_t stride, int first, int end, int threads);
+/* Pack rows [first, end) of a weight. `rows` points to row `first`; a row has `inputs` values of `dtype`, F32 or BF16,
+ * and the next one begins `stride` values later. first is a multiple of PANEL; so is end, unless it is `outputs`. */
+void matrix_pack(const Matrix *to, const void *rows, int dtype, int64_t stride, int first, int end, int threads);
 
-/* Row `output` of the matrix as it is computed with, (inputs,): to look up an embedding. */
+/* The reverse: write the dequantized rows [first, end), rounded to the dtype. */
+void matrix_unpack(const Matrix *of, void *rows, int dtype, int64_t stride, int first, int end, int threads);
+
+/* Write the dequantized row `output` of the matrix, (inputs,), for example to look up an embedding. */
 void matrix_row(const Matrix *of, int output, float *row);
 
 #endif

@@ -1,26 +1,23 @@
-/* Softmax while scores come in (Milakov and Gimelshein 2018). A token that is not seen changes no bit of a sum. */
+/* Online softmax (Milakov and Gimelshein 2018, arXiv:1805.02867, algorithm 3). Invisible tokens leave every sum bitwise
+ * unchanged. */
 #include "mix.h"
 
 #include <math.h>
 
 #include "lanes.h"
+#include "rounding.h"
 
-static const float LOWEST = -1e30f;     /* below all scores, and no infinity: it is subtracted from itself */
-
-static size_t lines(size_t floats)
-{
-    return (floats + LANES - 1) / LANES * LANES;
-}
+static const float LOWEST = -1e30f;     /* below all scores; finite, because it is subtracted from itself */
 
 size_t mix_bytes(int rows, int width)
 {
-    return (2 * lines(rows) + (size_t)rows * width) * sizeof(float);
+    return (2 * round_up(rows, LANES) + (size_t)rows * width) * sizeof(float);
 }
 
 Mix mix_at(void *memory, int rows, int width)
 {
     float *largest = memory;
-    return (Mix){rows, width, largest, largest + lines(rows), largest + 2 * lines(rows)};
+    return (Mix){rows, width, largest, largest + round_up(rows, LANES), largest + 2 * round_up(rows, LANES)};
 }
 
 void mix_clear(const Mix *mix)
@@ -31,28 +28,28 @@ void mix_clear(const Mix *mix)
     memset(mix->sums, 0, (size_t)mix->rows * mix->width * sizeof(float));
 }
 
-static inline Lanes scored(Lanes product, const Seen *seen)
+static inline Lanes scored(Lanes product, const ScoreMask *mask)
 {
-    const Lanes score = product * seen->scale;
-    return seen->cap ? seen->cap * lanes_tanh(score / seen->cap) : score;
+    const Lanes score = product * mask->scale;
+    return mask->cap ? mask->cap * lanes_tanh(score / mask->cap) : score;
 }
 
-static inline Lanes hidden(Lanes scores, int first, const Seen *seen)
+static inline Lanes hidden(Lanes scores, int first, const ScoreMask *mask)
 {
     const IntLanes number = lanes_numbers() + first;
-    return lanes_chosen((number >= seen->from) & (number < seen->to), scores, lanes_all(-INFINITY));
+    return lanes_select((number >= mask->from) & (number < mask->to), scores, lanes_all(-INFINITY));
 }
 
-/* Products become scores; the largest of them and of `most`. */
-static float score(float *products, int count, float most, const Seen *seen)
+/* Turn products into scores in place. Returns the largest of them and of `most`. */
+static float score(float *products, int count, float most, const ScoreMask *mask)
 {
-    const int all = seen->from <= 0 && seen->to >= count;
+    const int all = mask->from <= 0 && mask->to >= count;
     Lanes largest = lanes_all(most);
     for (int k = 0; k < count; k += LANES) {
-        const Lanes scores = scored(lanes_load(products + k), seen);
-        const Lanes kept = all ? scores : hidden(scores, k, seen);
-        lanes_store(products + k, kept);
-        largest = lanes_larger(kept, largest);
+        const Lanes scores = scored(lanes_load(products + k), mask);
+        const Lanes visible = all ? scores : hidden(scores, k, mask);
+        lanes_store(products + k, visible);
+        largest = lanes_larger(visible, largest);
     }
     return lanes_largest(largest);
 }
@@ -62,9 +59,9 @@ static float smaller_by(float largest, float before)
     return largest == before ? 1 : lanes_exp(lanes_all(before - largest))[0];
 }
 
-float mix_weigh(const Mix *mix, int row, float *products, int count, Seen seen)
+float mix_weigh(const Mix *mix, int row, float *products, int count, ScoreMask mask)
 {
-    const float before = mix->largest[row], largest = score(products, count, before, &seen);
+    const float before = mix->largest[row], largest = score(products, count, before, &mask);
     const float factor = smaller_by(largest, before);
     Lanes sum = {0};
     for (int k = 0; k < count; k += LANES) {

@@ -1,40 +1,40 @@
-/* Sums of values weighted by a softmax that is not yet complete, for rows of queries: what has been seen so far
- * is kept together with the largest score, and is made smaller when a larger one comes. */
+/* Online softmax: for rows of queries, the sum of values weighted by the exponentials of their scores so far. A new
+ * largest score rescales the sums. */
 #ifndef MIX_H
 #define MIX_H
 
 #include <stddef.h>
 
 typedef struct Mix {
-    int rows, width;        /* width: values of a row, a multiple of PANEL */
-    float *largest;         /* (rows,): score */
-    float *total;           /* (rows,): of weights */
-    float *sums;            /* (rows, width) */
+    int rows, width;        /* width: values per row, a multiple of PANEL */
+    float *largest;         /* (rows,): the largest score */
+    float *total;           /* (rows,): the sum of the weights */
+    float *sums;            /* (rows, width): the weighted sums of values */
 } Mix;
 
 size_t mix_bytes(int rows, int width);
-Mix mix_at(void *memory, int rows, int width);      /* 64-byte aligned */
+Mix mix_at(void *memory, int rows, int width);      /* memory: mix_bytes bytes, 64-byte aligned */
 
-/* Nothing has been seen. */
+/* Reset to no scores. */
 void mix_clear(const Mix *mix);
 
-/* Which of the scores of a stretch count, and how. */
-typedef struct Seen {
-    int from, to;           /* those in [from, to); the others are of tokens that the row does not see */
-    float scale, cap;       /* a score is scale × product, brought below the cap if that is not 0 */
-} Seen;
+/* The visible scores of a stretch, and how products become scores. */
+typedef struct ScoreMask {
+    int from, to;           /* visible range; the row does not attend to the other tokens */
+    float scale, cap;       /* score = scale × product; then cap × tanh(score / cap), unless cap is 0 */
+} ScoreMask;
 
-/* Turn products (count,), a multiple of LANES, into weights, 0 for what is not seen. Returns what the sums so
- * far are to be multiplied with. */
-float mix_weigh(const Mix *mix, int row, float *products, int count, Seen seen);
+/* Turn products (count,) into weights in place, 0 for invisible tokens; count is a multiple of LANES. Updates `largest`
+ * and `total`. Returns the factor by which the caller must scale the sums so far. */
+float mix_weigh(const Mix *mix, int row, float *products, int count, ScoreMask mask);
 
-/* sums of a row = sums × factor. */
+/* sums[row] *= factor. */
 void mix_scale(const Mix *mix, int row, float factor);
 
-/* What `more` has seen, `mix` has seen too. */
+/* Merge `more` into `mix`. */
 void mix_join(const Mix *mix, const Mix *more);
 
-/* The softmax is complete: to (count,) = sums of a row / total. */
+/* After the last score: to (count,) = sums[row] / total[row]. */
 void mix_write(const Mix *mix, int row, float *to, int count);
 
 #endif

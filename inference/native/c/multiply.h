@@ -1,55 +1,57 @@
-/* Rows times a matrix: the one inner loop of a model. Each level of processors has its own (multiply_*.c). */
+/* Rows × matrix, the one inner loop of a model. Each CPU level has its own (multiply_*.c). */
 #ifndef MULTIPLY_H
 #define MULTIPLY_H
 
 #include "matrix.h"
 
-/* Rows (rows, inputs) in the form that a kind of matrix is multiplied with: floats, bfloat16, or 8-bit integers
- * with a scale for each GROUP of them. */
+/* Rows (rows, inputs) in the format that a kind of matrix is multiplied with: floats for F32, bfloat16 for BF16; for
+ * INT8 and INT4, 8-bit integers with a scale for each GROUP of them. */
 typedef struct Inputs {
-    int32_t kind;
+    int32_t dtype;
     int32_t rows;
     int32_t padded;
     void *values;
     float *scales;      /* (rows, padded / GROUP) */
-    int32_t *sums;      /* (rows, padded / GROUP): what a group's products of unsigned weights begin with */
+    int32_t *sums;      /* (rows, padded / GROUP): start of a group's sum; corrects for unsigned weights */
 } Inputs;
 
-/* Whether the system lets this process run `multiply`; asked once, before it. */
+static const int INPUT_BYTES[] = {[F32] = 4, [BF16] = 2, [INT8] = 1, [INT4] = 1};     /* of a value of Inputs */
+
+/* Whether the system lets this process run `multiply`. Must be called once before it: AMX needs a permission. */
 int multiply_ready(void);
 
-size_t inputs_bytes(int kind, int rows, int inputs);
-Inputs inputs_at(void *memory, int kind, int rows, int inputs);       /* memory: 64-byte aligned */
+size_t inputs_bytes(int dtype, int rows, int inputs);      /* of memory for inputs_at */
+Inputs inputs_at(void *memory, int dtype, int rows, int inputs);       /* memory: 64-byte aligned */
 void inputs_write(const Inputs *to, int row, const float *from, int inputs);
-void inputs_convert(const Inputs *to, int row, const void *from, int form, int inputs);  /* from F32 or BF16 */
+void inputs_convert(const Inputs *to, int row, const void *from, int dtype, int inputs);  /* from F32 or BF16 */
 
-/* Inputs [first, first + count) of a row, and zeros up to the next multiple of GROUP, of which first is one. */
+/* Write inputs [first, first + count) of a row, and zeros up to the next multiple of GROUP. first is a multiple too. */
 void inputs_write_part(const Inputs *to, int row, int first, const float *from, int count);
 
-/* A part of a product: rows [first, end) by panels [panel, panels). */
-typedef struct Part {
+/* A task of a product: rows [first, end) × panels [panel, panels). */
+typedef struct GemmTask {
     const Matrix *weight;
     const Inputs *rows;
     int first, end, panel, panels;
-    float *out;             /* of the first row and panel; its rows have place for whole panels */
+    float *out;             /* of the first row and panel; its rows have room for whole panels */
     ptrdiff_t stride;       /* floats from one row of out to the next */
-    int adds;               /* to what out holds, instead of replacing it; F32 and BF16 alone */
-    const void *next;       /* weights of the same kind that are wanted next, to be fetched meanwhile; or null */
-} Part;
+    int adds;               /* add to `out` instead of replacing it; F32 and BF16 only */
+    const void *next;       /* the weights of the next task, to prefetch meanwhile; or null */
+} GemmTask;
 
-/* out[(row - first) * stride + n] = what output PANEL * panel + n makes of a row; without the bias. The order of
+/* out[(row - first) * stride + n] = the product of the row and output PANEL * panel + n, without the bias. The order of
  * additions is the same for any number of rows. */
-void multiply(const Part *part);
+void multiply(const GemmTask *task);
 
 /* Where the weights of a panel begin. */
 static inline const char *panel_at(const Matrix *weight, int panel)
 {
-    return (const char *)weight->values + panel * matrix_bytes(weight->kind, PANEL, weight->inputs);
+    return (const char *)weight->values + panel * matrix_bytes(weight->dtype, PANEL, weight->inputs);
 }
 
-/* y (rows, outputs) = x wᵀ + bias by `threads` threads; x and y are F32 or BF16 by `form`. memory: of
- * linear_bytes, aligned. */
+/* y (rows, outputs) = x wᵀ + bias, with `threads` threads. x (rows, inputs) and y are of `dtype`, F32 or BF16.
+ * memory: linear_bytes bytes, 64-byte aligned. */
 size_t linear_bytes(const Matrix *weight, int rows);
-void linear(const Matrix *weight, const void *x, void *y, int form, int rows, void *memory, int threads);
+void linear(const Matrix *weight, const void *x, void *y, int dtype, int rows, void *memory, int threads);
 
 #endif

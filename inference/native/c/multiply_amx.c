@@ -1,14 +1,15 @@
-/* AMX: blocks of up to 32 rows × 2 panels in four tiles of sums; a panel's weights are tiles as they lie.
+/* `multiply` for AMX: blocks of up to 32 rows × 2 panels in four tiles of sums. The packed weights of BF16 and INT8 are
+ * loaded as tiles directly; those of INT4 are unpacked first.
  *
- * bfloat16 is always computed in tiles, since they add in another order than vectors do. Integers come out the
- * same either way, so a few rows of them are vectors' work, as floats are. Written without such a processor: the
- * logic is tested with tiles emulated (tiles.h), nothing here has been timed.
+ * BF16 always uses tiles, because tiles add in another order than vectors. Integer sums are exact either way, so
+ * vectors compute them for a few rows; vectors also compute F32. This file was written without an AMX processor: its
+ * logic is tested with emulated tiles (tiles.h), its speed was never measured.
  */
 #include <string.h>
 
 #include "vectors_avx512.h"
 
-enum { FLOAT_ROWS = 6, FLOAT_PANELS = 4, INT_ROWS = 3, INT_PANELS = 4, AHEAD = 2048 };
+enum { FLOAT_ROWS = 6, FLOAT_PANELS = 4, INT_ROWS = 3, INT_PANELS = 4, PREFETCH_BYTES = 2048 };
 
 #include "blocks.h"
 #include "tiles.h"
@@ -16,14 +17,14 @@ enum { FLOAT_ROWS = 6, FLOAT_PANELS = 4, INT_ROWS = 3, INT_PANELS = 4, AHEAD = 2
 enum {
     BLOCK_ROWS = 2 * TILE_ROWS,
     BLOCK_PANELS = 2,
-    FEW = 4,                            /* rows of integers that vectors are as good for */
-    BYTE_WEIGHTS = GROUP * PANEL,       /* of a group and panel, a byte each */
+    FEW = 4,                            /* integer rows below which vectors are used */
+    BYTE_WEIGHTS = GROUP * PANEL,       /* weights of a group and panel, one byte each */
 };
 
-/* Sums are tiles 0 to 3, by rows then panels; rows 4 and 5; weights 6 and 7. */
+/* Tiles 0 to 3 have the sums, by rows, then panels; 4 and 5 the rows; 6 and 7 the weights. */
 enum { ROWS_TILE = 4, WEIGHTS_TILE = 6 };
 
-/* Tiles for so many rows whose inputs are `bytes` at a time. */
+/* Configure the tiles for this many rows, with `bytes` of inputs at a time. */
 static void shape(int rows, int bytes)
 {
     Shapes shapes = {.palette = 1};
@@ -83,8 +84,8 @@ ALWAYS void load_rows(const Block *block, size_t place, const int tall)
 
 ALWAYS void fetch_lines(const char *weights, int lines)
 {
-    for (int line = 0; line < lines; line++)
-        __builtin_prefetch(weights + line * TILE_BYTES + AHEAD);
+    for (int line_index = 0; line_index < lines; line_index++)
+        __builtin_prefetch(weights + line_index * TILE_BYTES + PREFETCH_BYTES);
 }
 
 ALWAYS void load_weights(const char *first, const char *second, int lines, const int wide)
@@ -124,7 +125,7 @@ typedef float Sums[BLOCK_ROWS][BLOCK_PANELS * PANEL];
 ALWAYS void block_of_pairs(const Block *block, Sums sums, const int tall, const int wide)
 {
     enum { STEP_BYTES = TILE_ROWS * TILE_BYTES };
-    if (block->begun)
+    if (block->accumulates)
         load_sums((const char *)block->out, block->stride * sizeof(float), tall, wide);
     else
         zero_sums(tall, wide);
@@ -137,22 +138,22 @@ ALWAYS void block_of_pairs(const Block *block, Sums sums, const int tall, const 
     store_sums((char *)sums, sizeof *sums, tall, wide);
 }
 
-/* The weights of a group as bytes: where they are, or in `bytes` if they are halves of them. */
+/* The weights of a group, one per byte: in place for INT8, unpacked into `bytes` for INT4. */
 static const char *bytes_of(const char *weights, const int nibbles, char bytes[BYTE_WEIGHTS])
 {
     enum { LINES = BYTE_WEIGHTS / LINE_BYTES / 2 };
     if (!nibbles)
         return weights;
-    for (int line = 0; line < LINES; line++) {
-        const Words both = words_load(weights + line * LINE_BYTES);
-        __builtin_prefetch(weights + line * LINE_BYTES + AHEAD);
-        _mm512_store_si512(bytes + line * LINE_BYTES, words_low_halves(both));
-        _mm512_store_si512(bytes + (LINES + line) * LINE_BYTES, words_high_halves(both));
+    for (int line_index = 0; line_index < LINES; line_index++) {
+        const Words both = words_load(weights + line_index * LINE_BYTES);
+        __builtin_prefetch(weights + line_index * LINE_BYTES + PREFETCH_BYTES);
+        _mm512_store_si512(bytes + line_index * LINE_BYTES, words_low_halves(both));
+        _mm512_store_si512(bytes + (LINES + line_index) * LINE_BYTES, words_high_halves(both));
     }
     return bytes;
 }
 
-/* A group's integers are exact; they are added as blocks.h adds them. */
+/* Add a group's exact integer sums, scaled, in the order of blocks.h. */
 ALWAYS void add_group_sums(const Block *block, const int nibbles, int group, int rows, int panels, const Sums ints,
                            Sums sums)
 {
@@ -228,20 +229,20 @@ static void multiply_block(const Block *block, int kind, int rows, int panels)
     store_block(block, kind, rows, panels, sums);
 }
 
-void multiply(const Part *part)
+void multiply(const GemmTask *task)
 {
-    const Matrix *weight = part->weight;
-    if (weight->kind == F32 || (weight->kind != BF16 && part->end - part->first < FEW)) {
-        multiply_blocks(part);
+    const Matrix *weight = task->weight;
+    if (weight->dtype == F32 || (weight->dtype != BF16 && task->end - task->first < FEW)) {
+        multiply_blocks(task);
         return;
     }
-    for (int panel = part->panel; panel < part->panels; panel += BLOCK_PANELS)
-        for (int row = part->first; row < part->end; row += BLOCK_ROWS) {
-            const int rows = part->end - row < BLOCK_ROWS ? part->end - row : BLOCK_ROWS;
-            const int panels = part->panels - panel < BLOCK_PANELS ? 1 : BLOCK_PANELS;
-            Block block = block_at(part, panel);
+    for (int panel = task->panel; panel < task->panels; panel += BLOCK_PANELS)
+        for (int row = task->first; row < task->end; row += BLOCK_ROWS) {
+            const int rows = task->end - row < BLOCK_ROWS ? task->end - row : BLOCK_ROWS;
+            const int panels = task->panels - panel < BLOCK_PANELS ? 1 : BLOCK_PANELS;
+            Block block = block_at(task, panel);
             skip_rows(&block, row);
-            multiply_block(&block, weight->kind, rows, panels);
+            multiply_block(&block, weight->dtype, rows, panels);
         }
     tiles_release();
 }

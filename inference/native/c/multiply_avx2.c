@@ -1,13 +1,13 @@
-/* AVX2 with FMA. */
+/* `multiply` for AVX2 with FMA. */
 #include "vectors_avx2.h"
 
-enum { FLOAT_ROWS = 4, FLOAT_PANELS = 1, INT_ROWS = 4, INT_PANELS = 1, AHEAD = 2048 };
+enum { FLOAT_ROWS = 4, FLOAT_PANELS = 1, INT_ROWS = 4, INT_PANELS = 1, PREFETCH_BYTES = 2048 };
 
 #include "blocks.h"
 
-void multiply(const Part *part)
+void multiply(const GemmTask *task)
 {
-    multiply_blocks(part);
+    multiply_blocks(task);
 }
 
 int multiply_ready(void)

@@ -1,13 +1,13 @@
-/* AVX-512 with products of bfloat16 and of bytes. */
+/* `multiply` for AVX-512 with VNNI and BF16 instructions. */
 #include "vectors_avx512.h"
 
-enum { FLOAT_ROWS = 6, FLOAT_PANELS = 4, INT_ROWS = 3, INT_PANELS = 4, AHEAD = 2048 };
+enum { FLOAT_ROWS = 6, FLOAT_PANELS = 4, INT_ROWS = 3, INT_PANELS = 4, PREFETCH_BYTES = 2048 };
 
 #include "blocks.h"
 
-void multiply(const Part *part)
+void multiply(const GemmTask *task)
 {
-    multiply_blocks(part);
+    multiply_blocks(task);
 }
 
 int multiply_ready(void)

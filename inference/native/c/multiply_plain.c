@@ -1,13 +1,13 @@
-/* Any processor: nothing but C. */
+/* `multiply` for any processor, in plain C. */
 #include "vectors_plain.h"
 
-enum { FLOAT_ROWS = 2, FLOAT_PANELS = 1, INT_ROWS = 2, INT_PANELS = 1, AHEAD = 0 };
+enum { FLOAT_ROWS = 2, FLOAT_PANELS = 1, INT_ROWS = 2, INT_PANELS = 1, PREFETCH_BYTES = 0 };
 
 #include "blocks.h"
 
-void multiply(const Part *part)
+void multiply(const GemmTask *task)
 {
-    multiply_blocks(part);
+    multiply_blocks(task);
 }
 
 int multiply_ready(void)

@@ -1,4 +1,4 @@
-/* The noise of a draw: a function of a key and a column, as inference/engine/noise.py defines it. */
+/* Gumbel noise as a function of a key and a column, as defined in inference/engine/sampling/gumbel.py. */
 #ifndef NOISE_H
 #define NOISE_H
 
@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define NOISE_MOST 22.5f        /* the noise of the least uniform is 22.2 */
+#define NOISE_MOST 22.5f        /* above the largest noise, 22.2, of the least uniform */
 
 /* SplitMix64: Steele, Lea, Flood (OOPSLA 2014), constants of Vigna's splitmix64.c (prng.di.unimi.it). */
 static inline uint64_t noise_mix(uint64_t z)
@@ -16,7 +16,7 @@ static inline uint64_t noise_mix(uint64_t z)
     return z ^ (z >> 31);
 }
 
-/* Bits of `count` columns from `first` on, 31 for each. */
+/* Random bits for `count` columns from `first` on, 31 bits each. */
 static inline void noise_bits(uint64_t key, int first, int count, uint32_t *bits)
 {
     const uint64_t gamma = 0x9e3779b97f4a7c15;
@@ -33,14 +33,14 @@ static inline float noise_uniform(uint32_t bits)
     return raised > most ? most : raised;
 }
 
-/* Gumbel noise, to a few last bits. */
+/* Gumbel noise, to within a few last bits. */
 static inline float noise_of(uint32_t bits)
 {
     return -logf(-log1pf(-noise_uniform(bits)));
 }
 
-/* What it is at most: -ln u, where log₂ u is taken as the straight line between powers of two below it, which
- * the bits of a float are. */
+/* An upper bound of the noise: -ln(-ln(1 - u)) <= -ln u. The bits of a float, as an integer, are a lower bound of
+ * log₂ u: they interpolate it linearly between powers of two. */
 static inline float noise_bound(uint32_t bits)
 {
     const float uniform = noise_uniform(bits);

@@ -1,4 +1,4 @@
-/* The root-mean-square norm. */
+/* The RMS norm. */
 #include "norm.h"
 
 #include <math.h>
@@ -9,8 +9,8 @@ static float mean_square(const float *from, int count)
 {
     Lanes sum = {0};
     for (int k = 0; k < count; k += LANES) {
-        const Lanes part = lanes_load_part(from + k, count - k);
-        sum += part * part;
+        const Lanes lane_values = lanes_load_part(from + k, count - k);
+        sum += lane_values * lane_values;
     }
     return lanes_sum(sum) / count;
 }

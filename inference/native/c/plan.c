@@ -1,75 +1,74 @@
-/* Pieces and items. Few queries that see much are shared out by spans where there are not enough of them. */
+/* Query tiles and items. If the query tiles are too few for the threads, those of few tokens are split into spans. */
 #include "plan.h"
+
+#include "rounding.h"
 
 enum { MOST_ROWS = 128, FEW_TOKENS = 8, ITEMS_OF_A_THREAD = 8 };
 
-static int parts_of(int count, int size)
+static int query_tile_tokens(const Model *model)
 {
-    return (count + size - 1) / size;
-}
-
-static int tokens_of_a_piece(const Model *model)
-{
-    const int shared = model->heads / model->groups;
+    const int shared = model->num_heads / model->num_kv_heads;
     return shared < MOST_ROWS ? MOST_ROWS / shared : 1;
 }
 
-static int is_split(const Piece *piece, const Model *model, int pieces)
+static int is_split(const QueryTile *query_tile, const Model *model, int num_query_tiles)
 {
-    return piece->end - piece->first <= FEW_TOKENS && pieces * model->groups < ITEMS_OF_A_THREAD * model->threads;
+    const int is_short = query_tile->end - query_tile->first <= FEW_TOKENS;
+    return is_short && num_query_tiles * model->num_kv_heads < ITEMS_OF_A_THREAD * model->threads;
 }
 
-/* Each piece in turn, from the last token to the first: what sees most is begun first. */
-#define EACH_PIECE(piece, model, step)                                                                             \
-    for (int row = (step)->rows - 1, size = tokens_of_a_piece(model); row >= 0; row--)                             \
-        for (int end = (int)(step)->starts[row + 1]; end > (step)->starts[row]; end = piece.first)                 \
-            if (piece = piece_before(step, row, end, size), 1)
+/* For each query tile, from the last token to the first: the tiles with the most keys take longest and start first. */
+#define EACH_QUERY_TILE(query_tile, model, step)                                                                   \
+    for (int row = (step)->rows - 1, size = query_tile_tokens(model); row >= 0; row--)                             \
+        for (int end = (int)(step)->query_start_loc[row + 1]; end > (step)->query_start_loc[row];                  \
+             end = query_tile.first)                                                                               \
+            if (query_tile = query_tile_before(step, row, end, size), 1)
 
-static Piece piece_before(const Step *step, int row, int end, int size)
+static QueryTile query_tile_before(const Step *step, int row, int end, int size)
 {
-    const int start = (int)step->starts[row], tokens = end - start;
+    const int start = (int)step->query_start_loc[row], tokens = end - start;
     const int first = start + (tokens - 1) / size * size;
-    const int held = (int)(step->lengths[row] - (step->starts[row + 1] - start));
-    return (Piece){.row = row, .first = first, .end = end, .position = held + first - start};
+    const int num_computed = (int)(step->seq_lens[row] - (step->query_start_loc[row + 1] - start));
+    return (QueryTile){.row = row, .first = first, .end = end, .position = num_computed + first - start};
 }
 
-Plan plan_counted(const Model *model, const Step *step)
+AttentionPlan plan_count(const Model *model, const Step *step)
 {
-    Plan plan = {.rows = tokens_of_a_piece(model) * (model->heads / model->groups)};
-    Piece piece;
-    EACH_PIECE(piece, model, step) plan.pieces++;
-    EACH_PIECE(piece, model, step) {
-        if (is_split(&piece, model, plan.pieces))
-            plan.split += parts_of(piece_length(&piece), SPAN);
+    AttentionPlan attention_plan = {.rows = query_tile_tokens(model) * (model->num_heads / model->num_kv_heads)};
+    QueryTile query_tile;
+    EACH_QUERY_TILE(query_tile, model, step) attention_plan.num_query_tiles++;
+    EACH_QUERY_TILE(query_tile, model, step) {
+        if (is_split(&query_tile, model, attention_plan.num_query_tiles))
+            attention_plan.split += ceil_div(query_tile_length(&query_tile), SPAN);
         else
-            plan.items++;
+            attention_plan.items++;
     }
-    plan.items += plan.split;
-    return plan;
+    attention_plan.items += attention_plan.split;
+    return attention_plan;
 }
 
-static void add_spans(Plan *plan, int number, int first)
+static void add_spans(AttentionPlan *attention_plan, int number, int first)
 {
-    Piece *piece = &plan->piece[number];
-    piece->item = first;
-    piece->items = parts_of(piece_length(piece), SPAN);
-    for (int span = 0; span < piece->items; span++)
-        plan->item[first + span] = (Item){number, span};
+    QueryTile *query_tile = &attention_plan->query_tile[number];
+    query_tile->item = first;
+    query_tile->items = ceil_div(query_tile_length(query_tile), SPAN);
+    for (int span = 0; span < query_tile->items; span++)
+        attention_plan->item[first + span] = (Item){number, span};
 }
 
-void plan_fill(Plan *plan, const Model *model, const Step *step)
+void plan_fill(AttentionPlan *attention_plan, const Model *model, const Step *step)
 {
-    int number = 0, spans = 0, whole = plan->split;
-    Piece piece;
-    EACH_PIECE(piece, model, step) {
-        plan->piece[number] = piece;
-        if (is_split(&piece, model, plan->pieces)) {
-            add_spans(plan, number, spans);
-            spans += plan->piece[number].items;
+    int number = 0, spans = 0, next_unsplit = attention_plan->split;
+    QueryTile query_tile;
+    EACH_QUERY_TILE(query_tile, model, step) {
+        attention_plan->query_tile[number] = query_tile;
+        if (is_split(&query_tile, model, attention_plan->num_query_tiles)) {
+            add_spans(attention_plan, number, spans);
+            spans += attention_plan->query_tile[number].items;
         } else {
-            plan->piece[number].item = whole;
-            plan->piece[number].items = 1;
-            plan->item[whole++] = (Item){number, ALL};
+            attention_plan->query_tile[number].item = next_unsplit;
+            attention_plan->query_tile[number].items = 1;
+            attention_plan->item[next_unsplit++] = (Item){number, ALL};
         }
         number++;
     }

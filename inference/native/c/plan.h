@@ -1,8 +1,9 @@
-/* How the attention of a step is shared out, the same for all layers.
+/* How the attention of a step is divided into work items, the same way for all layers.
  *
- * The tokens of a row are cut into pieces: queries that go over keys together. What a piece sees is cut into
- * spans, counted from the start of its row, whose sums are joined in their order. So what a token gets depends
- * on its position alone, not on who computes how much of it, nor on what else is in the step.
+ * The tokens of a row are divided into query tiles, whose queries read the keys together. The keys that a query tile
+ * attends to are divided into spans, counted from the start of the sequence; the partial results of spans are always
+ * merged in order. A token's result therefore depends only on its position: not on the number of threads, and not on
+ * the other rows of the step.
  */
 #ifndef PLAN_H
 #define PLAN_H
@@ -13,39 +14,39 @@
 
 enum { SPAN = 256 };    /* tokens; a multiple of STRETCH */
 
-typedef struct Piece {
+typedef struct QueryTile {
     int row;
-    int first, end;         /* of the step's tokens */
-    int position;           /* of the first in its row */
-    int item, items;        /* its first, and how many: one for each span, or one for all */
-    atomic_int done;        /* parts of it, in this layer: items × groups */
-} Piece;
+    int first, end;         /* range of the step's tokens */
+    int position;           /* of the first token, in its sequence */
+    int item, items;        /* its first item, number of items: one per span, or one for all */
+    atomic_int done;        /* finished tasks in this layer, of items × groups */
+} QueryTile;
 
 typedef struct Item {
-    int piece;
+    int query_tile;
     int span;               /* or ALL */
 } Item;
 
 enum { ALL = -1 };
 
-typedef struct Plan {
-    int rows;               /* of queries in a piece at most: tokens × heads that share keys */
-    int pieces, items;
-    int split;              /* items that are spans: they come first */
-    Piece *piece;
+typedef struct AttentionPlan {
+    int rows;               /* per query tile at most: tokens × query heads of a group */
+    int num_query_tiles, items;
+    int split;              /* number of items that are spans; these come first */
+    QueryTile *query_tile;
     Item *item;
-} Plan;
+} AttentionPlan;
 
-/* How much there is of all; the tables are null. */
-Plan plan_counted(const Model *model, const Step *step);
+/* The sizes of the plan; its tables are null. */
+AttentionPlan plan_count(const Model *model, const Step *step);
 
 /* Fill the tables. */
-void plan_fill(Plan *plan, const Model *model, const Step *step);
+void plan_fill(AttentionPlan *attention_plan, const Model *model, const Step *step);
 
-/* The end of what the last token of a piece sees. */
-static inline int piece_length(const Piece *piece)
+/* The number of tokens of the sequence up to the last token of the query tile: the end of the keys that it reads. */
+static inline int query_tile_length(const QueryTile *query_tile)
 {
-    return piece->position + piece->end - piece->first;
+    return query_tile->position + query_tile->end - query_tile->first;
 }
 
 #endif

@@ -1,13 +1,10 @@
-/* How products are shared out. Few rows: the weights come from memory, and a part should be long enough to be
- * read in one go. Many: a part's weights should stay in the core's own cache. */
+/* How products are shared among threads. With few rows, the weights come from memory, and a task should be long enough
+ * for sequential reads. With many rows, the weights of a task should fit the core's own cache. */
 #include "products.h"
 
-enum { PARTS_OF_A_THREAD = 8, PART_BYTES = 1 << 18, SIDE_BY_SIDE = 4 };
+#include "rounding.h"
 
-static int parts_of(int count, int size)
-{
-    return (count + size - 1) / size;
-}
+enum { PARTS_OF_A_THREAD = 8, PART_BYTES = 1 << 18, SIDE_BY_SIDE = 4 };
 
 static int limited(int count, int low, int high)
 {
@@ -15,39 +12,40 @@ static int limited(int count, int low, int high)
     return count < low ? low : count;
 }
 
-/* Panels of a range. Several are multiplied side by side, so some more than would be fair are better. */
+/* The panels of a range. The kernels multiply SIDE_BY_SIDE panels at once, so a range of that many is preferred to an
+ * even distribution. */
 static int width_of(const Run *run, const Matrix *matrix, int panels, int blocks)
 {
     const int threads = run->model->threads;
-    const int ranges = parts_of(PARTS_OF_A_THREAD * threads, blocks);
-    const int fitting = (int)(PART_BYTES / matrix_bytes(matrix->kind, PANEL, matrix->inputs));
+    const int ranges = ceil_div(PARTS_OF_A_THREAD * threads, blocks);
+    const int fitting = (int)(PART_BYTES / matrix_bytes(matrix->dtype, PANEL, matrix->inputs));
     const int width = limited(panels / ranges, 1, limited(fitting, SIDE_BY_SIDE, TILE_PANELS));
     return width < SIDE_BY_SIDE && panels >= SIDE_BY_SIDE * threads ? SIDE_BY_SIDE : width;
 }
 
-Cut cut_of(const Run *run, const Matrix *matrix, int rows, int multiple)
+Tiling tiling_of(const Run *run, const Matrix *matrix, int rows, int multiple)
 {
-    const int panels = parts_of(matrix->outputs, PANEL), blocks = parts_of(rows, run->block);
-    const int width = parts_of(width_of(run, matrix, panels, blocks), multiple) * multiple;
-    return (Cut){panels, width, rows, blocks, parts_of(panels, width) * blocks};
+    const int panels = ceil_div(matrix->outputs, PANEL), blocks = ceil_div(rows, run->block);
+    const int width = ceil_div(width_of(run, matrix, panels, blocks), multiple) * multiple;
+    return (Tiling){panels, width, rows, blocks, ceil_div(panels, width) * blocks};
 }
 
-Tile tile_of(const Run *run, const Cut *cut, int part)
+Tile tile_of(const Run *run, const Tiling *tiling, int task)
 {
-    const int block = part % cut->blocks, range = part / cut->blocks;
-    const int first = block * run->block, panel = range * cut->width;
+    const int block = task % tiling->blocks, range = task / tiling->blocks;
+    const int first = block * run->block, panel = range * tiling->width;
     return (Tile){
         .block = block,
         .first = first,
-        .end = limited(first + run->block, 0, cut->rows),
+        .end = limited(first + run->block, 0, tiling->rows),
         .panel = panel,
-        .panels = limited(panel + cut->width, 0, cut->panels),
+        .panels = limited(panel + tiling->width, 0, tiling->panels),
     };
 }
 
-Part part_of(const Matrix *matrix, const Inputs *rows, const Tile *tile, float *out, int stride, const void *next)
+GemmTask task_of(const Matrix *matrix, const Inputs *rows, const Tile *tile, float *out, int stride, const void *next)
 {
-    return (Part){
+    return (GemmTask){
         .weight = matrix,
         .rows = rows,
         .first = tile->first,
@@ -60,49 +58,49 @@ Part part_of(const Matrix *matrix, const Inputs *rows, const Tile *tile, float *
     };
 }
 
-/* Some products, and where in them a part of the phase is. */
+/* The product and the tile of a task of the phase. */
 typedef struct Place {
     const Product *product;
-    const Cut *cut;
+    const Tiling *tiling;
     Tile tile;
 } Place;
 
-static Place place_of(const Run *run, const Product *product, const Cut *cut, int part)
+static Place place_of(const Run *run, const Product *product, const Tiling *tiling, int task)
 {
-    while (part >= cut->parts) {
-        part -= cut->parts;
+    while (task >= tiling->num_tasks) {
+        task -= tiling->num_tasks;
         product++;
-        cut++;
+        tiling++;
     }
-    return (Place){product, cut, tile_of(run, cut, part)};
+    return (Place){product, tiling, tile_of(run, tiling, task)};
 }
 
-static void product_part(const Place *place, const void *next)
+static void product_task(const Place *place, const void *next)
 {
     const Product *product = place->product;
     const Tile *tile = &place->tile;
     float *out = product->out + (size_t)tile->first * product->wide + tile->panel * PANEL;
-    const Inputs *rows = &product->rows->of[product->matrix->kind];
-    const Part part = part_of(product->matrix, rows, tile, out, product->wide, next);
-    multiply(&part);
+    const Inputs *rows = &product->rows->of[product->matrix->dtype];
+    const GemmTask task = task_of(product->matrix, rows, tile, out, product->wide, next);
+    multiply(&task);
 }
 
 void products(const Run *run, Team *team, const Product *product, int count, int rows, Finish *finish, int layer)
 {
-    Cut cuts[MOST_PRODUCTS];
-    int parts = 0, part;
+    Tiling tilings[MOST_PRODUCTS];
+    int num_tasks = 0, task;
     for (int i = 0; i < count; i++) {
-        cuts[i] = cut_of(run, product[i].matrix, rows, 1);
-        parts += cuts[i].parts;
+        tilings[i] = tiling_of(run, product[i].matrix, rows, 1);
+        num_tasks += tilings[i].num_tasks;
     }
-    while ((part = team_take(team, parts)) >= 0) {
-        const int next = team_after(team, part, parts);
-        const Place place = place_of(run, product, cuts, part);
-        const Place after = place_of(run, product, cuts, next < 0 ? part : next);
-        product_part(&place, next < 0 ? NULL : panel_at(after.product->matrix, after.tile.panel));
+    while ((task = team_take(team, num_tasks)) >= 0) {
+        const int next = team_after(team, task, num_tasks);
+        const Place place = place_of(run, product, tilings, task);
+        const Place after = place_of(run, product, tilings, next < 0 ? task : next);
+        product_task(&place, next < 0 ? NULL : panel_at(after.product->matrix, after.tile.panel));
         const Tile *tile = &place.tile;
         atomic_int *done = &run->done[tile->block];
-        if (atomic_fetch_add_explicit(done, 1, memory_order_acq_rel) + 1 == parts / place.cut->blocks) {
+        if (atomic_fetch_add_explicit(done, 1, memory_order_acq_rel) + 1 == num_tasks / place.tiling->blocks) {
             atomic_store_explicit(done, 0, memory_order_relaxed);
             finish(run, layer, tile->first, tile->end);
         }

@@ -1,4 +1,4 @@
-/* Rotary positions, whose pairs stand half a head apart. */
+/* RoPE with pairs half the rotated width apart, as in GPT-NeoX and transformers' rotate_half. */
 #include "rotary.h"
 
 void rotary_turn(float *head, const float *restrict cos, const float *restrict sin, int half)

@@ -1,8 +1,8 @@
-/* Positions: a head's values are turned in pairs. */
+/* Rotary position embedding (RoPE). */
 #ifndef ROTARY_H
 #define ROTARY_H
 
-/* Turn head[i] and head[half + i] by the angle whose cosine and sine are cos[i] and sin[i], for i < half. */
+/* Rotate the pairs (head[i], head[half + i]), i < half, by the angles with these cosines and sines, in place. */
 void rotary_turn(float *head, const float *cos, const float *sin, int half);
 
 #endif

@@ -1,4 +1,4 @@
-/* Turning is done a word at a time: a float, or a pair of bfloats, which stay together in a panel. */
+/* Transposes words: single floats, or pairs of bfloat16, which stay adjacent in a panel. */
 #include "rows.h"
 
 #include "bfloat.h"
@@ -7,17 +7,12 @@ enum { WORD = 4, FLOAT_WORDS = GROUP, PAIR_WORDS = GROUP / 2 };
 
 typedef uint32_t Words[PANEL];
 
-size_t form_bytes(int form)
-{
-    return form == F32 ? sizeof(float) : sizeof(uint16_t);
-}
-
 static const char *row_at(const Rows *rows, int row, int input)
 {
-    return (const char *)rows->values + (row * rows->stride + input) * form_bytes(rows->form);
+    return (const char *)rows->values + (row * rows->stride + input) * dtype_bytes(rows->dtype);
 }
 
-/* `words` of PANEL rows that are so many bytes apart. */
+/* Transpose `words` words of PANEL rows, which are `stride` bytes apart. */
 static inline void turn(Words *to, const char *from, ptrdiff_t stride, const int words)
 {
     for (int n = 0; n < PANEL; n++)
@@ -25,9 +20,9 @@ static inline void turn(Words *to, const char *from, ptrdiff_t stride, const int
             memcpy(&to[w][n], from + n * stride + w * WORD, WORD);
 }
 
-static void turn_form(Words *to, const char *from, ptrdiff_t stride, int form)
+static void turn_dtype(Words *to, const char *from, ptrdiff_t stride, int dtype)
 {
-    if (form == F32)
+    if (dtype == F32)
         turn(to, from, stride, FLOAT_WORDS);
     else
         turn(to, from, stride, PAIR_WORDS);
@@ -35,22 +30,22 @@ static void turn_form(Words *to, const char *from, ptrdiff_t stride, int form)
 
 void rows_turn(void *to, const Rows *rows, int input)
 {
-    const size_t size = form_bytes(rows->form);
+    const size_t size = dtype_bytes(rows->dtype);
     if (rows->count == PANEL && rows->inputs - input >= GROUP) {
-        turn_form(to, row_at(rows, 0, input), rows->stride * size, rows->form);
+        turn_dtype(to, row_at(rows, 0, input), rows->stride * size, rows->dtype);
         return;
     }
     char padded[PANEL][GROUP * sizeof(float)] = {{0}};
     const int inputs = rows->inputs - input < GROUP ? rows->inputs - input : GROUP;
     for (int n = 0; n < rows->count; n++)
         memcpy(padded[n], row_at(rows, n, input), inputs * size);
-    turn_form(to, padded[0], sizeof *padded, rows->form);
+    turn_dtype(to, padded[0], sizeof *padded, rows->dtype);
 }
 
 void rows_tile(Tile tile, const Rows *rows, int input)
 {
     uint32_t floats[GROUP][PANEL];
-    if (rows->form == F32) {
+    if (rows->dtype == F32) {
         rows_turn(tile, rows, input);
         return;
     }
@@ -64,7 +59,7 @@ void rows_tile(Tile tile, const Rows *rows, int input)
     memcpy(tile, floats, sizeof floats);
 }
 
-/* Without their signs, floats are ordered as their bits are, and integers are compared many at once. */
+/* Compares bits: absolute values of floats have the order of their bits, and integer comparisons vectorize. */
 float rows_largest(const Rows *rows, int row)
 {
     const uint32_t *words = (const void *)row_at(rows, row, 0);
@@ -72,7 +67,7 @@ float rows_largest(const Rows *rows, int row)
     uint32_t most = 0;
     float largest;
     for (int k = 0; k < rows->inputs; k++) {
-        const uint32_t bits = (rows->form == F32 ? words[k] : (uint32_t)halves[k] << 16) & 0x7fffffff;
+        const uint32_t bits = (rows->dtype == F32 ? words[k] : (uint32_t)halves[k] << 16) & 0x7fffffff;
         most = bits > most ? bits : most;
     }
     memcpy(&largest, &most, sizeof largest);

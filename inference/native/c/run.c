@@ -1,11 +1,12 @@
-/* Memory is laid out once, by one function that counts it too. */
+/* Lays out the workspace. The same code, run without memory, computes its size. */
 #include "run.h"
 
+#include "rounding.h"
 #include "stretch.h"
 
 enum { ALIGNMENT = 64 };
 
-/* Memory handed out from front to back; where there is none it is only counted. */
+/* Hands out aligned memory from front to back; with memory null it only counts the bytes. */
 typedef struct Arena {
     char *memory;
     size_t used;
@@ -14,7 +15,7 @@ typedef struct Arena {
 static void *take(Arena *arena, size_t bytes)
 {
     char *at = arena->memory ? arena->memory + arena->used : NULL;
-    arena->used += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    arena->used += round_up(bytes, ALIGNMENT);
     return at;
 }
 
@@ -23,10 +24,10 @@ static float *take_floats(Arena *arena, size_t rows, size_t columns)
     return take(arena, rows * columns * sizeof(float));
 }
 
-static Forms take_forms(Arena *arena, unsigned kinds, int rows, int inputs)
+static Activations take_activations(Arena *arena, unsigned kinds, int rows, int inputs)
 {
-    void *at = take(arena, forms_bytes(kinds, rows, inputs));
-    return at ? forms_at(at, kinds, rows, inputs) : (Forms){.kinds = kinds};
+    void *at = take(arena, activations_bytes(kinds, rows, inputs));
+    return at ? activations_at(at, kinds, rows, inputs) : (Activations){.kinds = kinds};
 }
 
 static Mix take_mix(Arena *arena, int rows, int width)
@@ -37,18 +38,18 @@ static Mix take_mix(Arena *arena, int rows, int width)
 
 static int padded(int count)
 {
-    return (count + PANEL - 1) / PANEL * PANEL;
+    return (int)round_up(count, PANEL);
 }
 
 static Scratch scratch_at(const Run *run, Arena *arena)
 {
     const Model *model = run->model;
-    const int rows = run->plan.rows, tile = TILE_PANELS * PANEL;
+    const int rows = run->attention_plan.rows, tile = TILE_PANELS * PANEL;
     return (Scratch){
-        .queries = take(arena, inputs_bytes(model->form, rows, model->head)),
-        .keys = take(arena, stretch_bytes(model->form, model->head)),
-        .values = take(arena, stretch_bytes(model->form, model->head)),
-        .weights = take(arena, inputs_bytes(model->form, rows, STRETCH)),
+        .queries = take(arena, inputs_bytes(model->dtype, rows, model->head_dim)),
+        .keys = take(arena, stretch_bytes(model->dtype, model->head_dim)),
+        .values = take(arena, stretch_bytes(model->dtype, model->head_dim)),
+        .weights = take(arena, inputs_bytes(model->dtype, rows, STRETCH)),
         .scores = take_floats(arena, rows, STRETCH),
         .sum = take_mix(arena, rows, run->width),
         .span = take_mix(arena, rows, run->width),
@@ -65,30 +66,30 @@ Scratch run_scratch(const Run *run, int thread)
 
 Mix run_partial(const Run *run, int item, int group)
 {
-    const size_t number = (size_t)item * run->model->groups + group;
-    const size_t bytes = mix_bytes(run->plan.rows, run->width);
-    return mix_at((char *)run->partial + number * bytes, run->plan.rows, run->width);
+    const size_t number = (size_t)item * run->model->num_kv_heads + group;
+    const size_t bytes = mix_bytes(run->attention_plan.rows, run->width);
+    return mix_at((char *)run->partial + number * bytes, run->attention_plan.rows, run->width);
 }
 
-/* Blocks of one size, a multiple of PANEL where there are several. */
-static void cut(Run *run)
+/* Choose the block size: if there are several blocks, a multiple of PANEL. */
+static void divide_rows(Run *run)
 {
-    const int rows = run->step->tokens > run->step->wanted ? run->step->tokens : run->step->wanted;
-    const int blocks = (rows + MOST_BLOCK - 1) / MOST_BLOCK;
-    run->block = blocks > 1 ? padded((rows + blocks - 1) / blocks) : rows;
-    run->blocks = (run->step->tokens + run->block - 1) / run->block;
+    const int rows = run->step->tokens > run->step->num_logits ? run->step->tokens : run->step->num_logits;
+    const int blocks = ceil_div(rows, MOST_BLOCK);
+    run->block = blocks > 1 ? padded(ceil_div(rows, blocks)) : rows;
+    run->blocks = ceil_div(run->step->tokens, run->block);
 }
 
 static void widths(Run *run)
 {
     const Model *model = run->model;
-    const int keys = padded(model->groups * model->head);
-    run->width = padded(model->head);
+    const int keys = padded(model->num_kv_heads * model->head_dim);
+    run->width = padded(model->head_dim);
     run->wide = padded(model->hidden);
-    run->mixed_wide = padded(model->heads * model->head);
+    run->mixed_wide = padded(model->num_heads * model->head_dim);
     run->key = run->mixed_wide;
     run->value = run->key + keys;
-    run->joined = run->value + keys;
+    run->states_stride = run->value + keys;
 }
 
 static void take_rows(Run *run, Arena *arena)
@@ -107,25 +108,26 @@ static void take_rows(Run *run, Arena *arena)
     }
     run->x = take_floats(arena, tokens, run->wide);
     run->y = take_floats(arena, tokens, run->wide);
-    run->states = take_floats(arena, tokens, run->joined);
+    run->states = take_floats(arena, tokens, run->states_stride);
     run->mixed = take_floats(arena, tokens, run->mixed_wide);
-    run->normed = take_forms(arena, normed, tokens, model->hidden);
-    run->attended = take_forms(arena, attended, tokens, model->heads * model->head);
-    run->activated = take_forms(arena, activated, tokens, inner);
-    run->last = take_forms(arena, kind_of(&model->head_matrix), run->step->wanted, model->hidden);
+    run->normed = take_activations(arena, normed, tokens, model->hidden);
+    run->attended = take_activations(arena, attended, tokens, model->num_heads * model->head_dim);
+    run->activated = take_activations(arena, activated, tokens, inner);
+    run->last = take_activations(arena, kind_of(&model->lm_head), run->step->num_logits, model->hidden);
 }
 
 Run run_at(const Model *model, const Step *step, void *memory, size_t *bytes)
 {
     Arena arena = {memory, 0};
-    Run run = {.model = model, .step = step, .plan = plan_counted(model, step)};
-    cut(&run);
+    Run run = {.model = model, .step = step, .attention_plan = plan_count(model, step)};
+    divide_rows(&run);
     widths(&run);
     take_rows(&run, &arena);
     run.done = take(&arena, run.blocks * sizeof *run.done);
-    run.plan.piece = take(&arena, run.plan.pieces * sizeof *run.plan.piece);
-    run.plan.item = take(&arena, run.plan.items * sizeof *run.plan.item);
-    run.partial = take(&arena, (size_t)run.plan.split * model->groups * mix_bytes(run.plan.rows, run.width));
+    AttentionPlan *plan = &run.attention_plan;
+    plan->query_tile = take(&arena, plan->num_query_tiles * sizeof *plan->query_tile);
+    plan->item = take(&arena, plan->items * sizeof *plan->item);
+    run.partial = take(&arena, (size_t)plan->split * model->num_kv_heads * mix_bytes(plan->rows, run.width));
     Arena of_a_thread = {NULL, 0};
     scratch_at(&run, &of_a_thread);
     run.scratch_bytes = of_a_thread.used;
@@ -141,22 +143,22 @@ static int is_last(const Run *run, int layer)
 
 int run_rows(const Run *run, int layer)
 {
-    return is_last(run, layer) ? run->step->wanted : run->step->tokens;
+    return is_last(run, layer) ? run->step->num_logits : run->step->tokens;
 }
 
 int run_token(const Run *run, int layer, int row)
 {
-    return is_last(run, layer) ? (int)run->step->want[row] : row;
+    return is_last(run, layer) ? (int)run->step->logits_indices[row] : row;
 }
 
 int run_row(const Run *run, int layer, int token)
 {
-    int low = 0, high = run->step->wanted;
+    int low = 0, high = run->step->num_logits;
     if (!is_last(run, layer))
         return token;
     while (low < high) {
         const int middle = (low + high) / 2;
-        if (run->step->want[middle] < token)
+        if (run->step->logits_indices[middle] < token)
             low = middle + 1;
         else
             high = middle;

@@ -1,4 +1,4 @@
-/* A step while it is computed: what stands where in its memory. */
+/* The state of a step in progress: the layout of its workspace. */
 #ifndef RUN_H
 #define RUN_H
 
@@ -8,12 +8,12 @@
 #include "step.h"
 #include "team.h"
 
-/* What one thread needs for itself, in turn for attention, for gates and for logits. */
+/* Buffers of one thread, for attention, for the gated MLP and for logits. */
 typedef struct Scratch {
-    void *queries, *keys, *values, *weights;    /* of attention: rows × head, STRETCH × head twice, rows × STRETCH */
+    void *queries, *keys, *values, *weights;    /* attention: rows × head, STRETCH × head twice, rows × STRETCH */
     float *scores;                              /* (rows, STRETCH) */
     Mix sum, span;
-    float *tile, *other;                        /* (block, TILE_PANELS × PANEL) */
+    float *tile, *other;                        /* (block, TILE_PANELS × PANEL): products of a tile */
 } Scratch;
 
 enum { TILE_PANELS = 8, MOST_BLOCK = 64 };
@@ -21,34 +21,35 @@ enum { TILE_PANELS = 8, MOST_BLOCK = 64 };
 typedef struct Run {
     const Model *model;
     const Step *step;
-    int block, blocks;              /* rows that are multiplied at a time, and into how many all are cut */
-    int width;                      /* of a head, a multiple of PANEL */
-    int wide, joined, mixed_wide;   /* floats from one row to the next: of x and y, of `states`, of `mixed` */
-    int key, value;                 /* where they begin in a row of `states`, behind the queries */
-    float *x, *y;                   /* (T, hidden): the residual stream, and what is to be added to it */
+    int block, blocks;              /* rows per block, number of blocks of tokens */
+    int width;                      /* head dimension, rounded up to PANEL */
+    int wide, states_stride, mixed_wide;    /* row strides in floats: of x and y, states, mixed */
+    int key, value;                 /* offsets of keys and values in a row of `states` */
+    float *x, *y;                   /* (T, hidden): residual stream; its next addend, or normed x */
     float *states;                  /* (T, queries | keys | values) */
-    float *mixed;                   /* (T, heads × head): what attention gives */
-    float *partial;                 /* a Mix for each span and group */
-    Forms normed, attended, activated, last;    /* what matrices are given; last: (wanted, hidden) */
-    atomic_int *done;               /* (blocks,): parts of each in this phase */
-    Plan plan;
+    float *mixed;                   /* (T, num_heads × head): attention output */
+    float *partial;                 /* for each item that is a span, and each group: a Mix */
+    Activations normed, attended, activated, last;    /* inputs of matrices; last: (num_logits, hidden) */
+    atomic_int *done;               /* (blocks,): finished tasks of each block in this phase */
+    AttentionPlan attention_plan;
     char *scratch;
-    size_t scratch_bytes;           /* of one thread */
+    size_t scratch_bytes;           /* per thread */
 } Run;
 
-/* The run of a step in its memory, or in none, to learn how much that is. */
+/* Lay the run of a step out in `memory` and set *bytes to its size. With memory null, only the size is computed. */
 Run run_at(const Model *model, const Step *step, void *memory, size_t *bytes);
 
 Scratch run_scratch(const Run *run, int thread);
 
-/* Behind the attention of a layer, its rows are the step's tokens, and the last one's those that are wanted. */
+/* After a layer's attention, its rows are the step's tokens; in the last layer, only the tokens that get logits.
+ * run_rows: the number of rows. run_token: the token of a row. */
 int run_rows(const Run *run, int layer);
 int run_token(const Run *run, int layer, int row);
 
-/* The first row of a layer whose token is not before this one. */
+/* The first row of a layer whose token is at or after `token`. */
 int run_row(const Run *run, int layer, int token);
 
-/* The Mix of an item of the plan that is a span. */
+/* The Mix of an item that is a span. */
 Mix run_partial(const Run *run, int item, int group);
 
 #endif

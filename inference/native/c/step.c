@@ -1,5 +1,5 @@
-/* A whole step: tokens become rows of the embedding, go through the layers, and those that are wanted through
- * the head. Threads share each phase; see layer.c. */
+/* A whole step: embed the tokens, run the layers, and compute the logits of the selected tokens. The threads share
+ * each phase; see layer.c. */
 #include "step.h"
 
 #include "lanes.h"
@@ -24,38 +24,38 @@ static void embed(const Run *run, Team *team)
 static void cap_logits(float *logits, int count, float cap)
 {
     for (int k = 0; k < count; k += LANES) {
-        const int left = count - k < LANES ? count - k : LANES;
-        const Lanes capped = cap * lanes_tanh(lanes_load_part(logits + k, left) / cap);
-        memcpy(logits + k, &capped, left * sizeof(float));
+        const int remaining = count - k < LANES ? count - k : LANES;
+        const Lanes capped = cap * lanes_tanh(lanes_load_part(logits + k, remaining) / cap);
+        memcpy(logits + k, &capped, remaining * sizeof(float));
     }
 }
 
 static void write_logits(const Run *run, const Tile *tile, const void *next, Scratch *scratch)
 {
     const Model *model = run->model;
-    const Matrix *head = &model->head_matrix;
+    const Matrix *head = &model->lm_head;
     const int output = tile->panel * PANEL, stride = TILE_PANELS * PANEL, width = (tile->panels - tile->panel) * PANEL;
     const int count = head->outputs - output < width ? head->outputs - output : width;
-    const Part part = part_of(head, &run->last.of[head->kind], tile, scratch->tile, stride, next);
-    multiply(&part);
+    const GemmTask task = task_of(head, &run->last.of[head->dtype], tile, scratch->tile, stride, next);
+    multiply(&task);
     for (int row = tile->first; row < tile->end; row++) {
         float *logits = scratch->tile + (size_t)(row - tile->first) * stride;
         for (int k = 0; head->bias && k < count; k++)
             logits[k] += head->bias[output + k];
-        if (model->logit_cap)
-            cap_logits(logits, count, model->logit_cap);
-        store(run->step->logits, (int64_t)row * head->outputs + output, model->form, logits, count);
+        if (model->final_logit_softcap)
+            cap_logits(logits, count, model->final_logit_softcap);
+        store(run->step->logits, (int64_t)row * head->outputs + output, model->dtype, logits, count);
     }
 }
 
 static void head(const Run *run, Team *team, Scratch *scratch)
 {
-    const Cut cut = cut_of(run, &run->model->head_matrix, run->step->wanted, 1);
-    int part;
-    while ((part = team_take(team, cut.parts)) >= 0) {
-        const int next = team_after(team, part, cut.parts);
-        const Tile tile = tile_of(run, &cut, part), after = tile_of(run, &cut, next);
-        write_logits(run, &tile, next < 0 ? NULL : panel_at(&run->model->head_matrix, after.panel), scratch);
+    const Tiling tiling = tiling_of(run, &run->model->lm_head, run->step->num_logits, 1);
+    int task;
+    while ((task = team_take(team, tiling.num_tasks)) >= 0) {
+        const int next = team_after(team, task, tiling.num_tasks);
+        const Tile tile = tile_of(run, &tiling, task), after = tile_of(run, &tiling, next);
+        write_logits(run, &tile, next < 0 ? NULL : panel_at(&run->model->lm_head, after.panel), scratch);
     }
 }
 
@@ -66,7 +66,7 @@ static void work(Team *team, int thread, void *of)
     embed(run, team);
     for (int i = 0; i < run->model->layers; i++)
         layer_run(run, i, team, &scratch);
-    if (run->step->wanted)
+    if (run->step->num_logits)
         head(run, team, &scratch);
 }
 
@@ -80,8 +80,8 @@ size_t step_bytes(const Model *model, const Step *step)
 void step_run(const Model *model, const Step *step)
 {
     size_t bytes;
-    Run run = run_at(model, step, step->memory, &bytes);
-    plan_fill(&run.plan, model, step);
+    Run run = run_at(model, step, step->workspace, &bytes);
+    plan_fill(&run.attention_plan, model, step);
     for (int i = 0; i < run.blocks; i++)
         atomic_init(&run.done[i], 0);
     team_run(model->threads, work, &run);

@@ -1,5 +1,5 @@
-/* One step of a Llama-like model over keys and values in pages: rows of unequal length, parts of prompts and
- * single tokens mixed, in one call. */
+/* One step of a Llama-like decoder over a paged KV cache. One call computes rows of different lengths: chunks of
+ * prompts and single decode tokens. */
 #ifndef STEP_H
 #define STEP_H
 
@@ -7,7 +7,7 @@
 
 enum Activation { SILU, GELU_TANH, GELU };
 
-/* A layer. Norms are what the normalised is multiplied with, as floats; null where the model has none there:
+/* A decoder layer. Norms are the weights of RMS norms, as floats; null if the model has no norm in that place:
  *
  *   x += after_attention(output(attention(before_attention(x))))
  *   x += after_mlp(down(activation(gate(n)) * up(n))),  n = before_mlp(x)
@@ -15,36 +15,39 @@ enum Activation { SILU, GELU_TANH, GELU };
 typedef struct Layer {
     Matrix query, key, value, output, gate, up, down;
     const float *before_attention, *after_attention, *before_mlp, *after_mlp;   /* (hidden,) */
-    const float *query_norm, *key_norm;     /* (head,): of each head, before positions */
-    const float *cos, *sin;                 /* (positions, rotary / 2); null: no positions */
-    int32_t window;                         /* tokens seen, the own one included; 0: all */
+    const float *query_norm, *key_norm;     /* (head_dim,): for each head, before the rotation */
+    const float *cos, *sin;                 /* (positions, rotary / 2); null: no rotation */
+    int32_t window;                         /* sliding window in tokens, with the query's own; 0: none */
     int32_t unused;
-    void *keys, *values;                    /* (pages + 1, page, groups, head) */
+    void *keys, *values;                    /* KV pool: (pages + 1, page, num_kv_heads, head_dim) */
 } Layer;
 
 typedef struct Model {
-    int32_t layers, hidden, heads, groups, head, rotary;    /* groups: heads of keys; head: its width */
-    int32_t activation, form, page, threads;                /* form: F32 or BF16, of keys, values and logits */
-    float epsilon, scale, embedding_scale, score_cap, logit_cap;    /* caps: 0 is none */
-    float residual_scale;                   /* what is added to x is multiplied with it; 1 mostly */
-    Matrix embedding, head_matrix;
-    const float *last_norm;
+    int32_t layers, hidden, num_heads, num_kv_heads, head_dim, rotary;
+    int32_t activation, dtype, page, threads;               /* dtype: of KV cache and logits, F32 or BF16 */
+    float epsilon, scale, embedding_scale, attn_logit_softcap, final_logit_softcap;    /* caps: 0: none */
+    float residual_scale;                   /* factor of what is added to x; usually 1 */
+    Matrix embedding, lm_head;
+    const float *final_norm;
     Layer *layer;
 } Model;
 
-/* R rows take T tokens: row r those [starts[r], starts[r + 1]), the last of lengths[r] that it holds, whose
- * pages are pages[tables[r]], pages[tables[r] + 1], …. */
+/* T tokens of R rows. Row r has the tokens [query_start_loc[r], query_start_loc[r + 1]): the last of its sequence,
+ * which has seq_lens[r] tokens. Their keys and values are in pages[page_table[r]], pages[page_table[r] + 1], … */
 typedef struct Step {
-    int32_t tokens, rows, wanted, unused;
-    const int64_t *ids, *positions, *slots;     /* (T,); slot: page × size + place in the page */
-    const int64_t *starts, *lengths, *tables;   /* (R + 1,), (R,), (R,) */
+    int32_t tokens, rows, num_logits, unused;
+    const int64_t *ids, *positions, *slot_mapping;  /* (T,); slot: page number × page size + offset in the page */
+    const int64_t *query_start_loc, *seq_lens, *page_table;     /* (R + 1,), (R,), (R,) */
     const int64_t *pages;
-    const int64_t *want;                        /* (wanted,): tokens whose logits are wanted, ascending */
-    void *logits;                               /* (wanted, outputs of head_matrix) in the model's form */
-    void *memory;                               /* step_bytes of it, 64-byte aligned */
+    const int64_t *logits_indices;              /* (num_logits,): the tokens that get logits, ascending */
+    void *logits;                               /* (num_logits, outputs of lm_head), in the model's dtype */
+    void *workspace;                            /* step_bytes bytes, 64-byte aligned */
 } Step;
 
+/* Bytes of workspace that the step needs. */
 size_t step_bytes(const Model *model, const Step *step);
+
+/* Compute the step: writes the logits, and the keys and values of its tokens. */
 void step_run(const Model *model, const Step *step);
 
 #endif

@@ -1,4 +1,4 @@
-/* Floats as they are, or rounded to bfloat16. */
+/* Stores floats unchanged, or rounded to bfloat16. */
 #include "store.h"
 
 #include <string.h>
@@ -6,9 +6,9 @@
 #include "bfloat.h"
 #include "matrix.h"
 
-void store(void *to, int64_t place, int form, const float *from, int count)
+void store(void *to, int64_t place, int dtype, const float *from, int count)
 {
-    if (form == F32) {
+    if (dtype == F32) {
         memcpy((float *)to + place, from, count * sizeof(float));
         return;
     }

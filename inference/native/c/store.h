@@ -1,10 +1,10 @@
-/* Floats into memory that is in one form or the other: the pages, and the logits. */
+/* Stores floats in the model's dtype: in the KV pages, and in the logits. */
 #ifndef STORE_H
 #define STORE_H
 
 #include <stdint.h>
 
-/* to[place, place + count) = from, of floats or bfloat16 by `form`. */
-void store(void *to, int64_t place, int form, const float *from, int count);
+/* to[place, place + count) = from. `to` is of `dtype`, F32 or BF16. */
+void store(void *to, int64_t place, int dtype, const float *from, int count);
 
 #endif

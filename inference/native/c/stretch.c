@@ -1,32 +1,23 @@
-/* Keys are turned, a square of words at a time; values of two tokens are laid side by side. Both become panels
- * as matrix.h has them, with zeros behind the last token and behind the last value of a head. */
+/* Keys are transposed, a square of words at a time. Values stay in rows; in bfloat16, the values of two tokens are
+ * interleaved. Both become panels (see matrix.h), padded with zeros. */
 #include "stretch.h"
 
 #include <string.h>
 
 #include "lanes.h"
+#include "rounding.h"
 
-enum { SIDE = 8, WORD = 4, LINE_BYTES = 64 };    /* words of a square's side; a word is a float or two bfloat16 */
+enum { SIDE = 8, WORD = 4, LINE_BYTES = 64 };    /* words on a square's side; a word is one float or two bfloat16 */
 
 typedef uint32_t Words __attribute__((vector_size(SIDE * WORD)));
 
-static int padded_to(int count, int to)
+size_t stretch_bytes(int dtype, int head_dim)
 {
-    return (count + to - 1) / to * to;
-}
-
-static int size_of(int form)
-{
-    return form == F32 ? 4 : 2;
-}
-
-size_t stretch_bytes(int form, int head)
-{
-    const size_t keys = matrix_bytes(form, STRETCH, head), values = matrix_bytes(form, head, STRETCH);
+    const size_t keys = matrix_bytes(dtype, STRETCH, head_dim), values = matrix_bytes(dtype, head_dim, STRETCH);
     return keys > values ? keys : values;
 }
 
-Stretch stretch_found(const Cached *of, int first, int count)
+Stretch stretch_find(const Cached *of, int first, int count)
 {
     Stretch stretch = {.count = count};
     const int64_t *page = of->pages + first / of->page;
@@ -38,10 +29,10 @@ Stretch stretch_found(const Cached *of, int first, int count)
     return stretch;
 }
 
-/* Tokens [first, end) of keys or of values. */
+/* Prefetch tokens [first, end) of the keys or the values. */
 static inline void fetch(const Cached *of, const char *data, const Stretch *stretch, int first, int end)
 {
-    const int bytes = of->head * size_of(of->form);
+    const int bytes = of->head_dim * dtype_bytes(of->dtype);
     for (int i = first; i < end && i < stretch->count; i++)
         for (int at = 0; at < bytes; at += LINE_BYTES)
             __builtin_prefetch(data + stretch->places[i] + at);
@@ -58,7 +49,7 @@ static inline const char *head_at(const char *data, ptrdiff_t place)
     return place == NONE ? NULL : data + place;
 }
 
-/* Words of a head from byte `at` on, zeros where it has ended. */
+/* Words of a head from byte `at` on, padded with zeros. */
 static inline Words words_at(const char *head, int at, int bytes)
 {
     Words words = {0};
@@ -71,7 +62,7 @@ static inline Words words_at(const char *head, int at, int bytes)
     return words;
 }
 
-/* Rows i and i + step trade the words that are on the wrong side of a square of 2 × step. */
+/* A step of the transposition: swap the off-diagonal quadrants of each square of 2 × step words. */
 #define TRADE(square, step, ...)                                                                                   \
     for (int i = 0; i < SIDE; i++)                                                                                 \
         if (!(i & step)) {                                                                                         \
@@ -88,7 +79,7 @@ static inline void turn(Words square[SIDE])
     TRADE(square, 4, 0, 1, 2, 3, 8, 9, 10, 11)
 }
 
-/* Half a panel: SIDE tokens, all words of the head. */
+/* Write half a panel: SIDE tokens, all words of the head. */
 static void turn_heads(char *to, const char *keys, const ptrdiff_t places[SIDE], int bytes, int padded_bytes)
 {
     for (int at = 0; at < padded_bytes; at += sizeof(Words)) {
@@ -103,14 +94,14 @@ static void turn_heads(char *to, const char *keys, const ptrdiff_t places[SIDE],
 
 Matrix stretch_keys(void *memory, const Cached *of, const Stretch *stretch, const Stretch *next)
 {
-    const int size = size_of(of->form), padded = padded_to(of->head, GROUP);
-    const int outputs = padded_to(stretch->count, PANEL);
+    const int size = dtype_bytes(of->dtype), padded = round_up(of->head_dim, GROUP);
+    const int outputs = round_up(stretch->count, PANEL);
     for (int token = 0; token < outputs; token += SIDE) {
         char *panel = (char *)memory + (size_t)(token / PANEL) * PANEL * padded * size;
         fetch(of, of->keys, next, token, token + SIDE);
-        turn_heads(panel + token % PANEL * WORD, of->keys, stretch->places + token, of->head * size, padded * size);
+        turn_heads(panel + token % PANEL * WORD, of->keys, stretch->places + token, of->head_dim * size, padded * size);
     }
-    return (Matrix){of->form, outputs, of->head, padded, memory, NULL, NULL};
+    return (Matrix){of->dtype, outputs, of->head_dim, padded, memory, NULL, NULL};
 }
 
 static inline Lanes floats_at(const char *head, int value, int width)
@@ -131,14 +122,14 @@ static inline WordLanes halves_at(const char *head, int value, int width)
     return __builtin_convertvector(halves, WordLanes);
 }
 
-/* The line of a token's values that begins with this byte, if one does. */
+/* Prefetch the cache line of the token's values that begins at byte `at`, if one does. */
 static inline void fetch_value(const char *values, const Stretch *next, int token, int at)
 {
     if (at % LINE_BYTES == 0 && token < next->count)
         __builtin_prefetch(values + next->places[token] + at);
 }
 
-/* A panel of values, of tokens that are a multiple of GROUP. */
+/* Write a panel of values; `tokens` is a multiple of GROUP. */
 static void lay_floats(char *to, const char *values, const Stretch *stretch, int tokens, int value, int width,
                        const Stretch *next)
 {
@@ -163,13 +154,13 @@ static void lay_pairs(char *to, const char *values, const Stretch *stretch, int 
 
 Matrix stretch_values(void *memory, const Cached *of, const Stretch *stretch, const Stretch *next)
 {
-    const int width = of->head, padded = padded_to(stretch->count, GROUP);
+    const int width = of->head_dim, padded = round_up(stretch->count, GROUP);
     for (int value = 0; value < width; value += PANEL) {
-        char *panel = (char *)memory + (size_t)value * padded * size_of(of->form);
-        if (of->form == F32)
+        char *panel = (char *)memory + (size_t)value * padded * dtype_bytes(of->dtype);
+        if (of->dtype == F32)
             lay_floats(panel, of->values, stretch, padded, value, width, next);
         else
             lay_pairs(panel, of->values, stretch, padded, value, width, next);
     }
-    return (Matrix){of->form, padded_to(width, PANEL), stretch->count, padded, memory, NULL, NULL};
+    return (Matrix){of->dtype, round_up(width, PANEL), stretch->count, padded, memory, NULL, NULL};
 }

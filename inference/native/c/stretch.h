@@ -1,5 +1,5 @@
-/* A stretch of the tokens that a row holds: their keys and values, wherever their pages are, as two matrices
- * that rows of queries and of weights are multiplied with. */
+/* A stretch: up to STRETCH consecutive tokens of a sequence. Their keys and values are gathered from the pages into two
+ * packed matrices, which the queries and the softmax weights are multiplied with. */
 #ifndef STRETCH_H
 #define STRETCH_H
 
@@ -9,35 +9,36 @@
 
 enum { STRETCH = 128 };      /* tokens */
 
-/* One head's keys and values in the pages of a row. */
+/* The keys and values of one KV head in the pages of a row. */
 typedef struct Cached {
     const char *keys, *values;
     const int64_t *pages;
-    int page;               /* tokens of one */
-    int form, head;
-    size_t token_bytes;     /* from one token to the next in a page */
+    int page;               /* tokens per page */
+    int dtype, head_dim;
+    size_t token_bytes;     /* from one token of a page to the next */
 } Cached;
 
 typedef struct Stretch {
-    int count;                  /* of tokens, at most STRETCH */
-    ptrdiff_t places[STRETCH];  /* bytes from the first key, or value, to each; NONE behind the last */
+    int count;                  /* tokens, at most STRETCH */
+    ptrdiff_t places[STRETCH];  /* byte offsets of the tokens from `keys` or `values`; NONE behind the last */
 } Stretch;
 
 enum { NONE = -1 };
 
-size_t stretch_bytes(int form, int head);    /* of either matrix */
+size_t stretch_bytes(int dtype, int head_dim); /* of the larger matrix */
 
-/* Where tokens [first, first + count) of the row stand. */
-Stretch stretch_found(const Cached *of, int first, int count);
+/* Locate tokens [first, first + count) of the row. */
+Stretch stretch_find(const Cached *of, int first, int count);
 
-/* Begin to fetch it from memory, which is slow to find what lies in pages. */
+/* Prefetch the keys and values of a stretch: reading scattered pages from memory is slow. */
 void stretch_fetch(const Cached *of, const Stretch *stretch);
 
-/* Its keys as outputs: a row of queries becomes its scores. Those of the next are fetched meanwhile, some at a
- * time: more than a core can wait for at once would have it wait for them all. */
+/* The keys as a matrix whose outputs are tokens: it turns a row of queries into scores. Meanwhile the keys of `next`
+ * are prefetched, a few at a time: a core stalls when it has more loads in flight than it can track. */
 Matrix stretch_keys(void *memory, const Cached *of, const Stretch *stretch, const Stretch *next);
 
-/* Its values, their tokens as inputs: a row of weights becomes the weighted sum of values. The same of the next. */
+/* The values as a matrix whose inputs are tokens: it turns a row of softmax weights into the weighted sum of values.
+ * Meanwhile the values of `next` are prefetched. */
 Matrix stretch_values(void *memory, const Cached *of, const Stretch *stretch, const Stretch *next);
 
 #endif

@@ -1,5 +1,5 @@
-/* As many floats side by side as a register of this level has: part of a panel. Lanes (lanes.h) are a panel at any
- * level, but what compares them is slow where they are more than a register. */
+/* One SIMD register of floats at this CPU level: part of a panel. Lanes (lanes.h) are as wide as a panel at every
+ * level, but comparisons of them are slow where they take more than one register. */
 #ifndef STRIP_H
 #define STRIP_H
 
@@ -34,13 +34,13 @@ static inline Strip strip_all(float value)
     return value - (Strip){0};
 }
 
-/* a where the mask has all bits, b where it has none. */
-static inline Strip strip_chosen(IntStrip mask, Strip a, Strip b)
+/* a where the mask has all bits set, b where it has none. */
+static inline Strip strip_select(IntStrip mask, Strip a, Strip b)
 {
     return (Strip)((mask & (IntStrip)a) | (~mask & (IntStrip)b));
 }
 
-#ifdef __AVX512F__     /* for these the compiler has no operator */
+#ifdef __AVX512F__     /* the compiler has no operators for these */
 static inline Strip strip_larger(Strip a, Strip b)
 {
     return (Strip)_mm512_max_ps((__m512)a, (__m512)b);
@@ -63,12 +63,12 @@ static inline Strip strip_smaller(Strip a, Strip b)
 #else
 static inline Strip strip_larger(Strip a, Strip b)
 {
-    return strip_chosen(a > b, a, b);
+    return strip_select(a > b, a, b);
 }
 
 static inline Strip strip_smaller(Strip a, Strip b)
 {
-    return strip_chosen(a < b, a, b);
+    return strip_select(a < b, a, b);
 }
 #endif
 

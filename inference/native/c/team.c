@@ -1,4 +1,4 @@
-/* A team of OpenMP threads. Knows how to share parts and how to wait; nothing of what is computed. */
+/* A team of OpenMP threads. Knows how to share tasks and how to wait; knows nothing of the work. */
 #define _GNU_SOURCE
 #include "team.h"
 
@@ -23,14 +23,14 @@ static void pause_core(void)
 #endif
 }
 
-/* Sleep while the value is `seen`, or for a moment where the system has no such thing. */
-static void sleep_while(atomic_int *value, int seen)
+/* Sleep while the value is `expected`; for 50 us on systems without futexes. May return early. */
+static void sleep_while(atomic_int *value, int expected)
 {
 #ifdef __linux__
-    syscall(SYS_futex, value, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+    syscall(SYS_futex, value, FUTEX_WAIT_PRIVATE, expected, NULL, NULL, 0);
 #else
     const struct timespec moment = {0, 50000};
-    (void)value, (void)seen;
+    (void)value, (void)expected;
     nanosleep(&moment, NULL);
 #endif
 }
@@ -44,7 +44,7 @@ static void wake_all(atomic_int *value)
 #endif
 }
 
-static int ended(Team *team, int round)
+static int is_over(Team *team, int round)
 {
     return atomic_load_explicit(&team->round, memory_order_acquire) != round;
 }
@@ -52,19 +52,19 @@ static int ended(Team *team, int round)
 static void wait_for_the_end(Team *team, int round)
 {
     for (int i = 0; i < SPINS; i++) {
-        if (ended(team, round))
+        if (is_over(team, round))
             return;
         pause_core();
     }
     for (int i = 0; i < YIELDS; i++) {
         sched_yield();
-        if (ended(team, round))
+        if (is_over(team, round))
             return;
     }
-    /* Whoever ends the phase changes `round`, then reads `asleep`; here it is the other way round: one of the
-     * two sees the other. */
+    /* The thread that ends the phase writes `round`, then reads `asleep`; this thread writes `asleep`, then reads
+     * `round`. At least one of them sees the other's write, so no wake-up is lost. */
     atomic_fetch_add(&team->asleep, 1);
-    while (!ended(team, round))
+    while (!is_over(team, round))
         sleep_while(&team->round, round);
     atomic_fetch_sub(&team->asleep, 1);
 }
@@ -84,18 +84,18 @@ void team_meet(Team *team)
         wake_all(&team->round);
 }
 
-int team_take(Team *team, int parts)
+int team_take(Team *team, int num_tasks)
 {
-    if (atomic_load_explicit(&team->next, memory_order_relaxed) >= parts)
+    if (atomic_load_explicit(&team->next, memory_order_relaxed) >= num_tasks)
         return -1;
-    const int part = atomic_fetch_add_explicit(&team->next, 1, memory_order_relaxed);
-    return part < parts ? part : -1;
+    const int task = atomic_fetch_add_explicit(&team->next, 1, memory_order_relaxed);
+    return task < num_tasks ? task : -1;
 }
 
-int team_after(const Team *team, int part, int parts)
+int team_after(const Team *team, int task, int num_tasks)
 {
-    const int after = part + atomic_load_explicit(&team->threads, memory_order_relaxed);
-    return after < parts ? after : -1;
+    const int after = task + atomic_load_explicit(&team->threads, memory_order_relaxed);
+    return after < num_tasks ? after : -1;
 }
 
 void team_run(int threads, void (*work)(Team *team, int thread, void *of), void *of)
@@ -107,9 +107,9 @@ void team_run(int threads, void (*work)(Team *team, int thread, void *of), void 
     }
 #pragma omp parallel num_threads(threads)
     {
-        /* All store the same number, each before it reads it. */
+        /* All threads store the same number, each before it reads it. */
         atomic_store_explicit(&team.threads, omp_get_num_threads(), memory_order_relaxed);
         work(&team, omp_get_thread_num(), of);
-        team_meet(&team);   /* here waiting is bounded; at the end of the region it is as libgomp likes */
+        team_meet(&team);   /* wait here rather than in libgomp, which may spin much longer */
     }
 }

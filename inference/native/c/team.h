@@ -1,7 +1,7 @@
-/* Threads that compute one step together: torch's own OpenMP team, so that no two teams fight for the cores.
+/* A team of threads that compute one step together. It is torch's own OpenMP team: two teams would compete for cores.
  *
- * Work is taken in small parts by whoever is free, so that a thread that loses its core delays the others by
- * one part; who waits spins for some microseconds, then lets others run, then sleeps.
+ * Free threads take small tasks, so a thread that loses its core delays the others by at most one task. A waiting
+ * thread spins for some microseconds, then yields, then sleeps.
  */
 #ifndef TEAM_H
 #define TEAM_H
@@ -9,26 +9,26 @@
 #include <stdalign.h>
 #include <stdatomic.h>
 
-enum { LINE = 64 };     /* bytes that move between cores together: what one thread waits for has its own */
+enum { CACHE_LINE = 64 };   /* bytes; each atomic has a line of its own */
 
 typedef struct Team {
-    alignas(LINE) atomic_int threads;   /* as many as there are, which may be less than were asked for */
-    alignas(LINE) atomic_int next;      /* the part taken next in this phase */
-    alignas(LINE) atomic_int arrived;   /* at the end of this phase */
-    alignas(LINE) atomic_int round;     /* phases that have ended */
-    alignas(LINE) atomic_int asleep;
+    alignas(CACHE_LINE) atomic_int threads;   /* in the team: may be fewer than requested */
+    alignas(CACHE_LINE) atomic_int next;      /* the next task of this phase */
+    alignas(CACHE_LINE) atomic_int arrived;   /* threads at the end of this phase */
+    alignas(CACHE_LINE) atomic_int round;     /* number of phases that have ended */
+    alignas(CACHE_LINE) atomic_int asleep;    /* threads that sleep or are about to */
 } Team;
 
-/* Have `work` done by up to `threads` threads at once, each given its number in [0, team->threads). */
+/* Run `work` on up to `threads` threads at once. Each gets its number in [0, team->threads). */
 void team_run(int threads, void (*work)(Team *team, int thread, void *of), void *of);
 
-/* The next part of `parts` in this phase that nobody has, or -1. */
-int team_take(Team *team, int parts);
+/* Take the next of this phase's `num_tasks` tasks. Returns -1 if all are taken. */
+int team_take(Team *team, int num_tasks);
 
-/* The part that whoever has `part` will probably take behind it, or -1: they come to all in turn. */
-int team_after(const Team *team, int part, int parts);
+/* The task that the thread with `task` will probably take next, or -1: the threads mostly take tasks in turn. */
+int team_after(const Team *team, int task, int num_tasks);
 
-/* Wait until all have come here: a phase ends, and parts are counted from 0 again. */
+/* A barrier: wait for all threads of the team. Ends the phase; the next one counts tasks from 0. */
 void team_meet(Team *team);
 
 #endif

@@ -1,6 +1,6 @@
-/* Eight registers that are tiles of up to 16 rows of 64 bytes, and products of two of them: AMX.
+/* AMX: eight tile registers of up to 16 rows × 64 bytes, and products of two of them.
  *
- * TILES_EMULATED: the same in plain C, slowly, so that what is built on them can be tested on any machine.
+ * TILES_EMULATED: a slow emulation in plain C, to test multiply_amx.c on processors without AMX.
  */
 #ifndef TILES_H
 #define TILES_H
@@ -9,10 +9,10 @@
 
 enum { TILES = 8, TILE_ROWS = 16, TILE_BYTES = 64 };
 
-/* How large each tile is, as the processor reads it. */
+/* The tile configuration, in the format of the instruction LDTILECFG. */
 typedef struct Shapes {
     uint8_t palette, start, unused[14];
-    uint16_t bytes[16];     /* of a row */
+    uint16_t bytes[16];     /* per row */
     uint8_t rows[16];
 } Shapes;
 
@@ -22,21 +22,21 @@ typedef struct Shapes {
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The kernel keeps room for tiles only for processes that ask. */
+/* Ask the kernel for permission: it saves tile registers only for processes that requested them. */
 static inline int tiles_allowed(void)
 {
     enum { REQUEST = 0x1023, TILE_DATA = 18 };      /* ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA */
     return syscall(SYS_arch_prctl, REQUEST, TILE_DATA) == 0;
 }
 
-/* gcc does not know that these instructions read memory: what was stored there has to be, when they come. */
+/* gcc does not know that these instructions read memory: make it complete all stores first. */
 static inline const void *as_stored(const void *memory)
 {
     __asm__ volatile("" : "+r"(memory) : : "memory");
     return memory;
 }
 
-/* Numbers of tiles are parts of the instructions, so these are macros. */
+/* Macros, because a tile's number is encoded in the instruction. */
 #define tiles_shape(shapes) _tile_loadconfig(as_stored(shapes))
 #define tiles_release() _tile_release()
 #define tile_zero(tile) _tile_zero(tile)
@@ -87,24 +87,24 @@ static inline void tile_store(int tile, void *to, ptrdiff_t stride)
         memcpy((char *)to + row * stride, tiles.of[tile][row], tiles.shapes.bytes[tile]);
 }
 
-/* The first of all pairs, the second of all pairs, then both: as the processor adds them up. */
+/* Sum the first of all pairs and the second of all pairs, then add both, in the order of TDPBF16PS. */
 static inline void tile_add_pairs(int sum, int rows, int weights)
 {
     for (int m = 0; m < tiles.shapes.rows[sum]; m++) {
         float *to = (float *)tiles.of[sum][m];
         const uint16_t *row = (const uint16_t *)tiles.of[rows][m];
         for (int n = 0; n < TILE_BYTES / 4; n++) {
-            float parts[2] = {0, 0};
+            float pair_sums[2] = {0, 0};
             for (int k = 0; k < tiles.shapes.bytes[rows] / 2; k++) {
                 const uint16_t *weight = (const uint16_t *)tiles.of[weights][k / 2];
-                parts[k % 2] += bfloat_read(row[k]) * bfloat_read(weight[2 * n + k % 2]);
+                pair_sums[k % 2] += bfloat_read(row[k]) * bfloat_read(weight[2 * n + k % 2]);
             }
-            to[n] += parts[0] + parts[1];
+            to[n] += pair_sums[0] + pair_sums[1];
         }
     }
 }
 
-/* Signed bytes of rows, unsigned ones of weights. */
+/* Signed bytes of rows × unsigned bytes of weights (TDPBSUD). */
 static inline void tile_add_quads(int sum, int rows, int weights)
 {
     for (int m = 0; m < tiles.shapes.rows[sum]; m++) {

@@ -1,12 +1,13 @@
-/* A matrix as rows again, a tile of GROUP inputs × PANEL outputs at a time: what matrix_row gives, of many rows. */
+/* Unpacks a matrix into rows, one tile of GROUP inputs × PANEL outputs at a time. */
 #include "bfloat.h"
+#include "rounding.h"
 #include "rows.h"
 #include "team.h"
 
 typedef struct Unpacking {
     const Matrix *of;
     char *to;
-    int form;
+    int dtype;
     int64_t stride;
     int first, end;
 } Unpacking;
@@ -42,7 +43,7 @@ static void read_tile(Tile tile, const Matrix *of, int panel, int group)
     const int groups = of->padded / GROUP;
     const size_t place = (size_t)panel * groups + group;
     const uint8_t *values = (const uint8_t *)of->values;
-    switch (of->kind) {
+    switch (of->dtype) {
     case F32: read_f32(tile, (const float *)values + place * TILE); break;
     case BF16: read_bf16(tile, (const uint16_t *)values + place * TILE); break;
     case INT8: read_int8(tile, values + place * TILE, (const float *)of->scales + panel * PANEL); break;
@@ -50,12 +51,12 @@ static void read_tile(Tile tile, const Matrix *of, int panel, int group)
     }
 }
 
-static void write_row(void *to, int form, Tile tile, int n, int inputs)
+static void write_row(void *to, int dtype, Tile tile, int n, int inputs)
 {
     float *floats = to;
     uint16_t *halves = to;
     for (int k = 0; k < inputs; k++)
-        if (form == F32)
+        if (dtype == F32)
             floats[k] = tile[k][n];
         else
             halves[k] = bfloat_round(tile[k][n]);
@@ -65,12 +66,12 @@ static void unpack_panel(const Unpacking *as, int row, int count)
 {
     Tile tile;
     const Matrix *of = as->of;
-    const size_t size = form_bytes(as->form);
+    const size_t size = dtype_bytes(as->dtype);
     for (int input = 0; input < of->inputs; input += GROUP) {
         const int inputs = of->inputs - input < GROUP ? of->inputs - input : GROUP;
         read_tile(tile, of, row / PANEL, input / GROUP);
         for (int n = 0; n < count; n++)
-            write_row(as->to + ((row + n - as->first) * as->stride + input) * size, as->form, tile, n, inputs);
+            write_row(as->to + ((row + n - as->first) * as->stride + input) * size, as->dtype, tile, n, inputs);
     }
 }
 
@@ -78,14 +79,14 @@ static void unpack_some(Team *team, int thread, void *of_unpacking)
 {
     const Unpacking *as = of_unpacking;
     (void)thread;
-    for (int part; (part = team_take(team, (as->end - as->first + PANEL - 1) / PANEL)) >= 0;) {
-        const int row = as->first + part * PANEL;
+    for (int task; (task = team_take(team, ceil_div(as->end - as->first, PANEL))) >= 0;) {
+        const int row = as->first + task * PANEL;
         unpack_panel(as, row, as->end - row < PANEL ? as->end - row : PANEL);
     }
 }
 
-void matrix_unpack(const Matrix *of, void *rows, int form, int64_t stride, int first, int end, int threads)
+void matrix_unpack(const Matrix *of, void *rows, int dtype, int64_t stride, int first, int end, int threads)
 {
-    Unpacking as = {of, rows, form, stride, first, end};
+    Unpacking as = {of, rows, dtype, stride, first, end};
     team_run(threads, unpack_some, &as);
 }

@@ -1,4 +1,4 @@
-/* A panel's vectors in AVX2: two registers each. bfloat16 and bytes are widened before they are multiplied. */
+/* Vectors of a panel's width in AVX2: two registers each. bfloat16 and bytes are widened before the products. */
 #ifndef VECTORS_H
 #define VECTORS_H
 
@@ -23,14 +23,14 @@ static inline Floats floats_load(const float *from)
     return (Floats){_mm256_loadu_ps(from), _mm256_loadu_ps(from + HALF)};
 }
 
-/* Lanes [0, count) of eight. */
+/* A mask of the first `count` of eight lanes. */
 static inline __m256i lanes_below(int count)
 {
     const __m256i numbers = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(count), numbers);
 }
 
-/* The first `count` lanes. */
+/* Store the first `count` lanes. */
 static inline void floats_store_some(float *to, Floats from, int count)
 {
     _mm256_maskstore_ps(to, lanes_below(count), from.low);
@@ -93,7 +93,7 @@ static inline Words words_high_halves(Words both)
     return words_low_halves((Words){_mm256_srli_epi16(both.low, 4), _mm256_srli_epi16(both.high, 4)});
 }
 
-/* sum + weight × input of each lane, both floats. */
+/* sum + weight × input in each lane, for floats. */
 static inline Floats floats_plus(Floats sum, Words weights, Words inputs)
 {
     const Floats a = {_mm256_castsi256_ps(weights.low), _mm256_castsi256_ps(weights.high)};
@@ -117,14 +117,14 @@ static inline __m256 half_pairs_plus(__m256 sum, __m256i weights, __m256i inputs
     return _mm256_fmadd_ps(second_of_pairs(weights), second_of_pairs(inputs), sum);
 }
 
-/* sum + two products of bfloat16. */
+/* sum + two products of bfloat16 in each lane. */
 static inline Floats pairs_plus(Floats sum, Words weights, Words inputs)
 {
     return (Floats){half_pairs_plus(sum.low, weights.low, inputs.low),
                     half_pairs_plus(sum.high, weights.high, inputs.high)};
 }
 
-/* Bytes 0 and 2 of each lane, then 1 and 3, as 16 bits: their products do not fit into fewer. */
+/* Multiply bytes 0 and 2 of each lane, then 1 and 3, as 16-bit integers: vpmaddubsw on bytes would saturate. */
 static inline __m256i half_quads_plus(__m256i sum, __m256i weights, __m256i inputs)
 {
     const __m256i even_weights = _mm256_and_si256(weights, _mm256_set1_epi16(0xff));
@@ -133,7 +133,7 @@ static inline __m256i half_quads_plus(__m256i sum, __m256i weights, __m256i inpu
     return _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_srli_epi16(weights, 8), _mm256_srai_epi16(inputs, 8)));
 }
 
-/* sum + four products of an unsigned byte and a signed one. */
+/* sum + four products of an unsigned weight byte and a signed input byte in each lane. */
 static inline Ints quads_plus(Ints sum, Words weights, Words inputs)
 {
     return (Ints){half_quads_plus(sum.low, weights.low, inputs.low),

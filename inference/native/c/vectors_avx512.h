@@ -1,4 +1,4 @@
-/* A panel's vectors in AVX-512 with its bfloat16 and byte products: one register each. */
+/* Vectors of a panel's width in AVX-512, with VNNI and BF16 products: one register each. */
 #ifndef VECTORS_H
 #define VECTORS_H
 
@@ -20,7 +20,7 @@ static inline Floats floats_load(const float *from)
     return _mm512_loadu_ps(from);
 }
 
-/* The first `count` lanes. */
+/* Store the first `count` lanes. */
 static inline void floats_store_some(float *to, Floats from, int count)
 {
     _mm512_mask_storeu_ps(to, (__mmask16)((1u << count) - 1), from);
@@ -74,19 +74,19 @@ static inline Words words_high_halves(Words both)
     return _mm512_and_si512(_mm512_srli_epi16(both, 4), _mm512_set1_epi8(0x0f));
 }
 
-/* sum + weight × input of each lane, both floats. */
+/* sum + weight × input in each lane, for floats. */
 static inline Floats floats_plus(Floats sum, Words weights, Words inputs)
 {
     return _mm512_fmadd_ps(_mm512_castsi512_ps(weights), _mm512_castsi512_ps(inputs), sum);
 }
 
-/* sum + two products of bfloat16. */
+/* sum + two products of bfloat16 in each lane. */
 static inline Floats pairs_plus(Floats sum, Words weights, Words inputs)
 {
     return _mm512_dpbf16_ps(sum, (__m512bh)weights, (__m512bh)inputs);
 }
 
-/* sum + four products of an unsigned byte and a signed one. */
+/* sum + four products of an unsigned weight byte and a signed input byte in each lane. */
 static inline Ints quads_plus(Ints sum, Words weights, Words inputs)
 {
     return _mm512_dpbusd_epi32(sum, weights, inputs);

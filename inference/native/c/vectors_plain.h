@@ -1,4 +1,4 @@
-/* A panel's vectors without any special instruction: loops that a compiler turns into what there is. */
+/* Vectors of a panel's width in plain C: loops that the compiler may vectorize. */
 #ifndef VECTORS_H
 #define VECTORS_H
 
@@ -25,7 +25,7 @@ static inline Floats floats_load(const float *from)
     return loaded;
 }
 
-/* The first `count` lanes. */
+/* Store the first `count` lanes. */
 static inline void floats_store_some(float *to, Floats from, int count)
 {
     for (int n = 0; n < count; n++)
@@ -93,7 +93,7 @@ static inline Words words_high_halves(Words both)
     return both;
 }
 
-/* sum + weight × input of each lane, both floats. */
+/* sum + weight × input in each lane, for floats. */
 static inline Floats floats_plus(Floats sum, Words weights, Words inputs)
 {
     Floats a, b;
@@ -102,7 +102,7 @@ static inline Floats floats_plus(Floats sum, Words weights, Words inputs)
     return floats_plus_product(sum, a, b);
 }
 
-/* sum + two products of bfloat16. */
+/* sum + two products of bfloat16 in each lane. */
 static inline Floats pairs_plus(Floats sum, Words weights, Words inputs)
 {
     LANES {
@@ -113,7 +113,7 @@ static inline Floats pairs_plus(Floats sum, Words weights, Words inputs)
     return sum;
 }
 
-/* sum + four products of an unsigned byte and a signed one. */
+/* sum + four products of an unsigned weight byte and a signed input byte in each lane. */
 static inline Ints quads_plus(Ints sum, Words weights, Words inputs)
 {
     for (int byte = 0; byte < 32; byte += 8)

@@ -1,8 +1,9 @@
-"""Writes a model's folder as a GGUF file: python -m scripts.bench.drivers.convert SOURCE FOLDER FILE
+"""Converts a model's folder to a GGUF file: python -m scripts.bench.drivers.convert SOURCE FOLDER FILE
 
-With the converter of llama.cpp, whose source is in SOURCE. It knows tokenizers by what they make of a text,
-and refuses others. How a text is split does not matter where prompts are token ids: ours passes for GPT-2's,
-with a merge that is never met, as llama.cpp wants one.
+SOURCE is the source folder of llama.cpp, whose converter is used. The converter identifies a tokenizer by the
+token ids of a test text and refuses unknown tokenizers. The benchmark's prompts are token ids, so the
+tokenizer is never used, and it is declared as GPT-2's. llama.cpp requires at least one merge, so a merge that
+never applies is added.
 """
 
 import runpy
@@ -18,21 +19,17 @@ def main(source: str, folder: str, file: str) -> None:
     from conversion.base import TextModel
     from gguf import SpecialVocab
 
-    TextModel.get_vocab_base_pre = known
-    written = SpecialVocab.add_to_gguf
+    TextModel.get_vocab_base_pre = lambda self, tokenizer: "gpt-2"
+    add_to_gguf = SpecialVocab.add_to_gguf
 
-    def merging(self: Any, *args: Any, **kwargs: Any) -> None:
+    def add_with_merge(self: Any, *args: Any, **kwargs: Any) -> None:
         self.merges = self.merges or [MERGE]
-        written(self, *args, **kwargs)
+        add_to_gguf(self, *args, **kwargs)
 
-    SpecialVocab.add_to_gguf = merging
+    SpecialVocab.add_to_gguf = add_with_merge
     script = Path(source, "convert_hf_to_gguf.py")
     sys.argv = [str(script), folder, "--outtype", "bf16", "--outfile", file]
     runpy.run_path(str(script), run_name="__main__")
-
-
-def known(self: Any, tokenizer: Any) -> str:
-    return "gpt-2"
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""Computes loads with CTranslate2's generator: python -m … FOLDER THREADS. See peers/piped.py.
+"""Computes loads with CTranslate2's generator: python -m … FOLDER THREADS
 
-Runs in CTranslate2's environment; knows nothing of ours but the format of lines. Requests of a load are one
-batch, in which an answer that has its tokens is stopped.
+Runs in CTranslate2's environment and imports nothing else of this project. engines/subprocess_engine.py
+describes the format of its input and output. The requests of a load are one batch; the callback stops each
+answer at its length.
 """
 
 import json
@@ -15,24 +16,24 @@ import ctranslate2
 
 
 def main(folder: str, threads: str) -> None:
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what libraries print is no answer
+    output = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # what libraries print goes to stderr
     names = json.loads(Path(folder, "vocabulary.json").read_text())
     generator = ctranslate2.Generator(folder, device="cpu", intra_threads=int(threads))
-    print(json.dumps({"about": f"in process, one batch, {generator.compute_type}"}), file=answers)
+    print(json.dumps({"description": f"in process, one batch, {generator.compute_type}"}), file=output)
     for line in sys.stdin:
-        print(json.dumps(computed(generator, names, json.loads(line))), file=answers)
+        print(json.dumps(compute(generator, names, json.loads(line))), file=output)
 
 
-def computed(generator: Any, names: list[str], load: list[tuple[list[int], int]]) -> dict[str, Any]:
-    began = time.perf_counter()
-    stamps: list[list[float]] = [[] for _ in load]
+def compute(generator: Any, names: list[str], load: list[tuple[list[int], int]]) -> dict[str, Any]:
+    start_s = time.perf_counter()
+    token_times: list[list[float]] = [[] for _ in load]
 
-    def stepped(step: Any) -> bool:
-        """Whether the answer is to end."""
-        seen = stamps[step.batch_id]
-        seen.append(time.perf_counter() - began)
-        return len(seen) >= load[step.batch_id][1]
+    def on_token(step: Any) -> bool:
+        """Returns True to end the answer."""
+        times = token_times[step.batch_id]
+        times.append(time.perf_counter() - start_s)
+        return len(times) >= load[step.batch_id][1]
 
     generator.generate_batch(
         [[names[id] for id in ids] for ids, _ in load],
@@ -40,11 +41,11 @@ def computed(generator: Any, names: list[str], load: list[tuple[list[int], int]]
         min_length=max(count for _, count in load),
         include_prompt_in_result=False,
         sampling_topk=1,
-        callback=stepped,
+        callback=on_token,
     )
-    seconds, tokens = time.perf_counter() - began, sum(map(len, stamps))
+    seconds, tokens = time.perf_counter() - start_s, sum(map(len, token_times))
     assert tokens == sum(count for _, count in load), "an answer ended early"
-    return {"stamps": stamps, "seconds": seconds, "tokens": tokens}
+    return {"token_times": token_times, "seconds": seconds, "tokens": tokens}
 
 
 if __name__ == "__main__":

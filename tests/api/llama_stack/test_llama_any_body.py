@@ -1,4 +1,4 @@
-"""Whatever a client sends, the answer is a reply or a refusal: never an error of ours."""
+"""For any body that a client sends, the response is a reply or a refusal, never a server error."""
 
 from typing import Any
 
@@ -6,10 +6,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
 from api import create_app
-from api.settings import AppSettings
+from settings.groups import ServerSettings
 from tests.fake_backend import FakeBackend
 
-CLIENT = create_app(FakeBackend(), AppSettings()).test_client()
+CLIENT = create_app(FakeBackend(), ServerSettings()).test_client()
 
 scalars = some.none() | some.booleans() | some.integers() | some.floats(allow_nan=False, allow_infinity=False)
 numbers = some.none() | some.floats(allow_nan=False, allow_infinity=False)
@@ -22,18 +22,20 @@ anything = some.recursive(
 
 
 def mostly(right: Any) -> Any:
-    """The right shape, and now and then anything at all."""
+    """Usually the right shape; sometimes an arbitrary value."""
     return some.integers(0, 30).flatmap(lambda chance: anything if chance == 17 else right)
 
 
 def shape(required: dict[str, Any], **optional: Any) -> Any:
-    given = {name: mostly(value) for name, value in required.items()}
-    return some.fixed_dictionaries(given, optional={name: mostly(value) for name, value in optional.items()})
+    required_fields = {name: mostly(value) for name, value in required.items()}
+    return some.fixed_dictionaries(
+        required_fields, optional={name: mostly(value) for name, value in optional.items()}
+    )
 
 
 text = some.text(some.characters(exclude_categories=["Cs"]), max_size=5)
-part = shape({}, type=some.sampled_from(["text", "text", "text", "image"]), text=text)
-content = text | part | some.lists(text | part, max_size=3)
+content_part = shape({}, type=some.sampled_from(["text", "text", "text", "image"]), text=text)
+content = text | content_part | some.lists(text | content_part, max_size=3)
 call = shape({"tool_name": text}, call_id=text | some.none(), arguments=text, arguments_json=text)
 message = shape(
     {"role": roles},
@@ -56,10 +58,12 @@ sampling = shape(
     max_tokens=some.none() | some.integers(),
     stop=text | some.lists(text),
 )
-form = shape({"type": some.sampled_from(["json_schema", "grammar"])}, bnf=anything, json_schema=anything)
+response_format = shape(
+    {"type": some.sampled_from(["json_schema", "grammar"])}, bnf=anything, json_schema=anything
+)
 common = {
     "sampling_params": sampling,
-    "response_format": form,
+    "response_format": response_format,
     "logprobs": shape({}, top_k=some.none() | some.integers()),
 }
 config = shape({}, tool_choice=text, system_message_behavior=some.sampled_from(["append", "replace"]))
@@ -71,16 +75,16 @@ chats = shape(
     **common,
 )
 completions = shape({"model": some.just("model"), "content": content}, stream=some.booleans(), **common)
-steady = settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+fuzzed = settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
-@steady
+@fuzzed
 @given(chats | anything, some.sampled_from(["/v1/inference/chat-completion", "/inference/chat_completion"]))
 def test_any_chat_is_answered_or_refused(body: Any, path: str) -> None:
     assert CLIENT.post(path, json=body).status_code in (200, 400)
 
 
-@steady
+@fuzzed
 @given(completions | anything)
 def test_any_completion_is_answered_or_refused(body: Any) -> None:
     assert CLIENT.post("/inference/completion", json=body).status_code in (200, 400)

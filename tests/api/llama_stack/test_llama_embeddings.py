@@ -1,4 +1,4 @@
-"""Embeddings, as each generation asks for them."""
+"""Embeddings in the request form of each protocol version."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from api import create_app
-from api.settings import AppSettings
+from settings.groups import ServerSettings
 from tests.fake_backend import FakeBackend, embedding
 
 PATHS = ("/inference/embeddings", "/alpha/inference/embeddings", "/v1/inference/embeddings")
@@ -14,14 +14,14 @@ PATHS = ("/inference/embeddings", "/alpha/inference/embeddings", "/v1/inference/
 
 @pytest.fixture
 def client() -> FlaskClient:
-    return create_app(FakeBackend(), AppSettings()).test_client()
+    return create_app(FakeBackend(), ServerSettings()).test_client()
 
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("key", ["model", "model_id"])
 def test_each_text_has_a_vector(client: FlaskClient, path: str, key: str) -> None:
-    parts = [{"type": "text", "text": "b"}]
-    response = client.post(path, json={key: "fake/model", "contents": ["a", parts]})
+    content = [{"type": "text", "text": "b"}]
+    response = client.post(path, json={key: "fake/model", "contents": ["a", content]})
     assert response.status_code == 200
     vectors = [list(embedding(text).vector) for text in ("a", "b")]
     assert response.get_json() == {"embeddings": vectors}
@@ -38,7 +38,9 @@ def test_each_text_has_a_vector(client: FlaskClient, path: str, key: str) -> Non
         ({"model_id": "fake/model", "contents": ["a"], "output_dimension": 8}, "output_dimension"),
     ],
 )
-def test_a_wrong_body_names_its_field(client: FlaskClient, body: dict[str, Any], field: str) -> None:
+def test_a_wrong_body_is_refused_with_the_field(
+    client: FlaskClient, body: dict[str, Any], field: str
+) -> None:
     response = client.post("/v1/inference/embeddings", json=body)
     assert response.status_code == 400
     assert field in response.get_json()["error"]["message"]

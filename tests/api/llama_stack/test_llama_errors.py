@@ -1,4 +1,4 @@
-"""Bad requests, and the statuses and bodies by which clients of every generation raise the right error."""
+"""Bad requests, and the statuses and bodies from which clients of every version raise the right error."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ def without(key: str) -> dict[str, Any]:
     return {name: value for name, value in OK.items() if name != key}
 
 
-def chatting(**message: Any) -> dict[str, Any]:
+def with_message(**message: Any) -> dict[str, Any]:
     return OK | {"messages": [USER, message]}
 
 
@@ -35,18 +35,18 @@ def chatting(**message: Any) -> dict[str, Any]:
         (without("model"), ["model_id"], "missing"),
         (OK | {"messages": []}, ["messages"], "value_error"),
         (OK | {"messages": "hi"}, ["messages"], "value_error"),
-        (chatting(content="hi"), ["messages", 1, "role"], "missing"),
-        (chatting(role="bob", content="hi"), ["messages", 1, "role"], "value_error"),
-        (chatting(role="user"), ["messages", 1, "content"], "value_error"),
-        (chatting(role="user", content=5), ["messages", 1, "content"], "value_error"),
-        (chatting(role="user", content={"type": "text"}), ["messages", 1, "content"], "value_error"),
+        (with_message(content="hi"), ["messages", 1, "role"], "missing"),
+        (with_message(role="bob", content="hi"), ["messages", 1, "role"], "value_error"),
+        (with_message(role="user"), ["messages", 1, "content"], "value_error"),
+        (with_message(role="user", content=5), ["messages", 1, "content"], "value_error"),
+        (with_message(role="user", content={"type": "text"}), ["messages", 1, "content"], "value_error"),
         (
-            chatting(role="assistant", content="", tool_calls=[{"tool_name": "f", "arguments": "["}]),
+            with_message(role="assistant", content="", tool_calls=[{"tool_name": "f", "arguments": "["}]),
             ["messages", 1, "tool_calls", 0, "arguments"],
             "value_error",
         ),
         (
-            chatting(role="assistant", tool_calls=[{"tool_name": "f", "arguments": '{"a":' * 100_000}]),
+            with_message(role="assistant", tool_calls=[{"tool_name": "f", "arguments": '{"a":' * 100_000}]),
             ["messages", 1, "tool_calls", 0, "arguments"],
             "value_error",
         ),
@@ -58,7 +58,7 @@ def chatting(**message: Any) -> dict[str, Any]:
     ],
 )
 @pytest.mark.parametrize(("path", "stream"), [(CHATS[0], True), (CHATS[1], False), (CHATS[2], True)])
-def test_a_bad_body_is_refused_by_its_place(
+def test_a_bad_body_is_refused_with_the_location_of_the_error(
     client: FlaskClient, path: str, body: dict[str, Any], loc: list[str | int], kind: str, stream: bool
 ) -> None:
     response = client.post(path, json=body | {"stream": stream}, headers={"Accept": "text/event-stream"})
@@ -71,7 +71,7 @@ def test_a_bad_body_is_refused_by_its_place(
     assert reply["error"]["message"]
 
 
-def test_a_missing_field_is_told_as_captured(client: FlaskClient) -> None:
+def test_a_missing_field_is_reported_as_captured(client: FlaskClient) -> None:
     reply = client.post("/v1/inference/chat-completion", json=without("messages")).get_json()
     assert reply["error"]["detail"] == {
         "errors": [{"loc": ["body", "messages"], "msg": "Field required", "type": "missing"}]
@@ -96,7 +96,7 @@ def test_an_image_is_refused_by_a_model_that_reads_text(client: FlaskClient, ima
 
 
 @pytest.mark.parametrize("path", CHATS)
-def test_an_unknown_model_is_refused_by_its_name(client: FlaskClient, path: str) -> None:
+def test_an_unknown_model_is_refused_with_its_name(client: FlaskClient, path: str) -> None:
     response = client.post(path, json=OK | {"model": "nope"})
     assert response.status_code == 400
     assert response.get_json()["detail"].startswith("Invalid value: Model 'nope' not found")
@@ -110,7 +110,7 @@ def test_an_unknown_model_is_refused_by_its_name(client: FlaskClient, path: str)
 def test_an_error_before_the_first_byte_has_its_status(
     client: FlaskClient, backend: FakeBackend, error: ServerError, status: int, stream: bool
 ) -> None:
-    for refused in ({"fails": error}, {"fails": None, "script": [error]}):
+    for refused in ({"error": error}, {"error": None, "script": [error]}):
         backend.__dict__.update(refused)
         response = client.post(CHATS[0], json=OK | {"stream": stream})
         assert (response.status_code, response.mimetype) == (status, "application/json")
@@ -118,10 +118,10 @@ def test_an_error_before_the_first_byte_has_its_status(
         assert response.headers.get("Retry-After") == ("2" if status == 429 else None)
 
 
-def test_a_sampling_parameter_refused_by_the_backend_is_told_by_its_place(
+def test_a_sampling_parameter_refused_by_the_backend_is_located_in_the_body(
     client: FlaskClient, backend: FakeBackend
 ) -> None:
-    backend.fails = BadRequest("top_p", "must be in (0, 1]", 2)
+    backend.error = BadRequest("top_p", "must be in (0, 1]", 2)
     reply = client.post(CHATS[0], json=OK).get_json()
     assert reply["detail"]["errors"][0]["loc"] == ["body", "sampling_params", "top_p"]
 
@@ -140,7 +140,7 @@ def test_a_batch_with_one_bad_item_starts_nothing(client: FlaskClient, backend: 
     assert backend.requests == []
 
 
-def test_a_batch_refused_half_way_leaves_nothing_running(client: FlaskClient, backend: FakeBackend) -> None:
+def test_a_batch_refused_halfway_leaves_nothing_running(client: FlaskClient, backend: FakeBackend) -> None:
     def refuse_second(request: Any) -> Any:
         if request.prompt == "b":
             raise Overloaded(1)
@@ -149,7 +149,7 @@ def test_a_batch_refused_half_way_leaves_nothing_running(client: FlaskClient, ba
     backend.script = refuse_second
     body = {"model": "fake/model", "content_batch": ["a", "b"]}
     assert client.post("/v1/inference/batch-completion", json=body).status_code == 429
-    assert (len(backend.streams), backend.open) == (1, [])
+    assert (len(backend.streams), backend.open_streams) == (1, [])
 
 
 @pytest.mark.parametrize("field", ["content_batch", "messages_batch"])
@@ -166,20 +166,20 @@ def test_an_empty_batch_is_refused(client: FlaskClient, field: str) -> None:
         "/v1/post-training/job/cancel",
     ],
 )
-def test_what_is_not_done_here_says_so(client: FlaskClient, path: str) -> None:
+def test_an_unimplemented_route_says_so(client: FlaskClient, path: str) -> None:
     response = client.post(path, json={})
     assert response.status_code == 501
     assert response.get_json()["detail"].startswith("Not implemented: ")
 
 
 @pytest.mark.parametrize("path", ["/v1/shields", "/alpha/memory/query", "/inference/x", "/v1/inference"])
-def test_what_nobody_serves_is_not_found_in_json(client: FlaskClient, path: str) -> None:
+def test_an_unknown_path_gives_a_404_in_json(client: FlaskClient, path: str) -> None:
     response = client.get(path)
     assert response.status_code == 404
     assert response.get_json()["detail"] == "Not Found"
 
 
-def test_a_wrong_method_is_told_in_json(client: FlaskClient) -> None:
+def test_a_wrong_method_is_refused_in_json(client: FlaskClient) -> None:
     response = client.get("/v1/inference/completion")
     assert response.status_code == 405
     assert response.get_json()["detail"] == "Method Not Allowed"

@@ -1,11 +1,10 @@
-"""Which clients read lines and which read server-sent events."""
+"""Which clients get NDJSON lines and which get server-sent events."""
 
 import pytest
 from werkzeug.datastructures import Headers
 
-from api.llama_stack.framing import framing
-from api.llama_stack.generation import ALPHA, PASSTHROUGH, ROOT, V1, Generation
-from api.stream import NDJSON, SSE, Framing
+from api.llama_stack.versions import ALPHA, PASSTHROUGH, ROOT, V1, ProtocolVersion, choose_framing
+from api.response import NDJSON, SSE, Framing
 
 CURL = {"Accept": "*/*", "User-Agent": "curl/8.5.0"}
 OLD_CLIENT = {"Accept": "application/json", "User-Agent": "LlamaStackClient/Python 0.0.1-alpha.0"}
@@ -34,6 +33,6 @@ STAINLESS = {"Accept": "application/json", "X-Stainless-Lang": "python"}
     ],
 )
 def test_framing_follows_accept_then_client_then_path_then_setting(
-    headers: dict[str, str], generation: Generation, setting: str, expected: Framing
+    headers: dict[str, str], generation: ProtocolVersion, setting: str, expected: Framing
 ) -> None:
-    assert framing(Headers(headers), generation, setting) is expected
+    assert choose_framing(Headers(headers), generation, setting) is expected

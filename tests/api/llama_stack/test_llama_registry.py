@@ -1,10 +1,10 @@
-"""Models, health, version, providers and routes, as each generation of clients asks for them."""
+"""Models, health, version, providers and routes, as each version of clients requests them."""
 
 import pytest
 from flask.testing import FlaskClient
 
 from api import create_app
-from api.settings import AppSettings
+from settings.groups import ServerSettings
 from tests.fake_backend import FakeBackend
 
 CARD = {
@@ -46,7 +46,7 @@ def test_newer_clients_and_openais_get_models_as_data(client: FlaskClient) -> No
         "/v1/models/fake%2Fmodel",
     ],
 )
-def test_a_model_is_got_by_its_name(client: FlaskClient, path: str) -> None:
+def test_a_model_is_looked_up_by_its_name(client: FlaskClient, path: str) -> None:
     card = client.get(path).get_json()
     assert card | CARD == card
 
@@ -58,12 +58,12 @@ def test_an_unknown_model_is_not_found(client: FlaskClient, path: str) -> None:
     assert "fake/model" in response.get_json()["error"]["message"]
 
 
-def test_a_model_must_be_named_to_be_got(client: FlaskClient) -> None:
+def test_a_model_look_up_needs_a_name(client: FlaskClient) -> None:
     assert client.get("/models/get").status_code == 400
 
 
-def test_aliases_are_listed_beside_the_model(backend: FakeBackend) -> None:
-    client = create_app(backend, AppSettings(model_aliases=("alias",))).test_client()
+def test_aliases_are_listed_with_the_model(backend: FakeBackend) -> None:
+    client = create_app(backend, ServerSettings(served_names=("alias",))).test_client()
     cards = client.get("/v1/models").get_json()["data"]
     assert [(card["id"], card["provider_resource_id"]) for card in cards] == [
         ("fake/model", "fake/model"),
@@ -101,7 +101,7 @@ def test_newer_clients_get_providers_as_data(client: FlaskClient, path: str) -> 
     assert client.get("/v1/providers/nope").status_code == 404
 
 
-def test_routes_are_those_of_the_generation_that_is_asked(client: FlaskClient) -> None:
+def test_routes_are_those_of_the_requested_protocol_version(client: FlaskClient) -> None:
     new = client.get("/v1/inspect/routes").get_json()["data"]
     old = client.get("/alpha/routes/list").get_json()["inference"]
     assert {"/v1/inference/completion", "/v1/inference/chat-completion"} <= {route["route"] for route in new}

@@ -1,11 +1,11 @@
-"""Replies, streamed and whole, byte for byte as the real servers and clients exchanged them."""
+"""Streamed and whole replies, byte for byte as recorded from the real servers and clients."""
 
 import json
 
 import pytest
 from flask.testing import FlaskClient
 
-from inference.types import Alternative, CallDelta, Event, Finished, Started, Token
+from inference.types import CallDelta, Event, Finished, Started, Token, TopLogprob
 from tests.fake_backend import FakeBackend, say
 
 ASK = {"model": "fake/model", "messages": [{"role": "user", "content": "hi"}]}
@@ -20,9 +20,9 @@ CALL: list[Event] = [
     Token(0, 7, ""),
     CallDelta(0, 0, "call-1", "get_weather", '{"city": ', done=False),
     CallDelta(0, 0, "call-1", "get_weather", '"Paris"}', done=True),
-    Finished(0, "stop", tokens=8),
+    Finished(0, "stop", num_tokens=8),
 ]
-CUT_CALL = [*CALL[:3], Finished(0, "length", tokens=3)]
+CUT_CALL = [*CALL[:3], Finished(0, "length", num_tokens=3)]
 
 
 def sse(client: FlaskClient, path: str, body: dict) -> list[str]:
@@ -38,7 +38,7 @@ def deltas(client: FlaskClient, path: str) -> list:
     return [json.loads(event)["event"]["delta"] for event in sse(client, path, ASK)]
 
 
-def whole(client: FlaskClient, path: str, body: dict) -> dict:
+def get_response(client: FlaskClient, path: str, body: dict) -> dict:
     response = client.post(path, json=body)
     assert response.status_code == 200
     assert response.mimetype == "application/json"
@@ -94,7 +94,7 @@ def test_a_whole_chat_is_as_captured(client: FlaskClient, backend: FakeBackend, 
 
 
 def test_a_whole_chat_of_the_v1_generation_counts_its_tokens(client: FlaskClient) -> None:
-    reply = whole(client, NEW, ASK)
+    reply = get_response(client, NEW, ASK)
     assert reply["completion_message"]["content"] == "Hello world"
     assert [(metric["metric"], metric["value"]) for metric in reply["metrics"]] == [
         ("prompt_tokens", 3),
@@ -104,23 +104,23 @@ def test_a_whole_chat_of_the_v1_generation_counts_its_tokens(client: FlaskClient
 
 
 def test_a_whole_chat_for_the_passthrough_provider_has_its_content_in_an_object(client: FlaskClient) -> None:
-    message = whole(client, PASSTHROUGH, ASK)["completion_message"]
+    message = get_response(client, PASSTHROUGH, ASK)["completion_message"]
     assert message["content"] == {"type": "text", "text": "Hello world"}
 
 
 def test_a_whole_completion_is_content_and_stop_reason(client: FlaskClient) -> None:
-    reply = whole(client, "/alpha/inference/completion", COMPLETE)
+    reply = get_response(client, "/alpha/inference/completion", COMPLETE)
     assert reply == {"content": "Hello world", "stop_reason": "end_of_turn", "logprobs": None}
 
 
 def test_a_whole_completion_of_the_v1_generation_counts_its_tokens(client: FlaskClient) -> None:
-    reply = whole(client, "/v1/inference/completion", COMPLETE)
+    reply = get_response(client, "/v1/inference/completion", COMPLETE)
     assert [metric["value"] for metric in reply.pop("metrics")] == [3, 2, 5]
     assert reply == {"content": "Hello world", "stop_reason": "end_of_turn", "logprobs": None}
 
 
-def test_a_whole_completion_on_the_root_serves_two_ages_of_clients(client: FlaskClient) -> None:
-    reply = whole(client, "/inference/completion", COMPLETE)
+def test_a_whole_completion_on_the_root_suits_two_versions_of_clients(client: FlaskClient) -> None:
+    reply = get_response(client, "/inference/completion", COMPLETE)
     assert (reply["content"], reply["stop_reason"]) == ("Hello world", "end_of_turn")
     assert reply["completion_message"] == {
         "role": "assistant",
@@ -131,7 +131,7 @@ def test_a_whole_completion_on_the_root_serves_two_ages_of_clients(client: Flask
 
 
 @pytest.mark.parametrize(
-    ("reason", "told"),
+    ("reason", "stop_reason"),
     [
         ("stop", "end_of_turn"),
         ("length", "out_of_tokens"),
@@ -139,19 +139,21 @@ def test_a_whole_completion_on_the_root_serves_two_ages_of_clients(client: Flask
         ("cancelled", "end_of_message"),
     ],
 )
-def test_the_stop_reason_says_why(client: FlaskClient, backend: FakeBackend, reason: str, told: str) -> None:
+def test_the_stop_reason_says_why(
+    client: FlaskClient, backend: FakeBackend, reason: str, stop_reason: str
+) -> None:
     backend.script = say("The", reason=reason)
-    assert whole(client, NEW, ASK)["completion_message"]["stop_reason"] == told
-    assert json.loads(sse(client, NEW, ASK)[-1])["event"]["stop_reason"] == told
-    assert json.loads(sse(client, "/inference/completion", COMPLETE)[-1])["stop_reason"] == told
+    assert get_response(client, NEW, ASK)["completion_message"]["stop_reason"] == stop_reason
+    assert json.loads(sse(client, NEW, ASK)[-1])["event"]["stop_reason"] == stop_reason
+    assert json.loads(sse(client, "/inference/completion", COMPLETE)[-1])["stop_reason"] == stop_reason
 
 
-def test_text_held_back_to_the_end_is_progress_and_the_complete_event_is_empty(
+def test_text_withheld_to_the_end_is_a_progress_event_before_an_empty_complete_event(
     client: FlaskClient, backend: FakeBackend
 ) -> None:
-    backend.script = [Started(0, 3, 0), Token(0, 1, ""), Finished(0, "stop", text="end", tokens=1)]
+    backend.script = [Started(0, 3, 0), Token(0, 1, ""), Finished(0, "stop", text="end", num_tokens=1)]
     assert deltas(client, OLD) == ["", "end", ""]
-    assert whole(client, OLD, ASK)["completion_message"]["content"] == "end"
+    assert get_response(client, OLD, ASK)["completion_message"]["content"] == "end"
     completion = sse(client, "/inference/completion", COMPLETE)
     assert [json.loads(event)["delta"] for event in completion] == ["end", ""]
 
@@ -194,31 +196,31 @@ def test_a_tool_call_is_streamed_in_pieces_and_then_whole_in_the_older_generatio
 
 
 @pytest.mark.parametrize(("path", "failed"), [(OLD, "failure"), (NEW, "failed")])
-def test_a_tool_call_that_runs_out_of_tokens_has_failed(
+def test_a_truncated_tool_call_is_reported_as_failed(
     client: FlaskClient, backend: FakeBackend, path: str, failed: str
 ) -> None:
     backend.script = CUT_CALL
     *_, last, _ = deltas(client, path)
     assert last["parse_status"] == failed
-    message = whole(client, path, ASK)["completion_message"]
+    message = get_response(client, path, ASK)["completion_message"]
     assert (message["tool_calls"], message["stop_reason"]) == ([], "out_of_tokens")
 
 
 @pytest.mark.parametrize("path", [OLD, ALPHA, NEW, PASSTHROUGH])
 def test_a_whole_chat_lists_its_tool_calls(client: FlaskClient, backend: FakeBackend, path: str) -> None:
     backend.script = CALL
-    message = whole(client, path, ASK)["completion_message"]
+    message = get_response(client, path, ASK)["completion_message"]
     assert message["stop_reason"] == "end_of_message"
     assert [(call["tool_name"], call["arguments"]) for call in message["tool_calls"]] == [
         ("get_weather", {"city": "Paris"})
     ]
 
 
-def test_logprobs_come_one_a_token_only_where_they_were_asked_for(
+def test_logprobs_come_once_per_token_and_only_if_requested(
     client: FlaskClient, backend: FakeBackend
 ) -> None:
-    assert whole(client, OLD, ASK)["logprobs"] is None
-    assert whole(client, OLD, ASK | {"logprobs": {"top_k": 1}})["logprobs"] == [
+    assert get_response(client, OLD, ASK)["logprobs"] is None
+    assert get_response(client, OLD, ASK | {"logprobs": {"top_k": 1}})["logprobs"] == [
         {"logprobs_by_token": {"Hello": -0.5}},
         {"logprobs_by_token": {" world": -0.5}},
     ]
@@ -231,7 +233,7 @@ def test_logprobs_come_one_a_token_only_where_they_were_asked_for(
 def test_a_token_without_text_is_streamed_only_for_its_logprobs(
     client: FlaskClient, backend: FakeBackend
 ) -> None:
-    backend.script = [Started(0, 3, 0), Token(0, 5, "", -0.1), Finished(0, "stop", tokens=1)]
+    backend.script = [Started(0, 3, 0), Token(0, 5, "", -0.1), Finished(0, "stop", num_tokens=1)]
     assert len(sse(client, NEW, ASK)) == 2
     assert len(sse(client, NEW, ASK | {"logprobs": {"top_k": 1}})) == 3
 
@@ -239,9 +241,9 @@ def test_a_token_without_text_is_streamed_only_for_its_logprobs(
 def test_a_chosen_token_keeps_its_logprob_where_texts_collide(
     client: FlaskClient, backend: FakeBackend
 ) -> None:
-    top = (Alternative(1, "\ufffd", -0.1), Alternative(2, "\ufffd", -2.5), Alternative(3, "a", float("-inf")))
-    backend.script = [Started(0, 3, 0), Token(0, 2, "", -2.5, top), Finished(0, "stop", tokens=1)]
-    assert whole(client, OLD, ASK | {"logprobs": {"top_k": 3}})["logprobs"] == [
+    top = (TopLogprob(1, "\ufffd", -0.1), TopLogprob(2, "\ufffd", -2.5), TopLogprob(3, "a", float("-inf")))
+    backend.script = [Started(0, 3, 0), Token(0, 2, "", -2.5, top), Finished(0, "stop", num_tokens=1)]
+    assert get_response(client, OLD, ASK | {"logprobs": {"top_k": 3}})["logprobs"] == [
         {"logprobs_by_token": {"\ufffd": -2.5, "a": -9999.0}}
     ]
 
@@ -251,7 +253,7 @@ def test_a_batch_of_completions_is_answered_in_order(
     client: FlaskClient, backend: FakeBackend, path: str
 ) -> None:
     backend.script = lambda request: say(request.prompt, "!")
-    reply = whole(client, path, {"model": "model", "content_batch": ["a", "b"]})
+    reply = get_response(client, path, {"model": "model", "content_batch": ["a", "b"]})
     assert [item["content"] for item in reply["batch"]] == ["a!", "b!"]
     assert [message["content"] for message in reply["completion_message_batch"]] == ["a!", "b!"]
 
@@ -262,27 +264,27 @@ def test_a_batch_of_completions_is_answered_in_order(
 def test_a_batch_of_chats_is_answered_in_order(client: FlaskClient, backend: FakeBackend, path: str) -> None:
     backend.script = lambda request: say(request.prompt[0].content, "!")
     conversations = [[{"role": "user", "content": text}] for text in "ab"]
-    reply = whole(client, path, {"model_id": "model", "messages_batch": conversations})
+    reply = get_response(client, path, {"model_id": "model", "messages_batch": conversations})
     assert [item["completion_message"]["content"] for item in reply["batch"]] == ["a!", "b!"]
     assert "completion_message_batch" not in reply
 
 
 @pytest.mark.parametrize("path", [OLD, ALPHA, NEW])
-def test_what_is_not_streamed_is_json_whatever_accept_says(client: FlaskClient, path: str) -> None:
+def test_a_whole_reply_is_json_whatever_accept_says(client: FlaskClient, path: str) -> None:
     response = client.post(path, json=ASK, headers={"Accept": "text/event-stream"})
     assert response.mimetype == "application/json"
     assert response.get_json()["completion_message"]["role"] == "assistant"
 
 
 def test_the_predecessors_client_reads_lines(client: FlaskClient) -> None:
-    """It asks with requests' own headers and reads each line's delta as text."""
+    """The client sends the default headers of `requests` and reads each line's delta as text."""
     headers = {"Accept": "*/*", "User-Agent": "python-requests/2.32.3"}
-    said = ""
+    text = ""
     chat = client.post(OLD, json=ASK | {"stream": True}, headers=headers)
     assert chat.mimetype == "application/x-ndjson"
     for line in chat.text.splitlines():
-        said += json.loads(line)["event"]["delta"]
+        text += json.loads(line)["event"]["delta"]
     completion = client.post("/inference/completion", json=COMPLETE | {"stream": True}, headers=headers)
     for line in completion.text.splitlines():
-        said += json.loads(line)["delta"]
-    assert said == "Hello worldHello world"
+        text += json.loads(line)["delta"]
+    assert text == "Hello worldHello world"

@@ -1,4 +1,4 @@
-"""What reaches the backend for each shape of body that clients send."""
+"""The GenerationRequest that the backend gets for each form of body that clients send."""
 
 from typing import Any
 
@@ -6,12 +6,12 @@ import pytest
 from flask.testing import FlaskClient
 
 from api import create_app
-from api.settings import AppSettings
 from inference.types import Constraint, GenerationRequest, Message, Tool, ToolCall
+from settings.groups import ServerSettings
 from tests.fake_backend import FakeBackend
 
 USER = {"role": "user", "content": "hi"}
-ASKED = Message("user", "hi")
+USER_MESSAGE = Message("user", "hi")
 SCHEMA = {"type": "object"}
 PARIS = {"call_id": "c1", "tool_name": "get_weather", "arguments": {"city": "Paris"}}
 WEATHER = {
@@ -39,8 +39,8 @@ def complete(client: FlaskClient, backend: FakeBackend, **fields: Any) -> Genera
     return backend.requests[-1]
 
 
-def test_a_request_of_defaults_is_a_plain_one(client: FlaskClient, backend: FakeBackend) -> None:
-    """As the typed client 0.0.47 sends it."""
+def test_a_body_of_defaults_is_a_plain_request(client: FlaskClient, backend: FakeBackend) -> None:
+    """The body is the one that the typed client 0.0.47 sends."""
     body = {
         "model": "fake/model",
         "messages": [{"role": "user", "content": "hi", "context": None}],
@@ -60,18 +60,18 @@ def test_a_request_of_defaults_is_a_plain_one(client: FlaskClient, backend: Fake
         "logprobs": None,
     }
     assert client.post("/inference/chat_completion", json=body).status_code == 200
-    (asked,) = backend.requests
-    assert (asked.prompt, asked.sampling.greedy) == ((ASKED,), True)
-    assert (asked.max_tokens, asked.tools, asked.tool_choice) == (None, (), "auto")
-    assert (asked.constraint, asked.logprobs, asked.stop) == (None, None, ())
+    (request,) = backend.requests
+    assert (request.prompt, request.sampling.greedy) == ((USER_MESSAGE,), True)
+    assert (request.max_tokens, request.tools, request.tool_choice) == (None, (), "auto")
+    assert (request.constraint, request.logprobs, request.stop) == (None, None, ())
 
 
 def test_every_optional_field_may_be_null(client: FlaskClient, backend: FakeBackend) -> None:
     names = "sampling_params tools tool_choice tool_prompt_format tool_config response_format logprobs stream"
-    asked = chat(client, backend, model=None, **dict.fromkeys(names.split()))
+    request = chat(client, backend, model=None, **dict.fromkeys(names.split()))
     empty_config = {"tool_choice": None, "tool_prompt_format": None, "system_message_behavior": None}
-    assert asked == chat(client, backend)
-    assert asked == chat(client, backend, tool_config=empty_config)
+    assert request == chat(client, backend)
+    assert request == chat(client, backend, tool_config=empty_config)
 
 
 def test_unknown_fields_are_ignored(client: FlaskClient, backend: FakeBackend) -> None:
@@ -81,16 +81,16 @@ def test_unknown_fields_are_ignored(client: FlaskClient, backend: FakeBackend) -
 @pytest.mark.parametrize("name", ["fake/model", "model", "alias"])
 @pytest.mark.parametrize("key", ["model", "model_id"])
 def test_the_model_has_several_names_under_either_key(backend: FakeBackend, name: str, key: str) -> None:
-    client = create_app(backend, AppSettings(model_aliases=("alias",))).test_client()
+    client = create_app(backend, ServerSettings(served_names=("alias",))).test_client()
     body = {key: name, "content": "Once"}
     assert client.post("/inference/completion", json=body).status_code == 200
 
 
 def test_max_tokens_of_a_request_is_not_capped_by_the_default(backend: FakeBackend) -> None:
-    client = create_app(backend, AppSettings(max_tokens=100)).test_client()
-    given = [500, 0, None]
-    asked = [complete(client, backend, sampling_params={"max_tokens": count}) for count in given]
-    assert [request.max_tokens for request in asked] == [500, 100, 100]
+    client = create_app(backend, ServerSettings(default_max_tokens=100)).test_client()
+    limits = [500, 0, None]
+    requests = [complete(client, backend, sampling_params={"max_tokens": count}) for count in limits]
+    assert [request.max_tokens for request in requests] == [500, 100, 100]
     assert complete(client, backend).max_tokens == 100
 
 
@@ -106,14 +106,14 @@ def test_stop_strings_come_alone_or_in_a_list(
 @pytest.mark.parametrize(
     ("logprobs", "expected"), [({"top_k": 0}, 1), ({}, 1), ({"top_k": 5}, 5), (None, None)]
 )
-def test_logprobs_are_at_least_the_most_probable_tokens(
+def test_logprobs_include_at_least_the_most_probable_token(
     client: FlaskClient, backend: FakeBackend, logprobs: Any, expected: int | None
 ) -> None:
     assert complete(client, backend, logprobs=logprobs).logprobs == expected
 
 
 @pytest.mark.parametrize(
-    ("form", "constraint"),
+    ("response_format", "constraint"),
     [
         ({"type": "json_schema", "json_schema": SCHEMA}, Constraint("json_schema", SCHEMA)),
         ({"type": "grammar", "bnf": 'root ::= "a"'}, Constraint("grammar", 'root ::= "a"')),
@@ -121,9 +121,9 @@ def test_logprobs_are_at_least_the_most_probable_tokens(
     ],
 )
 def test_a_response_format_is_a_constraint(
-    client: FlaskClient, backend: FakeBackend, form: Any, constraint: Constraint
+    client: FlaskClient, backend: FakeBackend, response_format: Any, constraint: Constraint
 ) -> None:
-    assert complete(client, backend, response_format=form).constraint == constraint
+    assert complete(client, backend, response_format=response_format).constraint == constraint
 
 
 @pytest.mark.parametrize(
@@ -137,17 +137,17 @@ def test_a_response_format_is_a_constraint(
     ],
 )
 def test_content_is_text_a_part_or_a_list(client: FlaskClient, backend: FakeBackend, content: Any) -> None:
-    assert chat(client, backend, messages=[{"role": "user", "content": content}]).prompt == (ASKED,)
+    assert chat(client, backend, messages=[{"role": "user", "content": content}]).prompt == (USER_MESSAGE,)
     assert complete(client, backend, content=content).prompt == "hi"
 
 
 def test_a_users_context_follows_the_content(client: FlaskClient, backend: FakeBackend) -> None:
-    said = USER | {"context": ["Facts: ", "none"]}
-    assert chat(client, backend, messages=[said]).prompt == (Message("user", "hi\n\nFacts: none"),)
+    message = USER | {"context": ["Facts: ", "none"]}
+    assert chat(client, backend, messages=[message]).prompt == (Message("user", "hi\n\nFacts: none"),)
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "result",
     [
         {"role": "ipython", "call_id": "c1", "tool_name": "get_weather", "content": "sunny"},
         {"role": "tool", "call_id": "c1", "content": "sunny"},
@@ -161,24 +161,28 @@ def test_a_users_context_follows_the_content(client: FlaskClient, backend: FakeB
         PARIS | {"arguments": None, "arguments_json": '{"city": "Paris"}'},
     ],
 )
-def test_a_tools_answer_follows_its_call_in_either_spelling(
-    client: FlaskClient, backend: FakeBackend, call: Any, answer: Any
+def test_a_tool_result_follows_its_call_in_either_spelling(
+    client: FlaskClient, backend: FakeBackend, call: Any, result: Any
 ) -> None:
     assistant = {"role": "assistant", "content": "", "stop_reason": "end_of_message", "tool_calls": [call]}
-    asked = chat(
-        client, backend, messages=[{"role": "system", "content": "Be brief"}, USER, assistant, answer]
+    request = chat(
+        client, backend, messages=[{"role": "system", "content": "Be brief"}, USER, assistant, result]
     )
-    assert asked.prompt == (
+    assert request.prompt == (
         Message("system", "Be brief"),
-        ASKED,
+        USER_MESSAGE,
         Message("assistant", "", tool_calls=(ToolCall("c1", "get_weather", '{"city": "Paris"}'),)),
         Message("tool", "sunny", name="get_weather", tool_call_id="c1"),
     )
 
 
 def test_an_assistants_tool_calls_and_content_may_be_null(client: FlaskClient, backend: FakeBackend) -> None:
-    said = [USER, {"role": "assistant", "content": None, "tool_calls": None}, USER]
-    assert chat(client, backend, messages=said).prompt == (ASKED, Message("assistant", ""), ASKED)
+    messages = [USER, {"role": "assistant", "content": None, "tool_calls": None}, USER]
+    assert chat(client, backend, messages=messages).prompt == (
+        USER_MESSAGE,
+        Message("assistant", ""),
+        USER_MESSAGE,
+    )
 
 
 def test_a_tools_parameters_become_a_json_schema(client: FlaskClient, backend: FakeBackend) -> None:
@@ -202,7 +206,7 @@ def test_a_builtin_tool_needs_no_description(client: FlaskClient, backend: FakeB
 
 
 @pytest.mark.parametrize(
-    ("fields", "choice", "form"),
+    ("fields", "choice", "tool_format"),
     [
         ({"tool_choice": "required", "tool_prompt_format": "function_tag"}, "required", "function_tag"),
         ({"tool_config": {"tool_choice": "none"}}, "none", None),
@@ -210,19 +214,19 @@ def test_a_builtin_tool_needs_no_description(client: FlaskClient, backend: FakeB
         ({"tool_config": {"tool_prompt_format": "python_list"}}, "auto", "python_list"),
     ],
 )
-def test_the_tool_config_goes_before_the_fields_it_replaced(
-    client: FlaskClient, backend: FakeBackend, fields: Any, choice: str, form: str | None
+def test_tool_config_takes_precedence_over_the_fields_it_replaced(
+    client: FlaskClient, backend: FakeBackend, fields: Any, choice: str, tool_format: str | None
 ) -> None:
-    asked = chat(client, backend, tools=[WEATHER], **fields)
-    assert (asked.tool_choice, asked.tool_format) == (choice, form)
+    request = chat(client, backend, tools=[WEATHER], **fields)
+    assert (request.tool_choice, request.tool_format) == (choice, tool_format)
 
 
 @pytest.mark.parametrize(("behavior", "filled"), [("replace", True), ("append", False), (None, False)])
-def test_a_replacing_system_message_tells_of_the_tools_itself(
+def test_a_replacing_system_message_is_filled_with_the_tool_definitions(
     client: FlaskClient, backend: FakeBackend, behavior: str | None, filled: bool
 ) -> None:
-    said = [{"role": "system", "content": "Use {{function_definitions}} well"}, USER]
+    messages = [{"role": "system", "content": "Use {{function_definitions}} well"}, USER]
     config = {"system_message_behavior": behavior}
-    system, _ = chat(client, backend, messages=said, tools=[WEATHER], tool_config=config).prompt
+    system, _ = chat(client, backend, messages=messages, tools=[WEATHER], tool_config=config).prompt
     assert ("{{function_definitions}}" not in system.content) is filled
     assert ('"name": "get_weather"' in system.content) is filled

@@ -1,12 +1,12 @@
-"""What each way of writing the sampling parameters means."""
+"""What each form of the sampling parameters means."""
 
 from typing import Any
 
 import msgspec
 import pytest
 
-from api.llama_stack.bodies import SamplingParams
-from api.llama_stack.sampling import sampling
+from api.llama_stack.parse import parse_sampling
+from api.llama_stack.protocol.inference import SamplingParams
 from inference.errors import BadRequest
 from inference.sampling import Sampling
 
@@ -22,7 +22,7 @@ OLD_DEFAULTS = {
 
 
 def read(params: dict[str, Any], temperature: float = 1.0) -> Sampling:
-    return sampling(msgspec.convert(params, SamplingParams), temperature)
+    return parse_sampling(msgspec.convert(params, SamplingParams), temperature)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def read(params: dict[str, Any], temperature: float = 1.0) -> Sampling:
         ({"strategy": {"type": "top_p", "temperature": 0.5}}, Sampling(temperature=0.5, top_p=0.95)),
         ({"strategy": {"type": "top_p", "temperature": None, "top_p": 0.3}}, Sampling(top_p=0.3)),
         ({"strategy": {"type": "top_k", "top_k": 7}}, Sampling(top_k=7)),
-        ({"repetition_penalty": 1.2}, Sampling(greedy=True, repetition=1.2)),
+        ({"repetition_penalty": 1.2}, Sampling(greedy=True, repetition_penalty=1.2)),
         ({"seed": 7}, Sampling(greedy=True, seed=7)),
     ],
 )
@@ -64,9 +64,7 @@ def test_parameters_mean_what_the_protocol_says(params: dict[str, Any], expected
         ({"strategy": {"type": "top_k", "top_k": 2}}, Sampling(temperature=0.6, top_k=2)),
     ],
 )
-def test_the_settings_temperature_stands_in_where_none_is_given(
-    params: dict[str, Any], expected: Sampling
-) -> None:
+def test_the_temperature_setting_is_the_default(params: dict[str, Any], expected: Sampling) -> None:
     assert read(params, temperature=0.6) == expected
 
 
@@ -80,7 +78,7 @@ def test_the_settings_temperature_stands_in_where_none_is_given(
         ({"strategy": {"type": "top_k"}}, "sampling_params.strategy.top_k"),
     ],
 )
-def test_a_strategy_out_of_its_bounds_is_refused(params: dict[str, Any], field: str) -> None:
+def test_a_strategy_out_of_range_is_refused(params: dict[str, Any], field: str) -> None:
     with pytest.raises(BadRequest) as refusal:
         read(params)
     assert refusal.value.field == field

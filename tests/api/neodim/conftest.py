@@ -1,4 +1,4 @@
-"""The recorded exchanges of the original server, and a client for any backend."""
+"""The recorded exchanges of the original server, and a test client for any backend."""
 
 import json
 from collections.abc import Callable
@@ -9,8 +9,8 @@ import pytest
 from flask.testing import FlaskClient
 
 from api import create_app
-from api.settings import AppSettings
 from inference.backend import Backend
+from settings.groups import ServerSettings
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 
@@ -22,7 +22,7 @@ def vectors(name: str) -> list[dict[str, Any]]:
 
 
 def client(backend: Backend, **settings: Any) -> FlaskClient:
-    return create_app(backend, AppSettings(**settings)).test_client()
+    return create_app(backend, ServerSettings(**settings)).test_client()
 
 
 def body(**fields: Any) -> dict[str, Any]:
@@ -31,18 +31,20 @@ def body(**fields: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def ask() -> Ask:
-    """ask(backend, field=value, …): the whole report; fails unless there is one."""
+    """ask(backend, field=value, …): the report of an answer that is not streamed; the request must
+    succeed.
+    """
 
-    def asked(backend: Backend, **fields: Any) -> dict[str, Any]:
+    def generate(backend: Backend, **fields: Any) -> dict[str, Any]:
         response = client(backend).post("/generate", json=body(**fields))
         assert response.status_code == 200, response.text
         return response.get_json()
 
-    return asked
+    return generate
 
 
 def lines(backend: Backend, **fields: Any) -> list[dict[str, Any]]:
-    """A streamed answer's lines."""
+    """The lines of a streamed answer."""
     response = client(backend).post("/generate", json=body(stream=True, **fields))
     assert response.status_code == 200, response.text
     return [json.loads(line) for line in response.text.splitlines()]

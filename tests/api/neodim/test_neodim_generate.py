@@ -1,21 +1,23 @@
-"""POST /generate as clients of the Neodim Server meet it: what is asked, said, refused and allowed."""
+"""POST /generate as clients of the Neodim Server use it: requests, replies, refusals and limits."""
 
 import json
+import time
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from api.neodim.requests import VERSION
-from api.neodim.texts import Texts
+from api.neodim.gpu_report import GpuSampler
+from api.neodim.prompt import PlainTokenizer
+from api.neodim.validation import VERSION
 from inference.errors import Overloaded, Unavailable
 from inference.sampling import Sampling
-from inference.types import Device, Load
+from inference.types import BackendLoad, Device
 from tests.api.neodim.conftest import Ask, body, client, lines
 from tests.api.neodim.tokenizers import ScriptedBackend
 
-# All that neodim-chat sends, at its most explicit.
+# Everything that neodim-chat sends.
 CHAT = {
     "prompt": "We had a nice chat.",
     "preamble": "",
@@ -51,23 +53,28 @@ CHAT = {
 
 
 def backend(*scripts: list[str], **options: Any) -> ScriptedBackend:
-    said = [" I", " saw", " a", " cat", ",", " but", " it", " ran", " away", "."]
-    return ScriptedBackend("words", *(scripts or [said]), **options)
+    tokens = [" I", " saw", " a", " cat", ",", " but", " it", " ran", " away", "."]
+    return ScriptedBackend("words", *(scripts or [tokens]), **options)
 
 
-def asked(**fields: Any) -> Sampling:
-    """What a body asks of the engine."""
+def sampling_of(**fields: Any) -> Sampling:
+    """The Sampling that a body is parsed into."""
     server = backend()
     response = client(server).post("/generate", json=body(**fields))
     assert response.status_code == 200, response.text
     return server.requests[0].sampling
 
 
-# What is asked ---------------------------------------------------------------------------------------------
+def test_a_default_seed_counts_for_requests_without_one() -> None:
+    server = backend()
+    seeded = client(server, default_seed=5)
+    reports = [seeded.post("/generate", json=body(**fields)).json for fields in ({}, {"seed": 7})]
+    assert [report["seed"] for report in reports] == [5, 7]
+    assert [request.sampling.seed for request in server.requests] == [5, 7]
 
 
 @pytest.mark.parametrize(
-    ("sent", "meant"),
+    ("fields", "parameters"),
     [
         ({}, {}),
         ({"temperature": 0, "top_k": 0, "top_p": 0, "typical": 0, "tfs": 0, "top_a": 0}, {}),
@@ -76,24 +83,24 @@ def asked(**fields: Any) -> Sampling:
         ({"top_p": 0.9, "typical": 0.2}, {"top_p": 0.9, "typical_p": 0.2}),
         ({"top_p": 1.5, "typical": 1}, {}),
         ({"tfs": 1, "top_a": 1}, {"tfs": 1.0, "top_a": 1.0}),
-        ({"penalty_alpha": 0.6, "top_k": 4}, {"contrast": 0.6, "top_k": 4}),
-        ({"no_repeat_ngram_size": 3}, {"no_repeat_ngram": 3}),
+        ({"penalty_alpha": 0.6, "top_k": 4}, {"penalty_alpha": 0.6, "top_k": 4}),
+        ({"no_repeat_ngram_size": 3}, {"no_repeat_ngram_size": 3}),
         ({"temperature": "0.5", "top_k": "3", "tfs": "1"}, {"temperature": 0.5, "top_k": 3, "tfs": 1.0}),
         (
             {"warpers_order": ["tfs", "*", "temperature"]},
-            {"order": ("tfs", "repetition", "top_k", "top_p", "typical_p", "top_a", "temperature")},
+            {"warper_order": ("tfs", "repetition", "top_k", "top_p", "typical_p", "top_a", "temperature")},
         ),
         (
             {"warpers_order": ["typical"]},
-            {"order": ("typical_p", "repetition", "temperature", "top_k", "top_p", "tfs", "top_a")},
+            {"warper_order": ("typical_p", "repetition", "temperature", "top_k", "top_p", "tfs", "top_a")},
         ),
     ],
 )
-def test_a_field_asks_for_what_it_means_and_0_for_nothing(sent: dict, meant: dict) -> None:
-    assert asked(**sent, seed=1) == Sampling(**meant, seed=1)
+def test_each_field_sets_its_parameter_and_0_sets_nothing(fields: dict, parameters: dict) -> None:
+    assert sampling_of(**fields, seed=1) == Sampling(**parameters, seed=1)
 
 
-def test_ends_are_forbidden_unless_it_can_stop_early() -> None:
+def test_stop_tokens_are_forbidden_unless_it_can_stop_early() -> None:
     server = backend()
     client(server).post("/generate", json=body())
     client(server).post("/generate", json=body(can_stop_early=True))
@@ -101,34 +108,34 @@ def test_ends_are_forbidden_unless_it_can_stop_early() -> None:
     assert not any(request.ignore_eos for request in server.requests)
 
 
-def test_words_are_banned_as_runs_and_at_the_start_by_each_of_their_tokens() -> None:
+def test_words_are_banned_as_token_sequences_and_at_the_start_token_by_token() -> None:
     server = backend()
     fields = {"words_blacklist": ["a cat"], "words_blacklist_at_start": ["\n", "go on"]}
     client(server).post("/generate", json=body(**fields, words_whitelist=["so on"]))
     sampling = server.requests[0].sampling
-    spelled = Texts(server).decode
-    assert [spelled(run) for run in sampling.banned] == ["a cat", " a cat"]
+    spelled = PlainTokenizer(server).decode
+    assert [spelled(run) for run in sampling.bad_words_ids] == ["a cat", " a cat"]
     assert {spelled([id]) for id in sampling.banned_first} == {"\n", " ", "go", " go", " on"}
-    assert {spelled([id]) for id in sampling.allowed or ()} == {"so", " so", " on"}
+    assert {spelled([id]) for id in sampling.allowed_token_ids or ()} == {"so", " so", " on"}
 
 
-def test_the_models_own_context_bounds_a_greater_total(ask: Ask) -> None:
+def test_the_models_context_limits_a_larger_total(ask: Ask) -> None:
     report = ask(backend(context=12), max_total_tokens=1000)
     assert (report["output_tokens_count"], report["used_prompt"]) == (12, " a nice chat.")
 
 
 @pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "text/plain", "image/png", ""])
-def test_the_content_type_is_not_looked_at(kind: str) -> None:
+def test_the_content_type_is_ignored(kind: str) -> None:
     response = client(backend()).post("/generate", data=json.dumps(body()), content_type=kind)
     assert response.status_code == 200
 
 
 def test_a_chat_client_is_served_with_all_its_fields() -> None:
-    said = [
+    scripts = [
         [" Yes", ".", " No", "!", " A", " B", " C", " D"],
         [" It", " is", " so", "\n", "x", "y", "z", "!"],
     ]
-    report = client(backend(*said)).post("/generate", json=CHAT).get_json()
+    report = client(backend(*scripts)).post("/generate", json=CHAT).get_json()
     first, second = report["sequences"]
     assert (first["generated_text"], first["stop_string_match"], first["trimmed_tail"]) == (
         " Yes",
@@ -139,16 +146,13 @@ def test_a_chat_client_is_served_with_all_its_fields() -> None:
     assert report["gpus"] == []
 
 
-def test_fields_that_are_null_or_unknown_count_for_nothing(ask: Ask) -> None:
+def test_null_or_unknown_fields_are_ignored(ask: Ask) -> None:
     optional = {name: None for name in CHAT if name not in ("generated_tokens_count", "max_total_tokens")}
     plain = ask(backend(), seed=1)
     assert ask(backend(), **optional | {"prompt": "We had a nice chat.", "hello": 5}, seed=1) == plain
 
 
-# What is said ----------------------------------------------------------------------------------------------
-
-
-def test_a_stream_tells_each_token_and_then_the_whole_report(ask: Ask) -> None:
+def test_a_stream_sends_each_token_and_then_the_whole_report(ask: Ask) -> None:
     scripts = [[" It", " was", ".", " So", " on"], [" The", " sky", " was", " dull", "!"]]
     fields = {"stop_strings": [".", "!"], "sequences_count": 2, "seed": 3}
     *tokens, report = lines(backend(*scripts), **fields)
@@ -168,24 +172,24 @@ def test_a_stream_is_newline_delimited_json() -> None:
     assert response.headers["X-Accel-Buffering"] == "no"
 
 
-def test_hanging_up_cancels_what_is_left() -> None:
+def test_hanging_up_cancels_the_rest() -> None:
     server = backend()
     response = client(server).post("/generate", json=body(stream=True), buffered=False)
     next(response.iter_encoded())
-    assert server.open
+    assert server.open_streams
     response.close()
-    assert not server.open
+    assert not server.open_streams
 
 
-def test_all_have_stopped_cancels_what_is_left(ask: Ask) -> None:
+def test_the_rest_is_cancelled_once_all_have_stopped(ask: Ask) -> None:
     server = backend()
     ask(server, stop_strings=["cat"])
-    assert not server.open
-    assert any(server.streams[0].steps)
+    assert not server.open_streams
+    assert any(server.streams[0].script_steps)
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_no_tokens_asked_for_is_a_count_of_the_input_alone(streamed: bool) -> None:
+def test_without_tokens_to_generate_only_the_input_is_counted(streamed: bool) -> None:
     server = backend()
     fields = body(generated_tokens_count=0, sequences_count=2, repetition_penalty=2, stream=streamed)
     report = json.loads(client(server).post("/generate", json=fields).text)
@@ -196,15 +200,15 @@ def test_no_tokens_asked_for_is_a_count_of_the_input_alone(streamed: bool) -> No
     assert report["used_repetition_penalty_range_at_start"] == 0
 
 
-def test_gpus_are_told_from_the_first_sample_to_the_last() -> None:
-    class Loaded(ScriptedBackend):
+def test_gpus_are_reported_from_the_first_sample_to_the_last() -> None:
+    class LoadedBackend(ScriptedBackend):
         used = 0
 
-        def load(self) -> Load:
+        def load(self) -> BackendLoad:
             self.used += 10
-            return Load(devices=(Device("A GPU", 100, 100 - self.used, self.used, self.used - 1),))
+            return BackendLoad(devices=(Device("A GPU", 100, 100 - self.used, self.used, self.used - 1),))
 
-    server = Loaded("words", [" I", " saw"])
+    server = LoadedBackend("words", [" I", " saw"])
     (gpu,) = client(server).post("/generate", json=body()).get_json()["gpus"]
     last = server.used
     assert gpu == {
@@ -225,7 +229,18 @@ def test_gpus_are_told_from_the_first_sample_to_the_last() -> None:
     }
 
 
-def test_the_input_and_the_output_are_told_as_they_were_used(ask: Ask) -> None:
+def test_gpus_are_not_sampled_at_every_token() -> None:
+    reads = []
+    sampler = GpuSampler(lambda: reads.append(1) or (Device("A GPU", 100, 50, 50, 50),))
+    started_at = time.monotonic()
+    while time.monotonic() < started_at + 0.2:
+        sampler.sample()
+    assert len(reads) == 1
+    sampler.sample(last=True)
+    assert len(reads) == 2
+
+
+def test_the_input_and_the_output_are_reported_as_they_were_used(ask: Ask) -> None:
     report = ask(backend(), preamble="Hm. ", max_total_tokens=13, truncate_prompt_until=[" "])
     assert report["preamble"] == "Hm. "
     assert report["used_prompt"] == "chat."
@@ -233,8 +248,6 @@ def test_the_input_and_the_output_are_told_as_they_were_used(ask: Ask) -> None:
     assert report["original_input_tokens_count"] == 9
     assert report["output_tokens_count"] == 3 + 2 + 8
 
-
-# What is refused -------------------------------------------------------------------------------------------
 
 CANNOT_FIT = "RuntimeError: Cannot fit the prompt in {} tokens while using specified stop_strings"
 REFUSED: list[tuple[dict[str, Any], int, str]] = [
@@ -255,13 +268,17 @@ REFUSED: list[tuple[dict[str, Any], int, str]] = [
     ({"penalty_alpha": 0.5, "top_k": 1}, 400, "ValueError: penalty_alpha needs a top_k of at least 2"),
     ({"seed": 2**70}, 400, "ValueError: seed must be between "),
     ({"stop_strings": 5}, 400, "ValueError: stop_strings must be "),
-    ({"stop_strings": ["a"] * 65}, 400, "ValueError: stop_strings may hold at most 64, got 65"),
-    ({"stop_strings": ["("], "stop_strings_type": "regex"}, 400, "ValueError: stop_strings hold a pattern"),
+    ({"stop_strings": ["a"] * 65}, 400, "ValueError: stop_strings may hold at most 64 strings, got 65"),
+    ({"stop_strings": ["("], "stop_strings_type": "regex"}, 400, "ValueError: stop_strings contain an inv"),
     ({"truncate_prompt_until": ["a"] * 65}, 400, "ValueError: truncate_prompt_until may hold at most 64 str"),
-    ({"warpers_order": ["heat"]}, 400, "ValueError: warpers_order may name repetition_penalty, temperature"),
-    ({"warpers_order": ["tfs", "tfs"]}, 400, "ValueError: warpers_order names one of them twice, got 'tfs'"),
+    ({"warpers_order": ["heat"]}, 400, "ValueError: warpers_order may only name repetition_penalty, temp"),
+    (
+        {"warpers_order": ["tfs", "tfs"]},
+        400,
+        "ValueError: warpers_order must name each warper at most once, got 'tfs'",
+    ),
     ({"words_whitelist": []}, 400, "ValueError: words_whitelist bans every word"),
-    ({"words_blacklist": ["a"] * 1001}, 400, "ValueError: words_blacklist may hold at most 1000, got 1001"),
+    ({"words_blacklist": ["a"] * 1001}, 400, "ValueError: words_blacklist may hold at most 1000 words"),
     ({"words_blacklist": ["a" * 201]}, 400, "ValueError: words_blacklist may have at most 200 charact"),
     ({"required_server_version": "new"}, 400, "ValueError: required_server_version must be a version spec"),
     ({"required_server_version": "==" + "1" * 5000}, 400, "ValueError: required_server_version must be"),
@@ -279,7 +296,7 @@ REFUSED: list[tuple[dict[str, Any], int, str]] = [
 
 
 @pytest.mark.parametrize(("fields", "status", "error"), REFUSED)
-def test_what_cannot_be_is_refused(fields: dict[str, Any], status: int, error: str) -> None:
+def test_an_invalid_request_is_refused(fields: dict[str, Any], status: int, error: str) -> None:
     server = backend()
     response = client(server).post("/generate", json=body(**fields))
     assert response.status_code == status
@@ -288,24 +305,24 @@ def test_what_cannot_be_is_refused(fields: dict[str, Any], status: int, error: s
     assert server.requests == []
 
 
-def test_a_body_without_its_total_is_refused_by_the_fields_name() -> None:
+def test_a_body_without_its_total_is_refused_with_the_fields_name() -> None:
     response = client(backend()).post("/generate", json={"prompt": "a", "generated_tokens_count": 8})
     assert (response.status_code, response.get_json()) == (400, {"error": "KeyError: 'max_total_tokens'"})
 
 
-def test_a_server_that_cannot_serve_says_so() -> None:
+def test_an_overloaded_server_says_so() -> None:
     server = backend()
-    server.fails = Overloaded(3)
+    server.error = Overloaded(3)
     response = client(server).post("/generate", json=body())
     assert (response.status_code, response.headers["Retry-After"]) == (429, "3")
     assert response.get_json() == {"error": "Overloaded: the server is busy: try again in 3 s"}
 
 
-def test_an_error_on_the_way_ends_a_stream_with_its_line_and_a_whole_answer_with_its_status() -> None:
+def test_an_error_midway_ends_a_stream_with_an_error_line_and_a_whole_answer_with_its_status() -> None:
     class Breaking(ScriptedBackend):
         def generate(self, request: Any) -> Any:
             stream = super().generate(request)
-            stream.steps.insert(3, Unavailable("the server is shutting down"))
+            stream.script_steps.insert(3, Unavailable("the server is shutting down"))
             return stream
 
     error = {"error": "Unavailable: the server is shutting down"}
@@ -329,30 +346,27 @@ SERVED = client(backend())
 
 @settings(max_examples=150, deadline=None)
 @given(st.dictionaries(st.sampled_from([*CHAT, "seed", "stream"]), VALUES, max_size=5))
-def test_no_body_is_answered_with_a_failure(fields: dict[str, Any]) -> None:
+def test_no_body_causes_a_server_error(fields: dict[str, Any]) -> None:
     response = SERVED.post("/generate", json=body(**fields))
     assert response.status_code in (200, 400, 422)
     if response.status_code != 200:
         assert list(response.get_json()) == ["error"]
 
 
-# Which pages may call --------------------------------------------------------------------------------------
-
-
-def test_a_page_of_any_origin_may_call_a_file_too() -> None:
+def test_pages_of_any_origin_and_files_may_call() -> None:
     for sent in (body(), {}):
         response = client(backend()).post("/generate", json=sent, headers={"Origin": "null"})
         assert response.headers["Access-Control-Allow-Origin"] == "null"
     assert "Access-Control-Allow-Origin" not in client(backend()).post("/generate", json=body()).headers
 
 
-def test_a_page_is_told_beforehand_what_it_may_send() -> None:
-    asks = {
+def test_a_cors_preflight_lists_what_a_page_may_send() -> None:
+    headers = {
         "Origin": "http://page",
         "Access-Control-Request-Method": "POST",
         "Access-Control-Request-Headers": "content-type, x-mine",
     }
-    response = client(backend(), api_keys=("secret",)).options("/generate", headers=asks)
+    response = client(backend(), api_keys=("secret",)).options("/generate", headers=headers)
     assert response.status_code == 200
     allowed = {name: value for name, value in response.headers if name.startswith("Access-Control-Allow-")}
     assert allowed == {
@@ -363,13 +377,13 @@ def test_a_page_is_told_beforehand_what_it_may_send() -> None:
     }
 
 
-def test_origins_of_the_settings_hold_here_too() -> None:
+def test_cors_origins_of_the_settings_apply_here_too() -> None:
     limited = client(backend(), cors_origins=("http://mine",))
     for origin, allowed in (("http://mine", "http://mine"), ("http://other", None)):
         response = limited.post("/generate", json=body(), headers={"Origin": origin})
         assert response.headers.get("Access-Control-Allow-Origin") == allowed
 
 
-def test_other_routes_are_not_opened() -> None:
+def test_other_routes_get_no_cors_headers() -> None:
     response = client(backend()).get("/version", headers={"Origin": "http://page"})
     assert "Access-Control-Allow-Origin" not in response.headers

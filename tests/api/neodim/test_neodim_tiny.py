@@ -1,4 +1,4 @@
-"""The vectors' tiny model on the real engine, greedy, against what the original server wrote with it."""
+"""The vectors' tiny model on the real engine, greedy, against the original server's output."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,8 +14,8 @@ from tests.api.neodim.tiny import tiny
 CASES = {case["name"]: case for case in vectors("http_e2e_tiny")}
 ALICE = CASES["gen0"]["request"]["prompt"]
 LATE = " she left.OhHrosNokngeKaniceX sawi: say moment wButbleab flasY AliceThe"
-# The original swaps two figures of the penalty, and tells more of its text than was penalised.
-TOLD_OTHERWISE = {
+# The original swaps two figures of the penalty, and reports more text than it penalises.
+DIFFERENT_FIELDS = {
     "rp3-range10-slope-ignore": {
         "repetition_penalty_text_at_start": " the bank. And then she left.",
         "repetition_penalty_text_at_end": " the bank. And then she left.",
@@ -37,10 +37,10 @@ def model() -> Iterator[Backend]:
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name != "trunc-space"])
-def test_the_tiny_model_writes_what_it_wrote_in_the_original(name: str, model: Backend) -> None:
+def test_the_tiny_model_writes_the_same_as_in_the_original(name: str, model: Backend) -> None:
     report = client(model).post("/generate", json=CASES[name]["request"]).get_json()
     recorded = CASES[name]["response"]
-    changed = TOLD_OTHERWISE.get(name, {})
+    changed = DIFFERENT_FIELDS.get(name, {})
     for ours, theirs in zip(report["sequences"], recorded.pop("sequences"), strict=True):
         expected = {field: changed.get(field, value) for field, value in theirs.items()}
         assert {field: ours[field] for field in theirs} == expected
@@ -49,21 +49,21 @@ def test_the_tiny_model_writes_what_it_wrote_in_the_original(name: str, model: B
     }
 
 
-def test_a_story_many_times_as_long_as_the_context_is_cut(model: Backend) -> None:
+def test_a_prompt_much_longer_than_the_context_is_truncated(model: Backend) -> None:
     story = "And then she left. " * 1000
-    asked = {
+    fields = {
         "prompt": story,
         "max_total_tokens": 40,
         "generated_tokens_count": 2,
         "truncate_prompt_until": [". "],
     }
-    report = client(model).post("/generate", json=asked).get_json()
+    report = client(model).post("/generate", json=fields).get_json()
     assert report["original_prompt_tokens_count"] > 5000
     assert report["used_input_tokens_count"] <= 38
     assert story.endswith(report["used_prompt"]) and report["used_prompt"].startswith("And")
 
 
-def test_what_the_original_failed_at_is_an_error_here_or_has_a_meaning(model: Backend) -> None:
+def test_requests_that_failed_in_the_original_are_refused_or_have_a_meaning(model: Backend) -> None:
     cases = [case for case in vectors("http_errors") if case["path"] == "/generate"]
     assert len(cases) == 15
     for case in cases:
@@ -72,13 +72,13 @@ def test_what_the_original_failed_at_is_an_error_here_or_has_a_meaning(model: Ba
         assert ("error" in response.get_json()) == ('"allow"' not in case["body_sent"]), case
 
 
-def test_a_prompt_cut_over_its_budget_is_cut_on(model: Backend) -> None:
+def test_a_prompt_still_over_its_budget_is_truncated_further(model: Backend) -> None:
     report = client(model).post("/generate", json=CASES["trunc-space"]["request"]).get_json()
     assert report["used_prompt"] == "by her sister on the bank. And then she left."
     assert report["output_tokens_count"] <= 40 < CASES["trunc-space"]["response"]["output_tokens_count"]
 
 
-def test_the_end_token_never_comes_unless_it_may(model: Backend, ask: Ask) -> None:
+def test_the_end_token_is_generated_only_if_allowed(model: Backend, ask: Ask) -> None:
     hot = {"temperature": 90, "words_whitelist": ["Alice"], "generated_tokens_count": 50, "seed": 1}
     assert ask(model, **hot)["generated_tokens_count"] == 50
     early = ask(model, **hot, can_stop_early=True)
@@ -86,28 +86,28 @@ def test_the_end_token_never_comes_unless_it_may(model: Backend, ask: Ask) -> No
     assert early["sequences"][0]["stop_string"] == ""
 
 
-def test_a_seed_gives_the_same_answer_and_a_drawn_one_is_told(model: Backend, ask: Ask) -> None:
+def test_a_seed_gives_the_same_answer_and_a_random_one_is_reported(model: Backend, ask: Ask) -> None:
     hot = {"temperature": 5, "sequences_count": 3}
-    drawn = ask(model, **hot)
-    assert ask(model, **hot, seed=drawn["seed"]) == drawn
-    assert ask(model, **hot, seed=drawn["seed"] + 1)["sequences"] != drawn["sequences"]
-    assert len({sequence["generated_text"] for sequence in drawn["sequences"]}) == 3
+    report = ask(model, **hot)
+    assert ask(model, **hot, seed=report["seed"]) == report
+    assert ask(model, **hot, seed=report["seed"] + 1)["sequences"] != report["sequences"]
+    assert len({sequence["generated_text"] for sequence in report["sequences"]}) == 3
 
 
-def test_banned_words_do_not_come_and_allowed_ones_alone_do(model: Backend, ask: Ask) -> None:
+def test_banned_words_are_not_generated_and_a_whitelist_allows_no_others(model: Backend, ask: Ask) -> None:
     free = ask(model, prompt=ALICE, top_k=1)["sequences"][0]["generated_text"]
     assert free.startswith("OhH")
-    kept = ask(model, prompt=ALICE, top_k=1, words_blacklist_at_start=["Oh"])["sequences"][0]
-    assert not kept["generated_text"].startswith("Oh")
-    kept = ask(model, prompt=ALICE, top_k=1, words_blacklist=["ros"])["sequences"][0]
-    assert "ros" in free and "ros" not in kept["generated_text"]
+    sequence = ask(model, prompt=ALICE, top_k=1, words_blacklist_at_start=["Oh"])["sequences"][0]
+    assert not sequence["generated_text"].startswith("Oh")
+    sequence = ask(model, prompt=ALICE, top_k=1, words_blacklist=["ros"])["sequences"][0]
+    assert "ros" in free and "ros" not in sequence["generated_text"]
     only = ask(model, prompt=ALICE, temperature=5, words_whitelist=["Alice", "bank"])["sequences"][0]
     assert set(only["generated_text"]) <= set(" Alicebank")
 
 
-def test_contrastive_search_needs_no_chance(model: Backend, ask: Ask) -> None:
-    asked = {"prompt": ALICE, "penalty_alpha": 0.6, "top_k": 4}
-    first, second = ask(model, **asked, seed=1), ask(model, **asked, seed=2)
+def test_contrastive_search_ignores_the_seed(model: Backend, ask: Ask) -> None:
+    fields = {"prompt": ALICE, "penalty_alpha": 0.6, "top_k": 4}
+    first, second = ask(model, **fields, seed=1), ask(model, **fields, seed=2)
     assert first["sequences"] == second["sequences"]
 
 
@@ -119,7 +119,7 @@ def test_contrastive_search_needs_no_chance(model: Backend, ask: Ask) -> None:
     count=st.integers(1, 3),
     seed=st.integers(0, 1000),
 )
-def test_all_that_is_generated_is_told_and_a_stream_tells_the_same(
+def test_all_generated_text_is_returned_streamed_or_whole(
     model: Backend, stops: list[str], regex: bool, required: int, count: int, seed: int
 ) -> None:
     fields: dict[str, Any] = {
@@ -138,10 +138,10 @@ def test_all_that_is_generated_is_told_and_a_stream_tells_the_same(
     assert report["output_tokens_count"] <= 40
     assert ALICE.endswith(report["used_prompt"])
     for index, sequence in enumerate(report["sequences"]):
-        told = [line for line in tokens if line["index"] == index]
-        parts = ("generated_text", "stop_string_match", "trimmed_tail")
-        generated = "".join(sequence[part] for part in parts)
-        assert "".join(line["text"] for line in told) == generated
+        own_lines = [line for line in tokens if line["index"] == index]
+        names = ("generated_text", "stop_string_match", "trimmed_tail")
+        generated = "".join(sequence[name] for name in names)
+        assert "".join(line["text"] for line in own_lines) == generated
         assert sequence["output_text"] == report["used_prompt"] + generated
-        assert any(line["stopped"] for line in told) == bool(sequence["stop_string"])
+        assert any(line["stopped"] for line in own_lines) == bool(sequence["stop_string"])
         assert sequence["stop_string"] in ("", *stops)

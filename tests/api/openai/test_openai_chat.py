@@ -4,27 +4,27 @@ from typing import Any
 
 from flask.testing import FlaskClient
 
-from inference.types import Alternative, CallDelta, Finished, Started, Token
-from tests.api.openai.asking import CHATS, USER, WEATHER, chunks, whole
+from inference.types import CallDelta, Finished, Started, Token, TopLogprob
+from tests.api.openai.app_requests import CHATS, USER, WEATHER, chunks, get_response
 from tests.fake_backend import FakeBackend, Script, say
 
 OPENAIS_OWN = {"X-Stainless-Lang": "python"}
 NAMED = {"type": "function", "function": {"name": "get_weather"}}
 CALL: Script = [
-    Started(0, prompt_tokens=9, cached_tokens=0, ids=(1, 2)),
+    Started(0, prompt_tokens=9, cached_tokens=0, prompt_token_ids=(1, 2)),
     Token(0, 7, ""),
     CallDelta(0, 0, "call_12", "get_weather", "", done=False),
     CallDelta(0, 0, "call_12", "get_weather", '{"city": ', done=False),
     CallDelta(0, 0, "call_12", "get_weather", '"Paris"}', done=True),
     CallDelta(0, 1, "call_34", "get_time", '{"at": 1}', done=True),
-    Finished(0, "stop", tokens=8),
+    Finished(0, "stop", num_tokens=8),
 ]
-TOP = (Alternative(5, "é", -0.5), Alternative(6, "e", -1.5))
+TOP = (TopLogprob(5, "é", -0.5), TopLogprob(6, "e", -1.5))
 SCORED: Script = [
     Started(0, prompt_tokens=1, cached_tokens=0),
     Token(0, 5, "é", -0.5, TOP, spelling="é"),
-    Token(0, 9, "", -0.1, (), special=True, spelling="<|eot|>"),
-    Finished(0, "stop", tokens=2),
+    Token(0, 9, "", -0.1, (), is_special=True, spelling="<|eot|>"),
+    Finished(0, "stop", num_tokens=2),
 ]
 
 
@@ -32,8 +32,8 @@ def deltas(got: list[Any]) -> list[Any]:
     return [chunk["choices"][0]["delta"] for chunk in got]
 
 
-def test_a_whole_chat_is_as_vllm_has_it(client: FlaskClient) -> None:
-    got = whole(client, CHATS)
+def test_a_whole_chat_has_vllms_shape(client: FlaskClient) -> None:
+    got = get_response(client, CHATS)
     assert (got["object"], got["system_fingerprint"]) == ("chat.completion", "hearth-1.2.3")
     assert got["id"].startswith("chatcmpl-")
     assert got["choices"] == [
@@ -47,7 +47,7 @@ def test_a_whole_chat_is_as_vllm_has_it(client: FlaskClient) -> None:
     ]
 
 
-def test_the_first_chunk_tells_the_role_alone(client: FlaskClient) -> None:
+def test_the_first_chunk_has_only_the_role(client: FlaskClient) -> None:
     first, *_ = chunks(client, CHATS)
     (choice,) = first["choices"]
     assert first["object"] == "chat.completion.chunk"
@@ -55,10 +55,12 @@ def test_the_first_chunk_tells_the_role_alone(client: FlaskClient) -> None:
     assert (choice["index"], choice["logprobs"], choice["finish_reason"]) == (0, None, None)
 
 
-def test_every_delta_has_what_tgis_client_demands(client: FlaskClient, backend: FakeBackend) -> None:
+def test_every_delta_has_the_fields_that_tgis_client_needs(client: FlaskClient, backend: FakeBackend) -> None:
     for script in (say("Hello", " world"), CALL):
         backend.script = script
-        for chunk in chunks(client, CHATS, tools=[WEATHER]):
+        stream = chunks(client, CHATS, tools=[WEATHER])
+        assert sum(len(chunk["choices"]) for chunk in stream) >= len(script)
+        for chunk in stream:
             assert isinstance(chunk["id"], str)
             assert isinstance(chunk["system_fingerprint"], str)
             for choice in chunk["choices"]:
@@ -66,7 +68,7 @@ def test_every_delta_has_what_tgis_client_demands(client: FlaskClient, backend: 
                 assert "tool_calls" in choice["delta"]
 
 
-def test_openais_own_client_is_told_the_role_once_for_it_joins_them(client: FlaskClient) -> None:
+def test_openais_client_gets_the_role_once_because_it_joins_deltas(client: FlaskClient) -> None:
     first, *rest = deltas(chunks(client, CHATS, OPENAIS_OWN))
     assert first["role"] == "assistant"
     assert rest == [{"content": "Hello"}, {"content": " world"}, {"content": ""}]
@@ -92,9 +94,9 @@ def test_a_call_is_streamed_with_its_name_first(client: FlaskClient, backend: Fa
     assert got[-1]["choices"][0]["finish_reason"] == "tool_calls"
 
 
-def test_a_whole_chats_calls_are_told(client: FlaskClient, backend: FakeBackend) -> None:
+def test_a_whole_chat_contains_its_calls(client: FlaskClient, backend: FakeBackend) -> None:
     backend.script = CALL
-    (choice,) = whole(client, CHATS, tools=[WEATHER])["choices"]
+    (choice,) = get_response(client, CHATS, tools=[WEATHER])["choices"]
     weather, time = choice["message"]["tool_calls"]
     assert weather == {
         "id": "chatcmpl-tool-12",
@@ -105,39 +107,41 @@ def test_a_whole_chats_calls_are_told(client: FlaskClient, backend: FakeBackend)
     assert (choice["message"]["content"], choice["finish_reason"]) == (None, "tool_calls")
 
 
-def test_a_named_tools_call_is_no_reason_to_end(client: FlaskClient, backend: FakeBackend) -> None:
+def test_a_call_of_a_named_tool_ends_with_reason_stop(client: FlaskClient, backend: FakeBackend) -> None:
     backend.script = CALL
-    (choice,) = whole(client, CHATS, tools=[WEATHER], tool_choice=NAMED)["choices"]
+    (choice,) = get_response(client, CHATS, tools=[WEATHER], tool_choice=NAMED)["choices"]
     assert (choice["message"]["content"], choice["finish_reason"]) == ("", "stop")
     last = chunks(client, CHATS, tools=[WEATHER], tool_choice="get_weather")[-1]
     assert last["choices"][0]["finish_reason"] == "stop"
-    demanded = whole(client, CHATS, tools=[WEATHER], tool_choice="required")
+    demanded = get_response(client, CHATS, tools=[WEATHER], tool_choice="required")
     assert demanded["choices"][0]["finish_reason"] == "tool_calls"
 
 
-def test_a_call_that_is_cut_short_is_told_as_far_as_it_came(
+def test_a_truncated_call_is_sent_as_far_as_it_was_generated(
     client: FlaskClient, backend: FakeBackend
 ) -> None:
-    backend.script = [*CALL[:4], Finished(0, "length", tokens=3)]
-    (choice,) = whole(client, CHATS, tools=[WEATHER])["choices"]
+    backend.script = [*CALL[:4], Finished(0, "length", num_tokens=3)]
+    (choice,) = get_response(client, CHATS, tools=[WEATHER])["choices"]
     assert choice["message"]["tool_calls"][0]["function"]["arguments"] == '{"city": '
     assert choice["finish_reason"] == "length"
 
 
-def test_logprobs_tell_each_token_its_bytes_and_alternatives(
+def test_logprobs_list_each_token_its_bytes_and_alternatives(
     client: FlaskClient, backend: FakeBackend
 ) -> None:
     backend.script = SCORED
-    (choice,) = whole(client, CHATS, logprobs=True, top_logprobs=1)["choices"]
+    (choice,) = get_response(client, CHATS, logprobs=True, top_logprobs=1)["choices"]
     first = {"token": "é", "logprob": -0.5, "bytes": [195, 169]}
     end = {"token": "<|eot|>", "logprob": -0.1, "bytes": list(b"<|eot|>"), "top_logprobs": []}
     assert choice["logprobs"] == {"content": [first | {"top_logprobs": [first]}, end]}
     assert backend.requests[0].logprobs == 1
 
 
-def test_logprobs_alone_have_no_alternatives(client: FlaskClient, backend: FakeBackend) -> None:
+def test_logprobs_without_top_logprobs_have_no_alternatives(
+    client: FlaskClient, backend: FakeBackend
+) -> None:
     backend.script = SCORED
-    (choice,) = whole(client, CHATS, logprobs=True)["choices"]
+    (choice,) = get_response(client, CHATS, logprobs=True)["choices"]
     assert [entry["top_logprobs"] for entry in choice["logprobs"]["content"]] == [[], []]
 
 
@@ -153,19 +157,19 @@ def test_streamed_logprobs_come_with_each_token(client: FlaskClient, backend: Fa
     ]
 
 
-def test_the_last_token_there_may_be_is_told_with_the_end_of_each_answer(
+def test_the_last_possible_token_is_sent_with_the_end_of_each_answer(
     client: FlaskClient, backend: FakeBackend
 ) -> None:
     backend.script = [*say("a", "b", reason="length"), *say("x", "y", index=1, reason="length")]
     got = chunks(client, CHATS, n=2, max_completion_tokens=2, logprobs=True)
-    told = [choice for chunk in got for choice in chunk["choices"]]
-    ends = [choice for choice in told if choice["finish_reason"]]
+    choices = [choice for chunk in got for choice in chunk["choices"]]
+    ends = [choice for choice in choices if choice["finish_reason"]]
     assert [choice["delta"]["content"] for choice in ends] == ["b", "y"]
     assert [choice["logprobs"]["content"][0]["token"] for choice in ends] == ["b", "y"]
-    assert [choice["delta"]["content"] for choice in told] == ["", "a", "b", "", "x", "y"]
+    assert [choice["delta"]["content"] for choice in choices] == ["", "a", "b", "", "x", "y"]
 
 
-def test_several_answers_are_told_apart_by_their_index(client: FlaskClient, backend: FakeBackend) -> None:
+def test_several_answers_are_distinguished_by_their_index(client: FlaskClient, backend: FakeBackend) -> None:
     a, b = say("a", "b"), say("x", "y", index=1)
     backend.script = [step for pair in zip(a, b, strict=True) for step in pair]
     got = chunks(client, CHATS, n=2)
@@ -174,21 +178,23 @@ def test_several_answers_are_told_apart_by_their_index(client: FlaskClient, back
         (choice,) = chunk["choices"]
         texts[choice["index"]] += choice["delta"]["content"]
     assert texts == {0: "ab", 1: "xy"}
-    assert [c["message"]["content"] for c in whole(client, CHATS, n=2)["choices"]] == ["ab", "xy"]
+    assert [c["message"]["content"] for c in get_response(client, CHATS, n=2)["choices"]] == ["ab", "xy"]
 
 
 def test_an_echo_begins_with_the_assistants_own_last_message(client: FlaskClient) -> None:
     messages = [USER, {"role": "assistant", "content": "Well, "}]
     fields: dict[str, Any] = {"messages": messages, "echo": True, "continue_final_message": True}
-    assert whole(client, CHATS, **fields)["choices"][0]["message"]["content"] == "Well, Hello world"
-    said = "".join(delta["content"] for delta in deltas(chunks(client, CHATS, **fields)))
-    assert said == "Well, Hello world"
-    assert whole(client, CHATS, echo=True)["choices"][0]["message"]["content"] == "Hello world"
+    assert get_response(client, CHATS, **fields)["choices"][0]["message"]["content"] == "Well, Hello world"
+    text = "".join(delta["content"] for delta in deltas(chunks(client, CHATS, **fields)))
+    assert text == "Well, Hello world"
+    assert get_response(client, CHATS, echo=True)["choices"][0]["message"]["content"] == "Hello world"
 
 
-def test_token_ids_of_prompt_and_answer_are_told_on_demand(client: FlaskClient, backend: FakeBackend) -> None:
+def test_token_ids_of_prompt_and_answer_are_returned_on_request(
+    client: FlaskClient, backend: FakeBackend
+) -> None:
     backend.script = CALL
-    got = whole(client, CHATS, return_token_ids=True)
+    got = get_response(client, CHATS, return_token_ids=True)
     assert (got["prompt_token_ids"], got["choices"][0]["token_ids"]) == ([1, 2], [7])
     first, second, *_ = chunks(client, CHATS, return_token_ids=True)
     assert first["prompt_token_ids"] == [1, 2]

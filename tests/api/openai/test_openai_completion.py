@@ -6,32 +6,32 @@ from typing import Any
 
 from flask.testing import FlaskClient
 
-from inference.types import Alternative, Finished, GenerationRequest, PromptToken, Started, Token
-from tests.api.openai.asking import COMPLETIONS, asked, chunks, whole
+from inference.types import Finished, GenerationRequest, PromptToken, Started, Token, TopLogprob
+from tests.api.openai.app_requests import COMPLETIONS, body_for, chunks, get_response
 from tests.fake_backend import FakeBackend, Script, say
 
 INF = float("inf")
-TOP = (Alternative(5, " a", -0.1), Alternative(6, " b", -2.0), Alternative(7, " c", -3.0))
+TOP = (TopLogprob(5, " a", -0.1), TopLogprob(6, " b", -2.0), TopLogprob(7, " c", -3.0))
 PROMPT = (
     PromptToken(1, "<s>", None),
-    PromptToken(2, "On", -1.5, rank=2, top=(Alternative(9, "In", -0.5), Alternative(2, "On", -1.5))),
+    PromptToken(2, "On", -1.5, rank=2, top_logprobs=(TopLogprob(9, "In", -0.5), TopLogprob(2, "On", -1.5))),
 )
 SCORED: Script = [
-    Started(0, prompt_tokens=2, cached_tokens=1, ids=(1, 2), prompt=PROMPT),
+    Started(0, prompt_tokens=2, cached_tokens=1, prompt_token_ids=(1, 2), prompt_logprobs=PROMPT),
     Token(0, 5, "", -0.1, TOP, spelling=" a"),
     Token(0, 8, " a d", -INF, TOP, spelling=" d"),
-    Finished(0, "length", text="!", tokens=2),
+    Finished(0, "length", text="!", num_tokens=2),
 ]
 
 
 def fixed(values: Any, **known: Any) -> Any:
-    """Without what differs from one request to the next."""
+    """A JSON copy in which `known` replaces the fields that differ between requests."""
     return json.loads(json.dumps(values)) | known
 
 
-def test_a_whole_completion_is_as_vllm_has_it(client: FlaskClient, backend: FakeBackend) -> None:
+def test_a_whole_completion_has_vllms_shape(client: FlaskClient, backend: FakeBackend) -> None:
     backend.script = say(" a", reason="length")
-    got = whole(client, COMPLETIONS, model="fake/model")
+    got = get_response(client, COMPLETIONS, model="fake/model")
     assert got["id"].startswith("cmpl-")
     assert abs(got["created"] - 1.6e9) < 1e9
     choice = {
@@ -64,31 +64,31 @@ def test_a_stream_has_one_id_and_ends_with_its_reason(client: FlaskClient, backe
     assert not any("usage" in chunk for chunk in got)
 
 
-def test_the_last_chunk_tells_the_usage_if_it_is_asked_for(client: FlaskClient) -> None:
-    *chosen, last = chunks(client, COMPLETIONS, stream_options={"include_usage": True})
-    assert [chunk["usage"] for chunk in chosen] == [None] * 3
+def test_the_last_chunk_has_the_usage_if_it_is_requested(client: FlaskClient) -> None:
+    *earlier, last = chunks(client, COMPLETIONS, stream_options={"include_usage": True})
+    assert [chunk["usage"] for chunk in earlier] == [None] * 3
     assert last["choices"] == []
     assert (last["usage"]["prompt_tokens"], last["usage"]["completion_tokens"]) == (3, 2)
 
 
-def test_every_chunk_tells_the_usage_if_it_is_asked_for(client: FlaskClient) -> None:
+def test_every_chunk_has_the_usage_if_it_is_requested(client: FlaskClient) -> None:
     options = {"include_usage": True, "continuous_usage_stats": True}
     got = chunks(client, COMPLETIONS, stream_options=options)
     assert [chunk["usage"]["completion_tokens"] for chunk in got] == [1, 2, 2, 2]
 
 
-def test_continuous_usage_alone_is_none(client: FlaskClient) -> None:
+def test_continuous_usage_needs_include_usage(client: FlaskClient) -> None:
     assert "usage" not in chunks(client, COMPLETIONS, stream_options={"continuous_usage_stats": True})[0]
 
 
-def test_cached_tokens_are_told(client: FlaskClient, backend: FakeBackend) -> None:
+def test_cached_tokens_are_reported(client: FlaskClient, backend: FakeBackend) -> None:
     backend.script = SCORED
-    assert whole(client, COMPLETIONS)["usage"]["prompt_tokens_details"] == {"cached_tokens": 1}
+    assert get_response(client, COMPLETIONS)["usage"]["prompt_tokens_details"] == {"cached_tokens": 1}
 
 
-def test_logprobs_are_lists_side_by_side(client: FlaskClient, backend: FakeBackend) -> None:
+def test_logprobs_are_parallel_lists(client: FlaskClient, backend: FakeBackend) -> None:
     backend.script = SCORED
-    choice = whole(client, COMPLETIONS, logprobs=2)["choices"][0]
+    choice = get_response(client, COMPLETIONS, logprobs=2)["choices"][0]
     assert choice["text"] == " a d!"
     assert choice["logprobs"] == {
         "text_offset": [0, 2],
@@ -99,16 +99,16 @@ def test_logprobs_are_lists_side_by_side(client: FlaskClient, backend: FakeBacke
     assert backend.requests[0].logprobs == 2
 
 
-def test_no_alternatives_leave_the_chosen_token(client: FlaskClient, backend: FakeBackend) -> None:
+def test_zero_alternatives_leave_the_chosen_token(client: FlaskClient, backend: FakeBackend) -> None:
     backend.script = SCORED
-    logprobs = whole(client, COMPLETIONS, logprobs=0)["choices"][0]["logprobs"]
+    logprobs = get_response(client, COMPLETIONS, logprobs=0)["choices"][0]["logprobs"]
     assert logprobs["top_logprobs"] == [{" a": -0.1}, {" d": -9999.0}]
 
 
 def test_tokens_may_be_written_as_their_ids(client: FlaskClient, backend: FakeBackend) -> None:
     backend.script = SCORED
     fields = {"logprobs": 1, "return_tokens_as_token_ids": True}
-    logprobs = whole(client, COMPLETIONS, **fields)["choices"][0]["logprobs"]
+    logprobs = get_response(client, COMPLETIONS, **fields)["choices"][0]["logprobs"]
     assert logprobs["tokens"] == ["token_id:5", "token_id:8"]
     assert logprobs["top_logprobs"][1] == {"token_id:8": -9999.0, "token_id:5": -0.1}
 
@@ -117,7 +117,7 @@ def test_an_echo_begins_with_the_prompt_whose_first_token_has_no_logprob(
     client: FlaskClient, backend: FakeBackend
 ) -> None:
     backend.script = SCORED
-    choice = whole(client, COMPLETIONS, echo=True, logprobs=1)["choices"][0]
+    choice = get_response(client, COMPLETIONS, echo=True, logprobs=1)["choices"][0]
     assert choice["text"] == "Once a d!"
     assert choice["logprobs"]["token_logprobs"] == [None, -1.5, -0.1, -9999.0]
     assert choice["logprobs"]["top_logprobs"][:2] == [None, {"On": -1.5, "In": -0.5}]
@@ -125,23 +125,23 @@ def test_an_echo_begins_with_the_prompt_whose_first_token_has_no_logprob(
     assert backend.requests[0].prompt_logprobs == 1
 
 
-def test_an_echo_of_ids_is_their_text(client: FlaskClient, backend: FakeBackend) -> None:
+def test_an_echo_of_token_ids_is_their_text(client: FlaskClient, backend: FakeBackend) -> None:
     backend.script = SCORED
-    assert whole(client, COMPLETIONS, prompt=[1, 2], echo=True)["choices"][0]["text"] == "w1 w2 a d!"
-    got = whole(client, COMPLETIONS, echo=True, truncate_prompt_tokens=2)
+    assert get_response(client, COMPLETIONS, prompt=[1, 2], echo=True)["choices"][0]["text"] == "w1 w2 a d!"
+    got = get_response(client, COMPLETIONS, echo=True, truncate_prompt_tokens=2)
     assert got["choices"][0]["text"] == "w1 w2 a d!"
 
 
-def test_an_echo_without_tokens_scores_the_prompt_alone(client: FlaskClient, backend: FakeBackend) -> None:
+def test_an_echo_without_tokens_only_scores_the_prompt(client: FlaskClient, backend: FakeBackend) -> None:
     backend.script = [SCORED[0], Finished(0, "length")]
-    choice = whole(client, COMPLETIONS, echo=True, max_tokens=0, logprobs=0)["choices"][0]
+    choice = get_response(client, COMPLETIONS, echo=True, max_tokens=0, logprobs=0)["choices"][0]
     assert (choice["text"], choice["logprobs"]["tokens"]) == ("Once", ["<s>", "On"])
     assert backend.requests[0].max_tokens == 0
 
 
-def test_prompt_logprobs_are_told_by_ids_and_ranks(client: FlaskClient, backend: FakeBackend) -> None:
+def test_prompt_logprobs_have_ids_and_ranks(client: FlaskClient, backend: FakeBackend) -> None:
     backend.script = SCORED
-    choice = whole(client, COMPLETIONS, prompt_logprobs=1)["choices"][0]
+    choice = get_response(client, COMPLETIONS, prompt_logprobs=1)["choices"][0]
     assert choice["prompt_logprobs"] == [
         None,
         {
@@ -151,18 +151,18 @@ def test_prompt_logprobs_are_told_by_ids_and_ranks(client: FlaskClient, backend:
     ]
 
 
-def test_token_ids_are_told_on_demand(client: FlaskClient, backend: FakeBackend) -> None:
+def test_token_ids_are_returned_on_request(client: FlaskClient, backend: FakeBackend) -> None:
     backend.script = SCORED
-    choice = whole(client, COMPLETIONS, return_token_ids=True)["choices"][0]
+    choice = get_response(client, COMPLETIONS, return_token_ids=True)["choices"][0]
     assert (choice["prompt_token_ids"], choice["token_ids"]) == ([1, 2], [5, 8])
     first, *rest = (chunk["choices"][0] for chunk in chunks(client, COMPLETIONS, return_token_ids=True))
     assert first["prompt_token_ids"] == [1, 2]
     assert [choice["token_ids"] for choice in rest[:-1]] == [[5], [8]]
 
 
-def test_a_stop_is_told(client: FlaskClient, backend: FakeBackend) -> None:
+def test_a_stop_is_reported(client: FlaskClient, backend: FakeBackend) -> None:
     backend.script = [SCORED[0], Finished(0, "stop", stop="\n\n")]
-    choice = whole(client, COMPLETIONS, stop="\n\n")["choices"][0]
+    choice = get_response(client, COMPLETIONS, stop="\n\n")["choices"][0]
     assert (choice["finish_reason"], choice["stop_reason"]) == ("stop", "\n\n")
     assert chunks(client, COMPLETIONS)[-1]["choices"][0]["stop_reason"] == "\n\n"
 
@@ -178,7 +178,7 @@ def test_choices_are_numbered_by_prompt_then_answer(client: FlaskClient, backend
         ]
 
     backend.script = script
-    got = whole(client, COMPLETIONS, prompt=["a", "b", [1, 2]], n=2)
+    got = get_response(client, COMPLETIONS, prompt=["a", "b", [1, 2]], n=2)
     assert [choice["text"] for choice in got["choices"]] == ["a0", "a1", "b0", "b1", "ids0", "ids1"]
     assert [choice["index"] for choice in got["choices"]] == list(range(6))
     assert got["usage"]["prompt_tokens"] == 9
@@ -190,9 +190,9 @@ def test_choices_are_numbered_by_prompt_then_answer(client: FlaskClient, backend
     assert texts == {0: "a0", 1: "a1", 2: "b0", 3: "b1", 4: "ids0", 5: "ids1"}
 
 
-def test_the_last_token_there_may_be_is_told_with_the_end(client: FlaskClient, backend: FakeBackend) -> None:
-    """As by vLLM: its tests count a chunk for each token, and find text in the last."""
-    backend.script = [*SCORED[:-1], Finished(0, "length", text="!", tokens=2)]
+def test_the_last_possible_token_is_sent_with_the_end(client: FlaskClient, backend: FakeBackend) -> None:
+    """As in vLLM, whose tests count a chunk for each token and expect text in the last."""
+    backend.script = [*SCORED[:-1], Finished(0, "length", text="!", num_tokens=2)]
     fields = {"max_tokens": 2, "logprobs": 0, "return_token_ids": True}
     options = {"include_usage": True, "continuous_usage_stats": True}
     _, first, last, total = chunks(client, COMPLETIONS, **fields, stream_options=options)
@@ -203,12 +203,12 @@ def test_the_last_token_there_may_be_is_told_with_the_end(client: FlaskClient, b
     assert counts == [1, 2, 2]
 
 
-def test_ids_alone_are_one_prompt(client: FlaskClient, backend: FakeBackend) -> None:
-    whole(client, COMPLETIONS, prompt=[1, 2, 3])
+def test_a_list_of_ids_is_one_prompt(client: FlaskClient, backend: FakeBackend) -> None:
+    get_response(client, COMPLETIONS, prompt=[1, 2, 3])
     assert [request.prompt for request in backend.requests] == [[1, 2, 3]]
 
 
-def test_the_best_of_several_answers_have_the_highest_mean_logprobs(
+def test_best_of_returns_the_answers_with_the_highest_mean_logprobs(
     client: FlaskClient, backend: FakeBackend
 ) -> None:
     means = [-3.0, -1.0, -2.0]
@@ -217,7 +217,7 @@ def test_the_best_of_several_answers_have_the_highest_mean_logprobs(
         for index, mean in enumerate(means)
         for step in say(f"answer {index}", index=index)
     ]
-    got = whole(client, COMPLETIONS, n=2, best_of=3)
+    got = get_response(client, COMPLETIONS, n=2, best_of=3)
     assert [choice["text"] for choice in got["choices"]] == ["answer 1", "answer 2"]
     assert [choice["index"] for choice in got["choices"]] == [0, 1]
     assert all(choice["logprobs"] is None for choice in got["choices"])
@@ -225,16 +225,16 @@ def test_the_best_of_several_answers_have_the_highest_mean_logprobs(
     assert got["usage"]["completion_tokens"] == 3
 
 
-def test_as_many_answers_as_choices_may_be_streamed(client: FlaskClient) -> None:
-    assert client.post(COMPLETIONS, json=asked(COMPLETIONS, best_of=1, stream=True)).status_code == 200
+def test_best_of_may_be_streamed_if_it_equals_n(client: FlaskClient) -> None:
+    assert client.post(COMPLETIONS, json=body_for(COMPLETIONS, best_of=1, stream=True)).status_code == 200
 
 
-def test_a_deadline_ends_an_answer_as_its_length_does(client: FlaskClient, backend: FakeBackend) -> None:
+def test_a_deadline_ends_an_answer_with_reason_length(client: FlaskClient, backend: FakeBackend) -> None:
     backend.script = say("a", reason="deadline")
-    assert whole(client, COMPLETIONS)["choices"][0]["finish_reason"] == "length"
+    assert get_response(client, COMPLETIONS)["choices"][0]["finish_reason"] == "length"
 
 
 def test_a_request_id_becomes_part_of_the_id(client: FlaskClient) -> None:
-    assert whole(client, COMPLETIONS, request_id="mine")["id"] == "cmpl-mine"
-    response = client.post(COMPLETIONS, json=asked(COMPLETIONS), headers={"X-Request-Id": "theirs"})
+    assert get_response(client, COMPLETIONS, request_id="mine")["id"] == "cmpl-mine"
+    response = client.post(COMPLETIONS, json=body_for(COMPLETIONS), headers={"X-Request-Id": "theirs"})
     assert response.get_json()["id"] == "cmpl-theirs"

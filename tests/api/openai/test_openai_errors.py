@@ -1,19 +1,19 @@
-"""Bad requests, and the statuses and bodies that vLLM answers them with, word for word."""
+"""Bad requests, and the statuses and bodies of vLLM's errors, word for word."""
 
 from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
 
-from inference.errors import BadRequest, NoRoom, Overloaded, ServerError, TooLong, Unavailable
-from tests.api.openai.asking import CHATS, COMPLETIONS, RESPONSES, USER, WEATHER, asked, refusal
+from inference.errors import BadRequest, MaxTokensTooLarge, Overloaded, ServerError, TooLong, Unavailable
+from tests.api.openai.app_requests import CHATS, COMPLETIONS, RESPONSES, USER, WEATHER, body_for, refusal
 from tests.fake_backend import FakeBackend, say
 
 NAMED = {"type": "function", "function": {"name": "other"}}
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aa"}}
 TEXT_ONLY = "messages[0].content[1] is of type 'image_url', and the served model reads text only"
 ONE_KIND = "You can only use one kind of constraints for structured outputs ('json', 'regex' or 'choice')."
-NO_ROOM = (
+MAX_TOKENS_TOO_LARGE = (
     "'max_tokens' or 'max_completion_tokens' is too large: 100. This model's maximum context length is 128 "
     "tokens and your request has 60 input tokens (100 > 128 - 60)."
 )
@@ -57,7 +57,7 @@ TOO_LONG = (
         ({"priority": 1}, "Got priority 1 but priority scheduling is not enabled"),
         (
             {"use_beam_search": True},
-            "use_beam_search is not supported: answers are sampled, or greedy",
+            "use_beam_search is not supported: use sampling or greedy decoding",
         ),
         (
             {"logit_bias": {"a": 1}},
@@ -73,7 +73,7 @@ TOO_LONG = (
 def test_a_value_out_of_range_is_refused_in_vllms_words(
     client: FlaskClient, path: str, prefix: str, stream: bool, fields: dict[str, Any], message: str
 ) -> None:
-    response = client.post(prefix + path, json=asked(path, **fields, stream=stream))
+    response = client.post(prefix + path, json=body_for(path, **fields, stream=stream))
     refusal(response, 400, message, "BadRequestError")
 
 
@@ -102,17 +102,17 @@ def test_a_value_out_of_range_is_refused_in_vllms_words(
             "Requested prompt logprobs of 21, which is greater than max allowed: 20",
         ),
         (RESPONSES, {"background": True}, None),
-        (RESPONSES, {"conversation": "conv_1"}, "conversation is not supported: this server keeps nothing"),
-        (RESPONSES, {"prompt": {"id": "p"}}, "prompt is not supported: this server keeps nothing"),
+        (RESPONSES, {"conversation": "conv_1"}, "conversation is not supported: this server stores nothing"),
+        (RESPONSES, {"prompt": {"id": "p"}}, "prompt is not supported: this server stores nothing"),
         (RESPONSES, {"input": [{"type": "item_reference", "id": "x"}]}, None),
         (RESPONSES, {"tools": [{"type": "web_search"}]}, None),
         (RESPONSES, {"max_output_tokens": 0}, "max_tokens must be at least 1, got 0."),
     ],
 )
-def test_what_is_not_done_here_is_refused(
+def test_an_unsupported_field_is_refused(
     client: FlaskClient, path: str, fields: dict[str, Any], message: str | None
 ) -> None:
-    response = client.post(path, json=asked(path, **fields))
+    response = client.post(path, json=body_for(path, **fields))
     refusal(response, 400, message or response.get_json()["error"]["message"], "BadRequestError")
 
 
@@ -194,13 +194,15 @@ def test_what_is_not_done_here_is_refused(
 def test_a_wrong_body_is_a_bad_request(
     client: FlaskClient, backend: FakeBackend, path: str, fields: dict[str, Any], message: str | None
 ) -> None:
-    response = client.post(path, json=asked(path, **fields))
+    response = client.post(path, json=body_for(path, **fields))
     refusal(response, 400, message or response.get_json()["error"]["message"], "Bad Request")
     assert backend.requests == []
 
 
 @pytest.mark.parametrize("arguments", ["[", '{"a":' * 200 + "1" + "}" * 200, '{"a":' * 100_000])
-def test_arguments_that_are_no_object_are_refused_by_their_place(client: FlaskClient, arguments: str) -> None:
+def test_arguments_that_are_no_object_are_refused_with_their_location(
+    client: FlaskClient, arguments: str
+) -> None:
     call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": arguments}}
     messages = [USER, {"role": "assistant", "content": None, "tool_calls": [call]}]
     body = client.post(CHATS, json={"messages": messages}).get_json()
@@ -215,7 +217,7 @@ def test_an_unknown_model_does_not_exist(client: FlaskClient, path: str, model: 
     refusal(response, 404, f"The model `{model}` does not exist.", "NotFoundError", "not_found")
 
 
-def test_the_error_of_an_unknown_model_is_as_vllm_has_it(client: FlaskClient) -> None:
+def test_the_error_of_an_unknown_model_has_vllms_shape(client: FlaskClient) -> None:
     error = {"message": "The model `x` does not exist.", "type": "NotFoundError", "param": None, "code": 404}
     response = client.post(COMPLETIONS, json={"prompt": "a", "model": "x"})
     assert response.get_json() == {"error": error, "error_type": "not_found"}
@@ -235,13 +237,19 @@ def test_the_served_model_has_many_names(client: FlaskClient, model: str | None)
         (Unavailable("loading"), 503, "loading", "Service Unavailable", "overloaded"),
         (TooLong("prompt", 128, 200), 400, TOO_LONG, "BadRequestError", "validation"),
         (
-            TooLong("messages", 128, 9000, "has more than 8192 characters, and the context holds 128 tokens"),
+            TooLong(
+                "messages",
+                128,
+                9000,
+                "has more than 8192 characters, and the context holds 128 tokens",
+                "characters",
+            ),
             400,
             UNREAD,
             "BadRequestError",
             "validation",
         ),
-        (NoRoom(128, 60, 100), 400, NO_ROOM, "BadRequestError", "validation"),
+        (MaxTokensTooLarge(128, 60, 100), 400, MAX_TOKENS_TOO_LARGE, "BadRequestError", "validation"),
         (BadRequest("seed", "is odd"), 400, "seed is odd", "BadRequestError", "validation"),
     ],
 )
@@ -256,19 +264,19 @@ def test_an_error_before_the_first_byte_has_its_status(
     type: str,
     error_type: str,
 ) -> None:
-    for refused in ({"fails": error}, {"fails": None, "script": [error]}):
+    for refused in ({"error": error}, {"error": None, "script": [error]}):
         backend.__dict__.update(refused)
-        response = client.post(path, json=asked(path, stream=stream))
+        response = client.post(path, json=body_for(path, stream=stream))
         refusal(response, status, message, type, error_type)
         assert response.headers.get("Retry-After") == ("2" if status == 429 else None)
 
 
 @pytest.mark.parametrize("path", [COMPLETIONS, CHATS])
-def test_an_error_in_a_stream_is_told_and_the_stream_done(
+def test_an_error_in_a_stream_is_sent_before_done(
     client: FlaskClient, backend: FakeBackend, path: str
 ) -> None:
     backend.script = [*say("a")[:-1], Unavailable("stopping")]
-    response = client.post(path, json=asked(path, stream=True))
+    response = client.post(path, json=body_for(path, stream=True))
     assert response.status_code == 200
     assert response.text.endswith(
         'data: {"error":{"message":"stopping","type":"Service Unavailable","param":null,"code":503},'
@@ -278,6 +286,6 @@ def test_an_error_in_a_stream_is_told_and_the_stream_done(
 
 def test_an_error_in_a_responses_stream_is_an_event(client: FlaskClient, backend: FakeBackend) -> None:
     backend.script = [*say("a")[:-1], Unavailable("stopping")]
-    text = client.post(RESPONSES, json=asked(RESPONSES, stream=True)).text
+    text = client.post(RESPONSES, json=body_for(RESPONSES, stream=True)).text
     assert '\n\nevent: error\ndata: {"type":"error","message":"stopping","param":null,' in text
     assert text.endswith("\n\n")

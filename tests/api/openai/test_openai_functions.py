@@ -1,4 +1,4 @@
-"""Clients from before there were tools: they tell functions, and read function_call."""
+"""Clients from before tools existed: they send functions and read function_call."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from inference.types import CallDelta, Finished, Message, Started, Token, Tool, ToolCall
-from tests.api.openai.asking import CHATS, USER, chunks, whole
+from tests.api.openai.app_requests import CHATS, USER, chunks, get_response
 from tests.fake_backend import FakeBackend, Script
 
 OPENAIS_OWN = {"X-Stainless-Lang": "python"}
@@ -16,27 +16,27 @@ CALL: Script = [
     Token(0, 7, ""),
     CallDelta(0, 0, "call_1", "get_weather", '{"city": ', done=False),
     CallDelta(0, 0, "call_1", "get_weather", '"Paris"}', done=True),
-    Finished(0, "stop", tokens=8),
+    Finished(0, "stop", num_tokens=8),
 ]
 CALLED = {"name": "get_weather", "arguments": '{"city": "Paris"}'}
 
 
 @pytest.mark.parametrize(
-    ("choice", "told"),
+    ("choice", "tool_choice"),
     [(None, "auto"), ("auto", "auto"), ("none", "none"), ({"name": "get_weather"}, "get_weather")],
 )
-def test_functions_are_tools_of_which_one_may_be_called(
-    client: FlaskClient, backend: FakeBackend, choice: Any, told: str
+def test_functions_become_tools_without_parallel_calls(
+    client: FlaskClient, backend: FakeBackend, choice: Any, tool_choice: str
 ) -> None:
-    whole(client, CHATS, functions=[FUNCTION], function_call=choice)
+    get_response(client, CHATS, functions=[FUNCTION], function_call=choice)
     (request,) = backend.requests
     assert request.tools == (Tool("get_weather", "Weather", {"type": "object"}),)
-    assert (request.tool_choice, request.parallel_calls) == (told, False)
+    assert (request.tool_choice, request.parallel_calls) == (tool_choice, False)
 
 
-def test_a_call_is_told_as_a_function_call(client: FlaskClient, backend: FakeBackend) -> None:
+def test_a_call_is_returned_as_a_function_call(client: FlaskClient, backend: FakeBackend) -> None:
     backend.script = CALL
-    (choice,) = whole(client, CHATS, functions=[FUNCTION])["choices"]
+    (choice,) = get_response(client, CHATS, functions=[FUNCTION])["choices"]
     message = {"role": "assistant", "content": None, "tool_calls": [], "function_call": CALLED}
     assert (choice["message"], choice["finish_reason"]) == (message, "function_call")
 
@@ -53,15 +53,15 @@ def test_a_call_is_streamed_as_a_function_call(client: FlaskClient, backend: Fak
 
 
 def test_an_answer_without_a_call_is_plain(client: FlaskClient) -> None:
-    (choice,) = whole(client, CHATS, functions=[FUNCTION])["choices"]
+    (choice,) = get_response(client, CHATS, functions=[FUNCTION])["choices"]
     assert (choice["message"]["content"], choice["message"]["function_call"]) == ("Hello world", None)
     assert choice["finish_reason"] == "stop"
 
 
-def test_a_call_that_was_made_is_part_of_the_conversation(client: FlaskClient, backend: FakeBackend) -> None:
+def test_an_earlier_call_is_part_of_the_conversation(client: FlaskClient, backend: FakeBackend) -> None:
     called = {"role": "assistant", "content": None, "function_call": CALLED}
     result = {"role": "function", "name": "get_weather", "content": "rain"}
-    whole(client, CHATS, messages=[USER, called, result], functions=[FUNCTION])
+    get_response(client, CHATS, messages=[USER, called, result], functions=[FUNCTION])
     assert backend.requests[0].prompt == (
         Message(**USER),
         Message("assistant", "", tool_calls=(ToolCall("", "get_weather", CALLED["arguments"]),)),
@@ -69,7 +69,7 @@ def test_a_call_that_was_made_is_part_of_the_conversation(client: FlaskClient, b
     )
 
 
-def test_what_is_wrong_in_a_call_is_named_by_its_place(client: FlaskClient) -> None:
+def test_an_error_in_a_call_is_named_with_its_location(client: FlaskClient) -> None:
     called = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "["}}
     body = client.post(CHATS, json={"messages": [USER, called]}).get_json()
     assert body["error"]["param"] == "messages[1].function_call.arguments"

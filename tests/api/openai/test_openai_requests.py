@@ -1,4 +1,4 @@
-"""What the model is asked, for each of the fields by which clients ask it."""
+"""The GenerationRequest made of each field, in each way that clients send it."""
 
 import sys
 from typing import Any
@@ -7,10 +7,10 @@ import pytest
 from flask.testing import FlaskClient
 
 from api import create_app
-from api.settings import AppSettings
 from inference.sampling import Sampling
-from inference.types import Constraint, GenerationRequest, Message, Template, Tool, ToolCall
-from tests.api.openai.asking import CHATS, COMPLETIONS, RESPONSES, USER, WEATHER, whole
+from inference.types import Constraint, GenerationRequest, Message, TemplateOptions, Tool, ToolCall
+from settings.groups import ServerSettings
+from tests.api.openai.app_requests import CHATS, COMPLETIONS, RESPONSES, USER, WEATHER, body_for, get_response
 from tests.fake_backend import FakeBackend, say
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
@@ -25,7 +25,7 @@ NULLS = (
 @pytest.fixture
 def ask(client: FlaskClient, backend: FakeBackend) -> Any:
     def requested(path: str = COMPLETIONS, **fields: Any) -> GenerationRequest:
-        whole(client, path, **fields)
+        get_response(client, path, **fields)
         return backend.requests[-1]
 
     return requested
@@ -42,67 +42,81 @@ def ask(client: FlaskClient, backend: FakeBackend) -> Any:
         ({"top_k": -1}, Sampling()),
         (
             {"presence_penalty": 1, "frequency_penalty": -1, "repetition_penalty": 1.2},
-            Sampling(presence=1.0, frequency=-1.0, repetition=1.2),
+            Sampling(presence_penalty=1.0, frequency_penalty=-1.0, repetition_penalty=1.2),
         ),
-        ({"logit_bias": {"5": 200, "6": -200.5}}, Sampling(bias={5: 100.0, 6: -100.0})),
+        ({"logit_bias": {"5": 200, "6": -200.5}}, Sampling(logit_bias={5: 100.0, 6: -100.0})),
         ({"logit_bias": [0.5, 1.0]}, Sampling()),
-        ({"allowed_token_ids": [1, 2]}, Sampling(allowed=frozenset((1, 2)), allowed_ends=False)),
+        ({"allowed_token_ids": [1, 2]}, Sampling(allowed_token_ids=frozenset((1, 2)), eos_allowed=False)),
     ],
 )
 @pytest.mark.parametrize("path", [COMPLETIONS, CHATS])
-def test_sampling_is_as_asked(ask: Any, path: str, fields: dict[str, Any], sampling: Sampling) -> None:
+def test_sampling_is_as_requested(ask: Any, path: str, fields: dict[str, Any], sampling: Sampling) -> None:
     assert ask(path, **fields).sampling == sampling
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "expected"),
     [
         ({"max_tokens": 5, "min_tokens": 2}, {"max_tokens": 5, "min_tokens": 2}),
         ({"stop": "a"}, {"stop": ("a",)}),
-        ({"stop": ["a", "b"], "include_stop_str_in_output": True}, {"stop": ("a", "b"), "keep_stop": True}),
-        ({"stop_token_ids": [3], "ignore_eos": True}, {"stop_tokens": (3,), "ignore_eos": True}),
+        (
+            {"stop": ["a", "b"], "include_stop_str_in_output": True},
+            {"stop": ("a", "b"), "include_stop_str_in_output": True},
+        ),
+        ({"stop_token_ids": [3], "ignore_eos": True}, {"stop_token_ids": (3,), "ignore_eos": True}),
         ({"bad_words": ["x"]}, {"bad_words": ("x",)}),
         ({"truncate_prompt_tokens": 9}, {"truncate": 9}),
         ({"truncate_prompt_tokens": -1, "max_tokens": 28}, {"truncate": CONTEXT - 28}),
         ({"skip_special_tokens": False}, {"show_special": True}),
-        ({"add_special_tokens": False}, {"special": False}),
+        ({"add_special_tokens": False}, {"add_special_tokens": False}),
         ({"prompt_logprobs": 3}, {"prompt_logprobs": 3}),
         ({"n": 3}, {"n": 3}),
         ({"n": 1, "best_of": 4}, {"n": 4, "logprobs": 0}),
     ],
 )
 @pytest.mark.parametrize("path", [COMPLETIONS, CHATS])
-def test_a_request_is_as_asked(
-    ask: Any, path: str, fields: dict[str, Any], told: dict[str, Any], backend: FakeBackend
+def test_request_fields_are_passed_on(
+    ask: Any, path: str, fields: dict[str, Any], expected: dict[str, Any], backend: FakeBackend
 ) -> None:
     backend.script = lambda request: [step for index in range(request.n) for step in say("a", index=index)]
     request = ask(path, **fields)
-    assert {name: getattr(request, name) for name in told} == told
-    assert request.fits
+    assert {name: getattr(request, name) for name in expected} == expected
+    assert request.reject_if_too_long
 
 
-def test_a_completion_has_sixteen_tokens_a_chat_what_the_context_holds(ask: Any) -> None:
+def test_max_tokens_default_to_16_for_completions_and_to_the_context_for_chats(ask: Any) -> None:
     assert ask(COMPLETIONS).max_tokens == 16
     assert ask(CHATS).max_tokens is None
     assert ask(CHATS, max_tokens=3).max_tokens == 3
     assert ask(CHATS, max_tokens=3, max_completion_tokens=5).max_tokens == 5
 
 
-def test_settings_stand_in_for_what_is_not_asked(backend: FakeBackend) -> None:
-    settings = AppSettings(temperature=0.5, max_tokens=9, deadline_s=2.0)
-    whole(create_app(backend, settings).test_client(), CHATS)
+def test_settings_are_the_defaults_of_fields_that_are_not_sent(backend: FakeBackend) -> None:
+    settings = ServerSettings(default_temperature=0.5, default_max_tokens=9, request_timeout_s=2.0)
+    get_response(create_app(backend, settings).test_client(), CHATS)
     (request,) = backend.requests
     assert (request.sampling.temperature, request.max_tokens, request.deadline) == (0.5, 9, 2.0)
 
 
+@pytest.mark.parametrize("field", ["n", "best_of"])
+def test_several_answers_are_refused_if_the_default_temperature_is_greedy(
+    backend: FakeBackend, field: str
+) -> None:
+    client = create_app(backend, ServerSettings(default_temperature=0.0)).test_client()
+    refused = client.post(COMPLETIONS, json=body_for(COMPLETIONS, **{field: 2}))
+    assert refused.get_json()["error"]["message"] == f"{field} must be 1 when using greedy sampling, got 2."
+    backend.script = [step for index in range(2) for step in say("a", index=index)]
+    get_response(client, COMPLETIONS, temperature=0.5, **{field: 2})
+
+
 @pytest.mark.parametrize("path", [COMPLETIONS, CHATS])
-def test_a_number_may_be_text_and_a_whole_one_have_a_point(ask: Any, path: str) -> None:
+def test_a_number_may_be_a_string_and_an_integer_may_have_a_point(ask: Any, path: str) -> None:
     request = ask(path, max_tokens=5.0, top_k="3", temperature="0.5", echo="false")
     assert (request.max_tokens, request.sampling) == (5, Sampling(temperature=0.5, top_k=3))
 
 
 @pytest.mark.parametrize("path", [COMPLETIONS, CHATS])
-def test_every_field_may_be_null_or_unknown(ask: Any, path: str) -> None:
+def test_fields_may_be_null_or_unknown(ask: Any, path: str) -> None:
     least = ask(path)
     nulls = dict.fromkeys(NULLS.split())
     assert ask(path, **nulls, nonsense={"a": 1}, user="me", metadata={"a": "b"}, store=True) == least
@@ -140,13 +154,13 @@ def test_every_field_may_be_null_or_unknown(ask: Any, path: str) -> None:
     ],
 )
 @pytest.mark.parametrize("path", [COMPLETIONS, CHATS])
-def test_a_form_of_the_answer_is_read_in_every_spelling(
+def test_an_answer_format_is_parsed_in_every_spelling(
     ask: Any, path: str, fields: dict[str, Any], constraint: Constraint | None
 ) -> None:
     assert ask(path, **fields).constraint == constraint
 
 
-def test_a_conversation_is_told_message_by_message(ask: Any) -> None:
+def test_a_conversation_is_passed_on_message_by_message(ask: Any) -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
     request = ask(
         CHATS,
@@ -172,24 +186,27 @@ def test_a_conversation_is_told_message_by_message(ask: Any) -> None:
 @pytest.mark.parametrize(
     ("fields", "template"),
     [
-        ({}, Template()),
-        ({"add_generation_prompt": False}, Template(opens=False)),
-        ({"continue_final_message": True}, Template(opens=False, continues=True)),
+        ({}, TemplateOptions()),
+        ({"add_generation_prompt": False}, TemplateOptions(add_generation_prompt=False)),
+        (
+            {"continue_final_message": True},
+            TemplateOptions(add_generation_prompt=False, continue_final_message=True),
+        ),
         (
             {"reasoning_effort": "low", "chat_template_kwargs": {"enable_thinking": False}},
-            Template(arguments={"reasoning_effort": "low", "enable_thinking": False}),
+            TemplateOptions(arguments={"reasoning_effort": "low", "enable_thinking": False}),
         ),
-        ({"documents": [{"text": "a"}]}, Template(arguments={"documents": [{"text": "a"}]})),
+        ({"documents": [{"text": "a"}]}, TemplateOptions(arguments={"documents": [{"text": "a"}]})),
     ],
 )
-def test_the_chat_template_is_told_what_is_asked_of_it(
-    ask: Any, fields: dict[str, Any], template: Template
+def test_the_chat_template_gets_the_requested_options(
+    ask: Any, fields: dict[str, Any], template: TemplateOptions
 ) -> None:
     assert ask(CHATS, **fields).template == template
 
 
 @pytest.mark.parametrize(
-    ("choice", "told"),
+    ("choice", "tool_choice"),
     [
         (None, "auto"),
         ("auto", "auto"),
@@ -200,13 +217,13 @@ def test_the_chat_template_is_told_what_is_asked_of_it(
         ({"function": {"name": "get_weather"}}, "get_weather"),
     ],
 )
-def test_tools_and_the_choice_among_them_are_told(ask: Any, choice: Any, told: str) -> None:
+def test_tools_and_the_choice_among_them_are_passed_on(ask: Any, choice: Any, tool_choice: str) -> None:
     request = ask(CHATS, tools=[WEATHER], tool_choice=choice, parallel_tool_calls=False)
     assert request.tools == (Tool("get_weather", "", {"type": "object"}),)
-    assert (request.tool_choice, request.parallel_calls) == (told, False)
+    assert (request.tool_choice, request.parallel_calls) == (tool_choice, False)
 
 
-def test_a_response_is_a_chat_told_otherwise(ask: Any) -> None:
+def test_a_response_is_a_chat_in_another_format(ask: Any) -> None:
     function = WEATHER["function"]
     request = ask(
         RESPONSES,
@@ -233,7 +250,7 @@ def test_a_response_is_a_chat_told_otherwise(ask: Any) -> None:
         Message("assistant", "Wait", tool_calls=(ToolCall("c1", "get_weather", "{}"),)),
         Message("tool", "rain", "get_weather", tool_call_id="c1"),
     )
-    assert (request.max_tokens, request.fits, request.truncate) == (9, False, CONTEXT - 9)
+    assert (request.max_tokens, request.reject_if_too_long, request.truncate) == (9, False, CONTEXT - 9)
     assert (request.sampling.greedy, request.logprobs) == (True, 0)
     assert request.constraint == Constraint("json_schema", SCHEMA)
     assert request.template.arguments == {"reasoning_effort": "high"}
@@ -242,9 +259,9 @@ def test_a_response_is_a_chat_told_otherwise(ask: Any) -> None:
 
 
 @pytest.mark.parametrize(("most", "status"), [(3, 200), (2, 400)])
-def test_a_completion_holds_as_many_texts_as_the_settings_allow(
+def test_the_settings_limit_the_number_of_prompts_in_a_completion(
     backend: FakeBackend, most: int, status: int
 ) -> None:
-    client = create_app(backend, AppSettings(max_client_batch=most)).test_client()
+    client = create_app(backend, ServerSettings(max_client_batch_size=most)).test_client()
     response = client.post(COMPLETIONS, json={"prompt": ["a", "b", "c"]})
     assert response.status_code == status, response.text

@@ -1,4 +1,4 @@
-"""The page's tables agree with the server's: every field it sends is one that the dialect reads."""
+"""The page's tables agree with the server: a dialect reads every field that the page sends to it."""
 
 import re
 from pathlib import Path
@@ -6,11 +6,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from api.llama_stack.bodies import ChatBody as LlamaStackBody
-from api.llama_stack.bodies import Logprobs, SamplingParams, Strategy
-from api.neodim.bodies import Body as NeodimBody
-from api.openai.bodies import ChatBody, CompletionBody
-from api.tgi.bodies import Parameters
+from api.llama_stack.protocol.inference import LlamaStackChatRequest as LlamaStackBody
+from api.llama_stack.protocol.inference import LogprobsOptions, SamplingParams, SamplingStrategy
+from api.neodim.protocol import NeodimRequest as NeodimBody
+from api.openai.protocol.chat import ChatCompletionRequest
+from api.openai.protocol.completion import CompletionRequest
+from api.tgi.protocol import GenerateParameters
 
 FOLDER = Path(__file__).parents[3] / "api/playground"
 FIELD = re.compile(r'^  (\w+): "(\S*)",$', re.MULTILINE)
@@ -23,22 +24,24 @@ def names(*shapes: type[msgspec.Struct]) -> set[str]:
 
 READ = {
     "llama_stack": names(LlamaStackBody, SamplingParams)
-    | {f"strategy.{name}" for name in names(Strategy)}
-    | {f"logprobs.{name}" for name in names(Logprobs)},
-    "openai": names(CompletionBody) & names(ChatBody),
-    "tgi": names(Parameters),
+    | {f"strategy.{name}" for name in names(SamplingStrategy)}
+    | {f"logprobs.{name}" for name in names(LogprobsOptions)},
+    "openai": names(CompletionRequest) & names(ChatCompletionRequest),
+    "tgi": names(GenerateParameters),
     "neodim": names(NeodimBody),
 }
 
 
 def table(dialect: str) -> dict[str, str]:
-    """The page's names of a dialect's parameters, and the dialect's own; "" where it has none."""
+    """The page's parameter names, each with the dialect's field; an empty string where the dialect has
+    none.
+    """
     source = (FOLDER / f"dialects/{dialect}.js").read_text()
     return dict(FIELD.findall(source.partition("const FIELDS = {")[2].partition("};")[0]))
 
 
 def params() -> set[str]:
-    sections = (path for path in FOLDER.glob("params/*.js") if path.stem != "kinds")
+    sections = (path for path in FOLDER.glob("params/*.js") if path.stem != "presets")
     return {name for path in sections for name in PARAM.findall(path.read_text())}
 
 

@@ -1,4 +1,4 @@
-"""The playground's routes: the page and its files, how they are sent, and the machine's figures."""
+"""The playground's routes: the page and its files, their headers, and the machine's figures."""
 
 import re
 from pathlib import Path
@@ -7,29 +7,29 @@ import pytest
 from flask.testing import FlaskClient
 
 from api import create_app
-from api.files import Files
-from api.settings import AppSettings
-from inference.types import Device, Load
+from api.static_pages import StaticFiles
+from inference.types import BackendLoad, Device
+from settings.groups import ServerSettings
 from tests.fake_backend import FakeBackend
 
 FOLDER = Path(__file__).parents[3] / "api/playground"
-NAMES = sorted(Files(FOLDER).files)
+NAMES = sorted(StaticFiles(FOLDER).files)
 
 
 class BusyBackend(FakeBackend):
-    def load(self) -> Load:
-        return Load(
-            running=2, waiting=1, used=0.25, devices=(Device("GPU", 8 << 30, 2 << 30, 5 << 30, 4 << 30),)
+    def load(self) -> BackendLoad:
+        return BackendLoad(
+            running=2, waiting=1, kv_usage=0.25, devices=(Device("GPU", 8 << 30, 2 << 30, 5 << 30, 4 << 30),)
         )
 
 
-def client_with(settings: AppSettings) -> FlaskClient:
+def client_with(settings: ServerSettings) -> FlaskClient:
     return create_app(BusyBackend(), settings).test_client()
 
 
 @pytest.fixture
 def client() -> FlaskClient:
-    return client_with(AppSettings())
+    return client_with(ServerSettings())
 
 
 def test_the_page_is_html(client: FlaskClient) -> None:
@@ -38,7 +38,7 @@ def test_the_page_is_html(client: FlaskClient) -> None:
     assert response.data == (FOLDER / "index.html").read_bytes()
 
 
-def test_a_slash_too_many_leads_to_the_page(client: FlaskClient) -> None:
+def test_a_trailing_slash_redirects_to_the_page(client: FlaskClient) -> None:
     response = client.get("/playground/")
     assert (response.status_code, response.location) == (302, "../playground")
 
@@ -54,7 +54,7 @@ def test_each_file_has_its_type_and_the_headers(client: FlaskClient, name: str) 
     assert "unsafe" not in response.headers["Content-Security-Policy"]
 
 
-def test_a_file_that_is_known_is_not_sent_again(client: FlaskClient) -> None:
+def test_a_cached_file_is_not_sent_again(client: FlaskClient) -> None:
     etag = client.get("/playground").headers["ETag"]
     response = client.get("/playground", headers={"If-None-Match": etag})
     assert (response.status_code, response.data) == (304, b"")
@@ -66,29 +66,29 @@ def test_a_file_that_is_known_is_not_sent_again(client: FlaskClient) -> None:
     [
         "nothing.js",
         "__init__.py",
-        "status.py",
-        "../keys.py",
-        "%2e%2e/keys.py",
-        "..%2fkeys.py",
+        "../errors.py",
+        "../api_keys.py",
+        "%2e%2e/api_keys.py",
+        "..%2fapi_keys.py",
         "/etc/passwd",
         ".",
     ],
 )
-def test_what_is_not_of_the_page_is_not_found(client: FlaskClient, path: str) -> None:
+def test_paths_outside_of_the_page_are_not_found(client: FlaskClient, path: str) -> None:
     response = client.get(f"/playground/{path}")
     assert (response.status_code, response.is_json) == (404, True)
     assert "error" in response.json
 
 
 def test_every_file_that_is_named_is_there() -> None:
-    """A module imports what exists, the page links what exists, and all of it is used."""
-    links = {link for name in NAMES for link in linked(name)}
+    """Modules import files that exist, the page links files that exist, and every file is used."""
+    links = {link for name in NAMES for link in linked_files(name)}
     assert links - set(NAMES) == set()
     assert set(NAMES) - links == {"index.html"}
 
 
-def linked(name: str) -> set[str]:
-    """What a file loads, as names from the page's folder."""
+def linked_files(name: str) -> set[str]:
+    """The files that a file loads, as paths from the page's folder."""
     text = (FOLDER / name).read_text()
     if name.endswith(".html"):
         return set(re.findall(r'(?:href|src)="playground/([^"]+)"', text))
@@ -110,10 +110,7 @@ def test_no_module_is_long() -> None:
     assert {name for name in NAMES if (FOLDER / name).read_text().count("\n") > 200} == set()
 
 
-# Figures -------------------------------------------------------------------------------------------------
-
-
-def test_the_status_tells_load_and_memory(client: FlaskClient) -> None:
+def test_the_status_reports_load_and_memory(client: FlaskClient) -> None:
     response = client.get("/playground/status")
     body = response.json
     assert response.headers["Cache-Control"] == "no-store"
@@ -124,11 +121,8 @@ def test_the_status_tells_load_and_memory(client: FlaskClient) -> None:
     ]
 
 
-# Keys ----------------------------------------------------------------------------------------------------
-
-
 def test_the_page_loads_without_a_key() -> None:
-    client = client_with(AppSettings(api_keys=("secret",)))
+    client = client_with(ServerSettings(api_keys=("secret",)))
     for path in (
         "/playground",
         "/playground/",
@@ -138,11 +132,11 @@ def test_the_page_loads_without_a_key() -> None:
 
 
 @pytest.mark.parametrize("path", ["/playground/status", "/playground/x", "/v1/models", "/x/playground/a.js"])
-def test_what_the_page_asks_for_needs_the_key(path: str) -> None:
-    client = client_with(AppSettings(api_keys=("secret",)))
+def test_requests_of_the_page_need_the_key(path: str) -> None:
+    client = client_with(ServerSettings(api_keys=("secret",)))
     assert client.get(path).status_code == 401
     assert client.get(path, headers={"Authorization": "Bearer secret"}).status_code in (200, 404)
 
 
-def test_the_page_takes_nothing_without_a_key() -> None:
-    assert client_with(AppSettings(api_keys=("secret",))).post("/playground").status_code == 401
+def test_the_page_accepts_no_post_without_a_key() -> None:
+    assert client_with(ServerSettings(api_keys=("secret",))).post("/playground").status_code == 401

@@ -1,4 +1,4 @@
-"""Each wrong request of TGI: its status and its body, byte for byte where TGI has words for it."""
+"""Each invalid request of TGI: its status and body, byte for byte where TGI defines the message."""
 
 import json
 from typing import Any
@@ -7,20 +7,20 @@ import pytest
 from flask.testing import FlaskClient
 
 from api import create_app
-from api.settings import AppSettings
 from inference.errors import (
     BadRequest,
     Internal,
-    NoRoom,
+    MaxTokensTooLarge,
     NotImplementedHere,
     Overloaded,
     ServerError,
     TooLong,
     Unavailable,
 )
+from settings.groups import ServerSettings
 from tests.fake_backend import FakeBackend, say
 
-WHOLE = ("/", "/generate", "/invocations")
+UNSTREAMED = ("/", "/generate", "/invocations")
 UNAUTHORIZED = {
     "error": {"message": "Unauthorized", "type": "AuthenticationError", "param": None, "code": 401},
     "error_type": "authentication",
@@ -75,11 +75,11 @@ STREAMED = [
         "`decoder_input_details` == true is not supported when streaming tokens",
     ),
 ]
-# What a backend finds, and what is said of it.
-FOUND: list[tuple[dict[str, Any], ServerError, int, dict[str, str]]] = [
+# Errors of the backend, and the responses they become.
+REFUSALS: list[tuple[dict[str, Any], ServerError, int, dict[str, str]]] = [
     (
         {"max_new_tokens": 100},
-        NoRoom(128, 60, 100),
+        MaxTokensTooLarge(128, 60, 100),
         422,
         {
             "error": "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 128. "
@@ -137,7 +137,7 @@ FOUND: list[tuple[dict[str, Any], ServerError, int, dict[str, str]]] = [
     ),
     (
         {},
-        TooLong("prompt", 128, 9000, "has more than 8192 characters"),
+        TooLong("prompt", 128, 9000, "has more than 8192 characters", "characters"),
         422,
         {
             "error": "Input validation error: `inputs` has more than 8192 characters, got 9000",
@@ -192,7 +192,7 @@ FOUND: list[tuple[dict[str, Any], ServerError, int, dict[str, str]]] = [
 
 
 def client_with(backend: FakeBackend, **settings: Any) -> FlaskClient:
-    return create_app(backend, AppSettings(**settings)).test_client()
+    return create_app(backend, ServerSettings(**settings)).test_client()
 
 
 def body(**parameters: Any) -> dict[str, Any]:
@@ -200,32 +200,31 @@ def body(**parameters: Any) -> dict[str, Any]:
 
 
 def in_band(text: str) -> Any:
-    """The one event of a stream."""
+    """The single event of a stream."""
     assert text.startswith("data: ") and text.endswith("\n\n") and text.count("\n\n") == 1
     return json.loads(text.removeprefix("data: "))
 
 
-# What the dialect itself refuses -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("path", WHOLE)
+@pytest.mark.parametrize("path", UNSTREAMED)
 @pytest.mark.parametrize(("parameters", "message"), INVALID)
 def test_a_wrong_value_is_a_validation_error(
     client: FlaskClient, path: str, parameters: dict[str, Any], message: str
 ) -> None:
     response = client.post(path, json=body(**parameters))
-    told = {"error": f"Input validation error: {message}", "error_type": "validation"}
+    expected = {"error": f"Input validation error: {message}", "error_type": "validation"}
     assert (response.status_code, response.mimetype) == (422, "application/json")
-    assert response.data == json.dumps(told, separators=(",", ":")).encode()
+    assert response.data == json.dumps(expected, separators=(",", ":")).encode()
 
 
 @pytest.mark.parametrize(("parameters", "message"), STREAMED + INVALID[4:])
-def test_a_stream_tells_it_in_band(client: FlaskClient, parameters: dict[str, Any], message: str) -> None:
+def test_a_stream_sends_the_validation_error_in_band(
+    client: FlaskClient, parameters: dict[str, Any], message: str
+) -> None:
     for path, more in (("/generate_stream", {}), ("/", {"stream": True})):
         response = client.post(path, json=body(**parameters) | more)
         assert (response.status_code, response.mimetype) == (200, "text/event-stream")
-        told = {"error": f"Input validation error: {message}", "error_type": "validation"}
-        assert response.data == b"data: " + json.dumps(told, separators=(",", ":")).encode() + b"\n\n"
+        expected = {"error": f"Input validation error: {message}", "error_type": "validation"}
+        assert response.data == b"data: " + json.dumps(expected, separators=(",", ":")).encode() + b"\n\n"
 
 
 def test_an_empty_prompt_is_refused(client: FlaskClient) -> None:
@@ -236,7 +235,7 @@ def test_an_empty_prompt_is_refused(client: FlaskClient) -> None:
     )
 
 
-def test_the_first_rule_that_is_broken_is_told(client: FlaskClient) -> None:
+def test_the_first_broken_rule_is_reported(client: FlaskClient) -> None:
     wrong = {
         "best_of": 3,
         "temperature": 0,
@@ -251,16 +250,21 @@ def test_the_first_rule_that_is_broken_is_told(client: FlaskClient) -> None:
     }
     last = {"truncate": 0}
     for name in list(wrong):
-        told = client.post("/generate", json={"inputs": "", "parameters": wrong | last}).json["error"]
-        assert told.startswith(f"Input validation error: `{name}`")
+        message = client.post("/generate", json={"inputs": "", "parameters": wrong | last}).json["error"]
+        assert message.startswith(f"Input validation error: `{name}`")
         del wrong[name]
     assert "`inputs`" in client.post("/generate", json={"inputs": "", "parameters": last}).json["error"]
     assert "`truncate`" in client.post("/generate", json=body(**last)).json["error"]
 
 
-def test_limits_are_those_of_the_settings(backend: FakeBackend) -> None:
+def test_limits_come_from_the_settings(backend: FakeBackend) -> None:
     narrow = client_with(
-        backend, max_best_of=1, max_stop_sequences=0, max_top_n_tokens=1, max_input_tokens=4, grammars=False
+        backend,
+        max_best_of=1,
+        max_stop_sequences=0,
+        max_top_n_tokens=1,
+        max_input_tokens=4,
+        disable_grammar_support=True,
     )
     wrong = [
         ({"best_of": 2, "do_sample": True}, "`best_of` != 1 is not allowed for this endpoint"),
@@ -270,38 +274,32 @@ def test_limits_are_those_of_the_settings(backend: FakeBackend) -> None:
         ({"grammar": {"type": "regex", "value": "a"}}, "grammar is not supported"),
     ]
     for parameters, message in wrong:
-        told = narrow.post("/generate", json=body(**parameters)).json["error"]
-        assert told == f"Input validation error: {message}"
+        error = narrow.post("/generate", json=body(**parameters)).json["error"]
+        assert error == f"Input validation error: {message}"
     assert narrow.post("/generate", json=body(best_of=1)).status_code == 200
 
 
-# What the backend refuses --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("parameters", "found", "status", "told"), FOUND)
-def test_a_backends_refusal_is_told_in_tgis_words(
-    parameters: dict[str, Any], found: ServerError, status: int, told: dict[str, str]
+@pytest.mark.parametrize(("parameters", "error", "status", "expected"), REFUSALS)
+def test_a_backends_refusal_is_reported_in_tgis_words(
+    parameters: dict[str, Any], error: ServerError, status: int, expected: dict[str, str]
 ) -> None:
-    client = client_with(FakeBackend(fails=found))
+    client = client_with(FakeBackend(error=error))
     response = client.post("/generate", json=body(**parameters))
-    assert (response.status_code, response.json) == (status, told)
+    assert (response.status_code, response.json) == (status, expected)
     streamed = client.post("/generate_stream", json=body(**parameters))
-    assert (streamed.status_code, in_band(streamed.text)) == (200, told)
+    assert (streamed.status_code, in_band(streamed.text)) == (200, expected)
 
 
-def test_when_to_come_back_is_told() -> None:
-    client = client_with(FakeBackend(fails=Overloaded(3.0)))
+def test_retry_after_is_sent() -> None:
+    client = client_with(FakeBackend(error=Overloaded(3.0)))
     assert client.post("/generate", json=body()).headers["Retry-After"] == "3"
 
 
-# What fails while it is generated ------------------------------------------------------------------------
-
-
-def test_a_failure_on_the_way_is_a_generation_error() -> None:
+def test_a_failure_midway_is_a_generation_error() -> None:
     client = client_with(FakeBackend([*say("Hello")[:-1], Internal("the step failed")]))
     failed = {"error": "Request failed during generation: the step failed", "error_type": "generation"}
-    whole = client.post("/generate", json=body())
-    assert (whole.status_code, whole.json) == (424, failed)
+    response = client.post("/generate", json=body())
+    assert (response.status_code, response.json) == (424, failed)
     first, second = client.post("/generate_stream", json=body()).text.split("\n\n")[:2]
     assert json.loads(first.removeprefix("data: "))["token"]["text"] == "Hello"
     assert json.loads(second.removeprefix("data: ")) == failed
@@ -314,29 +312,26 @@ def test_a_failure_before_the_first_token_is_in_band_as_well() -> None:
     assert in_band(response.text)["error_type"] == "generation"
 
 
-def test_an_answer_that_breaks_off_is_incomplete() -> None:
+def test_an_answer_without_its_end_is_incomplete() -> None:
     client = client_with(FakeBackend(say("Hello")[:-1]))
-    whole = client.post("/generate", json=body())
-    told = {"error": "Incomplete generation", "error_type": "incomplete_generation"}
-    assert (whole.status_code, whole.json) == (500, told)
+    response = client.post("/generate", json=body())
+    expected = {"error": "Incomplete generation", "error_type": "incomplete_generation"}
+    assert (response.status_code, response.json) == (500, expected)
     *_, last = client.post("/generate_stream", json=body()).text.strip().split("\n\n")
-    told = {"error": "Incomplete generation stream", "error_type": "incomplete_generation_stream"}
-    assert json.loads(last.removeprefix("data: ")) == told
-
-
-# What is not of the shape, or of HTTP --------------------------------------------------------------------
+    expected = {"error": "Incomplete generation stream", "error_type": "incomplete_generation_stream"}
+    assert json.loads(last.removeprefix("data: ")) == expected
 
 
 @pytest.mark.parametrize("path", ["/", "/generate", "/generate_stream", "/vertex", "/chat_tokenize"])
 @pytest.mark.parametrize("data", ["", "{", '{"inputs": NaN}', '{"inputs": "a", "inputs": "b"}', b"\xff"])
-def test_what_is_not_json_is_a_bad_request(client: FlaskClient, path: str, data: str | bytes) -> None:
+def test_a_body_that_is_not_json_is_a_bad_request(client: FlaskClient, path: str, data: str | bytes) -> None:
     response = client.post(path, data=data, content_type="application/json")
     assert (response.status_code, response.json["error_type"]) == (400, "validation")
     assert response.json["error"].startswith("Failed to parse the request body as JSON: ")
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "reason"),
     [
         ({}, "`inputs` is required"),
         ([], "the body must be `object`, got `array`"),
@@ -353,14 +348,14 @@ def test_what_is_not_json_is_a_bad_request(client: FlaskClient, path: str, data:
         (body(grammar={"type": "regex"}), "`parameters.grammar.value` is required"),
     ],
 )
-def test_what_is_not_of_the_shape_is_unprocessable(client: FlaskClient, body: Any, said: str) -> None:
+def test_a_body_of_the_wrong_shape_is_unprocessable(client: FlaskClient, body: Any, reason: str) -> None:
     for path in ("/", "/generate", "/generate_stream"):
         response = client.post(path, json=body)
-        told = f"Failed to deserialize the JSON body into the target type: {said}"
-        assert (response.status_code, response.json) == (422, {"error": told, "error_type": "validation"})
+        message = f"Failed to deserialize the JSON body into the target type: {reason}"
+        assert (response.status_code, response.json) == (422, {"error": message, "error_type": "validation"})
 
 
-def test_what_http_forbids_is_told_in_tgis_shape(client: FlaskClient) -> None:
+def test_wrong_methods_and_content_types_are_refused_in_tgis_shape(client: FlaskClient) -> None:
     wrong_method = client.get("/generate_stream")
     assert (wrong_method.status_code, wrong_method.json["error_type"]) == (405, "method_not_allowed")
     assert "POST" in wrong_method.headers["Allow"]
@@ -370,7 +365,7 @@ def test_what_http_forbids_is_told_in_tgis_shape(client: FlaskClient) -> None:
         assert isinstance(response.json["error"], str)
 
 
-def test_a_body_too_large_is_told_in_tgis_shape(backend: FakeBackend) -> None:
+def test_a_body_too_large_is_refused_in_tgis_shape(backend: FakeBackend) -> None:
     response = client_with(backend, max_body_bytes=10).post("/generate", json=body())
     assert (response.status_code, response.json["error_type"]) == (413, "validation")
     assert isinstance(response.json["error"], str)
@@ -381,7 +376,7 @@ def test_an_unknown_path_has_an_error(client: FlaskClient) -> None:
     assert (response.status_code, "error" in response.json) == (404, True)
 
 
-def test_a_bug_of_ours_is_told_in_tgis_shape(app: Any, client: FlaskClient) -> None:
+def test_an_internal_error_is_reported_in_tgis_shape(app: Any, client: FlaskClient) -> None:
     app.view_functions["tgi./vertex"] = lambda: 1 // 0
     response = client.post("/vertex", json={"instances": []})
     assert (response.status_code, response.json["error_type"]) == (424, "generation")
@@ -401,8 +396,8 @@ def test_without_its_key_a_request_is_unauthorized(backend: FakeBackend, path: s
     assert known.status_code == 200
 
 
-def test_one_more_than_the_limit_is_overloaded(backend: FakeBackend) -> None:
-    narrow = client_with(backend, max_concurrent=1)
+def test_a_request_beyond_the_limit_is_overloaded(backend: FakeBackend) -> None:
+    narrow = client_with(backend, max_concurrent_requests=1)
     overloaded = {"error": "Model is overloaded", "error_type": "overloaded"}
     running = narrow.post("/generate_stream", json=body())
     refused = narrow.post("/generate", json=body())

@@ -1,17 +1,19 @@
-"""Tiny Llama-like models whose weights native matrices hold."""
+"""Tiny Llama-like models with packed native weights."""
 
 from typing import Any
 
 import torch
 from transformers import PreTrainedModel
 
-from inference.model.weights.kinds import NONE
-from inference.model.weights.swap import swap
-from inference.native.matrix import Matrix
+from inference.model.quantization.replace import replace_weights
+from inference.model.quantization.schemes import NONE
+from inference.native.packed_matrix import PackedMatrix
 from tests.families import tiny
 
 
-def held(name: str, dtype: torch.dtype = torch.float32, **settings: Any) -> PreTrainedModel:
+def tiny_with_packed_weights(
+    name: str, dtype: torch.dtype = torch.float32, **settings: Any
+) -> PreTrainedModel:
     model = tiny(name, **settings).to(dtype)
-    swap(model, NONE, Matrix.pack)
+    replace_weights(model, NONE, PackedMatrix.pack)
     return model

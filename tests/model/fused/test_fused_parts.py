@@ -1,4 +1,4 @@
-"""What is read of a model in small: activations, single numbers, tables of positions, the lists of a step."""
+"""Parts of the spec's extraction: activations, multipliers, rope tables; and the arrays of a step."""
 
 import ctypes
 
@@ -7,12 +7,17 @@ import torch
 from torch import nn
 from transformers.activations import ACT2FN
 
-from inference.model.batch import Batch
-from inference.model.fused.activation import activation_of
-from inference.model.fused.lists import listed
-from inference.model.fused.rotary import Rotary, Tables, turn, turns
-from inference.model.fused.scales import factor, uncapped
-from inference.model.unfit import Unfit
+from inference.model.batch import Batch, UnsupportedModel
+from inference.model.fused.probe import (
+    CosSin,
+    RopeTables,
+    activation_of,
+    is_rotated,
+    multiplier,
+    rotate,
+    uncapped,
+)
+from inference.model.fused.runner import build_step_arrays
 from inference.native.structs import Activation
 from tests.families import CONTEXT, tiny
 
@@ -26,36 +31,41 @@ KNOWN = {
 
 
 def mlp(function: str) -> nn.Module:
-    made = nn.Module()
-    made.act_fn = ACT2FN[function]
-    return made
+    module = nn.Module()
+    module.act_fn = ACT2FN[function]
+    return module
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_an_activation_is_known_by_what_it_computes(name: str) -> None:
+def test_an_activation_is_recognized_by_its_values(name: str) -> None:
     assert activation_of(mlp(name)) is KNOWN[name]
 
 
 @pytest.mark.parametrize("name", ("relu", "quick_gelu", "mish"))
 def test_another_activation_is_refused(name: str) -> None:
-    with pytest.raises(Unfit, match="is no activation that is known here"):
+    with pytest.raises(UnsupportedModel, match="is not a supported activation"):
         activation_of(mlp(name))
 
 
-def test_a_factor_is_found_and_what_rounding_leaves_of_one_is_one() -> None:
+def test_an_mlp_without_an_activation_is_refused_with_what_is_missing() -> None:
+    with pytest.raises(UnsupportedModel, match="a Module has no act_fn, activation_fn or act"):
+        activation_of(nn.Module())
+
+
+def test_a_multiplier_is_found_and_a_rounding_error_around_one_is_one() -> None:
     torch.manual_seed(1)
     x = torch.randn(3, 40)
-    assert factor("these", x, 2.5 * x) == pytest.approx(2.5)
-    assert factor("these", x, x.bfloat16(), exact=True) == 1
-    assert factor("these", x, uncapped(30 * torch.tanh(x / 30), 30)) == 1
+    assert multiplier("these", x, 2.5 * x) == pytest.approx(2.5)
+    assert multiplier("these", x, x.bfloat16(), exact=True) == 1
+    assert multiplier("these", x, uncapped(30 * torch.tanh(x / 30), 30)) == 1
 
 
-def test_what_is_not_multiplied_with_a_number_is_refused() -> None:
+def test_an_operation_that_is_no_multiplication_is_refused() -> None:
     x = torch.linspace(1, 2, 40)
-    with pytest.raises(Unfit, match="these are not multiplied with a number"):
-        factor("these", x, x * x)
-    with pytest.raises(Unfit, match="these are multiplied with 2, and there is a bias"):
-        factor("these", x, 2 * x, exact=True)
+    with pytest.raises(UnsupportedModel, match="these are not scaled by one constant"):
+        multiplier("these", x, x * x)
+    with pytest.raises(UnsupportedModel, match="these are scaled by 2, which is not supported with a bias"):
+        multiplier("these", x, 2 * x, exact=True)
 
 
 @pytest.mark.parametrize(
@@ -74,40 +84,40 @@ def test_what_is_not_multiplied_with_a_number_is_refused() -> None:
     ),
     ids=lambda rope: rope["rope_type"],
 )
-def test_tables_are_what_the_model_itself_turns_by(rope: dict[str, object]) -> None:
+def test_tables_equal_the_models_rotary_embedding(rope: dict[str, object]) -> None:
     decoder = tiny("llama", rope_parameters=rope).get_decoder()
     cos, sin = decoder.rotary_emb(torch.empty(1), torch.arange(CONTEXT)[None])
-    tables = Rotary(decoder, CONTEXT, torch.float32).tables((cos[:, :4], sin[:, :4]))
+    tables = RopeTables(decoder, CONTEXT, torch.float32).tables_for((cos[:, :4], sin[:, :4]))
     half = cos.shape[-1] // 2
     assert torch.equal(tables.cos, cos[0, :, :half]) and torch.equal(tables.sin, sin[0, :, half:])
 
 
-def test_positions_from_elsewhere_are_refused() -> None:
+def test_tables_that_differ_from_the_rotary_module_are_refused() -> None:
     decoder = tiny("llama").get_decoder()
     cos, sin = decoder.rotary_emb(torch.empty(1), torch.arange(4)[None])
-    with pytest.raises(Unfit, match="not its rotary module's"):
-        Rotary(decoder, CONTEXT, torch.float32).tables((cos, sin * 0.9))
+    with pytest.raises(UnsupportedModel, match="are not those of a rotary module"):
+        RopeTables(decoder, CONTEXT, torch.float32).tables_for((cos, sin * 0.9))
 
 
-def test_whether_keys_are_turned_is_seen() -> None:
+def test_rotation_of_keys_is_detected() -> None:
     torch.manual_seed(1)
     keys, angles = torch.randn(4, 2, 8), torch.outer(torch.arange(9.0), torch.tensor([1.0, 0.3, 0.1]))
-    tables = Tables(angles.cos(), angles.sin())
-    turned = turn(keys, Tables(tables.cos[:4], tables.sin[:4]))
-    assert turns(keys, turned, tables) and not turns(keys, keys, tables)
-    assert torch.equal(turned[..., 6:], keys[..., 6:]), "what is wider than the tables stays"
-    with pytest.raises(Unfit, match="what it does with keys"):
-        turns(keys, turned.roll(1, -1), tables)
+    tables = CosSin(angles.cos(), angles.sin())
+    rotated_keys = rotate(keys, CosSin(tables.cos[:4], tables.sin[:4]))
+    assert is_rotated(keys, rotated_keys, tables) and not is_rotated(keys, keys, tables)
+    assert torch.equal(rotated_keys[..., 6:], keys[..., 6:]), "dimensions beyond the tables stay unrotated"
+    with pytest.raises(UnsupportedModel, match="its keys are changed before caching"):
+        is_rotated(keys, rotated_keys.roll(1, -1), tables)
 
 
-def test_a_step_points_at_its_lists() -> None:
-    batch = Batch((7, 8, 9), (0, 1, 3), (17, 4), (0, 1), (0, 2), tables=((5, 2), (3,)))
-    lists = listed(batch, 16)
-    assert lists.positions == [17, 4, 5] and lists.slots == [2 * 16 + 1, 3 * 16 + 4, 3 * 16 + 5]
-    assert lists.lengths == [18, 6] and lists.tables == [0, 2] and lists.pages == [5, 2, 3]
-    step, held = lists.step()
-    assert (step.tokens, step.rows, step.wanted) == (3, 2, 2)
+def test_a_step_points_at_its_arrays() -> None:
+    batch = Batch((7, 8, 9), (0, 1, 3), (17, 4), (0, 1), (0, 2), page_table=((5, 2), (3,)))
+    lists = build_step_arrays(batch, 16)
+    assert lists.positions == [17, 4, 5] and lists.slot_mapping == [2 * 16 + 1, 3 * 16 + 4, 3 * 16 + 5]
+    assert lists.seq_lens == [18, 6] and lists.page_table == [0, 2] and lists.pages == [5, 2, 3]
+    step, buffers = lists.to_step()
+    assert (step.tokens, step.rows, step.num_logits) == (3, 2, 2)
     for name, values in lists._asdict().items():
         there = (ctypes.c_int64 * len(values)).from_address(getattr(step, name))
         assert list(there) == values
-    assert len(held) == sum(map(len, lists))
+    assert len(buffers) == sum(map(len, lists))

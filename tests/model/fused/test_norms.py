@@ -1,4 +1,4 @@
-"""What a norm multiplies with is found by giving it vectors."""
+"""The weight and epsilon of a norm are inferred from its outputs for given vectors."""
 
 import pytest
 import torch
@@ -7,8 +7,8 @@ from transformers.models.gemma.modeling_gemma import GemmaRMSNorm
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
 from transformers.models.olmo.modeling_olmo import OlmoLayerNorm
 
-from inference.model.fused.norms import norm_of
-from inference.model.unfit import Unfit
+from inference.model.batch import UnsupportedModel
+from inference.model.fused.probe import norm_of
 
 WIDTH = 24
 DTYPES = (torch.float32, torch.bfloat16)
@@ -23,14 +23,14 @@ def filled(norm: nn.Module, dtype: torch.dtype) -> nn.Module:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_norm_multiplies_with_its_weight(dtype: torch.dtype) -> None:
+def test_the_weight_of_a_norm_is_its_multiplier(dtype: torch.dtype) -> None:
     norm = filled(LlamaRMSNorm(WIDTH, eps=1e-5), dtype)
-    found = norm_of(norm, WIDTH, dtype)
-    assert torch.equal(found.weight, norm.weight.float()) and found.epsilon == 1e-5
+    norm_spec = norm_of(norm, WIDTH, dtype)
+    assert torch.equal(norm_spec.weight, norm.weight.float()) and norm_spec.epsilon == 1e-5
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_gemmas_norm_multiplies_with_one_more(dtype: torch.dtype) -> None:
+def test_gemmas_norm_multiplies_with_one_plus_its_weight(dtype: torch.dtype) -> None:
     norm = filled(GemmaRMSNorm(WIDTH, eps=1e-6), dtype)
     assert torch.equal(norm_of(norm, WIDTH, dtype).weight, 1 + norm.weight.float())
 
@@ -43,8 +43,8 @@ def test_a_norm_without_a_weight_multiplies_with_one(dtype: torch.dtype) -> None
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("norm", (nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH, bias=False), OlmoLayerNorm(WIDTH)))
-def test_what_takes_the_mean_away_is_refused(norm: nn.Module, dtype: torch.dtype) -> None:
-    with pytest.raises(Unfit):
+def test_a_norm_that_subtracts_the_mean_is_refused(norm: nn.Module, dtype: torch.dtype) -> None:
+    with pytest.raises(UnsupportedModel):
         norm_of(filled(norm, dtype), WIDTH, dtype)
 
 
@@ -54,13 +54,13 @@ def test_an_epsilon_that_is_not_used_is_refused() -> None:
     class Other(nn.Module):
         weight, eps = norm.weight, 1e-6
 
-        def forward(self, given: torch.Tensor) -> torch.Tensor:
-            return norm(given)
+        def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+            return norm(hidden_states)
 
-    with pytest.raises(Unfit, match="Other of width 24 is no norm that is known here"):
+    with pytest.raises(UnsupportedModel, match="Other of width 24 is not a supported norm"):
         norm_of(Other(), WIDTH, torch.float32)
 
 
-def test_a_norm_of_all_heads_at_once_is_refused() -> None:
-    with pytest.raises(Unfit, match=r"LlamaRMSNorm is of shape \(24,\), not \(8,\)"):
+def test_a_norm_over_all_heads_is_refused() -> None:
+    with pytest.raises(UnsupportedModel, match=r"LlamaRMSNorm has weights of shape \(24,\), not \(8,\)"):
         norm_of(LlamaRMSNorm(WIDTH), 8, torch.float32)

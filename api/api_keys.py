@@ -1,0 +1,53 @@
+"""Checks API keys, and decides which requests need one. Stores digests of the keys, not the keys."""
+
+import hashlib
+import hmac
+import re
+
+from flask import Flask, request
+
+from inference.errors import Unauthorized
+
+# Every version of the Llama Stack dialect has its own health and version routes.
+STATUS_PATH = re.compile(r"(/alpha|/v1|/passthrough/v1)?/(health|version)/?|/health/(live|ready)/?")
+PING = "/ping"  # POST is open as well
+OPEN_PATHS = frozenset(
+    {"/", "/info", "/metrics", "/openapi.json", "/api-doc/openapi.json", "/llms.txt", "/README.md", PING}
+)
+READ_METHODS = ("GET", "HEAD")
+# The pages are open. The API requests that they send need a key.
+PAGE_PATH = re.compile(r"/(playground|docs)(/|/[\w/-]+\.(css|js|svg|png|md))?", re.ASCII)
+
+
+def install(app: Flask, keys: tuple[str, ...]) -> None:
+    """Refuse requests without one of `keys`, unless `is_open`. With no `keys`, every request passes."""
+    digests = [_digest(key.encode()) for key in keys]
+
+    def check_key() -> None:
+        if is_open(request.method, request.path):
+            return
+        request_digest = _digest(_key_of_request())
+        # sum() compares with every key: the time does not show which one matched.
+        if not sum(hmac.compare_digest(request_digest, digest) for digest in digests):
+            raise Unauthorized("this server requires an API key: send the header Authorization: Bearer KEY")
+
+    if keys:
+        app.before_request(check_key)
+
+
+def is_open(method: str, path: str) -> bool:
+    """Whether a request needs no key and is served during shutdown: health, server info, pages, OPTIONS."""
+    if method not in READ_METHODS:
+        return method == "OPTIONS" or path == PING
+    patterns = (STATUS_PATH, PAGE_PATH)
+    return path in OPEN_PATHS or any(pattern.fullmatch(path) for pattern in patterns)
+
+
+def _key_of_request() -> bytes:
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    key = token.strip() if scheme.lower() == "bearer" else request.headers.get("X-Api-Key", "")
+    return key.encode("latin1")  # WSGI decodes header bytes as latin1
+
+
+def _digest(key: bytes) -> bytes:
+    return hashlib.sha256(key).digest()

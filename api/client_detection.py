@@ -1,0 +1,19 @@
+"""Detects clients that need another response format, by their request headers.
+
+The dialects decide what to do for a detected client.
+"""
+
+from werkzeug.datastructures import Headers
+
+LLAMA_STACK_AGENTS = ("LlamaStackClient", "OgxClient")
+
+
+def is_llama_stack(headers: Headers) -> bool:
+    """Whether the client is Llama Stack's or OGX's, which parse every server-sent event as JSON."""
+    agent = headers.get("User-Agent", "")
+    return any(name in agent for name in LLAMA_STACK_AGENTS)
+
+
+def is_generated(headers: Headers) -> bool:
+    """Whether Stainless generated the client, as it does for OpenAI and Llama Stack in several languages."""
+    return any(name.lower().startswith("x-stainless-") for name, _ in headers)

@@ -1,0 +1,149 @@
+"""Parses a request's JSON body once and strictly: input that JSON parsers read differently is refused.
+
+Knows JSON and msgspec's structs. Does not know what the fields mean. Invalid bodies raise BadRequest.
+"""
+
+import json
+import math
+import re
+from collections import Counter
+from typing import Any, NoReturn, TypeVar
+
+import msgspec
+from flask import g, request
+from werkzeug.exceptions import UnsupportedMediaType
+
+from inference import untrusted_json
+from inference.errors import BadRequest
+
+ACCEPTED_MIMETYPES = ("json", "text/plain", "application/x-www-form-urlencoded", "application/octet-stream")
+FIELD_PATH = re.compile(r" - at `(?:key in )?\$\.?(?P<path>[^`]*)`$")
+FIELD_RULES = (
+    (re.compile(r"Object missing required field `(.+)`"), "is required"),
+    (re.compile(r"Object contains unknown field `(.+)`"), "is not a field of this request"),
+)
+MESSAGE_PREFIXES = (("Expected ", "must be "), ("Invalid ", "has the invalid "))
+
+T = TypeVar("T")
+
+
+def read_struct(struct_type: type[T], strict: bool = True) -> T:
+    """The body as a msgspec struct. Raises BadRequest with the field's path, e.g. messages[0].role.
+
+    With strict=False, numbers and booleans may be strings.
+    """
+    return to_struct(read(), struct_type, strict)
+
+
+def to_struct(value: Any, struct_type: type[T], strict: bool = True) -> T:
+    """Convert a parsed `value` to a struct. Raises BadRequest with the field's path."""
+    try:
+        return msgspec.convert(value, struct_type, strict=strict)
+    except msgspec.ValidationError as error:
+        raise _to_bad_request(str(error)) from None
+
+
+def _to_bad_request(message: str) -> BadRequest:
+    """Split msgspec's message into a field and the rule that the field breaks."""
+    location = FIELD_PATH.search(message)
+    path, message = (location["path"] if location else ""), FIELD_PATH.sub("", message)
+    for pattern, rule in FIELD_RULES:
+        if field := pattern.fullmatch(message):
+            return BadRequest(f"{path}.{field[1]}".lstrip("."), rule)
+    for prefix, replacement in MESSAGE_PREFIXES:
+        if message.startswith(prefix):
+            message = replacement + message.removeprefix(prefix)
+    return BadRequest(path or "the body", message)
+
+
+def read() -> Any:
+    """The body as Python objects; parsed at the first call of a request, even if it is invalid.
+
+    Raises BadRequest; UnsupportedMediaType if the body is compressed, or neither it nor its type is JSON.
+    """
+    if "body_error" in g:
+        raise g.body_error
+    if "body" not in g:
+        try:
+            g.body = _read_json()
+        except (BadRequest, UnsupportedMediaType) as error:
+            g.body_error = error
+            raise
+    return g.body
+
+
+def _read_json() -> Any:
+    if (request.content_encoding or "identity") != "identity":
+        raise UnsupportedMediaType(
+            f"Content-Encoding {request.content_encoding[:80]} is not supported: send the body uncompressed"
+        )
+    try:
+        return parse(request.get_data())
+    except BadRequest:
+        kind = request.mimetype
+        if kind and not any(name in kind for name in ACCEPTED_MIMETYPES):
+            raise UnsupportedMediaType(
+                f"Content-Type {kind[:80]} is not supported: send application/json"
+            ) from None
+        raise
+
+
+def parse(data: bytes) -> Any:
+    """Parse JSON in UTF-8.
+
+    Raises BadRequest for NaN, infinities, lone surrogates, repeated keys, or nesting deeper than MAX_LEVELS.
+    """
+    if not data.strip():
+        _refuse("is empty: send a JSON object")
+    try:
+        text = data.decode("utf-8-sig")
+        value = json.loads(
+            text,
+            parse_constant=_refuse_constant,
+            parse_float=_parse_float,
+            object_pairs_hook=_object_without_repeats,
+        )
+        untrusted_json.check_levels(value)
+    except UnicodeDecodeError as error:
+        _refuse(f"is not UTF-8: byte {error.start} is invalid")
+    except json.JSONDecodeError as error:
+        _refuse(
+            f"is not JSON: {error.msg[:1].lower()}{error.msg[1:]} at line {error.lineno} column {error.colno}"
+        )
+    except (RecursionError, untrusted_json.TooDeep):
+        _refuse(f"is nested deeper than {untrusted_json.MAX_LEVELS} levels")
+    except ValueError:  # from int(): Python limits the digits of an integer
+        _refuse("contains an integer with too many digits")
+    if "\\u" in text:
+        _check_surrogates(value)
+    return value
+
+
+def _refuse(rule: str) -> NoReturn:
+    raise BadRequest("the body", rule)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    _refuse(f"contains {name}, which is not JSON")
+
+
+def _parse_float(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        _refuse(f"contains the number {digits[:20]}, which is too large for a float")
+    return number
+
+
+def _object_without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        ((repeated, _),) = Counter(key for key, _ in pairs).most_common(1)
+        raise BadRequest(repeated[:80], "is repeated in one object")
+    return value
+
+
+def _check_surrogates(value: Any) -> None:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        _refuse("contains a lone surrogate: send both halves of the pair, or UTF-8")

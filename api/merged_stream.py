@@ -1,0 +1,73 @@
+"""Merges the streams of several requests into one, for routes that accept several prompts.
+
+Knows streams and the index of an event, not its content.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
+
+from inference.backend import Sink, Stream
+from inference.errors import ServerError
+from inference.types import Event, GenerationRequest
+
+
+def submit_all(
+    submit: Callable[[GenerationRequest], Stream], requests: Sequence[GenerationRequest]
+) -> "MergedStream":
+    """Submit `requests`: at least one, all with the same n.
+
+    If one is refused, cancels those already submitted and raises its error.
+    """
+    streams: list[Stream] = []
+    try:
+        for request in requests:
+            streams.append(submit(request))
+    except ServerError:
+        MergedStream(streams).close()
+        raise
+    return MergedStream(streams, requests[0].n)
+
+
+class MergedStream:
+    """A Stream of the events of all `streams`. Answer k of stream i gets the index i * n + k.
+
+    An error in one stream ends all of them. Iteration reads one stream after the other.
+    """
+
+    def __init__(self, streams: list[Stream], n: int = 1) -> None:
+        """`n` is the number of answers of each stream."""
+        self.streams = streams
+        self.n = n
+        self.closed = False
+        self._events = chain.from_iterable(self._renumber(i, stream) for i, stream in enumerate(streams))
+
+    def __iter__(self) -> Iterator[Event]:
+        return self
+
+    def __next__(self) -> Event:
+        return next(self._events)
+
+    def start(self, sink: Sink) -> None:
+        for i, stream in enumerate(self.streams):
+            stream.start(self._sink_for(i, sink))
+
+    def close(self) -> None:
+        self.closed = True
+        for stream in self.streams:
+            stream.close()
+
+    def _sink_for(self, i: int, sink: Sink) -> Sink:
+        def receive(arrived: list[Event] | ServerError) -> None:
+            if self.closed:
+                return
+            if isinstance(arrived, ServerError):
+                self.close()
+                sink(arrived)
+            else:
+                sink(list(self._renumber(i, arrived)))
+
+        return receive
+
+    def _renumber(self, i: int, events: Stream | list[Event]) -> Iterator[Event]:
+        return (replace(event, index=i * self.n + event.index) for event in events)

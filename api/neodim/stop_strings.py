@@ -1,0 +1,126 @@
+"""Finds stop strings and patterns in a text that grows token by token.
+
+Knows only the generated text. Later tokens do not change where a text has stopped.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+import regex
+
+from api.neodim.prompt import first_occurrence
+from inference.errors import BadRequest
+
+MAX_STOPS = 64
+MAX_STOP_CHARS = 2000  # of each
+# Seconds of search for all patterns of a request together: an allowance, and an addition for each token. The
+# limit protects the thread that delivers the tokens of all requests.
+ALLOWANCE_S = 0.25
+ALLOWANCE_PER_TOKEN_S = 0.0002
+
+FIELD = "stop_strings"
+
+
+class StopMatch(NamedTuple):
+    """A stop string in a text.
+
+    start  index of its first character
+    stop   the stop string or pattern
+    match  the text that it matches
+    """
+
+    start: int
+    stop: str
+    match: str
+
+
+class StopFinder(Protocol):
+    def find(self, text: str, known: int) -> StopMatch | None:
+        """The earliest match, the longest at equal starts. No match ends in the first `known` characters."""
+        ...
+
+
+class StringFinder:
+    def __init__(self, stops: Sequence[str]) -> None:
+        self.stops = stops
+        self.longest = max(map(len, stops), default=0)
+
+    def find(self, text: str, known: int) -> StopMatch | None:
+        match = first_occurrence(text, self.stops, max(0, known + 1 - self.longest))
+        return StopMatch(*match, match[1]) if match else None
+
+
+class PatternFinder:
+    """Regular expressions of the `regex` package. `find` raises BadRequest when its time is used up."""
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        self.patterns = [compile_pattern(stop) for stop in stops]
+        self.budget_s = ALLOWANCE_S
+
+    def find(self, text: str, known: int) -> StopMatch | None:
+        self.budget_s += ALLOWANCE_PER_TOKEN_S
+        matches = (self._search(pattern, text) for pattern in self.patterns)
+        return min(filter(None, matches), key=lambda each: (each.start, -len(each.match)), default=None)
+
+    def _search(self, pattern: regex.Pattern, text: str) -> StopMatch | None:
+        started_at = time.thread_time()
+        try:
+            if self.budget_s <= 0:
+                raise TimeoutError
+            match = pattern.search(text, timeout=self.budget_s)
+        except TimeoutError:
+            raise BadRequest(FIELD, "contain a pattern that is too slow to match", pattern.pattern) from None
+        self.budget_s -= time.thread_time() - started_at
+        return StopMatch(match.start(), pattern.pattern, match.group()) if match else None
+
+
+def compile_pattern(stop: str) -> regex.Pattern:
+    try:
+        return regex.compile(stop)
+    except (regex.error, RecursionError) as error:
+        raise BadRequest(FIELD, f"contain an invalid pattern ({error})", stop) from None
+
+
+FINDERS: dict[str, Callable[[Sequence[str]], StopFinder]] = {"string": StringFinder, "regex": PatternFinder}
+
+
+def make_finder(stops: Sequence[str], kind: str) -> StopFinder:
+    """`kind` is "string" or "regex". Raises BadRequest for invalid, too many or too long stops."""
+    if len(stops) > MAX_STOPS:
+        raise BadRequest(FIELD, f"may hold at most {MAX_STOPS} strings", len(stops))
+    for stop in stops:
+        if len(stop) > MAX_STOP_CHARS:
+            raise BadRequest(FIELD, f"may have at most {MAX_STOP_CHARS} characters each", stop)
+    return FINDERS[kind](stops)
+
+
+class StopTracker:
+    """The search in one growing text.
+
+    required    consecutive tokens after which a match must be found before it counts, for lookahead patterns
+    stop_match  where the text stops; None while it continues
+    num_tokens  tokens fed; no token may be fed after a match
+    """
+
+    def __init__(self, finder: StopFinder, required: int) -> None:
+        self.finder = finder
+        self.required = required
+        self.stop_match: StopMatch | None = None
+        self.num_tokens = 0
+        self._text = ""
+        self._known = 0
+        self._streak = 0
+
+    def feed(self, text: str) -> bool:
+        """Append the text of one token; returns whether the text stops with it."""
+        self.num_tokens += 1
+        self._text += text
+        stop_match = self.finder.find(self._text, self._known)
+        if stop_match is None:
+            self._known, self._streak = len(self._text), 0
+            return False
+        self._streak += 1
+        if self._streak >= self.required:
+            self.stop_match = stop_match
+        return self.stop_match is not None

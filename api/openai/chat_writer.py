@@ -1,0 +1,173 @@
+"""Converts events to chat completions. Streamed and whole responses use the same accumulated outputs."""
+
+from typing import Any, ClassVar
+
+from msgspec import UNSET
+
+from api.accumulator import AccumulatedCall, Accumulator
+from api.openai.errors import error_before_start, error_in_stream
+from api.openai.logprobs import LogprobsFormatter, prompt_logprobs
+from api.openai.protocol.chat import (
+    ChatChoice,
+    ChatChunkChoice,
+    ChatCompletionResponse,
+    ChatCompletionStreamResponse,
+    ChatLogprobs,
+    ChatResponseMessage,
+    DeltaFunctionCall,
+    DeltaMessage,
+    DeltaToolCall,
+    FunctionCall,
+    FunctionToolCall,
+)
+from api.openai.reply import ReplyOptions, ReplyState, finish_reason_fields, tool_call_id
+from inference.types import CallDelta, Event, Finished, Started, Token
+
+FULL_DELTA: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls": None}
+
+
+class ChatWriter:
+    """A Writer of chat completions.
+
+    calls_finish_reason  finish_reason of an answer that ended to wait for the results of its calls
+    """
+
+    calls_finish_reason: ClassVar[str] = "tool_calls"
+
+    error_before_start = staticmethod(error_before_start)
+    error_in_stream = staticmethod(error_in_stream)
+
+    def __init__(self, options: ReplyOptions, echo: str = "", is_tool_forced: bool = False) -> None:
+        """echo            text in front of every answer
+        is_tool_forced  tool_choice names one tool: then finish_reason is stop even with calls
+        """
+        self.options = options
+        self.echo = echo
+        self.is_tool_forced = is_tool_forced
+        self.state = ReplyState(options, "chat.completion.chunk")
+
+    def chunk(self, event: Event) -> list[Any]:
+        is_continued = (
+            isinstance(event, CallDelta) and event.call_index in self.state.outputs[event.index].calls
+        )
+        output = self.state.add(event)
+        reports_tokens = self.options.logprobs is not None or self.options.return_token_ids
+        match event:
+            case Started():
+                return self._first_chunks(event)
+            case Token() if (event.text or reports_tokens) and not self.state.is_full(output):
+                return [self._chunk(self._token_choice(event.index, [event]))]
+            case CallDelta():
+                return self._call_chunks(event, is_continued)
+            case Finished():
+                last_tokens = self.state.last_tokens(output)
+                choice = self._token_choice(
+                    event.index, last_tokens, event.text, **self._finish_reason_fields(output)
+                )
+                return [self._chunk(choice), *self.state.usage_chunks()]
+            case _:
+                return []
+
+    def _chunk(self, choice: ChatChunkChoice) -> ChatCompletionStreamResponse:
+        return ChatCompletionStreamResponse(choices=[choice], **self.state.chunk_fields(choice.index))
+
+    def _delta_chunk(self, index: int, **fields: Any) -> ChatCompletionStreamResponse:
+        return self._chunk(ChatChunkChoice(index=index, delta=self._delta(**fields)))
+
+    def _first_chunks(self, event: Started) -> list[Any]:
+        """A chunk with only the role, then one with the echo, if any."""
+        first = self._chunk(
+            ChatChunkChoice(index=event.index, delta=DeltaMessage(**{**FULL_DELTA, "content": ""}))
+        )
+        if self.options.return_token_ids:
+            first.prompt_token_ids = list(event.prompt_token_ids)
+        return [first, self._delta_chunk(event.index, content=self.echo)] if self.echo else [first]
+
+    def _token_choice(
+        self, index: int, tokens: list[Token], final_text: str = "", **finish_reason: Any
+    ) -> ChatChunkChoice:
+        return ChatChunkChoice(
+            index=index,
+            delta=self._delta(content="".join(token.text for token in tokens) + final_text),
+            logprobs=self._logprobs(tokens) if tokens else None,
+            token_ids=[token.id for token in tokens] if self.options.return_token_ids else UNSET,
+            **finish_reason,
+        )
+
+    def _call_chunks(self, event: CallDelta, is_continued: bool) -> list[Any]:
+        """A chunk with the call's id and name unless it is continued, then one with its arguments, if any."""
+        deltas: list[DeltaToolCall] = []
+        if not is_continued:
+            function = DeltaFunctionCall(name=event.name, arguments="")
+            id = tool_call_id(event)
+            deltas.append(DeltaToolCall(index=event.call_index, id=id, type="function", function=function))
+        if event.arguments:
+            function = DeltaFunctionCall(arguments=event.arguments)
+            deltas.append(DeltaToolCall(index=event.call_index, function=function))
+        return [self._delta_chunk(event.index, **self._call_delta_fields(delta)) for delta in deltas]
+
+    def _call_delta_fields(self, call: DeltaToolCall) -> dict[str, Any]:
+        return {"content": None, "tool_calls": [call]}
+
+    def _delta(self, **fields: Any) -> DeltaMessage:
+        """A delta, with a role if requested. OpenAI's client would concatenate the roles of all deltas."""
+        return DeltaMessage(**(FULL_DELTA | fields if self.options.role_in_every_delta else fields))
+
+    def full_response(self) -> ChatCompletionResponse:
+        started, num_logprobs = self.state.outputs[0].started_event, self.options.prompt_logprobs
+        return ChatCompletionResponse(
+            choices=[self._choice(index, output) for index, output in enumerate(self.state.best_outputs())],
+            prompt_logprobs=(
+                None if num_logprobs is None else prompt_logprobs(started.prompt_logprobs, num_logprobs)
+            ),
+            prompt_token_ids=list(started.prompt_token_ids) if self.options.return_token_ids else UNSET,
+            **self.state.response_fields(),
+        )
+
+    def _choice(self, index: int, output: Accumulator) -> ChatChoice:
+        text = self.echo + output.text
+        content = None if output.calls and not text and not self.is_tool_forced else text
+        return ChatChoice(
+            index=index,
+            message=ChatResponseMessage(content=content, **self._call_fields(output)),
+            logprobs=self._logprobs(output.tokens),
+            token_ids=output.ids if self.options.return_token_ids else UNSET,
+            **self._finish_reason_fields(output),
+        )
+
+    def _call_fields(self, output: Accumulator) -> dict[str, Any]:
+        return {
+            "tool_calls": [
+                FunctionToolCall(id=tool_call_id(call), function=_function_call(call))
+                for call in output.calls.values()
+            ]
+        }
+
+    def _logprobs(self, tokens: list[Token]) -> ChatLogprobs | None:
+        num_top = self.options.logprobs
+        if num_top is None:
+            return None
+        return LogprobsFormatter(num_top, self.options.tokens_as_ids).chat_logprobs(tokens)
+
+    def _finish_reason_fields(self, output: Accumulator) -> dict[str, Any]:
+        """finish_reason and stop_reason; an answer that stopped with calls waits for their results."""
+        reason = finish_reason_fields(output.finished_event)
+        awaits_results = output.calls and not self.is_tool_forced and reason["finish_reason"] == "stop"
+        return reason | {"finish_reason": self.calls_finish_reason} if awaits_results else reason
+
+
+class FunctionWriter(ChatWriter):
+    """Writes OpenAI's older format: function_call in place of tool_calls, at most one call per answer."""
+
+    calls_finish_reason: ClassVar[str] = "function_call"
+
+    def _call_delta_fields(self, call: DeltaToolCall) -> dict[str, Any]:
+        return {"content": None, "function_call": call.function}
+
+    def _call_fields(self, output: Accumulator) -> dict[str, Any]:
+        calls = [_function_call(call) for call in output.calls.values()]
+        return {"tool_calls": [], "function_call": calls[0] if calls else None}
+
+
+def _function_call(call: AccumulatedCall) -> FunctionCall:
+    return FunctionCall(call.name, call.arguments)

@@ -1,0 +1,26 @@
+"""The JSON of this dialect's errors."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+ErrorType = Literal["validation", "authentication", "not_found", "overloaded", "generation"]
+
+
+class ErrorInfo(Struct):
+    message: str
+    type: str
+    param: str | None
+    code: int
+
+
+class ErrorResponse(Struct):
+    """The body of an error: clients of OpenAI read `error`, clients of TGI `error_type`."""
+
+    error: ErrorInfo
+    error_type: ErrorType
+
+
+class UnhealthyResponse(Struct):
+    error: str
+    error_type: str

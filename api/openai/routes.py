@@ -1,0 +1,147 @@
+"""/v1/completions and /v1/chat/completions: parse the body, submit the requests, respond with a writer.
+
+Also vLLM's /tokenize and /detokenize: prompts to token ids and back.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from flask import Response, request
+
+from api.client_detection import is_generated, is_llama_stack
+from api.errors import json_response
+from api.merged_stream import submit_all
+from api.openai import parse
+from api.openai.chat_writer import ChatWriter, FunctionWriter
+from api.openai.completion_writer import CompletionWriter, Prompt, PromptEcho
+from api.openai.errors import InvalidBody
+from api.openai.messages import (
+    content_text,
+    forces_named_tool,
+    functions_to_tools,
+    parse_messages,
+    parse_tools,
+)
+from api.openai.parse import make_template, read_request, resolve_model_name
+from api.openai.protocol.chat import ChatCompletionRequest
+from api.openai.protocol.completion import CompletionRequest
+from api.openai.protocol.tokenize import (
+    DetokenizeRequest,
+    DetokenizeResponse,
+    TokenizeRequest,
+    TokenizeResponse,
+)
+from api.openai.reply import reply_options
+from api.response import SSE, Framing, respond
+from inference.backend import Backend
+from inference.types import GenerationRequest
+from settings.groups import ServerSettings
+
+EVENT_FRAMING = Framing(SSE.mimetype, SSE.encode, b"data: [DONE]\n\n")
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionRoutes:
+    backend: Backend
+    settings: ServerSettings
+
+    def complete(self) -> Response:
+        body = read_request(CompletionRequest)
+        model = resolve_model_name(body.model, self.backend.info(), self.settings)
+        generation_requests = parse.completion_requests(body, self.backend.info(), self.settings)
+        options = reply_options(
+            body,
+            "cmpl",
+            model,
+            self.settings,
+            num_prompts=len(generation_requests),
+            logprobs=body.logprobs,
+            max_tokens=generation_requests[0].max_tokens,
+        )
+        writer = CompletionWriter(options, self._prompt_echo(generation_requests) if body.echo else None)
+        stream = submit_all(self.backend.generate, generation_requests)
+        return respond(
+            stream,
+            writer,
+            framing_for_client() if body.stream else None,
+            len(generation_requests) * options.best_of,
+        )
+
+    def chat(self) -> Response:
+        body = functions_to_tools(read_request(ChatCompletionRequest))
+        model = resolve_model_name(body.model, self.backend.info(), self.settings)
+        generation_request = parse.chat_request(body, self.backend.info(), self.settings)
+        options = reply_options(
+            body,
+            "chatcmpl",
+            model,
+            self.settings,
+            logprobs=generation_request.logprobs if body.logprobs else None,
+            max_tokens=generation_request.max_tokens,
+            # Generated clients concatenate the fields of all deltas.
+            role_in_every_delta=not is_generated(request.headers),
+        )
+        writer_class = FunctionWriter if body.functions else ChatWriter
+        writer = writer_class(options, echo_text(body), forces_named_tool(body))
+        return respond(
+            self.backend.generate(generation_request),
+            writer,
+            framing_for_client() if body.stream else None,
+            options.best_of,
+        )
+
+    def _prompt_echo(self, generation_requests: list[GenerationRequest]) -> PromptEcho:
+        def decode(ids: Sequence[int]) -> str:
+            return self.backend.detokenize(ids, show_special=generation_requests[0].show_special)
+
+        prompts = [cast(Prompt, each.prompt) for each in generation_requests]
+        return PromptEcho(prompts, generation_requests[0].truncate is not None, decode)
+
+
+def echo_text(body: ChatCompletionRequest) -> str:
+    """The text of the last message, if `echo` is set and the message is the assistant's."""
+    last = body.messages[-1]
+    return content_text(last.content, "messages") if body.echo and last.role == "assistant" else ""
+
+
+def framing_for_client() -> Framing:
+    """Server-sent events, without [DONE] for Llama Stack's clients, which parse every event as JSON."""
+    return SSE if is_llama_stack(request.headers) else EVENT_FRAMING
+
+
+def tokenize(backend: Backend, settings: ServerSettings) -> Response:
+    body = read_request(TokenizeRequest)
+    info = backend.info()
+    resolve_model_name(body.model, info, settings)
+    tokens = backend.tokenize(_generation_request(body)).token_spans
+    return json_response(
+        200,
+        TokenizeResponse(
+            count=len(tokens),
+            max_model_len=info.context,
+            tokens=[token.id for token in tokens],
+            token_strs=[token.name for token in tokens] if body.return_token_strs else None,
+        ),
+    )
+
+
+def detokenize(backend: Backend, settings: ServerSettings) -> Response:
+    body = read_request(DetokenizeRequest)
+    resolve_model_name(body.model, backend.info(), settings)
+    return json_response(200, DetokenizeResponse(backend.detokenize(body.tokens)))
+
+
+def _generation_request(body: TokenizeRequest) -> GenerationRequest:
+    if (body.prompt is None) == (body.messages is None):
+        raise InvalidBody("exactly one of prompt and messages is required", "prompt")
+    if body.messages is None:
+        return GenerationRequest(body.prompt or "", add_special_tokens=body.add_special_tokens)
+    return GenerationRequest(
+        parse_messages(body.messages),
+        template=make_template(
+            body.add_generation_prompt, body.continue_final_message, body.chat_template_kwargs
+        ),
+        add_special_tokens=body.add_special_tokens,
+        tools=parse_tools(body.tools),
+    )

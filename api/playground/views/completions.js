@@ -1,0 +1,64 @@
+/** The completions of the last generation as cards, updated as they stream. One of them is selected. */
+
+import { copy, h } from "./dom.js";
+import { finishChips } from "./finish.js";
+import { tokenRenderer } from "./token_spans.js";
+
+export function completionsView(root, store, actions) {
+  let cards = [];
+  store.subscribe(["completions", "selected"], ({ completions, selected }) => {
+    if (cards.length !== completions.length || cards.some((card, i) => !card.shows(completions[i]))) {
+      cards = completions.map((_, index) => createCard(index, completions.length, store, actions));
+      root.replaceChildren(...cards.map(({ element }) => element));
+    }
+    root.classList.toggle("multiple", completions.length > 1);
+    completions.forEach((completion, index) => cards[index].update(completion, index === selected));
+  });
+}
+
+/** The card of one Completion object. `shows` says whether it is still the card of that object. */
+function createCard(index, count, store, actions) {
+  const text = h("div", { class: "completion-text", tabIndex: 0, "aria-label": `Answer ${index + 1}` });
+  const chips = h("p", { class: "finish" });
+  const tools = h(
+    "div",
+    { class: "completion-tools" },
+    createButton("Keep", "Make it part of the text, to edit it", () => {
+      store.set({ selected: index });
+      actions.accept();
+    }),
+    createButton("Copy", "Copy the answer", (event) =>
+      copy(store.state.completions[index].text, event.target, text),
+    ),
+  );
+  const picker = count > 1 ? createPicker(index, store) : null;
+  const footer = h("div", { class: "completion-footer" }, chips, tools);
+  const element = h("article", { class: "completion" }, picker, text, footer);
+  const renderTokens = tokenRenderer(text);
+  let current = null;
+
+  function update(completion, isSelected) {
+    current ??= completion;
+    renderTokens(completion.tokens);
+    element.classList.toggle("selected", isSelected && count > 1);
+    element.classList.toggle("streaming", !completion.finishReason);
+    element.classList.toggle("empty", completion.finishReason !== "" && !completion.text);
+    chips.replaceChildren(...finishChips(completion));
+    tools.hidden = !completion.finishReason || !completion.text;
+    if (picker) picker.querySelector("input").checked = isSelected;
+  }
+  if (count > 1) element.addEventListener("click", () => store.set({ selected: index }));
+  return { element, update, shows: (completion) => !current || current === completion };
+}
+
+function createPicker(index, store) {
+  const input = h("input", { type: "radio", name: "selected", value: index });
+  input.addEventListener("change", () => store.set({ selected: index }));
+  return h("label", { class: "picker" }, input, h("span", {}, `Answer ${index + 1}`));
+}
+
+function createButton(label, title, onClick) {
+  const button = h("button", { class: "quiet small", type: "button", title }, label);
+  button.addEventListener("click", onClick);
+  return button;
+}

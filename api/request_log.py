@@ -1,0 +1,90 @@
+"""Adds a request id to every response, and logs and counts every request.
+
+A StreamedResponse is logged when it closes, with its number of tokens.
+"""
+
+import logging
+import re
+import time
+import uuid
+from dataclasses import dataclass
+
+from flask import Flask, Response, g, request
+
+from api.response import StreamedResponse
+from inference.metrics import Metrics
+
+VALID_REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
+ESCAPES = {code: f"\\x{code:02x}" for code in (*range(33), 127)}
+CANCELLED = 499  # logged, never sent: the client disconnected early (nginx's status)
+
+log = logging.getLogger("hearth.access")
+
+
+def install(app: Flask, metrics: Metrics | None) -> None:
+    """Log every request, and count it in `metrics` unless that is None."""
+    app.before_request(_before_request)
+    app.after_request(lambda response: _after_request(response, metrics))
+
+
+def make_request_id(requested_id: str | None) -> str:
+    """`requested_id` if it is 1 to 128 printable ASCII characters without spaces; else a random id."""
+    return requested_id if requested_id and VALID_REQUEST_ID.fullmatch(requested_id) else uuid.uuid4().hex
+
+
+def _before_request() -> None:
+    g.started = time.perf_counter()
+    g.request_id = make_request_id(request.headers.get("X-Request-Id"))
+
+
+def _after_request(response: Response, metrics: Metrics | None) -> Response:
+    response.headers["X-Request-Id"] = g.request_id
+    request_log = RequestLog(
+        f"request id={g.request_id} method={request.method} path={_printable(request.path)}",
+        request.blueprint or "none",
+        request.url_rule.rule if request.url_rule else "none",
+        g.started,
+        metrics,
+    )
+    body = response.response
+    if isinstance(body, StreamedResponse):
+        body.on_close(lambda: request_log.finish(_status(body), f" tokens={body.num_tokens}"))
+    else:
+        request_log.finish(response.status_code)
+    return response
+
+
+def _status(body: StreamedResponse) -> int:
+    """The status to log. An error after status 200 was sent is logged with the error's own status."""
+    if body.cancelled:
+        return CANCELLED
+    return body.error_status if body.error_status and body.status == 200 else body.status
+
+
+@dataclass(frozen=True, slots=True)
+class RequestLog:
+    """The request's part of a log line.
+
+    prefix   start of the line: id, method and path
+    dialect  name of the blueprint
+    route    URL rule, with its placeholders
+    started  time.perf_counter() when the request arrived, in seconds
+    """
+
+    prefix: str
+    dialect: str
+    route: str
+    started: float
+    metrics: Metrics | None
+
+    def finish(self, status: int, suffix: str = "") -> None:
+        """Write the log line and count the response."""
+        ms = (time.perf_counter() - self.started) * 1e3
+        log.info("%s status=%d ms=%.0f%s", self.prefix, status, ms, suffix)
+        if self.metrics:
+            self.metrics.record_response(self.dialect, self.route, status)
+
+
+def _printable(path: str) -> str:
+    """The first 200 characters of the path, with spaces, control and non-ASCII characters escaped."""
+    return path.encode("ascii", "backslashreplace").decode().translate(ESCAPES)[:200]

@@ -1,0 +1,197 @@
+"""The HTTP server: a listening socket, uvicorn's event loop, signals and the graceful shutdown.
+
+Knows the bridge, the HTTP protocol and Backend.set_delivery. Does not know routes.
+"""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+import uvicorn
+
+from api.server.asgi_bridge import NUM_WORKERS, Bridge, Wsgi
+from api.server.http_protocol import LimitedHttpProtocol
+from inference.backend import Backend
+
+KEEP_ALIVE_S = 60
+BACKLOG = 2048
+CLOSE_TIMEOUT_S = 1  # time for connections to close after the drain
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+log = logging.getLogger(__name__)
+
+
+def serve(
+    app: Wsgi,
+    backend: Backend,
+    *,
+    host: str,
+    port: int,
+    drain_seconds: float,
+    max_body: int,
+    workers: int = NUM_WORKERS,
+    certfile: str = "",
+    keyfile: str = "",
+    on_ready: Callable[["HttpServer"], None] = lambda server: None,
+) -> int:
+    """Serve until a signal. Returns the process's exit code: 1 if the address cannot be bound, else 0.
+
+    port      0 selects a free port
+    max_body  limit of a request body, in bytes
+    workers   number of threads that run the app
+    certfile  TLS certificate, which check_certificate has accepted; empty: HTTP. keyfile: its private key
+    on_ready  called when connections are accepted; HttpServer.stop, from any thread, acts like a signal
+
+    After SIGTERM or SIGINT, new requests get 503, and running ones have `drain_seconds` to finish. A second
+    signal ends the process at once.
+    """
+    try:
+        listener = listen(host, port)
+    except OSError as error:
+        log.error("cannot listen on %s port %d: %s; set another PORT or HOST", host, port, error.strerror)
+        return 1
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        server = HttpServer(app, listener, drain_seconds, max_body, workers, certfile, keyfile)
+        runner.run(server.run(backend, on_ready))
+    return 0
+
+
+def check_certificate(certfile: str, keyfile: str) -> None:
+    """Raise OSError if the certificate, or its private key, cannot be read, or the key belongs to another."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certfile, keyfile or None, password=lambda: "")  # "": never ask on the terminal
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket. Raises OSError if the address is in use or does not belong to this machine."""
+    family, kind, protocol, _, address = socket.getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's event loop if uvloop is installed; None selects asyncio's. uvloop has no Windows version."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+class HttpServer:
+    """uvicorn and the bridge on one listening socket."""
+
+    def __init__(
+        self,
+        app: Wsgi,
+        listener: socket.socket,
+        drain_seconds: float,
+        max_body: int,
+        workers: int,
+        certfile: str = "",
+        keyfile: str = "",
+    ) -> None:
+        self.listener = listener
+        self.scheme = "https" if certfile else "http"
+        self.drain_seconds = drain_seconds
+        self.bridge = Bridge(app, max_body, workers=workers)
+        self.server = UvicornServer(
+            uvicorn.Config(
+                self.bridge,
+                http=LimitedHttpProtocol,
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                log_level=logging.ERROR,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                backlog=BACKLOG,
+                timeout_keep_alive=KEEP_ALIVE_S,
+                timeout_graceful_shutdown=CLOSE_TIMEOUT_S,
+                ssl_certfile=certfile or None,
+                ssl_keyfile=keyfile or None,
+            )
+        )
+
+    @property
+    def url(self) -> str:
+        host, port = self.listener.getsockname()[:2]
+        return f"{self.scheme}://[{host}]:{port}" if ":" in host else f"{self.scheme}://{host}:{port}"
+
+    def stop(self) -> None:
+        """Start the shutdown and return at once. Callable from any thread."""
+        self.loop.call_soon_threadsafe(self.stopping.set)
+
+    async def run(self, backend: Backend, on_ready: Callable[["HttpServer"], None]) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.stopping = asyncio.Event()
+        backend.set_delivery(self._post)
+        with handle_signals(self.stop):
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self.server.serve([self.listener]))
+                await self.server.listening.wait()
+                log.info("serving on %s", self.url)
+                on_ready(self)
+                await self.stopping.wait()
+                log.info("draining: requests=%d seconds=%.0f", len(self.bridge.running), self.drain_seconds)
+                await self.bridge.drain(self.drain_seconds)
+                self.server.should_exit = True
+
+    def _post(self, call: Callable[[], None]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nothing is left to deliver to
+            self.loop.call_soon_threadsafe(call)
+
+
+class UvicornServer(uvicorn.Server):
+    """uvicorn without its signal handlers. Sets `listening` when it accepts connections."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.listening = asyncio.Event()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def main_loop(self) -> None:
+        self.listening.set()
+        await super().main_loop()
+
+
+@contextlib.contextmanager
+def handle_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """Call `stop` at the first signal and restore the default handlers: a second signal ends the process.
+
+    Does nothing outside the main thread, because Python sets signal handlers only there.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def on_first_signal(number: int, frame: FrameType | None) -> None:
+        for name in SIGNALS:
+            signal.signal(name, signal.SIG_DFL)
+        stop()
+
+    previous_handlers = {name: signal.signal(name, on_first_signal) for name in SIGNALS}
+    try:
+        yield
+    finally:
+        for name, handler in previous_handlers.items():
+            signal.signal(name, handler)

@@ -1,0 +1,195 @@
+"""TGI's routes that generate from one prompt, its tokenizer routes, and the Operations of all its routes.
+
+Knows what each route accepts and returns. parse.py converts bodies, writers.py builds responses.
+"""
+
+import time
+from dataclasses import dataclass, field, replace
+
+from flask import Response
+
+from api.errors import json_response
+from api.openai.parse import chat_request
+from api.openai.protocol.chat import ChatCompletionRequest
+from api.openapi.operation import Operation
+from api.response import SSE, respond
+from api.tgi.errors import error_in_stream
+from api.tgi.info_routes import compute_type, includes_prompt
+from api.tgi.last_token_stream import LastTokenStream
+from api.tgi.parse import read_request, response_options, to_generation_request
+from api.tgi.protocol import (
+    ChatTokenizeResponse,
+    CompatGenerateRequest,
+    GenerateRequest,
+    GenerateResponse,
+    InfoResponse,
+    SimpleToken,
+    TgiErrorResponse,
+    TgiTokenizeRequest,
+    VertexRequest,
+    VertexResponse,
+)
+from api.tgi.validation import reword_error
+from api.tgi.writers import GenerateStreamWriter, GenerateWriter, TgiAccumulator, simple_tokens
+from inference.backend import Backend, Stream
+from inference.errors import ServerError
+from inference.types import GenerationRequest
+from settings.groups import ServerSettings
+
+FRAMING = replace(SSE, in_band=True)
+EVENT_STREAM = (SSE.mimetype,)
+IN_BAND_NOTE = """Each event is a token. The last event also has the text and, if requested, the details.
+Errors are events too, with `error` and `error_type`; the status is 200."""
+
+GENERATE = Operation("Continue a text", "", GenerateRequest, GenerateResponse, error=TgiErrorResponse)
+GENERATE_STREAM = Operation(
+    "Continue a text, token by token",
+    IN_BAND_NOTE,
+    GenerateRequest,
+    None,
+    EVENT_STREAM,
+    error=TgiErrorResponse,
+)
+COMPAT_GENERATE = Operation(
+    "Continue a text; `stream` in the body selects a stream",
+    f"The text begins with the prompt unless return_full_text is false. With `stream`: {IN_BAND_NOTE}",
+    CompatGenerateRequest,
+    list[GenerateResponse],
+    EVENT_STREAM,
+    error=TgiErrorResponse,
+)
+VERTEX = Operation(
+    "Continue several texts or conversations", "", VertexRequest, VertexResponse, error=TgiErrorResponse
+)
+TOKENIZE = Operation("Tokenize a text", "", TgiTokenizeRequest, list[SimpleToken], error=TgiErrorResponse)
+CHAT_TOKENIZE = Operation(
+    "Apply the chat template to a conversation and tokenize it",
+    "",
+    ChatCompletionRequest,
+    ChatTokenizeResponse,
+    error=TgiErrorResponse,
+)
+INFO = Operation(
+    "Show the served model and the limits of requests", response=InfoResponse, error=TgiErrorResponse
+)
+
+
+@dataclass(slots=True)
+class RequestTimer:
+    """Measures one request from construction, for the headers of its response.
+
+    Call mark_validated() when the request is submitted. A stream's headers are sent before its tokens and
+    times are known, so they omit these.
+
+    compute_type  TGI's name for the device type
+    inputs        the prompt
+    started_at    time.perf_counter(), in seconds; so is validated_at
+    """
+
+    compute_type: str
+    inputs: str
+    started_at: float = field(default_factory=time.perf_counter)
+    validated_at: float = 0.0
+
+    def mark_validated(self) -> None:
+        self.validated_at = time.perf_counter()
+
+    def stream_headers(self) -> dict[str, str]:
+        return {"x-compute-type": self.compute_type, "x-compute-characters": str(len(self.inputs))}
+
+    def full_headers(self, output: TgiAccumulator) -> dict[str, str]:
+        """The headers of a complete answer; call when it ends. Times are in ms, x-compute-time in seconds."""
+        now = time.perf_counter()
+        total, validation, queue = (
+            now - self.started_at,
+            self.validated_at - self.started_at,
+            output.started_event.queue_time_s,
+        )
+        inference = max(0.0, total - validation - queue)
+        times = {
+            "x-total-time": total,
+            "x-validation-time": validation,
+            "x-queue-time": queue,
+            "x-inference-time": inference,
+            "x-time-per-token": inference / max(1, output.finished_event.num_tokens),
+        }
+        return {
+            **self.stream_headers(),
+            "x-compute-time": str(total),
+            **{name: str(int(seconds * 1000)) for name, seconds in times.items()},
+            "x-prompt-tokens": str(output.started_event.prompt_tokens),
+            "x-generated-tokens": str(output.finished_event.num_tokens),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateRoutes:
+    backend: Backend
+    settings: ServerSettings
+
+    def generate(self) -> Response:
+        return self._respond_full(read_request(GenerateRequest), include_prompt=False)
+
+    def generate_stream(self) -> Response:
+        return self._respond_streamed(read_request(GenerateRequest), include_prompt=False)
+
+    def compat_generate(self) -> Response:
+        """POST /: `stream` in the body selects a stream. An unstreamed response is in a list."""
+        body, include_prompt = read_request(CompatGenerateRequest), includes_prompt(self.backend.info())
+        return (
+            self._respond_streamed(body, include_prompt)
+            if body.stream
+            else self._respond_full(body, include_prompt, as_list=True)
+        )
+
+    def submit(self, request: GenerationRequest) -> Stream:
+        """Submit to the backend. Raises ServerError with TGI's message."""
+        try:
+            return self.backend.generate(request)
+        except ServerError as error:
+            raise reword_error(error, request, self.backend.info().context) from error
+
+    def _respond_full(self, body: GenerateRequest, include_prompt: bool, as_list: bool = False) -> Response:
+        timer = self._start_timer(body)
+        request = self._generation_request(body, is_streamed=False)
+        stream = self.submit(request)
+        timer.mark_validated()
+        writer = GenerateWriter(
+            response_options(body, self.settings, include_prompt=include_prompt), request.n, as_list
+        )
+        return respond(stream, writer, None, request.n, lambda: timer.full_headers(writer.best))
+
+    def _respond_streamed(self, body: GenerateRequest, include_prompt: bool) -> Response:
+        """Errors after the body was read are sent as events of the stream."""
+        timer = self._start_timer(body)
+        try:
+            stream = self.submit(self._generation_request(body, is_streamed=True))
+        except ServerError as error:
+            return in_band_error(error, timer)
+        writer = GenerateStreamWriter(response_options(body, self.settings, include_prompt=include_prompt))
+        return respond(LastTokenStream(stream), writer, FRAMING, headers=timer.stream_headers)
+
+    def _start_timer(self, body: GenerateRequest) -> RequestTimer:
+        return RequestTimer(compute_type(self.backend.info()), body.inputs)
+
+    def _generation_request(self, body: GenerateRequest, *, is_streamed: bool) -> GenerationRequest:
+        return to_generation_request(body, self.settings, self.backend.info(), is_streamed=is_streamed)
+
+
+def in_band_error(error: ServerError, timer: RequestTimer) -> Response:
+    """A stream whose only event is the error."""
+    body = b"".join(map(FRAMING.encode, error_in_stream(error)))
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", **timer.stream_headers()}
+    return Response(body, 200, headers, content_type=FRAMING.mimetype)
+
+
+def tokenize_text(backend: Backend) -> Response:
+    body = read_request(TgiTokenizeRequest)
+    tokenized = backend.tokenize(GenerationRequest(body.inputs, add_special_tokens=body.add_special_tokens))
+    return json_response(200, simple_tokens(tokenized))
+
+
+def tokenize_chat(backend: Backend, settings: ServerSettings) -> Response:
+    """The body is that of /v1/chat/completions."""
+    tokenized = backend.tokenize(chat_request(read_request(ChatCompletionRequest), backend.info(), settings))
+    return json_response(200, ChatTokenizeResponse(simple_tokens(tokenized), tokenized.text))

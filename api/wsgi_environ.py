@@ -1,0 +1,75 @@
+"""The WSGI environ of an ASGI request, the keys that the server adds to it, and the removal of ROOT_PATH."""
+
+import io
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+Wsgi = Callable[..., Iterable[bytes]]
+
+HANDOVER = "hearth.handover"  # True: the server calls StreamedResponse.start itself
+REFUSED = "hearth.refused"  # ServerError: the app renders it in place of a response
+DRAINING = "hearth.draining"  # float: seconds until the server, which is shutting down, exits
+
+ABORT = "hearth.abort"  # in the scope's extensions: function that drops the connection and its unsent bytes
+
+DROPPED_HEADERS = frozenset(
+    {"content-length", "transfer-encoding", "expect"}
+)  # obsolete once the body is read
+
+
+def make_environ(scope: dict[str, Any], body: bytes) -> dict[str, Any]:
+    path, query = scope["raw_path"], scope["query_string"].decode("latin1")
+    raw_uri = path.decode("latin1") + (f"?{query}" if query else "")
+    host, port = (scope["server"] or ("", 0))[:2]
+    client, client_port = (scope["client"] or ("", 0))[:2]
+    return {
+        "REQUEST_METHOD": scope["method"],
+        "SCRIPT_NAME": "",
+        "PATH_INFO": unquote_to_bytes(path).decode("latin1"),
+        "QUERY_STRING": query,
+        "RAW_URI": raw_uri,
+        "REQUEST_URI": raw_uri,
+        "SERVER_NAME": host,
+        "SERVER_PORT": str(port),
+        "SERVER_PROTOCOL": f"HTTP/{scope['http_version']}",
+        "REMOTE_ADDR": client,
+        "REMOTE_PORT": str(client_port),
+        "CONTENT_LENGTH": str(len(body)),
+        "wsgi.version": (1, 0),
+        "wsgi.url_scheme": scope["scheme"],
+        "wsgi.input": io.BytesIO(body),
+        "wsgi.errors": sys.stderr,
+        "wsgi.multithread": True,
+        "wsgi.multiprocess": False,
+        "wsgi.run_once": False,
+        HANDOVER: True,
+        **header_environ(scope["headers"]),
+    }
+
+
+def header_environ(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Headers by CGI name. Names with an underscore are dropped: CGI cannot tell them from hyphens."""
+    environ: dict[str, str] = {}
+    for raw_name, raw_value in headers:
+        name, value = raw_name.decode("latin1").lower(), raw_value.decode("latin1")
+        if "_" in name or name in DROPPED_HEADERS:
+            continue
+        key = "CONTENT_TYPE" if name == "content-type" else "HTTP_" + name.upper().replace("-", "_")
+        separator = "; " if name == "cookie" else ","
+        environ[key] = f"{environ[key]}{separator}{value}" if key in environ else value
+    return environ
+
+
+def strip_root_path(app: Wsgi, root_path: str) -> Wsgi:
+    """`app` without the prefix in its paths. Requests without it are answered, too."""
+
+    def without_prefix(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        path = environ["PATH_INFO"]
+        if path == root_path or path.startswith(f"{root_path}/"):
+            environ["SCRIPT_NAME"] += root_path
+            environ["PATH_INFO"] = path.removeprefix(root_path) or "/"
+        return app(environ, start_response)
+
+    return without_prefix

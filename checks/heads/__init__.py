@@ -1,1 +1,0 @@
-"""What a model's files of weights say of themselves at their beginning."""

@@ -1,0 +1,170 @@
+"""The KV cost of a sequence, measured by running the model on the meta device in the runners.
+
+The cost differs from that of transformers' caches: a layer with a sliding window keeps all tokens here, and
+the paged runner stores keys and values as attention receives them.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from checks.memory.meta_mode import MetaMode
+from checks.memory.repeated_layers import LayerMode, compute_all_layers, dedup_layers
+from inference.model.batch import Batch, Resize, UnsupportedModel
+from inference.model.contiguous.encoder_decoder import EncoderDecoderRunner
+from inference.model.contiguous.runner import ContiguousRunner
+from inference.model.fused.module_map import map_modules
+from inference.model.paged.runner import PagedRunner
+from inference.model.quantization.find_weights import find_weights
+from inference.model.quantization.is_faster import sample_of
+from inference.model.runner_options import contiguous_kv_cost, paged_kv_cost, supports_fused
+
+CONTEXT = 64
+NUM_PROMPT_TOKENS = 5  # more than one, and no likely dimension of a model
+EXPERTS_IMPLEMENTATION = "batched_mm"  # works in any dtype and reads no value
+
+# The values of RUNNER.
+AUTO, FUSED, PAGED, CONTIGUOUS, UNCACHED = "auto", "fused", "paged", "contiguous", "uncached"
+
+KVCost = tuple[int, int]  # bytes per token, bytes per sequence
+
+
+def measure_kv_cost(model: Any, runner: str = AUTO, deterministic: bool = False) -> KVCost | None:
+    """Bytes of a sequence per token, and its constant part.
+
+    (0, 0) if every runner refuses the model: each step then recomputes the sequence without a cache. None if
+    the cost depends on values. deterministic: only runners whose rows do not change each other by a bit.
+    The model is on the meta device in the dtype it computes in, and must not be used afterwards.
+    """
+    if hasattr(model, "set_experts_implementation"):
+        model.set_experts_implementation(EXPERTS_IMPLEMENTATION)
+    is_refused = True
+    for cost in candidate_costs(model, runner, deterministic):
+        result = try_cost(cost)
+        if isinstance(result, tuple):
+            return result
+        is_refused &= result is not None
+    return (0, 0) if is_refused else None
+
+
+def explain_refusal(model: Any, runner: str, deterministic: bool = False) -> str:
+    """Why `runner`, which is not "auto", refuses the model; empty if it does not."""
+    reason = ""
+    for cost in candidate_costs(model, runner, deterministic):
+        result = try_cost(cost)
+        if not isinstance(result, str):
+            return ""
+        reason = reason or result
+    return reason
+
+
+def try_cost(cost: Callable[[LayerMode], KVCost]) -> KVCost | str | None:
+    """A runner's KV cost, or why it refuses the model; None if that depends on values."""
+    reason: str | None = None
+    for layer_mode in (dedup_layers, compute_all_layers):
+        try:
+            with MetaMode():
+                return cost(layer_mode)
+        except UnsupportedModel as error:
+            reason = str(error)
+        except Exception:  # its code reads values, or does not suit the runner
+            reason = None
+    return reason
+
+
+class KVAccounting:
+    """The KV cost of the layers that a runner computed and of the skipped layers that equal them."""
+
+    def __init__(self, cost: Callable[[], KVCost]) -> None:
+        self.cost = cost
+        self.extra_per_token = self.extra_per_row = 0
+
+    def mark(self) -> KVCost:
+        return self.cost()
+
+    def delta(self, mark: KVCost, remaining_bytes: int) -> KVCost:
+        per_token, per_row = self.cost()
+        return per_token - mark[0], per_row - mark[1]
+
+    def replay(self, delta: KVCost) -> None:
+        self.extra_per_token += delta[0]
+        self.extra_per_row += delta[1]
+
+    def total(self) -> KVCost:
+        per_token, per_row = self.cost()
+        return per_token + self.extra_per_token, per_row + self.extra_per_row
+
+
+def candidate_costs(model: Any, runner: str, deterministic: bool) -> Iterator[Callable[[LayerMode], KVCost]]:
+    """The KV cost of each runner that may be selected, in the order in which loading tries them.
+
+    The fused runner has the KV layout of the paged runner. For the models that it supports, the contiguous
+    runner costs the same.
+    """
+    if runner == FUSED:
+        yield partial(cost_of_fused, model)
+    if runner == PAGED or (runner == AUTO and not deterministic):
+        yield partial(cost_of_paged, model)
+    if runner in (AUTO, CONTIGUOUS):
+        yield from (
+            partial(cost_of_contiguous, model, supports_chunked_prefill, not deterministic)
+            for supports_chunked_prefill in (True, False)
+        )
+
+
+def cost_of_fused(model: Any, layer_mode: LayerMode) -> KVCost:
+    try:
+        map_modules(model)
+    except (AttributeError, NotImplementedError) as error:  # the model does not name its parts
+        raise UnsupportedModel(str(error)) from error
+    return cost_of_paged(model, layer_mode)
+
+
+def cost_of_paged(model: Any, layer_mode: LayerMode) -> KVCost:
+    runner = PagedRunner(model, max_sequences=1, context=CONTEXT, kv_capacity=CONTEXT)
+    accounting = KVAccounting(partial(paged_kv_cost, runner))
+    with layer_mode(model, accounting):
+        runner.probe()
+    return accounting.total()
+
+
+def cost_of_contiguous(
+    model: Any,
+    supports_chunked_prefill: bool,
+    batched: bool = True,
+    layer_mode: LayerMode = compute_all_layers,
+) -> KVCost:
+    runner_class = EncoderDecoderRunner if model.config.is_encoder_decoder else ContiguousRunner
+    runner = runner_class(
+        model,
+        max_sequences=1,
+        context=CONTEXT,
+        kv_capacity=CONTEXT,
+        supports_chunked_prefill=supports_chunked_prefill,
+        batched=batched,
+    )
+    accounting = KVAccounting(partial(contiguous_kv_cost, runner))
+    prompt = tuple(range(NUM_PROMPT_TOKENS))
+    with layer_mode(model, accounting):
+        runner.forward(
+            Batch(
+                token_ids=prompt,
+                query_start_loc=(0, NUM_PROMPT_TOKENS),
+                num_computed_tokens=(0,),
+                rows=(0,),
+                logits_indices=(NUM_PROMPT_TOKENS - 1,),
+                cache_ops=(Resize(1, CONTEXT),),
+                encoder_inputs={0: prompt} if runner.is_encoder_decoder else {},
+            )
+        )
+    return accounting.total()
+
+
+def may_run_fused(model: Any, runner: str = AUTO) -> bool:
+    """Whether the fused runner may be selected. If so, all weights are packed without timing a sample."""
+    return runner in (AUTO, FUSED) and supports_fused(model)
+
+
+def count_pack_sample(model: Any) -> int:
+    """Bytes of the sample of weights that is packed and timed; the model is on the meta device."""
+    return sum(candidate.weight.nbytes for candidate in sample_of(list(find_weights(model, "meta"))))

@@ -1,0 +1,222 @@
+"""The plan of how a model is served: device, dtype, context and sizes, made before its weights are fetched.
+
+Knows a Repository and a PlanRequest; the resources of the machine are compared elsewhere.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+from transformers import AutoConfig
+
+from checks.memory import ModelSize, measure_model, stored_dtype
+from checks.memory.overhead import DEFAULT_OVERHEAD, Overhead
+from hub.model_config import config_error
+from hub.repository import Repository
+from hub.tensors import most_common_dtype
+from inference.errors import BadRequest, named_error
+from inference.finding import Finding, Refused
+from inference.model.load.architecture import requires_remote_code, why_unsupported
+from inference.model.load.checkpoint_quantization import QUANTIZATION_CONFIG, quantization_for_loading
+from inference.model.load.device_dtype import DEFAULT_CONTEXT, default_context, max_length_of, resolve_dtype
+from inference.model.load.rope import NO_SCALING, RopeScaling
+
+GGUF_DTYPE = "gguf"  # stored_dtype of weights that are dequantized at load
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRequest:
+    """The settings that a plan depends on.
+
+    device                  "cpu" or "cuda"
+    dtype                   a torch dtype, "stored" or "auto"
+    bfloat16_devices        the devices that multiply bfloat16 in hardware
+    context                 tokens of a sequence; 0: as many as fit
+    max_sequences           most sequences that run at the same time
+    max_batch_total_tokens  most tokens of all running sequences together; 0: no limit
+    kv_memory_bytes         KV cache of all sequences and processes together; 0: the memory that is left
+    trust_remote_code       the model's own Python may run
+    num_shard               tensor-parallel processes
+    layer_devices           the device of each layer; empty: all are on `device` (the first GPU, or the CPU)
+    quantize                "none" or a key of ModelSize.quantization_savings
+    runner                  "auto" or one of inference.model.select_runner.RUNNERS
+    deterministic           an answer does not depend on the other rows of its batch
+    rope_scaling            scaling of the rotary position embeddings
+    max_batch_tokens        most tokens of a step
+    overhead                memory of the server in addition to the model
+    tokenizer_config_path   a file whose chat template replaces the model's
+    chat_template           a Jinja file or template that replaces both; empty: none
+    """
+
+    device: str
+    dtype: str
+    bfloat16_devices: frozenset[str]
+    context: int
+    max_sequences: int
+    kv_memory_bytes: int
+    trust_remote_code: bool
+    max_batch_total_tokens: int = 0
+    num_shard: int = 1
+    layer_devices: tuple[str, ...] = ()
+    quantize: str = "none"
+    runner: str = "auto"
+    deterministic: bool = False
+    rope_scaling: RopeScaling = NO_SCALING
+    max_batch_tokens: int = 512
+    overhead: Overhead = DEFAULT_OVERHEAD
+    tokenizer_config_path: Path | None = None
+    chat_template: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How one model is served. Fields without a description have the meaning of PlanRequest's.
+
+    model_size       of one process; None if the model cannot be served
+    default_context  tokens of context if the request has 0 and the memory is large enough
+    context_limit    most tokens of context that the model supports; None: any number
+    kv_memory_bytes  KV cache of one process; 0: the memory that is left
+    request          the request that the plan was made for
+    """
+
+    repository: Repository
+    device: str
+    model_size: ModelSize | None
+    context: int
+    default_context: int
+    context_limit: int | None
+    max_sequences: int
+    kv_memory_bytes: int
+    trust_remote_code: bool
+    request: PlanRequest
+    num_shard: int = 1
+    layer_devices: tuple[str, ...] = ()
+    quantize: str = "none"
+    max_batch_tokens: int = 512
+    overhead: Overhead = DEFAULT_OVERHEAD
+
+
+def make_plan(repository: Repository, request: PlanRequest) -> Plan:
+    """Plan and measure the model. Raises Refused."""
+    raw_config = repository.config
+    is_servable = not why_unsupported(raw_config)
+
+    def choose_compute_dtype(num_parameters: int) -> str:
+        return choose_dtype(repository, request, num_parameters)
+
+    config = (
+        read_config(repository, request.rope_scaling)
+        if is_servable and not requires_remote_code(raw_config)
+        else None
+    )
+    context = (
+        default_context(config)
+        if config
+        else int(raw_config.get("max_position_embeddings") or DEFAULT_CONTEXT)
+    )
+    context, context_limit = (
+        request.rope_scaling.scale_length(context),
+        max_length_of(config) if config else None,
+    )
+    return Plan(
+        repository=repository,
+        model_size=measure_repository(repository, request, choose_compute_dtype) if is_servable else None,
+        default_context=min(context, request.max_batch_total_tokens or context),
+        context_limit=context_limit and request.rope_scaling.scale_length(context_limit),
+        request=request,
+        **shared_fields(request),
+    )
+
+
+def measure_repository(
+    repository: Repository, request: PlanRequest, choose_compute_dtype: Callable[[int], str]
+) -> ModelSize:
+    raw_config, tensors = dict(repository.config), header_tensors(repository)
+    if quantization := quantization_config(repository, request):
+        raw_config[QUANTIZATION_CONFIG] = quantization
+    model_size = measure_model(
+        raw_config,
+        repository.weight_bytes,
+        choose_compute_dtype,
+        request.num_shard,
+        tensors,
+        request.runner,
+        request.deterministic,
+    )
+    return (
+        replace(model_size, stored_dtype=GGUF_DTYPE, load_copy_bytes=model_size.weights)
+        if repository.gguf_file
+        else model_size
+    )
+
+
+def quantization_config(repository: Repository, request: PlanRequest) -> dict[str, Any]:
+    """The quantization_config to load quantized weights with; empty if the files are not quantized."""
+    stored_config = repository.config.get(QUANTIZATION_CONFIG)
+    return (
+        quantization_for_loading(stored_config, request.layer_devices or (request.device,))
+        if isinstance(stored_config, Mapping)
+        else {}
+    )
+
+
+def replan(plan: Plan, **changes: Any) -> Plan:
+    """The plan for a changed request. Measures the model again if its dtype or num_shard changes.
+
+    changes: fields of PlanRequest.
+    """
+    request, model_size = replace(plan.request, **changes), plan.model_size
+    if model_size is None or plan.num_shard != request.num_shard:
+        return make_plan(plan.repository, request)
+    if model_size.dtype != choose_dtype(plan.repository, request, model_size.num_parameters):
+        return make_plan(plan.repository, request)
+    return replace(plan, request=request, **shared_fields(request))
+
+
+def shared_fields(request: PlanRequest) -> dict[str, Any]:
+    """The fields of a Plan that follow from the request alone; kv_memory_bytes is that of one process."""
+    return {
+        "device": request.device,
+        "context": request.context,
+        "max_sequences": request.max_sequences,
+        "kv_memory_bytes": request.kv_memory_bytes // request.num_shard,
+        "trust_remote_code": request.trust_remote_code,
+        "num_shard": request.num_shard,
+        "layer_devices": request.layer_devices,
+        "quantize": request.quantize,
+        "max_batch_tokens": request.max_batch_tokens,
+        "overhead": request.overhead,
+    }
+
+
+def header_tensors(repository: Repository) -> Mapping[str, Tensor] | None:
+    """The tensors of the weight files, on the meta device; None if unknown."""
+    return repository.headers.tensors if repository.headers else None
+
+
+def choose_dtype(repository: Repository, request: PlanRequest, num_parameters: int) -> str:
+    """The dtype of the computation. The weight files decide what is stored, rather than config.json."""
+    return resolve_dtype(
+        request.dtype,
+        device=request.device,
+        stored=most_common_dtype(header_tensors(repository)) or stored_dtype(repository.config),
+        parameters=num_parameters,
+        bfloat16=request.device in request.bfloat16_devices,
+    )
+
+
+def read_config(repository: Repository, rope_scaling: RopeScaling) -> Any:
+    """The config as a transformers object, with the RoPE scaling. Raises Refused for an invalid value."""
+    try:
+        config = AutoConfig.for_model(**repository.config)
+        rope_scaling.apply(config)
+        return config
+    except BadRequest as error:
+        have = f"{repository.config.get('model_type')}, which has none"
+        raise Refused(
+            Finding("positions", error.rule, have, False, 'ROPE_SCALING = "none" and ROPE_FACTOR = 1')
+        ) from error
+    except Exception as error:  # the config class of an architecture may raise anything
+        raise config_error(repository.name, named_error(error)) from error

@@ -1,1 +1,0 @@
-"""What a plan takes of each device."""

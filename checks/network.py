@@ -1,0 +1,44 @@
+"""Checks that the server can listen on its ports, and open as many connections as it may have requests."""
+
+from checks.machine import Machine, find_port_error
+from inference.finding import Finding, format_count
+from settings.schema import Settings
+
+FIXES = (
+    ("in use", "stop the program that listens on it, or set {name} to another port"),
+    ("denied", "ports below 1024 are reserved: set {name} to 1024 or more"),
+)
+OWN_FILES = 256  # files: libraries, weights, workers, the log
+FILES_PER_REQUEST = (
+    2  # connections per accepted request: its own, and one of a request refused with status 429
+)
+
+
+def check_network(settings: Settings, machine: Machine) -> list[Finding]:
+    """Check PORT, PROMETHEUS_PORT if it is set, and the limit of open files."""
+    host, prometheus_port = settings.host, settings.prometheus_port
+    findings = [check_port(host, settings.port, machine.port_error)]
+    if prometheus_port:
+        port_error = find_port_error(host, prometheus_port)
+        findings.append(check_port(host, prometheus_port, port_error, "PROMETHEUS_PORT"))
+    return [*findings, check_open_files(settings.max_concurrent_requests, machine.max_open_files)]
+
+
+def check_port(host: str, port: int, port_error: str, name: str = "PORT") -> Finding:
+    """`port_error`: why host:port cannot be bound, empty if it can; `name`: the setting of the port."""
+    address = f"{host}:{port}"
+    if not port_error:
+        return Finding("port", address, "free", True)
+    fix = next((fix for word, fix in FIXES if word in port_error), "set HOST to an address of this machine")
+    return Finding("port", address, port_error, False, fix.format(name=name))
+
+
+def check_open_files(max_concurrent_requests: int, max_open_files: int) -> Finding:
+    """Check `max_open_files`, the hard limit of the system, against MAX_CONCURRENT_REQUESTS."""
+    need = OWN_FILES + FILES_PER_REQUEST * max_concurrent_requests
+    need_text = f"{need}, for {format_count(max_concurrent_requests, 'concurrent request')}"
+    if need <= max_open_files:
+        return Finding("open files", need_text, str(max_open_files), True)
+    max_requests = max(1, (max_open_files - OWN_FILES) // FILES_PER_REQUEST)
+    fix = f"ulimit -n {need} before the start, or MAX_CONCURRENT_REQUESTS = {max_requests}"
+    return Finding("open files", need_text, f"{max_open_files}, the limit of ulimit -n", False, fix)

@@ -1,0 +1,218 @@
+"""Runs the checks before the weights are fetched, and prints their findings.
+
+Knows the settings and the checks; fetches only small files.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from checks import (
+    architecture,
+    chat_template,
+    device,
+    disk,
+    enough_memory,
+    layers,
+    prequantized,
+    quantize,
+    runner,
+    shards,
+    weights,
+)
+from checks.machine import Machine, inspect
+from checks.memory.overhead import measure_overhead
+from checks.memory.plan import Plan, PlanRequest, make_plan
+from checks.network import check_network
+from checks.report import align_columns
+from checks.repository import check_access, check_licence, check_remote_code
+from checks.suggestions import Configuration, as_list, suggest
+from hub.download.fetch import with_resumable_bytes
+from hub.repository import RepoFile, Repository
+from hub.resolve import PendingRepository, make_hub
+from hub.weight_headers.gguf import with_gguf_config
+from inference.finding import Finding, Refused, printable, table_cell
+from inference.model.load.device_dtype import resolve_device
+from inference.model.load.rope import rope_scaling
+from settings.schema import Settings
+
+MAX_FILES_LISTED = 10  # of the files to fetch
+
+ALL_CHECKS = (
+    check_access,
+    check_licence,
+    architecture.check,
+    check_remote_code,
+    chat_template.check,
+    shards.check,
+    prequantized.check,
+    quantize.check,
+    runner.check,
+    weights.check,
+    disk.check,
+    device.check,
+    enough_memory.check_ram,
+    enough_memory.check_gpus,
+    enough_memory.check_context,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PreflightReport:
+    """The findings of all checks.
+
+    plan         None if the model was refused before it could be planned
+    suggestions  configurations that fit, if the plan does not
+    """
+
+    findings: tuple[Finding, ...]
+    machine: Machine
+    plan: Plan | None
+    suggestions: tuple[Configuration, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        return all(finding.ok for finding in self.findings)
+
+    @property
+    def files_to_fetch(self) -> list[RepoFile]:
+        """The plan's files that the cache does not have."""
+        return self.plan.repository.files_to_fetch if self.plan else []
+
+
+def preflight(settings: Settings, pending: PendingRepository) -> PreflightReport:
+    """Inspect the machine, resolve the model, and run all checks. Fetches only small files."""
+    machine = inspect(
+        cache_dir=make_hub(settings).cache_dir,
+        host=settings.host,
+        port=settings.port,
+        cuda_memory_fraction=settings.cuda_memory_fraction,
+    )
+    network_findings = check_network(settings, machine)
+    try:
+        plan = plan_repository(settings, pending(), machine)
+    except Refused as error:
+        return PreflightReport((*network_findings, error.finding), machine, None)
+    report = PreflightReport((*network_findings, *run_checks(plan, machine)), machine, plan)
+    if not report.ok:
+        return replace(report, suggestions=tuple(suggest(plan, machine)))
+    if not settings.max_input_tokens:
+        return report
+    prompt_finding = enough_memory.check_prompt(
+        settings.max_input_tokens, enough_memory.plan_budget(plan, machine).context
+    )
+    return PreflightReport((*report.findings, prompt_finding), machine, plan)
+
+
+def print_report(report: PreflightReport, *, as_json: bool) -> None:
+    render = format_json if as_json else format_table
+    print(render(report.findings, report.suggestions, report.files_to_fetch))
+
+
+def print_findings(
+    findings: Sequence[Finding],
+    settings: Settings,
+    suggestions: Sequence[Configuration] = (),
+    files: Sequence[RepoFile] = (),
+) -> None:
+    """Print the findings as a table or, with JSON_OUTPUT, as one line of JSON."""
+    render = partial(format_json, indent=None) if settings.json_output else format_table
+    print(render(findings, suggestions, files), flush=True)
+
+
+def plan_repository(settings: Settings, repository: Repository, machine: Machine) -> Plan:
+    """Make the memory plan of the model for these settings. Raises Refused."""
+    hub = make_hub(settings)
+    described = with_gguf_config(repository, hub) if repository.gguf_file else repository
+    resumable = with_resumable_bytes(described, hub)
+    device, layer_devices = devices_of(settings, resumable, machine)
+    request = PlanRequest(
+        device=device,
+        dtype=settings.dtype,
+        bfloat16_devices=machine.bfloat16_devices,
+        context=settings.context,
+        max_sequences=settings.max_sequences,
+        kv_memory_bytes=int(settings.kv_memory_gb * 1e9),
+        trust_remote_code=settings.trust_remote_code,
+        max_batch_total_tokens=settings.max_batch_total_tokens,
+        num_shard=settings.num_shard or max(1, len(machine.gpus) if device == "cuda" else 1),
+        layer_devices=layer_devices,
+        quantize=settings.quantize,
+        runner=settings.runner,
+        deterministic=settings.deterministic,
+        rope_scaling=rope_scaling(settings.rope_scaling, settings.rope_factor),
+        tokenizer_config_path=Path(settings.tokenizer_config_path)
+        if settings.tokenizer_config_path
+        else None,
+        chat_template=settings.chat_template,
+        max_batch_tokens=settings.max_batch_tokens,
+        overhead=measure_overhead(),
+    )
+    return make_plan(resumable, request)
+
+
+def devices_of(settings: Settings, repository: Repository, machine: Machine) -> tuple[str, tuple[str, ...]]:
+    """Returns "cpu" or "cuda", and the device of each layer if LAYERS splits the model. Raises Refused."""
+    if settings.layers:
+        return layers.place_layers(settings.layers, repository.config, num_gpus=len(machine.gpus))
+    return resolve_device(settings.device), ()
+
+
+def run_checks(plan: Plan, machine: Machine) -> list[Finding]:
+    """The findings of all checks; a check that does not apply has none."""
+    return [finding for check in ALL_CHECKS for finding in as_list(check(plan, machine))]
+
+
+def format_table(
+    findings: Sequence[Finding], suggestions: Sequence[Configuration] = (), files: Sequence[RepoFile] = ()
+) -> str:
+    """The findings as aligned columns with their fixes, then the suggestions and the files to fetch."""
+    rows = [("check", "", "need", "have")]
+    rows += [
+        (item.name, "ok" if item.ok else "NO", table_cell(item.need), table_cell(item.have))
+        for item in findings
+    ]
+    indent = " " * max(len(name) for name, *_ in rows)
+    fixes = ["", *(f"{indent}  fix: {printable(item.fix)}" if item.fix else "" for item in findings)]
+    lines = [
+        line
+        for pair in zip(align_columns(rows, num_text_columns=4), fixes, strict=True)
+        for line in pair
+        if line
+    ]
+    return "\n".join([*lines, *format_suggestions(suggestions), *format_files_to_fetch(files)])
+
+
+def format_suggestions(suggestions: Sequence[Configuration]) -> list[str]:
+    if not suggestions:
+        return []
+    width = max(len(item.config_line) for item in suggestions)
+    lines = (f"  {item.config_line:<{width}}  {item.need}, context {item.context}" for item in suggestions)
+    return ["", "configurations that fit, the nearest first; paste one line into config.py:", *lines]
+
+
+def format_files_to_fetch(files: Sequence[RepoFile]) -> list[str]:
+    """The largest files, and the sum of the others in one line."""
+    largest = sorted(files, key=lambda file: (-file.bytes_to_fetch, file.name))
+    rows = [(f"  {table_cell(file.name)}", f"{file.bytes_to_fetch:,}") for file in largest[:MAX_FILES_LISTED]]
+    if others := largest[MAX_FILES_LISTED:]:
+        rows.append((f"  {len(others)} more", f"{sum(file.bytes_to_fetch for file in others):,}"))
+    return ["", "files to fetch, in bytes:", *align_columns(rows, num_text_columns=1)] if rows else []
+
+
+def format_json(
+    findings: Sequence[Finding],
+    suggestions: Sequence[Configuration] = (),
+    files: Sequence[RepoFile] = (),
+    indent: int | None = 2,
+) -> str:
+    """The report as JSON; `files` are the files to fetch."""
+    report = {
+        "ok": all(item.ok for item in findings),
+        "findings": [finding.to_json() for finding in findings],
+        "fitting": [asdict(item) | {"line": item.config_line} for item in suggestions],
+        "fetch": [{"file": file.name, "bytes": file.bytes_to_fetch} for file in files],
+    }
+    return json.dumps(report, indent=indent)

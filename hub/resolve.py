@@ -1,0 +1,223 @@
+"""Finds a model in a folder, in the download cache or on the Hub.
+
+Reads names, sizes, small JSON files and the headers of the weight files. Raises Refused if there is no model.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+from threading import Thread
+
+from huggingface_hub import constants
+
+from hub.cache import ModelCache, is_complete_file
+from hub.client import Hub
+from hub.errors import HubUnavailable, explain_hub_errors, explain_no_such_model
+from hub.licence import licence_in
+from hub.listing import COMMIT_PATTERN, RepoEntry, fetch_listing
+from hub.repository import RepoFile, Repository
+from hub.small_files import CONFIG, INDEX, fetch_metadata, read_index, read_model_config
+from hub.weight_files import SAFE_FORMATS, WeightFormats, find_shard_names, select_files
+from hub.weight_headers.safetensors import with_headers
+from inference.finding import Finding, Refused
+from inference.model.load.gguf.shards import GGUF
+from settings.schema import Settings
+
+PendingRepository = Callable[[], Repository]  # waits for the look-up and returns its result; raises Refused
+
+
+def find_model(
+    name: str,
+    revision: str,
+    *,
+    home: Path,
+    hub: Hub,
+    offline: bool,
+    trust_remote_code: bool,
+    formats: WeightFormats = SAFE_FORMATS,
+    refresh: bool = False,
+) -> Repository:
+    """Look for a model in folders, then in the cache, then on the Hub. Raises Refused.
+
+    home: base of relative paths in addition to the current folder. trust_remote_code: also load the model's
+    Python files. refresh: ask the Hub for a newer version even if the cache has a complete one.
+    The config of a GGUF file is still empty.
+    """
+    for folder in (Path(name).expanduser(), home / name):
+        if folder.is_dir():
+            return from_folder(name, folder, trust_remote_code, formats)
+        if folder.is_file() and folder.suffix == GGUF:
+            return from_folder(name, folder.parent, trust_remote_code, WeightFormats(gguf_file=folder.name))
+    if name.startswith((".", "/", "~", "models/")):
+        raise Refused(explain_no_such_model(name, f"no folder {name}"))
+    may_use_cache = bool(COMMIT_PATTERN.fullmatch(revision)) or not refresh
+    if may_use_cache and (cached := from_complete_cache(name, revision, hub, trust_remote_code, formats)):
+        return cached
+    if offline:
+        return from_cache(
+            name, revision, hub, trust_remote_code, formats, "OFFLINE is set", "OFFLINE = False, to fetch it"
+        )
+    try:
+        return from_hub(name, revision, hub, trust_remote_code, formats)
+    except HubUnavailable as error:
+        return from_cache(name, revision, hub, trust_remote_code, formats, str(error), error.fix)
+
+
+def from_folder(
+    name: str,
+    folder: Path,
+    trust_remote_code: bool,
+    formats: WeightFormats = SAFE_FORMATS,
+    commit: str = "",
+    revision: str = "",
+) -> Repository:
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in paths}
+    shard_files = read_index(folder / INDEX, name) if INDEX in sizes else None
+    files_to_load = select_files(sizes, shard_files, trust_remote_code, formats)
+    return Repository(
+        name=name,
+        revision=revision,
+        commit=commit,
+        folder=folder,
+        files=tuple(RepoFile(file, sizes.get(file, 0), file in sizes) for file in files_to_load),
+        names=tuple(sizes),
+        config=read_model_config(folder, name, files_to_load),
+        licence=licence_in(folder, tuple(sizes)),
+        metadata_folder=folder,
+    )
+
+
+def from_cache(
+    name: str, revision: str, hub: Hub, trust_remote_code: bool, formats: WeightFormats, why: str, fix: str
+) -> Repository:
+    """The cached version of a model if the Hub is not asked or does not answer. Raises Refused with `why`."""
+    commit = ModelCache(hub.model_folder(name)).commit_of(revision)
+    folder = ModelCache(hub.model_folder(name)).snapshot(commit)
+    if not (folder / CONFIG).is_file() and not any(folder.rglob(f"*{GGUF}")):
+        raise Refused(Finding("access", name, f"{why}, and there is no copy in {hub.cache_dir}", False, fix))
+    repository = from_folder(name, folder, trust_remote_code, formats, commit=commit, revision=revision)
+    files = {file.name: file for file in repository.files}
+    for file, num_bytes in expected_files(
+        ModelCache(hub.model_folder(name)), commit, trust_remote_code, formats
+    ).items():
+        if file not in files or files[file].size != num_bytes:
+            files[file] = RepoFile(file, num_bytes, is_local=False)
+    return replace(repository, files=tuple(files.values()))
+
+
+def expected_files(
+    cache: ModelCache, commit: str, trust_remote_code: bool, formats: WeightFormats
+) -> dict[str, int]:
+    """The files that a cached version is loaded from, with sizes, whether or not they are present.
+
+    Empty if the cache has no record of them. Raises Refused.
+    """
+    if planned_files := cache.planned_files(commit):
+        return planned_files
+    sizes, index = cache.tree_files(commit), cache.snapshot(commit) / INDEX
+    shard_files = None
+    if INDEX in sizes:
+        shard_files = read_index(index, cache.folder.name) if index.is_file() else find_shard_names(sizes)
+    return (
+        {file: sizes.get(file, 0) for file in select_files(sizes, shard_files, trust_remote_code, formats)}
+        if sizes
+        else {}
+    )
+
+
+def from_complete_cache(
+    name: str, revision: str, hub: Hub, trust_remote_code: bool, formats: WeightFormats
+) -> Repository | None:
+    """The revision as it was last fetched, if the cache has all its files; else None."""
+    cache = ModelCache(hub.model_folder(name))
+    commit = cache.commit_of(revision)
+    planned_files = expected_files(cache, commit, trust_remote_code, formats)
+    folder = cache.snapshot(commit)
+    if not planned_files or not all(
+        is_complete_file(folder / file, num_bytes) for file, num_bytes in planned_files.items()
+    ):
+        return None
+    repository = from_folder(name, folder, trust_remote_code, formats, commit=commit, revision=revision)
+    lacks_code = "auto_map" in repository.config and not any(file.endswith(".py") for file in planned_files)
+    return None if trust_remote_code and lacks_code else repository
+
+
+def from_hub(
+    name: str, revision: str, hub: Hub, trust_remote_code: bool, formats: WeightFormats
+) -> Repository:
+    """Look up a version on the Hub. Raises Refused, or HubUnavailable if the Hub does not answer."""
+    with explain_hub_errors(hub, name, revision):
+        listing = fetch_listing(hub, name, revision)
+        cache = ModelCache(hub.model_folder(name))
+        files = {file: to_file(file, entry, listing.commit, cache) for file, entry in listing.files.items()}
+        metadata_folder = fetch_metadata(hub, name, listing.commit, files, gated=listing.is_gated)
+    shard_files = None
+    if INDEX in files:
+        shard_files = (
+            read_index(metadata_folder / INDEX, name)
+            if (metadata_folder / INDEX).is_file()
+            else find_shard_names(files)
+        )
+    files_to_load = select_files(
+        {file: each.size for file, each in files.items()}, shard_files, trust_remote_code, formats
+    )
+    return Repository(
+        name,
+        revision,
+        listing.commit,
+        None,
+        tuple(to_file(file, listing.files.get(file), listing.commit, cache) for file in files_to_load),
+        tuple(files),
+        read_model_config(metadata_folder, name, files_to_load),
+        current_name="" if listing.name == name else listing.name,
+        licence=listing.licence,
+        num_elements=listing.num_elements,
+        metadata_folder=metadata_folder,
+    )
+
+
+def to_file(name: str, entry: RepoEntry | None, commit: str, cache: ModelCache) -> RepoFile:
+    """The file in its current state. `entry` is None for a file that the Hub does not have."""
+    if entry is None:
+        return RepoFile(name, 0, is_local=False)
+    return RepoFile(name, entry.size, cache.has_file(commit, name, entry.etag, entry.size), entry.etag)
+
+
+def resolve_model(settings: Settings, home: Path, *, refresh: bool = False) -> Repository:
+    """Find the model of the settings and read its safetensors headers. Raises Refused.
+
+    refresh: look for the newest version even if the cache has a complete one.
+    """
+    hub = make_hub(settings)
+    repository = find_model(
+        settings.model_name,
+        settings.model_revision,
+        home=home,
+        hub=hub,
+        offline=settings.offline,
+        trust_remote_code=settings.trust_remote_code,
+        formats=WeightFormats(settings.allow_pickle, settings.gguf_file),
+        refresh=refresh,
+    )
+    return with_headers(repository, hub)
+
+
+def resolve_in_background(settings: Settings, home: Path, *, refresh: bool = False) -> PendingRepository:
+    """Start resolve_model on a daemon thread, which does not delay the end of the process."""
+    future: Future[Repository] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(resolve_model(settings, home, refresh=refresh))
+        except BaseException as error:  # raised again by the call that waits
+            future.set_exception(error)
+
+    Thread(target=run, name="resolve", daemon=True).start()
+    return future.result
+
+
+def make_hub(settings: Settings) -> Hub:
+    cache_dir = Path(settings.cache_dir or constants.HF_HUB_CACHE).expanduser()
+    return Hub(constants.ENDPOINT, cache_dir, settings.huggingface_access_token)

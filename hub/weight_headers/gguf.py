@@ -1,0 +1,111 @@
+"""Reads the headers of a model's GGUF files, from the disk or in ranges from the Hub, and derives the config.
+
+inference/model/load/gguf/ parses the headers. transformers converts them to a config: it gets a stub file
+with the metadata and the tensor table, but without the vocabulary.
+"""
+
+import os
+import struct
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import repeat
+from pathlib import Path
+from typing import Any
+
+from transformers import AutoConfig
+
+from hub.client import Hub
+from hub.model_config import check_config
+from hub.repository import RepoFile, Repository
+from hub.tensors import HeaderUnavailable
+from hub.weight_headers.ranges import CONNECTIONS, MAX_BYTES, REQUEST_OVERHEAD, range_readers
+from inference.errors import error_line
+from inference.finding import Finding, Refused
+from inference.model.load.gguf.header import (
+    READ_SIZE,
+    UINT32,
+    GgufHeader,
+    GgufTensor,
+    NotGguf,
+    header_start,
+    pack_string,
+    read_header,
+)
+from inference.model.load.gguf.shards import merge_headers
+from inference.model.load.meta_model import has_tied_embeddings
+from inference.model.load.silence import silence_transformers
+
+SMALL_STEP = 1 << 13  # bytes per request of the parts after the first, which have little metadata
+MIN_BYTES = 1 << 9  # least bytes to read of such a part
+OUTPUT_TENSOR = GgufTensor("output.weight", (1,), 0, 0)  # the output head; absent if tied to the embeddings
+STUB_FILE = "stand-in.gguf"
+
+
+def with_gguf_config(repository: Repository, hub: Hub) -> Repository:
+    """The model with the config from its GGUF headers. Raises Refused if they cannot be read."""
+    files = repository.weight_files
+    names, sizes = [file.name for file in files], [file.size for file in files]
+    try:
+        header = merge_headers(names, sizes, read_headers(repository, files, hub))
+        raw_config = config_from_header(header, repository.weight_bytes)
+    except (HeaderUnavailable, NotGguf) as reason:
+        fix = "choose another GGUF_FILE, or a model with safetensors"
+        raise Refused(Finding("weights", repository.gguf_file, str(reason), False, fix)) from reason
+    config = check_config(raw_config, repository.name)
+    if (
+        header.tensors is None
+        and repository.num_elements
+        and has_tied_embeddings(config, repository.num_elements)
+    ):
+        config["tie_word_embeddings"] = True
+    return replace(repository, config=config)
+
+
+def read_headers(repository: Repository, files: Sequence[RepoFile], hub: Hub) -> list[GgufHeader]:
+    """Read the header of each file; from the Hub at most MAX_BYTES in all.
+
+    The first part has the metadata of the model and gets half of the bytes. The others have their tensor
+    tables near the start.
+    """
+    readers, sizes, num_rest = (
+        range_readers(repository, files, hub),
+        [file.size for file in files],
+        len(files) - 1,
+    )
+    if repository.folder is not None:
+        return list(map(read_header, readers, sizes, sizes))
+    bytes_each = max(MIN_BYTES, MAX_BYTES // 2 // max(1, num_rest) - REQUEST_OVERHEAD)
+    byte_limits = (MAX_BYTES // 2 if num_rest else MAX_BYTES, *repeat(bytes_each, num_rest))
+    steps = (READ_SIZE, *repeat(min(SMALL_STEP, bytes_each), num_rest))
+    with ThreadPoolExecutor(CONNECTIONS) as threads:
+        return list(threads.map(read_header, readers, sizes, byte_limits, steps))
+
+
+def config_from_header(header: GgufHeader, size: int) -> dict[str, Any]:
+    """The config.json of a GGUF file of `size` bytes, as transformers derives it from the header.
+
+    If the tensor table was not read, the output head counts as untied: the size is not underestimated.
+    Raises HeaderUnavailable if transformers does not know the architecture.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / STUB_FILE
+        path.write_bytes(stub_file_bytes(header))
+        os.truncate(path, size)  # a sparse file: takes no disk space
+        try:
+            with silence_transformers():
+                config = AutoConfig.from_pretrained(folder, gguf_file=STUB_FILE).to_dict()
+        except Exception as error:  # transformers supports only some architectures
+            raise HeaderUnavailable(error_line(error)) from error
+    return {name: value for name, value in config.items() if value is not None and name != "_name_or_path"}
+
+
+def stub_file_bytes(header: GgufHeader) -> bytes:
+    """The bytes of the header, with the length of the vocabulary instead of the vocabulary."""
+    settings, vocab_size_key = dict(header.metadata), f"{header.architecture}.vocab_size"
+    if header.vocab_size and vocab_size_key not in settings:
+        settings[vocab_size_key] = pack_string(vocab_size_key) + struct.pack("<II", UINT32, header.vocab_size)
+    tensors = [OUTPUT_TENSOR] if header.tensors is None else header.tensors
+    table = b"".join(tensor.pack() for tensor in tensors)
+    return header_start(len(tensors), len(settings)) + b"".join(settings.values()) + table

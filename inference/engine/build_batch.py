@@ -1,0 +1,104 @@
+"""Builds the Batch of a step from the scheduler's output, and records what each row of logits is for.
+
+Knows sequences and the Batch; computes nothing.
+"""
+
+from collections.abc import Sequence as SequenceOf
+from dataclasses import dataclass, field
+
+from inference.engine.scheduler import SchedulerOutput
+from inference.engine.sequence import Sequence
+from inference.model.batch import Batch, CacheOp
+
+
+@dataclass(frozen=True, slots=True)
+class PromptLogprobRows:
+    """Rows [first_row, first_row + len(token_ids)) of the logits score these prompt tokens."""
+
+    sequence: Sequence
+    first_row: int
+    token_ids: SequenceOf[int]
+
+
+@dataclass(slots=True)
+class PreparedBatch:
+    """A Batch, and what each row of its logits is for.
+
+    sampled_sequences    the sequences to sample. A sequence with drafts is listed once for its last token and
+                         once for each draft, as if all drafts before were accepted (Sequence.with_drafts)
+    sampled_rows         the row of the logits from which sampled_sequences[i] is sampled
+    prompt_logprob_rows  rows that score prompt tokens
+    nan_checks           sequence id → row at the last computed token, for sequences with no other row there:
+                         it shows whether the computation yielded finite numbers
+    """
+
+    batch: Batch
+    sampled_sequences: list[Sequence] = field(default_factory=list)
+    sampled_rows: list[int] = field(default_factory=list)
+    prompt_logprob_rows: list[PromptLogprobRows] = field(default_factory=list)
+    nan_checks: dict[int, int] = field(default_factory=dict)
+
+
+def build_batch(
+    scheduler_output: SchedulerOutput, cache_ops: SequenceOf[CacheOp], context: int
+) -> PreparedBatch:
+    """The Batch of the scheduled sequences, which are in the order of rows.
+
+    A sequence of `context` tokens is full and is not sampled.
+    """
+    token_ids: list[int] = []
+    query_start_loc: list[int] = [0]
+    num_computed_tokens: list[int] = []
+    rows: list[int] = []
+    logits_indices: list[int] = []
+    encoder_inputs: dict[int, SequenceOf[int]] = {}
+    page_table = tuple(sequence.pages for sequence, _ in scheduler_output if sequence.pages)
+    positions = token_ids, query_start_loc, num_computed_tokens, rows
+    prepared = PreparedBatch(Batch(*positions, logits_indices, cache_ops, encoder_inputs, page_table))
+    for sequence, num_scheduled_tokens in scheduler_output:
+        sequence_ids, start = sequence.token_ids, sequence.num_computed_tokens
+        end = start + num_scheduled_tokens
+        if sequence.task.prompt_logprobs is not None:
+            logits_indices += add_prompt_logprob_rows(prepared, sequence, end)
+        token_ids += sequence_ids[start:end]
+        if end == len(sequence_ids) < min(sequence.max_len, context):
+            logits_indices += add_sampled_rows(prepared, sequence)
+            token_ids += sequence.draft_token_ids
+        elif not logits_indices or logits_indices[-1] < len(token_ids) - 1:
+            prepared.nan_checks[sequence.id] = len(logits_indices)
+            logits_indices.append(len(token_ids) - 1)
+        if sequence.encoder_ids and not start:
+            encoder_inputs[sequence.row] = sequence.encoder_ids
+        query_start_loc.append(len(token_ids))
+        num_computed_tokens.append(start)
+        rows.append(sequence.row)
+    return prepared
+
+
+def add_sampled_rows(prepared: PreparedBatch, sequence: Sequence) -> range:
+    """Sample the sequence behind its last token and behind each draft; returns these positions in the batch.
+
+    The batch must end with the sequence's last token.
+    """
+    num_rows, first_row = len(sequence.draft_token_ids) + 1, len(prepared.batch.logits_indices)
+    prepared.sampled_sequences += [sequence.with_drafts(num_drafts) for num_drafts in range(num_rows)]
+    prepared.sampled_rows += range(first_row, first_row + num_rows)
+    last = len(prepared.batch.token_ids) - 1
+    return range(last, last + num_rows)
+
+
+def add_prompt_logprob_rows(prepared: PreparedBatch, sequence: Sequence, end: int) -> range:
+    """Score the prompt tokens up to position `end`; returns the batch positions whose logits score them.
+
+    The logits at position p - 1 score the token at p. Tokens scored before a preemption are not scored again.
+    """
+    first = max(sequence.num_computed_tokens, len(sequence.prompt_logprobs) - 1)
+    last = min(end, sequence.num_prompt_tokens - 1)
+    if first >= last:
+        return range(0)
+    batch = prepared.batch
+    prepared.prompt_logprob_rows.append(
+        PromptLogprobRows(sequence, len(batch.logits_indices), sequence.token_ids[first + 1 : last + 1])
+    )
+    offset = len(batch.token_ids) - sequence.num_computed_tokens
+    return range(first + offset, last + offset)

@@ -1,0 +1,243 @@
+"""The engine's loop: schedule, compute, append the sampled tokens, send the outputs.
+
+Single-threaded: one thread calls it. Knows ids and integers; knows no text, HTTP, inbox or model.
+"""
+
+import heapq
+import logging
+import time
+from collections.abc import Callable, Iterable
+from collections.abc import Sequence as SequenceOf
+
+from inference.engine.admission_control import AdmissionControl
+from inference.engine.background import BackgroundQueue
+from inference.engine.chunking import Chunking
+from inference.engine.kv.manager import create_kv_cache_manager
+from inference.engine.ngram_proposer import NgramProposer
+from inference.engine.output_queue import OutputQueue, make_step_output
+from inference.engine.overlap_step import create_model_step
+from inference.engine.sampling.sampler import SampledToken, Sampler
+from inference.engine.scheduler import Scheduler, WaitingServedRatio
+from inference.engine.sequence import Sequence, StepOutput
+from inference.engine.step import TOO_LITTLE_MEMORY, StepOutOfMemory, StepResult
+from inference.engine_stats import EngineCounters, StepStats
+from inference.errors import Internal, ServerError
+from inference.model.batch import CacheOp, Resize, Runner
+from inference.types import FinishReason
+
+log = logging.getLogger(__name__)
+
+
+class EngineCore:
+    """Runs sequences on a Runner, one step at a time.
+
+    sequences         all unfinished sequences, by id
+    background_queue  tasks that run between the model's steps
+    on_step           called after each step
+    """
+
+    def __init__(
+        self,
+        runner: Runner,
+        sampler: Sampler,
+        admission_control: AdmissionControl,
+        max_batch_tokens: int,
+        admission_policy: WaitingServedRatio,
+        prefix_caching: bool = True,
+        speculate: int = 0,
+        prefill_chunk_size: int = 0,
+    ) -> None:
+        whole_prompts = runner.is_encoder_decoder or not runner.supports_chunked_prefill
+        chunking = Chunking(runner.context if prefill_chunk_size and whole_prompts else prefill_chunk_size)
+        self.runner = runner
+        can_reuse = prefix_caching and runner.supports_chunked_prefill and not runner.is_encoder_decoder
+        self.kv_cache_manager = create_kv_cache_manager(runner, can_reuse, chunking)
+        self.scheduler = Scheduler(
+            self.kv_cache_manager,
+            max_batch_tokens=max_batch_tokens,
+            whole_prompts=whole_prompts,
+            admission_policy=admission_policy,
+            chunking=chunking,
+        )
+        self.ngram_proposer = NgramProposer(
+            self.kv_cache_manager, 0 if whole_prompts or prefill_chunk_size else speculate
+        )
+        self.model_step = create_model_step(runner, sampler, self.kv_cache_manager, chunking)
+        self.admission_control = admission_control
+        self.output_queue = OutputQueue()
+        self.background_queue = BackgroundQueue()
+        self.counters = EngineCounters()
+        self.sequences: dict[int, Sequence] = {}
+        self.on_step: Callable[[StepStats], None] = lambda step_stats: None
+        self._deadlines: list[tuple[float, int]] = []
+
+    @property
+    def is_idle(self) -> bool:
+        return not self.sequences and not self.background_queue
+
+    def add(self, sequences: Iterable[Sequence]) -> None:
+        for sequence in sequences:
+            self.sequences[sequence.id] = sequence
+            self.scheduler.waiting.append(sequence)
+            if sequence.task.deadline is not None:
+                heapq.heappush(self._deadlines, (sequence.task.deadline, sequence.id))
+
+    def abort(self, sequence_ids: Iterable[int], finish_reason: FinishReason) -> None:
+        """End the sequences with these ids; ids that have already ended are ignored."""
+        for id in sequence_ids:
+            if id in self.sequences:
+                self._finish(self.sequences[id], finish_reason)
+
+    def step(self) -> None:
+        """Run one model step and one step of a background task, then send the outputs."""
+        self._expire()
+        if self.sequences:
+            self._run_step()
+        self.background_queue.step(share_time=bool(self.sequences))
+        self.output_queue.send()
+        if self.is_idle:
+            self.kv_cache_manager.check_integrity()
+
+    def close(self, error: ServerError) -> None:
+        """End every sequence and background task with error. The core cannot be used afterwards."""
+        for sequence in self.sequences.values():
+            self.output_queue.add(sequence.output_sink, StepOutput(error=error))
+        self.sequences.clear()
+        self.background_queue.close(error)
+        self.output_queue.send()
+
+    def _expire(self) -> None:
+        while self._deadlines and self._deadlines[0][0] <= time.monotonic():
+            self.abort([heapq.heappop(self._deadlines)[1]], "deadline")
+
+    def _run_step(self) -> None:
+        start_s = time.perf_counter()
+        scheduler_output = self.scheduler.schedule()
+        assert scheduler_output, "there are unfinished sequences and none can run"
+        self.ngram_proposer.propose(scheduler_output, self.scheduler.token_budget)
+        self._mark_started(self.scheduler.newly_scheduled)
+        if early_results := self.model_step.take_early_results(scheduler_output):
+            # Scheduled sequences that were not in the early step run in the next one.
+            scheduler_output = [(result.sequence, result.num_scheduled_tokens) for result in early_results]
+        has_prompt = any(not sequence.started for sequence, _ in scheduler_output)
+        cache_ops = [] if early_results else self.kv_cache_manager.take_ops()
+        results = None
+        try:
+            results = early_results or self.model_step.execute(scheduler_output, cache_ops)
+        except StepOutOfMemory as out_of_memory:
+            self._handle_oom(out_of_memory, cache_ops)
+        else:
+            self._update_from_output(results)
+        num_tokens = sum(count + len(sequence.draft_token_ids) for sequence, count in scheduler_output)
+        self._report_step(num_tokens, has_prompt, time.perf_counter() - start_s, failed=results is None)
+
+    def _report_step(self, num_tokens: int, has_prompt: bool, seconds: float, failed: bool) -> None:
+        self.counters.steps += 1
+        self.counters.step_seconds += seconds
+        self.on_step(StepStats(num_tokens, len(self.scheduler.newly_scheduled), has_prompt, seconds, failed))
+
+    def _mark_started(self, newly_scheduled: SequenceOf[Sequence]) -> None:
+        for sequence in newly_scheduled:
+            if self.admission_control.release(sequence.id):
+                sequence.num_cached_tokens = sequence.num_computed_tokens
+                sequence.queue_time_s = time.monotonic() - sequence.arrival_time
+
+    def _update_from_output(self, results: SequenceOf[StepResult]) -> None:
+        """Append the step's results to the sequences and queue their outputs."""
+        self.scheduler.record_success()
+        # From the last row down: freeing a row then never moves a row that is freed later in this loop.
+        for result in reversed(results):
+            sequence = result.sequence
+            if result.error is not None:
+                self._fail(sequence, result.error)
+                continue
+            sequence.num_computed_tokens += result.num_scheduled_tokens
+            sequence.prompt_logprobs += result.prompt_logprobs
+            if sequence.num_uncomputed_tokens == 0:
+                self._append_tokens(sequence, result.sampled_tokens, result.has_nan)
+
+    def _append_tokens(
+        self, sequence: Sequence, sampled_tokens: SequenceOf[SampledToken], has_nan: bool
+    ) -> None:
+        """Append the sampled tokens, if any, to a fully computed sequence, and finish it if it ends.
+
+        has_nan: its KV memory holds NaN behind a rejected draft, so the sequence is computed again.
+        """
+        self.counters.consecutive_failures = 0
+        if not sequence.started:
+            self.counters.prompt_tokens += len(sequence.task.prompt_token_ids)
+            self.counters.cached_tokens += sequence.num_cached_tokens
+        if sampled_tokens:
+            self._accept_tokens(sequence, sampled_tokens)
+        if has_nan:
+            self.scheduler.preempt(sequence, reusable=False)
+        if finish_reason := sequence.finish_reason(self.kv_cache_manager.context):
+            self._finish(sequence, finish_reason, sampled_tokens)
+        else:
+            self.output_queue.add(sequence.output_sink, make_step_output(sequence, sampled_tokens))
+
+    def _accept_tokens(self, sequence: Sequence, sampled_tokens: SequenceOf[SampledToken]) -> None:
+        """Append the sampled tokens; all but the last were drafts, which are computed already."""
+        sequence.token_ids += [token.id for token in sampled_tokens]
+        sequence.num_computed_tokens = len(sequence.token_ids) - 1
+        self.counters.generated_tokens += len(sampled_tokens)
+        self.counters.drafted_tokens += len(sequence.draft_token_ids)
+        self.counters.accepted_tokens += len(sampled_tokens) - 1
+
+    def _finish(
+        self, sequence: Sequence, finish_reason: FinishReason, sampled_tokens: SequenceOf[SampledToken] = ()
+    ) -> None:
+        self.output_queue.add(sequence.output_sink, make_step_output(sequence, sampled_tokens, finish_reason))
+        self._remove(sequence)
+        self.counters.finished_by_reason[finish_reason] += 1
+        log.debug(
+            "sequence finished id=%d reason=%s tokens=%d",
+            sequence.id,
+            finish_reason,
+            sequence.num_output_tokens,
+        )
+
+    def _fail(self, sequence: Sequence, error: ServerError) -> None:
+        """End the sequence with error.
+
+        After an internal error (status 500 and up) prefix caching does not reuse its row.
+        """
+        is_internal = error.status >= 500
+        self.output_queue.add(sequence.output_sink, StepOutput(error=error))
+        self._remove(sequence, reusable=not is_internal)
+        self.counters.finished_by_reason["error"] += 1
+        self.counters.consecutive_failures += is_internal
+        level = logging.ERROR if is_internal else logging.INFO
+        log.log(
+            level, "sequence failed id=%d tokens=%d error=%s", sequence.id, len(sequence.token_ids), error
+        )
+
+    def _remove(self, sequence: Sequence, reusable: bool = True) -> None:
+        del self.sequences[sequence.id]
+        self.scheduler.finish(sequence, reusable)
+        self.admission_control.release(sequence.id)
+        if len(self._deadlines) > 2 * len(self.sequences):
+            self._deadlines = [entry for entry in self._deadlines if entry[1] in self.sequences]
+            heapq.heapify(self._deadlines)
+
+    def _handle_oom(self, out_of_memory: StepOutOfMemory, cache_ops: SequenceOf[CacheOp]) -> None:
+        """Shrink the next step after one that ran out of memory, or fail the sequence that can never fit.
+
+        The failed step computed nothing. The contents of the KV memory are discarded if cache ops may be half
+        done or a recurrent state half advanced.
+        """
+        self.counters.oom_steps += 1
+        oversized = self.scheduler.shrink_budget()
+        if any(isinstance(op, Resize) for op in cache_ops):
+            self.kv_cache_manager.shrink()
+        if cache_ops or not self.runner.supports_chunked_prefill:
+            self.scheduler.reset(cache_ops)
+        log.warning(
+            "step out of memory token_budget=%d max_running=%d kv_capacity=%d error=%s",
+            self.scheduler.token_budget,
+            self.scheduler.max_running,
+            self.kv_cache_manager.kv_capacity,
+            out_of_memory,
+        )
+        if oversized is not None:
+            self._fail(oversized, Internal(TOO_LITTLE_MEMORY))

@@ -1,0 +1,178 @@
+"""Samples the next token of every sequence from its logits.
+
+Applies logits processors, then warpers, then noise and an argmax, each only to the rows that request it. Ids
+and logprobs reach the host by one copy. Knows sequences and logits; knows no text, batches or models.
+"""
+
+from collections.abc import Callable
+from collections.abc import Sequence as SequenceOf
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from inference.device_copy import copy_to_host, copy_to_host_async
+from inference.engine.sampling import logprobs
+from inference.engine.sampling.processors import apply_processors
+from inference.engine.sampling.scatter import index_tensor
+from inference.engine.sampling.select_tokens import select_tokens, to_samplable
+from inference.engine.sequence import PromptLogprob, Sequence, TopLogprobs
+from inference.native import sampling as native
+
+NAN_LOGITS, NO_ALLOWED_TOKEN = -1, -2
+
+
+@dataclass(frozen=True, slots=True)
+class SampledToken:
+    """A sequence's next token.
+
+    id            NAN_LOGITS if the logits contain NaN or infinity, NO_ALLOWED_TOKEN if the request excludes
+                  every token
+    logprob       from the model's distribution, or from the processed one if the task requests that; None if
+                  the task requests no logprobs
+    top_logprobs  (id, logprob) of the most probable tokens of the same distribution
+    """
+
+    id: int
+    logprob: float | None = None
+    top_logprobs: TopLogprobs = ()
+
+
+class PendingSample(NamedTuple):
+    """The next tokens of W rows, which the device may still be computing.
+
+    token_ids  (W,) int64, on the device; below 0 for rows without a token
+    wait       call once: waits for the tokens, advances the matchers and returns the tokens
+    """
+
+    token_ids: Tensor
+    wait: Callable[[], list[SampledToken]]
+
+
+class Sampler:
+    """Samples from the first `vocab` columns of the logits."""
+
+    def __init__(self, vocab: int) -> None:
+        self.vocab = vocab
+
+    def sample_async(self, logits: Tensor, sequences: SequenceOf[Sequence]) -> PendingSample:
+        """Sample the next token of each of the rows (W, V), in order, without waiting for the device.
+
+        The logits may be overwritten once it returns.
+        """
+        raw = to_samplable(logits[:, : self.vocab])
+        processed = apply_processors(raw, sequences)
+        num_top_logprobs = {row: n for row, s in enumerate(sequences) if (n := s.task.logprobs) is not None}
+        processed_logits = {
+            row: processed[row] for row in num_top_logprobs if sequences[row].task.processed_logprobs
+        }
+        max_values, token_ids = select_tokens(processed, sequences, processed_logits)
+        token_ids = token_ids.where(
+            max_values.isfinite(), NAN_LOGITS if processed is raw else failure_ids(raw)
+        )
+        packed_logprobs = _packed_logprobs(raw, processed_logits, token_ids, num_top_logprobs)
+        wait_for_host = copy_to_host_async(torch.cat([token_ids.int(), packed_logprobs.flatten()]))
+        return PendingSample(
+            token_ids,
+            partial(_collect_tokens, wait_for_host, packed_logprobs.shape, sequences, num_top_logprobs),
+        )
+
+    def prompt_logprobs(
+        self, logits: Tensor, token_ids: SequenceOf[int], num_top_logprobs: int
+    ) -> list[PromptLogprob]:
+        """The score of one id for each row (n, V), with the `num_top_logprobs` most probable tokens."""
+        raw = logits[:, : self.vocab].float()
+        id_tensor = index_tensor(token_ids, raw)
+        ranks = logprobs.ranks(raw, id_tensor)
+        host = copy_to_host(torch.cat([ranks, logprobs.pack(raw, id_tensor, num_top_logprobs)], 1))  # sync
+        token_logprobs = logprobs.unpack(host[:, 1:], [num_top_logprobs] * len(token_ids))
+        return [
+            PromptLogprob(*token_logprob, rank)
+            for token_logprob, rank in zip(token_logprobs, host[:, 0].tolist(), strict=True)
+        ]
+
+
+class BatchInvariantSampler(Sampler):
+    """A Sampler whose tokens and logprobs of a row do not depend on the other rows.
+
+    The order in which torch sums a row depends on the number of rows: over 150,000 numbers the last bit
+    differs, and occasionally the sampled token. Native code computes each row separately, so its rows share a
+    call; rows with logprobs, and all rows on devices without native code, are sampled one by one.
+    """
+
+    def sample_async(self, logits: Tensor, sequences: SequenceOf[Sequence]) -> PendingSample:
+        is_native = native.supports(logits)
+        single_rows = [row for row, s in enumerate(sequences) if s.task.logprobs is not None or not is_native]
+        if not single_rows:
+            return super().sample_async(logits, sequences)
+        grouped_rows = [row for row in range(len(sequences)) if row not in single_rows]
+        groups = [[row] for row in single_rows] + [grouped_rows] * bool(grouped_rows)
+        pending = [
+            super(BatchInvariantSampler, self).sample_async(logits[group], [sequences[row] for row in group])
+            for group in groups
+        ]
+        rows = [row for group in groups for row in group]
+        order = torch.tensor(rows).argsort().to(logits.device)
+
+        def wait() -> list[SampledToken]:
+            tokens_by_row = dict(
+                zip(rows, (token for sample in pending for token in sample.wait()), strict=True)
+            )
+            return [tokens_by_row[row] for row in range(len(sequences))]
+
+        return PendingSample(torch.cat([sample.token_ids for sample in pending])[order], wait)
+
+    def prompt_logprobs(
+        self, logits: Tensor, token_ids: SequenceOf[int], num_top_logprobs: int
+    ) -> list[PromptLogprob]:
+        """From a copy of the logits: a row's offset in memory may change the order of its sums."""
+        return super().prompt_logprobs(logits.clone(), token_ids, num_top_logprobs)
+
+
+def _collect_tokens(
+    wait_for_host: Callable[[], Tensor],
+    packed_shape: torch.Size,
+    sequences: SequenceOf[Sequence],
+    num_top_logprobs: dict[int, int],
+) -> list[SampledToken]:
+    """The sampled tokens. The host copy has the ids, then the packed logprobs of shape `packed_shape`."""
+    values = wait_for_host()  # sync
+    token_ids = values[: len(sequences)].tolist()
+    token_logprobs = logprobs.unpack(
+        values[len(sequences) :].view(packed_shape), list(num_top_logprobs.values())
+    )
+    advance_matchers(sequences, token_ids)
+    logprobs_by_row = dict(zip(num_top_logprobs, token_logprobs, strict=True))
+    return [
+        SampledToken(id, *logprobs_by_row.get(row, ())) if id >= 0 else SampledToken(id)
+        for row, id in enumerate(token_ids)
+    ]
+
+
+def _packed_logprobs(
+    raw: Tensor, processed_logits: dict[int, Tensor], token_ids: Tensor, num_top_logprobs: dict[int, int]
+) -> Tensor:
+    """Packed logprobs (see logprobs.pack) of the rows that request them; (0, 1) if no row does."""
+    if not num_top_logprobs:
+        return token_ids.new_empty((0, 1), dtype=torch.int32)
+    row_index = index_tensor(num_top_logprobs, raw)
+    raw = raw[row_index].float()
+    if processed_logits:
+        rows = zip(num_top_logprobs, raw, strict=True)
+        raw = torch.stack([processed_logits.get(row, raw_row) for row, raw_row in rows])
+    return logprobs.pack(raw, token_ids[row_index].clamp(min=0), max(num_top_logprobs.values()))
+
+
+def failure_ids(raw: Tensor) -> Tensor:
+    """The id (W,) of a row without a token: NO_ALLOWED_TOKEN if its logits are finite, else NAN_LOGITS."""
+    return torch.where(raw.amax(-1).isfinite(), NO_ALLOWED_TOKEN, NAN_LOGITS)
+
+
+def advance_matchers(sequences: SequenceOf[Sequence], token_ids: SequenceOf[int]) -> None:
+    """Advance each matcher by its token. Stop tokens are not part of the grammar."""
+    for sequence, id in zip(sequences, token_ids, strict=True):
+        matcher = sequence.task.matcher
+        if matcher is not None and id >= 0 and id not in sequence.task.stop_token_ids:
+            matcher.advance(id)

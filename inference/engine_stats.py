@@ -1,0 +1,87 @@
+"""Counters and snapshots of an engine, for metrics and logs."""
+
+from dataclasses import dataclass, field
+
+REASONS = ("stop", "length", "deadline", "cancelled", "error")
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """A snapshot: the current state first, then counts since the start.
+
+    running               sequences with a row
+    waiting               sequences without a row
+    waiting_tokens        prompt tokens of sequences that have not started
+    kv_capacity           tokens the KV memory can hold
+    kv_used               tokens of KV memory that running sequences use; a shared page counts once
+    kv_reserved           tokens that running sequences may grow to
+    kv_touched            tokens of KV memory that were written at least once
+    background_tasks      background tasks running or waiting
+    token_budget          tokens a step may compute; reduced after running out of memory
+    consecutive_failures  sequences that failed in a row, with no token generated in between
+    steps                 steps, including those that ran out of memory
+    step_seconds          seconds spent in steps
+    prompt_tokens         prompt tokens of sequences that have started
+    cached_tokens         prompt tokens that prefix caching supplied
+    generated_tokens      tokens of answers
+    drafted_tokens        draft tokens computed
+    accepted_tokens       draft tokens that became part of an answer
+    finished_by_reason    sequences that ended, by reason
+    oom_steps             steps that ran out of memory
+    preemptions           times that a sequence lost its row and had to be computed again
+    """
+
+    running: int
+    waiting: int
+    waiting_tokens: int
+    kv_capacity: int
+    kv_used: int
+    kv_reserved: int
+    kv_touched: int
+    background_tasks: int
+    token_budget: int
+    consecutive_failures: int
+    steps: int
+    step_seconds: float
+    prompt_tokens: int
+    cached_tokens: int
+    generated_tokens: int
+    drafted_tokens: int
+    accepted_tokens: int
+    finished_by_reason: dict[str, int]
+    oom_steps: int
+    preemptions: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepStats:
+    """One step.
+
+    num_tokens           tokens computed, drafts included
+    num_newly_scheduled  sequences that got a row in this step
+    has_prompt           whether the step computed the prompt of a sequence without output so far
+    seconds              time from scheduling to the queued outputs
+    failed               memory ran out and nothing was computed
+    """
+
+    num_tokens: int
+    num_newly_scheduled: int
+    has_prompt: bool
+    seconds: float
+    failed: bool
+
+
+@dataclass(slots=True)
+class EngineCounters:
+    """The engine's counts since its start; Stats describes the fields."""
+
+    consecutive_failures: int = 0
+    steps: int = 0
+    step_seconds: float = 0.0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    generated_tokens: int = 0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
+    finished_by_reason: dict[str, int] = field(default_factory=lambda: dict.fromkeys(REASONS, 0))
+    oom_steps: int = 0

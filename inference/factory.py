@@ -1,0 +1,186 @@
+"""From a model folder to a Backend: loads the model, selects a runner, creates an engine and starts it.
+
+Knows the entry points of all layers below the API.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from inference.backend import Backend
+from inference.engine.background import BackgroundTask
+from inference.engine.chunking import CHUNK_SIZE
+from inference.engine.engine import Engine
+from inference.engine.engine_thread import EngineThread
+from inference.engine.sampling.sampler import BatchInvariantSampler, Sampler
+from inference.engine.scheduler import WaitingServedRatio
+from inference.errors import Internal
+from inference.local import LocalBackend
+from inference.metrics import Metrics
+from inference.model import select_runner
+from inference.model.contrastive_search import supports_contrastive_search
+from inference.model.load import loader
+from inference.model.load.device_dtype import limit_gpu
+from inference.model.load.formats import model_folder
+from inference.model.load.rope import rope_scaling
+from inference.model.memory_usage import MemoryUsage
+from inference.model.runner_options import BATCH_INVARIANT
+from inference.model.tensor_parallel.executor import MultiProcess, SingleProcess
+from inference.model.tensor_parallel.worker import LoadRecipe
+from inference.process.malloc import trim_heap
+from inference.structured_output import GrammarCompiler
+from settings.groups import EngineSettings, ModelSettings
+
+
+def do_nothing() -> None:
+    """What a process without a GPU prepares before it loads the model; ranks unpickle it by its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedEngine:
+    """A loaded model with a runner whose logits were checked, and an engine that is not started yet.
+
+    executor       the processes that compute the model; closed by the Backend, or by a caller without one
+    engine_thread  the thread on which the model was loaded and must compute
+    folder         the folder of the model's files
+    deterministic  every bit of an answer is independent of the other rows of its batch
+    """
+
+    loaded_model: loader.LoadedModel
+    selected_runner: select_runner.SelectedRunner
+    engine: Engine
+    executor: SingleProcess | MultiProcess
+    engine_thread: EngineThread
+    folder: Path
+    deterministic: bool = False
+
+    def memory_in_use(self, gpus: Sequence[int], reset_peaks: bool = False) -> list[MemoryUsage]:
+        """The memory that each process of the model has in use, this process first.
+
+        gpus: indices of the GPUs to measure. reset_peaks: restart the measurement of peaks.
+        Waits for the engine's thread; an engine that is not started runs its pending work first.
+        Raises ServerError once the engine accepts no more work.
+        """
+        background_work = self.executor.measure_memory(
+            self.loaded_model.model, self.selected_runner.runner, gpus, reset_peaks
+        )
+        pending = self.engine.run(BackgroundTask(background_work))
+        if not self.engine.started:
+            self.engine_thread.run(self.engine.run_until_idle)
+        return pending.result()
+
+
+def open_engine(folder: Path, model_settings: ModelSettings, engine_settings: EngineSettings) -> LoadedEngine:
+    """Load the model in `folder` or the GGUF file at that path, select its runner, and create an engine.
+
+    With NUM_SHARD each process limits its GPU memory before it loads its shard; kv_memory_bytes is the KV
+    memory of each process. Raises ServerError if the model cannot be loaded or does not fit.
+    """
+    load_model = partial(
+        loader.load,
+        folder,
+        dtype=model_settings.dtype,
+        device=model_settings.device,
+        layers=model_settings.layer_devices,
+        trust_remote_code=model_settings.trust_remote_code,
+        scaling=rope_scaling(model_settings.rope_scaling, model_settings.rope_factor),
+        tokenizer_config=Path(model_settings.tokenizer_config_path)
+        if model_settings.tokenizer_config_path
+        else None,
+        chat_template=model_settings.chat_template,
+        allow_pickle=model_settings.allow_pickle,
+    )
+    pick_runner = partial(
+        select_runner.select_runner,
+        max_sequences=engine_settings.max_sequences,
+        context=engine_settings.context,
+        kv_memory_bytes=engine_settings.kv_memory_bytes,
+        max_batch_total_tokens=engine_settings.max_batch_total_tokens,
+        quantize=model_settings.quantize,
+        deterministic=engine_settings.deterministic,
+        allowed_runners=select_runner.RUNNERS
+        if engine_settings.runner == "auto"
+        else (engine_settings.runner,),
+        timed=model_settings.num_shard == 1,
+    )
+    prepare = (
+        partial(limit_gpu, model_settings.cuda_memory_fraction)
+        if model_settings.device == "cuda"
+        else do_nothing
+    )
+    recipe = LoadRecipe(model_settings.num_shard, model_settings.device, prepare, load_model, pick_runner)
+    executor = MultiProcess(recipe) if model_settings.num_shard > 1 else SingleProcess(recipe)
+    engine_thread = EngineThread("engine")
+    loaded_model, selected_runner = engine_thread.run(executor.start)
+    engine_thread.run(trim_heap)  # return memory that the runner checks have freed
+    needs_chunks = engine_settings.deterministic and selected_runner.runner_kind not in BATCH_INVARIANT
+    return LoadedEngine(
+        loaded_model,
+        selected_runner,
+        Engine(
+            executor.wrap_runner(selected_runner.runner),
+            (BatchInvariantSampler if engine_settings.deterministic else Sampler)(loaded_model.vocab),
+            max_batch_tokens=engine_settings.max_batch_tokens,
+            max_queued_tokens=engine_settings.max_queued_tokens,
+            admission_policy=WaitingServedRatio(
+                engine_settings.waiting_served_ratio, engine_settings.max_waiting_tokens
+            ),
+            prefix_caching=engine_settings.prefix_caching,
+            speculate=0 if engine_settings.deterministic else engine_settings.speculate,
+            prefill_chunk_size=CHUNK_SIZE if needs_chunks else 0,
+        ),
+        executor,
+        engine_thread,
+        model_folder(folder),
+        deterministic=engine_settings.deterministic,
+    )
+
+
+def open_backend(
+    loaded_engine: LoadedEngine,
+    *,
+    model_id: str,
+    metrics: Metrics,
+    max_input_tokens: int | None = None,
+    tool_format: str = "auto",
+    default_seed: int | None = None,
+) -> Backend:
+    """Start the engine and serve with it.
+
+    metrics           gets the engine's state and the times of the answers
+    max_input_tokens  longest prompt allowed; None: limited by the context only
+    default_seed      seed of requests that set none; None: a random one for each
+    tool_format       how the model writes tool calls: "auto" or one of text.tool_parsers.formats.CALL_FORMATS
+    """
+    loaded_model, selected_runner, engine, executor = (
+        loaded_engine.loaded_model,
+        loaded_engine.selected_runner,
+        loaded_engine.engine,
+        loaded_engine.executor,
+    )
+    context = selected_runner.runner.context
+    metrics.observe_engine(engine.stats, model=model_id, context=context)
+    engine.on_step(metrics.record_step)
+    engine.start(loaded_engine.engine_thread)
+    executor.on_lost(lambda reason: engine.fail(Internal(reason)))
+    return LocalBackend(
+        engine,
+        loaded_model.tokenizer,
+        model_id=model_id,
+        context=context,
+        vocab=loaded_model.vocab,
+        eos_token_ids=loaded_model.stop_token_ids,
+        compiler=GrammarCompiler(loaded_model.tokenizer, loaded_model.vocab, loaded_model.stop_token_ids),
+        metrics=metrics,
+        max_input_tokens=max_input_tokens,
+        tool_format=tool_format,
+        default_seed=default_seed,
+        details={"dtype": loaded_model.dtype, "device": loaded_model.device},
+        is_encoder_decoder=loaded_model.is_encoder_decoder,
+        embed=partial(executor.embed, loaded_model.model),
+        contrastive=partial(executor.search, loaded_model.model)
+        if selected_runner.runner_kind != "uncached" and supports_contrastive_search(loaded_model.model)
+        else None,
+        on_close=executor.close,
+    )

@@ -1,0 +1,144 @@
+"""Turns the prompt of a request into token ids, or refuses it.
+
+Knows the prompt's options and the length of the context; does not know the engine.
+"""
+
+import sys
+from collections.abc import Sequence
+from typing import TypeGuard, cast
+
+from inference.errors import BadRequest, TooLong
+from inference.local.validation import check_ids
+from inference.text.chat_template import ChatTemplate
+from inference.text.tokenizer import PromptTokenizer, check_unicode, locate_tokens
+from inference.text.vocabulary import Vocabulary
+from inference.types import GenerationRequest, Message, Tokenized, ToolFormat
+
+MAX_CHARS_PER_TOKEN = 64  # a text longer than this times the context is not even tokenized
+MAX_TOKENIZE_CHARS = 400_000  # limit of `tokenize` if the context is small: about a second of work
+
+
+class InputProcessor:
+    """Processes the prompts of one model.
+
+    context             tokens of prompt and answer together; of the encoder in an encoder-decoder model
+    vocab               width of the logits
+    is_encoder_decoder  prompts go to an encoder, which expects the tokenizer's closing token too
+    max_input_tokens    longest prompt allowed; None: any that leaves a token for the answer
+    """
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        *,
+        context: int,
+        vocab: int,
+        is_encoder_decoder: bool,
+        max_input_tokens: int | None = None,
+    ) -> None:
+        self.vocabulary = vocabulary
+        self.context = context
+        self.vocab = vocab
+        self.is_encoder_decoder = is_encoder_decoder
+        self.max_input_tokens = max_input_tokens
+        self.chat_template = ChatTemplate(vocabulary.tokenizer)
+        self._tokenizer = PromptTokenizer(vocabulary)
+
+    def prompt_token_ids(self, request: GenerationRequest) -> tuple[int, ...]:
+        """The prompt's ids: at least one, and room for a token unless max_tokens is 0.
+
+        Raises BadRequest, TooLong.
+        """
+        token_ids = self._encode_prompt(request)[-truncation(request) :]
+        if not token_ids:
+            raise BadRequest("prompt", "is empty: it must have at least one token")
+        max_tokens = self.context if self.is_encoder_decoder or request.max_tokens == 0 else self.context - 1
+        if len(token_ids) > max_tokens:
+            raise TooLong("prompt", self.context, len(token_ids))
+        if self.max_input_tokens is not None and len(token_ids) > self.max_input_tokens:
+            raise TooLong(
+                "prompt",
+                self.max_input_tokens,
+                len(token_ids),
+                f"may have at most {self.max_input_tokens} tokens",
+            )
+        return token_ids
+
+    def tokenize(self, request: GenerationRequest) -> Tokenized:
+        """The prompt's ids, each with its characters. The prompt may exceed the context."""
+        prompt, max_tokens = request.prompt, truncation(request)
+        if not isinstance(prompt, str) and not is_chat(prompt):
+            token_ids = self._token_ids(prompt)
+            text = self.vocabulary.detokenize(token_ids, show_special=True)
+            return Tokenized(text, tuple(locate_tokens(self.vocabulary, text, token_ids))[-max_tokens:])
+        text, add_special_tokens = self._prompt_text(request, max(self._max_chars, MAX_TOKENIZE_CHARS))
+        return Tokenized(text, self._tokenizer.token_spans(text, add_special_tokens)[-max_tokens:])
+
+    def _encode_prompt(self, request: GenerationRequest) -> tuple[int, ...]:
+        prompt = request.prompt
+        if not isinstance(prompt, str) and not is_chat(prompt):
+            return self._token_ids(prompt)
+        return self._tokenizer.encode(*self._prompt_text(request, self._max_chars))
+
+    def _token_ids(self, prompt: Sequence[int] | Sequence[Message]) -> tuple[int, ...]:
+        check_ids("prompt", prompt, self.vocab)
+        return tuple(cast(Sequence[int], prompt))
+
+    def _prompt_text(self, request: GenerationRequest, max_chars: int) -> tuple[str, bool | None]:
+        """(text of the prompt, at most max_chars long; add_special_tokens for PromptTokenizer.encode)"""
+        prompt = request.prompt
+        if isinstance(prompt, str):
+            return self._check_text(prompt, "prompt", request, max_chars), self._adds_special_tokens(request)
+        text = self._render_chat(cast(Sequence[Message], prompt), request)
+        return self._check_text(text, "messages", request, max_chars), self._adds_special_tokens(
+            request, bool(self.chat_template.fallback_reason)
+        )
+
+    def _adds_special_tokens(self, request: GenerationRequest, is_plain: bool = True) -> bool | None:
+        """As requested; by default None (only in front) for a text, True for an encoder, False for a chat."""
+        if request.add_special_tokens is not None or not is_plain:
+            return bool(request.add_special_tokens)
+        return True if self.is_encoder_decoder else None
+
+    def _render_chat(self, messages: Sequence[Message], request: GenerationRequest) -> str:
+        """The conversation, rendered by the chat template. Raises BadRequest, TooLong."""
+        # An empty message counts as one token: the template writes at least that much for it.
+        chars = sum(MAX_CHARS_PER_TOKEN + len(message.content) for message in messages)
+        self._check_size(chars, "messages", self._max_chars)
+        tools = () if request.tool_choice == "none" else request.tools
+        return self.chat_template.render(messages, tools, requested_format(request), request.template)
+
+    def _check_text(self, text: str, field: str, request: GenerationRequest, max_chars: int) -> str:
+        """The text; with `truncate`, its last max_chars characters. Raises BadRequest, TooLong."""
+        if request.truncate is None:
+            self._check_size(len(text), field, max_chars)
+        text = text[-max_chars:]
+        check_unicode(text, field)
+        return text
+
+    @property
+    def _max_chars(self) -> int:
+        return self.context * MAX_CHARS_PER_TOKEN
+
+    def _check_size(self, chars: int, field: str, max_chars: int) -> None:
+        if chars > max_chars:
+            rule = f"has more than {max_chars} characters, and the context holds {self.context} tokens"
+            raise TooLong(field, self.context, chars, rule, unit="characters")
+
+
+def truncation(request: GenerationRequest) -> int:
+    """The number of ids to keep from the prompt's end. Raises BadRequest."""
+    if request.truncate is not None and request.truncate < 1:
+        raise BadRequest("truncate", "must be at least 1", request.truncate)
+    return request.truncate or sys.maxsize
+
+
+def requested_format(request: GenerationRequest) -> ToolFormat | None:
+    """The request's tool_format; None for a forced call, whose tools the chat template describes."""
+    return request.tool_format if request.tool_choice == "auto" else None
+
+
+def is_chat(prompt: Sequence[int] | Sequence[Message]) -> TypeGuard[Sequence[Message]]:
+    if not prompt:
+        raise BadRequest("prompt", "is empty")
+    return isinstance(prompt[0], Message)

@@ -1,0 +1,152 @@
+"""Validates a request: the range of each field, before anything is computed.
+
+Knows plain values only. A dialect may be stricter, never more permissive.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from inference.engine.sampling.warpers import WARPER_NAMES
+from inference.errors import BadRequest
+from inference.sampling import Sampling
+from inference.types import GenerationRequest
+
+MAX_STOPS = 64
+MAX_CHARS = 1_000  # in a stop string or bad word
+MAX_CHOICES = 64
+MAX_TOOLS = 1_000
+MAX_ALTERNATIVES = 20
+MAX_BAD_WORDS = 10_000
+MAX_BAD_WORD_TOKENS = 1_000
+MAX_WINDOW_TOKENS = 1_000_000
+
+FieldReader = Callable[[GenerationRequest], Any]
+RANGES: tuple[tuple[str, FieldReader, float, float], ...] = (
+    ("temperature", lambda r: r.sampling.temperature, 0, 100),
+    ("top_p", lambda r: r.sampling.top_p, math.ulp(0.0), 1),
+    ("top_k", lambda r: r.sampling.top_k, 0, 2**31 - 1),
+    ("min_p", lambda r: r.sampling.min_p, 0, 1),
+    ("typical_p", lambda r: r.sampling.typical_p, math.ulp(0.0), 1),
+    ("tfs", lambda r: r.sampling.tfs, 0, 1),
+    ("top_a", lambda r: r.sampling.top_a, 0, 1),
+    ("penalty_alpha", lambda r: r.sampling.penalty_alpha, 0, 1),
+    ("repetition_penalty", lambda r: r.sampling.repetition_penalty, 0.01, 100),
+    (
+        "repetition_penalty",
+        lambda r: r.sampling.penalty_window and r.sampling.penalty_window.penalty,
+        0.01,
+        100,
+    ),
+    (
+        "repetition_penalty_range",
+        lambda r: r.sampling.penalty_window and r.sampling.penalty_window.length,
+        0,
+        math.inf,
+    ),
+    (
+        "repetition_penalty_slope",
+        lambda r: r.sampling.penalty_window and r.sampling.penalty_window.slope,
+        0,
+        1e6,
+    ),
+    ("presence_penalty", lambda r: r.sampling.presence_penalty, -2, 2),
+    ("frequency_penalty", lambda r: r.sampling.frequency_penalty, -2, 2),
+    ("frequency_penalty", lambda r: r.sampling.tgi_frequency_penalty, -2, 2),
+    ("no_repeat_ngram_size", lambda r: r.sampling.no_repeat_ngram_size, 0, math.inf),
+    ("watermark_gamma", lambda r: r.sampling.watermark and r.sampling.watermark.gamma, math.ulp(0.0), 1),
+    ("watermark_delta", lambda r: r.sampling.watermark and r.sampling.watermark.delta, -100, 100),
+    ("seed", lambda r: r.sampling.seed, -(2**63), 2**64 - 1),
+    ("n", lambda r: r.n, 1, MAX_CHOICES),
+    ("max_tokens", lambda r: r.max_tokens, 0, math.inf),
+    ("min_tokens", lambda r: r.min_tokens, 0, math.inf),
+    ("truncate", lambda r: r.truncate, 1, math.inf),
+    ("logprobs", lambda r: r.logprobs, 0, MAX_ALTERNATIVES),
+    ("prompt_logprobs", lambda r: r.prompt_logprobs, 0, MAX_ALTERNATIVES),
+    ("deadline", lambda r: r.deadline, math.ulp(0.0), math.inf),
+)
+UNIT_INTERVAL = "must be in (0, 1]"
+RULES = {
+    "top_p": UNIT_INTERVAL,
+    "typical_p": UNIT_INTERVAL,
+    "watermark_gamma": UNIT_INTERVAL,
+    "deadline": "must be more than 0 seconds",
+}
+
+
+def check_request(request: GenerationRequest, vocab: int) -> None:
+    """Raise BadRequest for the first field that breaks its rule. `vocab` is the width of the logits."""
+    for field, read, low, high in RANGES:
+        value = read(request)
+        if value is not None and not low <= value <= high:
+            raise range_error(field, value, low, high)
+    if request.max_tokens is not None and request.min_tokens > request.max_tokens:
+        raise BadRequest(
+            "min_tokens", f"must not exceed max_tokens ({request.max_tokens})", request.min_tokens
+        )
+    if len(request.tools) > MAX_TOOLS:
+        raise BadRequest("tools", f"may hold at most {MAX_TOOLS}", len(request.tools))
+    check_texts("stop", request.stop, MAX_STOPS)
+    check_texts("bad_words", request.bad_words, MAX_BAD_WORDS)
+    check_ids("stop_token_ids", request.stop_token_ids, vocab)
+    check_logit_bias(request.sampling.logit_bias, vocab)
+    check_banned_tokens(request.sampling, vocab)
+    check_penalty_window(request.sampling, vocab)
+    check_order(request.sampling.warper_order)
+
+
+def range_error(field: str, value: Any, low: float, high: float) -> BadRequest:
+    rule = f"must be between {low} and {high}" if high < math.inf else f"must be at least {low}"
+    return BadRequest(field, RULES.get(field, rule), value)
+
+
+def check_texts(field: str, texts: tuple[str, ...], max_count: int) -> None:
+    if len(texts) > max_count:
+        raise BadRequest(field, f"may hold at most {max_count} strings", len(texts))
+    for text in texts:
+        if not 0 < len(text) <= MAX_CHARS:
+            raise BadRequest(field, f"needs strings of 1 to {MAX_CHARS} characters", text)
+
+
+def check_ids(field: str, ids: Any, vocab: int) -> None:
+    for id in ids:
+        if type(id) is not int or not 0 <= id < vocab:
+            raise BadRequest(field, f"needs token ids from 0 to {vocab - 1}", id)
+
+
+def check_logit_bias(logit_bias: Mapping[int, float], vocab: int) -> None:
+    """Raise BadRequest for NaN and +inf. -inf bans a token; +inf would ban all others."""
+    check_ids("logit_bias", logit_bias, vocab)
+    for id, value in logit_bias.items():
+        if math.isnan(value) or value == math.inf:
+            raise BadRequest("logit_bias", f"must be finite or -inf: token {id} has {value}")
+
+
+def check_banned_tokens(sampling: Sampling, vocab: int) -> None:
+    if len(sampling.bad_words_ids) > MAX_BAD_WORDS:
+        raise BadRequest(
+            "bad_words", f"may hold at most {MAX_BAD_WORDS} runs of tokens", len(sampling.bad_words_ids)
+        )
+    for run in sampling.bad_words_ids:
+        if not 0 < len(run) <= MAX_BAD_WORD_TOKENS:
+            raise BadRequest("bad_words", f"needs runs of 1 to {MAX_BAD_WORD_TOKENS} tokens", len(run))
+        check_ids("bad_words", run, vocab)
+    check_ids("bad_words", sampling.banned_first, vocab)
+    check_ids("allowed_token_ids", sampling.allowed_token_ids or (), vocab)
+
+
+def check_penalty_window(sampling: Sampling, vocab: int) -> None:
+    """Limit the window's text: it may exceed the context, and each generated token costs a pass over it."""
+    token_ids = sampling.penalty_window.token_ids if sampling.penalty_window else ()
+    if len(token_ids) > MAX_WINDOW_TOKENS:
+        rule = f"may hold at most {MAX_WINDOW_TOKENS} tokens"
+        raise BadRequest("repetition_penalty_prompt", rule, len(token_ids))
+    check_ids("repetition_penalty_prompt", token_ids, vocab)
+
+
+def check_order(order: tuple[str, ...]) -> None:
+    for position, name in enumerate(order):
+        if name not in WARPER_NAMES:
+            raise BadRequest("warpers_order", f"needs names among {', '.join(WARPER_NAMES)}", name)
+        if name in order[:position]:
+            raise BadRequest("warpers_order", "may name each warper once", name)

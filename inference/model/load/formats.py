@@ -1,0 +1,105 @@
+"""The file formats of weights and how each is loaded. To add a format, add a row to FORMATS.
+
+Knows transformers' loader and file names. A model's path is a folder, or a GGUF file (of several shards, the
+first) with the other files of its folder.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import transformers
+from transformers import AutoConfig
+
+from inference.model.load.gguf.shards import GGUF, open_as_one_file, shard_paths
+from inference.model.load.tokenizer import open_tokenizer
+
+TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json")
+
+
+@dataclass(frozen=True, slots=True)
+class WeightsFormat:
+    """A file format of weights.
+
+    matches       whether a model's path has weights in this format
+    files         the files that transformers reads weights from
+    open          (auto_class, source, **options) → the model, and the names of its missing weights
+    can_run_code  whether loading can run code stored in the files
+    """
+
+    matches: Callable[[Path], bool]
+    files: Callable[[Path], Iterable[Path]]
+    open: Callable[..., tuple[Any, set[str]]]
+    can_run_code: bool = False
+
+
+def is_gguf(source: Path) -> bool:
+    return source.suffix == GGUF
+
+
+def model_folder(source: Path) -> Path:
+    """The folder of a model's files."""
+    return source.parent if is_gguf(source) else source
+
+
+def gguf_kwargs(source: Path) -> Mapping[str, str]:
+    """The from_pretrained argument for a GGUF file; none for a folder."""
+    return {"gguf_file": source.name} if is_gguf(source) else {}
+
+
+def read_config(source: Path, trust_remote_code: bool) -> Any:
+    with open_as_one_file(source):
+        return AutoConfig.from_pretrained(
+            model_folder(source), trust_remote_code=trust_remote_code, **gguf_kwargs(source)
+        )
+
+
+def read_tokenizer(source: Path, trust_remote_code: bool) -> Any:
+    """Open the tokenizer. Beside a GGUF file, tokenizer files come first: they say more and load faster."""
+    if not is_gguf(source) or any((source.parent / name).is_file() for name in TOKENIZERS):
+        return open_tokenizer(model_folder(source), trust_remote_code)
+    with open_as_one_file(source):
+        return open_tokenizer(model_folder(source), trust_remote_code, **gguf_kwargs(source))
+
+
+def open_safetensors(auto_class: Any, source: Path, **options: Any) -> tuple[Any, set[str]]:
+    # No attn_implementation: transformers chooses sdpa if the architecture supports it, else eager.
+    return load_model_and_missing(auto_class, source, use_safetensors=True, **options)
+
+
+def open_pickles(auto_class: Any, source: Path, **options: Any) -> tuple[Any, set[str]]:
+    """Load pickled weights; only the pickle operations that build tensors are allowed."""
+    return load_model_and_missing(auto_class, source, use_safetensors=False, weights_only=True, **options)
+
+
+def open_gguf(auto_class: Any, source: Path, **options: Any) -> tuple[Any, set[str]]:
+    """Load GGUF weights dequantized to the requested dtype: the runners have no kernels for GGUF's types."""
+    gguf_config = getattr(transformers, "GgufConfig", None)  # not in every release
+    plain = {"quantization_config": gguf_config(dequantize=True)} if gguf_config else {}
+    with open_as_one_file(source):
+        return load_model_and_missing(
+            auto_class, model_folder(source), **gguf_kwargs(source), **plain, **options
+        )
+
+
+def load_model_and_missing(auto_class: Any, source: Path, **options: Any) -> tuple[Any, set[str]]:
+    model, report = auto_class.from_pretrained(source, output_loading_info=True, **options)
+    return model, set(report["missing_keys"])
+
+
+# The first format that matches is used.
+FORMATS = (
+    WeightsFormat(is_gguf, shard_paths, open_gguf),
+    WeightsFormat(
+        lambda source: any(source.glob("*.safetensors")),
+        lambda source: source.glob("model*.safetensors"),
+        open_safetensors,
+    ),
+    WeightsFormat(
+        lambda source: any(source.glob("pytorch_model*.bin")),
+        lambda source: source.glob("pytorch_model*.bin"),
+        open_pickles,
+        can_run_code=True,
+    ),
+)

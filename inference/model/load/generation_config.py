@@ -1,0 +1,66 @@
+"""Facts that a loaded model declares: the width of its logits, its decoder start tokens and its stop tokens.
+
+Knows transformers' models and tokenizers; changes nothing.
+"""
+
+from typing import Any
+
+from transformers import PreTrainedModel
+
+from inference.errors import BadRequest
+
+# Tokens with which chat templates end a turn. They are stop tokens if the model's template contains them.
+TURN_ENDS = (
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|im_end|>",
+    "<|end|>",
+    "<|end_of_turn|>",
+    "<end_of_turn>",
+    "<turn|>",
+    "<|return|>",
+)
+
+
+def vocab_size_of(model: PreTrainedModel) -> int:
+    """Width of the logits: of all ranks together, and with the rows that pad the vocabulary."""
+    output = model.get_output_embeddings()
+    if width := getattr(output, "out_features", 0):
+        return int(width)
+    weight = getattr(output, "weight", None)
+    return int(model.config.get_text_config().vocab_size if weight is None else weight.shape[0])
+
+
+def stop_token_ids_of(model: Any, tokenizer: Any) -> frozenset[int]:
+    """Tokens that end a completion: eos of the model and the tokenizer, and the template's end of turn."""
+    texts = getattr(model.config.get_text_config(decoder=True), "eos_token_id", None)
+    named = (model.generation_config.eos_token_id, texts, tokenizer.eos_token_id)
+    template = str(tokenizer.chat_template or "")
+    special = tokenizer.get_added_vocab()
+    turns = {special[text] for text in TURN_ENDS if text in template and text in special}
+    return frozenset(turns.union(*map(as_ids, named)))
+
+
+def decoder_start_ids(model: PreTrainedModel) -> tuple[int, ...]:
+    """Tokens that a decoder begins with: the start token, then the one that `generate` would force.
+
+    The start token is that of `generate` (transformers, generation/utils.py, _prepare_special_tokens); where
+    `generate` has none, the config's. Raises BadRequest if the model has no start token.
+    """
+    generation = model.generation_config
+    starts = (
+        generation.decoder_start_token_id,
+        generation.bos_token_id,
+        getattr(model.config, "decoder_start_token_id", None),
+    )
+    start = next((as_ids(start) for start in starts if start is not None), None)
+    if start is None:
+        raise BadRequest("MODEL_NAME", "has no decoder_start_token_id in its generation_config.json")
+    return start + as_ids(generation.forced_bos_token_id)
+
+
+def as_ids(value: Any) -> tuple[int, ...]:
+    """The token ids of a config value: one id, a list of ids, or None."""
+    if value is None:
+        return ()
+    return tuple(value) if isinstance(value, list | tuple) else (int(value),)

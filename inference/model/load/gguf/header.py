@@ -1,0 +1,250 @@
+"""Reads the header of a GGUF file: metadata, then the tensor table. The tensor data follows it.
+
+Knows the file layout (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md) and the size of each value
+type; not where the bytes come from, nor what a model does with them. The vocabulary is part of the metadata
+and most of its size. A remote file is read up to a byte limit; if the limit is in the vocabulary, the tensor
+table stays unknown.
+"""
+
+import math
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+READ_SIZE = 1 << 16  # bytes read at once
+MAGIC = b"GGUF"
+VERSIONS = (2, 3)
+HEADER_BYTES = 24  # bytes before the metadata: magic, version, number of tensors, number of settings
+# Formats of the number and bool value types.
+STRUCT_FORMATS: Mapping[int, str] = {
+    value_type: f"<{code}" for value_type, code in zip((*range(8), 10, 11, 12), "BbHhIif?Qqd", strict=True)
+}
+UINT32, STRING, ARRAY = 4, 8, 9
+INTEGERS = (0, 1, 2, 3, 4, 5, 10, 11)
+TOKENS = "tokenizer.ggml.tokens"
+ALIGNMENT = "general.alignment"
+DEFAULT_ALIGNMENT = 32  # bytes, for a file without that setting
+SPLIT_NO, SPLIT_COUNT, SPLIT_TENSORS = "split.no", "split.count", "split.tensors.count"  # no counts from 0
+# The value types of the settings that the layout of the file or of its shards depends on.
+INTEGER_SETTINGS: Mapping[str, tuple[int, ...]] = {
+    ALIGNMENT: (UINT32,),
+    **dict.fromkeys((SPLIT_NO, SPLIT_COUNT, SPLIT_TENSORS), INTEGERS),
+}
+
+# Bytes of a block, by its number of values and by ggml type (ggml, src/ggml.c, type_traits).
+BLOCKS: Mapping[int, Mapping[int, int]] = {
+    1: {0: 4, 1: 2, 24: 1, 25: 2, 26: 4, 27: 8, 28: 8, 30: 2},
+    32: {2: 18, 3: 20, 6: 22, 7: 24, 8: 34, 9: 40, 20: 18, 39: 17},
+    64: {40: 36},
+    128: {41: 18},
+    256: {
+        10: 84,
+        11: 110,
+        12: 144,
+        13: 176,
+        14: 210,
+        15: 292,
+        16: 66,
+        17: 74,
+        18: 98,
+        19: 50,
+        21: 110,
+        22: 82,
+        23: 136,
+        29: 56,
+        34: 54,
+        35: 66,
+    },
+}
+# ggml type → (values per block, bytes per block)
+GGML_TYPES = {
+    ggml_type: (values, width) for values, types in BLOCKS.items() for ggml_type, width in types.items()
+}
+
+TRUNCATED = "a GGUF file that ends within its header"
+
+ReadRange = Callable[[int, int], bytes]  # (start, stop) → the bytes [start, stop) of a file
+
+
+class NotGguf(ValueError):
+    """A file is not a valid GGUF file, or does not belong to the other shards; the message says why."""
+
+
+class ReadLimitReached(Exception):
+    """More bytes are needed than the limit allows."""
+
+
+class GgufTensor(NamedTuple):
+    """A row of the tensor table.
+
+    shape      length of each dimension
+    ggml_type  type of the values
+    offset     where its data begins, in bytes from the start of the tensor data
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    ggml_type: int
+    offset: int
+
+    @property
+    def end(self) -> int:
+        """Where its data ends, counted as `offset` is; equal to `offset` for an unknown ggml type."""
+        values, width = GGML_TYPES.get(self.ggml_type, (1, 0))
+        return self.offset + math.prod(self.shape) // values * width
+
+    def pack(self) -> bytes:
+        shape = struct.pack(f"<I{len(self.shape)}Q", len(self.shape), *self.shape)
+        return pack_string(self.name) + shape + struct.pack("<IQ", self.ggml_type, self.offset)
+
+
+@dataclass(slots=True)
+class GgufHeader:
+    """A header as far as it was read.
+
+    num_tensors   number of tensors in the file
+    metadata      key → the setting as encoded in the file; arrays of strings are left out
+    texts         key → value of the string settings
+    numbers       key → value of the number and bool settings
+    vocab_size    tokens in the vocabulary; 0 if the file does not say
+    tensors       the tensor table; None if it was not reached
+    table_offset  file offset of the tensor table, in bytes
+    data_offset   file offset of the tensor data, in bytes
+    """
+
+    num_tensors: int
+    metadata: dict[str, bytes] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
+    numbers: dict[str, Any] = field(default_factory=dict)
+    vocab_size: int = 0
+    tensors: list[GgufTensor] | None = None
+    table_offset: int = 0
+    data_offset: int = 0
+
+    @property
+    def architecture(self) -> str:
+        return self.texts.get("general.architecture", "")
+
+    @property
+    def end(self) -> int:
+        """The smallest valid size of the file in bytes; 0 if the tensor table was not reached."""
+        return self.data_offset + max((tensor.end for tensor in self.tensors or ()), default=0)
+
+
+class Cursor:
+    """A position in a file that is read sequentially, read_size bytes at a time, up to max_bytes."""
+
+    def __init__(self, read_range: ReadRange, size: int, max_bytes: int, read_size: int) -> None:
+        self.read_range, self.size, self.max_bytes, self.read_size = read_range, size, max_bytes, read_size
+        self.data, self.position = bytearray(), 0
+
+    def read(self, count: int) -> bytes:
+        """The next `count` bytes. Raises ReadLimitReached, and NotGguf if the file ends before."""
+        begin, end = self.position, self.position + count
+        if end > self.size:
+            raise NotGguf(TRUNCATED)
+        while len(self.data) < end:
+            have = len(self.data)
+            if have >= self.max_bytes:
+                raise ReadLimitReached
+            self.data += self.read_range(have, min(have + self.read_size, self.max_bytes, self.size))
+            if len(self.data) == have:
+                raise NotGguf(TRUNCATED)
+        self.position = end
+        return bytes(self.data[begin:end])
+
+    def number(self, struct_format: str) -> Any:
+        return struct.unpack(struct_format, self.read(struct.calcsize(struct_format)))[0]
+
+    def text(self) -> str:
+        return self.read(self.number("<Q")).decode(errors="replace")
+
+
+def read_header(read_range: ReadRange, size: int, max_bytes: int, read_size: int = READ_SIZE) -> GgufHeader:
+    """Read the header of a file of `size` bytes from its first `max_bytes` at most.
+
+    If these do not reach the end of the tensor table, `tensors` is None. Raises NotGguf, and what read_range
+    raises.
+    """
+    cursor = Cursor(read_range, size, max_bytes, read_size)
+    if cursor.read(len(MAGIC)) != MAGIC:
+        raise NotGguf("a file that does not begin with the magic of GGUF")
+    version, num_tensors, num_settings = (cursor.number(fmt) for fmt in ("<I", "<Q", "<Q"))
+    check_version(version)
+    header = GgufHeader(num_tensors)
+    try:
+        for _ in range(num_settings):
+            read_setting(cursor, header)
+        header.table_offset = cursor.position
+        header.tensors = [read_tensor(cursor) for _ in range(num_tensors)]
+        header.data_offset = align_offset(cursor.position, header)
+    except ReadLimitReached:
+        header.tensors = None
+    return header
+
+
+def check_version(version: int) -> None:
+    """Raise NotGguf for a version that cannot be read; a big-endian file's version has its bytes reversed."""
+    if version in VERSIONS:
+        return
+    if int.from_bytes(version.to_bytes(4, "little"), "big") in VERSIONS:
+        raise NotGguf("a big-endian GGUF file; only little-endian files can be read")
+    raise NotGguf(f"a GGUF file of version {version}; versions that can be read: 2 and 3")
+
+
+def read_setting(cursor: Cursor, header: GgufHeader) -> None:
+    begin = cursor.position
+    name, value_type = cursor.text(), cursor.number("<I")
+    if value_type not in INTEGER_SETTINGS.get(name, (value_type,)):
+        raise NotGguf(f"a GGUF file whose {name} has the wrong value type, {value_type}")
+    if value_type == STRING:
+        header.texts[name] = cursor.text()
+    elif value_type == ARRAY:
+        value_type, count = cursor.number("<I"), cursor.number("<Q")
+        if name == TOKENS:
+            header.vocab_size = count
+        if value_type == STRING:
+            for _ in range(count):
+                cursor.read(cursor.number("<Q"))
+            return
+        cursor.read(count * struct.calcsize(struct_format_of(value_type)))
+    else:
+        header.numbers[name] = check_number(name, cursor.number(struct_format_of(value_type)))
+    header.metadata[name] = bytes(cursor.data[begin : cursor.position])
+
+
+def struct_format_of(value_type: int) -> str:
+    if value_type not in STRUCT_FORMATS:
+        raise NotGguf(f"a GGUF file with a setting of unknown value type {value_type}")
+    return STRUCT_FORMATS[value_type]
+
+
+def check_number(name: str, value: Any) -> Any:
+    """Return a setting's value. Raises NotGguf for an invalid alignment or a negative count."""
+    if name == ALIGNMENT and (value == 0 or value % 8):
+        raise NotGguf(f"a GGUF file whose {name} is {value} instead of a positive multiple of 8")
+    if name in INTEGER_SETTINGS and value < 0:
+        raise NotGguf(f"a GGUF file whose {name} is negative: {value}")
+    return value
+
+
+def read_tensor(cursor: Cursor) -> GgufTensor:
+    name, dimensions = cursor.text(), cursor.number("<I")
+    shape = struct.unpack(f"<{dimensions}Q", cursor.read(8 * dimensions))
+    return GgufTensor(name, shape, cursor.number("<I"), cursor.number("<Q"))
+
+
+def align_offset(offset: int, header: GgufHeader) -> int:
+    """`offset` rounded up to the alignment of the file's tensor data."""
+    step: int = header.numbers.get(ALIGNMENT, DEFAULT_ALIGNMENT)
+    return -(-offset // step) * step
+
+
+def header_start(num_tensors: int, num_settings: int) -> bytes:
+    """The first HEADER_BYTES bytes of a file with these numbers of tensors and settings."""
+    return MAGIC + struct.pack("<IQQ", VERSIONS[-1], num_tensors, num_settings)
+
+
+def pack_string(text: str) -> bytes:
+    return struct.pack("<Q", len(text.encode())) + text.encode()

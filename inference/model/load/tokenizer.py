@@ -1,0 +1,66 @@
+"""Opens a model's tokenizer, and applies the overrides of TOKENIZER_CONFIG_PATH and CHAT_TEMPLATE.
+
+Knows transformers' tokenizers; does not interpret chat templates.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from transformers import AutoTokenizer
+
+from inference import untrusted_json
+from inference.errors import BadRequest, error_line
+
+JINJA_BRACKETS = ("{{", "{%")
+SPECIAL_TOKEN_NAMES = ("bos_token", "eos_token", "unk_token", "pad_token")
+
+
+def open_tokenizer(folder: Path, trust_remote_code: bool, **gguf_kwargs: str) -> Any:
+    """Open the tokenizer in `folder`; gguf_kwargs may name the GGUF file that contains it."""
+    return AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code, **gguf_kwargs)
+
+
+def replace_settings(tokenizer: Any, path: Path) -> None:
+    """Replace the chat template and special tokens that the file at `path` sets. Raises BadRequest."""
+    settings = read_tokenizer_config(path)
+    if template := settings.get("chat_template"):
+        tokenizer.chat_template = chat_templates(template)
+    vocabulary = tokenizer.get_vocab()
+    for name in SPECIAL_TOKEN_NAMES:
+        token = token_text(settings.get(name))
+        if token is None:
+            continue
+        if token not in vocabulary:
+            raise BadRequest(
+                "TOKENIZER_CONFIG_PATH", f"sets {name} to a token that the model does not have", token
+            )
+        setattr(tokenizer, name, token)
+
+
+def read_tokenizer_config(path: Path) -> dict[str, Any]:
+    try:
+        return untrusted_json.read_json_object(path.expanduser())
+    except (OSError, ValueError) as error:
+        rule = f"must be a readable tokenizer_config.json: {error}"
+        raise BadRequest("TOKENIZER_CONFIG_PATH", rule, str(path)) from None
+
+
+def read_chat_template(template: str) -> str:
+    """The chat template that CHAT_TEMPLATE gives: a file's text, or the value itself. Raises BadRequest."""
+    if any(bracket in template for bracket in JINJA_BRACKETS):
+        return template
+    try:
+        return Path(template).expanduser().read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        rule = f"must be the path of a readable file, or a template in Jinja: {error_line(error)}"
+        raise BadRequest("CHAT_TEMPLATE", rule, template) from None
+
+
+def chat_templates(template: Any) -> Any:
+    """The chat template, or a dict of named templates, which files store as a list."""
+    return {one["name"]: one["template"] for one in template} if isinstance(template, list) else template
+
+
+def token_text(token: Any) -> str | None:
+    """A special token's text; files store the text itself, or an object with the text as `content`."""
+    return token.get("content") if isinstance(token, dict) else token

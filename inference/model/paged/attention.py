@@ -1,0 +1,160 @@
+"""Paged attention in transformers' registry: each token attends to the pages of its own row.
+
+A model uses the registered name while a step is computed. Knows the arguments that models pass to attention;
+the kernels read the pages.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from transformers import PreTrainedModel
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from inference.model.attention import effective_kwargs
+from inference.model.batch import UnsupportedModel
+from inference.model.paged.attn_metadata import AttnMetadata, current_metadata
+from inference.model.paged.kv_pool import KVPool, LayerKV
+
+PROBE_POSITION = 1 << 20  # larger than any window
+# A chunked pattern differs between these positions.
+PROBE_POSITIONS = (PROBE_POSITION, PROBE_POSITION - 1, PROBE_POSITION - 777)
+
+
+@dataclass(frozen=True, slots=True)
+class SlidingWindow:
+    """A token attends to the last `width` tokens, itself included; None: all of them.
+
+    0 is the window of masks that some models build and do not use; no layer has it.
+    """
+
+    width: int | None
+
+    def __str__(self) -> str:
+        return "no window" if self.width is None else f"a window of {self.width}"
+
+
+NAME = "hearth_paged"  # has no registered mask function, so transformers builds no mask
+PROBE = "hearth_probe"  # as NAME, with a mask function that shows the pattern of each layer
+
+
+class AttentionKernel(Protocol):
+    """Computes attention over the pages of a step.
+
+    query (T, H, D), keys (N, S, G, D), values (N, S, G, E); returns (T, H, E). A token attends to itself and
+    the tokens before it in its row, or to the last `window` of them. softcap c: score s is c tanh(s / c).
+    sinks (H,): an additional score of each head in the softmax, without a token.
+    """
+
+    def __call__(
+        self,
+        query: torch.Tensor,
+        kv: LayerKV,
+        metadata: AttnMetadata,
+        *,
+        scale: float,
+        window: int | None,
+        softcap: float | None,
+        sinks: torch.Tensor | None,
+    ) -> torch.Tensor: ...
+
+
+class PagedAttention:
+    """The attention of one model: its KV pool, and the kernel that reads the pool."""
+
+    def __init__(self, model: PreTrainedModel, pool: KVPool, kernel: AttentionKernel) -> None:
+        self.pool = pool
+        self.kernel = kernel
+        self.configs = list({id(c): c for m in model.modules() if (c := getattr(m, "config", None))}.values())
+
+    @contextmanager
+    def installed(self, name: str = NAME) -> Iterator[None]:
+        """Make this the model's attention within the context."""
+        global _installed
+        previous = [config._attn_implementation_internal for config in self.configs]
+        _installed = self
+        try:
+            for config in self.configs:
+                config._attn_implementation_internal = name
+            yield
+        finally:
+            _installed = None
+            for config, implementation in zip(self.configs, previous, strict=True):
+                config._attn_implementation_internal = implementation
+
+
+_installed: PagedAttention | None = None
+
+
+def attend(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: Any,
+    scaling: float | None = None,
+    sliding_window: int | None = None,
+    softcap: float | None = None,
+    s_aux: torch.Tensor | None = None,
+    **kwargs: Any,
+) -> tuple[torch.Tensor, None]:
+    """Attention of query (1, H, T, D) over the rows' pages, as (1, T, H, E).
+
+    Raises UnsupportedModel for arguments and masks that paged attention does not support.
+    """
+    metadata, attention = current_metadata(), _installed
+    assert metadata is not None and attention is not None, "paged attention runs only within a step"
+    if unsupported := effective_kwargs(kwargs):
+        raise UnsupportedModel(f"paged attention does not support the argument {unsupported[0]}")
+    window = sliding_window or None
+    if isinstance(attention_mask, torch.Tensor):
+        raise UnsupportedModel("the model builds its own attention mask")
+    if attention_mask is not None and attention_mask != SlidingWindow(window):
+        raise UnsupportedModel(
+            f"the mask has {attention_mask}, but attention is called with {SlidingWindow(window)}"
+        )
+    slot_mapping = metadata.copies.on_device(key.device, metadata.slot_mapping)
+    kv = attention.pool.write(module, key[0].transpose(0, 1), value[0].transpose(0, 1), slot_mapping)
+    output = attention.kernel(
+        query[0].transpose(0, 1),
+        kv,
+        metadata,
+        scale=query.shape[-1] ** -0.5 if scaling is None else scaling,
+        window=window,
+        softcap=softcap,
+        sinks=s_aux,
+    )
+    return output[None], None
+
+
+def probe_mask(*args: Any, **kwargs: Any) -> SlidingWindow:
+    """Return the sliding window of a mask pattern in place of a mask. Raises UnsupportedModel for others."""
+    return window_of(kwargs["mask_function"])
+
+
+ALL_ATTENTION_FUNCTIONS.register(NAME, attend)
+ALL_ATTENTION_FUNCTIONS.register(PROBE, attend)
+ALL_MASK_ATTENTION_FUNCTIONS.register(PROBE, probe_mask)
+
+
+def window_of(pattern: Callable[..., torch.Tensor]) -> SlidingWindow:
+    """The window of a mask function (row, head, query, column). Raises UnsupportedModel for others."""
+    windows = {window_at(pattern, position) for position in PROBE_POSITIONS}
+    if len(windows) > 1:
+        raise UnsupportedModel("the attention mask is more than a sliding window")
+    return windows.pop()
+
+
+def window_at(pattern: Callable[..., torch.Tensor], position: int) -> SlidingWindow:
+    zero = torch.zeros((), dtype=torch.int64)
+    columns = torch.arange(position + 2)
+    visible = pattern(zero, zero, torch.tensor(position), columns).expand(len(columns))
+    if not bool(visible.any()):
+        return SlidingWindow(0)
+    first = int(visible.int().argmax())
+    if not bool(visible[first : position + 1].all()) or bool(visible[position + 1]):
+        raise UnsupportedModel("the attention mask is no sliding window")
+    return SlidingWindow(position + 1 - first if first else None)

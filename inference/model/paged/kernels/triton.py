@@ -1,0 +1,137 @@
+"""A paged attention kernel in Triton: prefill and decode rows in one launch, all options of AttentionKernel.
+
+Knows how the work is divided among programs; triton_kernel.py has what one program computes.
+"""
+
+from functools import cache
+
+import torch
+import triton
+
+from inference.model.paged.attn_metadata import AttnMetadata
+from inference.model.paged.kernels.page_table import PageTable, page_table_of
+from inference.model.paged.kernels.triton_kernel import attend_pages, combine_splits
+from inference.model.paged.kv_pool import LayerKV
+
+MIN_DOT_SIZE = 16  # smallest size of a dimension of tl.dot
+MAX_BLOCK_M = 64  # queries × heads of a program
+MIN_BLOCK_R = 128  # row starts that a program reads: fewer is no faster, and another variant to compile
+MIN_SPLIT_TOKENS = 256  # tokens of a split: with fewer, combining the splits costs more than it saves
+MAX_SPLITS = 32
+
+
+def attend(
+    query: torch.Tensor,
+    kv: LayerKV,
+    metadata: AttnMetadata,
+    *,
+    scale: float,
+    window: int | None,
+    softcap: float | None,
+    sinks: torch.Tensor | None,
+) -> torch.Tensor:
+    """An AttentionKernel (see attention.py)."""
+    page_table = page_table_of(metadata, query.device)
+    G = kv.keys.shape[2]
+    num_visible = (
+        page_table.max_seq_len
+        if window is None
+        else min(page_table.max_seq_len, window + page_table.max_query_len)
+    )
+    programs = num_blocks(query, page_table, G) * G
+    splits = num_splits(programs, num_visible, processors(query.device))
+    return launch(
+        query, kv, page_table, scale=scale, window=window, softcap=softcap, sinks=sinks, splits=splits
+    )
+
+
+def num_splits(programs: int, num_visible: int, processors: int) -> int:
+    """Into how many splits to divide rows that read `num_visible` tokens: a power of two.
+
+    programs: programs without splits; processors: multiprocessors of the GPU, two programs for each at most.
+    """
+    limit = min(2 * processors // programs, num_visible // MIN_SPLIT_TOKENS, MAX_SPLITS)
+    return 1 << max(limit, 1).bit_length() - 1
+
+
+@cache
+def processors(device: torch.device) -> int:
+    return torch.cuda.get_device_properties(device).multi_processor_count
+
+
+def block_size(page_table: PageTable, group: int) -> int:
+    """Queries × heads of a program, BLOCK_M."""
+    return max(
+        MIN_DOT_SIZE if page_table.max_query_len * group <= MIN_DOT_SIZE else MAX_BLOCK_M,
+        triton.next_power_of_2(group),
+    )
+
+
+def num_blocks(query: torch.Tensor, page_table: PageTable, G: int) -> int:
+    """An upper bound of the blocks of queries of all rows: the last block of a row may be partly empty."""
+    T, H, _ = query.shape
+    return T // (block_size(page_table, H // G) // (H // G)) + len(page_table.seq_lens)
+
+
+def launch(
+    query: torch.Tensor,
+    kv: LayerKV,
+    page_table: PageTable,
+    *,
+    scale: float,
+    window: int | None,
+    softcap: float | None,
+    sinks: torch.Tensor | None,
+    splits: int,
+) -> torch.Tensor:
+    """Attention of query (T, H, D) as (T, H, E), with each row divided into `splits` splits."""
+    query = query if query.stride(-1) == 1 else query.contiguous()
+    T, H, D = query.shape
+    S, G, E = kv.values.shape[1:]
+    is_unsplit = splits == 1
+    output = query.new_empty(T, H, E) if is_unsplit else query.new_empty(T, H, splits, E, dtype=torch.float32)
+    max_scores, totals = (
+        query.new_empty(() if is_unsplit else (T, H, splits), dtype=torch.float32) for _ in range(2)
+    )
+    small = query.element_size() == 2 and max(D, E) <= 128
+    rows = len(page_table.seq_lens)
+    attend_pages[num_blocks(query, page_table, G), G, splits](
+        query,
+        kv.keys,
+        kv.values,
+        output,
+        max_scores,
+        totals,
+        query if sinks is None else sinks,
+        page_table.query_start_loc,
+        page_table.seq_lens,
+        page_table.pages,
+        *query.stride()[:2],
+        page_table.pages.stride(0),
+        rows,
+        scale,
+        softcap or 0.0,
+        SIZE=S,
+        GROUPS=G,
+        GROUP=H // G,
+        D=D,
+        E=E,
+        BLOCK_D=max(MIN_DOT_SIZE, triton.next_power_of_2(D)),
+        BLOCK_E=max(MIN_DOT_SIZE, triton.next_power_of_2(E)),
+        BLOCK_M=block_size(page_table, H // G),
+        BLOCK_N=64 if small else 32,
+        BLOCK_R=max(MIN_BLOCK_R, triton.next_power_of_2(rows)),
+        SPLITS=splits,
+        WINDOW=window or 0,
+        SOFTCAP=softcap is not None,
+        SINKS=sinks is not None,
+        num_warps=4 if small else 8,
+        num_stages=2,
+    )
+    if is_unsplit:
+        return output
+    combined = query.new_empty(T, H, E)
+    combine_splits[T, H](
+        output, max_scores, totals, combined, SPLITS=splits, E=E, BLOCK_E=triton.next_power_of_2(E)
+    )
+    return combined

@@ -1,0 +1,53 @@
+"""The paged keys and values of all rows; each attention module's tensors are allocated at its first call.
+
+Knows pages, widths and bytes; not which row owns a page.
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+from inference.model.lazy_zeros import lazy_zeros
+
+
+@dataclass(frozen=True, slots=True)
+class LayerKV:
+    """Keys (N, S, G, D) and values (N, S, G, E) of one attention module: N pages of S tokens, G heads."""
+
+    keys: torch.Tensor
+    values: torch.Tensor
+
+
+class KVPool:
+    """num_pages pages in each attention module, and a padding page: padding tokens write it, no row reads it.
+
+    layers  the pages of each attention module; empty before the first step
+    """
+
+    def __init__(self, num_pages: int, page_size: int) -> None:
+        self.num_pages = num_pages
+        self.page_size = page_size
+        self.layers: dict[torch.nn.Module, LayerKV] = {}
+
+    def write(
+        self, module: torch.nn.Module, key: torch.Tensor, value: torch.Tensor, slot_mapping: torch.Tensor
+    ) -> LayerKV:
+        """Write keys (T, G, D) and values (T, G, E) at slot_mapping (T,); returns the module's pages."""
+        kv = self.layers.get(module)
+        if kv is None:
+            kv = self.layers[module] = LayerKV(self.zeros(key), self.zeros(value))
+        for data, states in ((kv.keys, key), (kv.values, value)):
+            data.view(-1, *states.shape[1:]).index_copy_(0, slot_mapping.to(data.device), states)
+        return kv
+
+    def zeros(self, states: torch.Tensor) -> torch.Tensor:
+        return lazy_zeros((self.num_pages + 1, self.page_size, *states.shape[1:]), states)
+
+    def clear(self, page: int) -> None:
+        """Zero a page: masked values must be numbers too, because 0 × nan is nan."""
+        for kv in self.layers.values():
+            kv.keys[page] = 0
+            kv.values[page] = 0
+
+    def bytes_per_token(self) -> int:
+        return sum(pages.keys[0, 0].nbytes + pages.values[0, 0].nbytes for pages in self.layers.values())

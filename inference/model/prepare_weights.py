@@ -1,0 +1,78 @@
+"""Prepares a model's weights: merged projections on CUDA, packed or quantized weights on the CPU.
+
+Each change is verified against the model's own forward pass and undone if it is wrong; quantized weights that
+fail are an error. Knows the Reference; not the runners that are later compared with it.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from transformers import PreTrainedModel
+
+from inference.errors import ServerError, Unavailable, named_error
+from inference.model import merge_projections
+from inference.model.quantization.error import QuantError
+from inference.model.quantization.quantize import quantize_weights, use_packed_weights
+from inference.model.quantization.schemes import NONE
+from inference.model.reference import Reference
+
+# Bounds (lower, upper) of the tolerance, in standard deviations of the reference logits. Between them it is
+# NOISE × the model's own rounding noise. A wrong runner is off by several standard deviations. Half
+# precision hides small faults, but a runner that is correct in float32 is correct in every dtype. With
+# quantized weights, activations are rounded to 8 bits, which amplifies small differences.
+HALF_PRECISION_TOLERANCE = {torch.float16: (0.02, 1.0), torch.bfloat16: (0.1, 1.0)}
+FLOAT32_TOLERANCE = (1e-3, 1e-3)
+QUANTIZED_TOLERANCE = (0.1, 1.0)
+NOISE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Prepared weights, and how to verify runners of them.
+
+    reference    prompts, and the model's own logits for them with the prepared weights
+    tolerance    largest accepted error of a runner, in standard deviations of the logits
+    is_causal    no logit depends on later tokens
+    quant_error  error caused by quantization; None if the weights are those of the files
+    """
+
+    reference: Reference
+    tolerance: float
+    is_causal: bool
+    quant_error: QuantError | None
+
+
+def prepare_weights(model: PreTrainedModel, quantize: str, *, timed: bool, needs_packing: bool) -> Prepared:
+    """Change the model's weights in place to the fastest correct form.
+
+    quantize: "none" or a quantization scheme. timed: weights that are not quantized may be packed on the CPU.
+    needs_packing: pack them even if that is not faster, because a runner requires it. Raises Unavailable if
+    the model does not run on text alone, its logits are not finite, or it cannot be quantized.
+    """
+    reference, quant_error = build_reference(model), None
+    if reference.std != reference.std:
+        raise Unavailable(
+            "the model's logits are NaN or infinite: its weight files are damaged, or DTYPE is too narrow"
+        )
+    if quantize != NONE:
+        reference, quant_error = quantize_weights(model, reference, quantize)
+    dtype_tolerance = HALF_PRECISION_TOLERANCE.get(model.dtype, FLOAT32_TOLERANCE)
+    least, most = QUANTIZED_TOLERANCE if quant_error else dtype_tolerance
+    tolerance = min(max(least, NOISE * reference.rounding_noise), most)
+    if model.device.type == "cuda":
+        merge_projections.merge_and_verify(model, reference, tolerance)
+    elif timed and not quant_error:
+        use_packed_weights(model, reference, tolerance, required=needs_packing)
+    return Prepared(reference, tolerance, reference.rounding_noise <= most, quant_error)
+
+
+def build_reference(model: PreTrainedModel) -> Reference:
+    try:
+        return Reference(model)
+    except (ServerError, torch.OutOfMemoryError):
+        raise
+    except Exception as raised:  # any model code; some models require images or audio
+        message = named_error(raised, 400)
+        raise Unavailable(
+            f"{model.config.model_type} does not compute from text alone: {message}"
+        ) from raised

@@ -1,0 +1,111 @@
+"""Packs or quantizes a model's weights into native matrices, and verifies the result.
+
+Knows the Reference and the log; the other files of this folder find, replace and time weights.
+"""
+
+import logging
+import time
+
+from transformers import PreTrainedModel
+
+from inference.errors import Unavailable
+from inference.model.merge_projections import max_recompute_error
+from inference.model.quantization.error import QuantError, measure_quant_error
+from inference.model.quantization.is_faster import packing_is_faster
+from inference.model.quantization.packed_tensor import Dequantized
+from inference.model.quantization.replace import Pack, ReplacedWeight, replace_weights, restore_weights
+from inference.model.quantization.schemes import NONE
+from inference.model.reference import COLUMNS, Reference
+from inference.native.build import NativeUnavailable
+from inference.native.packed_matrix import PackedMatrix, ensure_library
+
+log = logging.getLogger(__name__)
+
+MIN_BYTES = 1 << 22  # bytes of weights; a smaller model is packed only if required
+WARN_ERROR = 1.0  # a larger change of a logit, in standard deviations, is logged as a warning
+# Largest rms difference, in standard deviations, between the logits of native and of torch matmuls on the
+# same quantized weights. Native matmuls round activations to 8 bits. A faulty kernel yields unrelated logits:
+# their difference is √2 ≈ 1.4.
+MAX_RMS_ERROR = 0.5
+
+
+def use_packed_weights(
+    model: PreTrainedModel, reference: Reference, tolerance: float, *, required: bool = False
+) -> bool:
+    """Pack the weights in their own dtype, if that is correct and, unless `required`, faster than torch.
+
+    tolerance: largest accepted error of a logit, in standard deviations. Returns whether the weights are now
+    packed; if not, the model is unchanged.
+    """
+    if not (required or sum(weight.nbytes for weight in model.parameters()) >= MIN_BYTES):
+        return False
+    try:
+        ensure_library()
+    except NativeUnavailable as reason:
+        log.info("%s: matmuls stay in torch: %s", model.config.model_type, reason)
+        return False
+    if not (required or packing_is_faster(model, PackedMatrix.pack)):
+        return False
+    swaps = pack_weights(model, NONE, PackedMatrix.pack)
+    error = max_recompute_error(reference)
+    if not error <= tolerance:
+        restore_weights(swaps)
+        log.info("%s: weights not packed: error %.0e", model.config.model_type, error)
+        return False
+    restore_unpacked(model, swaps)
+    return True
+
+
+def quantize_weights(
+    model: PreTrainedModel, reference: Reference, quantize: str
+) -> tuple[Reference, QuantError]:
+    """Quantize the weights; returns the new reference and the quantization error.
+
+    The new reference is the quantized model's own logits: runners are compared with these. The kernels are
+    verified separately, against torch on the same weights dequantized, which distinguishes a faulty kernel
+    from quantization error. Raises Unavailable if there is no native library, or its kernels are wrong.
+    """
+    name = model.config.model_type
+    try:
+        ensure_library()
+    except NativeUnavailable as reason:
+        raise Unavailable(f"QUANTIZE={quantize} has no kernels: {reason}; set QUANTIZE=none") from reason
+    swaps = pack_weights(model, quantize, PackedMatrix.pack)
+    quantized_reference = Reference(model)
+    if restore_unpacked(model, swaps):  # tensors again, whose matmuls do not round activations to 8 bits
+        quantized_reference = Reference(model)
+    error = measure_quant_error(reference.logits, quantized_reference.logits)
+    with Dequantized():
+        kernel_error = measure_quant_error(
+            [quantized_reference.compute_logits(0, COLUMNS)], quantized_reference.logits[:1]
+        ).rms
+    if not kernel_error <= MAX_RMS_ERROR:
+        raise Unavailable(
+            f"{name} is computed wrongly with QUANTIZE={quantize}: error {kernel_error:.1f} sd; "
+            "set QUANTIZE=none"
+        )
+    log_error = log.warning if error.max_error > WARN_ERROR else log.info
+    log_error("%s: quantized to %s: %s; kernel error %.3f sd", name, quantize, error, kernel_error)
+    return quantized_reference, error
+
+
+def pack_weights(model: PreTrainedModel, quantize: str, pack: Pack) -> list[ReplacedWeight]:
+    began = time.perf_counter()
+    swaps = replace_weights(model, quantize, pack)
+    message = f"{len(swaps)} weights packed in {time.perf_counter() - began:.1f} s"
+    log.info("%s: %s", model.config.model_type, message)
+    return swaps
+
+
+def restore_unpacked(model: PreTrainedModel, swaps: list[ReplacedWeight]) -> bool:
+    """Turn weights that the forward pass unpacks back into plain tensors: unpacking at each step is slow.
+
+    Empties `swaps`, so that no packed weight is kept beside its tensor. Returns whether there were any.
+    """
+    unpacked = [each for each in swaps if each.weight.num_unpacked]
+    swaps.clear()
+    if unpacked:
+        log.info("%s: %d weights unpacked: used beyond matmuls", model.config.model_type, len(unpacked))
+        restore_weights(unpacked)
+        return True
+    return False

@@ -1,0 +1,87 @@
+"""Replaces a model's weights by packed ones, and back.
+
+Works on one weight at a time, so at most one is in memory twice. Knows modules and matrices; quantize.py
+decides whether packing is faster and correct.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+
+from inference.model.quantization.find_weights import FoundWeight, Owner, WeightRole, find_weights
+from inference.model.quantization.packed_tensor import PackedExperts, PackedTensor, PackedWeight, WeightMatrix
+from inference.model.quantization.schemes import dtype_for
+from inference.native.structs import NativeDtype
+from inference.process.malloc import mmap_large_blocks, trim_heap
+from inference.process.mmap_release import AddressRange, mapped_files, release_weight
+
+# (weight (outputs, inputs), dtype of the matrix, bias) → matrix
+Pack = Callable[[Tensor, NativeDtype, Tensor | None], WeightMatrix]
+# transformers' experts implementation that indexes the experts one by one, as PackedExperts requires.
+ONE_BY_ONE = "eager"
+
+
+class ReplacedWeight(NamedTuple):
+    """A packed weight, and the modules that have it."""
+
+    weight: PackedTensor
+    owners: tuple[Owner, ...]
+
+
+def replace_weights(model: Any, quantize: str, pack: Pack) -> list[ReplacedWeight]:
+    """Pack all weights that find_weights yields, with the dtypes of the scheme `quantize`.
+
+    The original weights are freed.
+    """
+    todo = [(each, dtype_for(each, quantize)) for each in find_weights(model)][::-1]
+    if any(each.role is WeightRole.EXPERTS for each, _ in todo):
+        model.set_experts_implementation(ONE_BY_ONE)
+    files = mapped_files()  # read once: a file stays mapped while a weight uses it
+    done: list[ReplacedWeight] = []
+    with mmap_large_blocks():
+        while todo:  # popping drops the list's reference to a replaced weight
+            done.append(replace_weight(*todo.pop(), pack, files))
+    trim_heap()
+    return done
+
+
+def replace_weight(
+    found_weight: FoundWeight, dtype: NativeDtype, pack: Pack, files: Sequence[AddressRange]
+) -> ReplacedWeight:
+    weight = found_weight.weight.detach()
+    native: PackedTensor
+    if found_weight.role is WeightRole.EXPERTS:
+        native = PackedExperts([pack_weight(each, found_weight, dtype, pack) for each in weight])
+    else:
+        native = pack_weight(weight, found_weight, dtype, pack)
+    set_parameter(native, found_weight.owners)
+    release_weight(weight, files)
+    return ReplacedWeight(native, found_weight.owners)
+
+
+def pack_weight(weight: Tensor, found_weight: FoundWeight, dtype: NativeDtype, pack: Pack) -> PackedWeight:
+    matrix = pack(rows_of(weight, found_weight.is_transposed), dtype, found_weight.bias)
+    return PackedWeight(
+        matrix, tuple(weight.shape), weight.dtype, found_weight.bias, found_weight.is_transposed
+    )
+
+
+def rows_of(weight: Tensor, is_transposed: bool) -> Tensor:
+    """A view of the weight as (outputs, inputs)."""
+    return weight.T if is_transposed else weight
+
+
+def restore_weights(swaps: list[ReplacedWeight]) -> None:
+    """Replace packed weights by plain tensors of their dequantized values, one by one; empties `swaps`."""
+    with mmap_large_blocks():
+        while swaps:
+            weight, owners = swaps.pop()
+            set_parameter(weight.values().contiguous(), owners)
+    trim_heap()
+
+
+def set_parameter(weight: Tensor, owners: Iterable[Owner]) -> None:
+    parameter = nn.Parameter(weight, requires_grad=False)
+    for module, name in owners:
+        setattr(module, name, parameter)

@@ -1,0 +1,74 @@
+"""The quantization schemes: the dtype of each weight by its role, and the bytes that a scheme saves.
+
+Reads no values: the model may be on the meta device.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from inference.model.quantization.find_weights import FoundWeight, WeightRole, find_weights
+from inference.native.packed_matrix import GROUP, NATIVE_DTYPES, PANEL
+from inference.native.prefault import round_up
+from inference.native.structs import NativeDtype
+
+NONE, INT8, INT4 = "none", "int8", "int4"
+NATIVE_DTYPES_BY_SIZE = {dtype.itemsize: native for dtype, native in NATIVE_DTYPES.items()}
+
+# None: the model's own dtype. The head has 8 bits because its error affects every logit; SMALL saves little.
+SCHEMES: Mapping[str, Mapping[WeightRole, NativeDtype | None]] = {
+    NONE: dict.fromkeys(WeightRole),
+    INT8: {
+        WeightRole.LAYER: NativeDtype.INT8,
+        WeightRole.EXPERTS: NativeDtype.INT8,
+        WeightRole.SMALL: None,
+        WeightRole.HEAD: NativeDtype.INT8,
+        WeightRole.EMBEDDING: NativeDtype.INT8,
+    },
+    INT4: {
+        WeightRole.LAYER: NativeDtype.INT4,
+        WeightRole.EXPERTS: NativeDtype.INT4,
+        WeightRole.SMALL: None,
+        WeightRole.HEAD: NativeDtype.INT8,
+        WeightRole.EMBEDDING: NativeDtype.INT8,
+    },
+}
+# Bytes of (a value, the scale of an output, the scale of a group of inputs), see matrix.h.
+BYTES = {
+    NativeDtype.F32: (4, 0, 0),
+    NativeDtype.BF16: (2, 0, 0),
+    NativeDtype.INT8: (1, 4, 0),
+    NativeDtype.INT4: (0.5, 0, 2),
+}
+BIAS = 4  # bytes of a bias value: a matrix has its own float32 copy of the bias
+
+
+def dtype_for(weight: FoundWeight, quantize: str) -> NativeDtype:
+    """The dtype of the matrix that the weight is packed into."""
+    dtype = SCHEMES[quantize][weight.role]
+    return NATIVE_DTYPES[weight.weight.dtype] if dtype is None else dtype
+
+
+def bytes_saved(model: Any, itemsize: int) -> dict[str, int]:
+    """Scheme → bytes that it saves on a meta-device model whose values would take `itemsize` bytes each."""
+    weights = list(find_weights(model, "meta"))
+    return {
+        scheme: sum(weight_bytes_saved(weight, scheme, itemsize) for weight in weights)
+        for scheme in (INT8, INT4)
+    }
+
+
+def weight_bytes_saved(weight: FoundWeight, quantize: str, itemsize: int) -> int:
+    """Bytes saved on one weight; negative if it keeps its dtype, because outputs are padded to panels."""
+    scheme_dtype = SCHEMES[quantize][weight.role]
+    dtype = NATIVE_DTYPES_BY_SIZE[itemsize] if scheme_dtype is None else scheme_dtype
+    matrices = weight.weight.numel() // (weight.outputs * weight.inputs)
+    packed_bytes = matrices * matrix_bytes(dtype, weight.outputs, weight.inputs)
+    bias = 0 if weight.bias is None else BIAS * weight.bias.numel()
+    return weight.weight.numel() * itemsize - packed_bytes - bias
+
+
+def matrix_bytes(dtype: NativeDtype, outputs: int, inputs: int) -> int:
+    """Bytes of a packed matrix: outputs are padded to a multiple of PANEL, inputs to one of GROUP."""
+    outputs, groups = round_up(outputs, PANEL), -(-inputs // GROUP)
+    value, output, group = BYTES[dtype]
+    return int(outputs * (groups * (GROUP * value + group) + output))

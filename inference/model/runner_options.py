@@ -1,0 +1,150 @@
+"""The options to run a model, the fastest of each kind first.
+
+Knows the runners and their memory cost; select_runner.py verifies which of them are correct.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+from transformers import PreTrainedModel
+
+from inference.model.batch import Runner, UnsupportedModel
+from inference.model.benchmark import ROWS, SLOW_S
+from inference.model.contiguous.encoder_decoder import EncoderDecoderRunner
+from inference.model.contiguous.runner import ContiguousRunner
+from inference.model.fused.llama_model import LlamaSpec
+from inference.model.fused.module_map import map_modules
+from inference.model.fused.runner import FusedRunner
+from inference.model.fused.verify import extract_verified_spec
+from inference.model.paged.cuda import CudaGraphRecorder, is_single_gpu
+from inference.model.paged.cuda_graphs import GraphRunner
+from inference.model.paged.kernels.select import SelectedKernel, select_kernel
+from inference.model.paged.runner import PAGE_SIZE, PagedRunner
+
+ContiguousMode = tuple[bool, bool]  # (supports_chunked_prefill, batched) of a ContiguousRunner
+CONTIGUOUS_MODES: dict[ContiguousMode, str] = {
+    (True, True): "contiguous, chunked prefill",
+    (False, True): "contiguous",
+    (True, False): "contiguous, unbatched, chunked prefill",
+    (False, False): "contiguous, unbatched",
+}
+
+# Kinds whose logits of a row are bitwise equal for every chunking and every batch.
+BATCH_INVARIANT = frozenset({"fused"})
+SLOW_FUSED_S = 0.01  # the other runners' overhead per step, without reading weights, is longer
+
+
+class RunnerOption(NamedTuple):
+    """An option to run a model.
+
+    kind     "fused", "paged" or "contiguous"
+    name     name in the log
+    build    builds a runner for max_sequences, context and kv_capacity; raises UnsupportedModel
+    kv_cost  returns (bytes per token, bytes per row) for a runner that has computed a step
+    slow_s   seconds: if this option is correct and its one-token step is slower, no later option is faster
+    """
+
+    kind: str
+    name: str
+    build: Callable[..., Runner]
+    kv_cost: Callable[[Any], tuple[int, int]]
+    slow_s: float = SLOW_S
+
+
+def runner_options(
+    model: PreTrainedModel, context: int, deterministic: bool, tolerance: float
+) -> Iterator[RunnerOption]:
+    """Yield the options to try, for sequences of at most `context` tokens.
+
+    deterministic: only options where the rows of a batch change no bit of each other. tolerance: the largest
+    accepted difference between two runners, in standard deviations of the logits.
+    """
+    if model.device.type == "cpu":
+        get_spec = cache(partial(extract_verified_spec, model, context, tolerance))
+        yield RunnerOption(
+            "fused", "fused", partial(build_fused_runner, model, get_spec), paged_kv_cost, SLOW_FUSED_S
+        )
+    if not deterministic:
+        get_kernel = cache(
+            partial(select_kernel, model)
+        )  # evaluated at the first trial: it may raise UnsupportedModel
+        yield RunnerOption(
+            "paged", "paged", partial(build_paged_runner, model, get_kernel, tolerance), paged_kv_cost
+        )
+    runner_class = EncoderDecoderRunner if model.config.is_encoder_decoder else ContiguousRunner
+    for (supports_chunked_prefill, batched), name in CONTIGUOUS_MODES.items():
+        if not (deterministic and batched):
+            build = partial(
+                runner_class, model, supports_chunked_prefill=supports_chunked_prefill, batched=batched
+            )
+            yield RunnerOption("contiguous", name, build, contiguous_kv_cost)
+
+
+def supports_fused(model: PreTrainedModel) -> bool:
+    """Whether the fused runner may support the model once its weights are packed native matrices."""
+    try:
+        map_modules(model)
+    except (UnsupportedModel, AttributeError, NotImplementedError):
+        return False
+    return True
+
+
+def build_fused_runner(
+    model: PreTrainedModel,
+    get_spec: Callable[[], LlamaSpec],
+    *,
+    max_sequences: int,
+    context: int,
+    kv_capacity: int,
+) -> FusedRunner:
+    return FusedRunner(
+        model,
+        get_spec(),
+        max_sequences=max_sequences,
+        context=min(context, kv_capacity),
+        kv_capacity=max(kv_capacity, min_kv_capacity(max_sequences, PAGE_SIZE)),
+    )
+
+
+def build_paged_runner(
+    model: PreTrainedModel,
+    get_kernel: Callable[[], SelectedKernel],
+    tolerance: float,
+    *,
+    max_sequences: int,
+    context: int,
+    kv_capacity: int,
+) -> PagedRunner:
+    """Build a paged runner, with CUDA graphs where the device and the kernel support them."""
+    kernel = get_kernel()
+    on_single_gpu = is_single_gpu(model)
+    runner_class = GraphRunner if on_single_gpu and kernel.supports_cuda_graphs else PagedRunner
+    runner = runner_class(
+        model,
+        max_sequences=max_sequences,
+        context=min(context, kv_capacity),
+        kv_capacity=max(kv_capacity, min_kv_capacity(max_sequences, kernel.page_size)),
+        page_size=kernel.page_size,
+        kernel=kernel.kernel,
+        async_capable=on_single_gpu,
+    )
+    runner.probe()
+    if isinstance(runner, GraphRunner):
+        runner.capture_graphs(CudaGraphRecorder(model.device), tolerance)
+    return runner
+
+
+def min_kv_capacity(max_sequences: int, page_size: int) -> int:
+    """Tokens that give each row of a trial or a benchmark one page; an engine's rows wait for free pages."""
+    return min(max_sequences, ROWS) * page_size
+
+
+def paged_kv_cost(runner: PagedRunner) -> tuple[int, int]:
+    return runner.pool.bytes_per_token(), 0
+
+
+def contiguous_kv_cost(runner: ContiguousRunner) -> tuple[int, int]:
+    per_token, per_row = runner.memory.bytes_per_column(), runner.memory.bytes_per_row()
+    # An encoder token takes as many bytes as a decoder token.
+    return (2 * per_token, 0) if runner.is_encoder_decoder else (per_token, per_row)

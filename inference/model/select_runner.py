@@ -1,0 +1,222 @@
+"""Selects the runner of a model: each candidate computes a few tokens, and the fastest correct one is used.
+
+Correctness is measured at load, never read from a flag: the worst case is slow, never wrong. Knows runners
+by their interface; nothing of their internals.
+"""
+
+import logging
+from collections.abc import Container
+from dataclasses import dataclass, replace
+
+import torch
+from transformers import PreTrainedModel
+
+from inference.errors import Unavailable
+from inference.model import benchmark
+from inference.model.batch import Runner, UnsupportedModel
+from inference.model.load.rope import freeze_frequencies
+from inference.model.prepare_weights import prepare_weights
+from inference.model.quantization.error import QuantError
+from inference.model.quantization.schemes import NONE
+from inference.model.reference import COLUMNS, ROWS, Reference
+from inference.model.runner_options import RunnerOption, runner_options, supports_fused
+from inference.model.uncached.runner import UncachedRunner
+
+log = logging.getLogger(__name__)
+
+RUNNERS = ("fused", "paged", "contiguous", "uncached")
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedRunner:
+    """A runner verified for its model.
+
+    runner_kind      one of RUNNERS; `name` is more specific
+    error            largest difference of a logit from the reference, in standard deviations of the logits
+    bytes_per_token  KV memory of one token
+    bytes_per_row    memory of one row in addition to its tokens
+    quant_error      error caused by quantization; None if the weights are those of the files
+    """
+
+    runner: Runner
+    runner_kind: str
+    name: str
+    supports_chunked_prefill: bool
+    error: float
+    bytes_per_token: int
+    bytes_per_row: int = 0
+    quant_error: QuantError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An option whose trial runner computed the model correctly."""
+
+    option: RunnerOption
+    runner: Runner
+    error: float
+
+
+def select_runner(
+    model: PreTrainedModel,
+    *,
+    max_sequences: int,
+    context: int,
+    kv_memory_bytes: int,
+    max_batch_total_tokens: int | None = None,
+    quantize: str = NONE,
+    deterministic: bool = False,
+    allowed_runners: Container[str] = RUNNERS,
+    timed: bool = True,
+) -> SelectedRunner:
+    """Return the fastest runner whose logits match the model's own forward pass.
+
+    The runner's KV memory takes at most kv_memory_bytes and holds at most max_batch_total_tokens tokens.
+    quantize: "none" or a quantization scheme. deterministic: only runners where the other rows of a batch
+    change no bit of a row. allowed_runners: only these kinds. timed=False: use the first correct option.
+
+    Takes about a second, longer for a large model. The model computes as before afterwards, except for rotary
+    frequencies that depend on length (rope.py) and what prepare_weights.py changes. Raises Unavailable if the
+    memory does not hold one row of the whole context, the model's logits are not finite, or the model cannot
+    be quantized.
+    """
+    for kind in set(freeze_frequencies(model, context)):
+        log.info("%s: %s frequencies fixed for %d tokens", model.config.model_type, kind, context)
+    prepared = prepare_weights(
+        model, quantize, timed=timed, needs_packing="fused" in allowed_runners and supports_fused(model)
+    )
+    reference, tolerance, is_causal = prepared.reference, prepared.tolerance, prepared.is_causal
+    candidates: dict[str, Candidate] = {}
+    for option in runner_options(model, context, deterministic, tolerance) if is_causal else ():
+        if option.kind in allowed_runners and option.kind not in candidates and (timed or not candidates):
+            candidates |= try_runner(model, reference, option, tolerance)
+            if timed and option.kind in candidates and is_decisive(candidates[option.kind], reference):
+                break
+    if not candidates:
+        if "uncached" not in allowed_runners:
+            raise Unavailable(
+                f"{model.config.model_type} cannot be run by the runner that RUNNER names: see the log, or "
+                'set RUNNER="auto"'
+            )
+        uncached = select_uncached(
+            model, reference, is_causal, tolerance, max_sequences=max_sequences, context=context
+        )
+        return replace(uncached, quant_error=prepared.quant_error)
+    best = fastest(model, reference, list(candidates.values()), context)
+    selected = with_memory(
+        model,
+        best,
+        max_sequences=max_sequences,
+        context=context,
+        kv_memory_bytes=kv_memory_bytes,
+        max_batch_total_tokens=max_batch_total_tokens,
+    )
+    return replace(selected, quant_error=prepared.quant_error)
+
+
+def is_decisive(candidate: Candidate, reference: Reference) -> bool:
+    """Whether the remaining options cannot be faster, or are not worth the time of a trial."""
+    return (
+        candidate.runner.paged
+        and benchmark.step_s(candidate.runner, COLUMNS, reference.ids) > candidate.option.slow_s
+    )
+
+
+def try_runner(
+    model: PreTrainedModel, reference: Reference, option: RunnerOption, tolerance: float
+) -> dict[str, Candidate]:
+    """Return {kind: candidate}, or {} with the reason logged if the option computes the model wrongly."""
+    try:
+        runner = option.build(max_sequences=ROWS, context=COLUMNS, kv_capacity=ROWS * COLUMNS)
+        error = reference.error_of(runner)
+        if error <= tolerance:
+            return {option.kind: Candidate(option, runner, error)}
+        reason = f"error {error:.0e}"
+    except torch.OutOfMemoryError:
+        raise
+    except UnsupportedModel as unsupported:
+        reason = str(unsupported)
+    except Exception as raised:  # any model code, called in a way that it may not support
+        reason = f"{type(raised).__name__}: {raised}"
+    log.info("%s: %s runner rejected: %s", model.config.model_type, option.name, reason)
+    return {}
+
+
+def fastest(
+    model: PreTrainedModel, reference: Reference, candidates: list[Candidate], context: int
+) -> Candidate:
+    """Return the fastest candidate; an earlier one wins unless a later one is clearly faster."""
+    best, *others = candidates
+    for other in others:
+        ratio = benchmark.speed_ratio(best.option.build, other.option.build, reference.ids, context)
+        log.info(
+            "%s: %s is %.2fx as fast as %s",
+            model.config.model_type,
+            best.option.name,
+            ratio,
+            other.option.name,
+        )
+        best = best if ratio >= benchmark.TIE else other
+    return best
+
+
+def with_memory(
+    model: PreTrainedModel,
+    candidate: Candidate,
+    *,
+    max_sequences: int,
+    context: int,
+    kv_memory_bytes: int,
+    max_batch_total_tokens: int | None,
+) -> SelectedRunner:
+    """Build the candidate's runner with its final memory: at most the whole context for each row."""
+    per_token, per_row = candidate.option.kv_cost(candidate.runner)
+    available = kv_memory_bytes - per_row * max_sequences
+    if available < per_token * context:
+        needs = (per_row * max_sequences + per_token * context) / 2**20
+        raise Unavailable(
+            f"one sequence of the whole context ({context} tokens) needs {needs:.0f} MiB of KV memory, "
+            f"{kv_memory_bytes / 2**20:.0f} MiB are free: lower CONTEXT ({context}) "
+            f"or MAX_SEQUENCES ({max_sequences})"
+        )
+    page_size = candidate.runner.page_size if candidate.runner.paged else 1
+    max_tokens = (
+        max_sequences * -(-context // page_size) * page_size
+    )  # a row's last page may be partly filled
+    affordable_tokens = available // per_token if per_token else max_tokens
+    kv_capacity = min(max_tokens, affordable_tokens, max_batch_total_tokens or max_tokens)
+    runner = candidate.option.build(max_sequences=max_sequences, context=context, kv_capacity=kv_capacity)
+    option = candidate.option
+    selected = SelectedRunner(
+        runner, option.kind, option.name, runner.supports_chunked_prefill, candidate.error, per_token, per_row
+    )
+    return log_selected(model, selected)
+
+
+def select_uncached(
+    model: PreTrainedModel,
+    reference: Reference,
+    is_causal: bool,
+    tolerance: float,
+    *,
+    max_sequences: int,
+    context: int,
+) -> SelectedRunner:
+    """Return the uncached runner, which is correct unless the model keeps state between calls.
+
+    Raises Unavailable for such a model, and for one whose logits change with its cache.
+    """
+    error = (
+        reference.error_of(UncachedRunner(model, max_sequences=ROWS, context=COLUMNS)) if is_causal else 0.0
+    )
+    if not error <= tolerance:
+        raise Unavailable(f"{model.config.model_type} computes different logits for the same tokens")
+    if not is_causal and reference.cache_error() > tolerance:
+        raise Unavailable(f"{model.config.model_type} computes different logits with a cache than without")
+    runner = UncachedRunner(model, max_sequences=max_sequences, context=context, is_causal=is_causal)
+    return log_selected(model, SelectedRunner(runner, "uncached", "uncached", True, error, 0))
+
+
+def log_selected(model: PreTrainedModel, selected: SelectedRunner) -> SelectedRunner:
+    log.info("%s: %s, error %.0e", model.config.model_type, selected.name, selected.error)
+    return selected

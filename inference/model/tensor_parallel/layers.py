@@ -1,0 +1,77 @@
+"""Tensor-parallel layers that compute on a rank's local tensors, with at most one plain collective each.
+
+transformers loads them as DTensors, whose overhead exceeds the collective's time: 2.4 ms instead of 0.6 ms
+for the all-reduce of a decode step on two CPU ranks. Covers plain linear and embedding layers; others keep
+transformers' implementation.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import torch
+from torch import distributed, nn
+from torch.distributed.tensor import DTensor
+from torch.nn.functional import embedding, linear, pad
+
+LayerForward = Callable[[Any, torch.Tensor], torch.Tensor]
+
+
+def use_plain_collectives(model: Any) -> None:
+    """Replace the weights and the forward of the model's plain layers. No effect without a process group."""
+    if not distributed.is_initialized():
+        return
+    for name, module in model.named_modules():
+        style = model.tp_plan.get(re.sub(r"\d+", "*", name))
+        forward = FORWARDS.get((style, type(module)))
+        if forward is not None and isinstance(module.weight, DTensor):
+            to_plain_tensors(module)
+            module.forward = partial(forward, module)
+
+
+def to_plain_tensors(module: nn.Module) -> None:
+    """Replace the module's DTensors by this rank's local tensors."""
+    for name, weight in list(module.named_parameters(recurse=False)):
+        local = weight.to_local() if isinstance(weight, DTensor) else weight
+        module.register_parameter(name, nn.Parameter(local, requires_grad=False))
+
+
+def colwise(layer: nn.Linear, input: torch.Tensor) -> torch.Tensor:
+    """This rank's output features."""
+    return linear(input, layer.weight, layer.bias)
+
+
+def colwise_gathered_output(layer: nn.Linear, input: torch.Tensor) -> torch.Tensor:
+    """The output features of all ranks. The last ranks may have fewer, padded for the collective."""
+    widest = -(-layer.out_features // distributed.get_world_size())
+    output = colwise(layer, input)
+    output = pad(output, (0, widest - output.shape[-1])).contiguous()
+    outputs = [torch.empty_like(output) for _ in range(distributed.get_world_size())]
+    distributed.all_gather(outputs, output)
+    return torch.cat(outputs, -1)[..., : layer.out_features]
+
+
+def rowwise(layer: nn.Linear, input: torch.Tensor) -> torch.Tensor:
+    """The sum of all ranks' outputs, each computed from the rank's input features."""
+    output = linear(input, layer.weight)
+    distributed.all_reduce(output)
+    return output if layer.bias is None else output + layer.bias
+
+
+def vocab_parallel(layer: nn.Embedding, ids: torch.Tensor) -> torch.Tensor:
+    """The embeddings of ids; each is stored on one rank, and is zero on the others before the sum."""
+    first = distributed.get_rank() * -(-layer.num_embeddings // distributed.get_world_size())
+    local_ids = ids - first
+    is_local = (local_ids >= 0) & (local_ids < layer.weight.shape[0])
+    output = embedding(local_ids * is_local, layer.weight) * is_local[..., None]
+    distributed.all_reduce(output)
+    return output
+
+
+FORWARDS: Mapping[tuple[str | None, type], LayerForward] = {
+    ("colwise", nn.Linear): colwise,
+    ("colwise_gather_output", nn.Linear): colwise_gathered_output,
+    ("rowwise", nn.Linear): rowwise,
+    ("embedding_rowwise", nn.Embedding): vocab_parallel,
+}

@@ -1,0 +1,180 @@
+"""A rank other than the first, in its own process: it loads its part of the model and executes messages.
+
+It ends when rank 0 closes the pipe or dies. Knows the messages and how to execute each; not their purpose.
+"""
+
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing import parent_process
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+import torch
+from torch import distributed
+
+from inference.model import process_group
+from inference.model.batch import Runner
+from inference.model.contrastive_search import search
+from inference.model.load.loader import LoadedModel
+from inference.model.memory_usage import MemoryUsage, measure_memory
+from inference.model.pooling import embed
+from inference.model.select_runner import SelectedRunner
+from inference.model.tensor_parallel.layers import use_plain_collectives
+from inference.model.tensor_parallel.messages import (
+    AdvanceTask,
+    BeginTask,
+    EditedLogits,
+    EndTask,
+    ForwardStep,
+    ResumeWork,
+    WorkerFailed,
+    WorkerMessage,
+    WorkerReady,
+)
+
+log = logging.getLogger(__name__)
+
+# Seconds that a failed rank waits for ResumeWork, then exits: the other ranks did not fail, and wait for it.
+RESYNC_WAIT_S = 10.0
+
+TaskSteps = Generator[Any, None, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRecipe:
+    """How every rank loads its model.
+
+    num_shard      number of ranks
+    device         "cpu" or "cuda"
+    prepare        called before loading
+    load           loads the model, or this rank's part of it
+    select_runner  selects the runner of the loaded model
+    """
+
+    num_shard: int
+    device: str
+    prepare: Callable[[], None]
+    load: Callable[[], LoadedModel]
+    select_runner: Callable[[Any], SelectedRunner]
+
+    def load_model(self) -> tuple[LoadedModel, SelectedRunner]:
+        """Load the model, or this rank's part of it, and select its runner. Raises ServerError."""
+        self.prepare()
+        loaded = self.load()
+        use_plain_collectives(loaded.model)
+        return loaded, self.select_runner(loaded.model)
+
+
+def run_worker(rank: int, port: int, recipe: LoadRecipe, pipe: Connection) -> None:
+    """The main function of a rank's process: runs until rank 0 closes the pipe."""
+    detach_from_signals()
+    try:
+        process_group.join_process_group(
+            process_group.connect_store(port, recipe.num_shard), rank, recipe.num_shard, recipe.device
+        )
+        loaded, selected = recipe.load_model()
+    except Exception as error:
+        log.debug("rank %d cannot start", rank, exc_info=True)
+        pipe.send(worker_failure(error))
+        return
+    pipe.send(WorkerReady(describe_runner(selected)))
+    with suppress(EOFError), torch.inference_mode():
+        RankWorker(rank, loaded.model, selected, pipe).run()
+    process_group.leave_process_group()
+    os._exit(0)  # Python would take seconds to clean up what the system frees at once
+
+
+def detach_from_signals() -> None:
+    """Ignore signals, because rank 0 handles them by finishing its requests; exit when rank 0 exits."""
+    for name in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(name, signal.SIG_IGN)
+    threading.Thread(target=end_with_parent, name="parent", daemon=True).start()
+
+
+def end_with_parent() -> None:
+    parent = parent_process()
+    assert parent is not None, "a rank is started by another process"
+    wait([parent.sentinel])
+    os._exit(1)  # no process would use its results
+
+
+def describe_runner(selected: SelectedRunner) -> tuple[Any, ...]:
+    runner = selected.runner
+    return (
+        selected.name,
+        runner.supports_chunked_prefill,
+        runner.max_sequences,
+        runner.context,
+        runner.kv_capacity,
+    )
+
+
+def worker_failure(error: Exception) -> WorkerFailed:
+    return WorkerFailed(f"{type(error).__name__}: {error}")
+
+
+class RankWorker:
+    """Executes the messages that arrive through the pipe."""
+
+    def __init__(self, rank: int, model: Any, selected: SelectedRunner, pipe: Connection) -> None:
+        self.rank, self.runner, self.pipe = rank, selected.runner, pipe
+        self.task_functions: Mapping[str, Callable[..., Any]] = {
+            "embed": partial(embed, model),
+            "search": partial(search, model, process_logits=self.receive_edited_logits),
+            "measure_memory": partial(gather_memory_usage, model, selected.runner),
+        }
+        self.tasks: dict[int, TaskSteps] = {}
+
+    def run(self) -> None:
+        """Execute messages until rank 0 closes the pipe; raises EOFError then."""
+        while True:
+            message = self.pipe.recv()
+            try:
+                self.handle(message)
+            except EOFError:
+                raise
+            except Exception as error:
+                self.report_failure(error)
+
+    def handle(self, message: WorkerMessage) -> None:
+        match message:
+            case ForwardStep(batch):
+                self.runner.forward(batch)
+            case BeginTask(id, kind, args, kwargs):
+                self.tasks[id] = self.task_functions[kind](*args, **kwargs)
+            case AdvanceTask(id):
+                next(self.tasks[id], None)
+            case EndTask(id):
+                self.tasks.pop(id).close()
+
+    def receive_edited_logits(self, logits: torch.Tensor) -> torch.Tensor:
+        """Receive the logits that rank 0 edited, in place of this rank's equal but unedited ones."""
+        message = self.pipe.recv()
+        assert isinstance(message, EditedLogits), "rank 0 sends edited logits at this point of a search"
+        if message.logits is None:
+            raise ValueError("rank 0 could not edit the logits")
+        return torch.from_numpy(message.logits).to(logits.device)
+
+    def report_failure(self, error: Exception) -> None:
+        """Report the error to rank 0; exit unless all ranks failed, because the others would wait forever."""
+        self.pipe.send(worker_failure(error))
+        if not self.pipe.poll(RESYNC_WAIT_S) or not isinstance(self.pipe.recv(), ResumeWork):
+            log.error("rank %d exits: it failed, and another rank did not", self.rank, exc_info=error)
+            os._exit(1)
+
+
+def gather_memory_usage(
+    model: Any, runner: Runner, gpus: Sequence[int], reset_peaks: bool
+) -> Generator[None, None, list[MemoryUsage]]:
+    """The memory usage by rank; all ranks execute this together. With `gpus`, each measures its own GPU."""
+    own = measure_memory(model, runner, [torch.cuda.current_device()] if gpus else [], reset_peaks)
+    usages: list[Any] = [None] * distributed.get_world_size()
+    distributed.all_gather_object(usages, own)
+    yield
+    return usages

@@ -1,0 +1,105 @@
+"""The uncached runner: recomputes the whole prefix of each row in every step, one row at a time.
+
+For models whose cache no other runner supports: slow, and correct for every model. Knows a model's inputs;
+nothing of its layers.
+"""
+
+from itertools import pairwise
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+
+from inference.model.batch import Batch, CacheOp, Clear, Copy, Resize, Swap
+from inference.model.forward_signature import accepts
+from inference.model.load.generation_config import decoder_start_ids, vocab_size_of
+
+
+class UncachedRunner:
+    """A Runner (see batch.py) that stores only token ids.
+
+    is_causal: logits depend on no later token. If False, and for models that append a mask token to generate
+    (XLNet, XLM), each token whose logits are returned is computed with its prefix only.
+    """
+
+    supports_chunked_prefill = True
+    paged = False
+    async_capable = False
+    page_size = 64
+
+    def __init__(
+        self, model: PreTrainedModel, *, max_sequences: int, context: int, is_causal: bool = True
+    ) -> None:
+        self.model, self.appends_mask_token = model, appends_mask_token(model)
+        self.whole_prefix = is_causal and not self.appends_mask_token
+        self.max_sequences, self.context, self.kv_capacity = max_sequences, context, max_sequences * context
+        self.is_encoder_decoder = bool(model.config.is_encoder_decoder)
+        self.start_ids = decoder_start_ids(model) if self.is_encoder_decoder else ()
+        self.vocab = vocab_size_of(model)
+        self.rows: list[list[int]] = []
+        self.encoder_inputs: list[list[int]] = []
+        self.no_cache_kwargs = {"use_cache": False} if accepts(model, "use_cache") else {}
+
+    @torch.inference_mode()
+    def forward(self, batch: Batch) -> torch.Tensor:
+        """Compute the step: logits (W, V) in the model's dtype, on its device."""
+        for op in batch.cache_ops:
+            self.rows, self.encoder_inputs = (
+                apply_cache_op(self.rows, op),
+                apply_cache_op(self.encoder_inputs, op),
+            )
+        for row, encoder_ids in batch.encoder_inputs.items():
+            self.encoder_inputs[row] = list(encoder_ids)
+        logits = [torch.empty(0, self.vocab, device=self.model.device, dtype=self.model.dtype)]
+        for i, (start, end) in enumerate(pairwise(batch.query_start_loc)):
+            row, num_computed = batch.rows[i], batch.num_computed_tokens[i]
+            self.rows[row][num_computed:] = batch.token_ids[start:end]
+            positions = [
+                num_computed + token - start for token in batch.logits_indices if start <= token < end
+            ]
+            logits += [self.compute(row, positions)] if positions else []
+        return torch.cat(logits)
+
+    def compute(self, row: int, positions: list[int]) -> torch.Tensor:
+        """The logits (W, V) of a row at W ascending positions."""
+        ids = torch.tensor([self.rows[row][: positions[-1] + 1]], device=self.model.device)
+        encoder_ids = self.encoder_inputs[row]
+        if not self.whole_prefix:
+            return torch.cat(
+                [self.last_logits(ids[:, : position + 1], encoder_ids) for position in positions]
+            )
+        return self.model(**self.model_inputs(ids, encoder_ids), **self.no_cache_kwargs).logits[0, positions]
+
+    def last_logits(self, ids: torch.Tensor, encoder_ids: list[int]) -> torch.Tensor:
+        """The logits (1, V) after the last of ids (1, T)."""
+        return self.model(**self.model_inputs(ids, encoder_ids), **self.no_cache_kwargs).logits[:, -1]
+
+    def model_inputs(self, ids: torch.Tensor, encoder_ids: list[int]) -> dict[str, Any]:
+        """Keyword arguments of the model for ids (1, T) and, in encoder-decoder models, the encoder's ids."""
+        if self.appends_mask_token:
+            return self.model.prepare_inputs_for_generation(ids)
+        if not self.is_encoder_decoder:
+            return {"input_ids": ids}
+        return {"input_ids": torch.tensor([encoder_ids], device=ids.device), "decoder_input_ids": ids}
+
+
+def appends_mask_token(model: PreTrainedModel) -> bool:
+    """Whether the model appends a mask token and predicts it, as XLNet and XLM do."""
+    if accepts(model, "past_key_values") or accepts(model, "cache_params"):
+        return False
+    ids = torch.ones(1, 2, dtype=torch.int64, device=model.device)
+    return model.prepare_inputs_for_generation(ids)["input_ids"].shape != ids.shape
+
+
+def apply_cache_op(rows: list[list[int]], op: CacheOp) -> list[list[int]]:
+    """Return the rows after a cache op; `rows` itself stays as it is."""
+    rows = list(rows)
+    if isinstance(op, Resize):
+        return [*rows, *([] for _ in range(op.rows))][: op.rows]
+    if isinstance(op, Swap):
+        rows[op.a], rows[op.b] = rows[op.b], rows[op.a]
+    elif isinstance(op, Copy):
+        rows[op.target] = list(rows[op.source])
+    elif isinstance(op, Clear):
+        rows[op.row] = []
+    return rows

@@ -1,0 +1,164 @@
+"""PackedMatrix: a weight matrix in the panel layout of the C library, and products with it.
+
+Knows tensors and the library; knows no models, and does not choose the dtype of a weight.
+"""
+
+import ctypes
+import mmap
+import threading
+from collections.abc import Iterator
+from ctypes import byref
+
+import torch
+from torch import Tensor
+
+from inference.native import prefault, structs
+from inference.native.library import library
+from inference.native.structs import NativeDtype
+
+NATIVE_DTYPES = {torch.float32: NativeDtype.F32, torch.bfloat16: NativeDtype.BF16}
+PANEL, GROUP = 16, 32  # as in matrix.h
+PACKED_AT_ONCE = 64  # panels: limits the memory for converted values
+COMPUTED_AT_ONCE = 2048  # rows: limits the memory for converted inputs
+ALIGNED = 64  # bytes
+
+
+def ensure_library() -> None:
+    """Build and load the library. Raises NativeUnavailable with the reason."""
+    library()
+
+
+class PackedMatrix:
+    """A packed weight (outputs, inputs) that owns its memory. Create it with `pack`.
+
+    struct  the argument for C functions; it points into this object's memory, so keep the object alive
+    nbytes  size of values, scales and bias
+    """
+
+    def __init__(self, outputs: int, inputs: int, dtype: NativeDtype, bias: Tensor | None) -> None:
+        self.dtype, self.outputs, self.inputs = dtype, outputs, inputs
+        self.values = alloc_prefaulted(library().matrix_bytes(dtype, outputs, inputs))
+        self.scales = alloc(library().matrix_scale_bytes(dtype, outputs, inputs))
+        self.bias = None if bias is None else bias.detach().to(torch.float32).contiguous().clone()
+        padded = prefault.round_up(inputs, GROUP)
+        addresses = [address_of(memory) for memory in (self.values, self.scales, self.bias)]
+        self.struct = structs.Matrix(dtype, outputs, inputs, padded, *addresses)
+
+    @classmethod
+    def pack(cls, weight: Tensor, dtype: NativeDtype, bias: Tensor | None = None) -> "PackedMatrix":
+        """Pack a floating-point weight (outputs, inputs) and a bias (outputs,), both on the CPU.
+
+        Keeps no reference to either. Converts a block of rows at a time, never the whole weight. Raises
+        NativeUnavailable.
+        """
+        outputs, inputs = weight.shape
+        matrix = cls(outputs, inputs, dtype, bias)
+        for first, end in row_ranges(outputs):
+            matrix.pack_rows(weight, first, end)
+        return matrix
+
+    @property
+    def nbytes(self) -> int:
+        return self.values.nbytes + self.scales.nbytes + (0 if self.bias is None else self.bias.nbytes)
+
+    def pack_rows(self, weight: Tensor, first: int, end: int) -> None:
+        """Pack rows [first, end) of the weight."""
+        rows = weight.detach()[first:end]
+        if rows.dtype not in NATIVE_DTYPES:
+            rows = rows.to(torch.float32)
+        if rows.stride(1) != 1:
+            rows = rows.contiguous()
+        place, dtype, threads = rows.data_ptr(), NATIVE_DTYPES[rows.dtype], torch.get_num_threads()
+        library().matrix_pack(byref(self.struct), place, dtype, rows.stride(0), first, end, threads)
+
+    def unpack(self, dtype: torch.dtype = torch.float32) -> Tensor:
+        """The dequantized weight (outputs, inputs). Converts a block of rows at a time."""
+        weight = torch.empty(self.outputs, self.inputs, dtype=dtype)
+        for first, end in row_ranges(self.outputs):
+            self.unpack_rows(weight[first:end], first, end)
+        return weight
+
+    def unpack_rows(self, to: Tensor, first: int, end: int) -> None:
+        """Write the dequantized rows [first, end) to `to` (end - first, inputs)."""
+        rows = to if to.dtype in NATIVE_DTYPES else torch.empty(to.shape)
+        place, dtype, threads = rows.data_ptr(), NATIVE_DTYPES[rows.dtype], torch.get_num_threads()
+        library().matrix_unpack(byref(self.struct), place, dtype, rows.stride(0), first, end, threads)
+        if rows is not to:
+            to.copy_(rows)
+
+    def rows(self, ids: Tensor) -> Tensor:
+        """The dequantized rows of ids (…): (…, inputs), float32. Raises IndexError."""
+        flat = ids.flatten().tolist()
+        if flat and (min(flat) < 0 or max(flat) >= self.outputs):
+            raise IndexError(f"row ids {min(flat)} to {max(flat)} are out of range: num_rows={self.outputs}")
+        values = torch.empty(len(flat), self.inputs)
+        for place, row in enumerate(flat):
+            library().matrix_row(byref(self.struct), row, values[place].data_ptr())
+        return values.view(*ids.shape, self.inputs)
+
+    def linear(self, x: Tensor) -> Tensor:
+        """x (…, inputs) @ weight.T + bias: (…, outputs), in the dtype of x.
+
+        Computes dtypes other than float32 and bfloat16 in float32.
+        """
+        if x.dtype not in NATIVE_DTYPES:
+            return self.linear(x.to(torch.float32)).to(x.dtype)
+        rows = x.detach().reshape(-1, self.inputs).contiguous()
+        output = rows.new_empty(rows.shape[0], self.outputs)
+        for first in range(0, rows.shape[0], COMPUTED_AT_ONCE):
+            self.multiply(rows, output, first, min(first + COMPUTED_AT_ONCE, rows.shape[0]))
+        return output.view(*x.shape[:-1], self.outputs)
+
+    def multiply(self, rows: Tensor, to: Tensor, first: int, end: int) -> None:
+        """Write rows [first, end) of the product to `to`, which has the dtype of `rows`."""
+        count, size, matrix = end - first, rows.itemsize, byref(self.struct)
+        inputs = rows.data_ptr() + first * self.inputs * size
+        out = to.data_ptr() + first * self.outputs * size
+        memory = scratch(library().linear_bytes(matrix, count)).data_ptr()
+        library().linear(
+            matrix, inputs, out, NATIVE_DTYPES[rows.dtype], count, memory, torch.get_num_threads()
+        )
+
+
+def row_ranges(outputs: int) -> Iterator[tuple[int, int]]:
+    """Ranges [first, end) that cover all rows, in whole panels."""
+    size = PACKED_AT_ONCE * PANEL
+    return ((first, min(first + size, outputs)) for first in range(0, outputs, size))
+
+
+def alloc_prefaulted(size: int) -> Tensor:
+    """`size` bytes: of the prefaulted arena if there is enough, else new memory."""
+    block = prefault.allocate_prefaulted(size)
+    return alloc(size) if block is None else torch.frombuffer(block, dtype=torch.uint8)
+
+
+def alloc(size: int) -> Tensor:
+    """`size` bytes, aligned to ALIGNED.
+
+    Large blocks are aligned to huge pages and request them: fewer TLB misses while a large matrix is read.
+    """
+    unit = prefault.HUGE if size >= prefault.HUGE else ALIGNED
+    buffer = torch.empty(size + unit, dtype=torch.uint8)
+    start = -buffer.data_ptr() % unit
+    aligned = buffer[start : start + size]
+    if unit == prefault.HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
+        # Errors are ignored: huge pages affect only speed.
+        whole_pages = size // prefault.HUGE * prefault.HUGE
+        place, length = ctypes.c_void_p(aligned.data_ptr()), ctypes.c_size_t(whole_pages)
+        ctypes.CDLL(None).madvise(place, length, mmap.MADV_HUGEPAGE)
+    return aligned
+
+
+def address_of(memory: Tensor | None) -> int | None:
+    return None if memory is None or not memory.numel() else memory.data_ptr()
+
+
+_scratch = threading.local()
+
+
+def scratch(size: int) -> Tensor:
+    """This thread's buffer of at least `size` bytes, valid until the thread's next call."""
+    memory = getattr(_scratch, "memory", None)
+    if memory is None or memory.numel() < size:
+        memory = _scratch.memory = alloc(size)
+    return memory

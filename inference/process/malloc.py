@@ -1,0 +1,53 @@
+"""Returns freed heap memory of the C library to the system.
+
+By default glibc keeps freed memory and reuses it for smaller blocks. Freed weights leave holes, which later
+steps fill piecemeal: the resident memory of the holes grows. Knows mallopt(3); does nothing with another C
+library.
+"""
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+# From malloc.h: the size from which a block is its own mmap, and the free bytes that the heap's end may keep.
+TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
+LARGE_BLOCK = 1 << 20  # bytes
+# From malloc.c: freeing a block of this size makes glibc check whether to trim the heap's end.
+TRIM_TRIGGER = 1 << 17
+# The threshold that glibc itself adopts after a block of this size was freed: the memory of a step is reused
+# by the next.
+STEP_BLOCK = 1 << 25
+
+
+@contextmanager
+def mmap_large_blocks() -> Iterator[None]:
+    """Meanwhile every large block is its own mmap: freeing it returns its pages to the system at once."""
+    set_mmap_threshold(LARGE_BLOCK)
+    try:
+        yield
+    finally:
+        set_mmap_threshold(STEP_BLOCK)
+
+
+def set_mmap_threshold(size: int) -> None:
+    """Allocate blocks up to `size` bytes on the heap, and keep up to twice that free at its end."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt:
+        mallopt(MMAP_THRESHOLD, size)
+        mallopt(TRIM_THRESHOLD, 2 * size)
+
+
+def trim_heap() -> None:
+    """Return freed memory to the system, if the C library supports it.
+
+    malloc_trim(3) does not trim the end of a thread's own arena, which every thread except the first has. The
+    arena of this thread is trimmed when the thread frees a block of TRIM_TRIGGER bytes.
+    """
+    library = ctypes.CDLL(None)
+    trim = getattr(library, "malloc_trim", None)
+    if trim is None:
+        return
+    library.malloc.restype, library.free.argtypes = ctypes.c_void_p, (ctypes.c_void_p,)
+    with mmap_large_blocks():
+        library.free(library.malloc(TRIM_TRIGGER))
+    trim(0)

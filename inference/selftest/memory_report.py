@@ -1,0 +1,159 @@
+"""Compares predicted with actual memory, term by term: when the model is ready, and after a full batch.
+
+Reports each process of a model on several processes. Knows the memory plan of checks/ and the loaded engine,
+and stands above both: checks/ may not import the engine. Prints nothing.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from checks import enough_memory
+from checks.machine import Machine
+from checks.memory.plan import Plan
+from checks.memory.terms import DeviceTerms
+from inference.factory import LoadedEngine
+from inference.model.memory_usage import MemoryUsage
+
+RAM, CPU = "RAM", "cpu"
+KV_PER_TOKEN, KV_PER_ROW = "KV a token", "KV a row"
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryTerm:
+    """Predicted and actual bytes of a memory term.
+
+    name  "disk"; KV_PER_TOKEN; KV_PER_ROW (the bytes of a row that do not grow with its tokens); a device and
+          a term, such as "RAM weights"; or only a device for its total, such as "RAM"
+    """
+
+    name: str
+    predicted: int
+    actual: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceReport:
+    """The predicted terms of one device of one process.
+
+    rank          the process's rank
+    gpu           the GPU's number; None for RAM
+    ready_memory  the process's memory when the model was ready
+    """
+
+    name: str
+    terms: DeviceTerms
+    rank: int
+    gpu: int | None
+    ready_memory: MemoryUsage
+
+    @property
+    def device(self) -> str:
+        return CPU if self.gpu is None else f"cuda:{self.gpu}"
+
+
+class MemoryReport:
+    """Predicted and actual memory of a loaded engine. Create it when the model is ready: it resets the peaks.
+
+    The constructor and the methods raise ServerError when the engine has stopped.
+    """
+
+    def __init__(self, plan: Plan, machine: Machine, loaded_engine: LoadedEngine) -> None:
+        assert plan.model_size is not None
+        self.plan, self.machine, self.loaded_engine, self.model_size = (
+            plan,
+            machine,
+            loaded_engine,
+            plan.model_size,
+        )
+        self.predicted = enough_memory.full_batch_terms(plan, machine)
+        self.gpus = [gpu_number(name) for name in self.predicted if name != RAM]
+        self.ready_memory = loaded_engine.memory_in_use(self.gpus, reset_peaks=True)
+        self.device_reports = list(self.split_by_device())
+
+    def split_by_device(self) -> Iterator[DeviceReport]:
+        for rank, usage in enumerate(self.ready_memory):
+            rank_prefix = f"rank {rank} " if self.plan.num_shard > 1 else ""
+            for name, terms in self.predicted.items():
+                gpu = None if name == RAM else rank if rank_prefix else gpu_number(name)
+                yield DeviceReport(f"{rank_prefix}{name}", terms, rank, gpu, usage)
+
+    def terms_when_ready(self) -> list[MemoryTerm]:
+        """The terms before the first token."""
+        files, selected_runner = self.plan.repository.files, self.loaded_engine.selected_runner
+        disk_bytes = sum((self.loaded_engine.folder / file.name).stat().st_size for file in files)
+        memory_terms = [
+            MemoryTerm("disk", sum(file.size for file in files), disk_bytes),
+            MemoryTerm(KV_PER_TOKEN, self.model_size.kv_bytes_per_token, selected_runner.bytes_per_token),
+        ]
+        if self.model_size.bytes_per_sequence or selected_runner.bytes_per_row:
+            memory_terms.append(
+                MemoryTerm(KV_PER_ROW, self.model_size.bytes_per_sequence, selected_runner.bytes_per_row)
+            )
+        for report in self.device_reports:
+            memory_terms += (
+                self.ram_terms(report) if report.gpu is None else self.vram_terms(report, report.gpu)
+            )
+        return memory_terms
+
+    def ram_terms(self, report: DeviceReport) -> Iterator[MemoryTerm]:
+        terms, usage, weights = (
+            report.terms,
+            report.ready_memory.resident,
+            report.ready_memory.weights.get(CPU, 0),
+        )
+        yield MemoryTerm(f"{report.name} weights", terms.weights, weights)
+        yield MemoryTerm(f"{report.name} programs", terms.baseline, usage.total - weights)
+        yield MemoryTerm(f"{report.name} ready", terms.baseline + terms.weights, usage.total)
+        yield MemoryTerm(f"{report.name} loading", terms.loading, usage.peak)
+
+    def vram_terms(self, report: DeviceReport, gpu: int) -> Iterator[MemoryTerm]:
+        terms, usage = report.terms, report.ready_memory
+        yield MemoryTerm(f"{report.name} weights", terms.weights, usage.weights.get(report.device, 0))
+        yield MemoryTerm(f"{report.name} kv", terms.kv, usage.kv_cache.get(report.device, 0))
+        yield MemoryTerm(
+            f"{report.name} ready", terms.baseline + terms.weights + terms.kv, self.gpu_bytes_used(usage, gpu)
+        )
+
+    def terms_when_full(self) -> list[MemoryTerm]:
+        """The terms after a full batch, with the KV cache of the tokens computed so far."""
+        memory_now, memory_terms = self.loaded_engine.memory_in_use(self.gpus), list[MemoryTerm]()
+        for report in self.device_reports:
+            make_terms = self.ram_terms_when_full if report.gpu is None else self.vram_terms_when_full
+            memory_terms += make_terms(report, memory_now[report.rank])
+        return memory_terms
+
+    def ram_terms_when_full(self, report: DeviceReport, memory_now: MemoryUsage) -> Iterator[MemoryTerm]:
+        kv, kv_in_use = min(report.terms.kv, self.kv_bytes_touched()), memory_now.kv_cache.get(CPU, 0)
+        peak = memory_now.resident.peak
+        yield MemoryTerm(f"{report.name} kv", kv, kv_in_use)
+        yield MemoryTerm(
+            f"{report.name} step",
+            report.terms.step,
+            max(0, peak - report.ready_memory.resident.total - kv_in_use),
+        )
+        yield MemoryTerm(report.name, report.terms.fixed + kv, peak)
+
+    def vram_terms_when_full(self, report: DeviceReport, memory_now: MemoryUsage) -> Iterator[MemoryTerm]:
+        assert report.gpu is not None
+        tensor_bytes = memory_now.weights.get(report.device, 0) + memory_now.kv_cache.get(report.device, 0)
+        yield MemoryTerm(
+            f"{report.name} step", report.terms.step, max(0, memory_now.gpus[report.gpu].peak - tensor_bytes)
+        )
+        yield MemoryTerm(report.name, report.terms.serving, self.gpu_bytes_used(memory_now, report.gpu))
+
+    def kv_bytes_touched(self) -> int:
+        """KV bytes of the tokens ever written, and of all rows."""
+        tokens = self.loaded_engine.engine.stats().kv_touched
+        return (
+            self.model_size.kv_bytes_per_token * tokens
+            + self.model_size.bytes_per_sequence * self.plan.max_sequences
+        )
+
+    def gpu_bytes_used(self, usage: MemoryUsage, gpu: int) -> int:
+        """Bytes of a GPU in use now that were free when the machine was inspected."""
+        return self.machine.gpus[gpu].free - usage.gpus[gpu].free
+
+
+def gpu_number(name: str) -> int:
+    """The number of a GPU from its name, such as "GPU 1"."""
+    return int(name.removeprefix("GPU") or 0)

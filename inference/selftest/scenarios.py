@@ -1,0 +1,207 @@
+"""The scenarios of a selftest: the same prompts computed alone, batched, preempted, with draft tokens.
+
+Drives an engine whose thread has not been started. Collects the answers; compare.py compares them.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Sequence as SequenceOf
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from typing import Any
+
+from inference.engine.engine import Engine
+from inference.engine.kv.manager import KVCacheManager
+from inference.engine.ngram_proposer import NgramProposer, can_draft, max_drafts_of
+from inference.engine.scheduler import SchedulerOutput
+from inference.engine.sequence import Sequence, StepOutput, Task, TopLogprobs
+from inference.errors import ServerError
+from inference.sampling import Sampling
+
+STEPS_BETWEEN = 3  # steps between preemptions, or between arrivals
+NUM_DRAFTS = 5  # draft tokens per step
+NUM_TOP_LOGPROBS = 5  # per token, to distinguish ties from faults
+GREEDY = Sampling(greedy=True)
+QUESTIONS = ("What is the capital of France?", "Count from one to ten.", "Tell me about ships.")
+SHORT_PROMPTS = ("Once upon a time", "1, 2, 3, 1, 2, 3, 1, 2, 3,", "The")
+
+
+@dataclass
+class CollectedAnswer:
+    """An OutputSink that stores an answer's outputs."""
+
+    token_ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    top_logprobs: list[TopLogprobs] = field(default_factory=list)
+    num_cached_tokens: int = 0
+    error: ServerError | None = None
+
+    def put(self, output: StepOutput) -> None:
+        self.token_ids += output.token_ids
+        self.logprobs += output.logprobs
+        self.top_logprobs += output.top_logprobs
+        self.num_cached_tokens += output.num_cached_tokens or 0
+        self.error = output.error or self.error
+
+
+Scenario = Callable[[Engine, SequenceOf[Task]], list[CollectedAnswer]]
+
+
+def run_alone(engine: Engine, tasks: SequenceOf[Task]) -> list[CollectedAnswer]:
+    """One task after the other, without the prefix cache."""
+    results = []
+    with without_prefix_cache(engine):
+        for task in tasks:
+            results += submit_tasks(engine, [task])
+            engine.run_until_idle()
+    return results
+
+
+def run_batched(engine: Engine, tasks: SequenceOf[Task]) -> list[CollectedAnswer]:
+    """All tasks in one batch."""
+    results = submit_tasks(engine, tasks)
+    engine.run_until_idle()
+    return results
+
+
+def with_cancelled_neighbours(engine: Engine, tasks: SequenceOf[Task]) -> list[CollectedAnswer]:
+    """Tasks arrive one by one, each with a neighbour that is cancelled before the next arrival."""
+    results = []
+    for task in tasks:
+        neighbour = engine.submit([Task(task.prompt_token_ids[::-1], task.max_tokens)], [CollectedAnswer()])
+        results += submit_tasks(engine, [task])
+        for _ in range(STEPS_BETWEEN):
+            engine.step()
+        engine.abort(neighbour)
+    engine.run_until_idle()
+    return results
+
+
+def run_preempted(engine: Engine, tasks: SequenceOf[Task]) -> list[CollectedAnswer]:
+    """All tasks in one batch; each is preempted once during its answer and recomputed."""
+    results = [CollectedAnswer() for _ in tasks]
+    remaining = set(engine.submit(tasks, results))
+    num_steps = 0
+    while engine.step():
+        num_steps += 1
+        preemptible = [
+            s for s in engine.core.scheduler.running if s.id in remaining and s.num_output_tokens > 1
+        ]
+        if preemptible and num_steps % STEPS_BETWEEN == 0:
+            remaining.remove(preemptible[0].id)
+            engine.core.scheduler.preempt(preemptible[0])
+    return results
+
+
+def run_again(engine: Engine, tasks: SequenceOf[Task]) -> list[CollectedAnswer]:
+    """A second run, one task after the other, with the prefix cache of the first."""
+    run_batched(engine, tasks)
+    results = []
+    for task in tasks:
+        results += submit_tasks(engine, [task])
+        engine.run_until_idle()
+    return results
+
+
+def run_with_drafts(
+    expected: SequenceOf[CollectedAnswer], engine: Engine, tasks: SequenceOf[Task]
+) -> list[CollectedAnswer]:
+    """All tasks in one batch, with draft tokens, most of them correct."""
+    core, ngram_proposer = engine.core, engine.core.ngram_proposer
+    core.ngram_proposer = KnownAnswerProposer(
+        core.kv_cache_manager,
+        {task.prompt_token_ids: result.token_ids for task, result in zip(tasks, expected, strict=True)},
+    )
+    try:
+        return run_batched(engine, tasks)
+    finally:
+        core.ngram_proposer = ngram_proposer
+
+
+class KnownAnswerProposer(NgramProposer):
+    """Drafts the known answers of known prompts; every third time the last draft token is wrong."""
+
+    def __init__(self, kv_manager: KVCacheManager, answer_ids: dict[SequenceOf[int], list[int]]) -> None:
+        super().__init__(kv_manager, NUM_DRAFTS)
+        self.answer_ids = answer_ids
+
+    def propose(self, scheduler_output: SchedulerOutput, budget: int) -> None:
+        for sequence, _ in scheduler_output:
+            sequence.draft_token_ids = self.draft_from_answer(sequence) if can_draft(sequence) else []
+
+    def draft_from_answer(self, sequence: Sequence) -> list[int]:
+        num_generated = sequence.num_output_tokens
+        draft_token_ids = self.answer_ids[sequence.task.prompt_token_ids][
+            num_generated : num_generated + min(NUM_DRAFTS, max_drafts_of(sequence, self.kv_cache_manager))
+        ]
+        return (
+            draft_token_ids
+            if num_generated % 3 or not draft_token_ids
+            else [*draft_token_ids[:-1], draft_token_ids[-1] ^ 1]
+        )
+
+
+@contextmanager
+def without_prefix_cache(engine: Engine) -> Iterator[None]:
+    """Disable the prefix cache meanwhile."""
+    kv_manager, prefix_caching = engine.core.kv_cache_manager, engine.core.kv_cache_manager.prefix_caching
+    kv_manager.prefix_caching = False
+    try:
+        yield
+    finally:
+        kv_manager.prefix_caching = prefix_caching
+
+
+def submit_tasks(engine: Engine, tasks: SequenceOf[Task]) -> list[CollectedAnswer]:
+    results = [CollectedAnswer() for _ in tasks]
+    engine.submit(tasks, results)
+    return results
+
+
+def make_scenarios(engine: Engine, expected: SequenceOf[CollectedAnswer]) -> Mapping[str, Scenario]:
+    """The scenarios that must all give the `expected` answers; drafts only if the engine uses them."""
+    scenarios: dict[str, Scenario] = {
+        "batched": run_batched,
+        "neighbours": with_cancelled_neighbours,
+        "preempted": run_preempted,
+        "prefix": run_again,
+    }
+    scheduler = engine.core.scheduler
+    supports_drafts = not (scheduler.whole_prompts or scheduler.chunking.chunk_size)
+    return scenarios | ({"drafts": partial(run_with_drafts, expected)} if supports_drafts else {})
+
+
+def make_prompts(tokenizer: Any, prefix_length: int, max_length: int) -> list[tuple[int, ...]]:
+    """Three prompts with a common prefix of about prefix_length tokens and three short ones."""
+    prefix = tokenize(tokenizer, make_story(tokenizer, prefix_length))
+    suffixes = [tokenize(tokenizer, question) for question in QUESTIONS]
+    long_prompts = [(prefix[: max(1, max_length - len(suffix))] + suffix)[:max_length] for suffix in suffixes]
+    return [
+        tuple(prompt)
+        for prompt in (*long_prompts, *(tokenize(tokenizer, text)[:max_length] for text in SHORT_PROMPTS))
+    ]
+
+
+def make_story(tokenizer: Any, num_tokens: int) -> str:
+    """A text of at least num_tokens tokens without repetition."""
+    text = ""
+    for sentence in generate_sentences():
+        text += sentence
+        if len(tokenize(tokenizer, text)) >= num_tokens:
+            return text
+    raise AssertionError("sentences do not end")
+
+
+def generate_sentences() -> Iterator[str]:
+    for day in count(1):
+        yield f"On day {day} the harbour saw {day * 7 % 13 + 2} ships; {day * 5 % 11} of them left again. "
+
+
+def tokenize(tokenizer: Any, text: str) -> list[int]:
+    return list(tokenizer(text).input_ids)
+
+
+def make_task(prompt: tuple[int, ...], max_tokens: int) -> Task:
+    """A greedy task of exactly max_tokens tokens."""
+    return Task(prompt, max_tokens, GREEDY, logprobs=NUM_TOP_LOGPROBS)

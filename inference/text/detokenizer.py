@@ -1,0 +1,97 @@
+"""Incremental detokenization: the text that each token adds, in whole characters.
+
+The emitted texts join to the text of all ids after the prompt. Knows ids and a Vocabulary; knows no stop
+conditions.
+"""
+
+import codecs
+from collections.abc import Sequence
+
+from inference.text.vocabulary import Vocabulary
+
+UNFINISHED = "\ufffd"
+CONTEXT_IDS = 6  # ids that determine the next id's text: a character has at most 4, a word boundary needs 1
+WINDOW_IDS = 16  # ids decoded at once, so that the cost of a token does not grow with the text
+
+Utf8 = codecs.getincrementaldecoder("utf-8")
+
+
+class IncrementalDetokenizer:
+    """The text of one answer.
+
+    context_ids   ids of the prompt that the answer continues; empty if the answer starts a text
+    show_special  emit the names of special tokens
+    """
+
+    def __init__(
+        self, vocabulary: Vocabulary, context_ids: Sequence[int] = (), *, show_special: bool = False
+    ) -> None:
+        self.vocabulary = vocabulary
+        self._show_special = show_special
+        # If there is a token for every byte, no other token ends with an incomplete character.
+        self._unfinished = "" if vocabulary.byte_values else UNFINISHED
+        self._bytes = Utf8(errors="replace")
+        self._in_bytes = False
+        self._window = [token_id for token_id in context_ids[-4 * CONTEXT_IDS :] if self._has_text(token_id)][
+            -CONTEXT_IDS:
+        ]
+        self._emitted = len(self._certain_text())
+
+    def feed(self, token_id: int) -> str:
+        """The text that the token adds; empty for unknown ids, partial characters, hidden special tokens."""
+        if self._show_special and token_id in self.vocabulary.special_ids:
+            return self._feed_name(token_id)
+        if not self._has_text(token_id):
+            return ""
+        if token_id in self.vocabulary.byte_values:
+            return self._feed_byte(token_id)
+        return self._end_bytes() + self._feed_token(token_id)
+
+    def flush(self) -> str:
+        """The text that is still held back, with U+FFFD for an incomplete character."""
+        rest = self._end_bytes() + self.vocabulary.decode(self._window)[self._emitted :]
+        self._emitted += len(rest)
+        return rest
+
+    def _has_text(self, token_id: int) -> bool:
+        return 0 <= token_id < self.vocabulary.size and token_id not in self.vocabulary.special_ids
+
+    def _feed_name(self, token_id: int) -> str:
+        """The name of a special token. Ends a partial character; the next word keeps its leading space."""
+        rest = self.flush()
+        self._window = list(self.vocabulary.anchor_ids)
+        self._emitted = len(self._certain_text())
+        return rest + self.vocabulary.text(token_id)
+
+    def _feed_token(self, token_id: int) -> str:
+        self._window.append(token_id)
+        text = self._certain_text()
+        added_text = text[self._emitted :]
+        self._emitted = max(self._emitted, len(text))
+        if len(self._window) >= WINDOW_IDS:
+            del self._window[:-CONTEXT_IDS]
+            self._emitted = len(self._certain_text())
+        return added_text
+
+    def _certain_text(self) -> str:
+        """The window's text without a last character that the next ids may complete."""
+        return self.vocabulary.decode(self._window).removesuffix(self._unfinished)
+
+    # The tokenizer decodes a whole run of byte tokens to U+FFFD if one byte is invalid, so the text would be
+    # certain only at the end of the run. Decoding the bytes here emits each character once it is complete.
+
+    def _feed_byte(self, token_id: int) -> str:
+        self._in_bytes = True
+        self._window.append(token_id)
+        if len(self._window) >= WINDOW_IDS:
+            del self._window[:-CONTEXT_IDS]
+        return self._bytes.decode(bytes((self.vocabulary.byte_values[token_id],)))
+
+    def _end_bytes(self) -> str:
+        if not self._in_bytes:
+            return ""
+        self._in_bytes = False
+        self._emitted = len(self.vocabulary.decode(self._window))
+        rest = self._bytes.decode(b"", final=True)
+        self._bytes.reset()
+        return rest

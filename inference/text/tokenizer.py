@@ -1,0 +1,126 @@
+"""Encodes prompts, locates the characters of each token, and finds the token sequences of bad words.
+
+Knows Hugging Face tokenizers of all kinds; knows no requests.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
+from typing import Any
+
+from inference.errors import BadRequest
+from inference.text.detokenizer import IncrementalDetokenizer
+from inference.text.vocabulary import Vocabulary
+from inference.types import TokenSpan
+
+CharSpan = tuple[int, int]
+TokenRun = tuple[int, ...]
+
+MAX_GAP_CHARS = 16  # characters that a tokenizer may drop between two tokens
+MAX_BAD_WORDS = 1_000
+MAX_BAD_WORD_CHARS = 1_000
+STEM = "\n"  # no tokenizer merges it with the word after it
+
+
+class PromptTokenizer:
+    """Encodes prompts.
+
+    add_special_tokens  True: as the tokenizer does by default; False: none; None: only those at the start,
+                        because the answer continues the text
+    """
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
+        self.tokenizer: Any = vocabulary.tokenizer
+        sample_ids = self.tokenizer.encode("a", add_special_tokens=True)
+        self._prefix_ids = tuple(takewhile(vocabulary.special_ids.__contains__, sample_ids))
+        bos_token_id = self.tokenizer.bos_token_id
+        self._bos_ids = () if bos_token_id is None else (bos_token_id,)
+
+    def encode(self, text: str, add_special_tokens: bool | None) -> tuple[int, ...]:
+        ids = tuple(self.tokenizer.encode(text, add_special_tokens=add_special_tokens is True, verbose=False))
+        return (*self._missing_prefix_ids(ids, add_special_tokens), *ids)
+
+    def token_spans(self, text: str, add_special_tokens: bool | None) -> tuple[TokenSpan, ...]:
+        """The ids of `encode`, each with its character span in `text`; empty for added special tokens."""
+        if not getattr(self.tokenizer, "is_fast", False):
+            return tuple(locate_tokens(self.vocabulary, text, self.encode(text, add_special_tokens)))
+        encoding = self.tokenizer(
+            text, add_special_tokens=add_special_tokens is True, return_offsets_mapping=True, verbose=False
+        )
+        ids = tuple(encoding["input_ids"])
+        added_ids = self._missing_prefix_ids(ids, add_special_tokens)
+        spans: list[CharSpan] = [*[(0, 0)] * len(added_ids), *encoding["offset_mapping"]]
+        ids_and_spans = zip((*added_ids, *ids), spans, strict=True)
+        return tuple(make_token_span(self.vocabulary, token_id, *span) for token_id, span in ids_and_spans)
+
+    def _missing_prefix_ids(self, ids: tuple[int, ...], add_special_tokens: bool | None) -> tuple[int, ...]:
+        """The special tokens to prepend; for a text without any tokens, at least the BOS token."""
+        if add_special_tokens is not None:
+            return ()
+        missing_ids = () if ids[: len(self._prefix_ids)] == self._prefix_ids else self._prefix_ids
+        return missing_ids if ids or missing_ids else self._bos_ids
+
+
+def check_unicode(text: str, field: str) -> None:
+    """Raises BadRequest(field) for a lone surrogate, which no tokenizer encodes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        half = ascii(text[error.start : error.end])
+        raise BadRequest(field, "holds half of a surrogate pair, which is no character", half) from None
+
+
+def locate_tokens(vocabulary: Vocabulary, text: str, ids: Sequence[int]) -> Iterator[TokenSpan]:
+    """The ids with the character span in `text` of each, found by decoding the ids one by one.
+
+    A character of several tokens belongs to the last one. A token that is not in the text has an empty span.
+    """
+    decoder, end = IncrementalDetokenizer(vocabulary, show_special=True), 0
+    for count, token_id in enumerate(ids, 1):
+        added_text = decoder.feed(token_id)
+        rest = decoder.flush() if count == len(ids) else ""
+        start, end = find_text(text, added_text + rest, end)
+        yield make_token_span(vocabulary, token_id, start, end)
+
+
+def make_token_span(vocabulary: Vocabulary, token_id: int, start: int, end: int) -> TokenSpan:
+    return TokenSpan(token_id, vocabulary.text(token_id), start, end, vocabulary.name(token_id))
+
+
+def find_text(text: str, fragment: str, start_at: int) -> CharSpan:
+    """The span of `fragment` in the text, up to MAX_GAP_CHARS after `start_at`; empty if it is not there."""
+    for candidate in (fragment, fragment.strip()):
+        start = text.find(candidate, start_at, start_at + len(candidate) + MAX_GAP_CHARS) if candidate else -1
+        if start >= 0:
+            return start, start + len(candidate)
+    return start_at, start_at
+
+
+def bad_words_ids(words: Iterable[str], vocabulary: Vocabulary) -> tuple[TokenRun, ...]:
+    """The token sequences that spell the words. Raises BadRequest("bad_words")."""
+    words = tuple(words)
+    if len(words) > MAX_BAD_WORDS:
+        raise BadRequest("bad_words", f"may hold at most {MAX_BAD_WORDS} texts", len(words))
+    for word in words:
+        if not 0 < len(word) <= MAX_BAD_WORD_CHARS:
+            raise BadRequest("bad_words", f"needs texts of 1 to {MAX_BAD_WORD_CHARS} characters", word)
+        check_unicode(word, "bad_words")
+    return tuple(
+        dict.fromkeys(
+            token_run for word in words for token_run in word_spellings(word, vocabulary) if token_run
+        )
+    )
+
+
+def word_spellings(word: str, vocabulary: Vocabulary) -> Iterator[TokenRun]:
+    """The usual tokens of the word at the start of a text, after a space, and at the start of a line."""
+    stripped = word.lstrip(" ") or word
+    yield encode_word(stripped, vocabulary)
+    yield encode_word(f" {stripped}", vocabulary)
+    stem_ids, stem_and_word = encode_word(STEM, vocabulary), encode_word(STEM + stripped, vocabulary)
+    if stem_ids and stem_and_word[: len(stem_ids)] == stem_ids:
+        yield stem_and_word[len(stem_ids) :]
+
+
+def encode_word(text: str, vocabulary: Vocabulary) -> TokenRun:
+    return tuple(vocabulary.tokenizer.encode(text, add_special_tokens=False, verbose=False))

@@ -1,0 +1,195 @@
+"""The models whose memory is predicted and measured, and the settings to serve each with.
+
+Real architectures of 0.1 to 1.2 B parameters with random weights; nothing is downloaded.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from transformers import (
+    BartConfig,
+    BloomConfig,
+    Gemma3TextConfig,
+    GPT2Config,
+    LlamaConfig,
+    MambaConfig,
+    MistralConfig,
+    Qwen2MoeConfig,
+    Qwen3Config,
+    T5Config,
+)
+
+from inference.model.load.architecture import auto_class_of
+from scripts.bench import models as bench_models
+
+MakeConfig = Callable[[], Any]
+
+
+def llama() -> Any:
+    return LlamaConfig(
+        vocab_size=32_000,
+        hidden_size=768,
+        intermediate_size=2048,
+        num_hidden_layers=12,
+        num_attention_heads=12,
+        num_key_value_heads=4,
+        max_position_embeddings=4096,
+    )
+
+
+def qwen3() -> Any:
+    """Qwen3 0.6B."""
+    return Qwen3Config(
+        vocab_size=151_936,
+        hidden_size=1024,
+        intermediate_size=3072,
+        num_hidden_layers=28,
+        num_attention_heads=16,
+        num_key_value_heads=8,
+        head_dim=128,
+        max_position_embeddings=4096,
+        tie_word_embeddings=True,
+    )
+
+
+def gemma3() -> Any:
+    """Gemma 3 270M."""
+    return Gemma3TextConfig(
+        vocab_size=262_144,
+        hidden_size=640,
+        intermediate_size=2048,
+        num_hidden_layers=18,
+        num_attention_heads=4,
+        num_key_value_heads=1,
+        head_dim=256,
+        max_position_embeddings=4096,
+        sliding_window=512,
+    )
+
+
+def mistral() -> Any:
+    return MistralConfig(
+        vocab_size=32_000,
+        hidden_size=1024,
+        intermediate_size=3584,
+        num_hidden_layers=16,
+        num_attention_heads=16,
+        num_key_value_heads=4,
+        max_position_embeddings=4096,
+        sliding_window=1024,
+    )
+
+
+def moe() -> Any:
+    return Qwen2MoeConfig(
+        vocab_size=50_000,
+        hidden_size=768,
+        intermediate_size=2048,
+        moe_intermediate_size=512,
+        shared_expert_intermediate_size=1024,
+        num_experts=16,
+        num_experts_per_tok=4,
+        num_hidden_layers=12,
+        num_attention_heads=12,
+        num_key_value_heads=4,
+        max_position_embeddings=2048,
+    )
+
+
+def t5() -> Any:
+    """T5 v1.1 base."""
+    return T5Config(
+        vocab_size=32_128,
+        d_model=768,
+        d_kv=64,
+        d_ff=2048,
+        num_layers=12,
+        num_heads=12,
+        feed_forward_proj="gated-gelu",
+        decoder_start_token_id=0,
+        tie_word_embeddings=False,
+    )
+
+
+SHAPES: Mapping[str, MakeConfig] = {
+    "llama": llama,
+    "llama 1b": bench_models.SHAPES["1b"],
+    "qwen2": bench_models.SHAPES["0.5b"],
+    "qwen3": qwen3,
+    "gpt2": lambda: GPT2Config(bos_token_id=1, eos_token_id=2),
+    "gpt_neox": bench_models.SHAPES["pythia"],
+    "gemma3": gemma3,
+    "mistral": mistral,
+    "bloom": lambda: BloomConfig(vocab_size=250_880, hidden_size=1024, n_layer=24, n_head=16),
+    "moe": moe,
+    "mamba": lambda: MambaConfig(vocab_size=50_280, hidden_size=768, num_hidden_layers=24),
+    "t5": t5,
+    "bart": BartConfig,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryCase:
+    """A model and how to serve it.
+
+    shape    name in SHAPES
+    settings the server's flags, without dashes, and their values
+    rows     sequences in the full batch
+    context  tokens of each of these sequences
+    """
+
+    shape: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+    rows: int = 4
+    context: int = 1000
+
+    @property
+    def name(self) -> str:
+        settings_text = [f"{name} {value}" for name, value in self.settings.items()]
+        return ", ".join([self.shape, *settings_text, f"{self.rows} × {self.context}"])
+
+
+CASES = (
+    MemoryCase("llama"),
+    MemoryCase("llama", {"dtype": "float32"}),
+    MemoryCase("llama", {"quantize": "int8"}),
+    MemoryCase("llama", {"runner": "paged"}),
+    MemoryCase("llama", {"runner": "contiguous"}),
+    MemoryCase("llama", {"runner": "uncached"}, context=200),
+    MemoryCase("llama", rows=16, context=2000),
+    MemoryCase("llama 1b"),
+    MemoryCase("qwen2"),
+    MemoryCase("qwen2", {"quantize": "int8"}),
+    MemoryCase("qwen2", {"quantize": "int4"}),
+    MemoryCase("qwen2", {"max-batch-tokens": "2048"}),
+    MemoryCase("qwen3"),
+    MemoryCase("gpt2"),
+    MemoryCase("gpt2", {"dtype": "float32"}),
+    MemoryCase("gpt_neox"),
+    MemoryCase("gemma3"),
+    MemoryCase("gemma3", {"dtype": "float32"}),
+    MemoryCase("mistral"),
+    MemoryCase("bloom", context=500),
+    MemoryCase("moe"),
+    MemoryCase("moe", {"quantize": "int8"}),
+    MemoryCase("mamba", context=500),
+    MemoryCase("mamba", {"dtype": "float32"}, context=300),
+    MemoryCase("t5", context=400),
+    MemoryCase("bart", context=400),
+)
+
+
+def write_model(shape: str, folder: Path) -> Path:
+    """The model's folder below `folder`. The model is written in bfloat16 if it is missing."""
+    folder_of_model = folder / shape.replace(" ", "-")
+    if not folder_of_model.exists():
+        transformers.utils.logging.disable_progress_bar()
+        torch.manual_seed(bench_models.SEED)
+        config = SHAPES[shape]()
+        auto_class_of(config).from_config(config, dtype=torch.bfloat16).save_pretrained(folder_of_model)
+        bench_models.byte_tokenizer(config.get_text_config().vocab_size).save_pretrained(folder_of_model)
+    return folder_of_model

@@ -1,0 +1,152 @@
+"""Converts values of other servers' flags to values of this server's settings. Raises ValueError."""
+
+import json
+import re
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from settings.schema import PositiveInt, parse, parse_bool
+
+LOG_LEVELS = {"trace": "debug", "debug": "debug", "info": "info", "warn": "warning", "warning": "warning"}
+LOG_LEVELS |= {"error": "error", "critical": "error", "off": "error"}
+PRECISIONS = {"original": "stored", "float32": "float32", "float16": "float16"}
+DTYPES = {"half": "float16", "float": "float32", "fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
+# TGI's methods that quantize weights at load, and the value of QUANTIZE with the same number of bits.
+QUANTIZE_VALUES = {"bitsandbytes": "int8", "eetq": "int8", "fp8": "int8", "int8": "int8"}
+QUANTIZE_VALUES |= {"bitsandbytes-nf4": "int4", "bitsandbytes-fp4": "int4", "int4": "int4"}
+# vLLM's; its bitsandbytes has four bits.
+QUANTIZATION_VALUES = {"bitsandbytes": "int4", "fp8": "int8", "int8": "int8", "int4": "int4"}
+FORMER_RUNNERS = {"packed": "paged", "slots": "contiguous", "solo": "uncached"}
+RUNNERS = FORMER_RUNNERS | {"generate": "auto"}  # vLLM's --runner names the task
+# vLLM's parsers of tool calls, and the value of TOOL_FORMAT for the same format.
+TOOL_FORMATS = {"hermes": "hermes", "mistral": "mistral", "llama3_json": "llama", "llama4_json": "llama"}
+TOOL_FORMATS |= {"pythonic": "python", "llama4_pythonic": "python", "llama": "llama", "python": "python"}
+UNITS = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
+COUNT = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>[kmgKMG]?)")
+CUDA_DEVICES = re.compile(r"cuda:?\d+(,cuda:?\d+)*", re.IGNORECASE)
+ALL_LAYERS = 99  # the customary -ngl for all layers; no model that needs splitting is told so many
+
+
+def bytes_to_megabytes(count: Any) -> float:
+    return float(parse(PositiveInt, count)) / 1e6
+
+
+def bytes_to_gigabytes(count: Any) -> float:
+    return to_count(count) / 1e9
+
+
+def to_count(value: Any) -> int:
+    """A whole number, also with a unit as in 32k (1000) or 32K (1024); 0 for "auto" and -1."""
+    text = str(value).strip()
+    if text.lower() in ("auto", "-1"):
+        return 0
+    match = COUNT.fullmatch(text)
+    if match is None:
+        raise ValueError
+    count = Decimal(match["number"]) * UNITS.get(match["unit"], 1)
+    if count != int(count):
+        raise ValueError
+    return int(count)
+
+
+def negative_to_zero(value: Any) -> Any:
+    """0 for llama.cpp's -1 and -2, which leave the choice to the server."""
+    return 0 if str(value).strip() in ("-1", "-2") else value
+
+
+def sharded_to_num_shard(sharded: Any) -> int:
+    """NUM_SHARD for TGI's --sharded: 0, a shard per GPU, for true; 1 for false."""
+    return 0 if parse_bool(sharded) else 1
+
+
+def precision_to_dtype(value: Any) -> str:
+    if value not in PRECISIONS:
+        raise ValueError
+    return PRECISIONS[value]
+
+
+def to_dtype(value: Any) -> Any:
+    return DTYPES.get(value, value) if isinstance(value, str) else value
+
+
+def to_device(value: Any) -> Any:
+    """cpu for llama.cpp's "none", cuda for a list of its GPUs; other values unchanged."""
+    if not isinstance(value, str):
+        return value
+    return "cpu" if value.lower() == "none" else "cuda" if CUDA_DEVICES.fullmatch(value) else value
+
+
+def to_layers(value: Any) -> str:
+    """LAYERS for llama.cpp's -ngl: empty, all layers on DEVICE, for -1, all, auto and 99 or more."""
+    text = str(value).strip().lower()
+    if text in ("-1", "all", "auto"):
+        return ""
+    count = int(text)
+    if count < 0:
+        raise ValueError
+    return "" if count >= ALL_LAYERS else str(count)
+
+
+def to_quantize(value: Any) -> str:
+    """A value of QUANTIZE; "none" for a method that UNSUPPORTED accepts without effect."""
+    return QUANTIZE_VALUES.get(str(value).lower(), "none")
+
+
+def quantization_to_quantize(value: Any) -> str:
+    """A value of QUANTIZE; "none" for the formats of weights that are quantized in their files."""
+    return QUANTIZATION_VALUES.get(str(value).lower(), "none")
+
+
+def to_runner(value: Any) -> Any:
+    """The current name of a runner; other values are returned unchanged."""
+    return RUNNERS.get(value, value) if isinstance(value, str) else value
+
+
+def to_tool_format(value: Any) -> str:
+    """A value of TOOL_FORMAT; "auto" for a parser that UNSUPPORTED accepts without effect."""
+    return TOOL_FORMATS.get(str(value).lower(), "auto")
+
+
+def to_log_level(value: Any) -> str:
+    """The level for all modules in a filter such as "info,router=debug", in any case. Raises ValueError."""
+    directives = [directive.strip().lower() for directive in str(value).split(",")]
+    log_level = next((LOG_LEVELS[directive] for directive in directives if directive in LOG_LEVELS), None)
+    if log_level is None:
+        raise ValueError
+    return log_level
+
+
+def verbose_to_log_level(value: Any) -> str:
+    return "debug" if parse_bool(value) else "info"
+
+
+def json_to_list(value: Any) -> Any:
+    """The items of a JSON list such as '["*"]'; other values are returned unchanged."""
+    return json.loads(value) if isinstance(value, str) and value.lstrip().startswith("[") else value
+
+
+def config_to_speculate(config: Any) -> int:
+    """SPECULATE for vLLM's --speculative-config; 0 for methods other than ngram, which change no answer."""
+    values = json.loads(config)
+    return parse(PositiveInt, values["num_speculative_tokens"]) if is_ngram_config(config) else 0
+
+
+def is_ngram_config(config: str) -> bool:
+    """Whether vLLM's --speculative-config selects n-grams and says how many tokens."""
+    try:
+        values = json.loads(config)
+    except ValueError:
+        return False
+    return isinstance(values, dict) and values.get("method") == "ngram" and "num_speculative_tokens" in values
+
+
+def read_lines(path: Any) -> tuple[str, ...]:
+    """The lines of a file that are not empty."""
+    try:
+        lines = [line.strip() for line in Path(path).expanduser().read_text().splitlines()]
+    except OSError:
+        raise ValueError from None
+    if not any(lines):
+        raise ValueError
+    return tuple(line for line in lines if line)

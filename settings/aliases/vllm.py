@@ -1,0 +1,129 @@
+"""The flags of vLLM's server, old and new. They count on the command line only.
+
+A flag that has the name of a setting, or a row in tgi.py, is not repeated here.
+"""
+
+from collections.abc import Mapping
+
+from settings.aliases.alias import Alias, Unsupported, refused
+from settings.aliases.convert import (
+    bytes_to_gigabytes,
+    config_to_speculate,
+    json_to_list,
+    quantization_to_quantize,
+    to_count,
+    to_dtype,
+    to_log_level,
+    to_tool_format,
+)
+
+COUNT = "a whole number, 1 or more, also as 32k (32000) or 32K (32768)"
+NGRAM_CONFIG = 'a JSON object; with "method": "ngram" its num_speculative_tokens must be a whole number'
+ROPE_RULE = "none, linear, dynamic or yarn (of a JSON object its rope_type, and its factor as ROPE_FACTOR)"
+
+ALIASES: Mapping[str, Alias] = {
+    "DTYPE": Alias("DTYPE", to_dtype),
+    "ROPE_SCALING": Alias("ROPE_SCALING", rule=ROPE_RULE),
+    "MAX_MODEL_LEN": Alias("CONTEXT", to_count, f"{COUNT}; auto or -1 for as many as fit"),
+    "MAX_NUM_SEQS": Alias("MAX_SEQUENCES", to_count, COUNT),
+    "MAX_NUM_BATCHED_TOKENS": Alias("MAX_BATCH_TOKENS", to_count, COUNT),
+    "MAX_NUM_QUEUED_REQS": Alias("MAX_CONCURRENT_REQUESTS"),
+    "MAX_NUM_QUEUED_TOKENS": Alias("MAX_QUEUED_TOKENS"),
+    "GPU_MEMORY_UTILIZATION": Alias("CUDA_MEMORY_FRACTION"),
+    "KV_CACHE_MEMORY_BYTES": Alias(
+        "KV_MEMORY_GB", bytes_to_gigabytes, "bytes, also as 20G (GiB) or 20g (GB)"
+    ),
+    "SERVED_MODEL_NAME": Alias("SERVED_NAMES", takes_several=True),
+    "QUANTIZATION": Alias("QUANTIZE", quantization_to_quantize),
+    "ENABLE_PREFIX_CACHING": Alias("PREFIX_CACHING", is_switch=True),
+    "ALLOWED_ORIGINS": Alias("CORS_ORIGINS", json_to_list, "a JSON list of origins"),
+    "ALLOW_CREDENTIALS": Alias("CORS_CREDENTIALS", is_switch=True),
+    "SEED": Alias("DEFAULT_SEED"),
+    "DOWNLOAD_DIR": Alias("CACHE_DIR"),
+    "TOOL_CALL_PARSER": Alias("TOOL_FORMAT", to_tool_format),
+    "NUM_SPECULATIVE_TOKENS": Alias("SPECULATE"),
+    "SPEC_TOKENS": Alias("SPECULATE"),
+    "SPECULATIVE_CONFIG": Alias("SPECULATE", config_to_speculate, NGRAM_CONFIG),
+    "SHUTDOWN_TIMEOUT": Alias("DRAIN_SECONDS"),
+    "UVICORN_LOG_LEVEL": Alias("LOG_LEVEL", to_log_level, is_fallback=True),
+}
+
+ONE_MODEL = "this server cannot serve adapters: leave it out, or merge them into the model"
+MODEL_CONFIG = "the model's config.json decides: leave it out, or edit a copy of the model's folder"
+NO_TRACES = "this server sends no traces: leave it out, and use /metrics instead"
+ONE_ADDRESS = "this server listens on HOST and PORT only: leave it out"
+
+REFUSED: Mapping[str, Unsupported] = {
+    **refused(
+        ONE_MODEL, "QLORA_ADAPTER_NAME_OR_PATH DEFAULT_MM_LORAS", several="LORA_MODULES PROMPT_ADAPTERS"
+    ),
+    **refused(ONE_MODEL, switches="ENABLE_LORA ENABLE_PROMPT_ADAPTER"),
+    **refused(MODEL_CONFIG, "HF_OVERRIDES MODEL_CLASS_OVERRIDES HF_CONFIG_PATH ROPE_THETA"),
+    **refused(ONE_ADDRESS, "UDS GRPC_PORT", switches="GRPC HEADLESS"),
+    **refused(NO_TRACES, "OTLP_TRACES_ENDPOINT"),
+    **refused("write its flags on the command line, or its values in config.py or .env", "CONFIG"),
+    **refused("this server runs no code of yours: leave it out", "MIDDLEWARE", several="LOGITS_PROCESSORS"),
+    **refused("the ciphers are those of Python's ssl module: leave it out", "SSL_CIPHERS"),
+    "SSL_CERT_REQS": Unsupported(
+        accepted=("0",),
+        refused_because="clients' certificates are not checked: leave it out, and set API_KEYS, or put a "
+        "reverse proxy in front",
+    ),
+    "TOKENIZER": Unsupported(
+        refused_because="must be the model: its own tokenizer is used; CHAT_TEMPLATE replaces its template"
+    ),
+    "TOKENIZER_REVISION": Unsupported(
+        accepted=("main",), refused_because="the tokenizer is of MODEL_REVISION: leave it out"
+    ),
+    "CODE_REVISION": Unsupported(
+        accepted=("main",), refused_because="the model's code is of MODEL_REVISION: leave it out"
+    ),
+    "TASK": Unsupported(
+        accepted=("auto", "generate"), refused_because="must be generate: this server generates text"
+    ),
+    "CONVERT": Unsupported(
+        accepted=("auto", "none"), refused_because="must be none: this server generates text"
+    ),
+    "LOAD_FORMAT": Unsupported(
+        "the format of the weight files is recognized, and safetensors are preferred",
+        accepted=("auto", "safetensors", "gguf"),
+        ignored=(
+            "fastsafetensors",
+            "instanttensor",
+            "runai_streamer",
+            "runai_streamer_sharded",
+            "hf",
+            "mistral",
+        ),
+        refused_because="must be auto, safetensors or gguf; for pickles set ALLOW_PICKLE",
+    ),
+}
+
+SPELLINGS: Mapping[str, str] = {
+    "--device-memory-utilization": "--gpu-memory-utilization",
+    "-tp": "--tensor-parallel-size",
+    "-pp": "--pipeline-parallel-size",
+    "-dp": "--data-parallel-size",
+    "-dpn": "--data-parallel-rank",
+    "-dpr": "--data-parallel-start-rank",
+    "-dpl": "--data-parallel-size-local",
+    "-dpa": "--data-parallel-address",
+    "-dpp": "--data-parallel-rpc-port",
+    "-dpb": "--data-parallel-backend",
+    "-dph": "--data-parallel-hybrid-lb",
+    "-dpe": "--data-parallel-external-lb",
+    "-dpm": "--data-parallel-multi-port-external-lb",
+    "-dcp": "--decode-context-parallel-size",
+    "-pcp": "--prefill-context-parallel-size",
+    "-ep": "--enable-expert-parallel",
+    "-q": "--quantization",
+    "-O": "--optimization-level",
+    "-cc": "--compilation-config",
+    "-ac": "--attention-config",
+    "-dc": "--diffusion-config",
+    "-sc": "--speculative-config",
+    "-asc": "--api-server-count",
+    "-spec-draft-tp": "--speculative-draft-tensor-parallel-size",
+}
+# After `serve`, as in `vllm serve`, these short flags are vLLM's; otherwise they are llama.cpp's.
+SERVE_SPELLINGS: Mapping[str, str] = {"-n": "--nnodes", "-r": "--node-rank"}

@@ -1,0 +1,128 @@
+"""The groups of settings that the packages get as one argument: the model's, the engine's and the server's.
+
+A field has the setting's name in lower case. A suffix shows that the unit differs (`kv_memory_bytes`). None
+replaces a 0 that means "no limit". A default is the value in config.py.
+"""
+
+from dataclasses import dataclass, fields
+from typing import Any, Literal, TypeVar
+
+from settings.schema import Settings
+
+StreamFormat = Literal["auto", "ndjson", "sse"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSettings:
+    """How a model is loaded.
+
+    device, dtype  torch's names
+    layer_devices  device of each layer if LAYERS splits the model; empty: all layers on `device`
+    num_shard      number of tensor-parallel processes, this one included
+    """
+
+    device: str
+    dtype: str
+    layer_devices: tuple[str, ...] = ()
+    quantize: str = "none"
+    num_shard: int = 1
+    trust_remote_code: bool = False
+    allow_pickle: bool = False
+    rope_scaling: str = "none"
+    rope_factor: float = 1.0
+    tokenizer_config_path: str = ""
+    chat_template: str = ""
+    cuda_memory_fraction: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSettings:
+    """How the engine runs the model.
+
+    context                 most tokens of a sequence
+    kv_memory_bytes         bytes for the KV cache of all sequences, per process
+    max_batch_total_tokens  most tokens of all sequences together; None: as many as kv_memory_bytes holds
+    """
+
+    context: int
+    max_sequences: int
+    kv_memory_bytes: int
+    max_batch_tokens: int
+    max_queued_tokens: int
+    max_batch_total_tokens: int | None = None
+    prefix_caching: bool = True
+    speculate: int = 0
+    runner: str = "auto"
+    deterministic: bool = False
+    waiting_served_ratio: float = 0.0
+    max_waiting_tokens: int = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """How the HTTP server answers. By default it requires no key, and the model sets the limits.
+
+    version                  version of the server, shown by / and /version; empty: unknown
+    api_keys                 a request needs one of them, unless api_keys.is_open; empty: none needs a key
+    cors_origins             origins whose pages may call the server; "*": all
+    cors_credentials         those pages may send the browser's credentials
+    root_path                path prefix of a reverse proxy; empty: none
+    max_body_bytes           largest request body
+    stream_format            format of /inference/... streams if no header selects one; "auto" is ndjson
+    served_names             names of the served model in addition to its id
+    request_timeout_s        seconds after which an answer is cut off; None: never
+    default_max_tokens       of an answer if its request sets no limit; None: as many as the context holds
+    default_seed             of requests that set none; None: a random one for each
+    default_temperature      of requests that set none; in Llama Stack, 1 without a strategy is greedy
+    max_concurrent_requests  that run or wait at the same time; further ones get status 429
+    max_best_of, max_stop_sequences, max_top_n_tokens, max_client_batch_size   limits of one request
+    validation_workers       threads that run the Flask app
+    max_input_tokens         of a prompt; None: as many as leave room for one token in the context
+    """
+
+    version: str = ""
+    api_keys: tuple[str, ...] = ()
+    cors_origins: tuple[str, ...] = ()
+    cors_credentials: bool = False
+    root_path: str = ""
+    max_body_bytes: int = 32_000_000
+    stream_format: StreamFormat = "auto"
+    served_names: tuple[str, ...] = ()
+    default_max_tokens: int | None = None
+    request_timeout_s: float | None = None
+    default_temperature: float = 1.0
+    default_seed: int | None = None
+    max_concurrent_requests: int = 128
+    max_best_of: int = 2
+    max_stop_sequences: int = 4
+    max_top_n_tokens: int = 5
+    max_client_batch_size: int = 2048
+    validation_workers: int = 16
+    max_input_tokens: int | None = None
+    disable_grammar_support: bool = False
+    watermark_gamma: float = 0.5
+    watermark_delta: float = 2.0
+    enable_prefill_logprobs: bool = True
+
+
+Group = TypeVar("Group", ModelSettings, EngineSettings, ServerSettings)
+
+
+def group(kind: type[Group], settings: Settings, **changes: Any) -> Group:
+    """Build `kind` from the settings of the same names; `changes` replaces fields that have other units."""
+    names = {field.name for field in fields(Settings)}
+    values = {field.name: getattr(settings, field.name) for field in fields(kind) if field.name in names}
+    return kind(**(values | changes))
+
+
+def server_settings(settings: Settings, version: str) -> ServerSettings:
+    return group(
+        ServerSettings,
+        settings,
+        version=version,
+        max_body_bytes=round(settings.max_body_mb * 1e6),
+        default_max_tokens=settings.default_max_tokens or None,
+        default_seed=None if settings.default_seed < 0 else settings.default_seed,
+        request_timeout_s=settings.request_timeout or None,
+        max_input_tokens=settings.max_input_tokens or None,
+    )

@@ -1,0 +1,194 @@
+"""The settings with their types, and how a value of a type is parsed, checked and described.
+
+A value comes as text, or as a Python object from config.py.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from math import isfinite
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    low: float
+    high: float = float("inf")
+
+
+NonNegativeInt = Annotated[int, Limits(0)]
+PositiveInt = Annotated[int, Limits(1)]
+NonNegativeFloat = Annotated[float, Limits(0)]
+Port = Annotated[int, Limits(0, 65535)]
+
+
+def parse(kind: Any, value: Any) -> Any:
+    """Convert `value` to the type `kind` and check its limits or options. Raises ValueError."""
+    if get_origin(kind) is Annotated:
+        number, limits = get_args(kind)
+        return check_limits(parse(number, value), limits)
+    if get_origin(kind) is Literal:
+        return check_option(get_args(kind), value)
+    return PARSERS[get_origin(kind) or kind](value)
+
+
+def describe(kind: Any) -> str:
+    """Which values the type `kind` allows, in words that follow 'must be'."""
+    if get_origin(kind) is Annotated:
+        number, limits = get_args(kind)
+        end = "or more" if limits.high == float("inf") else f"to {limits.high:g}"
+        return f"{DESCRIPTIONS[number]}, {limits.low:g} {end}"
+    if get_origin(kind) is Literal:
+        *others, last = get_args(kind)
+        return f"{', '.join(others)} or {last}"
+    return DESCRIPTIONS[get_origin(kind) or kind]
+
+
+def is_switch(kind: Any) -> bool:
+    return kind is bool
+
+
+def is_list(kind: Any) -> bool:
+    return get_origin(kind) is tuple
+
+
+def check_limits(value: float, limits: Limits) -> float:
+    if not limits.low <= value <= limits.high:
+        raise ValueError
+    return value
+
+
+def check_option(options: tuple[str, ...], value: Any) -> str:
+    if value not in options:
+        raise ValueError
+    return str(value)
+
+
+def parse_bool(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    return BOOLEANS[check_option(tuple(BOOLEANS), str(value).lower())]
+
+
+def parse_int(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError
+    return int(value)
+
+
+def parse_float(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | str) or not isfinite(float(value)):
+        raise ValueError
+    return float(value)
+
+
+def parse_text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError
+    return value
+
+
+def parse_list(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return tuple(item.strip() for item in value.split(",") if item.strip())
+    if not isinstance(value, list | tuple):
+        raise ValueError
+    return tuple(parse_text(item) for item in value)
+
+
+BOOLEANS = {"true": True, "1": True, "yes": True, "on": True}
+BOOLEANS |= {"false": False, "0": False, "no": False, "off": False}
+PARSERS: Mapping[Any, Callable[[Any], Any]] = {
+    bool: parse_bool,
+    int: parse_int,
+    float: parse_float,
+    str: parse_text,
+    tuple: parse_list,
+}
+DESCRIPTIONS: Mapping[Any, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    tuple: "text, several values separated by commas",
+}
+
+
+SECRETS = ("HUGGINGFACE_ACCESS_TOKEN", "API_KEYS")
+
+
+class BadSetting(Exception):
+    """A setting that is unknown or has an invalid value. The message is shown to the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings of config.py, with their names in lower case."""
+
+    model_name: str
+    model_revision: str
+    served_names: tuple[str, ...]
+    huggingface_access_token: str = field(repr=False)
+    trust_remote_code: bool
+    gguf_file: str
+    allow_pickle: bool
+    offline: bool
+    cache_dir: str
+    tokenizer_config_path: str
+    chat_template: str
+    rope_scaling: Literal["none", "linear", "dynamic", "yarn"]
+    rope_factor: Annotated[float, Limits(1)]
+    host: str
+    port: Port
+    prometheus_port: Port
+    root_path: str
+    ssl_certfile: str
+    ssl_keyfile: str
+    api_keys: tuple[str, ...] = field(repr=False)
+    cors_origins: tuple[str, ...]
+    cors_credentials: bool
+    max_body_mb: Annotated[float, Limits(0.001)]
+    request_timeout: NonNegativeFloat
+    drain_seconds: NonNegativeFloat
+    validation_workers: NonNegativeInt
+    stream_format: Literal["auto", "ndjson", "sse"]
+    log_level: Literal["debug", "info", "warning", "error"]
+    json_output: bool
+    default_max_tokens: NonNegativeInt
+    default_temperature: NonNegativeFloat
+    default_seed: Annotated[int, Limits(-1, 2**63 - 1)]
+    tool_format: Literal["auto", "llama", "hermes", "mistral", "python"]
+    disable_grammar_support: bool
+    enable_prefill_logprobs: bool
+    watermark_gamma: Annotated[float, Limits(0, 1)]
+    watermark_delta: float
+    max_concurrent_requests: PositiveInt
+    max_client_batch_size: PositiveInt
+    max_input_tokens: NonNegativeInt
+    max_best_of: Annotated[int, Limits(1, 64)]
+    max_stop_sequences: Annotated[int, Limits(0, 64)]
+    max_top_n_tokens: Annotated[int, Limits(0, 20)]
+    device: Literal["auto", "cpu", "cuda"]
+    layers: str
+    num_shard: NonNegativeInt
+    dtype: Literal["auto", "stored", "float32", "bfloat16", "float16"]
+    quantize: Literal["none", "int8", "int4"]
+    context: NonNegativeInt
+    max_sequences: PositiveInt
+    kv_memory_gb: NonNegativeFloat
+    max_batch_total_tokens: NonNegativeInt
+    cuda_memory_fraction: Annotated[float, Limits(0.01, 1)]
+    max_batch_tokens: PositiveInt
+    prefix_caching: bool
+    speculate: Annotated[int, Limits(0, 16)]
+    runner: Literal["auto", "fused", "paged", "contiguous", "uncached"]
+    deterministic: bool
+    max_queued_tokens: PositiveInt
+    waiting_served_ratio: NonNegativeFloat
+    max_waiting_tokens: NonNegativeInt
+    threads: NonNegativeInt
+
+
+NAMES = tuple(item.name.upper() for item in fields(Settings))
+TYPES: Mapping[str, Any] = {
+    name.upper(): kind for name, kind in get_type_hints(Settings, include_extras=True).items()
+}

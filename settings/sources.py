@@ -1,0 +1,237 @@
+"""Merges config.py, .env, the environment and flags into Settings: the last source with a value wins."""
+
+import ipaddress
+import re
+import runpy
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from settings.aliases import ALIASES, EVERYWHERE, UNSUPPORTED, Alias
+from settings.schema import NAMES, SECRETS, TYPES, BadSetting, Settings, describe, parse
+from settings.unknown_names import describe_unknown
+
+FLAGS = "flags"
+KNOWN_NAMES = frozenset({*TYPES, *EVERYWHERE})
+FLAG_NAMES = frozenset({*TYPES, *ALIASES, *UNSUPPORTED})
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Values from one source, by name. A value is text, or a Python object from config.py.
+
+    origin     the source's name in messages: "config.py", ".env", "environment" or "flags"
+    spellings  flags by name, as they were typed
+    """
+
+    origin: str
+    values: Mapping[str, Any]
+    spellings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def known_names(self) -> frozenset[str]:
+        return FLAG_NAMES if self.origin == FLAGS else KNOWN_NAMES
+
+    def spell_name(self, name: str) -> str:
+        """The name as it is written in this source: a flag for the command line."""
+        return self.spellings.get(name) or (flag_name(name) if self.origin == FLAGS else name)
+
+
+ROOT_PATH = re.compile(r"(/[^/?#\s]+)+")
+IsBroken = Callable[[Settings], bool]
+
+RULES: tuple[tuple[IsBroken, str], ...] = (
+    (
+        lambda s: bool(s.context) and s.max_input_tokens >= s.context,
+        "`max_input_tokens`({s.max_input_tokens}) must be < `max_total_tokens`({s.context}): "
+        "lower MAX_INPUT_TOKENS, or raise CONTEXT",
+    ),
+    (
+        lambda s: 0 < s.max_batch_total_tokens < s.context,
+        "`max_total_tokens` must be <= `max_batch_total_tokens`. Given: {s.context} and "
+        "{s.max_batch_total_tokens}: lower CONTEXT, or raise MAX_BATCH_TOTAL_TOKENS",
+    ),
+    (
+        lambda s: bool(s.layers) and s.num_shard != 1,
+        "LAYERS puts whole layers on each GPU, and NUM_SHARD={s.num_shard} splits every layer: "
+        "set only one of them",
+    ),
+    (
+        lambda s: s.quantize != "none" and s.device == "cuda",
+        'QUANTIZE="{s.quantize}" works on a CPU only: set QUANTIZE="none", or DEVICE="cpu"',
+    ),
+    (
+        lambda s: s.quantize != "none" and s.num_shard > 1,
+        'QUANTIZE="{s.quantize}" works in one process only: set QUANTIZE="none", or NUM_SHARD=1',
+    ),
+    (
+        lambda s: s.quantize != "none" and s.dtype == "float16",
+        'QUANTIZE="{s.quantize}" computes in bfloat16 or float32: set DTYPE="auto"',
+    ),
+    (
+        lambda s: bool(s.ssl_keyfile) and not s.ssl_certfile,
+        "SSL_KEYFILE={s.ssl_keyfile} is the key of a certificate: set SSL_CERTFILE too",
+    ),
+    (
+        lambda s: bool(s.root_path) and not ROOT_PATH.fullmatch(s.root_path),
+        "ROOT_PATH={s.root_path} must begin with / and end without it, as /llm does",
+    ),
+    (lambda s: not s.validation_workers, "`validation_workers` must be > 0: raise VALIDATION_WORKERS"),
+    (
+        lambda s: bool(s.prometheus_port) and s.prometheus_port == s.port,
+        "PROMETHEUS_PORT and PORT are both {s.port}: choose another number, or 0: /metrics is also on PORT",
+    ),
+)
+
+
+def resolve(setting_sources: Iterable[Source]) -> Settings:
+    """Merge the sources and check the result. Raises BadSetting."""
+    values: dict[str, Any] = {}
+    for source in setting_sources:
+        values |= values_of_source(source)
+    if missing := [name for name in NAMES if name not in values]:
+        raise BadSetting(f"config.py: {', '.join(missing)} missing; add a line {missing[0]} = … to it")
+    settings = Settings(**{name.lower(): value for name, value in values.items()})
+    check(settings)
+    return settings
+
+
+def warnings(setting_sources: Iterable[Source]) -> Iterator[str]:
+    """Warnings about settings without effect, and about deprecated names and values. Call after `resolve`."""
+    for source in setting_sources:
+        for name, value in source.values.items():
+            spelled = source.spell_name(name)
+            if name in UNSUPPORTED and UNSUPPORTED[name].warns(str(value)):
+                yield f"{source.origin}: {spelled} has no effect: {UNSUPPORTED[name].no_effect_because}"
+            elif current := current_spelling(name, value, source):
+                yield f"{source.origin}: {spelled}={value} is deprecated: write {current}"
+
+
+def current_spelling(name: str, value: Any, source: Source) -> str:
+    """The current spelling of a deprecated name or value; empty if it is not deprecated."""
+    alias = ALIASES.get(name)
+    if alias is None or not (alias.is_former or value in alias.former_values):
+        return ""
+    return f"{source.spell_name(alias.setting)}={alias.convert(value)}"
+
+
+def values_of_source(source: Source) -> dict[str, Any]:
+    """The parsed values of a source by setting. Raises BadSetting."""
+    values: dict[str, Any] = {}
+    names: dict[str, str] = {}
+    for name, alias in sorted(known_settings(source), key=lambda item: item[1].is_fallback):
+        first = names.setdefault(alias.setting, name)
+        if first == name:
+            values[alias.setting] = parse_value(name, alias, source)
+        elif not alias.is_fallback:
+            both = f"{source.spell_name(first)} and {source.spell_name(name)}"
+            raise BadSetting(f"{source.origin}: {both} are two names of one setting: remove one of them")
+    return values
+
+
+def known_settings(source: Source) -> Iterator[tuple[str, Alias]]:
+    """Each name in the source, with its alias. Raises BadSetting for an unknown or refused name."""
+    for name, value in source.values.items():
+        if name not in source.known_names:
+            raise BadSetting(f"{source.origin}: {describe_foreign(name)}")
+        if name in UNSUPPORTED and UNSUPPORTED[name].refuses(str(value)):
+            shown_value = "" if UNSUPPORTED[name].is_switch and value == "true" else f" {value}"
+            reason = f"{source.spell_name(name)}{shown_value}: {UNSUPPORTED[name].refused_because}"
+            raise BadSetting(f"{source.origin}: {reason}")
+        alias = ALIASES.get(name, Alias(name) if name in TYPES else None)
+        if alias and value not in alias.unset:
+            yield name, alias
+
+
+def describe_foreign(name: str) -> str:
+    """Why a name is no setting of a file or the environment, and the right one if it is known."""
+    if name in ALIASES:
+        return f"{name} counts on the command line only: write {ALIASES[name].setting}"
+    return describe_unknown(name, NAMES, "setting")
+
+
+def parse_value(name: str, alias: Alias, source: Source) -> Any:
+    """The value converted to its setting's type. Raises BadSetting, which names the violated rule."""
+    kind, value = TYPES[alias.setting], source.values[name]
+    try:
+        return parse(kind, alias.convert(value))
+    except ValueError:
+        shown_value = "its current value" if alias.setting in SECRETS else repr(value)
+        reason = f"must be {alias.rule or describe(kind)}, not {shown_value}"
+        raise BadSetting(f"{source.origin}: {source.spell_name(name)} {reason}") from None
+
+
+def check(settings: Settings) -> None:
+    """Raise BadSetting for the first violated rule."""
+    for is_broken, message in RULES:
+        if is_broken(settings):
+            raise BadSetting(message.format(s=settings))
+
+
+def flag_name(name: str) -> str:
+    return "--" + name.lower().replace("_", "-")
+
+
+def read_config_file(path: Path) -> Source:
+    """The values that config.py sets, without the modules that it imports. Raises BadSetting if it fails."""
+    try:
+        variables = runpy.run_path(str(path))
+    except Exception as error:  # the file is code of the user
+        raise BadSetting(f"{locate_error(error, path)}: {describe_error(error)}") from None
+    return Source(path.name, {name: value for name, value in variables.items() if is_value(name, value)})
+
+
+def locate_error(error: Exception, path: Path) -> str:
+    """The file and, if it is known, the line in it that raised the error."""
+    lines = [
+        frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)
+    ]
+    line = lines[-1] if lines else getattr(error, "lineno", None)
+    return f"{path.name}, line {line}" if line else path.name
+
+
+def describe_error(error: Exception) -> str:
+    if isinstance(error, SyntaxError):
+        return error.msg
+    if isinstance(error, NameError):
+        return f"{error}; put text in quotes, and write True or False"
+    return f"{type(error).__name__}: {error}"
+
+
+def is_value(name: str, value: Any) -> bool:
+    return not name.startswith("_") and not isinstance(value, ModuleType)
+
+
+def read_env_file(path: Path) -> Source:
+    """The values that .env sets, if it exists; an empty value counts as not set."""
+    if not path.exists():
+        return Source(path.name, {})
+    from dotenv import dotenv_values  # imported only if there is a file, so that --help needs no package
+
+    return Source(path.name, without_empty(dotenv_values(path)))
+
+
+def read_environment(environment: Mapping[str, str]) -> Source:
+    """The values of the environment variables whose names are settings, aliases or settings of other servers.
+
+    Containers set HOSTNAME to the machine's name, so HOSTNAME counts only if it is an IP address.
+    """
+    known = {name: value for name, value in environment.items() if name in KNOWN_NAMES}
+    if not is_address(known.get("HOSTNAME", "")):
+        known.pop("HOSTNAME", None)
+    return Source("environment", without_empty(known))
+
+
+def without_empty(values: Mapping[str, str | None]) -> dict[str, str]:
+    return {name: value for name, value in values.items() if value}
+
+
+def is_address(value: str) -> bool:
+    try:
+        ipaddress.ip_address(value)
+    except ValueError:
+        return False
+    return True

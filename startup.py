@@ -1,0 +1,269 @@
+"""The actions of main.py: check, download, self-test, serve.
+
+Connects the entry points of checks, hub, inference and api, and gives each its group of settings.
+"""
+
+import contextlib
+import gc
+import ipaddress
+import json
+import logging
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from api import create_app
+from api.server.metrics_port import serve_metrics
+from api.server.serve import check_certificate
+from api.server.serve import serve as serve_http
+from checks import enough_memory, environment
+from checks.machine import Machine
+from checks.machine.limits import raise_open_file_limit
+from checks.memory.plan import Plan
+from checks.preflight import PreflightReport, preflight, print_findings, print_report
+from hub.download import fetch
+from hub.download.progress import Progress
+from hub.resolve import PendingRepository, make_hub
+from inference.backend import Backend
+from inference.errors import ServerError
+from inference.factory import LoadedEngine, open_backend, open_engine
+from inference.finding import Refused
+from inference.metrics import Metrics
+from inference.native import prefault
+from inference.process.malloc import trim_heap
+from inference.selftest import selftest
+from inference.selftest.full_batch import REPORT_AFTER_STEPS, FullBatchWatcher
+from inference.selftest.memory_report import MemoryReport, MemoryTerm
+from inference.selftest.report import (
+    format_memory_json,
+    format_memory_table,
+    format_selftest_json,
+    format_selftest_table,
+)
+from settings.groups import EngineSettings, ModelSettings, group, server_settings
+from settings.schema import BadSetting, Settings
+
+log = logging.getLogger("hearth")
+
+# Titles of the second memory report; the first, "memory, ready", is printed when the model is ready.
+FULL_BATCH_TITLE, PARTIAL_BATCH_TITLE = "memory, first full batch", f"memory, {REPORT_AFTER_STEPS} steps"
+
+
+def check(settings: Settings, pending: PendingRepository, *, as_json: bool) -> int:
+    """Print the preflight report. Returns 0 if the model would be served, else 1. Raises BadSetting."""
+    check_tls(settings)
+    report = preflight(settings, pending)
+    print_report(report, as_json=as_json)
+    return 0 if report.ok else 1
+
+
+def print_environment(version: str) -> int:
+    """Print the versions of the libraries and the hardware of this machine. Returns 0."""
+    print(environment.report(version))
+    return 0
+
+
+def run_selftest(settings: Settings, pending: PendingRepository, *, as_json: bool) -> int:
+    """Open the model as for serving, but without a port, and run the self-test. Returns 0 if it passes."""
+    report = preflight(replace(settings, port=0, prometheus_port=0), pending)
+    if not report.ok or report.plan is None:
+        print_report(report, as_json=as_json)
+        return 1
+    loaded_engine = load_or_explain(settings, report.plan, report.machine)
+    if loaded_engine is None:
+        return 1
+    freeze_gc()
+    memory_report = MemoryReport(report.plan, report.machine, loaded_engine)
+    try:
+        memory_terms = memory_report.terms_when_ready()
+        findings = loaded_engine.engine_thread.run(partial(selftest, loaded_engine))
+        memory_terms += memory_report.terms_when_full()
+    finally:
+        loaded_engine.executor.close()
+    render = format_selftest_json if as_json else format_selftest_table
+    print(render(findings, memory_terms))
+    return 0 if all(finding.ok for finding in findings) else 1
+
+
+def download(settings: Settings, pending: PendingRepository) -> int:
+    """Check and fetch the model, and print its folder. Returns 0 if the model is complete."""
+    report = preflight(replace(settings, port=0, prometheus_port=0), pending)
+    print_findings(report.findings, settings, report.suggestions, report.files_to_fetch)
+    if not report.ok or report.plan is None:
+        return 1
+    try:
+        folder = fetch_model(settings, report.plan)
+    except Refused as error:
+        print_findings([error.finding], settings)
+        return 1
+    print(json.dumps({"folder": str(folder)}) if settings.json_output else folder)
+    return 0
+
+
+def serve(settings: Settings, pending: PendingRepository, version: str) -> int:
+    """Check, fetch, load, and serve until a signal. Returns the exit code. Raises BadSetting."""
+    check_tls(settings)
+    report = preflight(settings, pending)
+    print_findings(report.findings, settings, report.suggestions, report.files_to_fetch)
+    if not report.ok or report.plan is None:
+        return 1
+    loaded_engine = load_or_explain(settings, report.plan, report.machine)
+    if loaded_engine is None:
+        return 1
+    raise_open_file_limit()
+    metrics = Metrics()
+    backend = make_backend(settings, loaded_engine, metrics)
+    freeze_gc()
+    report_memory(settings, report, loaded_engine, metrics)
+    warn_if_unprotected(settings)
+    try:
+        return run_server(settings, backend, metrics, version)
+    finally:
+        backend.close()
+
+
+def check_tls(settings: Settings) -> None:
+    """Raise BadSetting if the TLS certificate cannot be served: better now than once the model is loaded."""
+    if not settings.ssl_certfile:
+        return
+    try:
+        check_certificate(settings.ssl_certfile, settings.ssl_keyfile)
+    except OSError as error:
+        names = f"SSL_CERTFILE={settings.ssl_certfile}" + (
+            f", SSL_KEYFILE={settings.ssl_keyfile}" if settings.ssl_keyfile else ""
+        )
+        rule = "must be PEM files of a certificate and its private key, which has no password"
+        raise BadSetting(f"{names}: {rule}: {error.strerror or error}") from None
+
+
+def freeze_gc() -> None:
+    """Exempt all live objects from garbage collection: a full collection would stall every stream.
+
+    Also gives the system back the heap and prefaulted memory that loading and the trial of the runners left
+    free, about a tenth of the process's memory.
+    """
+    gc.collect()
+    gc.freeze()
+    prefault.release()
+    trim_heap()
+
+
+def report_memory(
+    settings: Settings, report: PreflightReport, loaded_engine: LoadedEngine, metrics: Metrics
+) -> None:
+    """Print predicted and actual memory now, and again after the first full batch or REPORT_AFTER_STEPS."""
+    plan = report.plan
+    assert plan is not None
+    memory_report = MemoryReport(plan, report.machine, loaded_engine)
+    print_terms("memory, ready", memory_report.terms_when_ready(), settings, metrics)
+
+    def on_report(has_all_rows: bool) -> None:
+        title = FULL_BATCH_TITLE if has_all_rows else PARTIAL_BATCH_TITLE
+        with contextlib.suppress(ServerError):  # the server is about to end
+            print_terms(title, memory_report.terms_when_full(), settings, metrics)
+
+    loaded_engine.engine.on_step(FullBatchWatcher(loaded_engine.engine, metrics.record_step, on_report))
+
+
+def print_terms(title: str, memory_terms: Sequence[MemoryTerm], settings: Settings, metrics: Metrics) -> None:
+    """Print the memory terms, as JSON if JSON_OUTPUT is set, and record them as metrics."""
+    print(
+        format_memory_json(title, memory_terms)
+        if settings.json_output
+        else format_memory_table(title, memory_terms),
+        flush=True,
+    )
+    for term in memory_terms:
+        metrics.record_memory(term.name, term.predicted, term.actual)
+
+
+def load_or_explain(settings: Settings, plan: Plan, machine: Machine) -> LoadedEngine | None:
+    """Fetch and open the model. Prints the reason and returns None if that is refused."""
+    try:
+        return load(settings, plan, machine)
+    except Refused as error:
+        print_findings([error.finding], settings)
+    except ServerError as error:
+        print(f"hearth: {error.message}", file=sys.stderr)
+    return None
+
+
+def load(settings: Settings, plan: Plan, machine: Machine) -> LoadedEngine:
+    """Fetch what is missing and open the model as planned. Raises Refused or ServerError."""
+    assert plan.model_size is not None
+    budget = enough_memory.plan_budget(plan, machine)
+    model = group(
+        ModelSettings,
+        settings,
+        device=plan.device,
+        dtype=plan.model_size.dtype,
+        layer_devices=plan.layer_devices,
+        quantize=plan.quantize,
+        num_shard=plan.num_shard,
+    )
+    engine = group(
+        EngineSettings,
+        settings,
+        context=budget.context,
+        kv_memory_bytes=budget.kv_memory_bytes,
+        max_batch_total_tokens=settings.max_batch_total_tokens or None,
+    )
+    return open_engine(fetch_model(settings, plan), model, engine)
+
+
+def fetch_model(settings: Settings, plan: Plan) -> Path:
+    """Fetch the missing files. Returns the model's folder, or the path of its GGUF file. Raises Refused."""
+    repository = plan.repository
+    progress = Progress(as_json=settings.json_output)
+    return fetch(repository, make_hub(settings), progress) / repository.gguf_file
+
+
+def make_backend(settings: Settings, loaded_engine: LoadedEngine, metrics: Metrics) -> Backend:
+    """Start the engine and return the backend that the API serves."""
+    return open_backend(
+        loaded_engine,
+        model_id=public_name(settings.model_name),
+        max_input_tokens=settings.max_input_tokens or None,
+        tool_format=settings.tool_format,
+        default_seed=None if settings.default_seed < 0 else settings.default_seed,
+        metrics=metrics,
+    )
+
+
+def public_name(model: str) -> str:
+    """The model's name for clients: its name on the Hub, or the last segment of a folder's path."""
+    return Path(model).expanduser().resolve().name if model.startswith(("/", ".", "~")) else model
+
+
+def run_server(settings: Settings, backend: Backend, metrics: Metrics, version: str) -> int:
+    """Serve the backend, and the metrics on PROMETHEUS_PORT if it is set. Returns the exit code."""
+    with contextlib.ExitStack() as stack:
+        if settings.prometheus_port:
+            stack.enter_context(serve_metrics(metrics.render, settings.host, settings.prometheus_port))
+        server = server_settings(settings, version)
+        return serve_http(
+            create_app(backend, server, metrics),
+            backend,
+            host=settings.host,
+            port=settings.port,
+            drain_seconds=settings.drain_seconds,
+            max_body=server.max_body_bytes,
+            workers=settings.validation_workers,
+            certfile=settings.ssl_certfile,
+            keyfile=settings.ssl_keyfile,
+        )
+
+
+def warn_if_unprotected(settings: Settings) -> None:
+    if not settings.api_keys and not is_loopback(settings.host):
+        log.warning("HOST=%s opens the server to its networks without a key: set API_KEYS", settings.host)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches `host`, an address or a name."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"

@@ -1,0 +1,172 @@
+"""The server as a process: its start, and its shutdown by a signal."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api.server.asgi_bridge import BODY_IDLE_S
+from api.server.serve import listen
+from tests.api.conftest import read, request
+
+EXIT_TIMEOUT_S = 20.0  # less than the drain times of 60 s below
+
+SCRIPT = """
+import logging, sys
+from api import create_app
+from api.server.serve import serve
+from settings.groups import ServerSettings
+from tests.fake_backend import FakeBackend, say
+from tests.plain_dialect import routes
+pause, drain, port = map(float, sys.argv[1:])
+logging.basicConfig(level="INFO")
+backend = FakeBackend(say(*"abcdefgh", pause_s=pause))
+app = create_app(backend, ServerSettings())
+app.register_blueprint(routes(backend))
+sys.exit(serve(app, backend, host="127.0.0.1", port=int(port), drain_seconds=drain, max_body=1000,
+               on_ready=lambda server: print(server.url, flush=True)))
+"""
+
+
+class ServedProcess:
+    def __init__(self, pause_s: float, drain_s: float, port: int = 0) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", SCRIPT, str(pause_s), str(drain_s), str(port)],
+            cwd=Path(__file__).parents[3],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout
+        self.url = self.process.stdout.readline().strip()
+
+    def connect(self, data: bytes) -> socket.socket:
+        connection = socket.create_connection(("127.0.0.1", int(self.url.rpartition(":")[2])), timeout=10)
+        connection.sendall(data)
+        return connection
+
+    def stream(self) -> socket.socket:
+        """The connection of a response that has started."""
+        connection = self.connect(request("POST", "/say", b'{"stream": "sse"}'))
+        read(connection, b"200 OK")
+        return connection
+
+    def wait_for_exit(self, within_s: float = EXIT_TIMEOUT_S) -> tuple[int, str]:
+        _, log = self.process.communicate(timeout=within_s)
+        return self.process.returncode, log
+
+
+Start = Callable[..., ServedProcess]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    running: list[ServedProcess] = []
+
+    def one(*settings: Any) -> ServedProcess:
+        running.append(ServedProcess(*settings))
+        return running[-1]
+
+    yield one
+    for each in running:
+        each.process.kill()
+        each.process.wait()
+
+
+def test_a_running_stream_is_finished_before_the_process_ends(start: Start) -> None:
+    process = start(0.1, 60.0)
+    streams = [process.stream() for _ in range(8)]
+    process.process.send_signal(signal.SIGTERM)
+    for connection in streams:
+        assert read(connection).endswith(b'data: [0,"h"]\n\n\r\n0\r\n\r\n')
+    assert process.wait_for_exit()[0] == 0
+
+
+def test_a_draining_server_refuses_requests_and_is_not_ready(start: Start) -> None:
+    process = start(0.2, 5.0)
+    running = process.stream()
+    process.process.send_signal(signal.SIGINT)
+    time.sleep(0.1)
+    for data in (request("POST", "/say", b"{}"), request("GET", "/health/ready")):
+        refused = read(process.connect(data))
+        assert refused.startswith(b"HTTP/1.1 503 ") and b"\r\nretry-after: " in refused
+        assert b"\r\nconnection: close\r\n" in refused
+    assert read(process.connect(request("GET", "/health/live")), b"}").startswith(b"HTTP/1.1 200 ")
+    assert b'"h"' in read(running)
+    assert process.wait_for_exit()[0] == 0
+
+
+def test_a_response_still_running_after_the_drain_gets_an_error_in_its_dialect(start: Start) -> None:
+    process = start(5.0, 0.3)  # a whole answer takes 40 s
+    streamed = process.stream()
+    unstreamed = process.connect(request("POST", "/say", b"{}"))
+    time.sleep(0.1)
+    process.process.send_signal(signal.SIGTERM)
+    ending = b'data: {"broken":"the server is shutting down: the answer ends here"}\n\n\r\n0\r\n\r\n'
+    assert read(streamed).endswith(ending)
+    assert read(unstreamed).startswith(b"HTTP/1.1 503 ")
+    assert process.wait_for_exit()[0] == 0
+
+
+def test_a_client_that_reads_nothing_does_not_delay_the_exit(start: Start) -> None:
+    process = start(0.0, 0.2)
+    connection = process.connect(request("POST", "/say", b'{"stream": "sse"}') * 3000)
+    time.sleep(0.3)
+    process.process.send_signal(signal.SIGTERM)
+    code, log = process.wait_for_exit()
+    assert code == 0 and "Traceback" not in log, log
+    connection.close()
+
+
+def test_a_body_still_arriving_does_not_delay_the_exit(start: Start) -> None:
+    process = start(0.0, 0.2)
+    connection = process.connect(request("POST", "/say", b"{").replace(b"Length: 1", b"Length: 2"))
+    time.sleep(0.1)
+    process.process.send_signal(signal.SIGTERM)
+    code, log = process.wait_for_exit(BODY_IDLE_S / 2)
+    assert code == 0 and "Traceback" not in log, log
+    connection.close()
+
+
+def test_the_second_signal_ends_the_process_at_once(start: Start) -> None:
+    process = start(1.0, 60.0)
+    with process.stream():
+        process.process.send_signal(signal.SIGTERM)
+        time.sleep(0.3)
+        process.process.send_signal(signal.SIGTERM)
+        assert process.wait_for_exit()[0] == -signal.SIGTERM
+
+
+def test_an_idle_server_ends_at_once(start: Start) -> None:
+    process = start(0.0, 60.0)
+    kept_alive = process.connect(request("GET", "/health"))
+    read(kept_alive, b"}")
+    process.process.send_signal(signal.SIGTERM)
+    assert process.wait_for_exit()[0] == 0
+
+
+def test_a_port_in_use_is_reported_in_one_line(start: Start) -> None:
+    with listen("127.0.0.1", 0) as occupied:
+        port = occupied.getsockname()[1]
+        code, log = start(0.0, 1.0, port).wait_for_exit()
+    assert code == 1
+    assert log.count("\n") == 1 and f"port {port}" in log and "Traceback" not in log
+
+
+def test_the_server_logs_its_address(start: Start) -> None:
+    process = start(0.0, 1.0)
+    process.process.send_signal(signal.SIGTERM)
+    assert f"serving on {process.url}" in process.wait_for_exit()[1]
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/net/if_inet6"), reason="this machine has no IPv6")
+def test_an_ipv6_address_is_listened_on() -> None:
+    with listen("::1", 0) as listener:
+        assert listener.family == socket.AF_INET6

@@ -1,0 +1,104 @@
+"""GPUs, without a real one: which processes use their memory, what they support, why torch sees none."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from checks import device, enough_memory
+from checks.machine import Machine
+from checks.machine.gpus import Gpu, explain_no_gpu, parse_users, supports_capability, with_memory_share
+from checks.memory.plan import Plan
+
+Planner = Callable[..., Plan]
+SMI = """\
+GPU-aaaa, 4711, /usr/bin/python3, 11264
+GPU-bbbb, 12, [Not Found], [N/A]
+GPU-aaaa, 99, Xorg, 5
+"""
+A = Gpu("Tesla T4", free=12 * 10**9, total=16 * 10**9, users=parse_users(SMI)["aaaa"])
+
+
+@pytest.mark.parametrize(("share", "free"), [(1.0, 60), (0.8, 60), (0.5, 50)])
+def test_free_gpu_memory_is_limited_to_the_usable_share(share: float, free: int) -> None:
+    assert with_memory_share(Gpu("one", free=60, total=100), share).free == free
+
+
+def test_processes_that_use_a_gpu_are_named() -> None:
+    assert parse_users(SMI) == {
+        "aaaa": ("python3 (process 4711) has 11.8 GB", "Xorg (process 99) has 5.2 MB")
+    }
+
+
+def test_missing_output_of_nvidia_smi_is_ignored() -> None:
+    assert parse_users("") == parse_users("No devices were found\n") == {}
+
+
+def test_other_processes_are_named_with_the_free_memory(planned: Planner, machine: Machine) -> None:
+    crowded = replace(machine, gpus=(A,))
+    findings = enough_memory.check_gpus(planned(device="cuda"), crowded)
+    assert findings[0].have == (
+        "12.0 GB free: python3 (process 4711) has 11.8 GB, Xorg (process 99) has 5.2 MB"
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "built", "runs"),
+    [
+        ((8, 0), ["sm_80"], True),
+        ((8, 6), ["sm_80"], True),
+        ((8, 0), ["sm_86"], False),
+        ((9, 0), ["sm_80"], False),
+        ((9, 0), ["sm_80", "compute_80"], True),
+        ((9, 0), ["sm_90a"], True),
+        ((12, 0), ["sm_90", "sm_120"], True),
+        ((5, 0), ["sm_75", "sm_80", "compute_90"], False),
+        ((7, 5), [], True),
+    ],
+)
+def test_torch_supports_the_gpus_that_it_has_kernels_for(
+    kind: tuple[int, int], built: list[str], runs: bool
+) -> None:
+    assert supports_capability(kind, built) is runs
+
+
+def test_a_gpu_without_kernels_is_refused(planned: Planner, machine: Machine) -> None:
+    old = replace(machine, gpus=(replace(A, unsupported_reason="torch has no kernels for its sm_50"),))
+    finding = device.check(planned(device="cuda"), old)
+    assert finding and not finding.ok and "no kernels" in finding.have and 'DEVICE = "cpu"' in finding.fix
+
+
+def test_bfloat16_is_refused_on_a_gpu_without_it(planned: Planner, machine: Machine) -> None:
+    old = replace(machine, gpus=(A,), bfloat16_devices=frozenset({"cpu"}))
+    finding = device.check(planned(device="cuda", dtype="bfloat16"), old)
+    assert finding and not finding.ok and 'DTYPE = "auto"' in finding.fix
+    float16_finding = device.check(planned(device="cuda", dtype="float16"), old)
+    assert float16_finding and float16_finding.ok
+
+
+def test_a_processor_without_bfloat16_is_reported_as_slow(planned: Planner, machine: Machine) -> None:
+    plain = replace(machine, bfloat16_devices=frozenset())
+    finding = device.check(planned(dtype="bfloat16"), plain)
+    assert finding and finding.ok and "slower" in finding.have
+    fast = device.check(planned(dtype="bfloat16"), machine)
+    assert fast and "slower" not in fast.have
+
+
+def test_a_gpu_that_torch_cannot_use_is_mentioned(planned: Planner, machine: Machine) -> None:
+    why = "an NVIDIA driver is here, but torch 2.13.0+cpu is built without CUDA"
+    finding = device.check(planned(), replace(machine, no_gpu_reason=why))
+    assert finding and finding.ok and finding.have.endswith(why)
+
+
+def test_the_reason_why_torch_sees_no_gpu_is_reported_if_one_is_requested(
+    planned: Planner, machine: Machine
+) -> None:
+    why = "torch is built for CUDA 13.0: Found no NVIDIA driver on your system"
+    findings = enough_memory.check_gpus(planned(device="cuda"), replace(machine, no_gpu_reason=why))
+    assert findings[0].have == why and not findings[0].ok
+
+
+def test_on_this_machine_torch_sees_a_gpu_or_gives_the_reason() -> None:
+    import torch
+
+    assert bool(explain_no_gpu()) is not torch.cuda.is_available()

@@ -1,0 +1,81 @@
+"""The download folder: free bytes, free inodes, permission to write, links."""
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from checks import disk
+from checks.machine import Machine
+from checks.memory.plan import Plan
+from hub.client import Hub
+from hub.repository import RepoFile, Repository
+from inference.finding import Finding, Refused
+from inference.process.filesystem import UNCOUNTED, inspect_folder
+from tests import fake_hub
+
+Planner = Callable[..., Plan]
+COUNT = 10
+
+
+@pytest.fixture
+def cache(planned: Planner, machine: Machine) -> Callable[..., Finding]:
+    """The finding about the cache with ten files to fetch, on a machine with these changes."""
+
+    def check(**changes: object) -> Finding:
+        plan = planned()
+        files = tuple(RepoFile(f"{number}", 1000, is_local=False) for number in range(COUNT))
+        source = replace(plan.repository, folder=None, files=files)
+        return disk.check(replace(plan, repository=source), replace(machine, **changes))[1]  # type: ignore[arg-type]
+
+    return check
+
+
+Cache = Callable[..., Finding]
+
+
+def test_a_folder_that_does_not_exist_yet_is_checked_at_its_parent(tmp_path: Path) -> None:
+    result = inspect_folder(tmp_path / "a" / "b")
+    assert (result.write_error, result.has_links) == ("", True)
+    assert result.free_bytes > 0 and 0 < result.free_files <= UNCOUNTED
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="no folder here refuses every write")
+def test_an_unwritable_folder_gives_the_systems_reason() -> None:
+    assert inspect_folder(Path("/proc/self")).write_error
+
+
+def test_each_file_needs_several_inodes_and_all_some_more(cache: Cache) -> None:
+    need = disk.FILES_PER_DOWNLOAD * COUNT + disk.EXTRA_FILES
+    assert cache(inodes=need).ok
+    finding = cache(inodes=need - 1)
+    assert not finding.ok and finding.fix.startswith("remove 1 file from") and "CACHE_DIR" in finding.fix
+
+
+def test_an_unwritable_cache_is_refused(cache: Cache) -> None:
+    finding = cache(write_error="read-only file system")
+    assert finding.have == "read-only file system" and not finding.ok and "CACHE_DIR" in finding.fix
+
+
+def test_a_file_system_without_links_is_reported(cache: Cache) -> None:
+    finding = cache(has_links=False)
+    assert finding.ok and "no symbolic links" in finding.have
+    assert "no symbolic links" not in cache().have
+
+
+def test_local_files_need_no_permission_to_write(planned: Planner, machine: Machine) -> None:
+    findings = disk.check(planned(), replace(machine, write_error="permission denied", inodes=0))
+    assert [finding.name for finding in findings if finding.ok] == ["disk"]
+
+
+def test_a_cache_that_cannot_be_created_is_refused_with_the_reason(
+    tiny_repo: fake_hub.Repo, look_up: Callable[..., Repository], client: Hub, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Refused) as caught:
+        look_up(hub=replace(client, cache_dir=tmp_path / "file" / "cache"))
+    assert (caught.value.finding.name, caught.value.finding.have) == ("cache", "not a directory")
+    assert "CACHE_DIR" in caught.value.finding.fix

@@ -1,0 +1,175 @@
+"""Models whose files contain quantized weights: their size once loaded, and which formats are refused by
+name.
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from transformers import GptOssConfig, GptOssForCausalLM
+
+from checks import preflight
+from checks.machine import Machine
+from checks.memory.plan import Plan
+from checks.memory.quantized_size import quantized_size
+from checks.prequantized import find_blocker
+from hub.client import Hub
+from hub.resolve import from_folder
+from hub.weight_headers.safetensors import with_headers
+from inference.finding import Finding
+from inference.model.load.loader import load
+from inference.model.load.meta_model import nbytes, try_build_on_meta
+from tests import tiny
+
+Planner = Callable[..., Plan]
+BLOCK = 128
+OSS = {
+    "vocab_size": 320,
+    "hidden_size": 64,
+    "intermediate_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "head_dim": 32,
+    "sliding_window": 16,
+    "num_local_experts": 4,
+    "num_experts_per_tok": 2,
+    "max_position_embeddings": 256,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "pad_token_id": 0,
+}
+
+
+def in_eight_bits(folder: Path) -> Path:
+    """A tiny Llama with FP8 layer weights and a scale for each block, as DeepSeek has them."""
+    path = tiny.llama(folder, hidden_size=128, intermediate_size=256) / "model.safetensors"
+    tensors = {}
+    for name, weight in load_file(path).items():
+        tensors[name] = weight
+        if "_proj" in name:
+            blocks = [-(-size // BLOCK) for size in weight.shape]
+            tensors |= {name: weight.to(torch.float8_e4m3fn), f"{name}_scale_inv": torch.ones(blocks)}
+    save_file(tensors, path, metadata={"format": "pt"})
+    quantization_config = {
+        "quant_method": "fp8",
+        "weight_block_size": [BLOCK, BLOCK],
+        "activation_scheme": "dynamic",
+    }
+    tiny.edit(folder / "config.json", quantization_config=quantization_config)
+    return folder
+
+
+def quantized_finding(plan: Plan, machine: Machine) -> Finding:
+    return next(finding for finding in preflight.run_checks(plan, machine) if finding.name == "quantized")
+
+
+def in_four_bits(folder: Path) -> dict[str, Tensor]:
+    """Writes a tiny mixture of experts with MXFP4 weights, as gpt-oss has them; returns the dequantized
+    weights.
+    """
+    tiny.save_model(folder, GptOssForCausalLM, GptOssConfig(**OSS))
+    path, plain, tensors = folder / "model.safetensors", {}, {}
+    for name, weight in load_file(path).items():
+        plain[name] = tensors[name] = weight
+        if ".experts." in name and name.endswith("_proj"):
+            experts, columns, rows = weight.shape
+            blocks = torch.randint(0, 256, (experts, rows, columns // 32, 16), dtype=torch.uint8)
+            scales = torch.randint(118, 124, (experts, rows, columns // 32), dtype=torch.uint8)
+            del tensors[name]
+            tensors |= {f"{name}_blocks": blocks, f"{name}_scales": scales}
+            plain[name] = dequantize(blocks, scales).to(weight.dtype)
+    save_file(tensors, path, metadata={"format": "pt"})
+    tiny.edit(folder / "config.json", quantization_config={"quant_method": "mxfp4"})
+    return plain
+
+
+def dequantize(blocks: Tensor, scales: Tensor) -> Tensor:
+    """Each byte holds two 4-bit values, the lower one first; 32 values share a scale, a power of two (OCP
+    Microscaling Formats, sections 5.3.3 and 6).
+    """
+    positive = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])
+    values = torch.cat((positive, -positive))
+    pairs = torch.stack((values[(blocks & 15).long()], values[(blocks >> 4).long()]), dim=-1)
+    rows = pairs.flatten(-2) * torch.exp2(scales.float() - 127)[..., None]
+    return rows.flatten(-2).transpose(1, 2).contiguous()
+
+
+def test_mxfp4_is_dequantized_by_its_standard(
+    tmp_path: Path, client: Hub, planned: Planner, machine: Machine
+) -> None:
+    plain = in_four_bits(tmp_path)
+    plan = planned(
+        with_headers(from_folder("mxfp4", tmp_path, trust_remote_code=False), client), dtype="bfloat16"
+    )
+    model = load(tmp_path, dtype="bfloat16", device="cpu", trust_remote_code=False).model
+    state_dict = model.state_dict()
+    assert all(torch.equal(state_dict[name], weight) for name, weight in plain.items())
+    sizes = sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers()))
+    assert plan.model_size and plan.model_size.weights == sizes > plan.repository.weight_bytes
+    assert quantized_finding(plan, machine).have == "dequantized at load, computed in bfloat16"
+
+
+@pytest.mark.parametrize(("dtype", "width"), [("bfloat16", 2), ("float32", 4)])
+def test_weights_that_stay_quantized_are_measured_in_their_files(
+    tmp_path: Path, dtype: str, width: int
+) -> None:
+    """The embedding is not quantized and gets the compute dtype."""
+    path = in_eight_bits(tmp_path) / "model.safetensors"
+    tensors = {name: tensor.to("meta") for name, tensor in load_file(path).items()}
+    model = try_build_on_meta(json.loads((tmp_path / "config.json").read_text()))
+    sizes = [tensor.nbytes if "_proj" in name else tensor.numel() * width for name, tensor in tensors.items()]
+    assert quantized_size(model, tensors, dtype, 5) == sum(sizes) + nbytes(model.buffers())
+    assert quantized_size(model, None, dtype, 5) == 5
+
+
+def test_dequantized_weights_can_be_quantized_again(
+    tmp_path: Path, client: Hub, planned: Planner, machine: Machine
+) -> None:
+    source = with_headers(from_folder("fp8", in_eight_bits(tmp_path), trust_remote_code=False), client)
+    plan = planned(source, dtype="bfloat16", quantize="int8")
+    finding = next(finding for finding in preflight.run_checks(plan, machine) if finding.name == "quantize")
+    assert finding.ok, finding
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="stays in 8 bits on a GPU")
+def test_weights_dequantized_at_load_are_measured_dequantized(
+    tmp_path: Path, client: Hub, planned: Planner, machine: Machine
+) -> None:
+    folder = in_eight_bits(tmp_path)
+    plan = planned(
+        with_headers(from_folder("fp8", folder, trust_remote_code=False), client), dtype="bfloat16"
+    )
+    model = load(folder, dtype="bfloat16", device="cpu", trust_remote_code=False).model
+    num_bytes = sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers()))
+    assert plan.model_size and plan.model_size.weights == num_bytes > plan.repository.weight_bytes
+    assert quantized_finding(plan, machine).ok
+
+
+@pytest.mark.parametrize(
+    ("method", "package"),
+    [("bitsandbytes", "bitsandbytes"), ("gptq", "optimum gptqmodel"), ("awq", "gptqmodel")],
+)
+def test_a_format_that_cannot_be_read_is_refused_with_the_package_to_install(
+    tmp_path: Path, planned: Planner, machine: Machine, method: str, package: str
+) -> None:
+    quantization_config = {"quant_method": method, "bits": 4, "load_in_4bit": True}
+    if not find_blocker(quantization_config, "cpu"):
+        pytest.skip(f"{package} is installed")
+    tiny.edit(tiny.llama(tmp_path) / "config.json", quantization_config=quantization_config)
+    finding = quantized_finding(planned(from_folder("q", tmp_path, trust_remote_code=False)), machine)
+    assert not finding.ok and finding.fix.startswith(f"pip3 install {package}, or choose a model")
+
+
+def test_an_unknown_format_is_refused(tmp_path: Path, planned: Planner, machine: Machine) -> None:
+    tiny.edit(tiny.llama(tmp_path) / "config.json", quantization_config={"quant_method": "strange"})
+    finding = quantized_finding(planned(from_folder("q", tmp_path, trust_remote_code=False)), machine)
+    assert (
+        not finding.ok
+        and "strange" in finding.have
+        and finding.fix == "choose a model whose weights are not quantized"
+    )

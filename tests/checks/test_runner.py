@@ -1,0 +1,70 @@
+"""RUNNER is refused before the download if the load would refuse it for reasons that need no weight
+values.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from checks import runner
+from checks.machine import Gpu, Machine
+from checks.memory import measure_model
+from checks.memory.plan import Plan
+from inference.errors import Unavailable
+from inference.model import select_runner
+from tests import families
+from tests.families import CONTEXT, FAMILIES, UNUSUAL, VOCAB
+
+Planner = Callable[..., Plan]
+
+# Each runner refuses some of these.
+SOME = ("llama", "mixtral", "gpt2", "bloom", "jamba", "mamba", "t5", "openai-gpt", "deepseek_v3")
+
+
+def raw(family: str) -> dict[str, Any]:
+    return {"vocab_size": VOCAB} | (FAMILIES | UNUSUAL | families.UNCACHED)[family] | {"model_type": family}
+
+
+def test_auto_is_not_checked(planned: Planner, machine: Machine) -> None:
+    assert runner.check(planned(), machine) is None
+
+
+@pytest.mark.parametrize("name", select_runner.RUNNERS)
+def test_a_llama_fits_every_runner(planned: Planner, machine: Machine, name: str) -> None:
+    finding = runner.check(planned(runner=name), machine)
+    assert finding is not None and finding.ok and finding.need == name
+
+
+@pytest.mark.parametrize(
+    ("changes", "have", "fix"),
+    [
+        ({"runner": "paged", "deterministic": True}, "DETERMINISTIC", "DETERMINISTIC = False"),
+        ({"runner": "fused", "device": "cuda"}, "GPU", 'DEVICE = "cpu"'),
+        ({"runner": "fused", "num_shard": 2}, "2 processes", "NUM_SHARD = 1"),
+        ({"runner": "fused", "dtype": "float16"}, "refuses: the model is in float16", 'RUNNER = "auto"'),
+    ],
+)
+def test_the_obstacle_is_named(
+    planned: Planner, machine: Machine, changes: dict[str, Any], have: str, fix: str
+) -> None:
+    gpu = replace(machine, gpus=(Gpu("a", 10**10, 10**10),))
+    finding = runner.check(planned(**changes), gpu)
+    assert finding is not None and not finding.ok
+    assert have in finding.have and finding.fix.endswith(fix)
+
+
+@pytest.mark.parametrize("name", ("fused", "paged", "contiguous"))
+@pytest.mark.parametrize("family", SOME)
+def test_the_preflight_refuses_a_runner_exactly_when_the_load_does(family: str, name: str) -> None:
+    refused = measure_model(raw(family), 0, lambda parameters: "float32", runner=name).runner_error
+    model = families.tiny(family)
+    try:
+        select_runner.select_runner(
+            model, max_sequences=1, context=CONTEXT, kv_memory_bytes=1 << 24, allowed_runners=(name,)
+        )
+    except Unavailable:
+        assert refused
+    else:
+        assert not refused

@@ -1,0 +1,146 @@
+"""Chromium with the playground open, for tests that use the page as a person does."""
+
+import contextlib
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from selenium.webdriver import Chrome, ChromeOptions
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.ui import WebDriverWait
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+TIMEOUT_S = 30
+FLAGS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--window-size=1280,900",
+)
+DIALECTS = ("llama_stack", "openai", "tgi", "neodim")
+SENT_TO = {
+    "llama_stack": "/inference/completion",
+    "openai": "/v1/completions",
+    "tgi": "/generate_stream",
+    "neodim": "/generate",
+}
+TYPE = """
+    const [field, value] = arguments;
+    if (field.type === "checkbox") field.checked = value;
+    else field.value = value;
+    for (const name of ["input", "change"]) field.dispatchEvent(new Event(name));
+"""
+
+
+class Page:
+    """The page in a browser."""
+
+    def __init__(self, browser: Chrome, url: str) -> None:
+        self.browser = browser
+        self.url = url
+        self.messages: list[dict[str, Any]] = []
+
+    def open(self) -> None:
+        self.browser.get(f"{self.url}/playground")
+        self.until(lambda: self.find("#model").text)
+
+    def find(self, selector: str) -> WebElement:
+        return self.browser.find_element(By.CSS_SELECTOR, selector)
+
+    def all(self, selector: str) -> list[WebElement]:
+        return self.browser.find_elements(By.CSS_SELECTOR, selector)
+
+    def texts(self, selector: str) -> list[str]:
+        return [each.text.strip() for each in self.all(selector)]
+
+    def until(self, claim: Callable[[], Any]) -> Any:
+        return WebDriverWait(self.browser, TIMEOUT_S, 0.05).until(lambda _: claim())
+
+    def choose(self, home: str, value: str) -> None:
+        """Choose one of a few options: the mode, the dialect."""
+        self.find(f"#{home} label:has([value={value}])").click()
+
+    def set(self, param: str, value: object) -> None:
+        """Sets a parameter, even one in a closed section."""
+        self.browser.execute_script(TYPE, self.find(f"#param-{param}"), value)
+
+    def has(self, param: str) -> bool:
+        """Whether the dialect has the parameter."""
+        return not self.find(f".param:has(#param-{param})").get_property("hidden")
+
+    def write(self, label: str, text: str) -> None:
+        field = self.find(f"textarea[aria-label='{label}']")
+        field.clear()
+        field.send_keys(text)
+
+    def value(self, label: str) -> str:
+        return self.find(f"textarea[aria-label='{label}']").get_property("value")
+
+    def press(self, button: str) -> None:
+        self.until(lambda: self.find(f"#{button}").is_displayed())
+        self.find(f"#{button}").click()
+
+    @property
+    def running(self) -> bool:
+        return self.find("#stop").is_displayed()
+
+    @property
+    def answer_texts(self) -> list[str]:
+        return self.texts(".completion-text")
+
+    def generate(self, button: str = "generate") -> list[str]:
+        self.press(button)
+        self.until(lambda: not self.running)
+        return self.answer_texts
+
+    def requests(self) -> list[dict[str, Any]]:
+        """The requests that the page has sent so far, as the DevTools protocol reports them: url, method and
+        more.
+        """
+        for line in self.browser.get_log("performance"):
+            self.messages.append(json.loads(line["message"])["message"])
+        sent = [each["params"] for each in self.messages if each["method"] == "Network.requestWillBeSent"]
+        return [each["request"] for each in sent if each["documentURL"].startswith(self.url)]
+
+    def complaints(self) -> list[str]:
+        return [line["message"] for line in self.browser.get_log("browser") if line["level"] != "INFO"]
+
+
+@contextlib.contextmanager
+def browser(profile: Path) -> Iterator[Chrome]:
+    options = ChromeOptions()
+    options.binary_location = CHROMIUM or ""
+    for flag in (*FLAGS, f"--user-data-dir={profile}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    chrome = Chrome(options=options, service=Service(DRIVER))
+    try:
+        yield chrome
+    finally:
+        chrome.quit()
+
+
+@contextlib.contextmanager
+def visit(chrome: Chrome, url: str) -> Iterator[Page]:
+    """A new tab, in a browser whose cache, cookies and storage for `url` are cleared."""
+    home = chrome.current_window_handle
+    chrome.switch_to.new_window("tab")
+    chrome.execute_cdp_cmd("Network.clearBrowserCache", {})
+    chrome.execute_cdp_cmd("Network.clearBrowserCookies", {})
+    chrome.execute_cdp_cmd("Storage.clearDataForOrigin", {"origin": url, "storageTypes": "all"})
+    for log in chrome.log_types:
+        chrome.get_log(log)
+    try:
+        yield Page(chrome, url)
+    finally:
+        chrome.close()
+        chrome.switch_to.window(home)

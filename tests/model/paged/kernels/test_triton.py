@@ -1,0 +1,65 @@
+"""The Triton kernel against the plain one, in Triton's interpreter where there is no GPU."""
+
+import os
+from typing import Any
+
+import pytest
+import torch
+
+from inference.model.paged.kernels.page_table import page_table_of
+from inference.model.paged.sdpa import sdpa_kernel
+from tests.model.paged.kernels.pages import make_metadata, random_query_and_pages, to_float32
+
+if torch.cuda.is_available():
+    pytest.skip("the kernel is compiled here: see test_on_gpu.py", allow_module_level=True)
+os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported
+pytest.importorskip("triton", reason="comes only with the CUDA build of torch")
+
+from inference.model.paged.kernels import triton as ours
+
+MIXED = [(1, 1), (1, 40), (19, 19), (5, 70), (1, 16)]
+HALF, FULL = torch.float16, torch.float32
+ALLOWED = {HALF: 6e-3, FULL: 2e-5}
+CASES: dict[str, dict[str, Any]] = {
+    "alone": {"rows": [(1, 90)], "parts": 8},
+    "mixed": {},
+    "half precision": {"dtype": HALF},
+    "a window": {"window": 7},
+    "a window in parts": {"window": 37, "parts": 2},
+    "softcap and sinks": {"softcap": 2.0, "sinks": True, "parts": 4},
+    "odd widths": {"group": 7, "D": 80, "E": 40},
+    "one head of keys for many": {"G": 1, "group": 20, "D": 20, "E": 20},
+    "large pages": {"size": 256},
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # lanes that hold no query divide 0 by 0
+def test_the_triton_kernel_computes_what_the_plain_kernel_does(case: dict[str, Any]) -> None:
+    defaults = {"rows": MIXED, "size": 16, "G": 2, "group": 2, "D": 32, "E": 32, "dtype": FULL, "parts": 1}
+    params = defaults | {"window": None, "softcap": None, "sinks": False} | case
+    metadata = make_metadata(params["rows"], params["size"])
+    query, pages = random_query_and_pages(
+        metadata, params["G"], params["group"], params["D"], params["E"], params["dtype"]
+    )
+    sinks = torch.randn(query.shape[1]).to(params["dtype"]) if params["sinks"] else None
+    options = {
+        "scale": params["D"] ** -0.5,
+        "window": params["window"],
+        "softcap": params["softcap"],
+        "sinks": sinks,
+    }
+    output = ours.launch(
+        query, pages, page_table_of(metadata, query.device), splits=params["parts"], **options
+    )
+    query, pages = to_float32(query, pages, options)
+    expected = sdpa_kernel(query, pages, metadata, **options)
+    assert output.dtype == params["dtype"] and output.shape == expected.shape
+    assert (output.float() - expected).abs().max() <= ALLOWED[params["dtype"]]
+
+
+def test_work_is_split_only_if_there_are_few_programs() -> None:
+    assert ours.num_splits(programs=8, num_visible=8192, processors=132) == 32
+    assert ours.num_splits(programs=64, num_visible=8192, processors=132) == 4
+    assert ours.num_splits(programs=8, num_visible=300, processors=132) == 1
+    assert ours.num_splits(programs=512, num_visible=8192, processors=132) == 1

@@ -1,0 +1,270 @@
+"""Recorded steps: whichever rows join and leave, a replay computes what the step computes directly.
+
+torch's tracer stands in for the device's graph recorder: it too records the operations and the tensors, and
+drops every decision made on the host.
+"""
+
+import logging
+import random
+from collections.abc import Callable
+from functools import partial
+from itertools import accumulate
+
+import pytest
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+from transformers import PreTrainedModel
+
+from inference.model.batch import Batch, Clear
+from inference.model.paged import cuda
+from inference.model.paged.attn_metadata import AttnMetadata
+from inference.model.paged.cuda_graphs import (
+    MAX_CAPTURE_S,
+    MAX_ROW_TOKENS,
+    Capture,
+    GraphRunner,
+    capture_sizes,
+)
+from inference.model.paged.kernels.page_table import page_table_of
+from inference.model.paged.kv_pool import LayerKV
+from inference.model.paged.runner import PAGE_SIZE, PagedRunner
+from inference.model.paged.sdpa import sdpa_kernel
+from tests.families import VOCAB, tiny
+
+PAGES, CONTEXT, ROWS = 24, 64, 5
+CLOSE = 1e-3  # in standard deviations of the logits
+
+
+def indexed(
+    query: torch.Tensor,
+    pages: LayerKV,
+    metadata: AttnMetadata,
+    *,
+    scale: float,
+    window: int | None,
+    softcap: float | None,
+    sinks: torch.Tensor | None,
+) -> torch.Tensor:
+    """An AttentionKernel for rows of one token that finds their pages only in the page table, as GPU kernels
+    do.
+    """
+    index = page_table_of(metadata, query.device)
+    R, H, _ = query.shape
+    if len(index.seq_lens) != R or index.max_query_len > 1:
+        return sdpa_kernel(query, pages, metadata, scale=scale, window=window, softcap=softcap, sinks=sinks)
+    keys, values = (
+        data[index.pages.long()].flatten(1, 2).repeat_interleave(H // data.shape[2], 2)
+        for data in (pages.keys, pages.values)
+    )  # (R, n, H, D)
+    scores = torch.einsum("rhd,rnhd->rhn", query, keys) * scale
+    column, length = torch.arange(keys.shape[1], device=query.device), index.seq_lens[:, None]
+    visible = (column < length) & (column >= length - (window or CONTEXT))
+    weights = scores.masked_fill(~visible[:, None], float("-inf")).softmax(-1)
+    return torch.einsum("rhn,rnhd->rhd", weights, values)
+
+
+def trace(compute: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
+    compute()
+    return make_fx(compute)()
+
+
+def runner_of(kind: type[PagedRunner], model: PreTrainedModel) -> PagedRunner:
+    return kind(model, max_sequences=ROWS, context=CONTEXT, kv_capacity=PAGES * PAGE_SIZE, kernel=indexed)
+
+
+def eager_recorder(compute: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
+    return compute
+
+
+def record_runner(model: PreTrainedModel, recorder: Capture) -> GraphRunner:
+    runner = runner_of(GraphRunner, model)
+    runner.capture_graphs(recorder, CLOSE)
+    return runner
+
+
+class BatchWalk:
+    """Rows in pages that join and leave, with any number of tokens; freed pages are handed out again."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.free = list(range(PAGES))
+        self.rows: list[tuple[int, list[int]]] = []  # per row: number of tokens, pages
+
+    def step(self, most: int) -> Batch:
+        """Each row computes one token or a few, up to `most`; some of their logits are requested."""
+        chance = self.random
+        if self.rows and chance.random() < 0.3:
+            self.leave(chance.randrange(len(self.rows)))
+        if not self.rows or (len(self.rows) < ROWS and chance.random() < 0.6):
+            self.rows.append((0, []))
+        num_new = [chance.choice((1, 1, 1, most)) for _ in self.rows]
+        starts = list(accumulate(num_new, initial=0))
+        num_computed = [count for count, _ in self.rows]
+        cache_ops = [move for row, count in enumerate(num_new) for move in self.grow(row, count)]
+        every = range(starts[-1])
+        return Batch(
+            token_ids=[chance.randrange(3, VOCAB) for _ in every],
+            query_start_loc=starts,
+            num_computed_tokens=num_computed,
+            rows=range(len(num_new)),
+            logits_indices=every if chance.random() < 0.5 else sorted(chance.sample(every, 1)),
+            cache_ops=cache_ops,
+            page_table=[list(pages) for _, pages in self.rows],
+        )
+
+    def leave(self, row: int) -> None:
+        self.free += self.rows.pop(row)[1]
+        self.random.shuffle(self.free)
+
+    def grow(self, row: int, count: int) -> list[Clear]:
+        num_computed, pages = self.rows[row]
+        gained = [self.free.pop() for _ in range(-(-(num_computed + count) // PAGE_SIZE) - len(pages))]
+        self.rows[row] = num_computed + count, pages + gained
+        return [Clear(page) for page in gained]
+
+    def full(self, most: int) -> None:
+        """Removes the rows that cannot take `most` more tokens."""
+        for row in reversed(range(len(self.rows))):
+            if self.rows[row][0] + most > CONTEXT:
+                self.leave(row)
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_replayed_steps_equal_computed_steps_whichever_rows_join_and_leave(device: str) -> None:
+    model = tiny("mistral").to(device)
+    recorder = trace if device == "cpu" else cuda.CudaGraphRecorder(model.device)
+    replaying, computing = record_runner(model, recorder), runner_of(PagedRunner, model)
+    walk, sizes = BatchWalk(seed=4), set()
+    assert [recording.count for recording in replaying.graphs] == [1, 2, 4, 8]
+    for turn in range(30):
+        most = 3 if turn % 10 else MAX_ROW_TOKENS + 2
+        walk.full(most)
+        batch = walk.step(most)
+        ours, expected = replaying.forward(batch), computing.forward(batch)
+        sizes.add(len(batch.token_ids))
+        assert ours.shape == expected.shape
+        assert (ours - expected).abs().max() < CLOSE * expected.std()
+    assert len(sizes) > 6
+    for ours, theirs in zip(replaying.pool.layers.values(), computing.pool.layers.values(), strict=True):
+        assert torch.allclose(ours.keys[:PAGES], theirs.keys[:PAGES], atol=1e-4)
+        assert torch.allclose(ours.values[:PAGES], theirs.values[:PAGES], atol=1e-4)
+
+
+def test_a_step_replays_the_smallest_graph_that_fits_and_capture_leaves_pages_blank() -> None:
+    runner = record_runner(tiny("llama"), eager_recorder)
+    assert all(not pages.keys[:PAGES].any() for pages in runner.pool.layers.values())
+    replayed: list[int] = []
+    for recording in runner.graphs:
+        recording.replay_graph = partial(note_replay, recording.replay_graph, replayed, recording.count)
+    for tokens in (1, 2, 3, 5, 8, 9):
+        runner.forward(one_token_rows(tokens))
+    runner.forward(
+        Batch(
+            range(3, 3 + MAX_ROW_TOKENS + 1), (0, MAX_ROW_TOKENS + 1), (0,), (0,), (0,), page_table=((0, 1),)
+        )
+    )
+    assert replayed == [1, 2, 4, 8, 8]
+
+
+def note_replay(replay: Callable[[], torch.Tensor], replayed: list[int], count: int) -> torch.Tensor:
+    replayed.append(count)
+    return replay()
+
+
+def one_token_rows(count: int) -> Batch:
+    rows = range(count)
+    return Batch(
+        range(3, 3 + count), range(count + 1), [0] * count, rows, rows, page_table=[(row,) for row in rows]
+    )
+
+
+def failing_recorder(compute: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
+    raise RuntimeError("called a synchronizing operation")
+
+
+def stale_recorder(compute: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
+    """A recorder whose replay returns what was computed at capture."""
+    logits = compute().clone()
+    return lambda: logits
+
+
+def limited_recorder(compute: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
+    """Has memory for steps of up to two tokens."""
+    if compute().shape[0] > 2:
+        raise torch.OutOfMemoryError
+    return compute
+
+
+@pytest.mark.gpu
+def test_a_step_that_synchronizes_is_not_recorded_and_torch_stays_usable() -> None:
+    model = tiny("llama").to("cuda")
+    waits = GraphRunner(
+        model, max_sequences=ROWS, context=CONTEXT, kv_capacity=PAGES * PAGE_SIZE
+    )  # the plain kernel
+    waits.capture_graphs(cuda.CudaGraphRecorder(model.device), CLOSE)
+    assert waits.graphs == ()
+    torch.cuda.empty_cache()
+    assert len(record_runner(model, cuda.CudaGraphRecorder(model.device)).graphs) == 4
+
+
+@pytest.mark.parametrize("recorder", [failing_recorder, stale_recorder])
+def test_a_step_that_fails_to_record_or_replays_wrongly_is_computed(
+    recorder: Capture, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = tiny("llama")
+    runner = runner_of(GraphRunner, model)
+    with caplog.at_level(logging.INFO):
+        runner.capture_graphs(recorder, CLOSE)
+    assert runner.graphs == ()
+    assert "CUDA graphs are not used" in caplog.text
+    batch = one_token_rows(3)
+    assert torch.allclose(runner.forward(batch), runner_of(PagedRunner, model).forward(batch))
+
+
+def test_only_smaller_steps_are_recorded_where_memory_is_short() -> None:
+    runner = runner_of(GraphRunner, tiny("llama"))
+    runner.capture_graphs(limited_recorder, CLOSE)
+    assert [recording.count for recording in runner.graphs] == [1, 2]
+
+
+class SlowRecorder:
+    """A recorder whose first capture takes `first_s` seconds of its clock, and the others `other_s`."""
+
+    def __init__(self, first_s: float, other_s: float) -> None:
+        self.seconds, self.other_s, self.now = first_s, other_s, 0.0
+
+    def __call__(self, compute: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
+        self.now += self.seconds
+        self.seconds = self.other_s
+        return compute
+
+
+@pytest.mark.parametrize(
+    ("first_s", "other_s", "sizes"),
+    [
+        (1.0, 1.0, [1, 2, 4, 8]),
+        (10 * MAX_CAPTURE_S, 1.0, [1, 2, 4, 8]),
+        (1.0, MAX_CAPTURE_S, [1, 2, 8]),
+        (1.0, 10 * MAX_CAPTURE_S, [1, 8]),
+    ],
+)
+def test_a_slow_start_loses_no_graphs_and_slow_captures_lose_the_larger_ones_first(
+    first_s: float, other_s: float, sizes: list[int]
+) -> None:
+    runner, recorder = runner_of(GraphRunner, tiny("llama")), SlowRecorder(first_s, other_s)
+    runner.capture_graphs(recorder, CLOSE, clock=lambda: recorder.now)
+    assert [graph.count for graph in runner.graphs] == sizes
+
+
+def test_a_kernel_that_synchronizes_is_not_replayed() -> None:
+    model = tiny("llama")
+    runner = GraphRunner(model, max_sequences=ROWS, context=CONTEXT, kv_capacity=PAGES * PAGE_SIZE)
+    runner.capture_graphs(trace, CLOSE)
+    assert runner.graphs == ()
+
+
+def test_steps_are_recorded_for_powers_of_two_up_to_all_rows() -> None:
+    assert capture_sizes(1) == [1]
+    assert capture_sizes(5) == [1, 2, 4, 8]
+    assert capture_sizes(16) == [1, 2, 4, 8, 16]
+    assert capture_sizes(5000)[-1] == 256

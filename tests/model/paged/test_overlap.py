@@ -1,0 +1,67 @@
+"""Recorded steps launched before the previous step's tokens are known: the engine's answers do not change."""
+
+import pytest
+import torch
+
+from inference.engine.engine import Engine
+from inference.engine.sampling.sampler import Sampler
+from inference.engine.sequence import Task
+from inference.model.batch import Batch
+from inference.model.paged.cuda import CudaGraphRecorder
+from inference.model.paged.cuda_graphs import GraphRunner
+from inference.sampling import Sampling
+from tests.engine.conftest import RecordingSink
+from tests.engine_probe import EngineProbe
+from tests.families import VOCAB, tiny
+from tests.model.paged.test_cuda_graphs import record_runner, trace
+
+GREEDY, SAMPLED = Sampling(greedy=True), Sampling(temperature=0.9, top_p=0.95)
+TASKS = [
+    Task(
+        ids,
+        12 + 5 * seed,
+        sampling,
+        seed=seed,
+        logprobs=2,
+        stop_token_ids=frozenset(range(3, 9)),
+        min_tokens=4,
+    )
+    for seed, (ids, sampling) in enumerate(
+        [
+            ((5, 6, 7), GREEDY),
+            ((11,) * 20, SAMPLED),
+            ((9, 8), GREEDY),
+            ((40, 41, 42), SAMPLED),
+            ((60,), SAMPLED),
+        ]
+    )
+]
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_early_replayed_steps_give_the_same_answers(device: str) -> None:
+    model = tiny("mistral").to(device)
+    recorder = trace if device == "cpu" else CudaGraphRecorder(model.device)
+    runner = record_runner(model, recorder)
+    early, plain = generate_all(runner, True), generate_all(runner, False)
+    assert [(sink.token_ids, sink.finish_reason) for sink in early] == [
+        (sink.token_ids, sink.finish_reason) for sink in plain
+    ]
+    for first, second in zip(early, plain, strict=True):
+        ours, theirs = ([p for record in sink.outputs for p in record.logprobs] for sink in (first, second))
+        assert ours == pytest.approx(theirs, abs=1e-3)
+
+
+@torch.inference_mode()
+def generate_all(runner: GraphRunner, overlaps: bool) -> list[RecordingSink]:
+    runner.async_capable = overlaps
+    engine = Engine(runner, Sampler(VOCAB), max_batch_tokens=64, max_queued_tokens=10_000)
+    batches: list[Batch] = []
+    forward, runner.forward = runner.forward, lambda batch: (batches.append(batch), forward(batch))[1]
+    sinks = [RecordingSink() for _ in TASKS]
+    engine.submit(TASKS, sinks)
+    while engine.step():
+        EngineProbe(engine).check()
+    runner.forward = forward
+    assert any(batch.device_token_ids is not None for batch in batches) == overlaps
+    return sinks

@@ -1,0 +1,62 @@
+"""Attention mask patterns that are sliding windows, and patterns that are not."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from transformers import Qwen2MoeConfig, Qwen2MoeForCausalLM
+
+from inference.model.batch import UnsupportedModel
+from inference.model.paged.attention import SlidingWindow, window_of
+from inference.model.select_runner import select_runner
+from tests.families import LLAMA, VOCAB
+
+Pattern = Callable[..., torch.Tensor]
+
+
+def causal(row: torch.Tensor, head: torch.Tensor, query: torch.Tensor, column: torch.Tensor) -> torch.Tensor:
+    return column <= query
+
+
+def sliding_window(width: int) -> Pattern:
+    return lambda row, head, query, column: (column <= query) & (column > query - width)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "width"),
+    [(causal, None), (sliding_window(1), 1), (sliding_window(6), 6), (sliding_window(0), 0)],
+)
+def test_a_window_is_recognized_by_the_visible_columns(pattern: Pattern, width: int | None) -> None:
+    assert window_of(pattern) == SlidingWindow(width)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "reason"),
+    [
+        (lambda row, head, query, column: column <= query + 1, "the attention mask is no sliding window"),
+        (
+            lambda row, head, query, column: (column <= query) & (column % 2 == 0),
+            "the attention mask is no sliding window",
+        ),
+        (lambda row, head, query, column: (column <= query) & (column >= query // 100 * 100), "more than"),
+    ],
+)
+def test_a_mask_that_is_no_window_is_refused(pattern: Pattern, reason: str) -> None:
+    with pytest.raises(UnsupportedModel, match=reason):
+        window_of(pattern)
+
+
+def test_a_mask_that_no_layer_uses_refuses_nothing() -> None:
+    """Qwen2-MoE builds a sliding-window mask of width 0 even if no layer has a window."""
+    config = Qwen2MoeConfig(vocab_size=VOCAB, moe_intermediate_size=32, num_experts=4, **LLAMA)
+    model = Qwen2MoeForCausalLM(config).eval()
+    assert config.sliding_window == 0
+    fitted = select_runner(
+        model,
+        max_sequences=2,
+        context=64,
+        kv_memory_bytes=1 << 24,
+        timed=False,
+        allowed_runners=("paged", "uncached"),
+    )
+    assert fitted.runner_kind == "paged"

@@ -1,0 +1,28 @@
+"""A stand-in for a packed matrix: keeps the weight unchanged and multiplies with torch."""
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear
+
+from inference.native.structs import NativeDtype
+
+
+class TorchMatrix:
+    """Counts its matmuls and look-ups in `used`."""
+
+    def __init__(self, weight: Tensor, kind: NativeDtype, bias: Tensor | None = None) -> None:
+        self.kind = kind
+        self.weight = weight.detach().float().clone()
+        self.bias = None if bias is None else bias.detach().float()
+        self.used = 0
+
+    def linear(self, x: Tensor) -> Tensor:
+        self.used += 1
+        return linear(x.float(), self.weight, self.bias).to(x.dtype)
+
+    def rows(self, ids: Tensor) -> Tensor:
+        self.used += 1
+        return self.weight[ids]
+
+    def unpack(self, dtype: torch.dtype) -> Tensor:
+        return self.weight.to(dtype, copy=True)

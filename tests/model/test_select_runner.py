@@ -1,0 +1,238 @@
+"""Which runner is selected, and with how much KV memory."""
+
+import logging
+from dataclasses import replace
+
+import pytest
+import torch
+
+from inference.errors import BadRequest, Unavailable
+from inference.model import benchmark
+from inference.model import select_runner as select_runner_module
+from inference.model.batch import Batch, Resize
+from inference.model.contiguous import position_fixes
+from inference.model.contiguous.runner import ContiguousRunner
+from inference.model.select_runner import Candidate, select_runner
+from tests.families import ATTENTION, CONTEXT, ENCODERS, FAMILIES, RECURRENT, UNCACHED, UNUSUAL, tiny
+from tests.walk import RunnerWalk, plain
+
+PLENTY = 1 << 24
+
+
+@pytest.mark.parametrize("name", FAMILIES | UNUSUAL)
+def test_every_family_fits_the_contiguous_runner(name: str) -> None:
+    fitted = select_runner(
+        tiny(name), max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY, allowed_runners=("contiguous",)
+    )
+    assert fitted.runner_kind == "contiguous"
+    assert fitted.supports_chunked_prefill == (
+        name not in RECURRENT and name not in ("qwen3_next", "falcon_h1")
+    )
+    assert fitted.error < 1e-4
+
+
+@pytest.mark.parametrize("name", ATTENTION)
+def test_families_whose_attention_comes_from_the_registry_fit_the_paged_runner(name: str) -> None:
+    fitted = select_runner(tiny(name), max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY, timed=False)
+    own = {"gpt_neo", "gptj", "codegen", "bloom", "falcon", "falcon+alibi", "mpt", "xglm"}
+    assert fitted.runner_kind == ("contiguous" if name in own else "paged")
+    assert fitted.error < 1e-4
+
+
+@pytest.mark.parametrize("name", ["llama4_text", "lfm2", "jamba", "t5"])
+def test_models_with_chunked_attention_or_other_token_mixing_do_not_fit_the_paged_runner(name: str) -> None:
+    fitted = select_runner(tiny(name), max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY, timed=False)
+    assert fitted.runner_kind == "contiguous"
+
+
+@pytest.mark.parametrize(("ratio", "runner"), [(1.0, "paged"), (0.8, "contiguous")])
+def test_the_faster_of_two_correct_runners_is_selected(
+    ratio: float, runner: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(benchmark, "speed_ratio", lambda *args: ratio)
+    assert (
+        select_runner(tiny("gpt_neox"), max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY).runner_kind
+        == runner
+    )
+
+
+@pytest.mark.parametrize(("seconds", "kinds"), [(0.001, ["paged", "contiguous"]), (0.1, ["paged"])])
+def test_no_other_runner_is_tried_if_the_weights_alone_set_the_speed(
+    seconds: float, kinds: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(benchmark, "step_s", lambda *args: seconds)
+    timed_kinds: list[list[str]] = []
+    monkeypatch.setattr(
+        select_runner_module,
+        "fastest",
+        lambda model, reference, candidates, context: take_first(timed_kinds, candidates),
+    )
+    select_runner(tiny("gpt_neox"), max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY)
+    assert timed_kinds == [kinds]
+
+
+def take_first(timed_kinds: list[list[str]], candidates: list[Candidate]) -> Candidate:
+    timed_kinds.append([one.option.kind for one in candidates])
+    return candidates[0]
+
+
+def test_a_benchmark_times_both_runners() -> None:
+    """A runner that takes a hundred times as long loses to one that does not."""
+    model = tiny("llama")
+
+    class Slow(ContiguousRunner):
+        def forward(self, batch: Batch) -> torch.Tensor:
+            for _ in range(100):
+                logits = super().forward(replace(batch, cache_ops=()))
+            return logits
+
+    def fast(**limits: int) -> ContiguousRunner:
+        return ContiguousRunner(model, supports_chunked_prefill=True, **limits)
+
+    def slow(**limits: int) -> ContiguousRunner:
+        runner = Slow(model, supports_chunked_prefill=True, **limits)
+        runner.memory.apply(Resize(benchmark.ROWS, limits["context"]))
+        return runner
+
+    assert benchmark.speed_ratio(fast, slow, range(3, 50), CONTEXT) > 5
+    assert benchmark.speed_ratio(slow, fast, range(3, 50), CONTEXT) < 0.2
+
+
+@pytest.mark.parametrize("name", UNCACHED)
+def test_a_model_without_a_cache_gets_the_uncached_runner(name: str) -> None:
+    fitted = select_runner(tiny(name), max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY)
+    assert fitted.runner_kind == "uncached"
+
+
+def test_a_model_whose_cache_changes_its_logits_is_refused() -> None:
+    with pytest.raises(Unavailable, match="prophetnet computes different logits with a cache than without"):
+        select_runner(tiny("prophetnet"), max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY)
+
+
+def test_a_model_that_needs_more_than_text_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forward(*args: object, **kwargs: object) -> None:
+        raise ValueError("give me\n  pixel_values")
+
+    model = tiny("llama")
+    monkeypatch.setattr(model.model, "forward", forward)
+    with pytest.raises(Unavailable, match="compute from text alone: ValueError: give me pixel_values"):
+        select_runner(model, max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY)
+
+
+def test_a_decoder_without_a_start_token_is_refused_as_the_users_error() -> None:
+    model = tiny("bart", decoder_start_token_id=None)
+    model.generation_config.decoder_start_token_id = model.generation_config.bos_token_id = None
+    with pytest.raises(BadRequest, match="MODEL_NAME has no decoder_start_token_id"):
+        select_runner(model, max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY)
+
+
+def test_a_model_that_infers_positions_in_its_own_way_gets_a_call_for_each_row() -> None:
+    model = tiny("led")
+    fitted = select_runner(model, max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY)
+    assert isinstance(fitted.runner, ContiguousRunner) and not fitted.runner.batched
+    walk = RunnerWalk(model, fitted.runner, seed=3)
+    walk.go(8)
+    assert walk.error < 1e-4
+
+
+@pytest.mark.parametrize("name", ["gpt_neo", "t5", "bart"])
+def test_a_wrong_runner_is_not_selected(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without its position fix, a model that infers positions is wrong in a shared call, and verification
+    detects it.
+    """
+    monkeypatch.setattr(position_fixes, "POSITION_FIXES", ())
+    fitted = select_runner(tiny(name), max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY)
+    assert isinstance(fitted.runner, ContiguousRunner) and not fitted.runner.batched
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_compared_with_half_precision(dtype: torch.dtype) -> None:
+    fitted = select_runner(
+        tiny("mixtral").to(dtype), max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY
+    )
+    assert fitted.runner_kind in ("paged", "contiguous") and fitted.supports_chunked_prefill
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt_neo", "t5", "jamba"])
+def test_verification_leaves_the_model_unchanged(name: str) -> None:
+    model = tiny(name)
+    tokens, source = [5, 9, 13, 40, 41], [7, 8, 9] if name in ENCODERS else []
+    before = plain(model, tokens, source)
+    select_runner(
+        model,
+        max_sequences=4,
+        context=CONTEXT,
+        kv_memory_bytes=PLENTY,
+        allowed_runners=("paged", "contiguous", "uncached"),
+    )
+    assert torch.equal(plain(model, tokens, source), before)
+
+
+def test_the_capacity_follows_from_the_memory() -> None:
+    model = tiny("llama")
+    for kind, capacity in (("contiguous", 300), ("paged", 300 // 16 * 16)):
+        fitted = select_runner(
+            model, max_sequences=8, context=CONTEXT, kv_memory_bytes=300 * 256, allowed_runners=(kind,)
+        )
+        assert fitted.bytes_per_token == 2 * 2 * 2 * 8 * 4  # layers, keys and values, heads, width, float32
+        assert fitted.runner.kv_capacity == capacity
+    assert (
+        select_runner(model, max_sequences=2, context=CONTEXT, kv_memory_bytes=PLENTY).runner.kv_capacity
+        == 2 * CONTEXT
+    )
+
+
+@pytest.mark.parametrize(("limit", "capacity"), [(200, 200), (10**9, 8 * CONTEXT)])
+def test_the_capacity_does_not_exceed_the_requested_limit(limit: int, capacity: int) -> None:
+    for kind in ("contiguous", "paged"):
+        fitted = select_runner(
+            tiny("llama"),
+            max_sequences=8,
+            context=CONTEXT,
+            kv_memory_bytes=PLENTY,
+            max_batch_total_tokens=limit,
+            allowed_runners=(kind,),
+        )
+        assert (
+            fitted.runner.kv_capacity == capacity // fitted.runner.page_size * fitted.runner.page_size
+            or kind == "contiguous"
+        )
+        assert fitted.runner.kv_capacity <= capacity
+
+
+def test_memory_for_less_than_one_row_is_refused() -> None:
+    with pytest.raises(Unavailable, match="128 tokens"):
+        select_runner(tiny("llama"), max_sequences=8, context=CONTEXT, kv_memory_bytes=100 * 256)
+
+
+def test_damaged_weights_are_refused() -> None:
+    model = tiny("llama")
+    model.model.norm.weight.data.fill_(float("nan"))
+    with pytest.raises(Unavailable, match="NaN or infinite"):
+        select_runner(model, max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY)
+
+
+def test_the_selection_is_logged_with_its_reason(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="inference.model.select_runner"):
+        select_runner(tiny("bloom"), max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY)
+    *reasons, line = [record.getMessage() for record in caplog.records]
+    assert reasons == [
+        "bloom: fused runner rejected: a BloomModel has no layers",
+        "bloom: paged runner rejected: accepts no position ids",
+    ]
+    assert line.startswith("bloom: contiguous, chunked prefill, error ")
+
+
+def test_a_model_with_few_positions_fits_both_runners() -> None:
+    model = tiny("gpt2", n_positions=64)
+    for kind in ("contiguous", "paged"):
+        assert (
+            select_runner(
+                model, max_sequences=2, context=64, kv_memory_bytes=PLENTY, allowed_runners=(kind,)
+            ).runner_kind
+            == kind
+        )
+
+
+def test_every_attention_family_is_in_the_table() -> None:
+    assert len(ATTENTION) + len(RECURRENT) + len(ENCODERS) == 30

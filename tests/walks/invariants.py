@@ -1,0 +1,179 @@
+"""Invariants of an engine between two steps.
+
+No sequence is lost, nothing is counted twice, and the KV memory contains what the engine assumes.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Protocol
+
+from inference.engine.kv.contiguous import ContiguousKVCacheManager
+from inference.engine.kv.paged import PagedKVCacheManager
+from inference.engine.kv.prefix import extend_page_hashes
+from inference.engine.sequence import StepOutput, Task
+from tests.engine.conftest import FakeRunner
+from tests.engine_probe import EngineProbe
+from tests.walks.paged_echo_runner import PagedEchoRunner
+
+
+class RequestOutputs(Protocol):
+    """A task and its outputs."""
+
+    task: Task
+    outputs: list[StepOutput]
+
+
+def check_invariants(
+    probe: EngineProbe, requests: Mapping[int, RequestOutputs], started_ids: set[int]
+) -> None:
+    """`started_ids` are the sequences that have had a row."""
+    check_places(probe)
+    check_admission(probe, requests, started_ids)
+    check_outputs(probe, requests)
+    probe.check()
+    kv_cache, runner = probe.kv_cache, probe.runner
+    if isinstance(kv_cache, ContiguousKVCacheManager):
+        check_rows(kv_cache)
+        if isinstance(runner, FakeRunner):
+            check_columns(kv_cache, runner)
+    if isinstance(kv_cache, PagedKVCacheManager):
+        check_pages(kv_cache)
+        if isinstance(runner, PagedEchoRunner):
+            check_page_contents(kv_cache, runner)
+
+
+def check_places(probe: EngineProbe) -> None:
+    """Each sequence runs or waits, in one list only; waiting sequences hold no memory."""
+    running, waiting, active = probe.running, probe.waiting, probe.kv_cache.active
+    here = [sequence.id for sequence in (*running, *waiting)]
+    assert sorted(here) == sorted(probe.unfinished), "a sequence is in no list or in two"
+    assert [s.id for s in running] == sorted(s.id for s in running), (
+        "running sequences are not in order of age"
+    )
+    assert sorted(s.id for s in active) == [s.id for s in running], "each running sequence has KV memory"
+    assert len({s.row for s in running} - {-1}) == len(running), "two running sequences share a row"
+    assert all(s.row == -1 and s.num_computed_tokens == 0 and not s.pages for s in waiting)
+    assert all(0 <= s.num_computed_tokens < len(s.token_ids) for s in running)
+
+
+def check_admission(
+    probe: EngineProbe, requests: Mapping[int, RequestOutputs], started_ids: set[int]
+) -> None:
+    """Queued tokens are those of submitted sequences that have neither ended nor started."""
+    tokens = {
+        id: len(request.task.prompt_token_ids)
+        for id, request in requests.items()
+        if id not in started_ids and not is_finished(request.outputs)
+    }
+    assert probe.queued_tokens == sum(tokens.values())
+
+
+def check_outputs(probe: EngineProbe, requests: Mapping[int, RequestOutputs]) -> None:
+    """Every generated token was put out once, to its own sink, and the counters add up."""
+    counters = probe.counters
+    for id, request in requests.items():
+        sequence = probe.unfinished.get(id)
+        output_ids = [id for output in request.outputs for id in output.token_ids]
+        assert all(output.num_cached_tokens is None for output in request.outputs[1:]), (
+            "only the first output reports on the prompt"
+        )
+        assert not any(map(is_last, request.outputs[:-1])), "an output follows the last one"
+        assert sequence is None or sequence.output_token_ids == output_ids
+    outputs = [output for request in requests.values() for output in request.outputs]
+    started_requests = [
+        request for request in requests.values() if request.outputs and was_computed(request.outputs[0])
+    ]
+    reasons = Counter("error" if r.error else r.finish_reason for r in outputs if is_last(r))
+    assert {reason: count for reason, count in counters.finished_by_reason.items() if count} == reasons
+    assert counters.generated_tokens == sum(len(output.token_ids) for output in outputs)
+    assert counters.prompt_tokens == sum(len(request.task.prompt_token_ids) for request in started_requests)
+    assert counters.cached_tokens == sum(
+        request.outputs[0].num_cached_tokens or 0 for request in started_requests
+    )
+    assert counters.accepted_tokens <= counters.drafted_tokens
+
+
+def check_rows(rows: ContiguousKVCacheManager) -> None:
+    """Every row is active, evictable or free."""
+    active = [sequence.row for sequence in rows.active]
+    assert active == list(range(len(active)))
+    free = set(range(rows.num_rows)) - set(active) - set(rows.evictable)
+    assert len(active) + len(rows.evictable) + len(free) == rows.num_rows
+    assert rows.num_rows * rows.num_columns <= rows.kv_capacity or not rows.num_rows
+
+
+def check_columns(rows: ContiguousKVCacheManager, runner: FakeRunner) -> None:
+    """Every row contains the expected tokens once the pending cache ops are done."""
+    memory = apply_pending_cache_ops(rows, runner)
+    assert memory.shape.rows == rows.num_rows or not rows.num_rows
+    for sequence in rows.active:
+        assert (
+            memory.row_ids(sequence.row, sequence.num_computed_tokens)
+            == sequence.token_ids[: sequence.num_computed_tokens]
+        )
+        assert not sequence.num_computed_tokens or memory.encoder_inputs[sequence.row] == sequence.encoder_ids
+        assert (
+            runner.supports_chunked_prefill
+            or not sequence.num_computed_tokens
+            or memory.states[sequence.row] == sequence.num_computed_tokens
+        )
+    for row, cached_row in rows.evictable.items():
+        assert memory.row_ids(row, len(cached_row.token_ids)) == cached_row.token_ids
+
+
+def check_pages(pages: PagedKVCacheManager) -> None:
+    """Every page is free, evictable, or listed as often as its reference count.
+
+    Shared pages are full and have the same tokens.
+    """
+    listed = Counter(page for sequence in pages.active for page in sequence.pages)
+    assert {page: count for page, count in pages.ref_count.items() if count} == listed
+    assert sorted([*pages.free_pages, *pages.evictable, *listed]) == list(range(pages.num_pages))
+    holders: dict[int, tuple[int, list[int]]] = {}
+    for sequence in pages.active:
+        for index, page in enumerate(sequence.pages):
+            if listed[page] > 1:
+                end = (index + 1) * pages.page_size
+                assert end <= sequence.num_computed_tokens, "a page that is written is shared"
+                assert holders.setdefault(page, (index, sequence.token_ids[:end])) == (
+                    index,
+                    sequence.token_ids[:end],
+                )
+
+
+def check_page_contents(pages: PagedKVCacheManager, runner: PagedEchoRunner) -> None:
+    """Every listed or evictable page contains the expected tokens."""
+    for sequence in pages.active:
+        stored_ids = runner.ids_in_pages(sequence.pages, sequence.num_computed_tokens)
+        assert list(stored_ids) == sequence.token_ids[: sequence.num_computed_tokens]
+    for page_hash, page in pages.page_of_hash.items():
+        page_hashes: list[bytes] = []
+        extend_page_hashes(page_hashes, runner.pages[page][-1], pages.page_size)
+        assert page_hashes and page_hashes[-1] == page_hash, "a page is registered under the hash of another"
+
+
+def apply_pending_cache_ops(rows: ContiguousKVCacheManager, runner: FakeRunner) -> FakeRunner:
+    """The runner after the pending cache ops."""
+    later = replace(
+        runner,
+        memory=[list(row) for row in runner.memory],
+        encoder_inputs=list(runner.encoder_inputs),
+        states=list(runner.states),
+        batches=[],
+    )
+    for cache_op in rows.cache_ops:
+        later._apply(cache_op)
+    return later
+
+
+def was_computed(output: StepOutput) -> bool:
+    return output.error is None and output.finish_reason not in ("cancelled", "deadline")
+
+
+def is_last(output: StepOutput) -> bool:
+    return bool(output.finish_reason or output.error)
+
+
+def is_finished(outputs: list[StepOutput]) -> bool:
+    return bool(outputs) and is_last(outputs[-1])

@@ -1,0 +1,79 @@
+"""A real model's own answers, computed alone and without a cache; and a wrapper of its runner that can
+fail.
+"""
+
+from collections.abc import Callable
+from collections.abc import Sequence as SequenceOf
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+
+from inference.engine.sampling.sampler import SampledToken
+from inference.engine.sequence import PromptLogprob, Task
+from inference.model.batch import Batch, Runner
+from tests.walk import plain
+
+
+@dataclass
+class ModelReference:
+    """The greedy answers of a model: the most probable next token and its logprob."""
+
+    model: PreTrainedModel
+    context: int
+    start: tuple[int, ...] | None
+    tolerance: float = 1e-3
+    known: dict[tuple[SequenceOf[int], SequenceOf[int]], SampledToken] = field(default_factory=dict)
+
+    def choices(self, task: Task) -> list[SampledToken]:
+        source = task.prompt_token_ids if self.start else ()
+        tokens = self.start or task.prompt_token_ids
+        limit = min(len(tokens) + task.max_tokens, self.context)
+        sampled_tokens: list[SampledToken] = []
+        while len(tokens) < limit and not (sampled_tokens and sampled_tokens[-1].id in task.stop_token_ids):
+            sampled_tokens.append(self.next(tokens, source))
+            tokens = (*tokens, sampled_tokens[-1].id)
+        return (
+            sampled_tokens
+            if task.logprobs is not None
+            else [SampledToken(choice.id) for choice in sampled_tokens]
+        )
+
+    def next(self, tokens: tuple[int, ...], source: tuple[int, ...]) -> SampledToken:
+        if (tokens, source) not in self.known:
+            scores = plain(self.model, list(tokens), list(source))[-1].log_softmax(-1)
+            self.known[tokens, source] = SampledToken(int(scores.argmax()), float(scores.max()))
+        return self.known[tokens, source]
+
+    def scores(self, task: Task) -> list[PromptLogprob]:
+        if task.prompt_logprobs is None:
+            return []
+        tokens, source = (self.start, task.prompt_token_ids) if self.start else (task.prompt_token_ids, ())
+        scores = plain(self.model, list(tokens), list(source)).log_softmax(-1)
+        return [
+            PromptLogprob(),
+            *(PromptLogprob(float(row[id])) for row, id in zip(scores, tokens[1:], strict=False)),
+        ]
+
+
+@dataclass
+class FaultyRunner:
+    """A Runner that calls `on_forward` with each Batch before and after computing it; `on_forward` may raise.
+
+    early  steps launched before their ids were known
+    """
+
+    runner: Runner
+    on_forward: Callable[[Batch, bool], None] = lambda batch, moved: None
+    early: int = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.runner, name)
+
+    def forward(self, batch: Batch) -> torch.Tensor:
+        self.on_forward(batch, False)
+        logits = self.runner.forward(batch)
+        self.on_forward(batch, True)
+        self.early += batch.device_token_ids is not None
+        return logits

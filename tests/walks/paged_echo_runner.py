@@ -1,0 +1,118 @@
+"""A fake runner with paged memory: its logits follow from the tokens that it reads through the page table.
+
+Like keys and values, the entry of a token depends on all tokens before it: a page is usable only after its
+own prefix.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+import torch
+
+from inference.model.batch import Batch, Clear
+from tests.engine.conftest import NAN, VOCAB, IllegalBatch
+from tests.walks.echo_runner import logits_of_row
+
+Ids = tuple[int, ...]
+
+
+@dataclass
+class PagedEchoRunner:
+    """Stores for each token of a page all ids up to it; raises IllegalBatch for a Batch that no runner could
+    compute.
+
+      on_forward  called with each Batch before it writes and after; may raise
+      early       steps launched before their ids were known
+    """
+
+    max_sequences: int
+    context: int
+    kv_capacity: int
+    page_size: int = 4
+    vocab: int = VOCAB
+    supports_chunked_prefill: bool = True
+    paged: bool = True
+    async_capable: bool = False
+    is_encoder_decoder: bool = False
+    start_ids: tuple[int, ...] = ()
+    on_forward: Callable[[Batch, bool], None] = lambda batch, moved: None
+    pages: list[list[Ids]] = field(init=False)
+    early: int = 0
+
+    def __post_init__(self) -> None:
+        self.pages = [[()] * self.page_size for _ in range(self.kv_capacity // self.page_size)]
+
+    def forward(self, batch: Batch) -> torch.Tensor:
+        self.on_forward(batch, False)
+        if batch.device_token_ids is not None:
+            self.early += 1
+            batch = replace(batch, token_ids=batch.device_token_ids.tolist())
+        try:
+            assert batch.device_token_ids is None or (self.async_capable and min(batch.token_ids) >= 0), (
+                "invalid ids"
+            )
+            for cache_op in batch.cache_ops:
+                assert isinstance(cache_op, Clear), "pages are never moved"
+                self.pages[cache_op.row] = [()] * self.page_size
+            self._check_batch(batch)
+            ids_by_row = [self._write_row(batch, index) for index in range(len(batch.rows))]
+        except (AssertionError, IndexError) as error:
+            raise IllegalBatch(str(error)) from error
+        self.on_forward(batch, True)
+        logits = [
+            row
+            for index, ids in enumerate(ids_by_row)
+            for row in logits_of_row(batch, index, ids, has_nan=self._has_nan(batch.page_table[index]))
+        ]
+        return torch.tensor(logits).reshape(len(batch.logits_indices), VOCAB)
+
+    def ids_in_pages(self, table: Sequence[int], count: int) -> Ids:
+        """The first `count` tokens in these pages."""
+        read = [self.pages[table[at // self.page_size]][at % self.page_size] for at in range(count)]
+        ids = read[-1] if read else ()
+        assert read == [ids[: at + 1] for at in range(count)], "these pages were not written for each other"
+        return ids
+
+    def _check_batch(self, batch: Batch) -> None:
+        num_new = [end - start for start, end in pairwise(batch.query_start_loc)]
+        assert batch.query_start_loc[0] == 0 and batch.query_start_loc[-1] == len(batch.token_ids)
+        assert (
+            len(num_new) == len(batch.rows) == len(batch.num_computed_tokens) == len(batch.page_table)
+            and min(num_new) > 0
+        )
+        assert len(set(batch.rows)) == len(batch.rows) <= self.max_sequences, "a row twice"
+        assert all(0 <= row < self.max_sequences for row in batch.rows)
+        assert all(a < b for a, b in pairwise(batch.rows)), "rows must ascend"
+        assert all(a < b for a, b in pairwise(batch.logits_indices)), "logits_indices must ascend"
+        written = [
+            page
+            for table, cached, n in zip(batch.page_table, batch.num_computed_tokens, num_new, strict=True)
+            for page in table[cached // self.page_size : -(-(cached + n) // self.page_size)]
+        ]
+        assert len(set(written)) == len(written), "two rows write to one page"
+        read = {
+            page
+            for table, n in zip(batch.page_table, batch.num_computed_tokens, strict=True)
+            for page in table[: n // self.page_size]
+        }
+        assert not read & set(written), "a row writes to a page that another reads"
+
+    def _has_nan(self, table: Sequence[int]) -> bool:
+        """Whether any of these pages contains NaN, even after the tokens that are read: 0 × nan is nan."""
+        return any(NAN in ids for page in table for ids in self.pages[page])
+
+    def _write_row(self, batch: Batch, index: int) -> Ids:
+        start, end, cached = (
+            batch.query_start_loc[index],
+            batch.query_start_loc[index + 1],
+            batch.num_computed_tokens[index],
+        )
+        table, ids = (
+            batch.page_table[index],
+            self.ids_in_pages(batch.page_table[index], batch.num_computed_tokens[index]),
+        )
+        for at, id in enumerate(batch.token_ids[start:end], cached):
+            ids = (*ids, id)
+            self.pages[table[at // self.page_size]][at % self.page_size] = ids
+        return ids
