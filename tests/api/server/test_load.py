@@ -89,7 +89,7 @@ def test_a_thousand_disconnects_leak_nothing(live: Start) -> None:
     random.seed(1)
     server = live(FakeBackend(lambda _: say(*TEXTS, pause_s=random.choice([0.0, 0.01, 30.0])), pace_s=0.005))
     asyncio.run(disconnect(server.port, 0.2, "sse"))
-    server.until(lambda: not server.http_server.bridge.running)
+    wait_until_idle(server)
     before = count_resources()
 
     async def disconnect_many() -> None:
@@ -100,11 +100,16 @@ def test_a_thousand_disconnects_leak_nothing(live: Start) -> None:
 
     for _ in range(10):
         asyncio.run(disconnect_many())
-    server.until(lambda: not server.http_server.bridge.running)
-    server.until(lambda: not server.http_server.server.server_state.connections)
+    wait_until_idle(server)
     assert not server.backend.open_streams and not server.http_server.bridge.senders
     assert len(server.backend.streams) > 300
     assert count_resources() == before
+
+
+def wait_until_idle(server: LiveServer) -> None:
+    """Until no request runs and each connection is closed: an open one would count as a resource."""
+    server.until(lambda: not server.http_server.bridge.running)
+    server.until(lambda: not server.http_server.server.server_state.connections)
 
 
 def count_resources() -> tuple[int, int]:
