@@ -74,6 +74,9 @@ def prepare_environment(settings: Settings) -> None:
     """Configure logging, and set the environment variables that the libraries read when they are imported."""
     logs.configure_logging(settings.log_level, as_json=settings.json_output)
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    if "PYTORCH_ALLOC_CONF" not in os.environ:
+        # Freed memory of any size is used again: merging projections would leave holes of up to 24 % of the weights.
+        os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
     if settings.offline:
         os.environ["HF_HUB_OFFLINE"] = "1"
     if settings.device == "cpu" and settings.num_shard > 1:

@@ -9,7 +9,6 @@ import logging
 import weakref
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -36,6 +35,18 @@ MERGEABLE = (
 )
 
 
+class MergedLinear(nn.Linear):
+    """A linear layer whose outputs are columns of its group's matmul: member `place` of `group`."""
+
+    group: "ProjectionGroup"
+    place: int
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        if torch.compiler.is_compiling():  # all members trace the same matmul: the compiler keeps one
+            return self.group.compute(hidden)[self.place]
+        return self.group.take_output(self.place, hidden)
+
+
 class ProjectionGroup:
     """Linear layers that one matmul computes, between `merge` and `unmerge`.
 
@@ -54,7 +65,7 @@ class ProjectionGroup:
         self._outputs: dict[int, Tensor] = {}
 
     def merge(self) -> None:
-        """Replace the members' weights by views of the group's, and their forward by take_output."""
+        """Make the members views of the group's weights that take their outputs from its matmul."""
         biases = () if self.bias is None else self.bias.split(self.sizes)
         for place, (member, weight) in enumerate(
             zip(self.members, self.weight.split(self.sizes), strict=True)
@@ -62,18 +73,24 @@ class ProjectionGroup:
             member.weight = nn.Parameter(weight, requires_grad=False)
             if member.bias is not None:
                 member.bias = nn.Parameter(biases[place], requires_grad=False)
-            member.__dict__["forward"] = partial(self.take_output, place)
+            member.__class__ = MergedLinear
+            member.__dict__ |= {"group": self, "place": place}
 
     def unmerge(self) -> None:
         """Let each member compute its own output again; its weight stays a view of the group's."""
         for member in self.members:
-            del member.__dict__["forward"]
+            member.__class__ = nn.Linear
+            del member.__dict__["group"], member.__dict__["place"]
+
+    def compute(self, hidden: Tensor) -> tuple[Tensor, ...]:
+        """The outputs of all members, in order."""
+        return linear(hidden, self.weight, self.bias).split(self.sizes, -1)
 
     def take_output(self, place: int, hidden: Tensor) -> Tensor:
         """The output of member `place` for `hidden`; outputs not taken are freed with `hidden`."""
         if place not in self._outputs or self._source is None or self._source() is not hidden:
             self._drop()
-            self._outputs = dict(enumerate(linear(hidden, self.weight, self.bias).split(self.sizes, -1)))
+            self._outputs = dict(enumerate(self.compute(hidden)))
             self._source = weakref.ref(hidden, self._drop)
         mine = self._outputs.pop(place)
         if not self._outputs:

@@ -17,6 +17,8 @@ from inference.model.fused.llama_model import LlamaSpec
 from inference.model.fused.module_map import map_modules
 from inference.model.fused.runner import FusedRunner
 from inference.model.fused.verify import extract_verified_spec
+from inference.model.paged.attention import PagedAttention
+from inference.model.paged.compiled_layers import CompiledAttention, CompiledLayers
 from inference.model.paged.cuda import CudaGraphRecorder, is_single_gpu
 from inference.model.paged.cuda_graphs import GraphRunner
 from inference.model.paged.kernels.select import SelectedKernel, select_kernel
@@ -69,9 +71,11 @@ def runner_options(
         get_kernel = cache(
             partial(select_kernel, model)
         )  # evaluated at the first trial: it may raise UnsupportedModel
-        yield RunnerOption(
-            "paged", "paged", partial(build_paged_runner, model, get_kernel, tolerance), paged_kv_cost
-        )
+        build_paged = partial(build_paged_runner, model, get_kernel, tolerance)
+        if is_single_gpu(model):
+            build_compiled = partial(build_paged, get_layers=cache(partial(CompiledLayers, model)))
+            yield RunnerOption("paged", "paged, compiled layers", build_compiled, paged_kv_cost)
+        yield RunnerOption("paged", "paged", build_paged, paged_kv_cost)
     runner_class = EncoderDecoderRunner if model.config.is_encoder_decoder else ContiguousRunner
     for (supports_chunked_prefill, batched), name in CONTIGUOUS_MODES.items():
         if not (deterministic and batched):
@@ -115,9 +119,11 @@ def build_paged_runner(
     max_sequences: int,
     context: int,
     kv_capacity: int,
+    get_layers: Callable[[], CompiledLayers] | None = None,
 ) -> PagedRunner:
     """Build a paged runner, with CUDA graphs where the device and the kernel support them."""
     kernel = get_kernel()
+    attention = partial(CompiledAttention, layers=get_layers()) if get_layers else PagedAttention
     on_single_gpu = is_single_gpu(model)
     runner_class = GraphRunner if on_single_gpu and kernel.supports_cuda_graphs else PagedRunner
     runner = runner_class(
@@ -128,6 +134,7 @@ def build_paged_runner(
         page_size=kernel.page_size,
         kernel=kernel.kernel,
         async_capable=on_single_gpu,
+        create_attention=attention,
     )
     runner.probe()
     if isinstance(runner, GraphRunner):

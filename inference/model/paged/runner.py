@@ -4,6 +4,8 @@ For models whose attention goes through transformers' registry and whose tokens 
 a model's inputs; nothing of sequences or sampling.
 """
 
+from collections.abc import Callable
+
 import torch
 from transformers import PreTrainedModel
 
@@ -16,6 +18,8 @@ from inference.model.paged.attention import PROBE, AttentionKernel, PagedAttenti
 from inference.model.paged.attn_metadata import AttnMetadata, build_metadata, use_metadata
 from inference.model.paged.kv_pool import KVPool
 from inference.model.paged.sdpa import sdpa_kernel
+
+CreateAttention = Callable[[PreTrainedModel, KVPool, AttentionKernel], PagedAttention]
 
 PAGE_SIZE = 16  # tokens of a page
 NUM_PROBE_TOKENS = 4
@@ -42,6 +46,7 @@ class PagedRunner:
         page_size: int = PAGE_SIZE,
         kernel: AttentionKernel = sdpa_kernel,
         async_capable: bool = False,
+        create_attention: CreateAttention = PagedAttention,
     ) -> None:
         self.model, self.device, self.async_capable = model, model.device, async_capable
         num_pages = max(kv_capacity // page_size, -(-context // page_size))
@@ -49,7 +54,7 @@ class PagedRunner:
         self.page_size, self.kv_capacity = page_size, num_pages * page_size
         self.vocab = vocab_size_of(model)
         self.pool = KVPool(num_pages, page_size)
-        self.attention = PagedAttention(model, self.pool, kernel)
+        self.attention = create_attention(model, self.pool, kernel)
         check_supported(model)
         select_logits.install(model)
 
