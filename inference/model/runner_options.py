@@ -87,6 +87,8 @@ def runner_options(
 
 def supports_fused(model: PreTrainedModel) -> bool:
     """Whether the fused runner may support the model once its weights are packed native matrices."""
+    if model.device.type != "cpu":
+        return False
     try:
         map_modules(model)
     except (UnsupportedModel, AttributeError, NotImplementedError):
