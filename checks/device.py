@@ -2,7 +2,7 @@
 
 from checks.machine import Machine
 from checks.memory.plan import Plan
-from inference.finding import Finding
+from inference.finding import Finding, join_names
 
 BFLOAT16 = "bfloat16"
 
@@ -22,12 +22,21 @@ def check(plan: Plan, machine: Machine) -> Finding | None:
         next((gpu.unsupported_reason for gpu in gpus if gpu.unsupported_reason), ""),
     )
     if unsupported_reason:
-        fix = 'DEVICE = "cpu", or install a torch that is built for this GPU'
+        fix = 'run scripts/setup.sh, which selects the build of torch for this GPU, or DEVICE = "cpu"'
         return Finding("device", need, f"{have}: {unsupported_reason}", False, fix)
     if dtype == BFLOAT16 and "cuda" not in machine.bfloat16_devices:
         fix = 'DTYPE = "auto", which selects float16 on this GPU'
         return Finding("device", need, f"{have}, which is older than Ampere and lacks {BFLOAT16}", False, fix)
     return Finding("device", need, have, True)
+
+
+def check_auto(device: str, layers: str, machine: Machine) -> list[Finding]:
+    """Refuse DEVICE = "auto" if torch cannot use the GPUs of the machine, rather than serve on the CPU."""
+    if device != "auto" or layers or not machine.unused_gpus:
+        return []
+    have = f"{join_names(tuple(dict.fromkeys(machine.unused_gpus)))}: {machine.no_gpu_reason}"
+    fix = f'{machine.no_gpu_fix}; or DEVICE = "cpu"'
+    return [Finding("GPU", 'a GPU that torch can use, for DEVICE = "auto"', have, False, fix)]
 
 
 def find_cpu_only_blocker(plan: Plan) -> tuple[str, str]:
@@ -45,5 +54,5 @@ def find_cpu_only_blocker(plan: Plan) -> tuple[str, str]:
 def describe_cpu(dtype: str, machine: Machine) -> str:
     """How the CPU computes the dtype; and why no GPU is used, if an NVIDIA driver is installed."""
     is_emulated = dtype == BFLOAT16 and "cpu" not in machine.bfloat16_devices
-    gpu_note = f"; {machine.no_gpu_reason}" if "driver is here" in machine.no_gpu_reason else ""
+    gpu_note = f"; no GPU: {machine.no_gpu_reason}" if machine.unused_gpus else ""
     return ("emulated, slower than float32" if is_emulated else "supported") + gpu_note

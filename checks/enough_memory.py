@@ -55,7 +55,8 @@ def check_gpus(plan: Plan, machine: Machine) -> list[Finding]:
     if plan.device == "cpu" or plan.model_size is None:
         return []
     if not machine.gpus:
-        fix = 'DEVICE = "cpu", or install an NVIDIA driver and run scripts/setup.sh again'
+        driver_fix = machine.no_gpu_fix or "install an NVIDIA driver and run scripts/setup.sh again"
+        fix = f'{driver_fix}; or DEVICE = "cpu"'
         return [Finding("GPU", "a CUDA device", machine.no_gpu_reason or "none visible to torch", False, fix)]
     model_size = plan.model_size
     return [

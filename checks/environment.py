@@ -9,6 +9,7 @@ import torch
 
 from checks.machine.gpus import explain_no_gpu, find_torch_gpus
 from checks.machine.limits import available_ram
+from checks.nvidia_driver import find_driver
 from inference.finding import format_size
 from inference.native.cpu_levels import processor_features
 
@@ -27,10 +28,12 @@ def collect_facts(server: str) -> Iterator[tuple[str, str]]:
     for package in PACKAGES:
         yield package, installed_version(package)
     yield "CUDA of torch", torch.version.cuda or "none"
+    driver = find_driver()
+    yield "NVIDIA driver", driver.version if driver else "none with a GPU"
     gpus = [
         f"{gpu.name}, {format_size(gpu.free)} of {format_size(gpu.total)} free" for gpu in find_torch_gpus()
     ]
-    yield "GPUs", "; ".join(gpus) or f"none: {explain_no_gpu()}"
+    yield "GPUs", "; ".join(gpus) or f"none: {explain_no_gpu(driver)}"
     yield "processor", f"{psutil.cpu_count(logical=False)} cores, {psutil.cpu_count()} threads"
     features = processor_features()
     yield (

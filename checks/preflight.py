@@ -20,6 +20,7 @@ from checks import (
     quantize,
     runner,
     shards,
+    triton,
     weights,
 )
 from checks.machine import Machine, inspect
@@ -53,6 +54,7 @@ ALL_CHECKS = (
     weights.check,
     disk.check,
     device.check,
+    triton.check,
     enough_memory.check_ram,
     enough_memory.check_gpus,
     enough_memory.check_context,
@@ -90,12 +92,15 @@ def preflight(settings: Settings, pending: PendingRepository) -> PreflightReport
         port=settings.port,
         cuda_memory_fraction=settings.cuda_memory_fraction,
     )
-    network_findings = check_network(settings, machine)
+    early_findings = (
+        *device.check_auto(settings.device, settings.layers, machine),
+        *check_network(settings, machine),
+    )
     try:
         plan = plan_repository(settings, pending(), machine)
     except Refused as error:
-        return PreflightReport((*network_findings, error.finding), machine, None)
-    report = PreflightReport((*network_findings, *run_checks(plan, machine)), machine, plan)
+        return PreflightReport((*early_findings, error.finding), machine, None)
+    report = PreflightReport((*early_findings, *run_checks(plan, machine)), machine, plan)
     if not report.ok:
         return replace(report, suggestions=tuple(suggest(plan, machine)))
     if not settings.max_input_tokens:
@@ -171,8 +176,7 @@ def format_table(
     """The findings as aligned columns with their fixes, then the suggestions and the files to fetch."""
     rows = [("check", "", "need", "have")]
     rows += [
-        (item.name, "ok" if item.ok else "NO", table_cell(item.need), table_cell(item.have))
-        for item in findings
+        (item.name, describe_status(item), table_cell(item.need), table_cell(item.have)) for item in findings
     ]
     indent = " " * max(len(name) for name, *_ in rows)
     fixes = ["", *(f"{indent}  fix: {printable(item.fix)}" if item.fix else "" for item in findings)]
@@ -183,6 +187,13 @@ def format_table(
         if line
     ]
     return "\n".join([*lines, *format_suggestions(suggestions), *format_files_to_fetch(files)])
+
+
+def describe_status(finding: Finding) -> str:
+    """A finding that is ok and has a fix is a warning."""
+    if not finding.ok:
+        return "NO"
+    return "warn" if finding.fix else "ok"
 
 
 def format_suggestions(suggestions: Sequence[Configuration]) -> list[str]:

@@ -2,8 +2,9 @@
 # Creates .venv with everything that the server needs. On Debian and Ubuntu it installs missing system packages with
 # apt-get. A second run compares a stamp and returns at once. Arguments: requirements files in addition to
 # requirements.txt.
-# TORCH_INDEX: the package index of PyTorch's CPU builds (PyTorch's install page names it). On a machine without a GPU
-# it reduces the download to a tenth.
+# TORCH_INDEX: a package index of PyTorch, whose address ends in the name of a build: cpu, cu126, cu130 (PyTorch's
+# install page has them). On a GPU machine another build replaces the last part if the NVIDIA driver or the GPU needs
+# it (checks/torch_build.py). On a machine without a GPU the CPU build reduces the download to a tenth.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -26,11 +27,13 @@ python_of_the_system() {
     done
 }
 
-has_gpu() { command -v nvidia-smi >/dev/null && nvidia-smi -L 2>/dev/null | grep -q GPU; }
+# The driver and its GPUs as text; fails without one. Reads what the kernel and nvidia-smi report.
+find_gpu() { "$1" -m checks.nvidia_driver; }
 
 report_gpu() {
-    if has_gpu; then
-        say "GPU: $(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader | paste -sd ';')"
+    local gpu
+    if gpu=$(find_gpu "$1"); then
+        say "GPU: $gpu"
     else
         say "no NVIDIA GPU with a driver: the model will run on the CPU"
     fi
@@ -38,13 +41,28 @@ report_gpu() {
 
 # --- the environment ----------------------------------------------------------------------------------
 
-# If the machine has torch and transformers (a GPU image, for example), .venv uses them: no large download.
+# Whether torch can use the GPU, where there is one: by its build and the driver's version, then by asking torch, which
+# also knows the libraries with which a container runs a newer CUDA on an older driver.
+uses_gpu() {
+    "$1" -m checks.torch_build --usable 2>/dev/null \
+        || "$1" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' 2>/dev/null
+}
+
+# If the machine has torch and transformers (a GPU image, for example), .venv uses them: no large download. The oldest
+# releases that are accepted are those that the start accepts: checks/versions.py.
 has_torch() {
-    "$1" - <<'PYTHON' 2>/dev/null
-import sys, torch, transformers
-version = lambda package: tuple(int(part) for part in package.__version__.split("+")[0].split(".")[:2])
-sys.exit(version(torch) < (2, 6) or version(transformers) < (5, 0))
+    "$1" -m checks.versions 2>/dev/null && uses_gpu "$1" && "$1" - <<'PYTHON' 2>/dev/null
+import torch, transformers
+if torch.cuda.is_available():
+    torch.ones(1, device="cuda").add(1).item()  # fails without kernels for the GPU
 PYTHON
+}
+
+uses_packages_of_the_machine() { grep -q 'include-system-site-packages = true' .venv/pyvenv.cfg; }
+
+has_environment() {
+    [ -x .venv/bin/python ] && .venv/bin/python -m pip --version >/dev/null 2>&1 || return 1
+    ! uses_packages_of_the_machine || has_torch .venv/bin/python
 }
 
 make_environment() {
@@ -73,64 +91,89 @@ sys.exit(m.version(name).split('+')[0] != version)" "$1" 2>/dev/null
 }
 
 install_torch() {
-    local torch
+    local torch choice build index options=() source="pip's own index"
     torch=$(pinned_torch)
     if is_installed "$torch"; then
-        return
-    elif has_gpu; then
-        say "$torch: the CUDA build, for the GPU"
-        pip_install "$torch"
-    elif [ -n "${TORCH_INDEX:-}" ]; then
-        say "$torch: the build at TORCH_INDEX; there is no GPU"
-        pip_install --index-url "$TORCH_INDEX" "$torch"
-    else
-        say "$torch: the default build of pip's index; there is no GPU, and TORCH_INDEX is not set"
-        pip_install "$torch"
+        if uses_gpu .venv/bin/python; then return; fi
+        say "the installed build of $torch cannot use the GPU"
     fi
+    choice=$(.venv/bin/python -m checks.torch_build) || fail "$choice"
+    if is_installed "$torch"; then .venv/bin/python -m pip uninstall --quiet --yes torch; fi
+    read -r build index <<<"$choice"
+    [ -n "$index" ] && options=(--index-url "$index") source=TORCH_INDEX
+    [ "$source" = TORCH_INDEX ] && [ "$index" != "$TORCH_INDEX" ] && source="TORCH_INDEX, with $build as its last part"
+    say "$torch from $source; this machine runs the $build build"
+    pip_install "${options[@]}" "$torch" || fail "pip cannot install $torch from $source: check the address and the \
+network, then run this again"
     say "installed: torch $(.venv/bin/python -c 'import torch; print(torch.__version__)')"
+    uses_gpu .venv/bin/python || say "this torch cannot use the GPU: set TORCH_INDEX to PyTorch's package index of \
+$build builds, or CUDA_VISIBLE_DEVICES to nothing for the CPU, then run this again"
 }
 
 install_packages() {
     local file arguments=()
     for file in "${requirements[@]}"; do arguments+=(-r "$file"); done
-    if grep -q 'include-system-site-packages = true' .venv/pyvenv.cfg; then
-        say "using the machine's torch and transformers: $(
-            .venv/bin/python -c 'import torch, transformers; print(torch.__version__, transformers.__version__)')"
+    if uses_packages_of_the_machine; then
+        say "using the machine's packages: $(machine_pins | paste -sd ' ')"
         install_missing_packages
-        return
+    else
+        install_torch
+        pip_install "${arguments[@]}" || fail "pip cannot install ${requirements[*]}: check the network, then run \
+this again"
     fi
-    install_torch
-    pip_install "${arguments[@]}"
+}
+
+# The machine's torch and transformers as requirements: pip keeps them, and chooses only packages that fit them.
+machine_pins() {
+    .venv/bin/python -c 'import importlib.metadata as m
+for name in ("torch", "transformers"): print(f"{name}=={m.version(name)}")'
+}
+
+is_missing() {
+    ! .venv/bin/python -c "import importlib.metadata as m, sys; m.version(sys.argv[1])" "$1" 2>/dev/null
 }
 
 # Installs the packages that are missing. A package that the machine already has is used in any version.
 install_missing_packages() {
-    local line name
+    local line missing=() pins
     while read -r line; do
-        name=${line%%[=<>;[ ]*}
-        .venv/bin/python -c "import importlib.metadata as m, sys; m.version(sys.argv[1])" "$name" 2>/dev/null \
-            || pip_install "$line"
+        if is_missing "${line%%[=<>;[ ]*}"; then missing+=("$line"); fi
     done < <(cat "${requirements[@]}" | grep -v -E '^(#|-r|$)')
+    [ ${#missing[@]} -gt 0 ] || return 0
+    mapfile -t pins < <(machine_pins)
+    pip_install "${missing[@]}" "${pins[@]}" || fail "pip cannot install ${missing[*]} beside ${pins[*]}: check the \
+network, then run this again"
 }
 
-# --- the native library --------------------------------------------------------------------------------
+# --- the compiler ---------------------------------------------------------------------------------------
 
-# A model on the CPU is several times faster with the library. The server also works without it, so a failed build
-# is not fatal.
-build_library() {
-    has_gpu || command -v gcc >/dev/null || command -v cc >/dev/null || apt_install gcc libc6-dev || true
-    say "$(.venv/bin/python -m inference.native.build 2>&1 | tail -n 1)"
+# A model on the CPU is several times faster with the native library, a model on a GPU with Triton's kernels, which
+# need a C compiler and Python's headers while the server runs. The server also works without, so failure is not fatal.
+install_compiler() {
+    local packages=()
+    if find_gpu .venv/bin/python >/dev/null; then
+        read -r -a packages < <(.venv/bin/python -m checks.triton_needs) || true
+    elif ! command -v gcc >/dev/null && ! command -v cc >/dev/null; then
+        packages=(gcc libc6-dev)
+    fi
+    [ ${#packages[@]} -gt 0 ] || return 0
+    apt_install "${packages[@]}" || say "cannot install ${packages[*]}, without which the model is several times \
+slower: install them, then start the server"
 }
+
+build_library() { say "$(.venv/bin/python -m inference.native.build 2>&1 | tail -n 1)"; }
 
 # --- the stamp ------------------------------------------------------------------------------------------
 
 # One stamp for each requirements file: a set-up for the tests also covers the server.
 stamp_of() { echo ".venv/installed-$(cat "$1" scripts/setup.sh | sha256sum | cut -c1-16)"; }
 
+# The stamp alone is not enough: the start sends users here when the machine's packages or its driver have changed.
 is_done() {
     local file
     [ -x .venv/bin/python ] || return 1
     for file in "${requirements[@]}"; do [ -e "$(stamp_of "$file")" ] || return 1; done
+    .venv/bin/python -m checks.versions && uses_gpu .venv/bin/python
 }
 
 main() {
@@ -144,9 +187,10 @@ main() {
         [ -n "$python" ] || fail "needs Python $OLDEST or newer; install it, then run this again"
     fi
     say "Python: $("$python" --version 2>&1 | cut -d' ' -f2) at $python"
-    report_gpu
-    [ -x .venv/bin/python ] && .venv/bin/python -m pip --version >/dev/null 2>&1 || make_environment "$python"
+    report_gpu "$python"
+    has_environment || make_environment "$python"
     install_packages
+    install_compiler
     build_library
     for file in "${requirements[@]}"; do touch "$(stamp_of "$file")"; done
     say "done: .venv is ready"

@@ -1,8 +1,9 @@
 """The GPUs that torch sees: free memory, the processes that use the rest, and whether torch has kernels.
 
-Reads torch.cuda and nvidia-smi. Without nvidia-smi the processes are unknown.
+Reads torch.cuda and nvidia-smi. Without nvidia-smi the processes are unknown. Explains why torch sees none.
 """
 
+import os
 import re
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -11,13 +12,14 @@ from pathlib import Path
 
 import torch
 
+from checks.nvidia_driver import Driver
+from checks.torch_build import describe_fix, describe_mismatch
 from inference.finding import format_size
 
 MIN_USED_BYTES = 1_000_000_000  # bytes in use above which nvidia-smi is asked for the processes
 NVIDIA_SMI = ("nvidia-smi", "--query-compute-apps=gpu_uuid,pid,process_name,used_memory")
 CSV_FORMAT = "--format=csv,noheader,nounits"
 NVIDIA_SMI_TIMEOUT_S = 2
-DRIVER = Path("/proc/driver/nvidia/version")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,10 @@ class Gpu:
 
 
 def find_torch_gpus() -> Iterator[Gpu]:
+    """The GPUs; none if torch cannot use them."""
+    # device_count() also counts the GPUs of a driver that is too old, and mem_get_info() raises for those.
+    if not torch.cuda.is_available():
+        return
     others: dict[str, tuple[str, ...]] | None = None
     for number in range(torch.cuda.device_count()):
         free, total = torch.cuda.mem_get_info(number)
@@ -103,15 +109,27 @@ def describe_missing_kernels(capability: tuple[int, int]) -> str:
     return f"torch {torch.__version__} has no kernels for its sm_{capability[0]}{capability[1]}"
 
 
-def explain_no_gpu() -> str:
-    """Why torch sees no GPU; empty if it sees one."""
+def explain_no_gpu(driver: Driver | None) -> str:
+    """Why torch sees no GPU; empty if it sees one. `driver`: the driver with GPUs, None if there is none."""
     if torch.cuda.is_available():
         return ""
+    if driver and (mismatch := describe_mismatch(torch.version.cuda, driver)):
+        return f"torch {torch.__version__} {mismatch}"
     if torch.version.cuda is None:
-        driver_note = "an NVIDIA driver is here, but " if DRIVER.exists() else ""
-        return f"{driver_note}torch {torch.__version__} is built without CUDA"
+        return f"torch {torch.__version__} is built without CUDA"
+    if driver and (visible := os.environ.get("CUDA_VISIBLE_DEVICES")):
+        return f"CUDA_VISIBLE_DEVICES={visible} names no GPU that torch can use"
     try:
         torch.cuda.init()
     except (RuntimeError, AssertionError) as error:
         return f"torch is built for CUDA {torch.version.cuda}: {str(error).split('. ')[0]}"
     return f"torch is built for CUDA {torch.version.cuda}, but sees no device"
+
+
+def fix_no_gpu(driver: Driver) -> str:
+    """What makes torch see the GPUs of the driver."""
+    if describe_mismatch(torch.version.cuda, driver):
+        return describe_fix(driver)
+    if os.environ.get("CUDA_VISIBLE_DEVICES"):
+        return "unset CUDA_VISIBLE_DEVICES"
+    return "make nvidia-smi and python3 -c 'import torch; torch.cuda.init()' work"

@@ -4,8 +4,10 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
-from checks.machine.gpus import Gpu, explain_no_gpu, find_torch_gpus, with_memory_share
+from checks import triton_needs
+from checks.machine.gpus import Gpu, explain_no_gpu, find_torch_gpus, fix_no_gpu, with_memory_share
 from checks.machine.limits import MAX_OPEN_FILES, available_ram, max_open_files
+from checks.nvidia_driver import find_driver
 from inference.finding import format_size, join_names
 from inference.model.load.device_dtype import has_bfloat16
 from inference.process.filesystem import UNCOUNTED, inspect_folder
@@ -22,6 +24,9 @@ class Machine:
     port_error        why the port cannot be bound; empty if it can
     ram_limited_by    the limit that bounds `ram`; empty: the machine's free memory
     no_gpu_reason     why torch sees no GPU; empty if it sees one
+    unused_gpus       names of the driver's GPUs if torch can use none of them
+    no_gpu_fix        what makes torch see them; empty without unused_gpus
+    missing_for_triton  what Triton lacks to compile kernels; empty without a GPU
     inodes            files that can still be created in the cache folder
     write_error       why the cache folder is not writable; empty if it is
     has_links         whether the cache folder supports symbolic links
@@ -35,6 +40,9 @@ class Machine:
     port_error: str
     ram_limited_by: str = ""
     no_gpu_reason: str = ""
+    unused_gpus: tuple[str, ...] = ()
+    no_gpu_fix: str = ""
+    missing_for_triton: tuple[str, ...] = ()
     inodes: int = UNCOUNTED
     write_error: str = ""
     has_links: bool = True
@@ -53,6 +61,7 @@ def inspect(*, cache_dir: Path, host: str, port: int, cuda_memory_fraction: floa
     """Measure this machine. `cuda_memory_fraction`: share of each GPU's memory that the server may use."""
     gpus = tuple(with_memory_share(gpu, cuda_memory_fraction) for gpu in find_torch_gpus())
     devices = ("cpu", "cuda") if gpus else ("cpu",)
+    driver = None if gpus else find_driver()
     memory, folder = available_ram(), inspect_folder(cache_dir)
     return Machine(
         disk=folder.free_bytes,
@@ -61,7 +70,10 @@ def inspect(*, cache_dir: Path, host: str, port: int, cuda_memory_fraction: floa
         bfloat16_devices=frozenset(device for device in devices if has_bfloat16(device)),
         port_error=find_port_error(host, port),
         ram_limited_by=memory.limited_by,
-        no_gpu_reason=explain_no_gpu(),
+        no_gpu_reason=explain_no_gpu(driver),
+        unused_gpus=driver.gpus if driver else (),
+        no_gpu_fix=fix_no_gpu(driver) if driver else "",
+        missing_for_triton=triton_needs.find_missing() if gpus else (),
         inodes=folder.free_files,
         write_error=folder.write_error,
         has_links=folder.has_links,

@@ -27,6 +27,15 @@ def test_a_missing_package_is_not_reported_as_outdated(monkeypatch: pytest.Monke
     assert versions.describe_outdated() == ""
 
 
+@pytest.mark.parametrize(("package", "oldest"), [("torch", "2.99"), ("there-is-no-such-package", "1.0")])
+def test_setup_accepts_only_packages_that_the_start_accepts(
+    monkeypatch: pytest.MonkeyPatch, package: str, oldest: str
+) -> None:
+    assert versions.is_complete()
+    monkeypatch.setitem(versions.MIN_VERSIONS, package, oldest)
+    assert not versions.is_complete()
+
+
 @pytest.mark.parametrize(
     ("release", "numbers"), [("2.11.0+cpu", (2, 11)), ("5.17.0.dev0", (5, 17)), ("10.0", (10, 0))]
 )

@@ -56,7 +56,10 @@ POSITIONS_AFTER_PAD = frozenset(
 
 
 def resolve_device(device: str) -> str:
-    """The device for "auto": "cuda" if torch sees a GPU, else "cpu"."""
+    """The device for "auto": "cuda" if torch sees a GPU, else "cpu".
+
+    checks/device.py refuses "auto" on a machine with a GPU that torch cannot use.
+    """
     if device != "auto":
         return device
     return "cuda" if torch.cuda.is_available() else "cpu"
