@@ -7,10 +7,12 @@ are on the device that TINY_DEVICE names, by default the CPU; scripts/gpu sets a
 import os
 from typing import Any
 
+import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, PreTrainedModel
 
 DEVICE = os.environ.get("TINY_DEVICE", "cpu")
+needs_fused = pytest.mark.skipif(DEVICE != "cpu", reason="the fused runner computes on the CPU only")
 VOCAB = 97
 CONTEXT = 128
 LLAMA = {

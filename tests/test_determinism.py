@@ -20,7 +20,7 @@ from inference.native.build import NativeUnavailable
 from inference.native.library import SETTING, library
 from inference.sampling import Sampling
 from tests.engine_probe import EngineProbe
-from tests.families import VOCAB, tiny
+from tests.families import VOCAB, needs_fused, tiny
 
 # Families whose last bits depend on neighbouring rows without DETERMINISTIC; those of most tiny models do
 # not.
@@ -156,6 +156,7 @@ def level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
     library.cache_clear()
 
 
+@needs_fused
 @pytest.mark.parametrize("quantize", ("none", "int8"))
 @pytest.mark.parametrize("family", ("llama", "gemma2", "qwen3"))
 def test_no_answer_of_the_fused_runner_depends_on_its_neighbours(

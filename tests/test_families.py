@@ -12,7 +12,7 @@ from inference.engine.sampling.sampler import Sampler
 from inference.engine.sequence import StepOutput, Task
 from inference.model import select_runner
 from inference.sampling import Sampling
-from tests.families import FAMILIES, LLAMAS, UNCACHED, VOCAB, tiny
+from tests.families import FAMILIES, LLAMAS, UNCACHED, VOCAB, needs_fused, tiny
 
 FAST = ("llama", "mistral", "gpt_neo", "bloom", "jamba", "t5", "openai-gpt")
 GREEDY = Sampling(greedy=True)
@@ -78,6 +78,7 @@ def test_a_family_answers_as_generate_does_alone_and_with_others(family: str) ->
     compare(engine(model), expected)
 
 
+@needs_fused
 @pytest.mark.parametrize("family", LLAMAS)
 def test_a_family_answers_the_same_in_the_fused_runner(family: str) -> None:
     model = tiny(family)

@@ -23,7 +23,7 @@ from inference.model.fused.extract import extract_spec
 from inference.model.fused.runner import FusedRunner
 from inference.model.paged.runner import PagedRunner
 from inference.sampling import Sampling
-from tests.families import VOCAB, tiny
+from tests.families import VOCAB, needs_fused, tiny
 from tests.model.fused.llamas import tiny_with_packed_weights
 from tests.walks.event_counts import count_events, run_walks
 from tests.walks.machine import EngineWalk
@@ -154,7 +154,9 @@ def event_counts() -> Iterator[Counter[str]]:
     yield from count_events(EVENTS, len(RUNNERS))
 
 
-@pytest.mark.parametrize("name", RUNNERS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=needs_fused if "fused" in name else ()) for name in RUNNERS]
+)
 def test_walks_lose_no_row_and_change_no_answer_of_a_model(name: str, event_counts: Counter[str]) -> None:
     runner, _ = served(name)
     chunked_prefill = runner.supports_chunked_prefill and not runner.is_encoder_decoder

@@ -1,71 +1,100 @@
-"""Tests and measurements for a machine with a GPU, in sections. A table is printed at the end.
+"""Measurements and tests for a machine with a GPU, in sections. Every figure is written once it is known.
 
-    python -m scripts.gpu                                      everything, with the shape of Llama 3.1 8B
-    python -m scripts.gpu roofline profile                     these sections
-    python -m scripts.gpu --device cpu --model tiny --sample   a test run without a GPU
+    python -m scripts.gpu --output DIR                         everything, with the shape of Llama 3.1 8B
+    python -m scripts.gpu roofline profile --minutes 8         these sections
+    python -m scripts.gpu --device cpu --model tiny --sample   a run without a GPU; its figures mean nothing
 
-Needs this checkout, torch, transformers, psutil and pytest; no network and no set-up. The weights are random.
-Sections run one after the other, each with all the memory. Exit code 1 if a section failed or a result is
-wrong.
+Needs this checkout, torch, transformers, psutil and pytest; for http, memory and transformers also the
+packages of requirements.txt. No network and no set-up. The weights are random. Sections that need the same
+model share it. DIR gets figures.txt, table.md, log.txt, profile.txt and correct.txt. Exit code 1 if a section
+failed or a result is wrong.
 """
 
 import argparse
-import gc
+import faulthandler
 import os
 import sys
+import tempfile
+import time
 import traceback
+from contextlib import closing
+from pathlib import Path
+from typing import Any
 
 import torch
 import transformers
 
 from inference.model.load.device_dtype import resolve_device
+from inference.model.select_runner import RUNNERS
 from scripts.bench import machine
+from scripts.bench.engine_under_test import EngineFailed
 from scripts.bench.models import SHAPES, num_parameters
-from scripts.bench.options import BenchOptions, dtype_for
-from scripts.bench.table import format_table
-from scripts.gpu import correct, memory, overlap, profile, roofline, versus_transformers
-from scripts.gpu.section import ReportRow, SectionOptions, WrongResult
+from scripts.bench.options import AUTO, BenchOptions, dtype_for
+from scripts.gpu.engine import EnginePool, EngineSize
+from scripts.gpu.log import write_log
+from scripts.gpu.report import FigureReport
+from scripts.gpu.section import Figure, SectionOptions, SectionRun, WrongResult
+from scripts.gpu.sections import SECTIONS
 
-SECTIONS = {
-    "correct": correct.measure_section,
-    "roofline": roofline.measure_section,
-    "overlap": overlap.measure_section,
-    "transformers": versus_transformers.measure_section,
-    "profile": profile.measure_section,
-    "memory": memory.measure_section,
-}
 BY_SIZE = ("8b", "0.5b", "77m")
 WEIGHT_COPIES = 3  # that must fit into memory: two engines, and as much again for caches and activations
+GRACE_S = 60  # after the end of the time, before a run that hangs is ended
 
 
 def main() -> int:
     args = parse_args()
     transformers.logging.set_verbosity_error()
-    print("\n".join(machine.describe()), flush=True)
-    options = SectionOptions(make_options(args), args.rounds, args.sample)
-    rows: list[ReportRow] = [("section", "figure", "value", "")]
-    failed = False
-    for name in args.sections or SECTIONS:
-        print(f"\n{name}", flush=True)
-        try:
-            rows += [(name, *line) for line in SECTIONS[name](options)]
-        except Exception as error:  # the other sections still run
-            if not isinstance(error, WrongResult):
-                traceback.print_exc()
-            rows.append((name, "failed", type(error).__name__, str(error).partition("\n")[0][:80]))
-            failed = True
-        gc.collect()
-        if options.bench.device == "cuda":
-            torch.cuda.empty_cache()
-    print("\n" + "\n".join(format_table(rows)))
-    return int(failed)
+    args.output.mkdir(parents=True, exist_ok=True)
+    write_log(args.output / "log.txt")
+    options = SectionOptions(make_options(args), args.rounds, args.sample, args.output)
+    report = FigureReport(args.output, options.bench.model)
+    report.write("\n".join([*machine.describe(), f"{options.bench.model}, {options.bench.dtype}"]))
+    engines = EnginePool(options.bench, EngineSize(args.max_sequences, args.max_batch_tokens))
+    end_s = time.monotonic() + 60 * args.minutes
+    faulthandler.dump_traceback_later(60 * args.minutes + GRACE_S, exit=True)
+    passed = [run_section(name, options, engines, report, end_s) for name in args.sections or SECTIONS]
+    faulthandler.cancel_dump_traceback_later()
+    print("\n" + "\n".join(report.table()), flush=True)
+    return int(not all(passed))
+
+
+def run_section(
+    name: str, options: SectionOptions, engines: EnginePool, report: FigureReport, end_s: float
+) -> bool:
+    """Run a section if half of its budget is left; returns whether it did not fail."""
+    section, start_s = SECTIONS[name], time.monotonic()
+    if end_s - start_s < 60 * section.minutes / 2:
+        report.add(name, Figure("not run", f"{(end_s - start_s) / 60:.1f} of {section.minutes:g} min left"))
+        report.write_table()
+        return True
+    report.write(f"\n{name}")
+    run = SectionRun(options, engines, min(end_s, start_s + 60 * section.minutes))
+    try:
+        figures: Any = section.measure(run)  # a generator
+        with closing(figures):
+            for figure in figures:
+                report.add(name, figure)
+                if not run.remaining_s:
+                    report.add(name, Figure("time is over", f"{(time.monotonic() - start_s) / 60:.1f} min"))
+                    break
+        return True
+    except (Exception, EngineFailed) as error:  # the other sections still run
+        if not isinstance(error, WrongResult):
+            traceback.print_exc(file=sys.stdout)
+        report.add(name, Figure("failed", type(error).__name__, remark=str(error).partition("\n")[0][:200]))
+        error.__traceback__ = None  # its frames hold the engine
+        engines.free()
+        return False
+    finally:
+        report.write(f"{name} took {time.monotonic() - start_s:.1f} s")
+        report.write_table()
 
 
 def make_options(args: argparse.Namespace) -> BenchOptions:
     device = resolve_device(args.device)
     model = args.model or largest_shape(device)
     dtype = dtype_for(model, args.dtype, device)
-    return BenchOptions(model=model, dtype=dtype, device=device, threads=args.threads)
+    return BenchOptions(model=model, dtype=dtype, device=device, threads=args.threads, runner=args.runner)
 
 
 def largest_shape(device: str) -> str:
@@ -80,19 +109,24 @@ def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "sections", nargs="*", metavar="section", help=f"{', '.join(SECTIONS)} (default: all)"
+    add = parser.add_argument
+    add("sections", nargs="*", metavar="section", help=f"{', '.join(SECTIONS)} (default: all)")
+    add("--model", choices=SHAPES, help="a shape (default: the largest that fits)")
+    add("--device", default="auto", help="cpu or cuda; auto: a GPU if there is one")
+    add("--dtype", default="auto", help="float32, bfloat16, float16; auto: the server's choice")
+    add("--runner", default=AUTO, choices=(AUTO, *RUNNERS), help="the runner of our engine (default: auto)")
+    add(
+        "--output",
+        type=Path,
+        default=Path(tempfile.gettempdir(), "hearth-gpu"),
+        help="a folder (default: %(default)s)",
     )
-    parser.add_argument("--model", choices=SHAPES, help="a shape (default: the largest that fits)")
-    parser.add_argument("--device", default="auto", help="cpu or cuda; auto: a GPU if there is one")
-    parser.add_argument(
-        "--dtype", default="auto", help="float32, bfloat16, float16; auto: the server's choice"
-    )
-    parser.add_argument(
-        "--rounds", type=int, default=3, help="rounds of the comparisons (default: %(default)s)"
-    )
-    parser.add_argument("--sample", action="store_true", help="test only a few model families and cases")
-    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="CPU threads (default: all)")
+    add("--minutes", type=float, default=60, help="of the whole run (default: %(default)s)")
+    add("--max-sequences", type=int, default=256, help="rows of a step (default: %(default)s)")
+    add("--max-batch-tokens", type=int, default=2048, help="tokens of a step (default: %(default)s)")
+    add("--rounds", type=int, default=3, help="rounds of the comparisons (default: %(default)s)")
+    add("--sample", action="store_true", help="small counts: only to see that every section runs")
+    add("--threads", type=int, default=os.cpu_count(), help="CPU threads (default: all)")
     args = parser.parse_args()
     if unknown := set(args.sections) - set(SECTIONS):
         parser.error(f"{', '.join(sorted(unknown))}: sections are {', '.join(SECTIONS)}")

@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from inference.finding import format_size
-from scripts.gpu.section import ReportRow, SectionOptions, WrongResult
+from scripts.gpu.section import Figure, SectionRun
 from scripts.preflight.memory.cases import MemoryCase, write_model
 from scripts.preflight.memory.measure import MeasuredMemory, Prediction, measure_server
 
@@ -17,30 +17,23 @@ CASES = (
     MemoryCase("mamba", rows=8),
 )
 SAMPLE = (MemoryCase("llama"),)
-ALLOWED_ERROR = {"cuda": 0.03, "cpu": 0.05}
 
 MeasureCase = Callable[[MemoryCase, Path, Path], MeasuredMemory]
 
 
-def measure_section(
-    options: SectionOptions, measure_case: MeasureCase = measure_server
-) -> Iterator[ReportRow]:
-    """Raises WrongResult after the last figure if a prediction is off by more than ALLOWED_ERROR."""
-    device, largest_error = options.bench.device, 0.0
+def measure_section(run: SectionRun, measure_case: MeasureCase = measure_server) -> Iterator[Figure]:
+    run.engines.free()
     with TemporaryDirectory() as folder:
-        for each in SAMPLE if options.sample else CASES:
-            case = replace(each, settings={**each.settings, "device": device})
+        for each in run.choose(CASES, SAMPLE):
+            case = replace(each, settings={**each.settings, "device": run.bench.device})
             measurement = measure_case(case, write_model(case.shape, Path(folder)), Path(folder))
-            yield make_row(f"{each.name}, ready", measurement.loading)
-            yield make_row(f"{each.name}, full batch", measurement.serving)
-            largest_error = max(largest_error, abs(measurement.loading.error), abs(measurement.serving.error))
-    if largest_error > ALLOWED_ERROR[device]:
-        raise WrongResult(f"the predicted memory is off by {largest_error:.1%}")
+            yield make_figure(f"{each.name}, ready", measurement.loading)
+            yield make_figure(f"{each.name}, full batch", measurement.serving)
+            for term, prediction in measurement.terms.items():
+                yield make_figure(f"  {term}", prediction)
 
 
-def make_row(name: str, prediction: Prediction) -> ReportRow:
-    return (
-        name,
-        format_size(prediction.actual),
-        f"predicted {format_size(prediction.predicted)}, {prediction.error:+.1%}",
-    )
+def make_figure(name: str, prediction: Prediction) -> Figure:
+    sizes = f"{format_size(prediction.actual)}, predicted {format_size(prediction.predicted)}"
+    error = 100 * prediction.error if prediction.actual else 0.0
+    return Figure(name, error, "% error", sizes)

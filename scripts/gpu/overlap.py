@@ -5,35 +5,31 @@ from statistics import median
 
 from scripts.bench.rounds import median_range
 from scripts.gpu.engine import SteppedEngine
-from scripts.gpu.section import ReportRow, SectionOptions
+from scripts.gpu.section import Figure, SectionRun
 
-ROWS = (1, 16, 64)
-NUM_TIMED_STEPS = 64
-MODES = {False: "sequential", True: "overlapped"}
+ROWS = (1, 16, 64, 256)
+STEPS = 96
+MODES = {True: "overlapped", False: "sequential"}
 
 
-def measure_section(options: SectionOptions) -> Iterator[ReportRow]:
-    engine = SteppedEngine(options.bench)
-    if not engine.selected.runner.paged:
-        yield "overlapped steps", "none", f"the runner is {engine.selected.runner_kind}"
+def measure_section(run: SectionRun) -> Iterator[Figure]:
+    engine = run.engines.get()
+    if not engine.runner.paged:
+        yield Figure("overlapped steps", "none", remark=f"the runner is {engine.selected.runner_kind}")
         return
-    for rows in ROWS:
-        times_by_mode: dict[bool, list[float]] = {overlaps: [] for overlaps in MODES}
-        for _ in range(options.rounds):
-            for overlaps, times in times_by_mode.items():
-                times.append(decode_step_s(engine, rows, overlaps))
+    for rows in run.choose(ROWS, (1, 2)):
+        times: dict[bool, list[float]] = {overlaps: [] for overlaps in MODES}
+        for _ in range(run.options.rounds):
+            for overlaps, seconds in times.items():
+                seconds.append(measure_mode(engine, overlaps, rows, run.choose(STEPS, 4)))
         for overlaps, mode in MODES.items():
-            step = median(times_by_mode[overlaps])
-            yield f"step, {rows} rows, {mode}", f"{step * 1e3:.3f} ms", f"{rows / step:.0f} tokens/s"
-        ratios = [
-            sequential / overlapped for sequential, overlapped in zip(*times_by_mode.values(), strict=True)
-        ]
+            step_s = median(times[overlaps])
+            yield Figure(f"{rows} rows, {mode}", rows / step_s, "tokens/s", f"{step_s * 1e3:.3f} ms a step")
+        ratios = [plain / overlapped for overlapped, plain in zip(*times.values(), strict=True)]
         middle, low, high = median_range(ratios)
-        yield f"{rows} rows, ratio", f"{middle:.2f} ×", f"{low:.2f} to {high:.2f}"
+        yield Figure(f"{rows} rows, ratio", middle, "×", f"{low:.2f} to {high:.2f}")
 
 
-def decode_step_s(engine: SteppedEngine, rows: int, overlaps: bool) -> float:
-    """Median seconds of a decoding step of `rows` rows."""
-    engine.set_overlap(overlaps)
-    with engine.decoding(rows, NUM_TIMED_STEPS):
-        return median(engine.step() for _ in range(NUM_TIMED_STEPS))
+def measure_mode(engine: SteppedEngine, overlaps: bool, rows: int, steps: int) -> float:
+    with engine.overlapping(overlaps):
+        return engine.decode_step_s(rows, steps)

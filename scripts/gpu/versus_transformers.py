@@ -1,20 +1,38 @@
 """Compares our engine with transformers' continuous batching: the workload `mixed` of scripts/bench."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 
-from scripts.bench import table
-from scripts.bench.rounds import measure, median_range
+from scripts.bench.rounds import EngineGroup, median_range, rotate
+from scripts.bench.workload import Results
 from scripts.bench.workloads.mixed import MIXED
-from scripts.gpu.section import ReportRow, SectionOptions
+from scripts.gpu.section import Figure, SectionRun
+
+OTHER = "continuous"
 
 
-def measure_section(options: SectionOptions) -> Iterator[ReportRow]:
-    results = measure(MIXED, options.bench, options.rounds)
-    print("\n".join(table.format_results(results)), flush=True)
-    for (load, name), runs in results.runs.items():
-        rate = results.rate(load)
-        middle, low, high = median_range([rate(run) for run in runs])
-        yield f"{load}, {name}", f"{middle:.0f} tokens/s", f"{low:.0f} to {high:.0f}"
+def measure_section(run: SectionRun) -> Iterator[Figure]:
+    run.engines.free()
+    results = Results(MIXED, run.bench)
+    with ExitStack() as stack:
+        group = EngineGroup(MIXED.make_specs(run.bench), results, stack)
+        for name, startups in results.startups.items():
+            yield Figure(f"start, {name}", startups[-1].seconds, "s", "with imports, until its first token")
+        for number in range(1, run.options.rounds + 1):
+            yield from measure_round(group, results, number)
     for load in results.loads:
-        middle, low, high = median_range(results.ratios(load, "continuous", results.rate(load)))
-        yield f"{load}, ratio", f"{middle:.2f} ×", f"{low:.2f} to {high:.2f}"
+        ratios = results.ratios(load, OTHER, results.rate(load))
+        if ratios:
+            middle, low, high = median_range(ratios)
+            yield Figure(f"{load}, ratio", middle, "×", f"{low:.2f} to {high:.2f}")
+
+
+def measure_round(group: EngineGroup, results: Results, number: int) -> Iterator[Figure]:
+    for load, requests in MIXED.make_loads(results.options, number).items():
+        for name in rotate(list(results.descriptions), number):
+            group.run(f"round {number}", load, requests, name)
+            if runs := results.runs.get((load, name)):
+                rate, description = results.rate(load)(runs[-1]), results.descriptions[name]
+                yield Figure(f"{load}, {name}", rate, "tokens/s", f"round {number}, {description}")
+    for (load, name), message in results.failures.items():
+        yield Figure(f"{load}, {name}", "failed", remark=message)

@@ -1,21 +1,127 @@
 """The GPU report on a machine without a GPU: its sections run, its arithmetic is right."""
 
+import subprocess
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import torch
 
+from inference.device_copy import lists_to_device
 from scripts.bench.models import build_model, num_parameters
 from scripts.bench.options import BenchOptions
-from scripts.gpu import correct, memory, overlap, profile, roofline
-from scripts.gpu.section import SectionOptions, WrongResult
+from scripts.gpu import correct, kernels, memory, prefill, profile, roofline, sync
+from scripts.gpu.__main__ import run_section
+from scripts.gpu.engine import EnginePool, EngineSize
+from scripts.gpu.report import FigureReport
+from scripts.gpu.section import Figure, MeasureSection, SectionOptions, SectionRun
+from scripts.gpu.sections import SECTIONS, Section
+from scripts.gpu.targets import TARGETS, find_target, verdict
 from scripts.preflight.memory.cases import MemoryCase
 from scripts.preflight.memory.measure import MeasuredMemory, Prediction
 
-REQUEST = SectionOptions(
-    BenchOptions(model="tiny", dtype="float32", device="cpu", threads=1), rounds=1, sample=True
+BENCH = BenchOptions(model="tiny", dtype="float32", device="cpu", threads=1, runner="paged")
+SIZE = EngineSize(max_sequences=4, max_batch_tokens=64)
+TRIAL_SECTION = "trial"
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> SectionOptions:
+    return SectionOptions(BENCH, rounds=1, sample=True, output=tmp_path)
+
+
+@pytest.fixture
+def run(options: SectionOptions) -> SectionRun:
+    return SectionRun(options, EnginePool(BENCH, SIZE), time.monotonic() + 60)
+
+
+Runs = Callable[[MeasureSection, float, float], tuple[bool, list[str]]]
+
+
+@pytest.fixture
+def run_trial(options: SectionOptions, monkeypatch: pytest.MonkeyPatch) -> Runs:
+    """Runs a section with a budget, in what remains of the run; returns whether it passed, and its lines."""
+
+    def run_trial(
+        measure: MeasureSection, minutes: float, remaining_minutes: float
+    ) -> tuple[bool, list[str]]:
+        monkeypatch.setitem(SECTIONS, TRIAL_SECTION, Section(measure, minutes))
+        report = FigureReport(options.output, "tiny")
+        passed = run_section(
+            TRIAL_SECTION, options, EnginePool(BENCH, SIZE), report, time.monotonic() + 60 * remaining_minutes
+        )
+        lines = (options.output / "figures.txt").read_text().splitlines()
+        return passed, [line for line in lines if line.startswith(f"{TRIAL_SECTION}  ")]
+
+    return run_trial
+
+
+def test_figures_before_a_failure_are_kept(run_trial: Runs, options: SectionOptions) -> None:
+    def measure(run: SectionRun) -> Iterator[Figure]:
+        yield Figure("speed", 12.5, "ms")
+        assert (run.options.output / "figures.txt").read_text().endswith("trial  speed: 12.5 ms\n")
+        raise ValueError("the device is lost")
+
+    passed, lines = run_trial(measure, 1, 9)
+    assert not passed
+    assert lines == ["trial  speed: 12.5 ms", "trial  failed: ValueError  (the device is lost)"]
+    assert "| trial | speed | 12.5 ms | — | — |" in (options.output / "table.md").read_text()
+
+
+def test_a_section_ends_with_its_budget(run_trial: Runs) -> None:
+    is_closed = []
+
+    def measure(run: SectionRun) -> Iterator[Figure]:
+        try:
+            yield Figure("first", 1)
+            time.sleep(run.remaining_s)
+            yield Figure("second", 2)
+            yield Figure("third", 3)
+        finally:
+            is_closed.append(True)
+
+    passed, lines = run_trial(measure, 0.0005, 9)
+    assert passed and is_closed
+    assert [line.partition(":")[0] for line in lines] == [
+        "trial  first",
+        "trial  second",
+        "trial  time is over",
+    ]
+
+
+def test_a_section_that_does_not_fit_is_not_run(run_trial: Runs) -> None:
+    passed, lines = run_trial(lambda run: pytest.fail("was run"), 4, 1.5)
+    assert passed and lines == ["trial  not run: 1.5 of 4 min left"]
+
+
+@pytest.mark.parametrize(
+    ("section", "figure", "model", "expected"),
+    [
+        ("roofline", Figure("share of roofline", 81.0, "%"), "8b", "met"),
+        ("roofline", Figure("share of roofline", 61.0, "%"), "8b", "missed"),
+        ("roofline", Figure("share of roofline", 61.0, "%"), "1b", "met"),
+        ("roofline", Figure("share of roofline", 99.0, "%"), "tiny", "—"),
+        ("start", Figure("until ready", 21.0, "s"), "8b", "missed"),
+        ("memory", Figure("gpt2, 8 × 1000, ready", -3.5, "% error"), "8b", "missed"),
+        ("memory", Figure("gpt2, 8 × 1000, ready", -2.5, "% error"), "8b", "met"),
+        ("rows256", Figure("256 requests, first token", 9.0, "ms"), "8b", "—"),
+    ],
 )
+def test_a_figure_is_compared_with_its_target(
+    section: str, figure: Figure, model: str, expected: str
+) -> None:
+    assert verdict(find_target(section, figure.name, model), figure) == expected
+
+
+def test_every_target_belongs_to_a_section() -> None:
+    assert {target.section for target in TARGETS} <= SECTIONS.keys()
 
 
 def kernel(start: int, end: int) -> SimpleNamespace:
@@ -33,38 +139,130 @@ def test_a_token_reads_every_weight_except_embeddings_of_other_tokens() -> None:
     assert roofline.weight_bytes_read(tied) == 2 * num_parameters("77m")
 
 
-@pytest.mark.slow
-def test_a_wrong_memory_prediction_is_reported_after_its_lines() -> None:
-    def measure(case: MemoryCase, model: Path, scratch: Path) -> MeasuredMemory:
-        assert case.settings["device"] == "cpu" and (model / "model.safetensors").exists()
-        return MeasuredMemory(Prediction(104, 100), Prediction(98, 100), {})
-
-    lines = []
-    with pytest.raises(WrongResult, match=r"20\.0%"):
-        for line in memory.measure_section(
-            REQUEST, lambda *args: replace(measure(*args), serving=Prediction(120, 100))
-        ):
-            lines.append(line)
-    assert [line[1:] for line in lines][1] == ("100 bytes", "predicted 120 bytes, +20.0%")
-    assert len(list(memory.measure_section(REQUEST, measure))) == 2
+def test_a_prompts_arithmetic_is_that_of_its_weights_and_of_causal_attention() -> None:
+    model = build_model("tiny", "float32", "cpu")
+    layers = num_parameters("tiny") - 2 * 512 * 32
+    attention = 2 * (2 * 2 * 32 * 100 * 100 / 2)  # layers × (matmuls × 2 × width × pairs of tokens)
+    assert prefill.prompt_operations(model, 100) == 2 * layers * 100 + attention + 2 * 512 * 32
 
 
-@pytest.mark.slow
-def test_the_share_of_the_roofline_is_reported_without_a_gpu() -> None:
-    report = {line[0]: line[1] for line in roofline.measure_section(REQUEST)}
-    assert 0 < float(report["share of roofline"].removesuffix(" %")) < 100
-
-
-@pytest.mark.slow
-def test_overlapped_steps_are_timed_against_sequential_ones_without_a_gpu(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("tokens", "context", "expected"),
+    [(512, 8192, (1, 512)), (8192, 8192, (1, 8191)), (8192, 4096, (3, 2730)), (2048, 2049, (1, 2048))],
+)
+def test_a_step_is_divided_into_prompts_that_fit_the_context(
+    tokens: int, context: int, expected: tuple[int, int]
 ) -> None:
-    monkeypatch.setattr(overlap, "ROWS", (2,))
-    monkeypatch.setattr(overlap, "NUM_TIMED_STEPS", 4)
-    report = {line[0]: line[1] for line in overlap.measure_section(REQUEST)}
-    measured = {"step, 2 rows, sequential", "step, 2 rows, overlapped", "2 rows, ratio"}
-    assert report.keys() in (measured, {"overlapped steps"})
+    assert prefill.divide_step(tokens, context) == expected
+
+
+def test_rows_still_decode_after_the_timed_steps(run: SectionRun) -> None:
+    engine, steps = run.engines.get(), 24
+    load = engine.decode_load(4, steps)
+    with engine.decoding(load) as decoding:
+        assert decoding.time_steps(steps) > 0
+        assert not any(sink.is_finished for sink in decoding.sinks)
+    assert not engine.engine.stats().running
+
+
+def test_one_engine_serves_all_sections_of_its_size(run: SectionRun) -> None:
+    first = run.engines.get()
+    assert run.engines.get() is first
+    longer = run.engines.get(context=4096, max_sequences=2)
+    assert longer is not first and longer.runner.context == 4096
+    assert run.engines.get() is not first
+
+
+def test_a_wait_for_the_device_is_counted_at_the_line_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_tensor = torch.tensor
+
+    def wait(*args: Any, **options: Any) -> torch.Tensor:
+        warnings.warn("called a synchronizing CUDA operation", stacklevel=1)
+        warnings.warn("something else", stacklevel=1)
+        return make_tensor(*args, **options)
+
+    monkeypatch.setattr(torch, "tensor", wait)
+    with sync.counting_synchronizations("cpu") as places:
+        for _ in range(3):
+            list(lists_to_device([[1], [2]], torch.device("cpu")))
+    ((place, count),) = places.items()
+    assert count == 3 and place.startswith("inference/device_copy.py:")
+
+
+def test_a_variant_overrides_the_arguments_and_splits_of_the_kernel() -> None:
+    launches = []
+
+    class FakeKernel:
+        def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
+            return lambda *args, **options: launches.append((grid, args, options))
+
+    module = SimpleNamespace(attend_pages=FakeKernel(), num_splits=lambda *args: 8)
+    before = vars(module).copy()
+    variant = kernels.OverriddenKernel(module.attend_pages, kernels.KernelVariant(5, 128, 8).arguments)
+    with kernels.replacing(module, variant, splits=2):
+        module.attend_pages[4, module.num_splits(1, 2, 3)]("query", BLOCK_N=64, BLOCK_M=16, num_warps=4)
+    arguments = {"BLOCK_N": 128, "BLOCK_M": 16, "num_warps": 8, "num_stages": 5}
+    assert launches == [((4, 2), ("query",), arguments)]
+    assert vars(module) == before
+    assert kernels.AS_IT_IS.arguments == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "outcome"),
+    [
+        ("[gw3] [ 17%] PASSED tests/test_families.py::test_a[llama] ", "passed"),
+        ("tests/test_families.py::test_a[llama] FAILED        [ 50%]", "failed"),
+        ("tests/test_families.py::test_a[PASSED] SKIPPED (no GPU) [ 50%]", "skipped"),
+        ("tests/test_families.py::test_a[llama] ", ""),
+        ("FAILED tests/test_families.py::test_a[llama] - AssertionError", ""),
+    ],
+)
+def test_the_outcome_of_a_test_is_read_from_pytests_line(line: str, outcome: str) -> None:
+    assert correct.outcome_of(line) == outcome
 
 
 def test_the_files_of_the_suite_exist() -> None:
-    assert all((correct.ROOT / path).exists() for path in correct.SUITE)
+    assert all((correct.ROOT / path).exists() for group in correct.GROUPS for path in group.arguments)
+
+
+@pytest.mark.slow
+def test_tests_that_take_too_long_are_ended(run: SectionRun, tmp_path: Path) -> None:
+    path = tmp_path / "test_endless.py"
+    path.write_text("import time\ndef test_first(): pass\ndef test_endless(): time.sleep(60)\n")
+    group = correct.TestGroup("endless", "not gpu", False, (str(path),))
+    counts: Counter[str] = Counter()
+    ends_soon = replace(run, deadline_s=time.monotonic() + correct.END_S + 6)
+    with (tmp_path / "lines").open("w") as file, correct.running_tests(ends_soon, group) as process:
+        correct.copy_lines(process, file, counts)
+        assert process.wait() != 0
+    assert "KeyboardInterrupt" in (tmp_path / "lines").read_text()
+
+
+@pytest.mark.slow
+def test_a_memory_prediction_is_reported_with_its_error(run: SectionRun) -> None:
+    def measure(case: MemoryCase, model: Path, scratch: Path) -> MeasuredMemory:
+        assert case.settings["device"] == "cpu" and (model / "model.safetensors").exists()
+        return MeasuredMemory(Prediction(104, 100), Prediction(120, 100), {"weights": Prediction(50, 50)})
+
+    figures = list(memory.measure_section(run, measure))
+    assert [figure.text for figure in figures] == ["4 % error", "20 % error", "0 % error"]
+    assert figures[1].remark == "100 bytes, predicted 120 bytes"
+
+
+@pytest.mark.slow
+def test_every_section_runs_without_a_gpu(tmp_path: Path) -> None:
+    arguments = ["--device", "cpu", "--model", "tiny", "--sample", "--runner", "paged", "--rounds", "1"]
+    arguments += ["--threads", "1", "--max-sequences", "8", "--output", str(tmp_path)]
+    result = subprocess.run(
+        [sys.executable, "-m", "scripts.gpu", *arguments],
+        cwd=correct.ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert result.returncode == 0, result.stdout
+    rows = [line.split(" | ") for line in (tmp_path / "table.md").read_text().splitlines()[2:]]
+    assert {section.strip("| ") for section, *_ in rows} == SECTIONS.keys()
+    assert not {figure for _, figure, *_ in rows} & {"failed", "not run", "time is over"}
+    assert "paged" in (tmp_path / "log.txt").read_text()
+    assert (tmp_path / "profile.txt").stat().st_size and (tmp_path / "correct.txt").stat().st_size

@@ -1,0 +1,49 @@
+"""The sections by name, in the order of a whole run, each with its budget in minutes."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from scripts.gpu import (
+    concurrent,
+    correct,
+    host,
+    http_server,
+    kernels,
+    long_context,
+    memory,
+    overlap,
+    prefill,
+    profile,
+    roofline,
+    sampling,
+    start,
+    sync,
+    versus_transformers,
+)
+from scripts.gpu.section import MeasureSection
+
+
+class Section(NamedTuple):
+    """minutes: after them no further figure is measured; a section starts only if half of them are left."""
+
+    measure: MeasureSection
+    minutes: float
+
+
+SECTIONS: Mapping[str, Section] = {
+    "start": Section(start.measure_section, 1.5),
+    "roofline": Section(roofline.measure_section, 0.5),
+    "overlap": Section(overlap.measure_section, 1.0),
+    "profile": Section(profile.measure_section, 1.0),
+    "prefill": Section(prefill.measure_section, 0.7),
+    "rows256": Section(concurrent.measure_section, 0.8),
+    "sampling": Section(sampling.measure_section, 0.6),
+    "sync": Section(sync.measure_section, 0.3),
+    "host": Section(host.measure_section, 0.6),
+    "long": Section(long_context.measure_section, 1.0),
+    "kernels": Section(kernels.measure_section, 4.0),
+    "transformers": Section(versus_transformers.measure_section, 3.5),
+    "http": Section(http_server.measure_section, 2.0),
+    "memory": Section(memory.measure_section, 3.0),
+    "correct": Section(correct.measure_section, 8.0),
+}
