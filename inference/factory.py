@@ -97,6 +97,7 @@ def open_engine(folder: Path, model_settings: ModelSettings, engine_settings: En
         context=engine_settings.context,
         kv_memory_bytes=engine_settings.kv_memory_bytes,
         max_batch_total_tokens=engine_settings.max_batch_total_tokens,
+        max_batch_tokens=engine_settings.max_batch_tokens,
         quantize=model_settings.quantize,
         deterministic=engine_settings.deterministic,
         allowed_runners=select_runner.RUNNERS

@@ -22,6 +22,8 @@ from inference.model.paged.compiled_layers import CompiledAttention, CompiledLay
 from inference.model.paged.cuda import CudaGraphRecorder, is_single_gpu
 from inference.model.paged.cuda_graphs import GraphRunner
 from inference.model.paged.kernels.select import SelectedKernel, select_kernel
+from inference.model.paged.kernels.store import select_store
+from inference.model.paged.kv_pool import StoreKernel
 from inference.model.paged.runner import PAGE_SIZE, PagedRunner
 
 ContiguousMode = tuple[bool, bool]  # (supports_chunked_prefill, batched) of a ContiguousRunner
@@ -55,12 +57,13 @@ class RunnerOption(NamedTuple):
 
 
 def runner_options(
-    model: PreTrainedModel, context: int, deterministic: bool, tolerance: float
+    model: PreTrainedModel, context: int, deterministic: bool, tolerance: float, max_batch_tokens: int
 ) -> Iterator[RunnerOption]:
     """Yield the options to try, for sequences of at most `context` tokens.
 
     deterministic: only options where the rows of a batch change no bit of each other. tolerance: the largest
-    accepted difference between two runners, in standard deviations of the logits.
+    accepted difference between two runners, in standard deviations of the logits. max_batch_tokens: tokens of
+    the largest step.
     """
     if model.device.type == "cpu":
         get_spec = cache(partial(extract_verified_spec, model, context, tolerance))
@@ -71,10 +74,11 @@ def runner_options(
         get_kernel = cache(
             partial(select_kernel, model)
         )  # evaluated at the first trial: it may raise UnsupportedModel
-        build_paged = partial(build_paged_runner, model, get_kernel, tolerance)
+        get_store = cache(partial(select_store, model))
+        build_paged = partial(build_paged_runner, model, get_kernel, get_store, tolerance, max_batch_tokens)
         if is_single_gpu(model):
             build_compiled = partial(build_paged, get_layers=cache(partial(CompiledLayers, model)))
-            yield RunnerOption("paged", "paged, compiled layers", build_compiled, paged_kv_cost)
+            yield RunnerOption("paged", "paged, compiled layers", build_compiled, paged_kv_cost, slow_s=0.0)
         yield RunnerOption("paged", "paged", build_paged, paged_kv_cost)
     runner_class = EncoderDecoderRunner if model.config.is_encoder_decoder else ContiguousRunner
     for (supports_chunked_prefill, batched), name in CONTIGUOUS_MODES.items():
@@ -116,7 +120,9 @@ def build_fused_runner(
 def build_paged_runner(
     model: PreTrainedModel,
     get_kernel: Callable[[], SelectedKernel],
+    get_store: Callable[[], StoreKernel],
     tolerance: float,
+    max_batch_tokens: int,
     *,
     max_sequences: int,
     context: int,
@@ -137,10 +143,11 @@ def build_paged_runner(
         kernel=kernel.kernel,
         async_capable=on_single_gpu,
         create_attention=attention,
+        store=get_store(),
     )
     runner.probe()
     if isinstance(runner, GraphRunner):
-        runner.capture_graphs(CudaGraphRecorder(model.device), tolerance)
+        runner.capture_graphs(CudaGraphRecorder(model.device), tolerance, max_batch_tokens)
     return runner
 
 

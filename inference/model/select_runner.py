@@ -64,6 +64,7 @@ def select_runner(
     context: int,
     kv_memory_bytes: int,
     max_batch_total_tokens: int | None = None,
+    max_batch_tokens: int = 0,
     quantize: str = NONE,
     deterministic: bool = False,
     allowed_runners: Container[str] = RUNNERS,
@@ -72,6 +73,7 @@ def select_runner(
     """Return the fastest runner whose logits match the model's own forward pass.
 
     The runner's KV memory takes at most kv_memory_bytes and holds at most max_batch_total_tokens tokens.
+    max_batch_tokens: tokens of the largest step, which a runner may prepare for; 0: unknown.
     quantize: "none" or a quantization scheme. deterministic: only runners where the other rows of a batch
     change no bit of a row. allowed_runners: only these kinds. timed=False: use the first correct option.
 
@@ -87,7 +89,8 @@ def select_runner(
     )
     reference, tolerance, is_causal = prepared.reference, prepared.tolerance, prepared.is_causal
     candidates: dict[str, Candidate] = {}
-    for option in runner_options(model, context, deterministic, tolerance) if is_causal else ():
+    options = runner_options(model, context, deterministic, tolerance, max_batch_tokens)
+    for option in options if is_causal else ():
         if option.kind in allowed_runners and option.kind not in candidates and (timed or not candidates):
             candidates |= try_runner(model, reference, option, tolerance)
             if timed and option.kind in candidates and is_decisive(candidates[option.kind], reference):

@@ -82,6 +82,7 @@ def load_runner(options: BenchOptions) -> select_runner.SelectedRunner:
         max_sequences=MAX_SEQUENCES,
         context=config_length(model.config) or DEFAULT_CONTEXT,
         kv_memory_bytes=free_kv_bytes(options.device),
+        max_batch_tokens=MAX_BATCH_TOKENS,
         quantize=options.quantize,
         allowed_runners=select_runner.RUNNERS if options.runner == AUTO else (options.runner,),
     )

@@ -61,6 +61,7 @@ class SteppedEngine:
             max_sequences=size.max_sequences,
             context=self.context,
             kv_memory_bytes=free_kv_bytes(options.device),
+            max_batch_tokens=size.max_batch_tokens,
             allowed_runners=select_runner.RUNNERS if options.runner == AUTO else (options.runner,),
         )
         synchronize(options.device)

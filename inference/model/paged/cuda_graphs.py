@@ -1,14 +1,17 @@
-"""CUDA graphs for steps of few tokens: the host launches one graph instead of hundreds of kernels.
+"""CUDA graphs of whole steps: the host launches one graph instead of hundreds of kernels.
 
-There is a graph for 1, 2, 4, … tokens, in which each token is a row of its own; a smaller step is padded
-with tokens on the padding page. Each graph is verified against the same step computed directly. If one is
-wrong, or cannot be captured, all steps are computed directly. Knows AttnMetadata; cuda.py captures.
+Two kinds, each for several numbers of tokens; a smaller step is padded. In a decode graph each token is a row
+of its own, which reads all its pages. A mixed graph has rows of any number of tokens: prompts, and rows that
+decode beside them. Each graph is verified against the same step computed directly. If one is wrong, or cannot
+be captured, all steps are computed directly. Knows AttnMetadata; cuda.py captures.
 """
 
 import logging
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import accumulate
+from typing import NamedTuple
 
 import torch
 
@@ -19,10 +22,12 @@ from inference.model.paged.runner import PagedRunner
 
 log = logging.getLogger(__name__)
 
-MAX_TOKENS = 256  # tokens of a captured step; in larger steps the host stays ahead of the device anyway
-# New tokens of a row in a captured step: a graph reads the row's pages once for each of them, and for more
-# tokens that costs more than the graph saves.
+MAX_DECODE_TOKENS = 256  # tokens of the largest decode graph
+# New tokens of a row in a decode graph: it reads the row's pages once for each of them, and for more tokens
+# that costs more than it saves.
 MAX_ROW_TOKENS = 16
+# Tokens of mixed graphs. A larger step keeps the device busy for longer than the host takes to launch it.
+MIXED_TOKENS = (32, 64, 128, 256, 384, 512, 768, 1024, 1536, 2048)
 MIN_VOCAB = 64  # token ids that every vocabulary has
 # Seconds for the graphs between the smallest and the largest. Graphs that would exceed it are left out, the
 # larger ones first.
@@ -32,21 +37,41 @@ Replay = Callable[[], torch.Tensor]
 Capture = Callable[[Replay], Replay]  # computes logits → computes them again, from and to the same addresses
 
 
+class PagesShape(NamedTuple):
+    """The sizes of a runner and its pages that verification steps must fit."""
+
+    max_sequences: int
+    context: int
+    num_pages: int
+    page_size: int
+
+
 class CapturedGraph:
-    """The graph of a step of `count` tokens, and its inputs in tensors of fixed addresses.
+    """A graph of a step of `count` tokens in `rows` rows, and its inputs in tensors of fixed addresses.
 
     It reads the runner's KV memory at its present addresses: the memory must not be resized afterwards.
     """
 
-    def __init__(self, runner: PagedRunner, count: int, capture: Capture) -> None:
-        device, self.page_size, self.count = runner.device, runner.page_size, count
+    def __init__(
+        self,
+        runner: PagedRunner,
+        capture: Capture,
+        *,
+        count: int,
+        rows: int,
+        max_query_len: int,
+        logits_indices: torch.Tensor | None,
+    ) -> None:
+        device, self.page_size, self.count, self.rows = runner.device, runner.page_size, count, rows
         num_pages = -(-runner.context // self.page_size)
-        self.padding_span = QuerySpan(0, 1, 1, (runner.pool.num_pages,))
+        self.padding_page = runner.pool.num_pages
         self.token_ids = torch.zeros(1, count, dtype=torch.int64, device=device)
         self.positions = torch.zeros_like(self.token_ids)
         self.slot_mapping = torch.zeros_like(self.token_ids[0])
-        self.page_table = PageTable(count, num_pages, device, max_query_len=1, max_seq_len=runner.context)
-        self.spans: list[QuerySpan] = []
+        self.logits_indices = logits_indices
+        self.page_table = PageTable(
+            rows, num_pages, device, max_query_len=max_query_len, max_seq_len=runner.context
+        )
         self.set_spans([])
         self.replay_graph = capture(lambda: PagedRunner.compute(runner, self.build_metadata()))
 
@@ -57,139 +82,227 @@ class CapturedGraph:
             self.token_ids,
             self.positions,
             self.slot_mapping,
-            None,
+            self.logits_indices,
             self.spans,
             self.page_size,
             per_step_cache=per_step_cache,
         )
 
+    def supports(self, metadata: AttnMetadata) -> bool:
+        """Whether the graph computes this step."""
+        raise NotImplementedError
+
     def set_spans(self, spans: Sequence[QuerySpan]) -> None:
-        """Make each token a row that ends with this token; pad with tokens on the padding page."""
-        tokens = [
-            QuerySpan(0, 1, span.length - span.end + at + 1, span.pages)
-            for span in spans
-            for at in range(span.start, span.end)
-        ]
-        tokens += [self.padding_span] * (self.count - len(tokens))
-        self.spans = [QuerySpan(at, at + 1, token.length, token.pages) for at, token in enumerate(tokens)]
+        """Make `spans` the rows of the graph, and pad them to its number of rows."""
+        self.spans = self.pad_spans(spans)
         self.page_table.fill(self.spans)
 
+    def pad_spans(self, spans: Sequence[QuerySpan]) -> list[QuerySpan]:
+        raise NotImplementedError
+
     def replay(self, metadata: AttnMetadata) -> torch.Tensor:
-        """The logits (T, V) of all tokens of a step, T ≤ count; valid until the next replay."""
+        """The logits of the tokens that the step asks for; valid until the next replay."""
         T = metadata.token_ids.shape[1]
         self.token_ids[:, :T] = metadata.token_ids
         self.positions[:, :T] = metadata.positions
         self.slot_mapping[:T] = metadata.slot_mapping
-        self.slot_mapping[T:] = self.padding_span.pages[0] * self.page_size
+        self.slot_mapping[T:] = self.padding_page * self.page_size
         self.set_spans(metadata.spans)
-        return self.replay_graph()[:T]
+        return self.replay_graph()
+
+
+class DecodeGraph(CapturedGraph):
+    """Each token is a row that ends with this token. Padding tokens are rows on the padding page."""
+
+    def __init__(self, runner: PagedRunner, count: int, capture: Capture) -> None:
+        super().__init__(runner, capture, count=count, rows=count, max_query_len=1, logits_indices=None)
+
+    def supports(self, metadata: AttnMetadata) -> bool:
+        longest = max(span.end - span.start for span in metadata.spans)
+        return metadata.token_ids.shape[1] <= self.count and longest <= MAX_ROW_TOKENS
+
+    def pad_spans(self, spans: Sequence[QuerySpan]) -> list[QuerySpan]:
+        tokens = [
+            (span.length - span.end + at + 1, span.pages)
+            for span in spans
+            for at in range(span.start, span.end)
+        ]
+        tokens += [(1, (self.padding_page,))] * (self.count - len(tokens))
+        return [QuerySpan(at, at + 1, length, pages) for at, (length, pages) in enumerate(tokens)]
+
+    def replay(self, metadata: AttnMetadata) -> torch.Tensor:
+        logits = super().replay(metadata)[: metadata.token_ids.shape[1]]
+        return logits if metadata.logits_indices is None else logits.index_select(0, metadata.logits_indices)
+
+    @staticmethod
+    def verification_batches(count: int, shape: PagesShape) -> tuple[Batch, Batch]:
+        """A step that fills each row's cache, and the step of at most `count` tokens to verify.
+
+        Where `count` allows, the second has a row of several tokens, and one padding token in the graph. Each
+        row has one page.
+        """
+        most = min(shape.page_size, shape.context)
+        several = 3 if count > 4 else 1
+        rows = min(max(1, count - several), shape.num_pages)
+        num_computed = [1 + (5 * row) % max(1, most - several) for row in range(rows)]
+        num_new = [several, *[1] * (rows - 1)]
+        pages = [(row,) for row in reversed(range(rows))]
+        return make_batch(num_computed, [0] * rows, pages), make_batch(num_new, num_computed, pages)
+
+
+class MixedGraph(CapturedGraph):
+    """Rows as they are, at most `max_sequences`, with at most as many logits.
+
+    Padding tokens belong to no row: attention leaves their output undefined, and nothing reads it.
+    """
+
+    def __init__(self, runner: PagedRunner, count: int, capture: Capture) -> None:
+        rows = runner.max_sequences
+        indices = torch.zeros(rows, dtype=torch.int64, device=runner.device)
+        super().__init__(runner, capture, count=count, rows=rows, max_query_len=count, logits_indices=indices)
+
+    def supports(self, metadata: AttnMetadata) -> bool:
+        wanted = metadata.logits_indices
+        return metadata.token_ids.shape[1] <= self.count and wanted is not None and len(wanted) <= self.rows
+
+    def pad_spans(self, spans: Sequence[QuerySpan]) -> list[QuerySpan]:
+        end = spans[-1].end if spans else 0
+        return [*spans, *[QuerySpan(end, end, 0, ())] * (self.rows - len(spans))]
+
+    def replay(self, metadata: AttnMetadata) -> torch.Tensor:
+        assert self.logits_indices is not None and metadata.logits_indices is not None
+        num_logits = len(metadata.logits_indices)
+        self.logits_indices[:num_logits] = metadata.logits_indices
+        return super().replay(metadata)[:num_logits]
+
+    @staticmethod
+    def verification_batches(count: int, shape: PagesShape) -> tuple[Batch, Batch]:
+        """As DecodeGraph's: a prompt of as many tokens as fit, beside up to three rows that decode."""
+        num_decoding = min(3, shape.max_sequences - 1, shape.num_pages - 1)
+        room = min((shape.num_pages - num_decoding) * shape.page_size, shape.context) - 1
+        num_new = [max(1, min(count - num_decoding - 1, room)), *[1] * num_decoding]
+        num_computed = [1, *range(5, 5 + num_decoding)]
+        num_pages = -(-(num_new[0] + 1) // shape.page_size)
+        pages = [
+            tuple(range(num_decoding, num_decoding + num_pages)),
+            *[(page,) for page in range(num_decoding)],
+        ]
+        before = make_batch(num_computed, [0] * len(pages), pages)
+        return before, replace(make_batch(num_new, num_computed, pages), logits_indices=last_tokens(num_new))
+
+
+GraphKind = type[DecodeGraph] | type[MixedGraph]
+GRAPH_KINDS: tuple[GraphKind, ...] = (DecodeGraph, MixedGraph)
 
 
 class GraphRunner(PagedRunner):
     """A PagedRunner that replays graphs for steps that fit one, and computes other steps directly."""
 
-    graphs: tuple[CapturedGraph, ...] = ()  # the smallest first
+    graphs: tuple[CapturedGraph, ...] = ()  # the first that supports a step is replayed
 
     def compute(self, metadata: AttnMetadata) -> torch.Tensor:
-        graph = self.graph_for(metadata)
-        if graph is None:
-            return super().compute(metadata)
-        logits = graph.replay(metadata)
-        return logits if metadata.logits_indices is None else logits.index_select(0, metadata.logits_indices)
-
-    def graph_for(self, metadata: AttnMetadata) -> CapturedGraph | None:
-        if max(span.end - span.start for span in metadata.spans) > MAX_ROW_TOKENS:
-            return None
-        return next((each for each in self.graphs if each.count >= metadata.token_ids.shape[1]), None)
+        graph = next((graph for graph in self.graphs if graph.supports(metadata)), None)
+        return super().compute(metadata) if graph is None else graph.replay(metadata)
 
     @torch.inference_mode()
     def capture_graphs(
-        self, capture: Capture, tolerance: float, clock: Callable[[], float] = time.monotonic
+        self,
+        capture: Capture,
+        tolerance: float,
+        max_batch_tokens: int = 0,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Capture and verify the graphs. If captures are slow, some of the larger ones are left out.
 
-        tolerance: the largest difference of a logit allowed, in standard deviations of the logits. Uses the
-        first pages, and zeroes them afterwards.
+        tolerance: the largest difference of a logit allowed, in standard deviations of the logits.
+        max_batch_tokens: tokens of the largest step. Uses the first pages, and zeroes them afterwards.
         """
         began, name = clock(), self.model.config.model_type
-        sizes = capture_sizes(min(self.max_sequences, self.pool.num_pages))
-        pending = capture_order(sizes)
-        graphs: dict[int, CapturedGraph] = {}
+        num_rows, most_tokens = (
+            min(self.max_sequences, self.pool.num_pages),
+            min(max_batch_tokens, self.kv_capacity),
+        )
+        pending = capture_order(decode_sizes(num_rows), mixed_sizes(most_tokens))
+        graphs: list[CapturedGraph] = []
         with self.attention.installed():
             while pending:
-                count, capture_began = pending.pop(0), clock()
+                (kind, count), capture_began = pending.pop(0), clock()
                 try:
-                    graphs[count] = self.capture_and_verify(count, capture, tolerance)
+                    graphs.append(self.capture_and_verify(kind, count, capture, tolerance))
                 except torch.OutOfMemoryError:
-                    log.info("%s: no memory for a CUDA graph of %d tokens", name, count)
+                    log.info("%s: no memory for a %s of %d tokens", name, kind.__name__, count)
                 except Exception as raised:  # any model's code, and any error of the device
-                    log.info("%s: CUDA graphs are not used: %s: %s", name, type(raised).__name__, raised)
-                    return
-                if count == sizes[0]:
+                    log.info("%s: no %s is used: %s: %s", name, kind.__name__, type(raised).__name__, raised)
+                    pending = [each for each in pending if each[0] is not kind]
+                    graphs = [graph for graph in graphs if type(graph) is not kind]
+                if (kind, count) == (DecodeGraph, 1):
                     seconds = clock() - capture_began
                     while len(pending) * seconds > MAX_CAPTURE_S:
                         pending.pop(0)
-        self.graphs = tuple(graphs[count] for count in sorted(graphs))
-        captured = ", ".join(map(str, sorted(graphs))) or "no"
-        log.info("%s: captured CUDA graphs of %s tokens in %.1f s", name, captured, clock() - began)
+        self.graphs = tuple(sorted(graphs, key=lambda graph: (type(graph) is MixedGraph, graph.count)))
+        for each in GRAPH_KINDS:
+            sizes = ", ".join(str(graph.count) for graph in self.graphs if type(graph) is each) or "no"
+            log.info("%s: captured %ss of %s tokens", name, each.__name__, sizes)
+        log.info("%s: captured all graphs in %.1f s", name, clock() - began)
 
-    def capture_and_verify(self, count: int, capture: Capture, tolerance: float) -> CapturedGraph:
+    def capture_and_verify(
+        self, kind: GraphKind, count: int, capture: Capture, tolerance: float
+    ) -> CapturedGraph:
         """Capture the graph of `count` tokens and replay it once. Raises ArithmeticError for wrong logits."""
         began = time.monotonic()
-        graph = CapturedGraph(self, count, capture)
-        before, step = verification_batches(count, self.pool.num_pages, min(self.page_size, self.context))
+        graph = kind(self, count, capture)
+        shape = PagesShape(self.max_sequences, self.context, self.pool.num_pages, self.page_size)
+        before, step = kind.verification_batches(count, shape)
         try:
             PagedRunner.compute(self, build_metadata(before, self.page_size, self.device))
             metadata = build_metadata(step, self.page_size, self.device)
             replayed = graph.replay(metadata).float()  # first, so that it finds no results of compute()
             computed = PagedRunner.compute(self, metadata).float()
         finally:
-            for (page,) in step.page_table:
-                self.pool.clear(page)
+            for pages in step.page_table:
+                for page in pages:
+                    self.pool.clear(page)
         error = ((replayed - computed).abs().max() / computed.std()).item()
         if not error <= tolerance:
-            raise ArithmeticError(f"the CUDA graph of {count} tokens has error {error:.0e}")
-        log.debug("captured tokens=%d error=%.0e seconds=%.1f", count, error, time.monotonic() - began)
+            raise ArithmeticError(f"the {kind.__name__} of {count} tokens has error {error:.0e}")
+        log.debug("captured kind=%s tokens=%d error=%.0e", kind.__name__, count, error)
+        log.debug("captured seconds=%.1f", time.monotonic() - began)
         return graph
 
 
-def capture_sizes(rows: int) -> list[int]:
-    """Tokens of the graphs to capture: powers of two, the last at least `rows` (or MAX_TOKENS)."""
-    last = (min(rows, MAX_TOKENS) - 1).bit_length()
+def decode_sizes(rows: int) -> list[int]:
+    """Tokens of the decode graphs: powers of two, the last at least `rows` (or MAX_DECODE_TOKENS)."""
+    last = (min(rows, MAX_DECODE_TOKENS) - 1).bit_length()
     return [1 << power for power in range(last + 1)]
 
 
-def capture_order(sizes: Sequence[int]) -> list[int]:
-    """The largest graph first: smaller ones reuse its memory. Then the smallest, then the others downwards.
+def mixed_sizes(max_batch_tokens: int) -> list[int]:
+    """Tokens of the mixed graphs: those of MIXED_TOKENS that steps of up to `max_batch_tokens` need."""
+    return [count for at, count in enumerate(MIXED_TOKENS) if max_batch_tokens > (0, *MIXED_TOKENS)[at]]
 
-    The first capture takes longest, because it compiles kernels. The second shows how long a capture takes.
+
+def capture_order(decode: Sequence[int], mixed: Sequence[int]) -> list[tuple[GraphKind, int]]:
+    """The largest graph of each kind first: smaller ones reuse its memory. Then the smallest, then the others
+    downwards.
+
+    The first captures take longest, because they compile kernels. The smallest shows how long one takes.
     """
-    *smaller, largest = sizes
-    return [largest, *smaller[:1], *smaller[:0:-1]]
+    *smaller, largest = decode
+    first = [(MixedGraph, count) for count in mixed[-1:]] + [(DecodeGraph, largest)]
+    others = [(MixedGraph, count) for count in mixed[-2::-1]] + [(DecodeGraph, n) for n in smaller[:0:-1]]
+    return [*first, *[(DecodeGraph, count) for count in smaller[:1]], *others]
 
 
-def verification_batches(count: int, num_pages: int, max_row_tokens: int) -> tuple[Batch, Batch]:
-    """A step that fills each row's cache, and the step of at most `count` tokens to verify.
-
-    Where `count` allows, the second has a row of several tokens, and one padding token in the graph. Each row
-    has one page and at most max_row_tokens tokens.
-    """
-    several = 3 if count > 4 else 1
-    rows = min(max(1, count - several), num_pages)
-    num_computed = [1 + (5 * row) % max(1, max_row_tokens - several) for row in range(rows)]
-    num_new = [several, *[1] * (rows - 1)]
-    return make_batch(num_computed, [0] * rows), make_batch(num_new, num_computed)
-
-
-def make_batch(num_new: Sequence[int], num_computed: Sequence[int]) -> Batch:
+def make_batch(
+    num_new: Sequence[int], num_computed: Sequence[int], page_table: Sequence[Sequence[int]]
+) -> Batch:
     query_start_loc = list(accumulate(num_new, initial=0))
-    rows = range(len(num_new))
     ids = [(7 * i + 3 * num_computed[0]) % MIN_VOCAB for i in range(query_start_loc[-1])]
     return Batch(
-        ids,
-        query_start_loc,
-        num_computed,
-        rows,
-        range(len(ids)),
-        page_table=[(row,) for row in reversed(rows)],
+        ids, query_start_loc, num_computed, range(len(num_new)), range(len(ids)), page_table=page_table
     )
+
+
+def last_tokens(num_new: Sequence[int]) -> list[int]:
+    """The index of each row's last token."""
+    return [end - 1 for end in accumulate(num_new)]

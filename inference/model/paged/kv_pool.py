@@ -4,6 +4,7 @@ Knows pages, widths and bytes; not which row owns a page.
 """
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 
@@ -18,14 +19,43 @@ class LayerKV:
     values: torch.Tensor
 
 
+class StoreKernel(Protocol):
+    """Writes keys (T, G, D) and values (T, G, E) into `keys` (slots, G, D) and `values` (slots, G, E).
+
+    slot_mapping (T,): the slot of each token. All tensors are on one device; the last two are contiguous.
+    """
+
+    def __call__(
+        self,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        slot_mapping: torch.Tensor,
+    ) -> None: ...
+
+
+def store_by_index(
+    key: torch.Tensor,
+    value: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    slot_mapping: torch.Tensor,
+) -> None:
+    """The StoreKernel of any device."""
+    keys.index_copy_(0, slot_mapping, key)
+    values.index_copy_(0, slot_mapping, value)
+
+
 class KVPool:
     """num_pages pages in each attention module, and a padding page: padding tokens write it, no row reads it.
 
     layers  the pages of each attention module; empty before the first step
     """
 
-    def __init__(self, num_pages: int, page_size: int) -> None:
+    def __init__(self, num_pages: int, page_size: int, store: StoreKernel = store_by_index) -> None:
         self.num_pages = num_pages
+        self.store = store
         self.page_size = page_size
         self.layers: dict[torch.nn.Module, LayerKV] = {}
 
@@ -36,8 +66,7 @@ class KVPool:
         kv = self.layers.get(module)
         if kv is None:
             kv = self.layers[module] = LayerKV(self.zeros(key), self.zeros(value))
-        for data, states in ((kv.keys, key), (kv.values, value)):
-            data.view(-1, *states.shape[1:]).index_copy_(0, slot_mapping.to(data.device), states)
+        self.store(key, value, kv.keys.flatten(0, 1), kv.values.flatten(0, 1), slot_mapping)
         return kv
 
     def zeros(self, states: torch.Tensor) -> torch.Tensor:

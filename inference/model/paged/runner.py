@@ -16,7 +16,7 @@ from inference.model.forward_signature import accepts_through_decoder
 from inference.model.load.generation_config import vocab_size_of
 from inference.model.paged.attention import PROBE, AttentionKernel, PagedAttention
 from inference.model.paged.attn_metadata import AttnMetadata, build_metadata, use_metadata
-from inference.model.paged.kv_pool import KVPool
+from inference.model.paged.kv_pool import KVPool, StoreKernel, store_by_index
 from inference.model.paged.sdpa import sdpa_kernel
 
 CreateAttention = Callable[[PreTrainedModel, KVPool, AttentionKernel], PagedAttention]
@@ -47,13 +47,14 @@ class PagedRunner:
         kernel: AttentionKernel = sdpa_kernel,
         async_capable: bool = False,
         create_attention: CreateAttention = PagedAttention,
+        store: StoreKernel = store_by_index,
     ) -> None:
         self.model, self.device, self.async_capable = model, model.device, async_capable
         num_pages = max(kv_capacity // page_size, -(-context // page_size))
         self.max_sequences, self.context = max_sequences, context
         self.page_size, self.kv_capacity = page_size, num_pages * page_size
         self.vocab = vocab_size_of(model)
-        self.pool = KVPool(num_pages, page_size)
+        self.pool = KVPool(num_pages, page_size, store)
         self.attention = create_attention(model, self.pool, kernel)
         check_supported(model)
         select_logits.install(model)

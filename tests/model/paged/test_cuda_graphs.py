@@ -7,6 +7,7 @@ drops every decision made on the host.
 import logging
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from itertools import accumulate
 
@@ -22,13 +23,16 @@ from inference.model.paged.cuda_graphs import (
     MAX_CAPTURE_S,
     MAX_ROW_TOKENS,
     Capture,
+    DecodeGraph,
     GraphRunner,
-    capture_sizes,
+    MixedGraph,
+    capture_order,
+    decode_sizes,
+    mixed_sizes,
 )
 from inference.model.paged.kernels.page_table import page_table_of
 from inference.model.paged.kv_pool import LayerKV
 from inference.model.paged.runner import PAGE_SIZE, PagedRunner
-from inference.model.paged.sdpa import sdpa_kernel
 from tests.families import VOCAB, tiny
 
 PAGES, CONTEXT, ROWS = 24, 64, 5
@@ -45,22 +49,26 @@ def indexed(
     softcap: float | None,
     sinks: torch.Tensor | None,
 ) -> torch.Tensor:
-    """An AttentionKernel for rows of one token that finds their pages only in the page table, as GPU kernels
-    do.
+    """An AttentionKernel that finds rows and pages only in the page table, as GPU kernels do.
+
+    The output of tokens that belong to no row is not a number.
     """
     index = page_table_of(metadata, query.device)
-    R, H, _ = query.shape
-    if len(index.seq_lens) != R or index.max_query_len > 1:
-        return sdpa_kernel(query, pages, metadata, scale=scale, window=window, softcap=softcap, sinks=sinks)
+    T, H, _ = query.shape
+    token = torch.arange(T, device=query.device)
+    row = torch.searchsorted(index.query_start_loc[1:].contiguous(), token, right=True)
+    row = row.clamp(max=len(index.seq_lens) - 1)
+    position = (index.seq_lens[row] - index.query_start_loc[row + 1] + token)[:, None]
     keys, values = (
-        data[index.pages.long()].flatten(1, 2).repeat_interleave(H // data.shape[2], 2)
+        data[index.pages[row].long()].flatten(1, 2).repeat_interleave(H // data.shape[2], 2)
         for data in (pages.keys, pages.values)
-    )  # (R, n, H, D)
-    scores = torch.einsum("rhd,rnhd->rhn", query, keys) * scale
-    column, length = torch.arange(keys.shape[1], device=query.device), index.seq_lens[:, None]
-    visible = (column < length) & (column >= length - (window or CONTEXT))
+    )  # (T, n, H, D)
+    scores = torch.einsum("thd,tnhd->thn", query, keys) * scale
+    column = torch.arange(keys.shape[1], device=query.device)
+    visible = (column <= position) & (column > position - (window or CONTEXT))
+    visible &= (token < index.query_start_loc[-1])[:, None]
     weights = scores.masked_fill(~visible[:, None], float("-inf")).softmax(-1)
-    return torch.einsum("rhn,rnhd->rhd", weights, values)
+    return torch.einsum("thn,tnhd->thd", weights, values)
 
 
 def trace(compute: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
@@ -76,9 +84,9 @@ def eager_recorder(compute: Callable[[], torch.Tensor]) -> Callable[[], torch.Te
     return compute
 
 
-def record_runner(model: PreTrainedModel, recorder: Capture) -> GraphRunner:
+def record_runner(model: PreTrainedModel, recorder: Capture, max_batch_tokens: int = 0) -> GraphRunner:
     runner = runner_of(GraphRunner, model)
-    runner.capture_graphs(recorder, CLOSE)
+    runner.capture_graphs(recorder, CLOSE, max_batch_tokens)
     return runner
 
 
@@ -133,9 +141,9 @@ class BatchWalk:
 def test_replayed_steps_equal_computed_steps_whichever_rows_join_and_leave(device: str) -> None:
     model = tiny("mistral").to(device)
     recorder = trace if device == "cpu" else cuda.CudaGraphRecorder(model.device)
-    replaying, computing = record_runner(model, recorder), runner_of(PagedRunner, model)
+    replaying, computing = record_runner(model, recorder, 64), runner_of(PagedRunner, model)
     walk, sizes = BatchWalk(seed=4), set()
-    assert [recording.count for recording in replaying.graphs] == [1, 2, 4, 8]
+    assert [recording.count for recording in replaying.graphs] == [1, 2, 4, 8, 32, 64]
     for turn in range(30):
         most = 3 if turn % 10 else MAX_ROW_TOKENS + 2
         walk.full(most)
@@ -216,7 +224,7 @@ def test_a_step_that_fails_to_record_or_replays_wrongly_is_computed(
     with caplog.at_level(logging.INFO):
         runner.capture_graphs(recorder, CLOSE)
     assert runner.graphs == ()
-    assert "CUDA graphs are not used" in caplog.text
+    assert "no DecodeGraph is used" in caplog.text
     batch = one_token_rows(3)
     assert torch.allclose(runner.forward(batch), runner_of(PagedRunner, model).forward(batch))
 
@@ -263,8 +271,57 @@ def test_a_kernel_that_synchronizes_is_not_replayed() -> None:
     assert runner.graphs == ()
 
 
-def test_steps_are_recorded_for_powers_of_two_up_to_all_rows() -> None:
-    assert capture_sizes(1) == [1]
-    assert capture_sizes(5) == [1, 2, 4, 8]
-    assert capture_sizes(16) == [1, 2, 4, 8, 16]
-    assert capture_sizes(5000)[-1] == 256
+def test_decode_steps_are_recorded_for_powers_of_two_up_to_all_rows() -> None:
+    assert decode_sizes(1) == [1]
+    assert decode_sizes(5) == [1, 2, 4, 8]
+    assert decode_sizes(16) == [1, 2, 4, 8, 16]
+    assert decode_sizes(5000)[-1] == 256
+
+
+def test_mixed_steps_are_recorded_for_as_many_tokens_as_a_step_may_have() -> None:
+    assert mixed_sizes(0) == []
+    assert mixed_sizes(1) == mixed_sizes(32) == [32]
+    assert mixed_sizes(500) == [32, 64, 128, 256, 384, 512]
+    assert mixed_sizes(10**6)[-1] == 2048
+
+
+def test_the_largest_graph_of_each_kind_is_captured_first_and_the_smallest_is_timed() -> None:
+    sizes = [(kind.__name__[0], count) for kind, count in capture_order([1, 2, 4], [32, 64, 128])]
+    assert sizes == [("M", 128), ("D", 4), ("D", 1), ("M", 64), ("M", 32), ("D", 2)]
+    assert capture_order([1], []) == [(DecodeGraph, 1)]
+    assert capture_order([1, 2], [32]) == [(MixedGraph, 32), (DecodeGraph, 2), (DecodeGraph, 1)]
+
+
+def test_a_step_with_a_prompt_replays_a_mixed_graph_and_other_steps_a_decode_graph() -> None:
+    runner = record_runner(tiny("llama"), eager_recorder, 64)
+    computed = runner_of(PagedRunner, runner.model)
+    replayed: list[int] = []
+    for recording in runner.graphs:
+        recording.replay_graph = partial(note_replay, recording.replay_graph, replayed, recording.count)
+    for batch in (prompt_and_token(30), prompt_and_token(31), prompt_and_token(40), one_token_rows(3)):
+        assert torch.allclose(runner.forward(batch), computed.forward(batch), atol=1e-4)
+    runner.forward(replace(prompt_and_token(40), logits_indices=range(10)))  # more logits than rows
+    assert replayed == [32, 32, 64, 4]
+
+
+def prompt_and_token(count: int) -> Batch:
+    """A prompt of `count` tokens beside a row of one."""
+    pages = (range(1, 1 + -(-count // PAGE_SIZE)), (0,))
+    return Batch(
+        range(3, 4 + count), (0, count, count + 1), (0, 0), (0, 1), (count - 1, count), page_table=pages
+    )
+
+
+def test_wrong_mixed_graphs_leave_the_decode_graphs_in_use(caplog: pytest.LogCaptureFixture) -> None:
+    runner = runner_of(GraphRunner, tiny("llama"))
+    with caplog.at_level(logging.INFO):
+        runner.capture_graphs(no_prompts_recorder, CLOSE, 64)
+    assert [graph.count for graph in runner.graphs] == [1, 2, 4, 8]
+    assert "no MixedGraph is used" in caplog.text
+
+
+def no_prompts_recorder(compute: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
+    """Fails for mixed graphs, whose logits are those of all rows."""
+    if compute().shape[0] == ROWS:
+        raise RuntimeError("not this one")
+    return compute
