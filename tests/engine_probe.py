@@ -14,7 +14,7 @@ from inference.engine.kv.contiguous import ContiguousKVCacheManager
 from inference.engine.kv.manager import KVCacheManager
 from inference.engine.kv.paged import PagedKVCacheManager
 from inference.engine.ngram_proposer import NgramProposer
-from inference.engine.overlap_step import OverlapStep
+from inference.engine.overlap_pipeline import OverlapPipeline
 from inference.engine.sequence import Sequence
 from inference.engine_stats import EngineCounters, StepStats
 from inference.model.batch import CacheOp, Runner
@@ -106,9 +106,15 @@ class EngineProbe:
 
     @property
     def num_failed_early_steps(self) -> int:
-        """Steps launched early that failed; 0 if none is ever launched early."""
-        model_step = self.engine.core.model_step
-        return model_step.num_failures if isinstance(model_step, OverlapStep) else 0
+        """Steps in flight that failed; 0 if steps are not overlapped."""
+        pipeline = self.engine.core.pipeline
+        return pipeline.num_failures if isinstance(pipeline, OverlapPipeline) else 0
+
+    @property
+    def num_overlapped(self) -> int:
+        """Steps launched while tokens of the step before were pending; 0 if steps are not overlapped."""
+        pipeline = self.engine.core.pipeline
+        return pipeline.num_overlapped if isinstance(pipeline, OverlapPipeline) else 0
 
     @property
     def splits_prompts_evenly(self) -> bool:

@@ -5,10 +5,26 @@ Knows sequences and the Batch; computes nothing.
 
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from torch import Tensor
 
 from inference.engine.scheduler import SchedulerOutput
 from inference.engine.sequence import Sequence
-from inference.model.batch import Batch, CacheOp
+from inference.model.batch import Batch, CacheOp, PendingTokens
+
+PENDING_ID = 0  # placeholder of a token id that the host does not know yet
+
+
+class SampledIds(NamedTuple):
+    """Tokens that were sampled and are not known to the host.
+
+    token_ids  (S,) int64, on the device
+    index_of   sequence id → index into token_ids
+    """
+
+    token_ids: Tensor
+    index_of: dict[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +45,8 @@ class PreparedBatch:
     sampled_rows         the row of the logits from which sampled_sequences[i] is sampled
     prompt_logprob_rows  rows that score prompt tokens
     nan_checks           sequence id → row at the last computed token, for sequences with no other row there:
-                         it shows whether the computation yielded finite numbers
+                         it shows whether the computation yielded finite numbers. Checked in every chunk,
+                         before prefix caching can give its pages to other sequences
     """
 
     batch: Batch
@@ -38,13 +55,27 @@ class PreparedBatch:
     prompt_logprob_rows: list[PromptLogprobRows] = field(default_factory=list)
     nan_checks: dict[int, int] = field(default_factory=dict)
 
+    def drop(self, sequence_ids: set[int]) -> None:
+        """Leave out the rows of these sequences: their results are not wanted. The Batch stays as it is."""
+        rows = [
+            (sequence, row)
+            for sequence, row in zip(self.sampled_sequences, self.sampled_rows, strict=True)
+            if sequence.id not in sequence_ids
+        ]
+        self.sampled_sequences, self.sampled_rows = [s for s, _ in rows], [row for _, row in rows]
+        self.nan_checks = {id: row for id, row in self.nan_checks.items() if id not in sequence_ids}
+
 
 def build_batch(
-    scheduler_output: SchedulerOutput, cache_ops: SequenceOf[CacheOp], context: int
+    scheduler_output: SchedulerOutput,
+    cache_ops: SequenceOf[CacheOp],
+    context: int,
+    sampled_ids: SampledIds | None = None,
 ) -> PreparedBatch:
     """The Batch of the scheduled sequences, which are in the order of rows.
 
-    A sequence of `context` tokens is full and is not sampled.
+    A sequence of `context` tokens is full and is not sampled. sampled_ids: the pending tokens of sequences
+    that have one.
     """
     token_ids: list[int] = []
     query_start_loc: list[int] = [0]
@@ -54,14 +85,22 @@ def build_batch(
     encoder_inputs: dict[int, SequenceOf[int]] = {}
     page_table = tuple(sequence.pages for sequence, _ in scheduler_output if sequence.pages)
     positions = token_ids, query_start_loc, num_computed_tokens, rows
-    prepared = PreparedBatch(Batch(*positions, logits_indices, cache_ops, encoder_inputs, page_table))
+    pending = PendingTokens([], [], sampled_ids.token_ids) if sampled_ids else None
+    prepared = PreparedBatch(
+        Batch(*positions, logits_indices, cache_ops, encoder_inputs, page_table, pending)
+    )
     for sequence, num_scheduled_tokens in scheduler_output:
-        sequence_ids, start = sequence.token_ids, sequence.num_computed_tokens
+        start = sequence.num_computed_tokens + sequence.num_in_flight_tokens
         end = start + num_scheduled_tokens
         if sequence.task.prompt_logprobs is not None:
             logits_indices += add_prompt_logprob_rows(prepared, sequence, end)
-        token_ids += sequence_ids[start:end]
-        if end == len(sequence_ids) < min(sequence.max_len, context):
+        token_ids += sequence.token_ids[start:end]
+        if end > len(sequence.token_ids):
+            assert sampled_ids and pending
+            pending.positions.append(len(token_ids))
+            pending.sample_indices.append(sampled_ids.index_of[sequence.id])
+            token_ids.append(PENDING_ID)
+        if end == sequence.num_tokens and sequence.may_gain_token(context):
             logits_indices += add_sampled_rows(prepared, sequence)
             token_ids += sequence.draft_token_ids
         elif not logits_indices or logits_indices[-1] < len(token_ids) - 1:

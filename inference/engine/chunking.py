@@ -26,7 +26,7 @@ class Chunking:
     def num_next_tokens(self, sequence: Sequence) -> int:
         """Tokens to compute in the next step; an upper bound if the chunk size is not fixed."""
         if not self.chunk_size:
-            return sequence.num_uncomputed_tokens
+            return sequence.num_unscheduled_tokens
         return max(1, min(self.chunk_size, sequence.num_prompt_tokens - sequence.num_computed_tokens))
 
     def num_shareable_tokens(self, sequence: Sequence, num_tokens: int) -> int:

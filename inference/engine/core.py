@@ -15,11 +15,12 @@ from inference.engine.chunking import Chunking
 from inference.engine.kv.manager import create_kv_cache_manager
 from inference.engine.ngram_proposer import NgramProposer
 from inference.engine.output_queue import OutputQueue, make_step_output
-from inference.engine.overlap_step import create_model_step
+from inference.engine.overlap_pipeline import create_pipeline
+from inference.engine.pipeline import CompletedStep, ScheduledStep
 from inference.engine.sampling.sampler import SampledToken, Sampler
-from inference.engine.scheduler import Scheduler, WaitingServedRatio
+from inference.engine.scheduler import Scheduler, SchedulerOutput, WaitingServedRatio
 from inference.engine.sequence import Sequence, StepOutput
-from inference.engine.step import TOO_LITTLE_MEMORY, StepOutOfMemory, StepResult
+from inference.engine.step import TOO_LITTLE_MEMORY, ModelStep, StepOutOfMemory, StepResult
 from inference.engine_stats import EngineCounters, StepStats
 from inference.errors import Internal, ServerError
 from inference.model.batch import CacheOp, Resize, Runner
@@ -62,7 +63,8 @@ class EngineCore:
         self.ngram_proposer = NgramProposer(
             self.kv_cache_manager, 0 if whole_prompts or prefill_chunk_size else speculate
         )
-        self.model_step = create_model_step(runner, sampler, self.kv_cache_manager, chunking)
+        self.model_step = ModelStep(runner, sampler, self.kv_cache_manager.context, chunking)
+        self.pipeline = create_pipeline(self._schedule, self._propose, self.model_step, self.kv_cache_manager)
         self.admission_control = admission_control
         self.output_queue = OutputQueue()
         self.background_queue = BackgroundQueue()
@@ -70,6 +72,7 @@ class EngineCore:
         self.sequences: dict[int, Sequence] = {}
         self.on_step: Callable[[StepStats], None] = lambda step_stats: None
         self._deadlines: list[tuple[float, int]] = []
+        self._last_completed_s = 0.0
 
     @property
     def is_idle(self) -> bool:
@@ -89,13 +92,21 @@ class EngineCore:
                 self._finish(self.sequences[id], finish_reason)
 
     def step(self) -> None:
-        """Run one model step and one step of a background task, then send the outputs."""
+        """Run one model step and one step of a background task, then send the outputs.
+
+        The only stream gets its token before the next step is launched. Several streams get theirs
+        afterwards: their receivers would compete with the launch for the interpreter.
+        """
+        self._complete(self.pipeline.collect())
         self._expire()
+        if len(self.sequences) <= 1:
+            self.output_queue.send()
         if self.sequences:
-            self._run_step()
+            self._complete(self.pipeline.advance())
         self.background_queue.step(share_time=bool(self.sequences))
         self.output_queue.send()
         if self.is_idle:
+            self.pipeline.discard()
             self.kv_cache_manager.check_integrity()
 
     def close(self, error: ServerError) -> None:
@@ -103,6 +114,7 @@ class EngineCore:
         for sequence in self.sequences.values():
             self.output_queue.add(sequence.output_sink, StepOutput(error=error))
         self.sequences.clear()
+        self.pipeline.discard()
         self.background_queue.close(error)
         self.output_queue.send()
 
@@ -110,31 +122,38 @@ class EngineCore:
         while self._deadlines and self._deadlines[0][0] <= time.monotonic():
             self.abort([heapq.heappop(self._deadlines)[1]], "deadline")
 
-    def _run_step(self) -> None:
+    def _schedule(self) -> ScheduledStep:
         start_s = time.perf_counter()
         scheduler_output = self.scheduler.schedule()
-        assert scheduler_output, "there are unfinished sequences and none can run"
-        self.ngram_proposer.propose(scheduler_output, self.scheduler.token_budget)
-        self._mark_started(self.scheduler.newly_scheduled)
-        if early_results := self.model_step.take_early_results(scheduler_output):
-            # Scheduled sequences that were not in the early step run in the next one.
-            scheduler_output = [(result.sequence, result.num_scheduled_tokens) for result in early_results]
-        has_prompt = any(not sequence.started for sequence, _ in scheduler_output)
-        cache_ops = [] if early_results else self.kv_cache_manager.take_ops()
-        results = None
-        try:
-            results = early_results or self.model_step.execute(scheduler_output, cache_ops)
-        except StepOutOfMemory as out_of_memory:
-            self._handle_oom(out_of_memory, cache_ops)
-        else:
-            self._update_from_output(results)
-        num_tokens = sum(count + len(sequence.draft_token_ids) for sequence, count in scheduler_output)
-        self._report_step(num_tokens, has_prompt, time.perf_counter() - start_s, failed=results is None)
+        newly_scheduled = self.scheduler.newly_scheduled
+        self._mark_started(newly_scheduled)
+        has_prompt = any(not (s.started or s.num_pending_tokens) for s, _ in scheduler_output)
+        token_budget = self.scheduler.token_budget
+        return ScheduledStep(scheduler_output, len(newly_scheduled), has_prompt, token_budget, start_s)
 
-    def _report_step(self, num_tokens: int, has_prompt: bool, seconds: float, failed: bool) -> None:
+    def _propose(self, scheduler_output: SchedulerOutput, token_budget: int) -> None:
+        self.ngram_proposer.propose(scheduler_output, token_budget)
+
+    def _complete(self, step: CompletedStep | None) -> None:
+        """Update the sequences from the results of a step, if there is one, and report it."""
+        if step is None:
+            return
+        num_tokens = step.scheduled.num_tokens
+        if step.out_of_memory is not None:
+            self._handle_oom(step.out_of_memory, step.cache_ops)
+        else:
+            self._update_from_output(step.results)
+        self._report_step(step.scheduled, num_tokens, failed=step.out_of_memory is not None)
+
+    def _report_step(self, scheduled: ScheduledStep, num_tokens: int, failed: bool) -> None:
+        """Count the step. The time that it overlaps with the step before counts for that one."""
+        now = time.perf_counter()
+        seconds = now - max(scheduled.start_s, self._last_completed_s)
+        self._last_completed_s = now
         self.counters.steps += 1
         self.counters.step_seconds += seconds
-        self.on_step(StepStats(num_tokens, len(self.scheduler.newly_scheduled), has_prompt, seconds, failed))
+        num_newly_scheduled, has_prompt = scheduled.num_newly_scheduled, scheduled.has_prompt
+        self.on_step(StepStats(num_tokens, num_newly_scheduled, has_prompt, seconds, failed))
 
     def _mark_started(self, newly_scheduled: SequenceOf[Sequence]) -> None:
         for sequence in newly_scheduled:

@@ -84,11 +84,20 @@ class Scheduler:
         While the KV memory cannot hold all running sequences, the youngest is preempted. Waiting sequences
         are admitted in order as long as rows, KV memory and budget suffice; `newly_scheduled` lists them. A
         sequence whose prefix a running one is computing is skipped (`KVCacheManager.should_wait_for_prefix`).
+
+        Pending tokens are scheduled as if known. While steps are in flight none is preempted: if memory is
+        short, the output is empty, because the tokens in flight may end sequences and so free memory.
         """
+        self.newly_scheduled = []
         while not self.kv_cache_manager.grow():
+            if any(sequence.num_in_flight_tokens for sequence in self.running):
+                return []
             self.preempt(self.running[-1])
-        decoding = [sequence for sequence in self.running if self.chunking.num_next_tokens(sequence) == 1]
-        prompts = [sequence for sequence in self.running if self.chunking.num_next_tokens(sequence) > 1]
+        decoding: list[Sequence] = []
+        prompts: list[Sequence] = []
+        for sequence in self.running:
+            if sequence.can_be_scheduled(self.kv_cache_manager.context):
+                (decoding if self.chunking.num_next_tokens(sequence) == 1 else prompts).append(sequence)
         prompt_budget = max(1, self.token_budget - len(decoding))
         self.newly_scheduled = self._admit_waiting(len(prompts), sum(map(cost, prompts)), prompt_budget)
         scheduler_output = [(sequence, 1) for sequence in decoding]
@@ -188,14 +197,14 @@ class Scheduler:
         """
         oldest = min(prompts, key=id_of, default=None)
         if self.whole_prompts or self.chunking.chunk_size:
-            oldest_first = sorted(prompts, key=lambda s: (s is not oldest, s.num_uncomputed_tokens))
+            oldest_first = sorted(prompts, key=lambda s: (s is not oldest, s.num_unscheduled_tokens))
             yield from self._chunk(oldest_first, prompt_budget)
             return
-        reserved_tokens = min(oldest.num_uncomputed_tokens, -(-prompt_budget // 2)) if oldest else 0
-        for sequence in sorted(prompts, key=attrgetter("num_uncomputed_tokens")):
+        reserved_tokens = min(oldest.num_unscheduled_tokens, -(-prompt_budget // 2)) if oldest else 0
+        for sequence in sorted(prompts, key=attrgetter("num_unscheduled_tokens")):
             reserved_tokens = 0 if sequence is oldest else reserved_tokens
             limit = PROMPT_LOGPROB_CHUNK if sequence.task.prompt_logprobs is not None else prompt_budget
-            num_tokens = min(sequence.num_uncomputed_tokens, limit, prompt_budget - reserved_tokens)
+            num_tokens = min(sequence.num_unscheduled_tokens, limit, prompt_budget - reserved_tokens)
             prompt_budget -= num_tokens
             if num_tokens:
                 yield sequence, num_tokens
@@ -212,7 +221,9 @@ class Scheduler:
 
 def cost(sequence: Sequence) -> int:
     """Tokens to compute before the next token is sampled, including the encoder's input at the start."""
-    return sequence.num_uncomputed_tokens + (0 if sequence.num_computed_tokens else len(sequence.encoder_ids))
+    return sequence.num_unscheduled_tokens + (
+        0 if sequence.num_computed_tokens else len(sequence.encoder_ids)
+    )
 
 
 id_of = attrgetter("id")

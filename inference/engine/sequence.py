@@ -107,15 +107,13 @@ class OutputSink(Protocol):
 class LogitsProcessor(NamedTuple):
     """A change of the logits that some requests ask for.
 
-    requested          whether the sequence's request asks for it: the answer never changes
-    apply              changes the logits (W, V) in place, in the rows of these sequences only
-    depends_on_tokens  the change depends on which tokens a sequence has, not only on how many
-    applies            whether it changes the next token's logits; None: whenever it is requested
+    requested  whether the sequence's request asks for it: the answer never changes
+    apply      changes the logits (W, V) in place, in the rows of these sequences only
+    applies    whether it changes the next token's logits; None: whenever it is requested
     """
 
     requested: Callable[["Sequence"], bool]
     apply: Callable[[torch.Tensor, Mapping[int, "Sequence"]], None]
-    depends_on_tokens: bool = False
     applies: Callable[["Sequence"], bool] | None = None
 
 
@@ -126,8 +124,9 @@ class Sequence:
     token_ids            prompt (for an encoder-decoder model: the decoder's start ids), then answer
     encoder_ids          the encoder's input; empty for a decoder-only model
     num_computed_tokens  tokens whose keys and values are in the KV memory
+    num_in_flight_tokens tokens behind them that launched steps compute; the results are not known yet
     num_cached_tokens    tokens that prefix caching supplied when the sequence first got its row
-    num_pending_tokens   sampled tokens that are still on the device, unknown to the host
+    num_pending_tokens   sampled tokens behind token_ids that the host does not know yet
     draft_token_ids      draft tokens, computed behind token_ids in this step
     max_len              its maximum length in tokens, prompt included
     row                  index of its row; -1 while the sequence waits
@@ -161,6 +160,7 @@ class Sequence:
     greedy: bool = field(init=False)
     arrival_time: float = field(default_factory=time.monotonic)
     prompt_logprobs: list[PromptLogprob] = field(default_factory=list)
+    num_in_flight_tokens: int = 0
     num_pending_tokens: int = 0
     banned_tokens: BannedTokens | None = field(init=False, default=None)
     processors: tuple[LogitsProcessor, ...] | None = field(init=False, default=None)
@@ -180,8 +180,18 @@ class Sequence:
         return len(self.token_ids) - self.num_computed_tokens
 
     @property
+    def num_tokens(self) -> int:
+        """Its tokens, the pending one included."""
+        return len(self.token_ids) + self.num_pending_tokens
+
+    @property
+    def num_unscheduled_tokens(self) -> int:
+        """Tokens that no step has computed or is computing, the pending one included."""
+        return self.num_tokens - self.num_computed_tokens - self.num_in_flight_tokens
+
+    @property
     def num_output_tokens(self) -> int:
-        return len(self.token_ids) + self.num_pending_tokens - self.num_prompt_tokens
+        return len(self.token_ids) - self.num_prompt_tokens
 
     @property
     def output_token_ids(self) -> SequenceOf[int]:
@@ -191,6 +201,11 @@ class Sequence:
     def may_reuse_prefix(self) -> bool:
         """Whether it may reuse KV memory of another sequence: not if each prompt token needs its logits."""
         return self.task.prompt_logprobs is None
+
+    @property
+    def lacks_prompt_logprobs(self) -> bool:
+        """Whether tokens of its prompt are still to be scored."""
+        return self.task.prompt_logprobs is not None and len(self.prompt_logprobs) < self.num_prompt_tokens
 
     @property
     def penalty_among_warpers(self) -> bool:
@@ -203,9 +218,22 @@ class Sequence:
             return "stop"
         return "length" if len(self.token_ids) >= min(self.max_len, context) else ""
 
+    def may_gain_token(self, context: int) -> bool:
+        """Whether a token may follow its last one, unless that is a stop token."""
+        return self.num_tokens < min(self.max_len, context)
+
+    def can_be_scheduled(self, context: int) -> bool:
+        """Whether it has tokens to compute. A pending token that ends the answer is not computed."""
+        ends = self.num_pending_tokens > 0 and not self.may_gain_token(context)
+        return self.num_unscheduled_tokens > 0 and not ends
+
     def clear_placement(self) -> None:
-        """Forget its place in the KV memory: all tokens must be computed again."""
+        """Forget its place in the KV memory: all tokens must be computed again.
+
+        What launched steps compute and sample for it is discarded.
+        """
         self.row, self.num_computed_tokens = -1, 0
+        self.num_in_flight_tokens = self.num_pending_tokens = 0
         self.pages, self.num_hashed_pages = [], 0
 
     def with_drafts(self, num_drafts: int) -> "Sequence":

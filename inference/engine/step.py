@@ -11,7 +11,7 @@ from math import isnan
 import torch
 
 from inference.engine.banned_tokens import NO_ALLOWED_TOKEN_MESSAGE
-from inference.engine.build_batch import PreparedBatch, build_batch
+from inference.engine.build_batch import PreparedBatch, SampledIds, build_batch
 from inference.engine.chunking import UNCHUNKED, Chunking
 from inference.engine.sampling.sampler import (
     NAN_LOGITS,
@@ -19,7 +19,9 @@ from inference.engine.sampling.sampler import (
     PendingSample,
     SampledToken,
     Sampler,
+    advance_matchers,
 )
+from inference.engine.sampling.scatter import select_rows
 from inference.engine.scheduler import SchedulerOutput
 from inference.engine.sequence import PromptLogprob, Sequence
 from inference.errors import BadRequest, Internal, ServerError
@@ -53,11 +55,41 @@ class StepResult:
 
 @dataclass(slots=True)
 class InFlight:
-    """A step that the device is computing: the results known so far and the pending sample."""
+    """A step that the device is computing.
+
+    results         the results known so far
+    logits          until the step is sampled; valid until the next step is launched
+    pending_sample  once it is sampled
+    """
 
     prepared: PreparedBatch
     results: list[StepResult]
+    logits: torch.Tensor | None
     pending_sample: PendingSample | None = None
+
+    @property
+    def sequences(self) -> list[Sequence]:
+        return [result.sequence for result in self.results]
+
+    @property
+    def sampled_ids(self) -> SampledIds:
+        """The ids of a sampled step without drafts."""
+        assert self.pending_sample is not None
+        sampled_sequences = self.prepared.sampled_sequences
+        index_of = {sequence.id: index for index, sequence in enumerate(sampled_sequences)}
+        return SampledIds(self.pending_sample.token_ids, index_of)
+
+    @property
+    def scheduler_output(self) -> SchedulerOutput:
+        return [(result.sequence, result.num_scheduled_tokens) for result in self.results]
+
+    def drop_displaced(self) -> None:
+        """Leave out sequences that have lost their place since the launch: nothing of theirs is in flight."""
+        dropped_ids = {s.id for s in self.sequences if not s.num_in_flight_tokens}
+        if dropped_ids:
+            self.results = [result for result in self.results if result.sequence.id not in dropped_ids]
+            if self.pending_sample is None:
+                self.prepared.drop(dropped_ids)
 
 
 class StepOutOfMemory(Exception):
@@ -74,10 +106,6 @@ class ModelStep:
         self.sampler = sampler
         self.context = context
         self.chunking = chunking
-
-    def take_early_results(self, scheduler_output: SchedulerOutput) -> list[StepResult]:
-        """The results of a step launched before it was scheduled: none here, see OverlapStep."""
-        return []
 
     def execute(self, scheduler_output: SchedulerOutput, cache_ops: SequenceOf[CacheOp]) -> list[StepResult]:
         """The results of the scheduled sequences, in their order; the caller updates the sequences.
@@ -98,36 +126,46 @@ class ModelStep:
         self, scheduler_output: SchedulerOutput, cache_ops: SequenceOf[CacheOp]
     ) -> list[StepResult]:
         """As `execute`, without repeating a failed step. Raises whatever the runner or the sampler raises."""
-        return self.collect(
-            self.launch(build_batch(scheduler_output, cache_ops, self.context), scheduler_output)
-        )
+        in_flight = self.launch(build_batch(scheduler_output, cache_ops, self.context), scheduler_output)
+        self.sample(in_flight)
+        return self.collect(in_flight)
 
     def launch(self, prepared: PreparedBatch, scheduler_output: SchedulerOutput) -> InFlight:
-        """Start computing the step. Does not wait for the sampled tokens."""
+        """Start computing the logits of the step. Does not wait for the device."""
         logits = self.runner.forward(prepared.batch)
-        in_flight = InFlight(prepared, [StepResult(sequence, count) for sequence, count in scheduler_output])
-        if prepared.nan_checks:
-            self._check_finite(prepared, logits, in_flight.results)
+        return InFlight(
+            prepared, [StepResult(sequence, count) for sequence, count in scheduler_output], logits
+        )
+
+    def sample(self, in_flight: InFlight) -> None:
+        """Start sampling the step, which must be the last one launched.
+
+        Waits for the device only if the step scores prompt tokens.
+        """
+        prepared, logits = in_flight.prepared, in_flight.logits
+        assert logits is not None
+        in_flight.logits = None
         if prepared.prompt_logprob_rows:
             self._add_prompt_logprobs(prepared, logits, in_flight.results)
-        if prepared.prompt_logprob_rows or prepared.nan_checks:
-            logits = logits[prepared.sampled_rows]
-        if prepared.sampled_sequences:
-            in_flight.pending_sample = self.sampler.sample_async(logits, prepared.sampled_sequences)
-        return in_flight
+        checked = select_rows(logits, prepared.nan_checks.values()) if prepared.nan_checks else None
+        if prepared.sampled_sequences or checked is not None:
+            in_flight.pending_sample = self.sampler.sample_async(
+                select_rows(logits, prepared.sampled_rows), prepared.sampled_sequences, checked
+            )
 
     def collect(self, in_flight: InFlight) -> list[StepResult]:
-        """Wait for the sampled tokens and return the results of the step."""
+        """Wait for the sampled tokens, advance the matchers, and return the results of the step."""
         if in_flight.pending_sample is not None:
-            self._add_sampled_tokens(in_flight.prepared, in_flight.pending_sample.wait(), in_flight.results)
+            sampled_tokens = in_flight.pending_sample.wait()  # sync
+            self._add_sampled_tokens(in_flight.prepared, sampled_tokens, in_flight.results)
+            finite = in_flight.pending_sample.wait_finite()
+            self._fail_if_not_finite(in_flight.prepared, finite, in_flight.results)
         return in_flight.results
 
-    def _check_finite(self, prepared: PreparedBatch, logits: torch.Tensor, results: list[StepResult]) -> None:
-        """Fail sequences whose prompt chunk yields NaN or infinity.
-
-        Checked in every chunk, before prefix caching can give their pages to other sequences.
-        """
-        finite = logits[list(prepared.nan_checks.values())].amax(-1).isfinite().tolist()  # sync
+    def _fail_if_not_finite(
+        self, prepared: PreparedBatch, finite: list[bool], results: list[StepResult]
+    ) -> None:
+        """Fail sequences whose prompt chunk yields NaN or infinity."""
         finite_by_id = dict(zip(prepared.nan_checks, finite, strict=True))
         for result in results:
             if not finite_by_id.get(result.sequence.id, True):
@@ -148,15 +186,24 @@ class ModelStep:
     def _add_sampled_tokens(
         self, prepared: PreparedBatch, sampled_tokens: list[SampledToken], results: list[StepResult]
     ) -> None:
-        tokens_by_id: dict[int, list[SampledToken]] = {result.sequence.id: [] for result in results}
+        tokens_by_id: dict[int, list[SampledToken]] = {}
         for sequence, token in zip(prepared.sampled_sequences, sampled_tokens, strict=True):
-            tokens_by_id[sequence.id].append(token)
+            tokens_by_id.setdefault(sequence.id, []).append(token)
         for result in results:
-            tokens = tokens_by_id[result.sequence.id]
+            tokens = tokens_by_id.get(result.sequence.id, [])
             result.sampled_tokens = accepted_drafts(tokens, result.sequence)
             result.has_nan = any(token.id == NAN_LOGITS for token in tokens[1:])
             if tokens and tokens[0].id < 0:
                 result.error = error_for(tokens[0].id)
+            elif result.sequence.task.matcher is not None:
+                self._advance_matcher(result)
+
+    def _advance_matcher(self, result: StepResult) -> None:
+        try:
+            advance_matchers([result.sequence] * len(result.sampled_tokens), ids_of(result.sampled_tokens))
+        except Exception:  # of a grammar library; the other sequences' matchers must not advance twice
+            log.exception("matcher failed sequence=%d", result.sequence.id)
+            result.error = Internal(MODEL_FAILED)
 
     def _bisect(self, scheduler_output: SchedulerOutput) -> list[StepResult]:
         """Repeat a failed step in halves; its cache ops are done. A sequence that fails alone is the cause.
@@ -184,6 +231,10 @@ class ModelStep:
 
 def halves(scheduler_output: SchedulerOutput) -> tuple[SchedulerOutput, SchedulerOutput]:
     return scheduler_output[: len(scheduler_output) // 2], scheduler_output[len(scheduler_output) // 2 :]
+
+
+def ids_of(sampled_tokens: list[SampledToken]) -> list[int]:
+    return [token.id for token in sampled_tokens]
 
 
 def accepted_drafts(sampled_tokens: list[SampledToken], sequence: Sequence) -> list[SampledToken]:

@@ -1,7 +1,7 @@
 """The input of one step in plain integers (Batch), and the interface that computes it (Runner).
 
 The engine builds a Batch and calls a Runner. A Batch is plain data: it can be printed, compared
-or sent to another process, unless its token ids are still on the device.
+or sent to another process, unless some of its token ids are still on the device.
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,6 +48,22 @@ CacheOp = Copy | Swap | Clear | Resize
 
 
 @dataclass(frozen=True, slots=True)
+class PendingTokens:
+    """P token ids of a Batch that the host does not know yet: token_ids[positions[i]] is
+    sampled_ids[sample_indices[i]].
+
+    positions       (P,)  indices into the batch's token ids; ascending
+    sample_indices  (P,)  indices into sampled_ids
+    sampled_ids     (S,)  int64 on the runner's device; an id below 0 stands for a row without a token, whose
+                          result is not used: any token is computed
+    """
+
+    positions: list[int]
+    sample_indices: list[int]
+    sampled_ids: torch.Tensor
+
+
+@dataclass(frozen=True, slots=True)
 class Batch:
     """R rows, T tokens in total. Row i computes token_ids[query_start_loc[i]:query_start_loc[i+1]].
 
@@ -59,8 +75,7 @@ class Batch:
     cache_ops                    changes to the memory, applied in order before the forward pass
     encoder_inputs               row → encoder token ids, for encoder-decoder rows in their first step
     page_table           (R, …)  paged memory only: the pages of row i's tokens, in order
-    device_token_ids     (T,)    int64 on the runner's device: the token ids, if the host does not know them
-                                 yet; `token_ids` then only has the right length
+    pending_tokens               token ids that the host does not know yet; `token_ids` has 0 in their place
     """
 
     token_ids: Sequence[int]
@@ -71,7 +86,7 @@ class Batch:
     cache_ops: Sequence[CacheOp] = ()
     encoder_inputs: Mapping[int, Sequence[int]] = field(default_factory=dict)
     page_table: Sequence[Sequence[int]] = ()
-    device_token_ids: torch.Tensor | None = None
+    pending_tokens: PendingTokens | None = None
 
 
 class UnsupportedModel(Exception):
@@ -91,7 +106,7 @@ class Runner(Protocol):
     supports_chunked_prefill  a row that holds tokens can compute several more in one step (chunked prefill,
                               prefix caching, drafts); if False, a row's first step computes its whole prompt
                               and every later step one token
-    async_capable             forward returns before the device is done, and accepts Batch.device_token_ids
+    async_capable             forward returns before the device is done, and accepts Batch.pending_tokens
     is_encoder_decoder        the prompt is the encoder's input (Batch.encoder_inputs); rows hold decoder
                               tokens that begin with `start_ids`
     """

@@ -26,8 +26,7 @@ class Profile:
         self._time(core, "step", REST)
         self._time(core.scheduler, "schedule", "schedule")
         self._time(core.ngram_proposer, "propose", "draft")
-        self._time(core.model_step, "take_early_results", "build batch")
-        self._time(core.model_step, "execute", "build batch")
+        self._time(core.pipeline, "advance", "build batch")
         self._time(runner, "forward", "around the model")
         if hasattr(runner, "model"):
             self._time(runner.model, "forward", MODEL)

@@ -196,10 +196,13 @@ class FakeRunner:
 
 
 class GreedySampler:
-    def sample_async(self, logits: torch.Tensor, sequences: SequenceOf[Sequence]) -> PendingSample:
+    def sample_async(
+        self, logits: torch.Tensor, sequences: SequenceOf[Sequence], checked: torch.Tensor | None = None
+    ) -> PendingSample:
         assert logits.shape == (len(sequences), VOCAB)
         tokens = [self._sample_row(row, sequence) for row, sequence in zip(logits, sequences, strict=True)]
-        return PendingSample(torch.tensor([token.id for token in tokens]), lambda: tokens)
+        finite = [] if checked is None else checked.isfinite().all(-1).tolist()
+        return PendingSample(torch.tensor([token.id for token in tokens]), lambda: tokens, lambda: finite)
 
     def prompt_logprobs(
         self, logits: torch.Tensor, token_ids: SequenceOf[int], num_top_logprobs: int

@@ -1,8 +1,10 @@
 """The Batch built from the scheduler's output."""
 
-from inference.engine.build_batch import build_batch
+import torch
+
+from inference.engine.build_batch import SampledIds, build_batch
 from inference.engine.sequence import PromptLogprob, Sequence, Task
-from inference.model.batch import Batch, Swap
+from inference.model.batch import Batch, PendingTokens, Swap
 
 CONTEXT = 100
 
@@ -106,3 +108,39 @@ def test_generated_tokens_are_not_scored() -> None:
 def test_a_prompt_of_one_token_has_nothing_to_score() -> None:
     prepared_batch = build_batch([(scored_sequence([1], 0), 1)], (), CONTEXT)
     assert not prepared_batch.prompt_logprob_rows and prepared_batch.batch.logits_indices == [0]
+
+
+def test_a_pending_token_is_computed_behind_the_tokens_in_flight() -> None:
+    ids = torch.tensor([7, 8, 9])
+    known, pending, other = (
+        make_sequence([1, 2, 3, 4], 0, 1),
+        make_sequence([5, 6], 1, 1),
+        make_sequence([7], 2),
+    )
+    known.num_in_flight_tokens = pending.num_in_flight_tokens = other.num_in_flight_tokens = 1
+    pending.num_pending_tokens = other.num_pending_tokens = 1
+    sampled_ids = SampledIds(ids, {pending.id: 2, other.id: 0})
+    prepared_batch = build_batch([(known, 2), (pending, 1), (other, 1)], (), CONTEXT, sampled_ids)
+    assert prepared_batch.batch == Batch(
+        [3, 4, 0, 0],
+        query_start_loc=[0, 2, 3, 4],
+        num_computed_tokens=[2, 2, 1],
+        rows=[0, 1, 2],
+        logits_indices=[1, 2, 3],
+        pending_tokens=PendingTokens([2, 3], [2, 0], ids),
+    )
+    assert prepared_batch.sampled_sequences == [known, pending, other]
+
+
+def test_rows_of_sequences_that_have_ended_are_dropped() -> None:
+    decoding, chunk, finished = (
+        make_sequence([1, 2, 3], 0, 2),
+        make_sequence([4, 5, 6, 7], 1, 1),
+        make_sequence([8, 9], 2),
+    )
+    prepared_batch = build_batch([(decoding, 1), (chunk, 2), (finished, 2)], (), CONTEXT)
+    prepared_batch.drop({finished.id})
+    assert (prepared_batch.sampled_sequences, prepared_batch.sampled_rows) == ([decoding], [0])
+    assert prepared_batch.nan_checks == {chunk.id: 1}
+    prepared_batch.drop({decoding.id, chunk.id})
+    assert not prepared_batch.sampled_rows and not prepared_batch.nan_checks

@@ -321,3 +321,43 @@ def test_without_a_ratio_waiting_sequences_join_at_once() -> None:
     decoding(scheduler, 4)
     enqueue(scheduler, sequence)
     assert sequence.id in step(scheduler)
+
+
+def in_flight(scheduler: Scheduler) -> None:
+    """Launch and sample a step: its tokens are pending."""
+    for sequence, num_tokens in scheduler.schedule():
+        sequence.num_in_flight_tokens += num_tokens
+        sequence.num_pending_tokens = sequence.num_unscheduled_tokens == 0
+
+
+def test_a_pending_token_is_scheduled_while_prompts_go_on() -> None:
+    scheduler = make_scheduler(budget=20)
+    short, long = make_sequence(10), make_sequence(30)
+    enqueue(scheduler, short, long)
+    in_flight(scheduler)
+    assert (short.num_pending_tokens, long.num_in_flight_tokens) == (1, 10)
+    assert scheduler.schedule() == [(short, 1), (long, 19)]
+
+
+def test_a_sequence_whose_pending_token_is_its_last_is_not_scheduled() -> None:
+    scheduler = make_scheduler()
+    ending, going_on, unsampled = make_sequence(10), make_sequence(10), make_sequence(10)
+    ending.max_len, unsampled.max_len = 11, 10
+    enqueue(scheduler, ending, going_on, unsampled)
+    in_flight(scheduler)
+    assert scheduler.schedule() == [(going_on, 1)]
+    assert scheduler.running == [ending, going_on, unsampled]
+
+
+def test_no_sequence_is_preempted_while_steps_are_in_flight() -> None:
+    """The tokens in flight may end a sequence and so free memory."""
+    scheduler = make_scheduler(kv_capacity=64, max_sequences=2)
+    first, second = make_sequence(15), make_sequence(15)
+    enqueue(scheduler, first, second)
+    in_flight(scheduler)
+    first.token_ids += [7] * 40
+    assert scheduler.schedule() == [] and scheduler.newly_scheduled == []
+    assert scheduler.running == [first, second] and not scheduler.preemptions
+    first.num_in_flight_tokens = second.num_in_flight_tokens = 0
+    first.num_pending_tokens = second.num_pending_tokens = 0
+    assert scheduler.schedule() and scheduler.running == [first] and scheduler.preemptions == 1

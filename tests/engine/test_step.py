@@ -46,10 +46,12 @@ class PickySampler(GreedySampler):
     def __init__(self, id: int) -> None:
         self.id = id
 
-    def sample_async(self, logits: torch.Tensor, sequences: SequenceOf[Sequence]) -> PendingSample:
+    def sample_async(
+        self, logits: torch.Tensor, sequences: SequenceOf[Sequence], checked: torch.Tensor | None = None
+    ) -> PendingSample:
         if any(sequence.id == self.id for sequence in sequences):
             raise ValueError("not this one")
-        return super().sample_async(logits, sequences)
+        return super().sample_async(logits, sequences, checked)
 
 
 def test_each_sequence_gets_its_own_choice() -> None:

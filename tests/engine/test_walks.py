@@ -21,6 +21,7 @@ from inference.engine.scheduler import WaitingServedRatio
 from inference.engine.sequence import Task
 from tests.engine.conftest import END, NAN, POISON, VOCAB
 from tests.engine_probe import EngineProbe
+from tests.walks.async_device import AsyncEchoRunner, AsyncSampler
 from tests.walks.echo_reference import KINDS, EchoReference
 from tests.walks.echo_runner import EchoRunner
 from tests.walks.event_counts import count_events, run_walks
@@ -86,8 +87,10 @@ PAGES: dict[str, dict[str, Any]] = {
     },
     "last page": {"max_sequences": 3, "kv_capacity": 64, "context": 96, "drafts": "foreseen", "waiting": 200},
 }
+ASYNC = {f"{name}, asynchronous": shape | {"async_capable": True} for name, shape in PAGES.items()}
 PAGES |= {f"{name}, early": shape | {"async_capable": True} for name, shape in PAGES.items()}
 WALKS = 5  # per kind, each of 50 rules and some 80 steps
+RunnerKind = type[EchoRunner] | type[PagedEchoRunner] | type[AsyncEchoRunner]
 EVENTS = (
     *("stop", "length", "error", "cancelled", "deadline", "Overloaded", "TooLong"),
     *("preemptions", "squeezed", "oom_steps", "drafted_tokens"),
@@ -146,7 +149,7 @@ class FakeEngineWalk(EngineWalk):
 
 def world(
     event_counts: Counter[str],
-    kind: type[EchoRunner] | type[PagedEchoRunner],
+    kind: RunnerKind,
     *,
     drafts: str = "none",
     budget: int = 32,
@@ -158,7 +161,7 @@ def world(
     runner = kind(**shape)
     engine = Engine(
         runner,
-        Sampler(VOCAB),
+        AsyncSampler(runner) if isinstance(runner, AsyncEchoRunner) else Sampler(VOCAB),
         max_batch_tokens=budget,
         max_queued_tokens=waiting,
         admission_policy=admission
@@ -173,7 +176,7 @@ def world(
 @pytest.fixture(scope="module")
 def event_counts() -> Iterator[Counter[str]]:
     """Events of all walks of all kinds: at the end, each one must have occurred."""
-    yield from count_events(EVENTS, len(ROWS) + len(PAGES))
+    yield from count_events(EVENTS, len(ROWS) + len(PAGES) + len(ASYNC))
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -186,10 +189,15 @@ def test_walks_over_pages_lose_nothing_and_change_no_answer(name: str, event_cou
     walk(name, PagedEchoRunner, PAGES[name], event_counts)
 
 
-@pytest.mark.parametrize("kind", (EchoRunner, PagedEchoRunner))
-def test_a_page_still_to_be_zeroed_harms_no_other_after_running_out_of_memory(
-    kind: type[EchoRunner] | type[PagedEchoRunner],
+@pytest.mark.parametrize("name", ASYNC)
+def test_walks_with_unknown_results_lose_nothing_and_change_no_answer(
+    name: str, event_counts: Counter[str]
 ) -> None:
+    walk(name, AsyncEchoRunner, ASYNC[name], event_counts)
+
+
+@pytest.mark.parametrize("kind", (EchoRunner, PagedEchoRunner, AsyncEchoRunner))
+def test_a_page_still_to_be_zeroed_harms_no_other_after_running_out_of_memory(kind: RunnerKind) -> None:
     small_world = world(Counter(), kind, max_sequences=1, kv_capacity=64, context=64)
     small_world.submit(Task((*range(1, 29), NAN), 5))
     small_world.turn(2)
@@ -207,7 +215,7 @@ def test_a_page_still_to_be_zeroed_harms_no_other_after_running_out_of_memory(
 
 def walk(
     name: str,
-    kind: type[EchoRunner] | type[PagedEchoRunner],
+    kind: RunnerKind,
     shape: dict[str, Any],
     event_counts: Counter[str],
 ) -> None:

@@ -12,7 +12,7 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, models
 from transformers import PreTrainedTokenizerFast
 
-from inference.engine.sampling.sampler import Sampler
+from inference.engine.sampling.sampler import Sampler, advance_matchers
 from inference.engine.sequence import Sequence, Task
 from inference.errors import BadRequest, NotImplementedHere
 from inference.sampling import Sampling
@@ -242,10 +242,10 @@ def test_constrained_and_unconstrained_rows_share_a_step(writer: RandomWriter) -
     noise = torch.Generator().manual_seed(4)
     for _ in range(250):
         logits = torch.randn(len(rows) + 1, writer.vocab, generator=noise) * 3
-        for row, choice in zip(
-            [free, *rows], sampler.sample_async(logits, [free, *rows]).wait(), strict=True
-        ):
-            row.token_ids.append(choice.id)
+        ids = [choice.id for choice in sampler.sample_async(logits, [free, *rows]).wait()]
+        advance_matchers([free, *rows], ids)
+        for row, id in zip([free, *rows], ids, strict=True):
+            row.token_ids.append(id)
         alone.token_ids.append(sampler.sample_async(logits[:1], [alone]).wait()[0].id)
     assert free.token_ids == alone.token_ids
     texts = [finished_text(writer, row) for row in rows]

@@ -61,7 +61,7 @@ class ModelReference:
 class FaultyRunner:
     """A Runner that calls `on_forward` with each Batch before and after computing it; `on_forward` may raise.
 
-    early  steps launched before their ids were known
+    early  steps launched before the tokens of the step before were known
     """
 
     runner: Runner
@@ -75,5 +75,5 @@ class FaultyRunner:
         self.on_forward(batch, False)
         logits = self.runner.forward(batch)
         self.on_forward(batch, True)
-        self.early += batch.device_token_ids is not None
+        self.early += batch.pending_tokens is not None
         return logits

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import torch
 
-from inference.model.batch import Batch, Clear
+from inference.model.batch import Batch, CacheOp, Clear, PendingTokens
 from tests.engine.conftest import NAN, VOCAB, IllegalBatch
 from tests.walks.echo_runner import logits_of_row
 
@@ -23,7 +23,7 @@ class PagedEchoRunner:
     compute.
 
       on_forward  called with each Batch before it writes and after; may raise
-      early       steps launched before their ids were known
+      early       steps launched before the tokens of the step before were known
     """
 
     max_sequences: int
@@ -45,16 +45,12 @@ class PagedEchoRunner:
 
     def forward(self, batch: Batch) -> torch.Tensor:
         self.on_forward(batch, False)
-        if batch.device_token_ids is not None:
+        if batch.pending_tokens is not None:
+            assert self.async_capable
             self.early += 1
-            batch = replace(batch, token_ids=batch.device_token_ids.tolist())
+            batch = replace(batch, token_ids=known_ids(batch.token_ids, batch.pending_tokens))
         try:
-            assert batch.device_token_ids is None or (self.async_capable and min(batch.token_ids) >= 0), (
-                "invalid ids"
-            )
-            for cache_op in batch.cache_ops:
-                assert isinstance(cache_op, Clear), "pages are never moved"
-                self.pages[cache_op.row] = [()] * self.page_size
+            self.carry_out(batch.cache_ops)
             self._check_batch(batch)
             ids_by_row = [self._write_row(batch, index) for index in range(len(batch.rows))]
         except (AssertionError, IndexError) as error:
@@ -66,6 +62,11 @@ class PagedEchoRunner:
             for row in logits_of_row(batch, index, ids, has_nan=self._has_nan(batch.page_table[index]))
         ]
         return torch.tensor(logits).reshape(len(batch.logits_indices), VOCAB)
+
+    def carry_out(self, cache_ops: Sequence[CacheOp]) -> None:
+        for cache_op in cache_ops:
+            assert isinstance(cache_op, Clear), "pages are never moved"
+            self.pages[cache_op.row] = [()] * self.page_size
 
     def ids_in_pages(self, table: Sequence[int], count: int) -> Ids:
         """The first `count` tokens in these pages."""
@@ -116,3 +117,12 @@ class PagedEchoRunner:
             ids = (*ids, id)
             self.pages[table[at // self.page_size]][at % self.page_size] = ids
         return ids
+
+
+def known_ids(token_ids: Sequence[int], pending: PendingTokens) -> list[int]:
+    """The token ids of a batch, with the pending ones filled in."""
+    ids = list(token_ids)
+    for position, source in zip(pending.positions, pending.sample_indices, strict=True):
+        assert ids[position] == 0, "a known id is replaced"
+        ids[position] = max(0, int(pending.sampled_ids[source]))
+    return ids

@@ -77,8 +77,9 @@ class PagedKVCacheManager:
         """
         for sequence in self.active:
             self._register_full_pages(sequence)
+        growing = [each for each in self.active if self.num_free_tokens(each) < self.page_size]
         for extra in (0, 1):
-            for sequence in self.active:
+            for sequence in growing:
                 num_pages = self._num_pages_needed(sequence, extra)
                 if num_pages <= len(sequence.pages):
                     continue
@@ -90,13 +91,16 @@ class PagedKVCacheManager:
     def free(self, sequence: Sequence, reusable: bool = True) -> None:
         """Free the pages of sequence, last page first: a cached page is useless without those before it.
 
-        If not reusable, pages that no other sequence lists are cleared.
+        If not reusable, pages that no other sequence lists are cleared. Pages that a step in flight writes
+        are cleared too: what it writes is not checked any more, and may be NaN. The steps in flight are done
+        with a page before the next step clears it: the device carries out steps in order.
         """
         if reusable:
             self._register_full_pages(sequence)
         self.active.remove(sequence)
+        pages_in_flight = set(self._pages_in_flight(sequence))
         for page in reversed(sequence.pages):
-            self._release(page, reusable)
+            self._release(page, reusable and page not in pages_in_flight)
         sequence.clear_placement()
 
     def should_wait_for_prefix(self, sequence: Sequence) -> bool:
@@ -116,17 +120,14 @@ class PagedKVCacheManager:
         return (num_promised - len(self._cached_prefix(sequence))) * self.page_size >= MIN_GAIN
 
     def num_free_tokens(self, sequence: Sequence) -> int:
-        return len(sequence.pages) * self.page_size - len(sequence.token_ids)
-
-    def clear_page(self, page: int) -> None:
-        """Clear a page before the next step: NaN was written to it, behind the tokens of its sequence."""
-        self.cache_ops.append(Clear(page))
+        return len(sequence.pages) * self.page_size - sequence.num_tokens
 
     def reset(self, lost_ops: SequenceOf[CacheOp] = ()) -> None:
         for sequence in self.active:
+            self.cache_ops += map(Clear, self._pages_in_flight(sequence))
             sequence.clear_placement()
         self.active.clear()
-        self.cache_ops[:0] = lost_ops
+        self.restore_ops(lost_ops)
         self._clear()
 
     def shrink(self) -> None:
@@ -135,6 +136,10 @@ class PagedKVCacheManager:
     def take_ops(self) -> list[CacheOp]:
         cache_ops, self.cache_ops = self.cache_ops, []
         return cache_ops
+
+    def restore_ops(self, lost_ops: SequenceOf[CacheOp]) -> None:
+        """Take back ops of `take_ops` that may not have been carried out: the next step does them first."""
+        self.cache_ops[:0] = lost_ops
 
     @property
     def used_tokens(self) -> int:
@@ -162,12 +167,20 @@ class PagedKVCacheManager:
         assert self.page_of_hash == {page_hash: page for page, page_hash in self.hash_of_page.items()}
         for sequence in self.active:
             assert len(set(sequence.pages)) == len(sequence.pages)
-            assert sequence.num_computed_tokens <= len(sequence.pages) * self.page_size
+            num_written = sequence.num_computed_tokens + sequence.num_in_flight_tokens
+            assert num_written <= len(sequence.pages) * self.page_size
+            assert sequence.num_hashed_pages * self.page_size <= sequence.num_computed_tokens
 
     def _num_pages_needed(self, sequence: Sequence, extra: int = 0) -> int:
         """Pages of the sequence's tokens, plus up to `extra` pages within its maximum length."""
-        num_pages = -(-len(sequence.token_ids) // self.page_size)
+        num_pages = -(-sequence.num_tokens // self.page_size)
         return max(num_pages, min(num_pages + extra, self._max_pages(sequence)))
+
+    def _pages_in_flight(self, sequence: Sequence) -> list[int]:
+        """The pages that steps in flight write. No other sequence lists them: they are not registered."""
+        start = sequence.num_computed_tokens
+        end = start + sequence.num_in_flight_tokens
+        return sequence.pages[start // self.page_size : -(-end // self.page_size)] if end > start else []
 
     def _max_pages(self, sequence: Sequence) -> int:
         """Pages of the sequence at its maximum length."""
@@ -192,7 +205,10 @@ class PagedKVCacheManager:
         extend_page_hashes(sequence.page_hashes, sequence.token_ids, self.page_size)
 
     def _register_full_pages(self, sequence: Sequence) -> None:
-        """Register the computed full pages of sequence whose hashes are not registered yet."""
+        """Register the computed full pages of sequence whose hashes are not registered yet.
+
+        Tokens in flight do not count: their ids may be unknown, and their values are not checked for NaN.
+        """
         num_full_pages = sequence.num_computed_tokens // self.page_size
         if not self.prefix_caching or num_full_pages <= sequence.num_hashed_pages:
             return

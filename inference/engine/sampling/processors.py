@@ -21,6 +21,7 @@ from inference.engine.sampling.penalties import (
 from inference.engine.sampling.scatter import (
     NEG_INF,
     SequencesByRow,
+    fill,
     find_indices,
     find_indices_and_values,
     index_tensor,
@@ -50,7 +51,9 @@ def forbid_banned_tokens(logits: Tensor, rows: SequencesByRow) -> None:
 
     As transformers' NoBadWordsLogitsProcessor, except that stop tokens are not exempt.
     """
-    logits[find_indices(logits, {row: _banned_tokens(s).banned_ids for row, s in rows.items()})] = NEG_INF
+    fill(
+        logits, find_indices(logits, {row: _banned_tokens(s).banned_ids for row, s in rows.items()}), NEG_INF
+    )
 
 
 def forbid_bad_words(logits: Tensor, rows: SequencesByRow) -> None:
@@ -67,7 +70,7 @@ def allow_only(logits: Tensor, rows: SequencesByRow) -> None:
     """Forbid all tokens except allowed_token_ids and, with eos_allowed, the stop tokens."""
     indices = find_indices(logits, {row: _banned_tokens(s).allowed_ids for row, s in rows.items()})
     allowed_values = logits[indices]
-    logits[index_tensor(rows, logits)] = NEG_INF
+    logits.index_fill_(0, index_tensor(rows, logits), NEG_INF)
     logits[indices] = allowed_values
 
 
@@ -88,7 +91,7 @@ def apply_grammar(logits: Tensor, rows: SequencesByRow) -> None:
     stop_ids = {
         i: to_tensor(s.task.stop_token_ids) for i, s in enumerate(rows.values()) if is_below_min_tokens(s)
     }
-    allowed_without_stop[find_indices(allowed_without_stop, stop_ids)] = False
+    fill(allowed_without_stop, find_indices(allowed_without_stop, stop_ids), False)
     allowed = torch.where(allowed_without_stop.any(-1, keepdim=True), allowed_without_stop, allowed)
     logits[row_index] = row_logits.masked_fill(~allowed, NEG_INF)
 
@@ -100,46 +103,35 @@ def is_below_min_tokens(sequence: Sequence) -> bool:
 
 # If the request's warper order names the penalties, they are applied among the warpers instead.
 REPETITION_PENALTIES = (
-    LogitsProcessor(
-        lambda s: s.task.sampling.repetition_penalty != 1.0, apply_repetition_penalty, depends_on_tokens=True
-    ),
-    LogitsProcessor(
-        lambda s: s.task.sampling.penalty_window is not None, apply_window_penalty, depends_on_tokens=True
-    ),
+    LogitsProcessor(lambda s: s.task.sampling.repetition_penalty != 1.0, apply_repetition_penalty),
+    LogitsProcessor(lambda s: s.task.sampling.penalty_window is not None, apply_window_penalty),
 )
 # vLLM's order, with TGI's watermark before the penalties; the constraint is last so that it always holds.
 PROCESSORS = (
     LogitsProcessor(lambda s: bool(s.task.sampling.logit_bias), add_logit_bias),
-    LogitsProcessor(lambda s: s.task.sampling.watermark is not None, add_watermark, depends_on_tokens=True),
+    LogitsProcessor(lambda s: s.task.sampling.watermark is not None, add_watermark),
     LogitsProcessor(
         lambda s: s.task.sampling.repetition_penalty != 1.0 and not s.penalty_among_warpers,
         apply_repetition_penalty,
-        depends_on_tokens=True,
     ),
     LogitsProcessor(
         lambda s: s.task.sampling.penalty_window is not None and not s.penalty_among_warpers,
         apply_window_penalty,
-        depends_on_tokens=True,
     ),
     LogitsProcessor(
         lambda s: bool(s.task.sampling.presence_penalty or s.task.sampling.frequency_penalty),
         apply_count_penalties,
-        depends_on_tokens=True,
     ),
     LogitsProcessor(
         lambda s: s.task.sampling.tgi_frequency_penalty != 0,
         apply_tgi_frequency_penalty,
-        depends_on_tokens=True,
     ),
-    LogitsProcessor(
-        lambda s: s.task.sampling.no_repeat_ngram_size > 0, forbid_repeated_ngrams, depends_on_tokens=True
-    ),
+    LogitsProcessor(lambda s: s.task.sampling.no_repeat_ngram_size > 0, forbid_repeated_ngrams),
     LogitsProcessor(lambda s: s.task.sampling.allowed_token_ids is not None, allow_only),
     LogitsProcessor(lambda s: bool(s.task.sampling.bad_words_ids), forbid_banned_tokens),
     LogitsProcessor(
         lambda s: s.banned_tokens is not None and bool(s.banned_tokens.banned_sequences),
         forbid_bad_words,
-        depends_on_tokens=True,
     ),
     LogitsProcessor(
         lambda s: bool(s.task.sampling.banned_first),
@@ -151,7 +143,7 @@ PROCESSORS = (
         forbid_stop_tokens,
         applies=is_below_min_tokens,
     ),
-    LogitsProcessor(lambda s: s.task.matcher is not None, apply_grammar, depends_on_tokens=True),
+    LogitsProcessor(lambda s: s.task.matcher is not None, apply_grammar),
 )
 
 
@@ -180,14 +172,6 @@ def apply_repetition_penalties(logits: Tensor, sequences: SequenceOf[Sequence]) 
     return _apply_in_order(logits, sequences, REPETITION_PENALTIES, requested)
 
 
-def has_token_dependent_processor(sequence: Sequence) -> bool:
-    """Whether the next token's logits can be processed only once all tokens before it are known."""
-    processors = active_processors(sequence)
-    if sequence.penalty_among_warpers:
-        processors += requested_processors(sequence, REPETITION_PENALTIES)
-    return any(each.depends_on_tokens for each in processors)
-
-
 def _apply_in_order(
     logits: Tensor,
     sequences: SequenceOf[Sequence],
@@ -209,7 +193,7 @@ def _apply_in_order(
 
 
 def _mask_out(logits: Tensor, ids: Mapping[int, Iterable[int]]) -> None:
-    logits[find_indices(logits, {row: to_tensor(each) for row, each in ids.items()})] = NEG_INF
+    fill(logits, find_indices(logits, {row: to_tensor(each) for row, each in ids.items()}), NEG_INF)
 
 
 def _repeated_ngram_ids(sequence: Sequence) -> set[int]:

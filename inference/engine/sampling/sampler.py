@@ -13,10 +13,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from inference.device_copy import copy_to_host, copy_to_host_async
+from inference.device_copy import copy_to_host, copy_to_host_async, to_device
 from inference.engine.sampling import logprobs
 from inference.engine.sampling.processors import apply_processors
-from inference.engine.sampling.scatter import index_tensor
+from inference.engine.sampling.scatter import index_tensor, select_rows
 from inference.engine.sampling.select_tokens import select_tokens, to_samplable
 from inference.engine.sequence import PromptLogprob, Sequence, TopLogprobs
 from inference.native import sampling as native
@@ -43,12 +43,14 @@ class SampledToken:
 class PendingSample(NamedTuple):
     """The next tokens of W rows, which the device may still be computing.
 
-    token_ids  (W,) int64, on the device; below 0 for rows without a token
-    wait       call once: waits for the tokens, advances the matchers and returns the tokens
+    token_ids    (W,) int64, on the device; below 0 for rows without a token
+    wait         waits for the tokens and returns them
+    wait_finite  waits for the same copy: whether each of the checked rows holds finite numbers only
     """
 
     token_ids: Tensor
     wait: Callable[[], list[SampledToken]]
+    wait_finite: Callable[[], list[bool]] = list
 
 
 class Sampler:
@@ -57,10 +59,13 @@ class Sampler:
     def __init__(self, vocab: int) -> None:
         self.vocab = vocab
 
-    def sample_async(self, logits: Tensor, sequences: SequenceOf[Sequence]) -> PendingSample:
+    def sample_async(
+        self, logits: Tensor, sequences: SequenceOf[Sequence], checked: Tensor | None = None
+    ) -> PendingSample:
         """Sample the next token of each of the rows (W, V), in order, without waiting for the device.
 
-        The logits may be overwritten once it returns.
+        checked: further rows (n, V), which are only checked for NaN and infinity. The logits may be
+        overwritten once it returns.
         """
         raw = to_samplable(logits[:, : self.vocab])
         processed = apply_processors(raw, sequences)
@@ -69,14 +74,19 @@ class Sampler:
             row: processed[row] for row in num_top_logprobs if sequences[row].task.processed_logprobs
         }
         max_values, token_ids = select_tokens(processed, sequences, processed_logits)
-        token_ids = token_ids.where(
-            max_values.isfinite(), NAN_LOGITS if processed is raw else failure_ids(raw)
+        has_token = max_values.isfinite()
+        token_ids = (
+            token_ids.masked_fill(~has_token, NAN_LOGITS)
+            if processed is raw
+            else token_ids.where(has_token, failure_ids(raw))
         )
         packed_logprobs = _packed_logprobs(raw, processed_logits, token_ids, num_top_logprobs)
-        wait_for_host = copy_to_host_async(torch.cat([token_ids.int(), packed_logprobs.flatten()]))
+        finite = _finite_flags(checked, token_ids)
+        wait_for_host = copy_to_host_async(torch.cat([token_ids.int(), packed_logprobs.flatten(), finite]))
         return PendingSample(
             token_ids,
-            partial(_collect_tokens, wait_for_host, packed_logprobs.shape, sequences, num_top_logprobs),
+            partial(_collect_tokens, wait_for_host, packed_logprobs.shape, len(sequences), num_top_logprobs),
+            lambda: [] if checked is None else wait_for_host()[-len(finite) :].bool().tolist(),
         )
 
     def prompt_logprobs(
@@ -102,19 +112,25 @@ class BatchInvariantSampler(Sampler):
     call; rows with logprobs, and all rows on devices without native code, are sampled one by one.
     """
 
-    def sample_async(self, logits: Tensor, sequences: SequenceOf[Sequence]) -> PendingSample:
+    def sample_async(
+        self, logits: Tensor, sequences: SequenceOf[Sequence], checked: Tensor | None = None
+    ) -> PendingSample:
         is_native = native.supports(logits)
         single_rows = [row for row, s in enumerate(sequences) if s.task.logprobs is not None or not is_native]
         if not single_rows:
-            return super().sample_async(logits, sequences)
+            return super().sample_async(logits, sequences, checked)
         grouped_rows = [row for row in range(len(sequences)) if row not in single_rows]
-        groups = [[row] for row in single_rows] + [grouped_rows] * bool(grouped_rows)
+        groups = [[row] for row in single_rows] + [grouped_rows]
         pending = [
-            super(BatchInvariantSampler, self).sample_async(logits[group], [sequences[row] for row in group])
+            super(BatchInvariantSampler, self).sample_async(
+                select_rows(logits, group),
+                [sequences[row] for row in group],
+                checked if group is grouped_rows else None,
+            )
             for group in groups
         ]
         rows = [row for group in groups for row in group]
-        order = torch.tensor(rows).argsort().to(logits.device)
+        order = to_device(torch.tensor(rows).argsort(), logits.device)
 
         def wait() -> list[SampledToken]:
             tokens_by_row = dict(
@@ -122,7 +138,9 @@ class BatchInvariantSampler(Sampler):
             )
             return [tokens_by_row[row] for row in range(len(sequences))]
 
-        return PendingSample(torch.cat([sample.token_ids for sample in pending])[order], wait)
+        return PendingSample(
+            torch.cat([sample.token_ids for sample in pending])[order], wait, pending[-1].wait_finite
+        )
 
     def prompt_logprobs(
         self, logits: Tensor, token_ids: SequenceOf[int], num_top_logprobs: int
@@ -134,16 +152,14 @@ class BatchInvariantSampler(Sampler):
 def _collect_tokens(
     wait_for_host: Callable[[], Tensor],
     packed_shape: torch.Size,
-    sequences: SequenceOf[Sequence],
+    num_rows: int,
     num_top_logprobs: dict[int, int],
 ) -> list[SampledToken]:
     """The sampled tokens. The host copy has the ids, then the packed logprobs of shape `packed_shape`."""
     values = wait_for_host()  # sync
-    token_ids = values[: len(sequences)].tolist()
-    token_logprobs = logprobs.unpack(
-        values[len(sequences) :].view(packed_shape), list(num_top_logprobs.values())
-    )
-    advance_matchers(sequences, token_ids)
+    token_ids = values[:num_rows].tolist()
+    packed_logprobs = values[num_rows : num_rows + packed_shape.numel()].view(packed_shape)
+    token_logprobs = logprobs.unpack(packed_logprobs, list(num_top_logprobs.values()))
     logprobs_by_row = dict(zip(num_top_logprobs, token_logprobs, strict=True))
     return [
         SampledToken(id, *logprobs_by_row.get(row, ())) if id >= 0 else SampledToken(id)
@@ -165,9 +181,18 @@ def _packed_logprobs(
     return logprobs.pack(raw, token_ids[row_index].clamp(min=0), max(num_top_logprobs.values()))
 
 
+def _finite_flags(checked: Tensor | None, like: Tensor) -> Tensor:
+    """int32 (n,): 1 for rows (n, V) of finite numbers, 0 for others."""
+    if checked is None:
+        return like.new_empty(0, dtype=torch.int32)
+    return checked.amax(-1).isfinite().int()
+
+
 def failure_ids(raw: Tensor) -> Tensor:
     """The id (W,) of a row without a token: NO_ALLOWED_TOKEN if its logits are finite, else NAN_LOGITS."""
-    return torch.where(raw.amax(-1).isfinite(), NO_ALLOWED_TOKEN, NAN_LOGITS)
+    max_values = raw.amax(-1)
+    nan_ids = torch.full(max_values.shape, NAN_LOGITS, device=raw.device)
+    return nan_ids.masked_fill_(max_values.isfinite(), NO_ALLOWED_TOKEN)
 
 
 def advance_matchers(sequences: SequenceOf[Sequence], token_ids: SequenceOf[int]) -> None:

@@ -3,7 +3,7 @@
 Knows shapes and devices; does not know what the values mean.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Sequence as SequenceOf
 from itertools import chain
 
@@ -25,6 +25,13 @@ def index_tensor(rows: Iterable[int], like: Tensor) -> Tensor:
     return to_device(torch.tensor(list(rows), dtype=torch.int64), like.device)
 
 
+def select_rows(logits: Tensor, rows: Collection[int]) -> Tensor:
+    """The given rows (n, V) of the logits, ascending; the logits themselves if these are all rows."""
+    if len(rows) == len(logits):
+        return logits
+    return logits.index_select(0, index_tensor(rows, logits))
+
+
 def column_tensor(values: SequenceOf[float], like: Tensor) -> Tensor:
     """One value per row, (n, 1), on the device of `like`."""
     return to_device(torch.tensor(values, dtype=torch.float32)[:, None], like.device)
@@ -44,6 +51,14 @@ def find_indices_and_values(
     values = torch.tensor(list(flat_values), dtype=torch.float32)
     indices, known = _known_indices(logits, values_by_row, ids)
     return indices, to_device(values[known], logits.device)
+
+
+def fill(values: Tensor, indices: LogitIndices, value: float) -> None:
+    """Set values[indices] to `value`, which is written on the device.
+
+    `values[indices] = value` would copy the number to the device and wait for the copy.
+    """
+    values.index_put_(indices, values.new_full((), value))
 
 
 def _known_indices(

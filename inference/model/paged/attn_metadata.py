@@ -52,7 +52,7 @@ class AttnMetadata:
 
 
 def build_metadata(batch: Batch, page_size: int, device: torch.device) -> AttnMetadata:
-    """Build the metadata of a batch with one host-to-device copy."""
+    """Build the metadata of a batch with one host-to-device copy, and without waiting for the device."""
     spans = [
         QuerySpan(start, end, num_computed + end - start, pages)
         for (start, end), num_computed, pages in zip(
@@ -66,13 +66,23 @@ def build_metadata(batch: Batch, page_size: int, device: torch.device) -> AttnMe
         positions += range(first, length)
         slots += [pages[at // page_size] * page_size + at % page_size for at in range(first, length)]
     every = len(batch.logits_indices) == len(batch.token_ids)
-    known = [] if batch.device_token_ids is not None else list(batch.token_ids)
-    ids, where, slot_mapping, logits_indices = lists_to_device(
-        [known, positions, slots, [] if every else list(batch.logits_indices)], device
+    pending = batch.pending_tokens
+    token_ids, where, slot_mapping, logits_indices, pending_positions, sample_indices = lists_to_device(
+        [
+            list(batch.token_ids),
+            positions,
+            slots,
+            [] if every else list(batch.logits_indices),
+            pending.positions if pending else [],
+            pending.sample_indices if pending else [],
+        ],
+        device,
     )
-    ids = ids if batch.device_token_ids is None else batch.device_token_ids
+    if pending:
+        pending_ids = pending.sampled_ids.index_select(0, sample_indices).clamp_(min=0)
+        token_ids.index_copy_(0, pending_positions, pending_ids)
     return AttnMetadata(
-        ids[None], where[None], slot_mapping, None if every else logits_indices, spans, page_size
+        token_ids[None], where[None], slot_mapping, None if every else logits_indices, spans, page_size
     )
 
 

@@ -198,3 +198,57 @@ def test_touched_tokens_count_pages_ever_written() -> None:
     )
     manager.reset()
     assert manager.touched_tokens == (2 + 4) * SIZE
+
+
+def test_pages_that_a_step_in_flight_writes_are_cleared_when_they_are_freed() -> None:
+    """What it writes is not checked any more: it may be NaN, and the page may go to another sequence."""
+    manager = make_manager()
+    sequence = add_computed_sequence(manager, range(10))
+    sequence.num_in_flight_tokens = 3
+    first, second, third, fourth = sequence.pages
+    manager.free(sequence)
+    assert manager.take_ops() == [Clear(fourth), Clear(third)]
+    assert list(manager.evictable) == [second, first]
+    assert (sequence.num_in_flight_tokens, sequence.num_pending_tokens) == (0, 0)
+    manager.check_integrity()
+
+
+def test_pages_in_flight_are_cleared_at_a_reset() -> None:
+    manager = make_manager()
+    sequence = add_computed_sequence(manager, range(10))
+    sequence.num_in_flight_tokens = 1
+    pages = list(sequence.pages)
+    manager.reset([Clear(3)])
+    assert manager.take_ops() == [Clear(3), Clear(pages[2])]
+
+
+def test_tokens_in_flight_are_not_shared() -> None:
+    """Their ids may be unknown, and their values are not checked for NaN."""
+    manager = make_manager()
+    sequence = make_sequence(range(10))
+    assert manager.allocate(sequence)
+    sequence.num_in_flight_tokens = 10
+    manager.grow()
+    assert not manager.page_of_hash
+    sequence.num_computed_tokens, sequence.num_in_flight_tokens = 10, 0
+    manager.grow()
+    assert len(manager.page_of_hash) == 2
+
+
+def test_a_pending_token_has_its_place() -> None:
+    manager = make_manager()
+    sequence = add_computed_sequence(manager, range(15))
+    assert len(sequence.pages) == 5
+    sequence.num_pending_tokens = 1
+    manager.grow()
+    assert len(sequence.pages) == 6 and manager.num_free_tokens(sequence) == 24 - 17
+
+
+def test_ops_of_a_step_that_was_not_launched_are_done_first_by_the_next_step() -> None:
+    manager = make_manager()
+    manager.free(add_computed_sequence(manager, range(3)), reusable=False)
+    first_ops = manager.take_ops()
+    manager.free(add_computed_sequence(manager, range(3)), reusable=False)
+    later_ops = list(manager.cache_ops)
+    manager.restore_ops(first_ops)
+    assert manager.take_ops() == [*first_ops, *later_ops]

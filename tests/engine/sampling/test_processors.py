@@ -21,9 +21,7 @@ from inference.engine.sampling.processors import (
     forbid_first_tokens,
     forbid_repeated_ngrams,
     forbid_stop_tokens,
-    has_token_dependent_processor,
 )
-from inference.engine.sampling.warpers import apply_warpers
 from inference.engine.sequence import Sequence
 from inference.sampling import PenaltyWindow, Sampling, Watermark
 from tests.engine.sequences import make_sequence, random_logits
@@ -238,20 +236,6 @@ def test_every_processor_applies_to_greedy_and_to_sampled_rows(sampling: Samplin
     greedy = apply_processors(logits, [make_sequence([2, 3], output_ids, replace(sampling, greedy=True))])
     assert torch.equal(sampled_logits, greedy) and not torch.equal(sampled_logits, logits)
     assert len(active_processors(make_sequence([2, 3], output_ids, sampling))) == 1
-
-
-@pytest.mark.parametrize(
-    "sampling",
-    (*EACH, Sampling(bad_words_ids=((5, 6),)), Sampling(repetition_penalty=2.0, warper_order=ORDER)),
-)
-def test_a_processor_depends_on_tokens_if_other_tokens_change_its_effect(sampling: Sampling) -> None:
-    logits = random_logits(1, WIDTH)
-    known = [
-        make_sequence([2, 3], output_ids, sampling, min_tokens=4, stop_token_ids=frozenset((1,)))
-        for output_ids in ([5], [6])
-    ]
-    warped_logits = [apply_warpers(apply_processors(logits, [each]), [each]) for each in known]
-    assert has_token_dependent_processor(known[0]) == (not torch.equal(*warped_logits))
 
 
 def test_tokens_that_may_not_begin_an_answer_may_continue_it(logits: torch.Tensor) -> None:

@@ -12,7 +12,14 @@ from transformers import (
     TopPLogitsWarper,
 )
 
-from inference.engine.sampling.sampler import NAN_LOGITS, NO_ALLOWED_TOKEN, SampledToken, Sampler
+from inference.engine.sampling.sampler import (
+    NAN_LOGITS,
+    NO_ALLOWED_TOKEN,
+    BatchInvariantSampler,
+    SampledToken,
+    Sampler,
+    advance_matchers,
+)
 from inference.engine.sequence import Sequence, Task
 from inference.sampling import PenaltyWindow, Sampling, Watermark
 
@@ -226,12 +233,26 @@ def test_columns_beyond_the_vocabulary_are_never_chosen() -> None:
 
 
 def test_a_matcher_advances_by_sampled_tokens_except_stop_tokens() -> None:
-    logits = some_logits(2)
-    logits[:, 44] = 30
-    ending, going = AllowListed(44), AllowListed(44, 45)
-    rows = [make_sequence(matcher=ending, stop_token_ids=frozenset((44,))), make_sequence(matcher=going)]
-    assert [c.id for c in Sampler(WIDTH).sample_async(logits, rows).wait()] == [44, 44]
-    assert (ending.advanced_ids, going.advanced_ids) == ([], [44])
+    ending, going, failing = AllowListed(44), AllowListed(44, 45), AllowListed(44)
+    rows = [
+        make_sequence(matcher=ending, stop_token_ids=frozenset((44,))),
+        make_sequence(matcher=going),
+        make_sequence(),
+        make_sequence(matcher=failing),
+    ]
+    advance_matchers(rows, [44, 44, 44, NAN_LOGITS])
+    assert (ending.advanced_ids, going.advanced_ids, failing.advanced_ids) == ([], [44], [])
+
+
+@pytest.mark.parametrize("sampler", [Sampler(WIDTH), BatchInvariantSampler(WIDTH)])
+@pytest.mark.parametrize("num_rows", [0, 3])
+def test_rows_that_are_not_sampled_are_checked_for_numbers(sampler: Sampler, num_rows: int) -> None:
+    logits, checked = some_logits(num_rows), some_logits(4)
+    checked[1, 5], checked[2, 6] = torch.nan, torch.inf
+    rows = [make_sequence(logprobs=2) for _ in range(num_rows)]
+    sample = sampler.sample_async(logits, rows, checked)
+    assert sample.wait() == sampler.sample_async(logits, rows).wait()
+    assert sample.wait_finite() == [True, False, False, True]
 
 
 def test_logprobs_come_from_the_raw_logits() -> None:

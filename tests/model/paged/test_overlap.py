@@ -6,7 +6,8 @@ import torch
 from inference.engine.engine import Engine
 from inference.engine.sampling.sampler import Sampler
 from inference.engine.sequence import Task
-from inference.model.batch import Batch
+from inference.model.batch import Batch, PendingTokens
+from inference.model.paged.attn_metadata import build_metadata
 from inference.model.paged.cuda import CudaGraphRecorder
 from inference.model.paged.cuda_graphs import GraphRunner
 from inference.sampling import Sampling
@@ -52,6 +53,19 @@ def test_early_replayed_steps_give_the_same_answers(device: str) -> None:
         assert ours == pytest.approx(theirs, abs=1e-3)
 
 
+def test_pending_ids_are_read_on_the_device() -> None:
+    """An id below 0 stands for a row without a token: its result is not used, and any id will do."""
+    pending = PendingTokens([1, 3], [2, 0], torch.tensor([-1, 8, 9]))
+    batch = Batch(
+        [5, 0, 6, 0], [0, 2, 3, 4], [0, 4, 2], [0, 1, 2], [1, 2, 3], (), {}, [[0], [1], [2]], pending
+    )
+    metadata = build_metadata(batch, 16, torch.device("cpu"))
+    assert metadata.token_ids.tolist() == [[5, 9, 6, 0]]
+    assert metadata.positions.tolist() == [[0, 1, 4, 2]]
+    assert metadata.logits_indices is not None and metadata.logits_indices.tolist() == [1, 2, 3]
+    assert pending.sampled_ids.tolist() == [-1, 8, 9]
+
+
 @torch.inference_mode()
 def generate_all(runner: GraphRunner, overlaps: bool) -> list[RecordingSink]:
     runner.async_capable = overlaps
@@ -63,5 +77,5 @@ def generate_all(runner: GraphRunner, overlaps: bool) -> list[RecordingSink]:
     while engine.step():
         EngineProbe(engine).check()
     runner.forward = forward
-    assert any(batch.device_token_ids is not None for batch in batches) == overlaps
+    assert any(batch.pending_tokens is not None for batch in batches) == overlaps
     return sinks

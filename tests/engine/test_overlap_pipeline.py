@@ -1,19 +1,24 @@
-"""Steps launched before the previous step's tokens are known change no answer."""
+"""Steps launched before the previous step's tokens are known change no answer, and most steps are."""
 
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 
 from inference.engine.engine import Engine
 from inference.engine.sampling.sampler import PendingSample, SampledToken, Sampler
-from inference.engine.sequence import Task
+from inference.engine.sequence import StepOutput, Task
+from inference.engine.step import MODEL_FAILED
+from inference.engine_stats import StepStats
 from inference.model.batch import Batch
 from inference.sampling import PenaltyWindow, Sampling, Watermark
 from tests.engine.conftest import END, NAN, POISON, VOCAB, RecordingSink
+from tests.engine.next_token_runner import NextTokenRunner
 from tests.engine_probe import EngineProbe
+from tests.walks.async_device import AsyncEchoRunner, AsyncSampler
 from tests.walks.paged_echo_runner import PagedEchoRunner
 
 NUMBERS = ((POISON,), (NAN,))  # must not be sampled
@@ -44,10 +49,20 @@ class PagedBench:
 
     may_fail = False
 
-    def __init__(self, overlaps: bool, sampler: Sampler | None = None, drafts: int = 0, **shape: Any) -> None:
-        self.runner = PagedEchoRunner(
-            **{"max_sequences": 4, "kv_capacity": 400, "context": 96} | shape, async_capable=overlaps
-        )
+    def __init__(
+        self,
+        overlaps: bool,
+        sampler: Sampler | None = None,
+        drafts: int = 0,
+        asynchronous: bool = False,
+        **shape: Any,
+    ) -> None:
+        shape = {"max_sequences": 4, "kv_capacity": 400, "context": 96} | shape
+        if asynchronous:
+            self.runner = AsyncEchoRunner(**shape)
+            sampler = AsyncSampler(self.runner)
+        else:
+            self.runner = PagedEchoRunner(**shape, async_capable=overlaps)
         self.engine = Engine(
             self.runner,
             sampler or Sampler(VOCAB),
@@ -79,6 +94,11 @@ class PagedBench:
             if not self.step():
                 return self
         raise AssertionError("still busy")
+
+    @property
+    def share_overlapped(self) -> float:
+        """The share of steps launched while tokens of the step before were pending."""
+        return self.probe.num_overlapped / self.engine.stats().steps
 
     @property
     def outputs(self) -> list[list[tuple[object, ...]]]:
@@ -147,22 +167,56 @@ def test_early_steps_change_no_answer(options: dict[str, Any]) -> None:
         {"sampling": replace(GREEDY, no_repeat_ngram_size=2)},
         {"sampling": replace(GREEDY, bad_words_ids=((7, 8),))},
         {"sampling": replace(GREEDY, watermark=Watermark())},
-        {"matcher": AllowEverything()},
     ],
 )
-def test_no_step_is_launched_early_if_a_choice_depends_on_the_previous_token(
+def test_choices_that_depend_on_the_previous_token_are_the_same_in_overlapped_steps(
     options: dict[str, Any],
 ) -> None:
+    early, plain = run_both(lambda bench: bench.submit(tasks(**options)[0], *tasks()[1:]))
+    assert early.outputs == plain.outputs
+    assert early.share_overlapped > 0.8
+
+
+def test_a_matcher_advances_once_by_each_token_of_its_answer() -> None:
+    """Also where a token in flight is discarded: a preempted sequence samples it again."""
+    matchers = [AllowEverything() for _ in PROMPTS]
     bench = PagedBench(True)
-    bench.submit(tasks(**options)[0])
-    bench.submit(*tasks()[1:])
-    while not bench.sinks[0].has_ended:
+    bench.submit(
+        *(
+            replace(task, matcher=matcher)
+            for task, matcher in zip(tasks(sampling=SAMPLED), matchers, strict=True)
+        )
+    )
+    for turn in range(12):
         bench.step()
-        assert not bench.runner.early
+        if turn % 4 == 3 and bench.probe.running:
+            bench.probe.preempt(bench.probe.running[0])
     bench.run_until_idle()
     plain = PagedBench(False)
-    plain.submit(tasks(**options)[0], *tasks()[1:])
-    assert bench.outputs == plain.run_until_idle().outputs
+    plain.submit(*tasks(sampling=SAMPLED))
+    assert [sink.token_ids for sink in bench.sinks] == [
+        sink.token_ids for sink in plain.run_until_idle().sinks
+    ]
+    assert [matcher.token_ids for matcher in matchers] == [
+        [id for id in sink.token_ids if id != END] for sink in bench.sinks
+    ]
+
+
+class FailingMatcher(AllowEverything):
+    def advance(self, token: int) -> None:
+        if len(self.token_ids) == 3:
+            raise ValueError("the grammar library")
+        super().advance(token)
+
+
+def test_a_matcher_that_fails_ends_its_own_answer_only() -> None:
+    bench, plain = PagedBench(True), PagedBench(False)
+    for each in (bench, plain):
+        first, *others = tasks(stop_token_ids=frozenset())
+        each.submit(replace(first, matcher=FailingMatcher()), *others)
+        each.run_until_idle()
+    assert bench.outputs == plain.outputs and not bench.probe.num_failed_early_steps
+    assert [str(sink.outputs[-1].error or "") for sink in bench.sinks] == [MODEL_FAILED, "", "", ""]
 
 
 def test_answers_to_one_prompt_use_separate_random_streams() -> None:
@@ -193,14 +247,29 @@ def test_sequences_that_share_a_prompt_use_no_more_than_the_kv_capacity() -> Non
     assert num_running > 1
 
 
-def test_a_new_request_waits_at_most_one_step_longer() -> None:
-    def first(bench: PagedBench) -> int:
-        bench.submit(*tasks()[:2])
-        bench.step(5)
-        (sink,) = bench.submit(tasks()[2])
-        return next(turns for turns in range(9) if sink.outputs or bench.step() is None)
+def test_a_new_request_is_in_the_next_step_that_is_launched() -> None:
+    bench = PagedBench(True)
+    bench.submit(*tasks()[:2])
+    bench.step(5)
+    batches: list[Batch] = []
+    bench.runner.on_forward = lambda batch, moved: batches.append(batch)
+    bench.submit(Task((4, 5, 6), 4, GREEDY))
+    bench.step()
+    assert batches[0].token_ids[-3:] == [4, 5, 6]
 
-    assert first(PagedBench(True)) <= first(PagedBench(False)) + 1
+
+def test_the_only_stream_gets_its_token_before_the_next_step_is_launched() -> None:
+    events: list[str] = []
+
+    class EventSink(RecordingSink):
+        def put(self, output: StepOutput) -> None:
+            events.append("token")
+
+    bench = PagedBench(True)
+    bench.runner.on_forward = lambda batch, moved: None if moved else events.append("launch")
+    bench.engine.submit([Task((4, 5), 4, GREEDY)], [EventSink()])
+    bench.run_until_idle()
+    assert events == ["launch", "launch", "token", "launch", "token", "launch", "token", "token"]
 
 
 def test_nothing_follows_a_stop_token() -> None:
@@ -278,6 +347,36 @@ def test_nan_logits_fail_only_their_own_request() -> None:
     assert "not a number" in str(early.sinks[3].outputs[-1].error)
 
 
+@pytest.mark.parametrize("overlaps", [True, False])
+@pytest.mark.parametrize("max_tokens", [0, 5])
+def test_nan_in_a_chunk_fails_the_prompt_before_it_is_computed(overlaps: bool, max_tokens: int) -> None:
+    bench = PagedBench(overlaps)
+    num_tokens: list[int] = []
+    bench.runner.on_forward = lambda batch, moved: moved or num_tokens.append(len(batch.token_ids))
+    (sink,) = bench.submit(Task((4, NAN, *range(4, 28)) * 3, max_tokens, GREEDY))
+    bench.run_until_idle()
+    assert "not a number" in str(sink.outputs[-1].error)
+    assert num_tokens == [32] * (2 if overlaps else 1)
+
+
+def test_the_reported_steps_are_those_without_overlap() -> None:
+    """The same tokens are computed, and the prompts count once, as do the sequences that get a row."""
+    steps: dict[bool, list[StepStats]] = {True: [], False: []}
+    for overlaps, reported in steps.items():
+        bench = PagedBench(overlaps)
+        bench.engine.on_step(reported.append)
+        bench.submit(*tasks(stop_token_ids=frozenset()), Task(tuple(range(4, 28)) * 2, 9, GREEDY))
+        bench.run_until_idle()
+    early, plain = (
+        [(s.num_tokens, s.has_prompt, s.num_newly_scheduled) for s in steps[key]] for key in steps
+    )
+    assert [sum(values) for values in zip(*early, strict=True)][::2] == [
+        sum(values) for values in zip(*plain, strict=True)
+    ][::2]
+    assert sum(has_prompt for _, has_prompt, _ in early) <= sum(has_prompt for _, has_prompt, _ in plain) + 1
+    assert all(each.seconds >= 0 and not each.failed for each in steps[True])
+
+
 def test_nan_in_a_discarded_result_harms_no_pages_of_others() -> None:
     """The answer ends with the NAN token: the early step writes it to a page that other sequences get."""
     wild = Task(
@@ -310,54 +409,67 @@ def test_without_a_free_page_the_next_step_is_scheduled_before_it_is_launched() 
     assert early.engine.stats().preemptions
 
 
-class EventLogSampler(Sampler):
-    """Records when tokens are read, in the list in which the runner records its steps."""
-
-    def __init__(self) -> None:
-        super().__init__(VOCAB)
-        self.events: list[str] = []
-
-    def fault(self, batch: Batch, moved: bool) -> None:
-        if not moved:
-            self.events.append("begun early" if batch.device_token_ids is not None else "begun")
-
-    def sample_async(self, logits: torch.Tensor, sequences: Any) -> PendingSample:
-        ids, choices = super().sample_async(logits, sequences)
-        return PendingSample(ids, lambda: (self.events.append("read"), choices())[1])
-
-
-def test_a_step_runs_while_the_host_reads_the_previous_one_and_schedules() -> None:
-    event_log = EventLogSampler()
-    bench = PagedBench(True, event_log)
-    bench.runner.on_forward = event_log.fault
-    bench.submit(*tasks(stop_token_ids=frozenset(), max_tokens=4))
-    bench.run_until_idle()
-    assert event_log.events == [
-        "begun",
-        "begun early",
-        "read",
-        "begun early",
-        "read",
-        "begun early",
-        "read",
-        "read",
+def test_the_host_waits_for_nothing_but_the_tokens_of_the_step_before() -> None:
+    """A step is launched while the device computes another one, whatever the steps contain."""
+    bench = PagedBench(True, asynchronous=True)
+    for turn, task in enumerate(tasks(stop_token_ids=frozenset(range(5))) * 3):
+        penalty = 1.5 if turn % 3 else 1.0
+        prompt_ids = task.prompt_token_ids * (1 + 7 * (turn % 2))
+        bench.submit(
+            replace(task, prompt_token_ids=prompt_ids, sampling=replace(SAMPLED, repetition_penalty=penalty))
+        )
+        bench.step(2)
+    assert len(bench.probe.running) > 1
+    events = bench.runner.device.events
+    num_steps = events[-1][1]
+    assert num_steps > 20 and events == [
+        ("launch", 0),
+        ("sample", 0),
+        ("launch", 1),
+        *(
+            event
+            for step in range(1, num_steps)
+            for event in (("wait", step - 1), ("sample", step), ("launch", step + 1))
+        ),
     ]
 
 
-def test_a_step_that_cannot_be_launched_early_is_scheduled_as_usual() -> None:
+def test_plain_steps_follow_a_step_that_cannot_be_overlapped() -> None:
     bench, plain = PagedBench(True), PagedBench(False)
     bench.may_fail = True
 
     def fault(batch: Batch, moved: bool) -> None:
-        if batch.device_token_ids is not None:
-            raise torch.OutOfMemoryError("only early")
+        if batch.pending_tokens is not None:
+            raise torch.OutOfMemoryError("only ahead")
 
     bench.runner.on_forward = fault
     for each in (bench, plain):
         each.submit(*tasks())
         each.run_until_idle()
     assert bench.outputs == plain.outputs and not bench.engine.stats().oom_steps
-    assert bench.runner.early == 0 and bench.probe.num_failed_early_steps == 3
+    assert bench.runner.early == 0 and bench.probe.num_failed_early_steps == 4
+
+
+@pytest.mark.parametrize("failing_call", range(1, 9))
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("once"), ValueError("once")])
+def test_a_step_in_flight_that_cannot_be_sampled_is_computed_again(
+    failing_call: int, error: Exception
+) -> None:
+    class UncertainSampler(Sampler):
+        num_calls = 0
+
+        def sample_async(self, logits: torch.Tensor, sequences: Any, checked: Any = None) -> PendingSample:
+            self.num_calls += 1
+            if self.num_calls == failing_call:
+                raise error
+            return super().sample_async(logits, sequences, checked)
+
+    bench, plain = PagedBench(True, UncertainSampler(VOCAB)), PagedBench(False)
+    bench.may_fail = True
+    for each in (bench, plain):
+        each.submit(*tasks(sampling=SAMPLED))
+        each.run_until_idle()
+    assert bench.outputs == plain.outputs and bench.probe.num_failed_early_steps == 1
 
 
 class UnreadableSampler(Sampler):
@@ -367,16 +479,16 @@ class UnreadableSampler(Sampler):
         super().__init__(VOCAB)
         self.num_samples = 0
 
-    def sample_async(self, logits: torch.Tensor, sequences: Any) -> PendingSample:
+    def sample_async(self, logits: torch.Tensor, sequences: Any, checked: Any = None) -> PendingSample:
         self.num_samples += 1
-        sample = super().sample_async(logits, sequences)
+        sample = super().sample_async(logits, sequences, checked)
         return PendingSample(sample.token_ids, self.refuse) if self.num_samples == 4 else sample
 
     def refuse(self) -> list[SampledToken]:
         raise ValueError("cannot be read")
 
 
-def test_a_early_step_whose_tokens_cannot_be_read_is_computed_again() -> None:
+def test_a_step_in_flight_whose_tokens_cannot_be_read_is_computed_again() -> None:
     bench, plain = PagedBench(True, UnreadableSampler()), PagedBench(False)
     bench.may_fail = True
     for each in (bench, plain):
@@ -391,3 +503,58 @@ def test_likely_drafts_take_precedence_over_early_steps() -> None:
     early, plain = run_both(lambda bench: bench.submit(*repeating), drafts=6)
     assert early.sinks[0].token_ids == plain.sinks[0].token_ids
     assert early.engine.stats().accepted_tokens > 10
+
+
+class Load(NamedTuple):
+    """Requests that arrive as others end, so that most steps contain a prompt."""
+
+    rows: int
+    num_requests: int
+    max_tokens: int
+    token_budget: int = 2048
+    penalised_share: float = 0.0
+    stop_token_ids: frozenset[int] = frozenset()
+
+
+LOADS = {
+    "64 rows, 128 tokens": Load(64, 200, 128),
+    "64 rows, 400 tokens": Load(64, 150, 400),
+    "5 % with a penalty": Load(64, 200, 128, penalised_share=0.05),
+    "256 rows, budget 512": Load(256, 600, 128, token_budget=512),
+    "answers that stop": Load(64, 400, 400, stop_token_ids=frozenset({1, 2})),
+}
+
+
+@pytest.mark.parametrize("name", LOADS)
+def test_nearly_all_steps_are_overlapped(name: str) -> None:
+    engine, sinks = run_load(LOADS[name], async_capable=True)
+    plain_engine, plain_sinks = run_load(LOADS[name], async_capable=False)
+    stats, plain_stats = engine.stats(), plain_engine.stats()
+    assert EngineProbe(engine).num_overlapped / stats.steps >= 0.9
+    assert [sink.token_ids for sink in sinks] == [sink.token_ids for sink in plain_sinks]
+    assert stats.steps < 1.15 * plain_stats.steps, "rows wait little for tokens that are pending"
+    assert stats.generated_tokens == plain_stats.generated_tokens
+    assert stats.preemptions == plain_stats.preemptions == 0
+
+
+@torch.inference_mode()
+def run_load(load: Load, async_capable: bool) -> tuple[Engine, list[RecordingSink]]:
+    rng = random.Random(5)
+    runner = NextTokenRunner(load.rows, async_capable)
+    engine = Engine(
+        runner, Sampler(runner.vocab), max_batch_tokens=load.token_budget, max_queued_tokens=10**6
+    )
+    requests = [
+        Task(
+            tuple(rng.choices(range(runner.vocab), k=rng.randint(20, 180))),
+            rng.randint(load.max_tokens // 2, load.max_tokens),
+            Sampling(presence_penalty=0.5 if rng.random() < load.penalised_share else 0.0),
+            stop_token_ids=load.stop_token_ids,
+            seed=seed,
+        )
+        for seed in range(load.num_requests)
+    ]
+    sinks = [RecordingSink() for _ in requests]
+    engine.submit(requests, sinks)
+    engine.run_until_idle()
+    return engine, sinks

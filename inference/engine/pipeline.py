@@ -1,0 +1,106 @@
+"""The steps of the engine, from the schedule to the results: one after the other, or overlapped.
+
+A pipeline schedules, computes and returns results; the core appends them to the sequences. PlainPipeline is
+for every runner; overlap_pipeline.py has the one that keeps an async-capable runner busy.
+"""
+
+from collections.abc import Callable
+from collections.abc import Sequence as SequenceOf
+from dataclasses import dataclass
+from typing import Protocol
+
+from inference.engine.kv.manager import KVCacheManager
+from inference.engine.scheduler import SchedulerOutput
+from inference.engine.step import ModelStep, StepOutOfMemory, StepResult
+from inference.model.batch import CacheOp
+
+
+@dataclass(slots=True)
+class ScheduledStep:
+    """What the scheduler chose.
+
+    num_newly_scheduled  sequences that got a row since the last step
+    has_prompt           whether it computes the prompt of a sequence without output so far
+    token_budget         tokens that the step may compute
+    start_s              time.perf_counter() before scheduling
+    """
+
+    output: SchedulerOutput
+    num_newly_scheduled: int
+    has_prompt: bool
+    token_budget: int
+    start_s: float
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of the step, drafts included."""
+        return sum(count + len(sequence.draft_token_ids) for sequence, count in self.output)
+
+
+@dataclass(slots=True)
+class CompletedStep:
+    """A step whose results are known.
+
+    out_of_memory  the step computed nothing and has no results; cache_ops may or may not be carried out
+    """
+
+    scheduled: ScheduledStep
+    results: list[StepResult]
+    out_of_memory: StepOutOfMemory | None = None
+    cache_ops: SequenceOf[CacheOp] = ()
+
+
+Schedule = Callable[[], ScheduledStep]
+Propose = Callable[[SchedulerOutput, int], None]  # see NgramProposer.propose
+
+
+class Pipeline(Protocol):
+    """Runs the steps. The core calls `collect`, then `advance`, and updates the sequences after each call."""
+
+    def collect(self) -> CompletedStep | None:
+        """Wait for the oldest step whose tokens are pending, if there is one."""
+        ...
+
+    def advance(self) -> CompletedStep | None:
+        """Launch the next step, or compute it. There are unfinished sequences."""
+        ...
+
+    def discard(self) -> None:
+        """Discard the steps in flight: no sequence is left."""
+        ...
+
+
+class PlainPipeline:
+    """Computes one step after the other: `advance` returns its results.
+
+    schedule  schedules the next step
+    propose   sets the drafts of the sequences
+    """
+
+    def __init__(
+        self, schedule: Schedule, propose: Propose, model_step: ModelStep, kv_cache_manager: KVCacheManager
+    ) -> None:
+        self.schedule = schedule
+        self.propose = propose
+        self.model_step = model_step
+        self.kv_cache_manager = kv_cache_manager
+
+    def collect(self) -> CompletedStep | None:
+        return None
+
+    def advance(self) -> CompletedStep | None:
+        scheduled = self.schedule()
+        assert scheduled.output, "there are unfinished sequences and none can run"
+        self.propose(scheduled.output, scheduled.token_budget)
+        return self.execute(scheduled)
+
+    def discard(self) -> None:
+        pass
+
+    def execute(self, scheduled: ScheduledStep) -> CompletedStep:
+        """Compute the step and wait for its results."""
+        cache_ops = self.kv_cache_manager.take_ops()
+        try:
+            return CompletedStep(scheduled, self.model_step.execute(scheduled.output, cache_ops))
+        except StepOutOfMemory as out_of_memory:
+            return CompletedStep(scheduled, [], out_of_memory, cache_ops)
