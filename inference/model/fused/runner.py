@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from transformers import PreTrainedModel
 
-from inference.model.batch import Batch, Clear
+from inference.model.batch import Batch
 from inference.model.fused.llama_model import LayerSpec, LlamaSpec
 from inference.model.paged.kv_pool import KVPool, LayerKV
 from inference.model.paged.runner import PAGE_SIZE, PagedRunner
@@ -82,9 +82,7 @@ class FusedRunner(PagedRunner):
 
     def forward(self, batch: Batch) -> torch.Tensor:
         """Compute the step: logits (W, V) in the model's dtype, valid until the next call."""
-        for op in batch.cache_ops:
-            assert isinstance(op, Clear), "pages are never moved"
-            self.pool.clear(op.row)
+        self.clear_pages(batch)
         return self.run(build_step_arrays(batch, self.page_size))
 
     def run(self, arrays: StepArrays) -> torch.Tensor:

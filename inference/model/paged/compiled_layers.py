@@ -107,10 +107,10 @@ def attention_modules(model: PreTrainedModel) -> list[nn.Module]:
 
 def repeated_layers(model: PreTrainedModel, inner: list[nn.Module]) -> Iterator[nn.Module]:
     """The elements of each list of several modules in which each contains one of the modules `inner`."""
-    wanted = set(inner)
+    inner_set = set(inner)
     for module in model.modules():
         is_list = isinstance(module, nn.ModuleList) and len(module) > 1
-        if is_list and all(wanted.intersection(layer.modules()) for layer in module.children()):
+        if is_list and all(inner_set.intersection(layer.modules()) for layer in module.children()):
             yield from module.children()
 
 

@@ -1,195 +1,27 @@
-"""CUDA graphs of whole steps: the host launches one graph instead of hundreds of kernels.
+"""A paged runner with CUDA graphs of whole steps: the host launches one graph instead of hundreds of kernels.
 
-Two kinds, each for several numbers of tokens; a smaller step is padded. In a decode graph each token is a row
-of its own, which reads all its pages. A mixed graph has rows of any number of tokens: prompts, and rows that
-decode beside them. Each graph is verified against the same step computed directly. If one is wrong, or cannot
-be captured, all steps are computed directly. Knows AttnMetadata; cuda.py captures.
+Each graph is verified against the same step computed directly. If one is wrong, or cannot be captured, the
+steps of its kind are computed directly. Knows which graphs are worth their time and memory.
 """
 
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from itertools import accumulate
-from typing import NamedTuple
 
 import torch
 
-from inference.model.batch import Batch
-from inference.model.paged.attn_metadata import AttnMetadata, QuerySpan, build_metadata
-from inference.model.paged.kernels.page_table import PageTable, cache_key
+from inference.model.paged.attn_metadata import AttnMetadata, build_metadata
+from inference.model.paged.captured_graph import Capture, CapturedGraph, DecodeGraph, MixedGraph, PagesShape
 from inference.model.paged.runner import PagedRunner
 
 log = logging.getLogger(__name__)
 
 MAX_DECODE_TOKENS = 256  # tokens of the largest decode graph
-# New tokens of a row in a decode graph: it reads the row's pages once for each of them, and for more tokens
-# that costs more than it saves.
-MAX_ROW_TOKENS = 16
 # Tokens of mixed graphs. A larger step keeps the device busy for longer than the host takes to launch it.
 MIXED_TOKENS = (32, 64, 128, 256, 384, 512, 768, 1024, 1536, 2048)
-MIN_VOCAB = 64  # token ids that every vocabulary has
 # Seconds for the graphs between the smallest and the largest. Graphs that would exceed it are left out, the
 # larger ones first.
 MAX_CAPTURE_S = 60.0
-
-Replay = Callable[[], torch.Tensor]
-Capture = Callable[[Replay], Replay]  # computes logits → computes them again, from and to the same addresses
-
-
-class PagesShape(NamedTuple):
-    """The sizes of a runner and its pages that verification steps must fit."""
-
-    max_sequences: int
-    context: int
-    num_pages: int
-    page_size: int
-
-
-class CapturedGraph:
-    """A graph of a step of `count` tokens in `rows` rows, and its inputs in tensors of fixed addresses.
-
-    It reads the runner's KV memory at its present addresses: the memory must not be resized afterwards.
-    """
-
-    def __init__(
-        self,
-        runner: PagedRunner,
-        capture: Capture,
-        *,
-        count: int,
-        rows: int,
-        max_query_len: int,
-        logits_indices: torch.Tensor | None,
-    ) -> None:
-        device, self.page_size, self.count, self.rows = runner.device, runner.page_size, count, rows
-        num_pages = -(-runner.context // self.page_size)
-        self.padding_page = runner.pool.num_pages
-        self.token_ids = torch.zeros(1, count, dtype=torch.int64, device=device)
-        self.positions = torch.zeros_like(self.token_ids)
-        self.slot_mapping = torch.zeros_like(self.token_ids[0])
-        self.logits_indices = logits_indices
-        self.page_table = PageTable(
-            rows, num_pages, device, max_query_len=max_query_len, max_seq_len=runner.context
-        )
-        self.set_spans([])
-        self.replay_graph = capture(lambda: PagedRunner.compute(runner, self.build_metadata()))
-
-    def build_metadata(self) -> AttnMetadata:
-        """New metadata for each run: the capture must include what kernels compute into per_step_cache."""
-        per_step_cache = {cache_key(self.slot_mapping.device): self.page_table}
-        return AttnMetadata(
-            self.token_ids,
-            self.positions,
-            self.slot_mapping,
-            self.logits_indices,
-            self.spans,
-            self.page_size,
-            per_step_cache=per_step_cache,
-        )
-
-    def supports(self, metadata: AttnMetadata) -> bool:
-        """Whether the graph computes this step."""
-        raise NotImplementedError
-
-    def set_spans(self, spans: Sequence[QuerySpan]) -> None:
-        """Make `spans` the rows of the graph, and pad them to its number of rows."""
-        self.spans = self.pad_spans(spans)
-        self.page_table.fill(self.spans)
-
-    def pad_spans(self, spans: Sequence[QuerySpan]) -> list[QuerySpan]:
-        raise NotImplementedError
-
-    def replay(self, metadata: AttnMetadata) -> torch.Tensor:
-        """The logits of the tokens that the step asks for; valid until the next replay."""
-        T = metadata.token_ids.shape[1]
-        self.token_ids[:, :T] = metadata.token_ids
-        self.positions[:, :T] = metadata.positions
-        self.slot_mapping[:T] = metadata.slot_mapping
-        self.slot_mapping[T:] = self.padding_page * self.page_size
-        self.set_spans(metadata.spans)
-        return self.replay_graph()
-
-
-class DecodeGraph(CapturedGraph):
-    """Each token is a row that ends with this token. Padding tokens are rows on the padding page."""
-
-    def __init__(self, runner: PagedRunner, count: int, capture: Capture) -> None:
-        super().__init__(runner, capture, count=count, rows=count, max_query_len=1, logits_indices=None)
-
-    def supports(self, metadata: AttnMetadata) -> bool:
-        longest = max(span.end - span.start for span in metadata.spans)
-        return metadata.token_ids.shape[1] <= self.count and longest <= MAX_ROW_TOKENS
-
-    def pad_spans(self, spans: Sequence[QuerySpan]) -> list[QuerySpan]:
-        tokens = [
-            (span.length - span.end + at + 1, span.pages)
-            for span in spans
-            for at in range(span.start, span.end)
-        ]
-        tokens += [(1, (self.padding_page,))] * (self.count - len(tokens))
-        return [QuerySpan(at, at + 1, length, pages) for at, (length, pages) in enumerate(tokens)]
-
-    def replay(self, metadata: AttnMetadata) -> torch.Tensor:
-        logits = super().replay(metadata)[: metadata.token_ids.shape[1]]
-        return logits if metadata.logits_indices is None else logits.index_select(0, metadata.logits_indices)
-
-    @staticmethod
-    def verification_batches(count: int, shape: PagesShape) -> tuple[Batch, Batch]:
-        """A step that fills each row's cache, and the step of at most `count` tokens to verify.
-
-        Where `count` allows, the second has a row of several tokens, and one padding token in the graph. Each
-        row has one page.
-        """
-        most = min(shape.page_size, shape.context)
-        several = 3 if count > 4 else 1
-        rows = min(max(1, count - several), shape.num_pages)
-        num_computed = [1 + (5 * row) % max(1, most - several) for row in range(rows)]
-        num_new = [several, *[1] * (rows - 1)]
-        pages = [(row,) for row in reversed(range(rows))]
-        return make_batch(num_computed, [0] * rows, pages), make_batch(num_new, num_computed, pages)
-
-
-class MixedGraph(CapturedGraph):
-    """Rows as they are, at most `max_sequences`, with at most as many logits.
-
-    Padding tokens belong to no row: attention leaves their output undefined, and nothing reads it.
-    """
-
-    def __init__(self, runner: PagedRunner, count: int, capture: Capture) -> None:
-        rows = runner.max_sequences
-        indices = torch.zeros(rows, dtype=torch.int64, device=runner.device)
-        super().__init__(runner, capture, count=count, rows=rows, max_query_len=count, logits_indices=indices)
-
-    def supports(self, metadata: AttnMetadata) -> bool:
-        wanted = metadata.logits_indices
-        return metadata.token_ids.shape[1] <= self.count and wanted is not None and len(wanted) <= self.rows
-
-    def pad_spans(self, spans: Sequence[QuerySpan]) -> list[QuerySpan]:
-        end = spans[-1].end if spans else 0
-        return [*spans, *[QuerySpan(end, end, 0, ())] * (self.rows - len(spans))]
-
-    def replay(self, metadata: AttnMetadata) -> torch.Tensor:
-        assert self.logits_indices is not None and metadata.logits_indices is not None
-        num_logits = len(metadata.logits_indices)
-        self.logits_indices[:num_logits] = metadata.logits_indices
-        return super().replay(metadata)[:num_logits]
-
-    @staticmethod
-    def verification_batches(count: int, shape: PagesShape) -> tuple[Batch, Batch]:
-        """As DecodeGraph's: a prompt of as many tokens as fit, beside up to three rows that decode."""
-        num_decoding = min(3, shape.max_sequences - 1, shape.num_pages - 1)
-        room = min((shape.num_pages - num_decoding) * shape.page_size, shape.context) - 1
-        num_new = [max(1, min(count - num_decoding - 1, room)), *[1] * num_decoding]
-        num_computed = [1, *range(5, 5 + num_decoding)]
-        num_pages = -(-(num_new[0] + 1) // shape.page_size)
-        pages = [
-            tuple(range(num_decoding, num_decoding + num_pages)),
-            *[(page,) for page in range(num_decoding)],
-        ]
-        before = make_batch(num_computed, [0] * len(pages), pages)
-        return before, replace(make_batch(num_new, num_computed, pages), logits_indices=last_tokens(num_new))
-
 
 GraphKind = type[DecodeGraph] | type[MixedGraph]
 GRAPH_KINDS: tuple[GraphKind, ...] = (DecodeGraph, MixedGraph)
@@ -259,9 +91,7 @@ class GraphRunner(PagedRunner):
             replayed = graph.replay(metadata).float()  # first, so that it finds no results of compute()
             computed = PagedRunner.compute(self, metadata).float()
         finally:
-            for pages in step.page_table:
-                for page in pages:
-                    self.pool.clear(page)
+            self.pool.clear({page for pages in step.page_table for page in pages})
         error = ((replayed - computed).abs().max() / computed.std()).item()
         if not error <= tolerance:
             raise ArithmeticError(f"the {kind.__name__} of {count} tokens has error {error:.0e}")
@@ -291,18 +121,3 @@ def capture_order(decode: Sequence[int], mixed: Sequence[int]) -> list[tuple[Gra
     first = [(MixedGraph, count) for count in mixed[-1:]] + [(DecodeGraph, largest)]
     others = [(MixedGraph, count) for count in mixed[-2::-1]] + [(DecodeGraph, n) for n in smaller[:0:-1]]
     return [*first, *[(DecodeGraph, count) for count in smaller[:1]], *others]
-
-
-def make_batch(
-    num_new: Sequence[int], num_computed: Sequence[int], page_table: Sequence[Sequence[int]]
-) -> Batch:
-    query_start_loc = list(accumulate(num_new, initial=0))
-    ids = [(7 * i + 3 * num_computed[0]) % MIN_VOCAB for i in range(query_start_loc[-1])]
-    return Batch(
-        ids, query_start_loc, num_computed, range(len(num_new)), range(len(ids)), page_table=page_table
-    )
-
-
-def last_tokens(num_new: Sequence[int]) -> list[int]:
-    """The index of each row's last token."""
-    return [end - 1 for end in accumulate(num_new)]

@@ -3,11 +3,13 @@
 Knows pages, widths and bytes; not which row owns a page.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 
+from inference.device_copy import to_device
 from inference.model.lazy_zeros import lazy_zeros
 
 
@@ -72,11 +74,16 @@ class KVPool:
     def zeros(self, states: torch.Tensor) -> torch.Tensor:
         return lazy_zeros((self.num_pages + 1, self.page_size, *states.shape[1:]), states)
 
-    def clear(self, page: int) -> None:
-        """Zero a page: masked values must be numbers too, because 0 × nan is nan."""
+    def clear(self, pages: Collection[int]) -> None:
+        """Zero the pages: masked values must be numbers too, because 0 × nan is nan."""
+        host_index = torch.tensor(list(pages))
+        index_by_device: dict[torch.device, torch.Tensor] = {}
         for kv in self.layers.values():
-            kv.keys[page] = 0
-            kv.values[page] = 0
+            device = kv.keys.device
+            if device not in index_by_device:
+                index_by_device[device] = to_device(host_index, device)
+            kv.keys.index_fill_(0, index_by_device[device], 0)
+            kv.values.index_fill_(0, index_by_device[device], 0)
 
     def bytes_per_token(self) -> int:
         return sum(pages.keys[0, 0].nbytes + pages.values[0, 0].nbytes for pages in self.layers.values())

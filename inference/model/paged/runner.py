@@ -62,12 +62,16 @@ class PagedRunner:
     @torch.inference_mode()
     def forward(self, batch: Batch) -> torch.Tensor:
         """Compute the step: logits (W, V) in the model's dtype, on its device, valid until the next call."""
-        for op in batch.cache_ops:
-            assert isinstance(op, Clear), "pages are never moved"
-            self.pool.clear(op.row)
+        self.clear_pages(batch)
         metadata = build_metadata(batch, self.page_size, self.device)
         with self.attention.installed():
             return self.compute(metadata)
+
+    def clear_pages(self, batch: Batch) -> None:
+        """Carry out the cache ops."""
+        if batch.cache_ops:
+            assert all(isinstance(op, Clear) for op in batch.cache_ops), "pages are never moved"
+            self.pool.clear({op.row for op in batch.cache_ops if isinstance(op, Clear)})
 
     def compute(self, metadata: AttnMetadata) -> torch.Tensor:
         """Run the model: logits (W, V). The caller has installed PagedAttention."""

@@ -19,13 +19,10 @@ from transformers import PreTrainedModel
 from inference.model.batch import Batch, Clear
 from inference.model.paged import cuda
 from inference.model.paged.attn_metadata import AttnMetadata
+from inference.model.paged.captured_graph import MAX_ROW_TOKENS, Capture, DecodeGraph, MixedGraph
 from inference.model.paged.cuda_graphs import (
     MAX_CAPTURE_S,
-    MAX_ROW_TOKENS,
-    Capture,
-    DecodeGraph,
     GraphRunner,
-    MixedGraph,
     capture_order,
     decode_sizes,
     mixed_sizes,

@@ -22,18 +22,23 @@ MAX_SPLITS = 32
 
 
 class Tile(NamedTuple):
-    """How a program reads a row: BLOCK_N tokens at once, by `num_warps` warps, `num_stages` - 1 ahead."""
+    """How a program reads a row: BLOCK_N tokens at once, by `num_warps` warps, `num_stages` - 1 ahead.
+
+    most_programs: of a multiprocessor, into which rows are split.
+    """
 
     BLOCK_N: int
     num_warps: int
     num_stages: int
+    most_programs: int
 
 
-# The fastest of 30 on an H100 with heads of 128 values in bfloat16 (scripts/gpu, section kernels): where 16
-# rows decode with 8,192 tokens each, DECODE reads 2.9 TB/s and PREFILL 1.8. DECODE takes 144 KB of shared
-# memory.
-DECODE, PREFILL, WIDE = Tile(128, 4, 5), Tile(64, 4, 2), Tile(32, 8, 2)
-DECODE_SHARED_BYTES = 160_000
+# The fastest of 30 on an H100 with heads of 128 values in bfloat16 (scripts/gpu, section kernels). DEEP reads
+# far ahead and takes 144 KB of shared memory, so a multiprocessor runs one program: 16 rows of 8,192 tokens
+# are read at 2.9 TB/s, by SHALLOW at 1.8. Where there are many programs, SHALLOW is faster: several of them
+# run on a multiprocessor.
+DEEP, SHALLOW, WIDE = Tile(128, 4, 5, 1), Tile(64, 4, 2, 2), Tile(32, 8, 2, 2)
+DEEP_SHARED_BYTES = 160_000
 
 
 def attend(
@@ -54,38 +59,48 @@ def attend(
         if window is None
         else min(page_table.max_seq_len, window + page_table.max_query_len)
     )
-    programs = num_blocks(query, page_table, G) * G
-    splits = num_splits(programs, num_visible, processors(query.device))
+    programs, processors = num_blocks(query, page_table, G) * G, num_processors(query.device)
+    block_m = block_size(page_table, query.shape[1] // G)
+    tile = select_tile(query, kv, block_m, programs <= 2 * processors)
     return launch(
-        query, kv, page_table, scale=scale, window=window, softcap=softcap, sinks=sinks, splits=splits
+        query,
+        kv,
+        page_table,
+        scale=scale,
+        window=window,
+        softcap=softcap,
+        sinks=sinks,
+        tile=tile,
+        splits=num_splits(programs, num_visible, processors * tile.most_programs),
     )
 
 
-def num_splits(programs: int, num_visible: int, processors: int) -> int:
+def num_splits(programs: int, num_visible: int, most_programs: int) -> int:
     """Into how many splits to divide rows that read `num_visible` tokens: a power of two.
 
-    programs: programs without splits; processors: multiprocessors of the GPU, two programs for each at most.
+    programs: programs without splits; most_programs: with splits, at most.
     """
-    limit = min(2 * processors // programs, num_visible // MIN_SPLIT_TOKENS, MAX_SPLITS)
+    limit = min(most_programs // programs, num_visible // MIN_SPLIT_TOKENS, MAX_SPLITS)
     return 1 << max(limit, 1).bit_length() - 1
 
 
 @cache
-def processors(device: torch.device) -> int:
+def num_processors(device: torch.device) -> int:
     return torch.cuda.get_device_properties(device).multi_processor_count
 
 
 @cache
-def fits_decode_tile(device: torch.device) -> bool:
+def fits_deep_tile(device: torch.device) -> bool:
     properties = triton.runtime.driver.active.utils.get_device_properties(device.index or 0)
-    return bool(properties["max_shared_mem"] >= DECODE_SHARED_BYTES)
+    return bool(properties["max_shared_mem"] >= DEEP_SHARED_BYTES)
 
 
-def select_tile(query: torch.Tensor, value_head_dim: int, block_m: int) -> Tile:
-    """WIDE for wide heads and for float32, whose tiles would not fit; else by the queries of a program."""
-    if query.element_size() > 2 or max(query.shape[2], value_head_dim) > 128:
+def select_tile(query: torch.Tensor, kv: LayerKV, block_m: int, few_programs: bool) -> Tile:
+    """WIDE for wide heads and for float32, whose other tiles would not fit; else by how many programs run."""
+    if query.element_size() > 2 or max(kv.keys.shape[3], kv.values.shape[3]) > 128:
         return WIDE
-    return DECODE if block_m == MIN_DOT_SIZE and query.is_cuda and fits_decode_tile(query.device) else PREFILL
+    is_deep = few_programs and block_m == MIN_DOT_SIZE and fits_deep_tile(query.device)
+    return DEEP if is_deep else SHALLOW
 
 
 def block_size(page_table: PageTable, group: int) -> int:
@@ -111,6 +126,7 @@ def launch(
     window: int | None,
     softcap: float | None,
     sinks: torch.Tensor | None,
+    tile: Tile,
     splits: int,
 ) -> torch.Tensor:
     """Attention of query (T, H, D) as (T, H, E), with each row divided into `splits` splits."""
@@ -122,8 +138,6 @@ def launch(
     max_scores, totals = (
         query.new_empty(() if is_unsplit else (T, H, splits), dtype=torch.float32) for _ in range(2)
     )
-    block_m = block_size(page_table, H // G)
-    tile = select_tile(query, E, block_m)
     rows = len(page_table.seq_lens)
     attend_pages[num_blocks(query, page_table, G), G, splits](
         query,
@@ -148,13 +162,15 @@ def launch(
         E=E,
         BLOCK_D=max(MIN_DOT_SIZE, triton.next_power_of_2(D)),
         BLOCK_E=max(MIN_DOT_SIZE, triton.next_power_of_2(E)),
-        BLOCK_M=block_m,
+        BLOCK_M=block_size(page_table, H // G),
         BLOCK_R=max(MIN_BLOCK_R, triton.next_power_of_2(rows)),
         SPLITS=splits,
         WINDOW=window or 0,
         SOFTCAP=softcap is not None,
         SINKS=sinks is not None,
-        **tile._asdict(),
+        BLOCK_N=tile.BLOCK_N,
+        num_warps=tile.num_warps,
+        num_stages=tile.num_stages,
     )
     if is_unsplit:
         return output

@@ -50,7 +50,12 @@ def test_the_triton_kernel_computes_what_the_plain_kernel_does(case: dict[str, A
         "sinks": sinks,
     }
     output = ours.launch(
-        query, pages, page_table_of(metadata, query.device), splits=params["parts"], **options
+        query,
+        pages,
+        page_table_of(metadata, query.device),
+        tile=ours.WIDE,
+        splits=params["parts"],
+        **options,
     )
     query, pages = to_float32(query, pages, options)
     expected = sdpa_kernel(query, pages, metadata, **options)
@@ -59,7 +64,8 @@ def test_the_triton_kernel_computes_what_the_plain_kernel_does(case: dict[str, A
 
 
 def test_work_is_split_only_if_there_are_few_programs() -> None:
-    assert ours.num_splits(programs=8, num_visible=8192, processors=132) == 32
-    assert ours.num_splits(programs=64, num_visible=8192, processors=132) == 4
-    assert ours.num_splits(programs=8, num_visible=300, processors=132) == 1
-    assert ours.num_splits(programs=512, num_visible=8192, processors=132) == 1
+    assert ours.num_splits(programs=8, num_visible=8192, most_programs=264) == 32
+    assert ours.num_splits(programs=8, num_visible=8192, most_programs=132) == 16
+    assert ours.num_splits(programs=64, num_visible=8192, most_programs=264) == 4
+    assert ours.num_splits(programs=8, num_visible=300, most_programs=264) == 1
+    assert ours.num_splits(programs=512, num_visible=8192, most_programs=264) == 1
