@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from checks.memory import ModelSize, itemsize
 from checks.memory.plan import Plan
 
-FRAGMENTATION = 0.02  # of the weights, lost in the GPU's allocator
 BYTES_PER_VOCAB_ENTRY = 510  # RAM for each token of the vocabulary, in the tokenizer and in grammars
 FLOAT_BYTES = 4
 SAMPLING_BYTES_PER_LOGIT = 2 * FLOAT_BYTES  # the sampler's float32 copy of a logit, and its noise
@@ -72,7 +71,7 @@ def compute_terms(
     heap_factor = HEAP_FACTOR if is_ram and not model_size.is_fused else 1
     return DeviceTerms(
         baseline=overhead.ram + tokenizer_bytes if is_ram else overhead.cuda,
-        weights=weights if is_ram else int(weights * (1 + FRAGMENTATION)),
+        weights=weights,
         kv=kv_memory_bytes,
         activations=int(model_size.activation_bytes_per_token * plan.max_batch_tokens * heap_factor),
         logits=plan.max_sequences

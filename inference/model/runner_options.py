@@ -91,7 +91,7 @@ def runner_options(
 
 def supports_fused(model: PreTrainedModel) -> bool:
     """Whether the fused runner may support the model once its weights are packed native matrices."""
-    if model.device.type != "cpu":
+    if model.device.type == "cuda":
         return False
     try:
         map_modules(model)

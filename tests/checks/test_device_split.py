@@ -42,7 +42,7 @@ def gpus(*free: int) -> tuple[Gpu, ...]:
 
 
 def on_gpu(weights: int, share: float) -> int:
-    return int(weights * 1.02) + 700_000_000 + int(KV * share)
+    return weights + 840_000_000 + int(KV * share)
 
 
 def findings_by_name(plan: Plan, machine: Machine) -> dict[str, Finding]:
@@ -69,7 +69,7 @@ def test_ram_without_layers_needs_the_program_and_a_file(split: Split, machine: 
 
 def test_the_fullest_device_limits_the_tokens_of_all(split: Split, machine: Machine) -> None:
     free_bytes = 3 * GB
-    scarce = replace(machine, gpus=gpus(20 * GB, int(2 * GB * 1.02) + 700_000_000 + free_bytes))
+    scarce = replace(machine, gpus=gpus(20 * GB, 2 * GB + 840_000_000 + free_bytes))
     assert enough_memory.plan_budget(split(3, 2, max_sequences=1000), scarce).kv_memory_bytes == int(
         free_bytes * 0.9 / 0.2
     )

@@ -80,7 +80,7 @@ def test_layers_of_a_full_gpu_go_to_the_cpu_first_and_then_the_whole_model(
 ) -> None:
     crowded = replace(machine, ram=30 * GB, gpus=(Gpu("a", 10 * GB, 24 * GB),))
     suggestions = lines(eight_billion(planned, device="cuda"), crowded)
-    assert suggestions[:2] == ['LAYERS = "8"', 'DEVICE = "cpu"']
+    assert suggestions[:2] == ['LAYERS = "9"', 'DEVICE = "cpu"']
     assert suggestions[2] == 'DEVICE = "cpu"; QUANTIZE = "int8"'
 
 

@@ -35,6 +35,23 @@ class PagesShape(NamedTuple):
     page_size: int
 
 
+class LogitsBuffer:
+    """The logits (N, V) of all graphs: each would keep its own otherwise, as its output is in use for ever.
+
+    rows: N, the logits of the largest graph.
+    """
+
+    def __init__(self, rows: int) -> None:
+        self.rows = rows
+        self.tensor: torch.Tensor | None = None
+
+    def store(self, logits: torch.Tensor) -> torch.Tensor:
+        """Copy logits (n, V), n ≤ N, into the first rows, and return these."""
+        if self.tensor is None:
+            self.tensor = logits.new_empty(self.rows, logits.shape[1])
+        return self.tensor[: len(logits)].copy_(logits)
+
+
 class CapturedGraph:
     """A graph of a step of `count` tokens in `rows` rows, and its inputs in tensors of fixed addresses.
 
@@ -45,6 +62,7 @@ class CapturedGraph:
         self,
         runner: PagedRunner,
         capture: Capture,
+        logits_buffer: LogitsBuffer,
         *,
         count: int,
         rows: int,
@@ -62,7 +80,9 @@ class CapturedGraph:
             rows, num_pages, device, max_query_len=max_query_len, max_seq_len=runner.context
         )
         self.set_spans([])
-        self.replay_graph = capture(lambda: PagedRunner.compute(runner, self.build_metadata()))
+        self.replay_graph = capture(
+            lambda: logits_buffer.store(PagedRunner.compute(runner, self.build_metadata()))
+        )
 
     def build_metadata(self) -> AttnMetadata:
         """New metadata for each run: the capture must include what kernels compute into per_step_cache."""
@@ -103,8 +123,12 @@ class CapturedGraph:
 class DecodeGraph(CapturedGraph):
     """Each token is a row that ends with this token. Padding tokens are rows on the padding page."""
 
-    def __init__(self, runner: PagedRunner, count: int, capture: Capture) -> None:
-        super().__init__(runner, capture, count=count, rows=count, max_query_len=1, logits_indices=None)
+    def __init__(
+        self, runner: PagedRunner, count: int, capture: Capture, logits_buffer: LogitsBuffer
+    ) -> None:
+        super().__init__(
+            runner, capture, logits_buffer, count=count, rows=count, max_query_len=1, logits_indices=None
+        )
 
     def supports(self, metadata: AttnMetadata) -> bool:
         longest = max(span.end - span.start for span in metadata.spans)
@@ -145,10 +169,20 @@ class MixedGraph(CapturedGraph):
     Padding tokens belong to no row: attention leaves their output undefined, and nothing reads it.
     """
 
-    def __init__(self, runner: PagedRunner, count: int, capture: Capture) -> None:
+    def __init__(
+        self, runner: PagedRunner, count: int, capture: Capture, logits_buffer: LogitsBuffer
+    ) -> None:
         rows = runner.max_sequences
         indices = torch.zeros(rows, dtype=torch.int64, device=runner.device)
-        super().__init__(runner, capture, count=count, rows=rows, max_query_len=count, logits_indices=indices)
+        super().__init__(
+            runner,
+            capture,
+            logits_buffer,
+            count=count,
+            rows=rows,
+            max_query_len=count,
+            logits_indices=indices,
+        )
 
     def supports(self, metadata: AttnMetadata) -> bool:
         indices = metadata.logits_indices

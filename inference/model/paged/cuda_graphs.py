@@ -11,7 +11,14 @@ from collections.abc import Callable, Sequence
 import torch
 
 from inference.model.paged.attn_metadata import AttnMetadata, build_metadata
-from inference.model.paged.captured_graph import Capture, CapturedGraph, DecodeGraph, MixedGraph, PagesShape
+from inference.model.paged.captured_graph import (
+    Capture,
+    CapturedGraph,
+    DecodeGraph,
+    LogitsBuffer,
+    MixedGraph,
+    PagesShape,
+)
 from inference.model.paged.runner import PagedRunner
 
 log = logging.getLogger(__name__)
@@ -55,12 +62,13 @@ class GraphRunner(PagedRunner):
             min(max_batch_tokens, self.kv_capacity),
         )
         pending = capture_order(decode_sizes(num_rows), mixed_sizes(most_tokens))
+        logits_buffer = LogitsBuffer(max(self.max_sequences, decode_sizes(num_rows)[-1]))
         graphs: list[CapturedGraph] = []
         with self.attention.installed():
             while pending:
                 (kind, count), capture_began = pending.pop(0), clock()
                 try:
-                    graphs.append(self.capture_and_verify(kind, count, capture, tolerance))
+                    graphs.append(self.capture_and_verify(kind, count, capture, logits_buffer, tolerance))
                 except torch.OutOfMemoryError:
                     log.info("%s: no memory for a %s of %d tokens", name, kind.__name__, count)
                 except Exception as raised:  # any model's code, and any error of the device
@@ -78,11 +86,16 @@ class GraphRunner(PagedRunner):
         log.info("%s: captured all graphs in %.1f s", name, clock() - began)
 
     def capture_and_verify(
-        self, kind: GraphKind, count: int, capture: Capture, tolerance: float
+        self,
+        kind: GraphKind,
+        count: int,
+        capture: Capture,
+        logits_buffer: LogitsBuffer,
+        tolerance: float,
     ) -> CapturedGraph:
         """Capture the graph of `count` tokens and replay it once. Raises ArithmeticError for wrong logits."""
         began = time.monotonic()
-        graph = kind(self, count, capture)
+        graph = kind(self, count, capture, logits_buffer)
         shape = PagesShape(self.max_sequences, self.context, self.pool.num_pages, self.page_size)
         before, step = kind.verification_batches(count, shape)
         try:

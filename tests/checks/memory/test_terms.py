@@ -97,5 +97,5 @@ def test_a_torch_step_fragments_the_heap(plan: Plan) -> None:
 
 def test_a_gpu_needs_cudas_overhead_and_no_loading_memory(plan: Plan) -> None:
     estimate = compute_terms(plan, MEASURE, "cuda", 2 * GB, GB)
-    assert estimate.baseline == DEFAULT_OVERHEAD.cuda and estimate.weights == int(2 * GB * 1.02)
+    assert estimate.baseline == DEFAULT_OVERHEAD.cuda and estimate.weights == 2 * GB
     assert estimate.required == estimate.serving
