@@ -133,8 +133,9 @@ WATERMARK_DELTA = 2.0
 
 # Limits of requests ----------------------------------------------------------------------------------
 
-# Requests that run or wait at the same time, at most; further requests get status 429.
-MAX_CONCURRENT_REQUESTS = 128
+# Requests that run or wait at the same time, at most; further requests get status 429. 0: 128 on a CPU, 1024 on
+# a GPU.
+MAX_CONCURRENT_REQUESTS = 0
 
 # Prompts in one completion request, at most.
 MAX_CLIENT_BATCH_SIZE = 2048
@@ -174,8 +175,8 @@ QUANTIZE = "none"
 # Tokens of a prompt and its answer together, at most; 0: as many as the model and the memory allow.
 CONTEXT = 0
 
-# Sequences in a batch, at most; further ones wait.
-MAX_SEQUENCES = 64
+# Sequences in a batch, at most; further ones wait. 0: 64 on a CPU, 256 on a GPU.
+MAX_SEQUENCES = 0
 
 # Memory for the KV cache, in GB; 0: up to what the model leaves free.
 KV_MEMORY_GB = 0
@@ -187,8 +188,8 @@ MAX_BATCH_TOTAL_TOKENS = 0
 CUDA_MEMORY_FRACTION = 1.0
 
 # Tokens computed in one step, at most. Larger values speed up long prompts; smaller values delay running
-# answers less.
-MAX_BATCH_TOKENS = 512
+# answers less. 0: 512 on a CPU, 2048 on a GPU.
+MAX_BATCH_TOKENS = 0
 
 # Compute the common prefix of prompts once, and keep it in the KV cache while there is room.
 PREFIX_CACHING = True
@@ -205,8 +206,9 @@ RUNNER = "auto"
 # than fused then compute each sequence by itself, which is slower. SPECULATE has no effect.
 DETERMINISTIC = False
 
-# Prompt tokens that may wait for the engine, at most; further requests get status 429.
-MAX_QUEUED_TOKENS = 100_000
+# Prompt tokens that may wait for the engine, at most; further requests get status 429. 0: 100,000 on a CPU,
+# 1,000,000 on a GPU.
+MAX_QUEUED_TOKENS = 0
 
 # Waiting requests needed for each running one before they are admitted; 0: admit at once, as room allows.
 WAITING_SERVED_RATIO = 0.0

@@ -42,6 +42,7 @@ from inference.selftest.report import (
     format_selftest_json,
     format_selftest_table,
 )
+from settings.device_defaults import fill_defaults
 from settings.groups import EngineSettings, ModelSettings, group, server_settings
 from settings.schema import BadSetting, Settings
 
@@ -71,6 +72,7 @@ def run_selftest(settings: Settings, pending: PendingRepository, *, as_json: boo
     if not report.ok or report.plan is None:
         print_report(report, as_json=as_json)
         return 1
+    settings = fill_defaults(settings, report.plan.device)
     loaded_engine = load_or_explain(settings, report.plan, report.machine)
     if loaded_engine is None:
         return 1
@@ -109,6 +111,7 @@ def serve(settings: Settings, pending: PendingRepository, version: str) -> int:
     print_findings(report.findings, settings, report.suggestions, report.files_to_fetch)
     if not report.ok or report.plan is None:
         return 1
+    settings = fill_defaults(settings, report.plan.device)
     loaded_engine = load_or_explain(settings, report.plan, report.machine)
     if loaded_engine is None:
         return 1

@@ -37,6 +37,7 @@ from hub.weight_headers.gguf import with_gguf_config
 from inference.finding import Finding, Refused, printable, table_cell
 from inference.model.load.device_dtype import resolve_device
 from inference.model.load.rope import rope_scaling
+from settings.device_defaults import fill_defaults
 from settings.schema import Settings
 
 MAX_FILES_LISTED = 10  # of the files to fetch
@@ -94,7 +95,7 @@ def preflight(settings: Settings, pending: PendingRepository) -> PreflightReport
     )
     early_findings = (
         *device.check_auto(settings.device, settings.layers, machine),
-        *check_network(settings, machine),
+        *check_network(fill_defaults(settings, resolve_device(settings.device)), machine),
     )
     try:
         plan = plan_repository(settings, pending(), machine)
@@ -133,6 +134,7 @@ def plan_repository(settings: Settings, repository: Repository, machine: Machine
     described = with_gguf_config(repository, hub) if repository.gguf_file else repository
     resumable = with_resumable_bytes(described, hub)
     device, layer_devices = devices_of(settings, resumable, machine)
+    settings = fill_defaults(settings, device)
     request = PlanRequest(
         device=device,
         dtype=settings.dtype,

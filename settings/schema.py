@@ -161,7 +161,7 @@ class Settings:
     enable_prefill_logprobs: bool
     watermark_gamma: Annotated[float, Limits(0, 1)]
     watermark_delta: float
-    max_concurrent_requests: PositiveInt
+    max_concurrent_requests: NonNegativeInt
     max_client_batch_size: PositiveInt
     max_input_tokens: NonNegativeInt
     max_best_of: Annotated[int, Limits(1, 64)]
@@ -173,16 +173,16 @@ class Settings:
     dtype: Literal["auto", "stored", "float32", "bfloat16", "float16"]
     quantize: Literal["none", "int8", "int4"]
     context: NonNegativeInt
-    max_sequences: PositiveInt
+    max_sequences: NonNegativeInt
     kv_memory_gb: NonNegativeFloat
     max_batch_total_tokens: NonNegativeInt
     cuda_memory_fraction: Annotated[float, Limits(0.01, 1)]
-    max_batch_tokens: PositiveInt
+    max_batch_tokens: NonNegativeInt
     prefix_caching: bool
     speculate: Annotated[int, Limits(0, 16)]
     runner: Literal["auto", "fused", "paged", "contiguous", "uncached"]
     deterministic: bool
-    max_queued_tokens: PositiveInt
+    max_queued_tokens: NonNegativeInt
     waiting_served_ratio: NonNegativeFloat
     max_waiting_tokens: NonNegativeInt
     threads: NonNegativeInt

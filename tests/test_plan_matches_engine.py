@@ -25,6 +25,7 @@ from inference.metrics import Metrics
 from inference.model.load.device_dtype import DEFAULT_CONTEXT
 from inference.model.paged.runner import PAGE_SIZE
 from inference.selftest.memory_report import MemoryReport
+from settings.device_defaults import fill_defaults
 from settings.groups import server_settings
 from settings.schema import Settings
 from startup import load, make_backend
@@ -104,7 +105,7 @@ def promised(folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory)
             "MAX_SEQUENCES": ROWS,
             "SERVED_NAMES": "m",
         } | values
-        resolved = parsed_settings(**setting_values)
+        resolved = fill_defaults(parsed_settings(**setting_values), "cpu")
         planned = plan_repository(resolved, resolve_model(resolved, folders[family]), MACHINE)
         [terms] = enough_memory.full_batch_terms(planned, MACHINE).values()
         ram = MACHINE.ram if free_bytes is None else terms.fixed - planned.overhead.private + free_bytes

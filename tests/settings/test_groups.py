@@ -4,6 +4,7 @@ from dataclasses import MISSING, fields
 
 import pytest
 
+from settings.device_defaults import fill_defaults
 from settings.groups import EngineSettings, ModelSettings, ServerSettings, group, server_settings
 from settings.schema import Settings
 from tests.parsed_settings import parsed_settings
@@ -25,10 +26,11 @@ def test_a_field_is_its_setting_in_lower_case_except_for_a_unit(
         assert any(setting == stem or setting.startswith(f"{stem}_") for setting in SETTINGS), name
 
 
+ON_CPU = fill_defaults(parsed_settings(), "cpu")
 FROM_CONFIG = (
-    group(ModelSettings, parsed_settings(), device="cpu", dtype="float32", layer_devices=(), num_shard=1),
-    group(EngineSettings, parsed_settings(), context=1, kv_memory_bytes=1, max_batch_total_tokens=None),
-    server_settings(parsed_settings(), version=""),
+    group(ModelSettings, ON_CPU, device="cpu", dtype="float32", layer_devices=(), num_shard=1),
+    group(EngineSettings, ON_CPU, context=1, kv_memory_bytes=1, max_batch_total_tokens=None),
+    server_settings(ON_CPU, version=""),
 )
 
 
