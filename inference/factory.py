@@ -13,6 +13,7 @@ from inference.engine.background import BackgroundTask
 from inference.engine.chunking import CHUNK_SIZE
 from inference.engine.engine import Engine
 from inference.engine.engine_thread import EngineThread
+from inference.engine.sampling import triton_sampling
 from inference.engine.sampling.sampler import BatchInvariantSampler, Sampler
 from inference.engine.scheduler import WaitingServedRatio
 from inference.errors import Internal
@@ -115,6 +116,8 @@ def open_engine(folder: Path, model_settings: ModelSettings, engine_settings: En
     engine_thread = EngineThread("engine")
     loaded_model, selected_runner = engine_thread.run(executor.start)
     engine_thread.run(trim_heap)  # return memory that the runner checks have freed
+    model = loaded_model.model
+    engine_thread.run(partial(triton_sampling.warm_up, model.device, model.dtype, loaded_model.vocab))
     needs_chunks = engine_settings.deterministic and selected_runner.runner_kind not in BATCH_INVARIANT
     return LoadedEngine(
         loaded_model,

@@ -21,9 +21,8 @@ from scripts.bench.load import Load, Request, Run
 from scripts.bench.models import build_model
 from scripts.bench.options import AUTO, BenchOptions
 from scripts.bench.profile import Profile
+from settings.device_defaults import DEFAULTS
 
-# The server's defaults (config.py).
-MAX_SEQUENCES, MAX_BATCH_TOKENS = 64, 512
 KV_MEMORY_FRACTION = 0.2  # of the free memory: another engine may need as much at the same time
 
 
@@ -42,7 +41,7 @@ class Hearth:
         self.engine = Engine(
             selected.runner,
             Sampler(selected.runner.vocab),
-            max_batch_tokens=MAX_BATCH_TOKENS,
+            max_batch_tokens=DEFAULTS[options.device]["max_batch_tokens"],
             max_queued_tokens=10**9,
             prefix_caching=prefix_caching,
             speculate=speculate,
@@ -79,10 +78,10 @@ def load_runner(options: BenchOptions) -> select_runner.SelectedRunner:
     model = build_model(options.model, options.dtype, options.device)
     return select_runner.select_runner(
         model,
-        max_sequences=MAX_SEQUENCES,
+        max_sequences=DEFAULTS[options.device]["max_sequences"],
         context=config_length(model.config) or DEFAULT_CONTEXT,
         kv_memory_bytes=free_kv_bytes(options.device),
-        max_batch_tokens=MAX_BATCH_TOKENS,
+        max_batch_tokens=DEFAULTS[options.device]["max_batch_tokens"],
         quantize=options.quantize,
         allowed_runners=select_runner.RUNNERS if options.runner == AUTO else (options.runner,),
     )

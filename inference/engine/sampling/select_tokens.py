@@ -1,7 +1,8 @@
 """Selects each row's next token: the argmax of a greedy row, else a sample of the warped distribution.
 
-Two implementations select the same tokens: torch, on any device and after any warpers; and native code on a
-CPU, which leaves rows with nearly tied values to torch. Knows sequences and logits.
+Three implementations select the same tokens: torch, on any device and after any warpers; native code on a
+CPU, which leaves rows with nearly tied values to torch; and Triton kernels on a GPU. Knows sequences and
+logits.
 """
 
 from collections.abc import Sequence as SequenceOf
@@ -10,8 +11,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from inference.engine.sampling import triton_sampling
 from inference.engine.sampling.gumbel import add_gumbel_noise, rng_keys, rng_states
 from inference.engine.sampling.scatter import NEG_INF, index_tensor
+from inference.engine.sampling.triton_sampling import SampledRow
 from inference.engine.sampling.warpers import MAX_TEMPERATURE, MIN_TEMPERATURE, active_warpers, apply_warpers
 from inference.engine.sequence import Sequence
 from inference.native import sampling as native
@@ -20,7 +23,8 @@ from inference.sampling import Sampling
 # Numbers that torch processes at once on a CPU: few enough to stay in the cache, which is twice as fast. Rows
 # that native code leaves to torch are sampled one by one, so that a row does not depend on the others.
 BLOCK_SIZE = 1 << 18
-NATIVE_WARPERS = ("temperature", "top_k", "top_p", "min_p")  # native code applies these, in this order only
+# Native code and the Triton kernels apply these, in this order only.
+NATIVE_WARPERS = ("temperature", "top_k", "top_p", "min_p")
 
 
 class SelectedTokens(NamedTuple):
@@ -35,7 +39,8 @@ class SelectedTokens(NamedTuple):
 
 def to_samplable(logits: Tensor) -> Tensor:
     """The logits (W, V) in a dtype that `select_tokens` accepts: unchanged, or a float32 copy."""
-    return logits if native.supports(logits) else logits.float()
+    is_supported = native.supports(logits) or triton_sampling.supports(logits)
+    return logits if is_supported else logits.float()
 
 
 def select_tokens(
@@ -45,12 +50,12 @@ def select_tokens(
 
     For sampled rows listed in `processed_logits`, store the distribution they were sampled from.
     """
-    if not native.supports(logits):
-        selected = SelectedTokens(*logits.max(-1))
-        blocks = _split_into_blocks(logits, [row for row, s in enumerate(sequences) if not s.greedy])
-    else:
+    if native.supports(logits):
         selected, torch_rows = _select_native(logits, sequences, processed_logits)
         blocks = [[row] for row in torch_rows]
+    else:
+        selected, torch_rows = _select_on_device(logits, sequences, processed_logits)
+        blocks = _split_into_blocks(logits, torch_rows)
     for rows in blocks:
         row_index, block = index_tensor(rows, logits), [sequences[row] for row in rows]
         processed = apply_warpers(logits[row_index].float(), block)
@@ -68,6 +73,38 @@ def _split_into_blocks(logits: Tensor, rows: list[int]) -> list[list[int]]:
     return [rows[start : start + size] for start in range(0, len(rows), size)]
 
 
+def _select_on_device(
+    logits: Tensor, sequences: SequenceOf[Sequence], processed_logits: dict[int, Tensor]
+) -> tuple[SelectedTokens, list[int]]:
+    """The tokens of greedy rows and of rows for the Triton kernels, and the rows left to torch."""
+    sampled_rows = [row for row, s in enumerate(sequences) if not s.greedy]
+    kernel_rows = (
+        _native_rows(sampled_rows, sequences, processed_logits) if triton_sampling.supports(logits) else []
+    )
+    params = [_sampled_row(row, sequences[row]) for row in kernel_rows]
+    if kernel_rows and len(kernel_rows) == len(sequences):
+        return SelectedTokens(*triton_sampling.sample(logits, params)), []
+    max_values, token_ids = logits.max(-1)
+    selected = SelectedTokens(max_values.float(), token_ids)
+    if kernel_rows:
+        row_index = index_tensor(kernel_rows, logits)
+        selected.max_values[row_index], selected.token_ids[row_index] = triton_sampling.sample(logits, params)
+    return selected, sorted(set(sampled_rows).difference(kernel_rows))
+
+
+def _sampled_row(row: int, sequence: Sequence) -> SampledRow:
+    sampling = sequence.task.sampling
+    return SampledRow(
+        row,
+        sequence.task.seed,
+        sequence.num_output_tokens,
+        sampling.temperature,
+        sampling.top_k,
+        sampling.top_p,
+        sampling.min_p,
+    )
+
+
 def _select_native(
     logits: Tensor, sequences: SequenceOf[Sequence], processed_logits: dict[int, Tensor]
 ) -> tuple[SelectedTokens, list[int]]:
@@ -75,11 +112,7 @@ def _select_native(
     selected = SelectedTokens(torch.empty(len(sequences)), torch.empty(len(sequences), dtype=torch.int64))
     greedy_rows = [row for row, s in enumerate(sequences) if s.greedy]
     sampled_rows = [row for row, s in enumerate(sequences) if not s.greedy]
-    native_rows = [
-        row
-        for row in sampled_rows
-        if row not in processed_logits and _is_native_order(active_warpers(sequences[row]))
-    ]
+    native_rows = _native_rows(sampled_rows, sequences, processed_logits)
     torch_rows = set(sampled_rows).difference(native_rows)
     if greedy_rows:
         row_index = index_tensor(greedy_rows, logits)
@@ -91,6 +124,17 @@ def _select_native(
         selected.max_values[row_index] = torch.where(ids >= 0, 0.0, NEG_INF)
         torch_rows.update(row_index[ids == native.AMBIGUOUS].tolist())
     return selected, sorted(torch_rows)
+
+
+def _native_rows(
+    sampled_rows: list[int], sequences: SequenceOf[Sequence], processed_logits: dict[int, Tensor]
+) -> list[int]:
+    """The rows that native code and the Triton kernels can sample: their distribution is not asked for."""
+    return [
+        row
+        for row in sampled_rows
+        if row not in processed_logits and _is_native_order(active_warpers(sequences[row]))
+    ]
 
 
 def _is_native_order(warpers: tuple[str, ...]) -> bool:
