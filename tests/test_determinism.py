@@ -20,7 +20,7 @@ from inference.native.build import NativeUnavailable
 from inference.native.library import SETTING, library
 from inference.sampling import Sampling
 from tests.engine_probe import EngineProbe
-from tests.families import VOCAB, needs_fused, tiny
+from tests.families import DEVICE, VOCAB, needs_fused, tiny
 
 # Families whose last bits depend on neighbouring rows without DETERMINISTIC; those of most tiny models do
 # not.
@@ -137,6 +137,7 @@ def test_with_deterministic_no_bfloat16_answer_depends_on_its_neighbours(family:
         )
 
 
+@pytest.mark.skipif(DEVICE != "cpu", reason="a GPU's products may round alike in every batch")
 def test_without_deterministic_the_same_walk_shows_a_difference() -> None:
     served = engine("mixtral", torch.bfloat16, deterministic=False)
     by_itself, together = run_alone(served), run_together(served, random.Random(7))

@@ -15,12 +15,13 @@ ROW, KEY, TOP_K = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
 TEMPERATURE, TOP_P, LOG_MIN_P = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
 
 GAMMA = tl.constexpr(SIGNED_GAMMA % WORD)
-SHIFT_1, SHIFT_2, SHIFT_3 = (tl.constexpr(shift) for shift, _ in ROUNDS)
-FACTOR_1, FACTOR_2, _ = (tl.constexpr(factor % WORD) for _, factor in ROUNDS)
+# The last round does not change the upper 31 bits, which alone are used.
+SHIFT_1, SHIFT_2 = (tl.constexpr(shift) for shift, _ in ROUNDS[:2])
+FACTOR_1, FACTOR_2 = (tl.constexpr(factor % WORD) for _, factor in ROUNDS[:2])
 MIN_UNIFORM, MAX_UNIFORM = tl.constexpr(2.0**-32), tl.constexpr(1 - 2.0**-24)
 UNIFORM_STEP = tl.constexpr(2.0**-31)
 LOG2E = tl.constexpr(1.4426950408889634)
-INF, NEG_INF, NAN = tl.constexpr(float("inf")), tl.constexpr(float("-inf")), tl.constexpr(float("nan"))
+INF, NEG_INF = tl.constexpr(float("inf")), tl.constexpr(float("-inf"))
 
 
 @triton.jit
@@ -52,7 +53,8 @@ def gumbel_argmax(
         noisy = scaled + gumbel_noise(tl.load(integers + KEY * n + index), column)
         best_value, best_index = tl.max(noisy, 0, return_indices=True, return_indices_tie_break_left=True)
     output = index * tl.num_programs(0) + block
-    tl.store(max_values + output, tl.where(has_nan, NAN, best_value))
+    # NaN as a literal: Triton refuses a global that has changed, and NaN differs from itself.
+    tl.store(max_values + output, tl.where(has_nan, float("nan"), best_value))
     tl.store(token_ids + output, (block * BLOCK + best_index).to(tl.int64))
 
 
@@ -62,7 +64,6 @@ def gumbel_noise(key: tl.tensor, column: tl.tensor) -> tl.tensor:
     word = key.to(tl.uint64, bitcast=True) + (column + 1).to(tl.uint64) * GAMMA
     word = (word ^ (word >> SHIFT_1)) * FACTOR_1
     word = (word ^ (word >> SHIFT_2)) * FACTOR_2
-    word = word ^ (word >> SHIFT_3)
     uniform = (word >> 33).to(tl.int32).to(tl.float32) * UNIFORM_STEP
     uniform = tl.minimum(tl.maximum(uniform, MIN_UNIFORM), MAX_UNIFORM)
     return -libdevice.log(-libdevice.log1p(-uniform))
