@@ -133,8 +133,8 @@ WATERMARK_DELTA = 2.0
 
 # Limits of requests ----------------------------------------------------------------------------------
 
-# Requests that run or wait at the same time, at most; further requests get status 429. 0: 128 on a CPU, 1024 on
-# a GPU.
+# Requests that run or wait at the same time, at most; further requests get status 429. 0: 128 on a CPU, 1024
+# on a GPU.
 MAX_CONCURRENT_REQUESTS = 0
 
 # Prompts in one completion request, at most.

@@ -75,7 +75,7 @@ def prepare_environment(settings: Settings) -> None:
     logs.configure_logging(settings.log_level, as_json=settings.json_output)
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     if "PYTORCH_ALLOC_CONF" not in os.environ:
-        # Freed memory of any size is used again: merging projections would leave holes of up to 24 % of the weights.
+        # Freed memory is used again for any size: else merging projections wastes up to 24 % of the weights.
         os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
     if settings.offline:
         os.environ["HF_HUB_OFFLINE"] = "1"
