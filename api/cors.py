@@ -18,10 +18,6 @@ def install(app: Flask, origins: tuple[str, ...], allow_credentials: bool = Fals
     """
     any_origin = "*" if "*" in origins and not allow_credentials else ""
 
-    def allowed_origin() -> str:
-        origin = request.headers.get("Origin", "")
-        return any_origin or (origin if origin in origins or "*" in origins else "")
-
     def answer_preflight() -> Response | None:
         if request.method != "OPTIONS" or "Access-Control-Request-Method" not in request.headers:
             return None
@@ -32,8 +28,9 @@ def install(app: Flask, origins: tuple[str, ...], allow_credentials: bool = Fals
     def add_headers(response: Response) -> Response:
         if not any_origin:
             response.vary.add("Origin")
-        if origin := allowed_origin():
-            response.headers["Access-Control-Allow-Origin"] = origin
+        origin = request.headers.get("Origin", "")
+        if allowed_origin := any_origin or (origin if origin in origins or "*" in origins else ""):
+            response.headers["Access-Control-Allow-Origin"] = allowed_origin
             response.headers["Access-Control-Expose-Headers"] = EXPOSED_HEADERS
             if allow_credentials:
                 response.headers["Access-Control-Allow-Credentials"] = "true"

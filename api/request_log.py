@@ -39,8 +39,9 @@ def _before_request() -> None:
 
 def _after_request(response: Response, metrics: Metrics | None) -> Response:
     response.headers["X-Request-Id"] = g.request_id
+    printable_path = request.path.encode("ascii", "backslashreplace").decode().translate(ESCAPES)[:200]
     request_log = RequestLog(
-        f"request id={g.request_id} method={request.method} path={_printable(request.path)}",
+        f"request id={g.request_id} method={request.method} path={printable_path}",
         request.blueprint or "none",
         request.url_rule.rule if request.url_rule else "none",
         g.started,
@@ -83,8 +84,3 @@ class RequestLog:
         log.info("%s status=%d ms=%.0f%s", self.prefix, status, ms, suffix)
         if self.metrics:
             self.metrics.record_response(self.dialect, self.route, status)
-
-
-def _printable(path: str) -> str:
-    """The first 200 characters of the path, with spaces, control and non-ASCII characters escaped."""
-    return path.encode("ascii", "backslashreplace").decode().translate(ESCAPES)[:200]

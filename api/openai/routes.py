@@ -83,7 +83,9 @@ class CompletionRoutes:
             role_in_every_delta=not is_generated(request.headers),
         )
         writer_class = FunctionWriter if body.functions else ChatWriter
-        writer = writer_class(options, echo_text(body), forces_named_tool(body))
+        last = body.messages[-1]
+        echo_text = content_text(last.content, "messages") if body.echo and last.role == "assistant" else ""
+        writer = writer_class(options, echo_text, forces_named_tool(body))
         return respond(
             self.backend.generate(generation_request),
             writer,
@@ -97,12 +99,6 @@ class CompletionRoutes:
 
         prompts = [cast(Prompt, each.prompt) for each in generation_requests]
         return PromptEcho(prompts, generation_requests[0].truncate is not None, decode)
-
-
-def echo_text(body: ChatCompletionRequest) -> str:
-    """The text of the last message, if `echo` is set and the message is the assistant's."""
-    last = body.messages[-1]
-    return content_text(last.content, "messages") if body.echo and last.role == "assistant" else ""
 
 
 def framing_for_client() -> Framing:
