@@ -120,7 +120,8 @@ def serve(settings: Settings, pending: PendingRepository, version: str) -> int:
     backend = make_backend(settings, loaded_engine, metrics)
     freeze_gc()
     report_memory(settings, report, loaded_engine, metrics)
-    warn_if_unprotected(settings)
+    if not settings.api_keys and not is_loopback(settings.host):
+        log.warning("HOST=%s opens the server to its networks without a key: set API_KEYS", settings.host)
     try:
         return run_server(settings, backend, metrics, version)
     finally:
@@ -257,11 +258,6 @@ def run_server(settings: Settings, backend: Backend, metrics: Metrics, version: 
             certfile=settings.ssl_certfile,
             keyfile=settings.ssl_keyfile,
         )
-
-
-def warn_if_unprotected(settings: Settings) -> None:
-    if not settings.api_keys and not is_loopback(settings.host):
-        log.warning("HOST=%s opens the server to its networks without a key: set API_KEYS", settings.host)
 
 
 def is_loopback(host: str) -> bool:

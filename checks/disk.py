@@ -15,15 +15,12 @@ def check(plan: Plan, machine: Machine) -> list[Finding]:
     repository = plan.repository
     if repository.folder is not None or not repository.bytes_to_fetch:
         return [Finding("disk", "nothing to fetch", f"{format_size(machine.disk)} free", True)]
+    num_bytes = repository.bytes_to_fetch
+    need = num_bytes + num_bytes // 100 + SPARE_BYTES
     return [
-        check_space(repository.bytes_to_fetch, machine),
+        disk_finding(num_bytes, machine.disk, need - machine.disk),
         check_cache(len(repository.files_to_fetch), machine),
     ]
-
-
-def check_space(num_bytes: int, machine: Machine) -> Finding:
-    need = num_bytes + num_bytes // 100 + SPARE_BYTES
-    return disk_finding(num_bytes, machine.disk, need - machine.disk)
 
 
 def check_cache(num_files: int, machine: Machine) -> Finding:

@@ -24,14 +24,11 @@ def licence_of(card: Mapping[str, Any], names: Iterable[str]) -> str:
     """The name of the licence and the place of its text; empty if neither is known."""
     licence = card.get("license_name") or card.get("license") or ""
     name = ", ".join(map(str, licence)) if isinstance(licence, list) else str(licence)
-    link = str(card.get("license_link") or next(filter(is_licence_file, sorted(names)), ""))
+    licence_files = (file for file in sorted(names) if file.partition(".")[0].upper() in LICENCE_FILES)
+    link = str(card.get("license_link") or next(licence_files, ""))
     return f"{name} ({link})" if name and link else name or link
 
 
 def licence_tagged(tags: Iterable[Any]) -> str:
     """The first licence among a model's tags; the Hub may send tags without the card."""
     return next((str(tag).removeprefix(LICENCE_TAG) for tag in tags if str(tag).startswith(LICENCE_TAG)), "")
-
-
-def is_licence_file(name: str) -> bool:
-    return name.partition(".")[0].upper() in LICENCE_FILES

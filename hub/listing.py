@@ -71,12 +71,13 @@ def parse_listing(info: Any, name: str) -> Listing:
     if not isinstance(info.sha, str) or not COMMIT_PATTERN.fullmatch(info.sha):
         raise TypeError(f"a commit that is {short(info.sha)}")
     card = vars(info.card_data) if isinstance(info.card_data, ModelCardData) else {}
+    gguf_elements = info.gguf.get("total") if isinstance(info.gguf, Mapping) else None  # of all tensors
     return Listing(
         name=info.id if isinstance(info.id, str) else name,
         commit=info.sha,
         is_gated=bool(info.gated),
         licence=licence_of(card, files) or licence_tagged(info.tags or ()),
-        num_elements=count_gguf_elements(info.gguf),
+        num_elements=gguf_elements if isinstance(gguf_elements, int) else 0,
         files=files,
     )
 
@@ -86,9 +87,3 @@ def parse_entry(sibling: Any) -> RepoEntry:
     if type(sibling.size) is not int or sibling.size < 0 or not isinstance(etag, str):
         raise TypeError(f"{short(sibling.rfilename)} with the size {short(sibling.size)}")
     return RepoEntry(sibling.size, etag)
-
-
-def count_gguf_elements(gguf_info: Any) -> int:
-    """The elements of all tensors according to the Hub's summary of GGUF files; 0 if unknown."""
-    count = gguf_info.get("total") if isinstance(gguf_info, Mapping) else None
-    return count if isinstance(count, int) else 0

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from hub.tensors import WeightHeaders
-from hub.weight_files import is_weight_file
+from hub.weight_files import WEIGHT_SUFFIXES
 from inference.model.load.gguf.shards import GGUF
 
 HASH_PATTERN = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")  # git's sha1, or sha256
@@ -89,7 +89,7 @@ class Repository:
     @property
     def weight_files(self) -> list[RepoFile]:
         """The files with weights."""
-        return [file for file in self.files if is_weight_file(file.name)]
+        return [file for file in self.files if file.name.endswith(WEIGHT_SUFFIXES)]
 
     @property
     def gguf_file(self) -> str:

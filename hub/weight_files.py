@@ -37,10 +37,6 @@ class WeightFormats:
 SAFE_FORMATS = WeightFormats()
 
 
-def is_weight_file(name: str) -> bool:
-    return name.endswith(WEIGHT_SUFFIXES)
-
-
 def select_weight_files(
     sizes: Mapping[str, int], shard_files: set[str] | None, formats: WeightFormats
 ) -> set[str]:

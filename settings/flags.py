@@ -124,7 +124,9 @@ def take_values(flag: Flag, spelled: str, words: deque[str]) -> list[str]:
     while words and not is_flag(words[0]) and (not values or takes_several(flag.name)):
         values.append(words.popleft())
     if not values:
-        raise BadSetting(f"{spelled} needs a value: {rule_of(flag.name)}")
+        alias = ALIASES.get(flag.name)
+        rule = (alias and alias.rule) or describe(kind(flag.name))
+        raise BadSetting(f"{spelled} needs a value: {rule}")
     return values
 
 
@@ -187,12 +189,6 @@ def without_own_tokenizer(settings: dict[str, str]) -> dict[str, str]:
     """The settings without a --tokenizer that is the model itself, whose tokenizer is used anyway."""
     models = [settings.get(name) for name in (MODEL, "MODEL_ID", "MODEL_NAME")]
     return {name: value for name, value in settings.items() if name != "TOKENIZER" or value not in models}
-
-
-def rule_of(name: str) -> str:
-    """Which values the setting or alias `name` takes, in words."""
-    alias = ALIASES.get(name)
-    return (alias and alias.rule) or describe(kind(name))
 
 
 def takes_several(name: str) -> bool:

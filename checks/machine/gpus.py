@@ -49,15 +49,14 @@ def find_torch_gpus() -> Iterator[Gpu]:
         if others is None and total - free > MIN_USED_BYTES:
             others = parse_users(read_nvidia_smi())
         properties = torch.cuda.get_device_properties(number)
-        capability = (properties.major, properties.minor)
+        major, minor = properties.major, properties.minor
+        is_supported = supports_capability((major, minor), torch.cuda.get_arch_list())
         yield Gpu(
             properties.name,
             free,
             total,
             (others or {}).get(str(getattr(properties, "uuid", "")), ()),
-            ""
-            if supports_capability(capability, torch.cuda.get_arch_list())
-            else describe_missing_kernels(capability),
+            "" if is_supported else f"torch {torch.__version__} has no kernels for its sm_{major}{minor}",
         )
 
 
@@ -103,10 +102,6 @@ def supports_capability(capability: tuple[int, int], built_for: Sequence[str]) -
             if (major, minor) <= capability and (code == "compute" or major == capability[0]):
                 return True
     return not built_for
-
-
-def describe_missing_kernels(capability: tuple[int, int]) -> str:
-    return f"torch {torch.__version__} has no kernels for its sm_{capability[0]}{capability[1]}"
 
 
 def explain_no_gpu(driver: Driver | None) -> str:

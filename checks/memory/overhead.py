@@ -17,8 +17,12 @@ class Overhead:
                 free, and the server does not need it a second time. `measure_overhead` reads it.
     prefaulted  RAM that inference/native/prefault.py has reserved for weights; no part of `baseline`.
                 `measure_overhead` reads it.
-    runtime     RAM that comes with any model: thread stacks and work buffers of matrix products. Measured on
-                two cores: resident memory when a model was ready, less weights, tokenizer and `baseline`.
+    runtime     RAM that comes with any model: thread stacks and what libraries allocate at first use.
+                Measured on two cores, models in float32: resident memory when a model was ready, less
+                weights, tokenizer and `baseline`.
+    workspaces  RAM of the work buffers of matrix products; a small model's are no larger than its weights. In
+                16 bits the first forward pass allocates them, while the model is loaded; in float32 the first
+                large step does. Measured likewise, with and without AMX.
     cuda        memory of each GPU that CUDA and its libraries take in addition to tensors: the context,
                 kernels, workspaces and CUDA graphs. Measured on an H100 with torch 2.11 (CUDA 13.0), models
                 of 1 and 8 B ready to serve: memory in use, less what torch has reserved, 0.83 to 0.85 GB.
@@ -27,7 +31,8 @@ class Overhead:
     baseline: int = 390_000_000
     private: int = 0
     prefaulted: int = 0
-    runtime: int = 60_000_000
+    runtime: int = 30_000_000
+    workspaces: int = 30_000_000
     cuda: int = 840_000_000
 
     @property

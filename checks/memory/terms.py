@@ -24,7 +24,7 @@ class DeviceTerms:
     baseline     the libraries, this code and the tokenizer; on a GPU what CUDA takes in addition to tensors
     weights      the weights when the model is ready
     kv           KV cache and recurrent states of the running sequences
-    activations  of a step of max_batch_tokens tokens
+    activations  of a step of max_batch_tokens tokens, with the work buffers that it allocates
     logits       of a step of max_sequences rows, with the sampler's copies
     load_peak    private memory that only loading needs
     page_cache   mapped pages of the weight files, which the kernel may drop: resident, but not required
@@ -68,12 +68,17 @@ def compute_terms(
     is_ram, overhead = device == "cpu", plan.overhead
     tokenizer_bytes = model_size.vocab_size * BYTES_PER_VOCAB_ENTRY
     load_peak, page_cache = loading_memory(plan, model_size, weights) if is_ram else (0, 0)
+    has_16_bits = itemsize(model_size.dtype) == 2
+    workspaces = min(overhead.workspaces, weights) if is_ram else 0
+    workspaces_when_ready = workspaces if has_16_bits else 0
     heap_factor = HEAP_FACTOR if is_ram and not model_size.is_fused else 1
     return DeviceTerms(
-        baseline=overhead.ram + tokenizer_bytes if is_ram else overhead.cuda,
+        baseline=overhead.ram + workspaces_when_ready + tokenizer_bytes if is_ram else overhead.cuda,
         weights=weights,
         kv=kv_memory_bytes,
-        activations=int(model_size.activation_bytes_per_token * plan.max_batch_tokens * heap_factor),
+        activations=int(model_size.activation_bytes_per_token * plan.max_batch_tokens * heap_factor)
+        + workspaces
+        - workspaces_when_ready,
         logits=plan.max_sequences
         * model_size.vocab_size
         * (itemsize(model_size.dtype) + SAMPLING_BYTES_PER_LOGIT),

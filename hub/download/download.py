@@ -4,7 +4,7 @@ One thread owns the state of the files and assigns the jobs; worker threads run 
 """
 
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import islice
 from threading import Event
 
@@ -75,18 +75,14 @@ class Download:
         """Assign jobs to all idle workers: hash jobs first, then missing pieces."""
         num_hashing = sum(isinstance(job, HashRange) for job in workers.running)
         num_receiving = len(workers.running) - num_hashing
-        for hash_job in islice(self.pending_hashes(), self.options.num_hashers - num_hashing):
+        hash_jobs = filter(None, (blob.pending_hash() for blob in self.unfinished))
+        for hash_job in islice(hash_jobs, self.options.num_hashers - num_hashing):
             hash_job.blob.is_hashing = True
             workers.submit(hash_job)
-        for receive_job in list(islice(self.pending_pieces(), self.options.num_connections - num_receiving)):
+        receive_jobs = (receive_job for blob in self.unfinished for receive_job in blob.pending_pieces())
+        for receive_job in list(islice(receive_jobs, self.options.num_connections - num_receiving)):
             receive_job.blob.busy_pieces.add(receive_job.index)
             workers.submit(receive_job)
-
-    def pending_hashes(self) -> Iterator[HashRange]:
-        return (hash_job for blob in self.unfinished if (hash_job := blob.pending_hash()))
-
-    def pending_pieces(self) -> Iterator[ReceivePiece]:
-        return (receive_job for blob in self.unfinished for receive_job in blob.pending_pieces())
 
     def finish_job(self, job: ReceivePiece | HashRange, error: BaseException | None) -> None:
         match job:

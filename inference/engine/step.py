@@ -199,8 +199,9 @@ class ModelStep:
                 self._advance_matcher(result)
 
     def _advance_matcher(self, result: StepResult) -> None:
+        token_ids = [token.id for token in result.sampled_tokens]
         try:
-            advance_matchers([result.sequence] * len(result.sampled_tokens), ids_of(result.sampled_tokens))
+            advance_matchers([result.sequence] * len(token_ids), token_ids)
         except Exception:  # of a grammar library; the other sequences' matchers must not advance twice
             log.exception("matcher failed sequence=%d", result.sequence.id)
             result.error = Internal(MODEL_FAILED)
@@ -231,10 +232,6 @@ class ModelStep:
 
 def halves(scheduler_output: SchedulerOutput) -> tuple[SchedulerOutput, SchedulerOutput]:
     return scheduler_output[: len(scheduler_output) // 2], scheduler_output[len(scheduler_output) // 2 :]
-
-
-def ids_of(sampled_tokens: list[SampledToken]) -> list[int]:
-    return [token.id for token in sampled_tokens]
 
 
 def accepted_drafts(sampled_tokens: list[SampledToken], sequence: Sequence) -> list[SampledToken]:

@@ -79,7 +79,8 @@ def check_request(request: GenerationRequest, vocab: int) -> None:
     for field, read, low, high in RANGES:
         value = read(request)
         if value is not None and not low <= value <= high:
-            raise range_error(field, value, low, high)
+            rule = f"must be between {low} and {high}" if high < math.inf else f"must be at least {low}"
+            raise BadRequest(field, RULES.get(field, rule), value)
     if request.max_tokens is not None and request.min_tokens > request.max_tokens:
         raise BadRequest(
             "min_tokens", f"must not exceed max_tokens ({request.max_tokens})", request.min_tokens
@@ -93,11 +94,6 @@ def check_request(request: GenerationRequest, vocab: int) -> None:
     check_banned_tokens(request.sampling, vocab)
     check_penalty_window(request.sampling, vocab)
     check_order(request.sampling.warper_order)
-
-
-def range_error(field: str, value: Any, low: float, high: float) -> BadRequest:
-    rule = f"must be between {low} and {high}" if high < math.inf else f"must be at least {low}"
-    return BadRequest(field, RULES.get(field, rule), value)
 
 
 def check_texts(field: str, texts: tuple[str, ...], max_count: int) -> None:

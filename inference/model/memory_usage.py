@@ -57,18 +57,20 @@ def measure_memory(model: Any, runner: Runner, gpus: Sequence[int], reset_peaks:
         resident_memory(),
         weight_bytes(model),
         kv_cache_bytes(runner),
-        {number: gpu_memory(number) for number in gpus},
+        {
+            number: GpuMemory(
+                free=torch.cuda.mem_get_info(number)[0],
+                reserved=torch.cuda.memory_reserved(number),
+                peak=torch.cuda.max_memory_allocated(number),
+            )
+            for number in gpus
+        },
     )
     if reset_peaks:
         reset_peak()
         for number in gpus:
             torch.cuda.reset_peak_memory_stats(number)
     return usage
-
-
-def gpu_memory(number: int) -> GpuMemory:
-    free, _ = torch.cuda.mem_get_info(number)
-    return GpuMemory(free, torch.cuda.memory_reserved(number), torch.cuda.max_memory_allocated(number))
 
 
 def weight_bytes(model: Any) -> BytesByDevice:

@@ -129,13 +129,10 @@ def run_command(command: tuple[str, ...]) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NativeUnavailable(f"{command[0]} does not run: {error}") from error
     if done.returncode:
-        raise NativeUnavailable(f"{command[0]} failed: {first_error(done.stderr)}")
+        lines = done.stderr.strip().splitlines() or ["no message"]
+        first_error = next((line for line in lines if "error" in line), lines[-1])
+        raise NativeUnavailable(f"{command[0]} failed: {first_error}")
     return done.stdout
-
-
-def first_error(text: str) -> str:
-    lines = text.strip().splitlines() or ["no message"]
-    return next((line for line in lines if "error" in line), lines[-1])
 
 
 def main() -> None:

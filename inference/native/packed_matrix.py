@@ -37,7 +37,9 @@ class PackedMatrix:
 
     def __init__(self, outputs: int, inputs: int, dtype: NativeDtype, bias: Tensor | None) -> None:
         self.dtype, self.outputs, self.inputs = dtype, outputs, inputs
-        self.values = alloc_prefaulted(library().matrix_bytes(dtype, outputs, inputs))
+        size = library().matrix_bytes(dtype, outputs, inputs)
+        block = prefault.allocate_prefaulted(size)
+        self.values = alloc(size) if block is None else torch.frombuffer(block, dtype=torch.uint8)
         self.scales = alloc(library().matrix_scale_bytes(dtype, outputs, inputs))
         self.bias = None if bias is None else bias.detach().to(torch.float32).contiguous().clone()
         padded = prefault.round_up(inputs, GROUP)
@@ -124,12 +126,6 @@ def row_ranges(outputs: int) -> Iterator[tuple[int, int]]:
     """Ranges [first, end) that cover all rows, in whole panels."""
     size = PACKED_AT_ONCE * PANEL
     return ((first, min(first + size, outputs)) for first in range(0, outputs, size))
-
-
-def alloc_prefaulted(size: int) -> Tensor:
-    """`size` bytes: of the prefaulted arena if there is enough, else new memory."""
-    block = prefault.allocate_prefaulted(size)
-    return alloc(size) if block is None else torch.frombuffer(block, dtype=torch.uint8)
 
 
 def alloc(size: int) -> Tensor:

@@ -186,16 +186,11 @@ def make_prompts(tokenizer: Any, prefix_length: int, max_length: int) -> list[tu
 def make_story(tokenizer: Any, num_tokens: int) -> str:
     """A text of at least num_tokens tokens without repetition."""
     text = ""
-    for sentence in generate_sentences():
-        text += sentence
+    for day in count(1):
+        text += f"On day {day} the harbour saw {day * 7 % 13 + 2} ships; {day * 5 % 11} of them left again. "
         if len(tokenize(tokenizer, text)) >= num_tokens:
             return text
-    raise AssertionError("sentences do not end")
-
-
-def generate_sentences() -> Iterator[str]:
-    for day in count(1):
-        yield f"On day {day} the harbour saw {day * 7 % 13 + 2} ships; {day * 5 % 11} of them left again. "
+    raise AssertionError("days do not end")
 
 
 def tokenize(tokenizer: Any, text: str) -> list[int]:

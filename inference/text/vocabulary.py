@@ -12,16 +12,19 @@ class Vocabulary:
 
     special_ids  ids that are markup, not text
     byte_values  id → value, of byte fallback tokens such as SentencePiece's <0xE2>
-    anchor_ids   ids of a word: decoded after them, a token has the text that it has inside a sentence
+    anchor_ids   ids of a word: decoded after them, a token has the text that it has inside a sentence;
+                 empty if the tokenizer gives none
     """
 
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
         self.ids_by_name: dict[str, int] = tokenizer.get_vocab()
         self.size = max(self.ids_by_name.values(), default=-1) + 1
-        self.special_ids = find_special_ids(tokenizer)
+        added = (token_id for token_id, token in tokenizer.added_tokens_decoder.items() if token.special)
+        self.special_ids = frozenset((*tokenizer.all_special_ids, *added))
         self.byte_values = find_byte_ids(tokenizer, self.ids_by_name)
-        self.anchor_ids = find_anchor_ids(self)
+        word_ids = tokenizer.encode("a", add_special_tokens=False)
+        self.anchor_ids = [token_id for token_id in word_ids if token_id not in self.special_ids][-1:]
         self._texts: dict[int, str] = {}
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -60,19 +63,8 @@ class Vocabulary:
         return self.decode([*self.anchor_ids, token_id])[len(self.decode(self.anchor_ids)) :]
 
 
-def find_special_ids(tokenizer: Any) -> frozenset[int]:
-    added = (token_id for token_id, token in tokenizer.added_tokens_decoder.items() if token.special)
-    return frozenset((*tokenizer.all_special_ids, *added))
-
-
 def find_byte_ids(tokenizer: Any, ids_by_name: dict[str, int]) -> dict[int, int]:
     """Byte values by id; empty if `decode` does not turn "<0x41>" into a byte: it may be ordinary text."""
     ids = {ids_by_name[name]: value for value in range(256) if (name := f"<0x{value:02X}>") in ids_by_name}
     letter_a = ids_by_name.get("<0x41>")
     return ids if letter_a is not None and tokenizer.decode([letter_a]) == "A" else {}
-
-
-def find_anchor_ids(vocabulary: Vocabulary) -> list[int]:
-    """The ids of a word, to decode other tokens after; empty if the tokenizer gives none."""
-    ids = vocabulary.tokenizer.encode("a", add_special_tokens=False)
-    return [token_id for token_id in ids if token_id not in vocabulary.special_ids][-1:]

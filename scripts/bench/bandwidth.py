@@ -22,7 +22,10 @@ BYTES, PASSES = 1 << 29, 12
 def measure(threads: int) -> float:
     """Bytes read per second: the best of PASSES."""
     program = compile_program()
-    return measure_with_program(program, threads) if program else measure_with_torch(threads)
+    if program is None:
+        return measure_with_torch(threads)
+    result = subprocess.run([program, str(threads)], stdout=subprocess.PIPE, check=True, text=True)
+    return float(result.stdout)
 
 
 @cache
@@ -31,11 +34,6 @@ def compile_program() -> Path | None:
     program = Path(tempfile.mkdtemp(), SOURCE.stem)
     command = [compiler or "", *FLAGS, str(SOURCE), "-o", str(program)]
     return program if compiler and not subprocess.run(command, stderr=subprocess.DEVNULL).returncode else None
-
-
-def measure_with_program(program: Path, threads: int) -> float:
-    result = subprocess.run([program, str(threads)], stdout=subprocess.PIPE, check=True, text=True)
-    return float(result.stdout)
 
 
 def measure_with_torch(threads: int) -> float:

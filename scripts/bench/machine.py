@@ -13,7 +13,9 @@ CPUINFO = Path("/proc/cpuinfo")
 
 def describe() -> Iterator[str]:
     """Two or three lines of text."""
-    yield f"{processor_name()}, {os.cpu_count()} cores, load {load_average()}"
+    # The load of the last minute; this process contributes to it.
+    load = f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
+    yield f"{processor_name()}, {os.cpu_count()} cores, load {load}"
     if torch.cuda.is_available():
         yield f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}"
     libraries = f"torch {torch.__version__}, transformers {transformers.__version__}"
@@ -26,8 +28,3 @@ def processor_name() -> str:
         return platform.processor() or platform.machine()
     names = (line.partition(":")[2].strip() for line in CPUINFO.open() if line.startswith("model name"))
     return next(names, platform.machine())
-
-
-def load_average() -> str:
-    """The load average of the last minute, to which this process contributes."""
-    return f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"

@@ -90,9 +90,15 @@ def items(seed: int, each: int) -> list[Item]:
     """The questions for a seed: up to `each` per subject, then long counts and completions."""
     rng = Random(f"exam {seed}")
     topics = (_topic(topic, rng) for topic in KNOWLEDGE + TALK if topic.name not in DRILLS)
-    subjects = (*topics, _france(), _follows(rng), _calls(rng), _reports(rng), _ignored(rng))
+    france = (Item("france", [user(text)], "The capital of France is Paris.") for text in FRANCE)
+    subjects = (*topics, france, _follows(rng), _calls(rng), _reports(rng), _ignored(rng))
     sampled = [item for subject in subjects for item in islice(subject, each)]
-    return sampled + [_counting(text, last) for text, last in LONG] + _completions()
+    counts = [
+        Item("long counts", [user(text)], ", ".join(map(str, range(1, last + 1))) + ".")
+        for text, last in LONG
+    ]
+    completions = [Item("completions", text, expected_answer) for text, expected_answer in COMPLETIONS]
+    return sampled + counts + completions
 
 
 def sit(
@@ -149,11 +155,6 @@ def _topic(topic: Topic, rng: Random) -> Iterator[Item]:
         yield Item(topic.name, [*system, user(question.text)], question.answer_text)
 
 
-def _france() -> Iterator[Item]:
-    for text in FRANCE:
-        yield Item("france", [user(text)], "The capital of France is Paris.")
-
-
 def _follows(rng: Random) -> Iterator[Item]:
     with_follow_ups = [topic for topic in KNOWLEDGE if topic.held_out_follow_ups]
     while True:
@@ -184,11 +185,3 @@ def _ignored(rng: Random) -> Iterator[Item]:
         question = examine(rng.choice(KNOWLEDGE[:4]), rng)
         tools_offered = [tools.make_task(rng, SKILLS[0]).tool]
         yield Item("tools ignored", [user(question.text)], question.answer_text, tools_offered)
-
-
-def _counting(text: str, last: int) -> Item:
-    return Item("long counts", [user(text)], ", ".join(map(str, range(1, last + 1))) + ".")
-
-
-def _completions() -> list[Item]:
-    return [Item("completions", text, expected_answer) for text, expected_answer in COMPLETIONS]

@@ -48,12 +48,10 @@ def _any_result(rng: Random) -> tuple[str, str]:
         case 3:
             text = rng.choice(facts.CITIES)
         case _:
-            return _json_result({rng.choice(("result", "value", "answer", "name")): _field(rng)})
+            key = rng.choice(("result", "value", "answer", "name"))
+            value = rng.choice(facts.CITIES) if rng.random() < 0.5 else rng.randrange(100)
+            return _json_result({key: value})
     return text, text
-
-
-def _field(rng: Random) -> str | int:
-    return rng.choice(facts.CITIES) if rng.random() < 0.5 else rng.randrange(100)
 
 
 def _json_result(fields: Fields) -> tuple[str, str]:

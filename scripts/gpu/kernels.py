@@ -215,12 +215,9 @@ def make_figure(name: str, step: AttentionStep, inputs: AttentionInputs, seconds
         operations = 4 * H * D * step.rows * step.query_len * visible
         rate = f"{operations / seconds / 1e12:.1f} TFLOP/s"
     else:
-        rate = f"{kv_bytes(step, inputs.layers[0]) / seconds / 1e9:.0f} GB/s"
+        kv_bytes = 2 * step.rows * step.context * inputs.layers[0].keys[0, 0].nbytes
+        rate = f"{kv_bytes / seconds / 1e9:.0f} GB/s"
     return Figure(name, seconds * 1e6, "us", rate)
-
-
-def kv_bytes(step: AttentionStep, kv: LayerKV) -> int:
-    return 2 * step.rows * step.context * kv.keys[0, 0].nbytes
 
 
 def fits(run: SectionRun, step: AttentionStep) -> bool:

@@ -8,6 +8,7 @@ import os
 import resource
 from collections.abc import Callable
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 FORK = multiprocessing.get_context("fork")
@@ -41,7 +42,8 @@ def run(function: Callable[[], Any], *, timeout_s: float = TIMEOUT_S, memory: in
 def run_in_child(function: Callable[[], Any], result: Connection, memory: int) -> None:
     """Send the result. Forking is safe: the parent has not computed anything, so it has no torch threads."""
     silence_output()
-    limit = address_space_bytes() + memory
+    num_pages = int(Path("/proc/self/statm").read_text().split()[0])  # of the address space
+    limit = num_pages * resource.getpagesize() + memory
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     result.send(function())
 
@@ -50,9 +52,3 @@ def silence_output() -> None:
     devnull = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):
         os.dup2(devnull, stream)
-
-
-def address_space_bytes() -> int:
-    """Bytes of address space of this process."""
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[0]) * resource.getpagesize()

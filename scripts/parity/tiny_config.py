@@ -3,7 +3,7 @@
 Knows how configs nest and how they list their layers. Sizes are in sizes.py, exceptions in overrides.py.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,15 +114,11 @@ def num_layers(settings: Mapping[str, Any]) -> int:
 
 def select_layers(settings: Mapping[str, Any]) -> list[int]:
     """Indices of the layers to keep: the first of each kind in the per-layer lists; [] without such lists."""
-    lists = list(per_layer_lists(settings))
+    length = num_layers(settings)
+    lists = [value for value in settings.values() if isinstance(value, list) and len(value) == length > 0]
     if not lists:
         return []
     kinds = [str(kind) for kind in zip(*lists, strict=True)]
     selected = [kinds.index(kind) for kind in dict.fromkeys(kinds)][:MAX_LAYERS]
     spare = [layer for layer in range(len(kinds)) if layer not in selected]
     return sorted(selected + spare[: max(0, NUM_LAYERS - len(selected))])
-
-
-def per_layer_lists(settings: Mapping[str, Any]) -> Iterator[list[Any]]:
-    length = num_layers(settings)
-    return (value for value in settings.values() if isinstance(value, list) and len(value) == length > 0)

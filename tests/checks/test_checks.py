@@ -21,7 +21,7 @@ from tests import tiny
 
 Planner = Callable[..., Plan]
 GB = 10**9
-PROGRAM = DEFAULT_OVERHEAD.ram
+PROGRAM = DEFAULT_OVERHEAD.ram + DEFAULT_OVERHEAD.workspaces  # of a model in 16 bits
 
 
 def finding_named(name: str, plan: Plan, machine: Machine) -> Finding:

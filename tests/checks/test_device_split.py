@@ -18,7 +18,7 @@ from inference.model.placement.device_map import layer_devices
 
 Split = Callable[..., Plan]
 GB = 10**9
-PROGRAM = DEFAULT_OVERHEAD.ram
+PROGRAM = DEFAULT_OVERHEAD.ram + DEFAULT_OVERHEAD.workspaces  # of a model in 16 bits
 # Ten layers of 1 GB and 2 GB of other weights; the KV cache of 2,048 tokens takes 1 GB.
 MEASURE = ModelSize(6 * GB, "bfloat16", 12 * GB, 500_000, 0, layer_weights=(GB,) * 10)
 KV = 2048 * 500_000

@@ -20,7 +20,7 @@ from tests import tiny
 
 Planner = Callable[..., Plan]
 GB = 10**9
-PROGRAM = DEFAULT_OVERHEAD.ram
+PROGRAM = DEFAULT_OVERHEAD.ram + DEFAULT_OVERHEAD.workspaces  # of a model in 16 bits
 MEASURE = ModelSize(
     8 * 10**9, "bfloat16", 16 * GB, 131_072, 0, quantization_savings={"int8": 8 * GB, "int4": 11 * GB}
 )

@@ -23,7 +23,7 @@ from inference.model.fused.module_map import (
     UP,
     VALUE,
     child,
-    has_weights,
+    has_own_weights,
     key_projection,
 )
 from inference.model.fused.probe import CosSin, RopeTables, is_rotated, norm_of
@@ -88,9 +88,11 @@ def extract_layer(layer: nn.Module, common: ExtractContext) -> LayerSpec:
         **attention_matrices(attention, common),
         **mlp_matrices(child(layer, "mlp"), common),
     }
+    head_norms = {place: getattr(attention, name, None) for name, place in HEAD_NORMS.items()}
+    head_dim = common.shape.head_dim
     norms = {
         **layer_norms(layer, common),
-        **{place: common.norm(each, common.shape.head_dim) for each, place in head_norms(attention)},
+        **{place: common.norm(norm, head_dim) for place, norm in head_norms.items() if norm is not None},
     }
     tables = rope_tables(layer, attention, common)
     return LayerSpec(
@@ -137,17 +139,12 @@ def layer_norms(layer: nn.Module, common: ExtractContext) -> dict[str, Tensor]:
     norms = {
         name: module
         for name, module in layer.named_children()
-        if name not in ("self_attn", "mlp") and has_weights(module)
+        if name not in ("self_attn", "mlp") and any(map(has_own_weights, module.modules()))
     }
     for places in NORMS:
         if places.keys() == norms.keys():
             return {place: common.norm(norms[name], common.shape.hidden) for name, place in places.items()}
     raise UnsupportedModel(f"its layers have the norms {', '.join(norms) or '(none)'}, an unsupported set")
-
-
-def head_norms(attention: nn.Module) -> list[tuple[nn.Module, str]]:
-    named = ((getattr(attention, name, None), place) for name, place in HEAD_NORMS.items())
-    return [(module, place) for module, place in named if module is not None]
 
 
 def rope_tables(layer: nn.Module, attention: Any, common: ExtractContext) -> CosSin | None:

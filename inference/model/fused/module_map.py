@@ -85,10 +85,6 @@ def refuse_unknown(decoder: nn.Module, extracted: Set[nn.Module]) -> None:
         raise UnsupportedModel(f"the model has {name}, a {type(module).__name__}, which is not supported")
 
 
-def has_weights(module: nn.Module) -> bool:
-    return any(has_own_weights(each) for each in module.modules())
-
-
 def has_own_weights(module: nn.Module) -> bool:
     """Whether the module itself, without its submodules, has weights."""
     return any(weight is not None for weight in module._parameters.values())

@@ -211,7 +211,8 @@ class MixedGraph(CapturedGraph):
             *[(page,) for page in range(num_decoding)],
         ]
         before = make_batch(num_computed, [0] * len(pages), pages)
-        return before, replace(make_batch(num_new, num_computed, pages), logits_indices=last_tokens(num_new))
+        last_tokens = [end - 1 for end in accumulate(num_new)]  # of each row
+        return before, replace(make_batch(num_new, num_computed, pages), logits_indices=last_tokens)
 
 
 def make_batch(
@@ -222,8 +223,3 @@ def make_batch(
     return Batch(
         ids, query_start_loc, num_computed, range(len(num_new)), range(len(ids)), page_table=page_table
     )
-
-
-def last_tokens(num_new: Sequence[int]) -> list[int]:
-    """The index of each row's last token."""
-    return [end - 1 for end in accumulate(num_new)]

@@ -39,9 +39,16 @@ def ram(plan: Plan, weights: int = 2 * GB, kv: int = 0, **measure: object) -> De
 
 def test_serving_is_everything_except_loading(plan: Plan) -> None:
     estimate = ram(plan, kv=3 * GB)
-    assert estimate.baseline == DEFAULT_OVERHEAD.ram + 100_000 * BYTES_PER_VOCAB_ENTRY
+    in_16_bits = DEFAULT_OVERHEAD.ram + DEFAULT_OVERHEAD.workspaces
+    assert estimate.baseline == in_16_bits + 100_000 * BYTES_PER_VOCAB_ENTRY
     assert estimate.activations == 512 * 50_000 and estimate.logits == 8 * 100_000 * (2 + 8)
     assert estimate.serving == estimate.baseline + 2 * GB + 3 * GB + estimate.step == estimate.required
+
+
+def test_work_buffers_are_allocated_at_load_in_16_bits_and_by_the_first_step_in_float32(plan: Plan) -> None:
+    in_16_bits, in_float32 = ram(plan), ram(plan, dtype="float32")
+    assert in_16_bits.baseline - in_float32.baseline == DEFAULT_OVERHEAD.workspaces
+    assert in_float32.activations - in_16_bits.activations == DEFAULT_OVERHEAD.workspaces
 
 
 def test_loading_mapped_weights_needs_the_largest_one_twice(plan: Plan) -> None:

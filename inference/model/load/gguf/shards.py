@@ -167,9 +167,11 @@ def shard_error(header: GgufHeader, size: int, number: int, count: int) -> str:
     if size < header.end:
         return f"is cut off: {size} bytes instead of {header.end}"
     position = shard_position(header)
-    return (
-        f"says that it is {describe_position(*position)}" if position and position != (number, count) else ""
-    )
+    if position is None or position == (number, count):
+        return ""
+    own_number, own_count = position
+    own_part = f"part {own_number + 1} of {own_count}" if own_count > 1 else "a whole model"
+    return f"says that it is {own_part}"
 
 
 def shard_position(header: GgufHeader) -> tuple[int, int] | None:
@@ -177,7 +179,3 @@ def shard_position(header: GgufHeader) -> tuple[int, int] | None:
     if SPLIT_COUNT in header.numbers:
         return header.numbers.get(SPLIT_NO, 0), header.numbers[SPLIT_COUNT] or 1  # 0: merged again
     return None if header.tensors is None else (0, 1)
-
-
-def describe_position(number: int, count: int) -> str:
-    return f"part {number + 1} of {count}" if count > 1 else "a whole model"
