@@ -97,12 +97,13 @@ class EngineCore:
         The only stream gets its token before the next step is launched. Several streams get theirs
         afterwards: their receivers would compete with the launch for the interpreter.
         """
-        self._complete(self.pipeline.collect())
+        if (collected := self.pipeline.collect()) is not None:
+            self._complete(collected)
         self._expire()
         if len(self.sequences) <= 1:
             self.output_queue.send()
-        if self.sequences:
-            self._complete(self.pipeline.advance())
+        if self.sequences and (completed := self.pipeline.advance()) is not None:
+            self._complete(completed)
         self.background_queue.step(share_time=bool(self.sequences))
         self.output_queue.send()
         if self.is_idle:
@@ -134,10 +135,8 @@ class EngineCore:
     def _propose(self, scheduler_output: SchedulerOutput, token_budget: int) -> None:
         self.ngram_proposer.propose(scheduler_output, token_budget)
 
-    def _complete(self, step: CompletedStep | None) -> None:
-        """Update the sequences from the results of a step, if there is one, and report it."""
-        if step is None:
-            return
+    def _complete(self, step: CompletedStep) -> None:
+        """Update the sequences from the results of a step, and report it."""
         num_tokens = step.scheduled.num_tokens
         if step.out_of_memory is not None:
             self._handle_oom(step.out_of_memory, step.cache_ops)

@@ -187,7 +187,8 @@ class Sequence:
     @property
     def num_unscheduled_tokens(self) -> int:
         """Tokens that no step has computed or is computing, the pending one included."""
-        return self.num_tokens - self.num_computed_tokens - self.num_in_flight_tokens
+        num_scheduled_tokens = self.num_computed_tokens + self.num_in_flight_tokens
+        return len(self.token_ids) + self.num_pending_tokens - num_scheduled_tokens
 
     @property
     def num_output_tokens(self) -> int:

@@ -126,7 +126,7 @@ def test_merged_projections_leave_the_memory_that_is_predicted(name: str, is_shu
     assert held_bytes + DEFAULT_OVERHEAD.cuda + KV_BYTES < free_bytes
 
 
-def test_memory_that_is_too_small_for_a_group_beside_the_weights_runs_out() -> None:
+def test_memory_for_the_weights_and_no_group_runs_out() -> None:
     model = meta_model(LlamaConfig(num_hidden_layers=2))
     weights = list(model.parameters())
     with pytest.raises(MemoryError):
