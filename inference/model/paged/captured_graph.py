@@ -7,6 +7,7 @@ decode beside them. Knows AttnMetadata; cuda.py captures.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -35,25 +36,38 @@ class PagesShape(NamedTuple):
     page_size: int
 
 
-class LogitsBuffer:
-    """The logits (N, V) of all graphs: each would keep its own otherwise, as its output is in use for ever.
+class SharedTensors:
+    """What graphs share, because only one of them runs at a time.
 
-    rows: N, the logits of the largest graph.
+    rows         N, the logits of the largest graph
+    mixed_count  tokens of the largest mixed graph
+    logits       (N, V), allocated by the first graph: each would keep its own otherwise, as its output is in
+                 use for ever
     """
 
-    def __init__(self, rows: int) -> None:
-        self.rows = rows
-        self.tensor: torch.Tensor | None = None
+    def __init__(self, runner: PagedRunner, rows: int, mixed_count: int) -> None:
+        self.runner, self.rows, self.mixed_count = runner, rows, mixed_count
+        self.logits: torch.Tensor | None = None
 
-    def store(self, logits: torch.Tensor) -> torch.Tensor:
+    def store_logits(self, logits: torch.Tensor) -> torch.Tensor:
         """Copy logits (n, V), n ≤ N, into the first rows, and return these."""
-        if self.tensor is None:
-            self.tensor = logits.new_empty(self.rows, logits.shape[1])
-        return self.tensor[: len(logits)].copy_(logits)
+        if self.logits is None:
+            self.logits = logits.new_empty(self.rows, logits.shape[1])
+        return self.logits[: len(logits)].copy_(logits)
+
+    @cached_property
+    def mixed_page_table(self) -> PageTable:
+        """The page table of all mixed graphs: for a long context it takes many MB."""
+        return new_page_table(self.runner, self.runner.max_sequences, self.mixed_count)
+
+
+def new_page_table(runner: PagedRunner, rows: int, max_query_len: int) -> PageTable:
+    num_pages = -(-runner.context // runner.page_size)
+    return PageTable(rows, num_pages, runner.device, max_query_len=max_query_len, max_seq_len=runner.context)
 
 
 class CapturedGraph:
-    """A graph of a step of `count` tokens in `rows` rows, and its inputs in tensors of fixed addresses.
+    """A graph of a step of `count` tokens in the rows of its page table, and its inputs at fixed addresses.
 
     It reads the runner's KV memory at its present addresses: the memory must not be resized afterwards.
     """
@@ -62,26 +76,21 @@ class CapturedGraph:
         self,
         runner: PagedRunner,
         capture: Capture,
-        logits_buffer: LogitsBuffer,
+        shared: SharedTensors,
         *,
         count: int,
-        rows: int,
-        max_query_len: int,
+        page_table: PageTable,
         logits_indices: torch.Tensor | None,
     ) -> None:
-        device, self.page_size, self.count, self.rows = runner.device, runner.page_size, count, rows
-        num_pages = -(-runner.context // self.page_size)
+        self.page_size, self.count, self.page_table = runner.page_size, count, page_table
         self.padding_page = runner.pool.num_pages
-        self.token_ids = torch.zeros(1, count, dtype=torch.int64, device=device)
+        self.token_ids = torch.zeros(1, count, dtype=torch.int64, device=runner.device)
         self.positions = torch.zeros_like(self.token_ids)
         self.slot_mapping = torch.zeros_like(self.token_ids[0])
         self.logits_indices = logits_indices
-        self.page_table = PageTable(
-            rows, num_pages, device, max_query_len=max_query_len, max_seq_len=runner.context
-        )
         self.set_spans([])
         self.replay_graph = capture(
-            lambda: logits_buffer.store(PagedRunner.compute(runner, self.build_metadata()))
+            lambda: shared.store_logits(PagedRunner.compute(runner, self.build_metadata()))
         )
 
     def build_metadata(self) -> AttnMetadata:
@@ -123,12 +132,9 @@ class CapturedGraph:
 class DecodeGraph(CapturedGraph):
     """Each token is a row that ends with this token. Padding tokens are rows on the padding page."""
 
-    def __init__(
-        self, runner: PagedRunner, count: int, capture: Capture, logits_buffer: LogitsBuffer
-    ) -> None:
-        super().__init__(
-            runner, capture, logits_buffer, count=count, rows=count, max_query_len=1, logits_indices=None
-        )
+    def __init__(self, runner: PagedRunner, count: int, capture: Capture, shared: SharedTensors) -> None:
+        page_table = new_page_table(runner, count, max_query_len=1)
+        super().__init__(runner, capture, shared, count=count, page_table=page_table, logits_indices=None)
 
     def supports(self, metadata: AttnMetadata) -> bool:
         longest = max(span.end - span.start for span in metadata.spans)
@@ -169,20 +175,11 @@ class MixedGraph(CapturedGraph):
     Padding tokens belong to no row: attention leaves their output undefined, and nothing reads it.
     """
 
-    def __init__(
-        self, runner: PagedRunner, count: int, capture: Capture, logits_buffer: LogitsBuffer
-    ) -> None:
-        rows = runner.max_sequences
-        indices = torch.zeros(rows, dtype=torch.int64, device=runner.device)
-        super().__init__(
-            runner,
-            capture,
-            logits_buffer,
-            count=count,
-            rows=rows,
-            max_query_len=count,
-            logits_indices=indices,
-        )
+    def __init__(self, runner: PagedRunner, count: int, capture: Capture, shared: SharedTensors) -> None:
+        self.rows = runner.max_sequences
+        indices = torch.zeros(self.rows, dtype=torch.int64, device=runner.device)
+        page_table = shared.mixed_page_table
+        super().__init__(runner, capture, shared, count=count, page_table=page_table, logits_indices=indices)
 
     def supports(self, metadata: AttnMetadata) -> bool:
         indices = metadata.logits_indices

@@ -15,9 +15,9 @@ from inference.model.paged.captured_graph import (
     Capture,
     CapturedGraph,
     DecodeGraph,
-    LogitsBuffer,
     MixedGraph,
     PagesShape,
+    SharedTensors,
 )
 from inference.model.paged.runner import PagedRunner
 
@@ -57,18 +57,16 @@ class GraphRunner(PagedRunner):
         max_batch_tokens: tokens of the largest step. Uses the first pages, and zeroes them afterwards.
         """
         began, name = clock(), self.model.config.model_type
-        num_rows, most_tokens = (
-            min(self.max_sequences, self.pool.num_pages),
-            min(max_batch_tokens, self.kv_capacity),
-        )
-        pending = capture_order(decode_sizes(num_rows), mixed_sizes(most_tokens))
-        logits_buffer = LogitsBuffer(max(self.max_sequences, decode_sizes(num_rows)[-1]))
+        decode = decode_sizes(min(self.max_sequences, self.pool.num_pages))
+        mixed = mixed_sizes(min(max_batch_tokens, self.kv_capacity))
+        pending = capture_order(decode, mixed)
+        shared = SharedTensors(self, max(self.max_sequences, decode[-1]), max(mixed, default=0))
         graphs: list[CapturedGraph] = []
         with self.attention.installed():
             while pending:
                 (kind, count), capture_began = pending.pop(0), clock()
                 try:
-                    graphs.append(self.capture_and_verify(kind, count, capture, logits_buffer, tolerance))
+                    graphs.append(self.capture_and_verify(kind, count, capture, shared, tolerance))
                 except torch.OutOfMemoryError:
                     log.info("%s: no memory for a %s of %d tokens", name, kind.__name__, count)
                 except Exception as raised:  # any model's code, and any error of the device
@@ -90,12 +88,12 @@ class GraphRunner(PagedRunner):
         kind: GraphKind,
         count: int,
         capture: Capture,
-        logits_buffer: LogitsBuffer,
+        shared: SharedTensors,
         tolerance: float,
     ) -> CapturedGraph:
         """Capture the graph of `count` tokens and replay it once. Raises ArithmeticError for wrong logits."""
         began = time.monotonic()
-        graph = kind(self, count, capture, logits_buffer)
+        graph = kind(self, count, capture, shared)
         shape = PagesShape(self.max_sequences, self.context, self.pool.num_pages, self.page_size)
         before, step = kind.verification_batches(count, shape)
         try:
