@@ -9,6 +9,10 @@ from typing import Literal
 
 PenaltyScope = Literal["ignore", "expand", "slide"]
 
+REPETITION_PENALTY = "repetition"
+# The warpers that Sampling.warper_order may name, in the usual order.
+WARPER_NAMES = ("temperature", "top_k", "top_p", "min_p", "typical_p", "tfs", "top_a", REPETITION_PENALTY)
+
 
 @dataclass(frozen=True, slots=True)
 class PenaltyWindow:

@@ -5,8 +5,9 @@ Plain values only: no torch, no HTTP, no tokenizer.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
+from inference.content import MessageContent
 from inference.sampling import Sampling
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -36,7 +37,7 @@ class Tool:
 @dataclass(frozen=True, slots=True)
 class Message:
     role: Role
-    content: str
+    content: MessageContent
     name: str | None = None
     tool_calls: tuple[ToolCall, ...] = ()  # made by an assistant message
     tool_call_id: str | None = None  # the call that a tool message answers
@@ -91,6 +92,7 @@ class GenerationRequest:
     tool_choice         "auto", "none", "required", or the name of one tool
     parallel_calls      allow several tool calls in an answer; False: the first call ends the answer
     tool_format         how the prompt describes the tools; None: as the chat template does
+    cache_salt          prefix caching reuses tokens of requests with the same salt only
     deadline            seconds from submission; then the answer ends with finish_reason "deadline"
     """
 
@@ -118,7 +120,13 @@ class GenerationRequest:
     tool_choice: str = "auto"
     parallel_calls: bool = True
     tool_format: ToolFormat | None = None
+    cache_salt: str = ""
     deadline: float | None = None
+
+    @property
+    def prompt_token_ids(self) -> tuple[int, ...]:
+        """The prompt of a request that is resolved for the engine: it holds token ids."""
+        return cast(tuple[int, ...], self.prompt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,14 +157,14 @@ class PromptToken:
 class Started:
     """The answer `index` starts: its prompt has been computed.
 
-    prompt_tokens    number of prompt tokens
+    prompt_tokens    number of prompt tokens; None: unknown
     cached_tokens    number of prompt tokens that prefix caching supplied
     prompt_logprobs  one entry for each prompt token; empty unless the request set prompt_logprobs
     queue_time_s     seconds from submission to the first step
     """
 
     index: int
-    prompt_tokens: int
+    prompt_tokens: int | None
     cached_tokens: int
     prompt_token_ids: tuple[int, ...] = ()
     prompt_logprobs: tuple[PromptToken, ...] = ()
@@ -259,31 +267,10 @@ class Embedded(Finished):
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
-    """A GPU's memory in bytes: free and total of the GPU, reserved and allocated by torch in this process."""
-
-    name: str
-    total: int
-    free: int
-    reserved: int
-    allocated: int
-
-
-@dataclass(frozen=True, slots=True)
-class BackendLoad:
-    """How busy a backend is. kv_usage: share of the KV cache that running answers use, from 0 to 1."""
-
-    running: int = 0
-    waiting: int = 0
-    kv_usage: float = 0.0
-    devices: tuple[Device, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class ModelInfo:
     """The model that a backend serves.
 
-    context               tokens of prompt and answer together
+    context               tokens of prompt and answer together; None: unknown
     vocab                 width of the logits
     created               Unix time of the load
     chat_fallback_reason  why the model's chat template is not used, and what replaces it; empty if it is used
@@ -291,7 +278,7 @@ class ModelInfo:
     """
 
     id: str
-    context: int
+    context: int | None
     vocab: int
     created: int
     chat_fallback_reason: str = ""

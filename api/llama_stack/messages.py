@@ -17,6 +17,7 @@ from api.llama_stack.protocol.inference import (
     ToolParameter,
 )
 from inference import untrusted_json
+from inference.content import MessageContent, TextPart, concatenate, content_of
 from inference.errors import BadRequest
 from inference.types import Message, Tool, ToolCall
 
@@ -50,20 +51,22 @@ BUILTIN_TOOLS = {
 }
 
 
-def content_text(content: Content | None, field: str) -> str:
-    """The text of all parts, concatenated. Raises BadRequest for content other than text."""
+def parse_content(content: Content | None, field: str) -> MessageContent:
+    """Raises BadRequest for content other than text."""
     match content:
         case None:
             return ""
         case str():
             return content
         case list():
-            return "".join(content_text(item, f"{field}[{i}]") for i, item in enumerate(content))
+            return content_of(TextPart(_item_text(item, f"{field}[{i}]")) for i, item in enumerate(content))
         case ContentItem():
-            return _item_text(content, field)
+            return content_of([TextPart(_item_text(content, field))])
 
 
-def _item_text(item: ContentItem, field: str) -> str:
+def _item_text(item: str | ContentItem, field: str) -> str:
+    if isinstance(item, str):
+        return item
     if item.text is not None and item.type in (None, "text"):
         return item.text
     if item.type == "text":
@@ -83,7 +86,7 @@ def _parse_message(message: ConversationMessage, names: dict[str, str], field: s
     """`names`: call id -> tool name, for tool messages that have only the call's id."""
     if message.content is None and message.role != "assistant":
         raise BadRequest(f"{field}.content", "must not be null")
-    content = content_text(message.content, f"{field}.content")
+    content = parse_content(message.content, f"{field}.content")
     match message.role:
         case "tool" | "ipython":
             name = message.tool_name or names.get(message.call_id or "")
@@ -96,7 +99,8 @@ def _parse_message(message: ConversationMessage, names: dict[str, str], field: s
                 tool_calls=tuple(_tool_call(call, f"{field}.tool_calls[{i}]") for i, call in calls),
             )
         case "user" if message.context is not None:
-            return Message("user", f"{content}\n\n{content_text(message.context, f'{field}.context')}")
+            context = parse_content(message.context, f"{field}.context")
+            return Message("user", concatenate(concatenate(content, "\n\n"), context))
         case "user" | "system" as role:
             return Message(role, content)
         case role:
@@ -148,8 +152,14 @@ def insert_definitions(conversation: tuple[Message, ...], tools: tuple[Tool, ...
     names = ("name", "description", "parameters")
     listed = json.dumps([{name: getattr(tool, name) for name in names} for tool in tools])
     return tuple(
-        replace(message, content=message.content.replace(DEFINITIONS_PLACEHOLDER, listed))
+        replace(message, content=_replace_placeholder(message.content, listed))
         if message.role == "system"
         else message
         for message in conversation
     )
+
+
+def _replace_placeholder(content: MessageContent, text: str) -> MessageContent:
+    if isinstance(content, str):
+        return content.replace(DEFINITIONS_PLACEHOLDER, text)
+    return tuple(TextPart(each.text.replace(DEFINITIONS_PLACEHOLDER, text)) for each in content)

@@ -20,6 +20,7 @@ from api.openai.protocol.chat import (
     ToolParam,
 )
 from inference import untrusted_json
+from inference.content import MessageContent, TextPart, content_of
 from inference.errors import short
 from inference.types import Message, Role, Tool, ToolCall
 
@@ -45,11 +46,11 @@ def parse_messages(messages: list[ChatMessage], field: str = "messages") -> tupl
     return tuple(_parse_message(message, names, f"{field}[{i}]") for i, message in enumerate(messages))
 
 
-def content_text(content: Content | None, field: str) -> str:
-    """The text of all parts, concatenated."""
+def parse_content(content: Content | None, field: str) -> MessageContent:
+    """Raises InvalidBody, and InvalidParameter for content other than text."""
     if content is None or isinstance(content, str):
         return content or ""
-    return "".join(_part_text(content_part, f"{field}[{i}]") for i, content_part in enumerate(content))
+    return content_of(TextPart(_part_text(each, f"{field}[{i}]")) for i, each in enumerate(content))
 
 
 def call_arguments(value: str | dict[str, Any] | None, field: str) -> str:
@@ -71,7 +72,7 @@ def _parse_message(message: ChatMessage, names: dict[str, str], field: str) -> M
     role = ROLES[message.role]
     if message.content is None and role in ("system", "user"):
         raise InvalidBody(f"{field}.content must not be null", f"{field}.content")
-    content = content_text(message.content, f"{field}.content") or message.refusal or ""
+    content = parse_content(message.content, f"{field}.content") or message.refusal or ""
     if role == "tool":
         name = message.name or names.get(message.tool_call_id or "")
         return Message("tool", content, name, tool_call_id=message.tool_call_id)

@@ -7,12 +7,13 @@ import sys
 from collections.abc import Sequence
 from typing import TypeGuard, cast
 
+from inference.content import content_text
 from inference.errors import BadRequest, TooLong
-from inference.local.validation import check_ids
 from inference.text.chat_template import ChatTemplate
 from inference.text.tokenizer import PromptTokenizer, check_unicode, locate_tokens
 from inference.text.vocabulary import Vocabulary
 from inference.types import GenerationRequest, Message, Tokenized, ToolFormat
+from inference.validation import check_ids
 
 MAX_CHARS_PER_TOKEN = 64  # a text longer than this times the context is not even tokenized
 MAX_TOKENIZE_CHARS = 400_000  # limit of `tokenize` if the context is small: about a second of work
@@ -103,7 +104,7 @@ class InputProcessor:
     def _render_chat(self, messages: Sequence[Message], request: GenerationRequest) -> str:
         """The conversation, rendered by the chat template. Raises BadRequest, TooLong."""
         # An empty message counts as one token: the template writes at least that much for it.
-        chars = sum(MAX_CHARS_PER_TOKEN + len(message.content) for message in messages)
+        chars = sum(MAX_CHARS_PER_TOKEN + len(content_text(message.content)) for message in messages)
         self._check_size(chars, "messages", self._max_chars)
         tools = () if request.tool_choice == "none" else request.tools
         return self.chat_template.render(messages, tools, requested_format(request), request.template)

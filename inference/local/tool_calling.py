@@ -30,8 +30,9 @@ class ToolCalling:
         self._chat_template = chat_template
         self._special = {vocabulary.text(id): id for id in vocabulary.special_ids}
 
-    def forced_constraint(self, request: GenerationRequest) -> Constraint | None:
-        """The constraint for an answer that must be a tool call; None if a call is not forced.
+    def forced_constraint(self, request: GenerationRequest) -> Constraint:
+        """The constraint for an answer that must be a tool call. Raises BadRequest for a tool_choice
+        that names none of the tools.
 
         The call has the model's own format if the chat template describes the tools. If the server describes
         them, the call is JSON (format "llama").
@@ -48,12 +49,12 @@ class ToolCalling:
         )
 
     def parser_for(self, request: GenerationRequest, index: int) -> ToolParser | None:
-        """The parser of the answer `index`; None if the request allows no calls.
+        """The parser of the answer `index` to a request with tools; None if it allows no calls.
 
         Every format is parsed if the call is forced or the server describes the tools: its format may then
         differ from the configured one.
         """
-        if not request.tools or request.tool_choice == "none":
+        if request.tool_choice == "none":
             return None
         is_free = request.tool_choice == "auto" and self._chat_template.describes_tools(
             requested_format(request)

@@ -19,8 +19,8 @@ def tool_constraint(
     *,
     allow_several: bool = False,
     special_ids: SpecialIds,
-) -> Constraint | None:
-    """The constraint for tool_choice "required" or a tool's name; None for "auto" and "none".
+) -> Constraint:
+    """The constraint for tool_choice "required" or a tool's name.
 
     call_format    the model's format of calls: "llama", "hermes", "mistral" or "python"
     allow_several  "required" allows several calls
@@ -28,8 +28,6 @@ def tool_constraint(
 
     Raises BadRequest("tool_choice") for a name that is not among the tools.
     """
-    if choice in ("auto", "none"):
-        return None
     callable_tools = [tool for tool in tools if choice in ("required", tool.name)]
     if not callable_tools:
         raise BadRequest("tool_choice", "must be one of the tools' names, auto, none or required", choice)

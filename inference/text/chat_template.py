@@ -3,7 +3,8 @@
 Detects what a template supports by rendering probes. Knows templates; knows no models.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
 from functools import reduce
 from inspect import signature
 from typing import Any
@@ -12,6 +13,7 @@ from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
 from transformers.utils.chat_template_utils import render_jinja_template
 
+from inference.content import TextPart, content_text, parts_of
 from inference.errors import BadRequest
 from inference.text import tool_prompt as words
 from inference.text.message_rewrites import (
@@ -23,7 +25,7 @@ from inference.text.message_rewrites import (
     with_turns,
     without_system,
 )
-from inference.types import Message, TemplateOptions, Tool, ToolCall, ToolFormat
+from inference.types import Message, Role, TemplateOptions, Tool, ToolCall, ToolFormat
 
 PLAIN_TEMPLATE = (
     "{% for message in messages %}{{ message.role | capitalize }}: {{ message.content }}\n\n{% endfor %}"
@@ -73,6 +75,15 @@ PROBE_CALL_MESSAGES = (
     Message("assistant", "", tool_calls=(ToolCall("callnumb1", MARKER, '{"a": "b"}'),)),
     Message("tool", MARKER, name="f", tool_call_id="callnumb1"),
 )
+PART_MARKERS = "mezzotint", "aquatint"  # words that occur in no template
+PROBE_PARTS = tuple(map(TextPart, PART_MARKERS))
+# Role → a conversation whose message of this role has several parts.
+PART_CONVERSATIONS: Mapping[Role, Messages] = {
+    "system": (Message("system", PROBE_PARTS), PROBE_MESSAGE),
+    "user": (Message("user", PROBE_PARTS),),
+    "assistant": (PROBE_MESSAGE, Message("assistant", PROBE_PARTS), PROBE_MESSAGE),
+    "tool": (*PROBE_CALL_MESSAGES[:2], replace(PROBE_CALL_MESSAGES[2], content=PROBE_PARTS)),
+}
 
 
 class ChatTemplate:
@@ -82,6 +93,8 @@ class ChatTemplate:
     fallback_reason     why the plain format is used; empty if the model has a template
     stops               stop strings of the plain format: without them the model would write the next turn
     uses_content_parts  contents must be lists of parts, as for models of text and images
+    part_roles          by whether the prompt has tools: the roles whose messages may have several parts,
+                        because the template iterates over them
     supports_tools      the template describes tools
     supports_calls      the template renders tool calls and their results
     """
@@ -98,6 +111,7 @@ class ChatTemplate:
         ) and self.renders([PROBE_MESSAGE], 1, uses_content_parts=True)
         self.supports_tools = self.renders([PROBE_MESSAGE], 2, self.uses_content_parts, (PROBE_TOOL,))
         self.supports_calls = self.renders(PROBE_CALL_MESSAGES, 2, self.uses_content_parts)
+        self.part_roles = {False: self._part_roles(()), True: self._part_roles((PROBE_TOOL,))}
 
     def render(
         self,
@@ -128,8 +142,10 @@ class ChatTemplate:
     def _render(self, messages: Messages, tools: Sequence[Tool], template: TemplateOptions) -> str:
         errors: list[Exception] = []
         incomplete = ""
+        part_roles = self.part_roles[bool(tools)]
         for rewrites in ATTEMPTS:
-            rendered_messages = reduce(lambda rewritten, rewrite: rewrite(rewritten), rewrites, messages)
+            rewritten_messages = reduce(lambda rewritten, rewrite: rewrite(rewritten), rewrites, messages)
+            rendered_messages = with_joined_parts(rewritten_messages, part_roles)
             try:
                 text = self._apply(rendered_messages, self.uses_content_parts, tools, template)
             except TEMPLATE_ERRORS as error:
@@ -168,6 +184,20 @@ class ChatTemplate:
         except TEMPLATE_ERRORS:
             return False
 
+    def _part_roles(self, tools: Sequence[Tool]) -> frozenset[Role]:
+        """The roles whose messages may have several parts: the template writes all texts, and no list."""
+        roles: set[Role] = set()
+        first, second = PART_MARKERS
+        for role, messages in PART_CONVERSATIONS.items():
+            try:
+                text = self._apply(messages, self.uses_content_parts, tools)
+            except TEMPLATE_ERRORS:
+                continue
+            between, is_complete, _ = text.partition(first)[2].partition(second)
+            if is_complete and "type" not in between:
+                roles.add(role)
+        return frozenset(roles)
+
 
 def check_template(template: TemplateOptions, messages: Messages) -> None:
     """Raises BadRequest for messages or options that are impossible with every template."""
@@ -190,16 +220,34 @@ def renders_system(text: str, messages: Messages) -> bool:
     position = 0
     for message in messages:
         if message.role == "system":
-            position = text.find(message.content.strip(), position)
-        if position < 0:
-            return False
+            for each in parts_of(message.content):
+                position = text.find(each.text.strip(), position)
+                if position < 0:
+                    return False
     return True
+
+
+def with_joined_parts(messages: Messages, part_roles: Set[Role]) -> Messages:
+    """The parts of a message become one text, except in these roles. Parts beside a tool call do so in every
+    role: templates write that content in a place of its own.
+    """
+    return [
+        message
+        if isinstance(message.content, str) or (message.role in part_roles and not message.tool_calls)
+        else replace(message, content=content_text(message.content))
+        for message in messages
+    ]
 
 
 def message_to_dict(message: Message, uses_content_parts: bool) -> dict[str, Any]:
     """A message as a dict. Fields without a value are absent: templates test whether a key exists."""
     optional_fields = {"name": message.name, "tool_call_id": message.tool_call_id}
-    content = [{"type": "text", "text": message.content}] if uses_content_parts else message.content
+    is_list = uses_content_parts or not isinstance(message.content, str)
+    content = (
+        [{"type": "text", "text": each.text} for each in parts_of(message.content)]
+        if is_list
+        else message.content
+    )
     fields: dict[str, Any] = {"role": message.role, "content": content}
     fields |= {key: value for key, value in optional_fields.items() if value is not None}
     if message.tool_calls:

@@ -32,29 +32,40 @@ class IncrementalDetokenizer:
         self._unfinished = "" if vocabulary.byte_values else UNFINISHED
         self._bytes = Utf8(errors="replace")
         self._in_bytes = False
-        self._window = [token_id for token_id in context_ids[-4 * CONTEXT_IDS :] if self._has_text(token_id)][
-            -CONTEXT_IDS:
-        ]
+        self._window: list[int] = []
+        self._emitted = 0
+        if context_ids:
+            self._continue_text(context_ids)
+
+    def _continue_text(self, context_ids: Sequence[int]) -> None:
+        """Start behind the text of these ids."""
+        vocabulary = self.vocabulary
+        self._window = [
+            token_id
+            for token_id in context_ids[-4 * CONTEXT_IDS :]
+            if 0 <= token_id < vocabulary.size and token_id not in vocabulary.special_ids
+        ][-CONTEXT_IDS:]
         self._emitted = len(self._certain_text())
 
     def feed(self, token_id: int) -> str:
         """The text that the token adds; empty for unknown ids, partial characters, hidden special tokens."""
-        if self._show_special and token_id in self.vocabulary.special_ids:
-            return self._feed_name(token_id)
-        if not self._has_text(token_id):
+        vocabulary = self.vocabulary
+        if token_id in vocabulary.special_ids:
+            return self._feed_name(token_id) if self._show_special else ""
+        if not 0 <= token_id < vocabulary.size:
             return ""
-        if token_id in self.vocabulary.byte_values:
+        if token_id in vocabulary.byte_values:
             return self._feed_byte(token_id)
-        return self._end_bytes() + self._feed_token(token_id)
+        if self._in_bytes:
+            return self._end_bytes() + self._feed_token(token_id)
+        return self._feed_token(token_id)
 
     def flush(self) -> str:
         """The text that is still held back, with U+FFFD for an incomplete character."""
-        rest = self._end_bytes() + self.vocabulary.decode(self._window)[self._emitted :]
+        rest = self._end_bytes() if self._in_bytes else ""
+        rest += self.vocabulary.decode(self._window)[self._emitted :]
         self._emitted += len(rest)
         return rest
-
-    def _has_text(self, token_id: int) -> bool:
-        return 0 <= token_id < self.vocabulary.size and token_id not in self.vocabulary.special_ids
 
     def _feed_name(self, token_id: int) -> str:
         """The name of a special token. Ends a partial character; the next word keeps its leading space."""
@@ -65,7 +76,7 @@ class IncrementalDetokenizer:
 
     def _feed_token(self, token_id: int) -> str:
         self._window.append(token_id)
-        text = self._certain_text()
+        text = self.vocabulary.decode(self._window).removesuffix(self._unfinished)
         added_text = text[self._emitted :]
         self._emitted = max(self._emitted, len(text))
         if len(self._window) >= WINDOW_IDS:
@@ -88,8 +99,7 @@ class IncrementalDetokenizer:
         return self._bytes.decode(bytes((self.vocabulary.byte_values[token_id],)))
 
     def _end_bytes(self) -> str:
-        if not self._in_bytes:
-            return ""
+        """The rest of a run of byte tokens, with U+FFFD for an incomplete character."""
         self._in_bytes = False
         self._emitted = len(self.vocabulary.decode(self._window))
         rest = self._bytes.decode(b"", final=True)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from hashlib import sha256
 from itertools import groupby
 
+from inference.content import concatenate, join_contents
 from inference.text import tool_prompt
 from inference.types import Message, ToolFormat
 
@@ -22,12 +23,12 @@ def with_tools_as_text(messages: Messages, tool_format: ToolFormat = "json") -> 
     def plain(message: Message) -> Message:
         if message.role == "tool":
             name = message.name or names.get(message.tool_call_id or "", "the function")
-            return Message("user", f"Result of {name}:\n{message.content}")
+            return Message("user", concatenate(f"Result of {name}:\n", message.content))
         if not message.tool_calls:
             return message
         return Message(
             message.role,
-            join_texts(message.content, tool_prompt.write_calls(message.tool_calls, tool_format)),
+            join_contents(message.content, tool_prompt.write_calls(message.tool_calls, tool_format)),
         )
 
     return [plain(message) for message in messages]
@@ -52,7 +53,7 @@ def with_system_first(messages: Messages) -> Messages:
     """All system messages become one, at the start."""
     system = [message.content for message in messages if message.role == "system"]
     others = [message for message in messages if message.role != "system"]
-    return [Message("system", join_texts(*system)), *others] if system else others
+    return [Message("system", join_contents(*system)), *others] if system else others
 
 
 def without_system(messages: Messages) -> Messages:
@@ -64,7 +65,7 @@ def without_system(messages: Messages) -> Messages:
     if first_user is None:
         return [Message("user", system_message.content), *rest]
     first_user_message = replace(
-        rest[first_user], content=join_texts(system_message.content, rest[first_user].content)
+        rest[first_user], content=join_contents(system_message.content, rest[first_user].content)
     )
     return [*rest[:first_user], first_user_message, *rest[first_user + 1 :]]
 
@@ -86,9 +87,5 @@ def speaker(message: Message) -> str:
 def merge_messages(messages: Messages) -> Message:
     calls = tuple(call for message in messages for call in message.tool_calls)
     return replace(
-        messages[0], content=join_texts(*(message.content for message in messages)), tool_calls=calls
+        messages[0], content=join_contents(*(message.content for message in messages)), tool_calls=calls
     )
-
-
-def join_texts(*texts: str) -> str:
-    return "\n\n".join(text for text in texts if text)

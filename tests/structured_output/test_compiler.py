@@ -13,11 +13,12 @@ from tokenizers import Regex, Tokenizer, decoders, models
 from transformers import PreTrainedTokenizerFast
 
 from inference.engine.sampling.sampler import Sampler, advance_matchers
-from inference.engine.sequence import Sequence, Task
+from inference.engine.sequence import Sequence
 from inference.errors import BadRequest, NotImplementedHere
 from inference.sampling import Sampling
 from inference.structured_output import GrammarCompiler
 from inference.types import Constraint
+from tests.generation_requests import make_request
 from tests.structured_output.conftest import RandomWriter, allowed_ids, make_tokenizer
 
 PERSON = {
@@ -255,8 +256,8 @@ def test_constrained_and_unconstrained_rows_share_a_step(writer: RandomWriter) -
 
 def new_sequence(writer: RandomWriter, constraint: Constraint | None, seed: int) -> Sequence:
     matcher = writer.compiler.compile(constraint) if constraint else None
-    task = Task((1,), 999, Sampling(), stop_token_ids=writer.ends, seed=seed, matcher=matcher)
-    return Sequence(seed, task, RefusingSink(), [1])
+    request = make_request((1,), 999, Sampling(), stop_token_ids=writer.ends, seed=seed)
+    return Sequence(seed, request, RefusingSink(), [1], matcher=matcher)
 
 
 class RefusingSink:

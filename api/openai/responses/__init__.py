@@ -5,23 +5,24 @@ from typing import NoReturn
 
 from flask import Response
 
-from api.openai.parse import chat_request, read_request, resolve_model_name
+from api.concurrency_limit import acquire_permit
+from api.openai.parse import chat_request, read_request
 from api.openai.reply import fingerprint
 from api.openai.responses.parse import not_stored_error, to_chat_request
 from api.openai.responses.protocol import ResponsesRequest
 from api.openai.responses.writer import NAMED_EVENTS, ResponseWriter
 from api.response import respond
-from inference.backend import Backend
+from inference.models import Models
 from settings.groups import ServerSettings
 
 
-def create_response(backend: Backend, settings: ServerSettings) -> Response:
+def create_response(models: Models, settings: ServerSettings) -> Response:
     body = read_request(ResponsesRequest)
-    info = backend.info()
-    model = resolve_model_name(body.model, info, settings)
-    generation_request = chat_request(to_chat_request(body), info, settings, "input")
-    writer = ResponseWriter(body, model, fingerprint(settings), generation_request.logprobs)
-    stream = backend.generate(replace(generation_request, reject_if_too_long=False))
+    served = models.resolve(body.model)
+    generation_request = chat_request(to_chat_request(body), served.card.info, settings, "input")
+    writer = ResponseWriter(body, served.card.name, fingerprint(settings), generation_request.logprobs)
+    acquire_permit()
+    stream = served.backend.generate(replace(generation_request, reject_if_too_long=False))
     return respond(stream, writer, NAMED_EVENTS if body.stream else None)
 
 

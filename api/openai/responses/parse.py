@@ -1,7 +1,7 @@
 """Converts a Responses body to a chat request, and checks the fields that chat requests lack."""
 
 from api.openai.errors import InvalidBody, InvalidParameter
-from api.openai.messages import ROLES, call_arguments, content_text
+from api.openai.messages import ROLES, call_arguments, parse_content
 from api.openai.protocol.chat import (
     CalledFunction,
     ChatCompletionRequest,
@@ -79,7 +79,8 @@ def _message(item: InputItem, field: str) -> ChatMessage:
     if item.role not in ROLES:
         rule = f"must be one of {', '.join(ROLES)}, got {short(item.role)}"
         raise InvalidBody(f"{field}.role {rule}", f"{field}.role")
-    return ChatMessage(item.role, content_text(item.content, f"{field}.content"))
+    parse_content(item.content, f"{field}.content")  # the error names the field of this body
+    return ChatMessage(item.role, item.content or "")
 
 
 def _call(item: InputItem, field: str) -> ChatMessage:
@@ -92,7 +93,8 @@ def _call(item: InputItem, field: str) -> ChatMessage:
 def _result(item: InputItem, field: str) -> ChatMessage:
     if not item.call_id or item.output is None:
         raise InvalidBody(f"{field} needs a call_id and an output", field)
-    return ChatMessage("tool", content_text(item.output, f"{field}.output"), tool_call_id=item.call_id)
+    parse_content(item.output, f"{field}.output")
+    return ChatMessage("tool", item.output, tool_call_id=item.call_id)
 
 
 ITEM_PARSERS = {"message": _message, "function_call": _call, "function_call_output": _result}

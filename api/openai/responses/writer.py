@@ -7,7 +7,7 @@ from typing import Any
 
 from api.openai.errors import envelope, error_before_start
 from api.openai.logprobs import LogprobsFormatter
-from api.openai.reply import FINISH_REASONS, UsageCounter
+from api.openai.reply import FINISH_REASONS
 from api.openai.responses.items import Events, FunctionCallItem, LogprobEntries, MessageItem
 from api.openai.responses.protocol import (
     Reasoning,
@@ -46,16 +46,16 @@ class ResponseWriter:
     items: list[MessageItem | FunctionCallItem] = field(default_factory=list)
     open_item: MessageItem | FunctionCallItem | None = None
     pending_tokens: list[Token] = field(default_factory=list)
-    usage: UsageCounter = field(default_factory=UsageCounter)
+    started: Started | None = None
     end: Finished | None = None
     num_events: int = 0
 
     error_before_start = staticmethod(error_before_start)
 
     def chunk(self, event: Event) -> list[Any]:
-        self.usage.add(event)
         match event:
             case Started():
+                self.started = event
                 names = ("response.created", "response.in_progress")
                 events = [{"type": name, "response": self.response()} for name in names]
             case Token():
@@ -88,7 +88,7 @@ class ResponseWriter:
             incomplete_details={"reason": "max_output_tokens"} if is_incomplete else None,
             model=self.model,
             output=[item.to_json() for item in self.items],
-            usage=self._usage() if self.end else None,
+            usage=self._usage(self.end) if self.end else None,
             system_fingerprint=self.fingerprint,
             **_request_fields(self.body),
         )
@@ -135,16 +135,16 @@ class ResponseWriter:
         tokens, self.pending_tokens = self.pending_tokens, []
         return [] if self.logprobs is None else LogprobsFormatter(self.logprobs).chat_logprobs(tokens).content
 
-    def _usage(self) -> ResponseUsage:
-        total = self.usage.total_usage()
-        details = total.prompt_tokens_details
-        cached_tokens = details.cached_tokens if details else 0
+    def _usage(self, end: Finished) -> ResponseUsage:
+        """An answer that ended in the queue, e.g. at its deadline, has no prompt tokens."""
+        started = self.started or Started(end.index, 0, 0)
+        input_tokens = started.prompt_tokens or 0
         return ResponseUsage(
-            input_tokens=total.prompt_tokens,
-            input_tokens_details={"cached_tokens": cached_tokens, "cache_write_tokens": 0},
-            output_tokens=total.completion_tokens,
+            input_tokens=input_tokens,
+            input_tokens_details={"cached_tokens": started.cached_tokens, "cache_write_tokens": 0},
+            output_tokens=end.num_tokens,
             output_tokens_details={"reasoning_tokens": 0},
-            total_tokens=total.total_tokens,
+            total_tokens=input_tokens + end.num_tokens,
         )
 
     def _with_sequence_number(self, event: dict[str, Any]) -> dict[str, Any]:

@@ -1,15 +1,15 @@
 """Validates a request: the range of each field, before anything is computed.
 
-Knows plain values only. A dialect may be stricter, never more permissive.
+Knows plain values only. A dialect may be stricter, never more permissive. The checks of a feature are entered
+only by a request that uses it.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from inference.engine.sampling.warpers import WARPER_NAMES
 from inference.errors import BadRequest
-from inference.sampling import Sampling
+from inference.sampling import WARPER_NAMES, PenaltyWindow, Sampling
 from inference.types import GenerationRequest
 
 MAX_STOPS = 64
@@ -21,49 +21,34 @@ MAX_BAD_WORDS = 10_000
 MAX_BAD_WORD_TOKENS = 1_000
 MAX_WINDOW_TOKENS = 1_000_000
 
-FieldReader = Callable[[GenerationRequest], Any]
-RANGES: tuple[tuple[str, FieldReader, float, float], ...] = (
-    ("temperature", lambda r: r.sampling.temperature, 0, 100),
-    ("top_p", lambda r: r.sampling.top_p, math.ulp(0.0), 1),
-    ("top_k", lambda r: r.sampling.top_k, 0, 2**31 - 1),
-    ("min_p", lambda r: r.sampling.min_p, 0, 1),
-    ("typical_p", lambda r: r.sampling.typical_p, math.ulp(0.0), 1),
-    ("tfs", lambda r: r.sampling.tfs, 0, 1),
-    ("top_a", lambda r: r.sampling.top_a, 0, 1),
-    ("penalty_alpha", lambda r: r.sampling.penalty_alpha, 0, 1),
-    ("repetition_penalty", lambda r: r.sampling.repetition_penalty, 0.01, 100),
-    (
-        "repetition_penalty",
-        lambda r: r.sampling.penalty_window and r.sampling.penalty_window.penalty,
-        0.01,
-        100,
-    ),
-    (
-        "repetition_penalty_range",
-        lambda r: r.sampling.penalty_window and r.sampling.penalty_window.length,
-        0,
-        math.inf,
-    ),
-    (
-        "repetition_penalty_slope",
-        lambda r: r.sampling.penalty_window and r.sampling.penalty_window.slope,
-        0,
-        1e6,
-    ),
-    ("presence_penalty", lambda r: r.sampling.presence_penalty, -2, 2),
-    ("frequency_penalty", lambda r: r.sampling.frequency_penalty, -2, 2),
-    ("frequency_penalty", lambda r: r.sampling.tgi_frequency_penalty, -2, 2),
-    ("no_repeat_ngram_size", lambda r: r.sampling.no_repeat_ngram_size, 0, math.inf),
-    ("watermark_gamma", lambda r: r.sampling.watermark and r.sampling.watermark.gamma, math.ulp(0.0), 1),
-    ("watermark_delta", lambda r: r.sampling.watermark and r.sampling.watermark.delta, -100, 100),
-    ("seed", lambda r: r.sampling.seed, -(2**63), 2**64 - 1),
-    ("n", lambda r: r.n, 1, MAX_CHOICES),
-    ("max_tokens", lambda r: r.max_tokens, 0, math.inf),
-    ("min_tokens", lambda r: r.min_tokens, 0, math.inf),
-    ("truncate", lambda r: r.truncate, 1, math.inf),
-    ("logprobs", lambda r: r.logprobs, 0, MAX_ALTERNATIVES),
-    ("prompt_logprobs", lambda r: r.prompt_logprobs, 0, MAX_ALTERNATIVES),
-    ("deadline", lambda r: r.deadline, math.ulp(0.0), math.inf),
+# (field as the error names it, the object that has it, attribute of the object, lowest value, highest value)
+RANGES: tuple[tuple[str, str, str, float, float], ...] = (
+    ("temperature", "sampling", "temperature", 0, 100),
+    ("top_p", "sampling", "top_p", math.ulp(0.0), 1),
+    ("top_k", "sampling", "top_k", 0, 2**31 - 1),
+    ("min_p", "sampling", "min_p", 0, 1),
+    ("typical_p", "sampling", "typical_p", math.ulp(0.0), 1),
+    ("tfs", "sampling", "tfs", 0, 1),
+    ("top_a", "sampling", "top_a", 0, 1),
+    ("penalty_alpha", "sampling", "penalty_alpha", 0, 1),
+    ("repetition_penalty", "sampling", "repetition_penalty", 0.01, 100),
+    ("repetition_penalty", "penalty_window", "penalty", 0.01, 100),
+    ("repetition_penalty_range", "penalty_window", "length", 0, math.inf),
+    ("repetition_penalty_slope", "penalty_window", "slope", 0, 1e6),
+    ("presence_penalty", "sampling", "presence_penalty", -2, 2),
+    ("frequency_penalty", "sampling", "frequency_penalty", -2, 2),
+    ("frequency_penalty", "sampling", "tgi_frequency_penalty", -2, 2),
+    ("no_repeat_ngram_size", "sampling", "no_repeat_ngram_size", 0, math.inf),
+    ("watermark_gamma", "watermark", "gamma", math.ulp(0.0), 1),
+    ("watermark_delta", "watermark", "delta", -100, 100),
+    ("seed", "sampling", "seed", -(2**63), 2**64 - 1),
+    ("n", "request", "n", 1, MAX_CHOICES),
+    ("max_tokens", "request", "max_tokens", 0, math.inf),
+    ("min_tokens", "request", "min_tokens", 0, math.inf),
+    ("truncate", "request", "truncate", 1, math.inf),
+    ("logprobs", "request", "logprobs", 0, MAX_ALTERNATIVES),
+    ("prompt_logprobs", "request", "prompt_logprobs", 0, MAX_ALTERNATIVES),
+    ("deadline", "request", "deadline", math.ulp(0.0), math.inf),
 )
 UNIT_INTERVAL = "must be in (0, 1]"
 RULES = {
@@ -76,8 +61,16 @@ RULES = {
 
 def check_request(request: GenerationRequest, vocab: int) -> None:
     """Raise BadRequest for the first field that breaks its rule. `vocab` is the width of the logits."""
-    for field, read, low, high in RANGES:
-        value = read(request)
+    sampling = request.sampling
+    penalty_window, watermark = sampling.penalty_window, sampling.watermark
+    objects = {
+        "request": request,
+        "sampling": sampling,
+        "penalty_window": penalty_window,
+        "watermark": watermark,
+    }
+    for field, owner, attribute, low, high in RANGES:
+        value = getattr(objects[owner], attribute, None)
         if value is not None and not low <= value <= high:
             rule = f"must be between {low} and {high}" if high < math.inf else f"must be at least {low}"
             raise BadRequest(field, RULES.get(field, rule), value)
@@ -87,13 +80,20 @@ def check_request(request: GenerationRequest, vocab: int) -> None:
         )
     if len(request.tools) > MAX_TOOLS:
         raise BadRequest("tools", f"may hold at most {MAX_TOOLS}", len(request.tools))
-    check_texts("stop", request.stop, MAX_STOPS)
-    check_texts("bad_words", request.bad_words, MAX_BAD_WORDS)
-    check_ids("stop_token_ids", request.stop_token_ids, vocab)
-    check_logit_bias(request.sampling.logit_bias, vocab)
-    check_banned_tokens(request.sampling, vocab)
-    check_penalty_window(request.sampling, vocab)
-    check_order(request.sampling.warper_order)
+    if request.stop:
+        check_texts("stop", request.stop, MAX_STOPS)
+    if request.bad_words:
+        check_texts("bad_words", request.bad_words, MAX_BAD_WORDS)
+    if request.stop_token_ids:
+        check_ids("stop_token_ids", request.stop_token_ids, vocab)
+    if sampling.logit_bias:
+        check_logit_bias(sampling.logit_bias, vocab)
+    if sampling.bad_words_ids or sampling.banned_first or sampling.allowed_token_ids:
+        check_banned_tokens(sampling, vocab)
+    if penalty_window:
+        check_penalty_window(penalty_window, vocab)
+    if sampling.warper_order:
+        check_order(sampling.warper_order)
 
 
 def check_texts(field: str, texts: tuple[str, ...], max_count: int) -> None:
@@ -131,13 +131,12 @@ def check_banned_tokens(sampling: Sampling, vocab: int) -> None:
     check_ids("allowed_token_ids", sampling.allowed_token_ids or (), vocab)
 
 
-def check_penalty_window(sampling: Sampling, vocab: int) -> None:
+def check_penalty_window(window: PenaltyWindow, vocab: int) -> None:
     """Limit the window's text: it may exceed the context, and each generated token costs a pass over it."""
-    token_ids = sampling.penalty_window.token_ids if sampling.penalty_window else ()
-    if len(token_ids) > MAX_WINDOW_TOKENS:
+    if len(window.token_ids) > MAX_WINDOW_TOKENS:
         rule = f"may hold at most {MAX_WINDOW_TOKENS} tokens"
-        raise BadRequest("repetition_penalty_prompt", rule, len(token_ids))
-    check_ids("repetition_penalty_prompt", token_ids, vocab)
+        raise BadRequest("repetition_penalty_prompt", rule, len(window.token_ids))
+    check_ids("repetition_penalty_prompt", window.token_ids, vocab)
 
 
 def check_order(order: tuple[str, ...]) -> None:

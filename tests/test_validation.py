@@ -1,14 +1,16 @@
 import math
+import sys
 from dataclasses import replace
+from types import FrameType
 from typing import Any
 
 import pytest
 
-from inference.engine.sampling.warpers import WARPER_NAMES
+from inference.engine.sampling.warpers import WARPERS
 from inference.errors import BadRequest
-from inference.local.validation import check_request
-from inference.sampling import PenaltyWindow, Sampling, Watermark
+from inference.sampling import REPETITION_PENALTY, WARPER_NAMES, PenaltyWindow, Sampling, Watermark
 from inference.types import GenerationRequest, Tool
+from inference.validation import RANGES, check_request
 
 
 def request(**fields: Any) -> GenerationRequest:
@@ -97,7 +99,7 @@ def test_a_field_out_of_its_range_is_named(field: str, fields: dict[str, Any]) -
         {"no_repeat_ngram_size": 10**9, "penalty_window": PenaltyWindow((399,), 1.5, 10**12, slope=1e6)},
         {
             "watermark": Watermark(1.0, -100.0),
-            "warper_order": tuple(WARPER_NAMES),
+            "warper_order": WARPER_NAMES,
             "allowed_token_ids": frozenset(),
         },
         {"bad_words_ids": ((399,), (0, 1)), "bad_words": ("x" * 1000,), "banned_first": frozenset((399,))},
@@ -110,3 +112,63 @@ def test_the_limits_of_every_range_are_allowed(fields: dict[str, Any]) -> None:
 def test_the_message_gives_the_rule_and_the_value() -> None:
     with pytest.raises(BadRequest, match=r"^temperature must be between 0 and 100, got -1$"):
         check_request(request(temperature=-1), vocab=400)
+
+
+def test_the_first_of_several_errors_is_reported() -> None:
+    window, watermark = PenaltyWindow((), 0.0, 1), Watermark(gamma=0.0)
+    fields: dict[str, Any] = {
+        "repetition_penalty": 0.0,
+        "penalty_window": window,
+        "presence_penalty": 3.0,
+        "watermark": watermark,
+        "seed": 2**64,
+        "n": 0,
+        "stop": ("",),
+        "logit_bias": {-1: 1.0},
+    }
+    reported = []
+    while fields:
+        with pytest.raises(BadRequest) as caught:
+            check_request(request(**fields), vocab=400)
+        reported.append((caught.value.field, next(iter(fields))))
+        del fields[next(iter(fields))]
+    assert reported == [
+        ("repetition_penalty", "repetition_penalty"),
+        ("repetition_penalty", "penalty_window"),
+        ("presence_penalty", "presence_penalty"),
+        ("watermark_gamma", "watermark"),
+        ("seed", "seed"),
+        ("n", "n"),
+        ("stop", "stop"),
+        ("logit_bias", "logit_bias"),
+    ]
+
+
+def test_every_range_is_that_of_an_attribute() -> None:
+    owners = {
+        "request": GenerationRequest,
+        "sampling": Sampling,
+        "penalty_window": PenaltyWindow,
+        "watermark": Watermark,
+    }
+    assert [row for row in RANGES if row[2] not in owners[row[1]].__slots__] == []
+
+
+def test_a_request_without_options_enters_no_check_of_an_option() -> None:
+    entered = []
+
+    def record(frame: FrameType, event: str, arg: Any) -> None:
+        if event == "call":
+            entered.append(frame.f_code.co_name)
+
+    plain = request(temperature=0.7, max_tokens=16, seed=1)
+    sys.setprofile(record)
+    try:
+        check_request(plain, vocab=400)
+    finally:
+        sys.setprofile(None)
+    assert entered == ["check_request"]
+
+
+def test_the_engine_has_every_warper_that_an_order_may_name() -> None:
+    assert (*WARPERS, REPETITION_PENALTY) == WARPER_NAMES
