@@ -1,28 +1,67 @@
-"""Refuses bodies that are too large or too slow, and new requests during shutdown.
+"""The largest body of each route, and the errors for bodies and requests that are refused before their route.
 
-server/asgi_bridge.py reads the body but knows no dialect. It puts the error into the WSGI environ, and this
-module raises it inside the app, where the dialect renders it.
+server/request_body.py reads the body but knows no dialect. Its error is in the WSGI environ, and this module
+raises it inside the app, where the dialect renders it.
 """
 
+from collections.abc import Callable
+from functools import lru_cache
+
 from flask import Flask, request
+from werkzeug.exceptions import HTTPException
 
 from api.api_keys import is_open
 from api.errors import Draining
-from api.wsgi_environ import DRAINING, REFUSED
+from api.openapi.operation import operation_of
+from api.wsgi_environ import DRAINING, REFUSED, without_root_path
 from inference.errors import TooLarge
+
+BODY_METHODS = ("POST", "PUT", "PATCH")
+UNUSED_BODY_BYTES = 64 << 10  # read, and dropped, where nothing reads a body: other methods, unknown paths
+
+BodyLimit = Callable[[str, str], int]  # (method, path) -> bytes
+
+
+def make_body_limit(app: Flask, max_body_bytes: int, root_path: str = "") -> BodyLimit:
+    """The function that finds the largest body of a method and path: its view's limit, or `max_body_bytes`.
+
+    A view declares its limit in its Operation.
+    """
+    adapter = app.url_map.bind("")
+
+    @lru_cache(maxsize=64)  # most requests have the same few paths
+    def body_limit(method: str, path: str) -> int:
+        if method not in BODY_METHODS:
+            return UNUSED_BODY_BYTES
+        try:
+            rule, _ = adapter.match(without_root_path(path, root_path), method, return_rule=True)
+        except HTTPException:
+            return UNUSED_BODY_BYTES
+        operation = operation_of(app.view_functions[rule.endpoint])
+        return (operation and operation.body_limit) or max_body_bytes
+
+    return body_limit
 
 
 def install(app: Flask, max_body_bytes: int) -> None:
+    body_limit = make_body_limit(app, max_body_bytes)
+
     def check() -> None:
-        if REFUSED in request.environ:
-            raise request.environ[REFUSED]
-        if (request.content_length or 0) > max_body_bytes:
-            raise too_large(max_body_bytes)
-        if DRAINING in request.environ and not is_open(request.method, request.path):
-            raise Draining(request.environ[DRAINING])
+        environ = request.environ
+        if request.routing_exception is None:  # else the request is refused for its path or method
+            if REFUSED in environ:
+                raise environ[REFUSED]
+            if "wsgi.input_terminated" not in environ:  # the server has not judged the body's length
+                limit = body_limit(request.method, request.path)
+                if (request.content_length or 0) > limit:
+                    raise too_large(limit)
+        if DRAINING in environ and not is_open(request.method, request.path):
+            raise Draining(environ[DRAINING])
 
     app.before_request(check)
 
 
 def too_large(limit: int) -> TooLarge:
-    return TooLarge(f"the body exceeds {limit} bytes: send a smaller request, or set MAX_BODY_MB")
+    return TooLarge(
+        f"the body exceeds {limit} bytes: send a smaller one. MAX_BODY_MB is the limit of most routes"
+    )

@@ -1,6 +1,7 @@
-"""Parses a request's JSON body once and strictly: input that JSON parsers read differently is refused.
+"""The JSON bodies of requests and responses.
 
-Knows JSON and msgspec's structs. Does not know what the fields mean. Invalid bodies raise BadRequest.
+A request's body is parsed once and strictly: input that JSON parsers read differently raises BadRequest. A
+response can contain any text that a model generates. Does not know what the fields mean.
 """
 
 import json
@@ -10,12 +11,14 @@ from collections import Counter
 from typing import Any, NoReturn, TypeVar
 
 import msgspec
+import orjson
 from flask import g, request
 from werkzeug.exceptions import UnsupportedMediaType
 
 from inference import untrusted_json
 from inference.errors import BadRequest
 
+MIMETYPE = "application/json"
 ACCEPTED_MIMETYPES = ("json", "text/plain", "application/x-www-form-urlencoded", "application/octet-stream")
 FIELD_PATH = re.compile(r" - at `(?:key in )?\$\.?(?P<path>[^`]*)`$")
 FIELD_RULES = (
@@ -78,7 +81,7 @@ def _read_json() -> Any:
             f"Content-Encoding {request.content_encoding[:80]} is not supported: send the body uncompressed"
         )
     try:
-        return parse(request.get_data())
+        return parse(request.get_data(cache=False))
     except BadRequest:
         kind = request.mimetype
         if kind and not any(name in kind for name in ACCEPTED_MIMETYPES):
@@ -97,13 +100,15 @@ def parse(data: bytes) -> Any:
         _refuse("is empty: send a JSON object")
     try:
         text = data.decode("utf-8-sig")
+        del data  # the last reference: the bytes of a large body are freed
         value = json.loads(
             text,
             parse_constant=_refuse_constant,
             parse_float=_parse_float,
             object_pairs_hook=_object_without_repeats,
         )
-        untrusted_json.check_levels(value)
+        if text.count("[") + text.count("{") > untrusted_json.MAX_LEVELS:
+            untrusted_json.check_levels(value)
     except UnicodeDecodeError as error:
         _refuse(f"is not UTF-8: byte {error.start} is invalid")
     except json.JSONDecodeError as error:
@@ -147,3 +152,29 @@ def _check_surrogates(value: Any) -> None:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         _refuse("contains a lone surrogate: send both halves of the pair, or UTF-8")
+
+
+def encode(value: Any) -> bytes:
+    """The JSON of `value`. Bytes are already JSON and pass unchanged.
+
+    NaN and infinities become null, lone surrogates become U+FFFD.
+    """
+    if isinstance(value, bytes):
+        return value
+    try:
+        return orjson.dumps(value, default=msgspec.to_builtins)
+    except TypeError:
+        return msgspec.json.encode(_replace_surrogates(msgspec.to_builtins(value)))
+
+
+def _replace_surrogates(value: Any) -> Any:
+    """`value` with U+FFFD for lone surrogates. Integers over 64 bits stay: msgspec encodes them."""
+    match value:
+        case str():
+            return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        case dict():
+            return {_replace_surrogates(key): _replace_surrogates(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_replace_surrogates(item) for item in value]
+        case _:
+            return value

@@ -3,7 +3,7 @@
 import io
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.parse import unquote_to_bytes
 
 Wsgi = Callable[..., Iterable[bytes]]
@@ -19,11 +19,14 @@ DROPPED_HEADERS = frozenset(
 )  # obsolete once the body is read
 
 
-def make_environ(scope: dict[str, Any], body: bytes) -> dict[str, Any]:
+def make_environ(scope: dict[str, Any], body: BinaryIO) -> dict[str, Any]:
+    """`body` is at its start."""
     path, query = scope["raw_path"], scope["query_string"].decode("latin1")
     raw_uri = path.decode("latin1") + (f"?{query}" if query else "")
     host, port = (scope["server"] or ("", 0))[:2]
     client, client_port = (scope["client"] or ("", 0))[:2]
+    length = body.seek(0, io.SEEK_END)
+    body.seek(0)
     return {
         "REQUEST_METHOD": scope["method"],
         "SCRIPT_NAME": "",
@@ -36,10 +39,11 @@ def make_environ(scope: dict[str, Any], body: bytes) -> dict[str, Any]:
         "SERVER_PROTOCOL": f"HTTP/{scope['http_version']}",
         "REMOTE_ADDR": client,
         "REMOTE_PORT": str(client_port),
-        "CONTENT_LENGTH": str(len(body)),
+        "CONTENT_LENGTH": str(length),
         "wsgi.version": (1, 0),
         "wsgi.url_scheme": scope["scheme"],
-        "wsgi.input": io.BytesIO(body),
+        "wsgi.input": body,
+        "wsgi.input_terminated": True,  # it ends where the body ends
         "wsgi.errors": sys.stderr,
         "wsgi.multithread": True,
         "wsgi.multiprocess": False,
@@ -66,10 +70,17 @@ def strip_root_path(app: Wsgi, root_path: str) -> Wsgi:
     """`app` without the prefix in its paths. Requests without it are answered, too."""
 
     def without_prefix(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        path = environ["PATH_INFO"]
-        if path == root_path or path.startswith(f"{root_path}/"):
+        path = without_root_path(environ["PATH_INFO"], root_path)
+        if path != environ["PATH_INFO"]:
             environ["SCRIPT_NAME"] += root_path
-            environ["PATH_INFO"] = path.removeprefix(root_path) or "/"
+            environ["PATH_INFO"] = path
         return app(environ, start_response)
 
     return without_prefix
+
+
+def without_root_path(path: str, root_path: str) -> str:
+    """`path` as the app knows it: without the prefix, where it has one."""
+    if path == root_path or path.startswith(f"{root_path}/"):
+        return path.removeprefix(root_path) or "/"
+    return path

@@ -13,7 +13,7 @@ from api.errors import json_response
 from api.openapi.document import REFUSALS, Tag, document
 from api.openapi.operation import Operation, attach_operation
 from api.static_pages import StaticFiles
-from inference.backend import Backend
+from inference.models import Models
 from settings.groups import ServerSettings
 
 DESCRIPTION = (
@@ -56,7 +56,7 @@ PAGE = "docs.html"
 DOCUMENT = Operation("Show this document, as OpenAPI 3.1")
 
 
-def make_blueprint(backend: Backend, settings: ServerSettings) -> Blueprint:
+def make_blueprint(models: Models, settings: ServerSettings) -> Blueprint:
     blueprint = Blueprint("openapi", __name__)
 
     @cache

@@ -23,6 +23,7 @@ class Operation:
     error        type of every error's JSON
     query        query parameter -> its meaning
     refuses      every request gets an error; the summary has the reason
+    body_limit   largest body of a request, in bytes; 0: MAX_BODY_MB
     """
 
     summary: str
@@ -34,6 +35,7 @@ class Operation:
     error: Any = dict[str, Any]
     query: Mapping[str, str] = field(default_factory=dict)
     refuses: bool = False
+    body_limit: int = 0
 
 
 def attach_operation(view: AnyView, operation: Operation) -> AnyView:

@@ -5,35 +5,31 @@ StreamedResponse is closed at once, which cancels the generation.
 """
 
 import asyncio
+import io
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-from api.body_limits import too_large
-from api.errors import SlowBody, envelope
-from api.json_encode import MIMETYPE, encode
+from api.body_limits import BodyLimit
+from api.errors import envelope
+from api.json_body import MIMETYPE, encode
 from api.response import StreamedResponse
+from api.server.request_body import ClientDisconnected, Receive, read_body
 from api.server.response_sender import Headers, ResponseSender, Send, encode_headers
 from api.wsgi_environ import ABORT, DRAINING, REFUSED, make_environ
 from inference.errors import ServerError, Unavailable
 
-Receive = Callable[[], Awaitable[dict[str, Any]]]
 Abort = Callable[[], None]
 Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 NUM_WORKERS = 16
 BODY_IDLE_S = 10.0  # a request body that receives no bytes for this long is refused
-MIN_BYTES_PER_S = 1024  # average rate of a request body, with BODY_IDLE_S of slack; slower ones are refused
 LINGER_S = 1.0  # keep reading after a refusal, so that the client receives it
 FINAL_FLUSH_S = 0.5  # time for aborted responses to send their last bytes
 
 log = logging.getLogger(__name__)
-
-
-class ClientDisconnected(Exception):
-    """The client closed the connection."""
 
 
 class AppResponse(NamedTuple):
@@ -53,10 +49,14 @@ class Bridge:
     """
 
     def __init__(
-        self, app: Wsgi, max_body: int, body_idle_s: float = BODY_IDLE_S, workers: int = NUM_WORKERS
+        self,
+        app: Wsgi,
+        body_limit: BodyLimit,
+        body_idle_s: float = BODY_IDLE_S,
+        workers: int = NUM_WORKERS,
     ) -> None:
         self.app = app
-        self.max_body = max_body
+        self.body_limit = body_limit
         self.body_idle_s = body_idle_s
         self.drain_deadline: float | None = None
         self.closed = False
@@ -106,7 +106,11 @@ class Bridge:
             log.warning("requests=%d still running after %.1f s", len(self.running), seconds)
 
     async def _handle(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
-        body, refusal = await read_body(scope, receive, self.max_body, self.body_idle_s)
+        refusal: ServerError | None = None
+        try:
+            body = await read_body(scope, receive, self.body_limit, self.body_idle_s)
+        except ServerError as error:
+            body, refusal = io.BytesIO(), error.with_traceback(None)
         environ = make_environ(scope, body)
         if self.drain_deadline is not None:
             environ[DRAINING] = max(0.0, self.drain_deadline - time.monotonic())
@@ -152,18 +156,22 @@ class Bridge:
             return AppResponse(500, encode_headers([("Content-Type", MIMETYPE)]), body)
 
     def _call(self, environ: dict[str, Any], is_disconnected: Callable[[], bool]) -> AppResponse:
-        """Run the app; called in a worker thread. A body other than a StreamedResponse is joined."""
-        if is_disconnected():
-            raise ClientDisconnected
-        head: list[Any] = []
-        result = self.app(environ, lambda status, headers, exc_info=None: head.extend((status, headers)))
-        status, headers = int(head[0].split()[0]), encode_headers(head[1])
-        if isinstance(result, StreamedResponse):
-            return AppResponse(status, headers, result)
-        try:
-            return AppResponse(status, headers, b"".join(result))
-        finally:
-            getattr(result, "close", lambda: None)()
+        """Run the app; called in a worker thread. A body other than a StreamedResponse is joined.
+
+        The request's body is deleted when the app returns.
+        """
+        with environ["wsgi.input"]:
+            if is_disconnected():
+                raise ClientDisconnected
+            head: list[Any] = []
+            result = self.app(environ, lambda status, headers, exc_info=None: head.extend((status, headers)))
+            status, headers = int(head[0].split()[0]), encode_headers(head[1])
+            if isinstance(result, StreamedResponse):
+                return AppResponse(status, headers, result)
+            try:
+                return AppResponse(status, headers, b"".join(result))
+            finally:
+                getattr(result, "close", lambda: None)()
 
     async def _stream(
         self,
@@ -174,44 +182,16 @@ class Bridge:
         send: Send,
     ) -> None:
         sender = ResponseSender(response, abort)
-        disconnect.add_done_callback(lambda _: sender.disconnect())
+        disconnect.add_done_callback(sender.disconnect)
         self.senders.add(sender)
         try:
             if self.drain_deadline is not None and time.monotonic() > self.drain_deadline:
                 sender.abort(_shutdown_error())
             await sender.run(send, headers)
         finally:
+            disconnect.remove_done_callback(sender.disconnect)
             self.senders.discard(sender)
             response.close()
-
-
-async def read_body(
-    scope: dict[str, Any], receive: Receive, max_body: int, body_idle_s: float
-) -> tuple[bytes, ServerError | None]:
-    """Returns (body, None), or (b"", error) for a refused body; the app then renders the error.
-
-    Refuses a body over `max_body` bytes, one without new bytes for `body_idle_s` seconds, and one slower than
-    MIN_BYTES_PER_S. Raises ClientDisconnected.
-    """
-    declared = next((int(value) for name, value in scope["headers"] if name == b"content-length"), 0)
-    if declared > max_body:
-        return b"", too_large(max_body)
-    clock = asyncio.get_running_loop().time
-    start, body, more = clock(), bytearray(), True
-    while more:
-        deadline = min(clock(), start + len(body) / MIN_BYTES_PER_S) + body_idle_s
-        try:
-            async with asyncio.timeout_at(deadline):
-                message = await receive()
-        except TimeoutError:
-            return b"", SlowBody(f"the body arrives too slowly: {len(body)} bytes so far")
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnected
-        body += message.get("body", b"")
-        more = message.get("more_body", False)
-        if len(body) > max_body:
-            return b"", too_large(max_body)
-    return bytes(body), None
 
 
 async def wait_for_disconnect(receive: Receive) -> None:

@@ -7,12 +7,13 @@ import asyncio
 import logging
 import sys
 from http import HTTPStatus
+from itertools import chain
 
 from httptools import HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from api.errors import envelope
-from api.json_encode import MIMETYPE, encode
+from api.json_body import MIMETYPE, encode
 from api.request_log import make_request_id
 from api.wsgi_environ import ABORT
 
@@ -90,7 +91,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._stop_header_timer()
-        if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > MAX_HEADER_BYTES:
+        if len(self.url) + sum(map(len, chain.from_iterable(self.headers))) > MAX_HEADER_BYTES:
             raise HeadersTooLarge
         if not self.parser.should_upgrade():
             super().on_headers_complete()

@@ -1,6 +1,6 @@
 """Sends one StreamedResponse over one connection, and drops a client that reads too slowly.
 
-Runs on the event loop. Knows StreamedResponse and ASGI's `send`. The bridge calls `disconnect`.
+Runs on the event loop. Knows StreamedResponse and ASGI's `send`. The bridge reports a disconnected client.
 """
 
 import asyncio
@@ -42,10 +42,13 @@ class ResponseSender:
                 return
             data, has_ended = b"".join(self.queue), self.response.has_ended
             self.queue.clear()
-            if self.response.status:
-                self.is_sending = True
-                await self._send(send, headers, data, has_ended)
-                self.is_sending = False
+            self.is_sending = True
+            if not self.headers_sent:
+                self.headers_sent = True
+                await send(self._start_message(headers, len(data) if has_ended else None))
+            if data or has_ended:
+                await send({"type": "http.response.body", "body": data, "more_body": not has_ended})
+            self.is_sending = False
             if has_ended:
                 return
 
@@ -59,8 +62,8 @@ class ResponseSender:
             self.disconnect()
             self.drop_connection()
 
-    def disconnect(self) -> None:
-        """Close the response, which cancels the generation, and end `run`."""
+    def disconnect(self, _: Any = None) -> None:
+        """Close the response, which cancels the generation, and end `run`. Can be a callback of a Future."""
         self.disconnected = True
         self.response.close()
         self.changed.set()
@@ -70,24 +73,16 @@ class ResponseSender:
         if not self.response.has_ended:
             self.push(self.response.feed(error))
 
-    async def _send(self, send: Send, headers: Headers, data: bytes, has_ended: bool) -> None:
-        if not self.headers_sent:
-            self.headers_sent = True
-            await send(self._start_message(headers, len(data) if has_ended else None))
-        if data or has_ended:
-            await send({"type": "http.response.body", "body": data, "more_body": not has_ended})
-
     def _start_message(self, headers: Headers, length: int | None) -> dict[str, Any]:
         own_headers = {"Content-Type": self.response.mimetype, **self.response.headers}
         if length is not None:
             own_headers["Content-Length"] = str(length)
-        encoded_headers = encode_headers(own_headers.items())
-        names = {name for name, _ in encoded_headers}
-        other_headers = [(name, value) for name, value in headers if name not in names]
+        encoded_headers = dict(encode_headers(own_headers.items()))
+        other_headers = [header for header in headers if header[0] not in encoded_headers]
         return {
             "type": "http.response.start",
             "status": self.response.status,
-            "headers": other_headers + encoded_headers,
+            "headers": [*other_headers, *encoded_headers.items()],
         }
 
 

@@ -1,6 +1,6 @@
 """The HTTP server: a listening socket, uvicorn's event loop, signals and the graceful shutdown.
 
-Knows the bridge, the HTTP protocol and Backend.set_delivery. Does not know routes.
+Knows the bridge, the HTTP protocol and Backend.attach. Does not know routes.
 """
 
 import asyncio
@@ -15,9 +15,10 @@ from types import FrameType
 
 import uvicorn
 
+from api.body_limits import BodyLimit
 from api.server.asgi_bridge import NUM_WORKERS, Bridge, Wsgi
 from api.server.http_protocol import LimitedHttpProtocol
-from inference.backend import Backend
+from inference.models import Models
 
 KEEP_ALIVE_S = 60
 BACKLOG = 2048
@@ -29,12 +30,12 @@ log = logging.getLogger(__name__)
 
 def serve(
     app: Wsgi,
-    backend: Backend,
+    models: Models,
     *,
     host: str,
     port: int,
     drain_seconds: float,
-    max_body: int,
+    body_limit: BodyLimit,
     workers: int = NUM_WORKERS,
     certfile: str = "",
     keyfile: str = "",
@@ -42,11 +43,12 @@ def serve(
 ) -> int:
     """Serve until a signal. Returns the process's exit code: 1 if the address cannot be bound, else 0.
 
-    port      0 selects a free port
-    max_body  limit of a request body, in bytes
-    workers   number of threads that run the app
-    certfile  TLS certificate, which check_certificate has accepted; empty: HTTP. keyfile: its private key
-    on_ready  called when connections are accepted; HttpServer.stop, from any thread, acts like a signal
+    models      their backends deliver events on the server's event loop
+    port        0 selects a free port
+    body_limit  largest body of a request, in bytes, by method and path
+    workers     number of threads that run the app
+    certfile    TLS certificate, which check_certificate has accepted; empty: HTTP. keyfile: its private key
+    on_ready    called when connections are accepted; HttpServer.stop, from any thread, acts like a signal
 
     After SIGTERM or SIGINT, new requests get 503, and running ones have `drain_seconds` to finish. A second
     signal ends the process at once.
@@ -57,8 +59,8 @@ def serve(
         log.error("cannot listen on %s port %d: %s; set another PORT or HOST", host, port, error.strerror)
         return 1
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        server = HttpServer(app, listener, drain_seconds, max_body, workers, certfile, keyfile)
-        runner.run(server.run(backend, on_ready))
+        server = HttpServer(app, listener, drain_seconds, body_limit, workers, certfile, keyfile)
+        runner.run(server.run(models, on_ready))
     return 0
 
 
@@ -101,7 +103,7 @@ class HttpServer:
         app: Wsgi,
         listener: socket.socket,
         drain_seconds: float,
-        max_body: int,
+        body_limit: BodyLimit,
         workers: int,
         certfile: str = "",
         keyfile: str = "",
@@ -109,7 +111,7 @@ class HttpServer:
         self.listener = listener
         self.scheme = "https" if certfile else "http"
         self.drain_seconds = drain_seconds
-        self.bridge = Bridge(app, max_body, workers=workers)
+        self.bridge = Bridge(app, body_limit, workers=workers)
         self.server = UvicornServer(
             uvicorn.Config(
                 self.bridge,
@@ -138,10 +140,11 @@ class HttpServer:
         """Start the shutdown and return at once. Callable from any thread."""
         self.loop.call_soon_threadsafe(self.stopping.set)
 
-    async def run(self, backend: Backend, on_ready: Callable[["HttpServer"], None]) -> None:
+    async def run(self, models: Models, on_ready: Callable[["HttpServer"], None]) -> None:
         self.loop = asyncio.get_running_loop()
         self.stopping = asyncio.Event()
-        backend.set_delivery(self._post)
+        for backend in models.backends:
+            backend.attach(self.loop)
         with handle_signals(self.stop):
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self.server.serve([self.listener]))
@@ -152,10 +155,6 @@ class HttpServer:
                 log.info("draining: requests=%d seconds=%.0f", len(self.bridge.running), self.drain_seconds)
                 await self.bridge.drain(self.drain_seconds)
                 self.server.should_exit = True
-
-    def _post(self, call: Callable[[], None]) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nothing is left to deliver to
-            self.loop.call_soon_threadsafe(call)
 
 
 class UvicornServer(uvicorn.Server):

@@ -2,20 +2,24 @@
 
 import contextlib
 import json
+import os
 import queue
 import re
 import socket
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO
 
 import pytest
 
 from api import create_app
+from api.body_limits import make_body_limit
 from api.server.serve import HttpServer, serve
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend
+from tests.fake_backend import FakeBackend, make_models
 from tests.plain_dialect import routes
 
 MAX_BODY = 1 << 20
@@ -77,11 +81,13 @@ def read_response(connection: socket.socket) -> bytes:
 def served(backend: FakeBackend, drain_s: float = 0.2, **settings: Any) -> Iterator[LiveServer]:
     """A server in its own thread, stopped at the end."""
     limits = ServerSettings(**{"max_body_bytes": MAX_BODY, **settings})
-    app = create_app(backend, limits)
+    models = make_models(backend)
+    app = create_app(models, limits)
     app.register_blueprint(routes(backend))
+    body_limit = make_body_limit(app, limits.max_body_bytes, limits.root_path)
     ready: queue.Queue[HttpServer] = queue.Queue()
-    options = {"host": "127.0.0.1", "port": 0, "drain_seconds": drain_s, "max_body": limits.max_body_bytes}
-    thread = threading.Thread(target=serve, args=(app, backend), kwargs={**options, "on_ready": ready.put})
+    options = {"host": "127.0.0.1", "port": 0, "drain_seconds": drain_s, "body_limit": body_limit}
+    thread = threading.Thread(target=serve, args=(app, models), kwargs={**options, "on_ready": ready.put})
     thread.start()
     http_server = ready.get(timeout=10)
     try:
@@ -98,3 +104,19 @@ def live() -> Iterator[Callable[..., LiveServer]]:
     """live(backend, **settings) starts a server; all are stopped at the end of the test."""
     with contextlib.ExitStack() as running:
         yield lambda backend, **settings: running.enter_context(served(backend, **settings))
+
+
+@pytest.fixture
+def spooled_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
+    """spooled_files() lists the temporary files that the test has open, by number: they have no name."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    def is_spooled(link: Path) -> bool:
+        return link.is_symlink() and os.readlink(link).startswith(str(tmp_path))
+
+    return lambda: [link.name for link in Path("/proc/self/fd").iterdir() if is_spooled(link)]
+
+
+def full_disk() -> BinaryIO:
+    """A temporary file in which no byte can be stored."""
+    return open("/dev/full", "r+b")

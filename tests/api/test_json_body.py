@@ -1,6 +1,8 @@
 """Bodies are parsed strictly, and every error names its field."""
 
 import contextlib
+import json
+import tracemalloc
 from typing import Annotated, Any, cast
 
 import msgspec
@@ -10,7 +12,7 @@ from flask.testing import FlaskClient
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.json_body import parse, read, read_struct
+from api.json_body import encode, parse, read, read_struct
 from inference.errors import BadRequest
 
 FAULTS = {
@@ -26,6 +28,7 @@ FAULTS = {
     b'{"a": 1, "a": 2}': "a is repeated",
     b'{"a": {"b": 1, "b": 1}}': "b is repeated",
     b"[" * 101 + b"]" * 101: "nested deeper",
+    b'[{"a":' * 51 + b"1" + b"}]" * 51: "nested deeper",
     b'{"a":' * 50_000 + b"1" + b"}" * 50_000: "nested deeper",
     b'{"a": "\xff"}': "not UTF-8",
     b'{"a": 1} x': "is not JSON",
@@ -41,6 +44,7 @@ def test_a_faulty_body_is_refused_with_its_reason(data: bytes) -> None:
 
 def test_a_body_of_a_hundred_levels_is_parsed() -> None:
     assert parse(b"[" * 100 + b"]" * 100)
+    assert parse(b"[" + b"[{}]," * 200 + b"1]")[-1] == 1
 
 
 def test_a_whole_surrogate_pair_is_a_character() -> None:
@@ -49,6 +53,19 @@ def test_a_whole_surrogate_pair_is_a_character() -> None:
 
 def test_a_byte_order_mark_is_skipped() -> None:
     assert parse(b"\xef\xbb\xbf[1]") == [1]
+
+
+def test_the_bytes_of_a_large_body_are_freed_once_they_are_text() -> None:
+    size = 4 << 20
+    tracemalloc.start()
+    try:
+        bodies = [json.dumps("x" * size).encode()]
+        tracemalloc.reset_peak()
+        text = parse(bodies.pop())
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(text) == size and peak < 2.5 * size
 
 
 @given(st.binary(max_size=60) | st.text(alphabet='{}[]":,\\ue0d8tn1-', max_size=60).map(str.encode))
@@ -134,3 +151,21 @@ def test_the_identity_encoding_is_read(client: FlaskClient) -> None:
 
 def test_a_compressed_body_is_an_unsupported_media_type(client: FlaskClient) -> None:
     assert client.post("/", data=b"\x1f\x8b", headers={"Content-Encoding": "gzip"}).status_code == 415
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (float("nan"), b"null"),
+        (float("-inf"), b"null"),
+        ("a\ud800b", '"a\ufffdb"'.encode()),
+        ("\ud83d\ude00", '"😀"'.encode()),
+        ({"\udc00": ["\udc00"]}, '{"\ufffd":["\ufffd"]}'.encode()),
+        (1 << 70, b"1180591620717411303424"),
+        ({1: (2, 3)}, b'{"1":[2,3]}'),
+        (b'{"ready":1}', b'{"ready":1}'),
+        ("line\nbreak\u2028", '"line\\nbreak\u2028"'.encode()),
+    ],
+)
+def test_every_value_has_a_json_form(value: Any, expected: bytes) -> None:
+    assert encode(value) == expected

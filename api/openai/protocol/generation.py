@@ -94,7 +94,8 @@ class CommonRequest(Struct, kw_only=True):
     request_id                     part of the response's id; default: the header X-Request-Id
     priority                       must be 0
     use_beam_search, logits_processors   must be unset
-    user, store, metadata, length_penalty, spaces_between_special_tokens, cache_salt   ignored
+    cache_salt                     the prefix cache is shared with requests of the same salt only
+    user, store, metadata, length_penalty, spaces_between_special_tokens   ignored
     """
 
     model: str | None = None
@@ -132,6 +133,7 @@ class CommonRequest(Struct, kw_only=True):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     request_id: str | None = None
+    cache_salt: str | None = None
     priority: int | None = None
     use_beam_search: bool | None = None
     logits_processors: list[Any] | None = None

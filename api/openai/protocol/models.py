@@ -4,7 +4,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from api.model_names import ModelCard
+from api.body_limits import UNUSED_BODY_BYTES
+from api.model_card import ModelCard
 from api.openai.protocol.errors import ErrorResponse, UnhealthyResponse
 from api.openapi.operation import Operation
 
@@ -20,7 +21,12 @@ class LoadResponse(Struct):
 
 MODELS = Operation("List the names of the served model", response=ModelList, error=ErrorResponse)
 MODEL = Operation("Describe the served model", response=ModelCard)  # some unknown names get the app's 404
-PING = Operation("Report whether the server is healthy", response=None, error=UnhealthyResponse)
+PING = Operation(
+    "Report whether the server is healthy",
+    response=None,
+    error=UnhealthyResponse,
+    body_limit=UNUSED_BODY_BYTES,  # the route needs no key
+)
 LOAD = Operation("Count the running and waiting requests", response=LoadResponse, error=ErrorResponse)
 UNSUPPORTED = Operation(
     "Answers 400: not an API of text generation models", response=None, error=ErrorResponse, refuses=True

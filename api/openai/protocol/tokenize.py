@@ -32,7 +32,7 @@ class TokenizeRequest(Struct, kw_only=True):
 
 class TokenizeResponse(Struct):
     count: int
-    max_model_len: int
+    max_model_len: int | None
     tokens: list[int]
     token_strs: list[str] | None
 

@@ -136,7 +136,7 @@ def through_bridge(app: Any, drained: bool = False) -> list[dict[str, Any]]:
         async def send(message: dict[str, Any]) -> None:
             sent.append(message)
 
-        bridge = Bridge(app, max_body=10)
+        bridge = Bridge(app, lambda method, path: 10)
         if drained:
             await bridge.drain(0.0)
         await bridge(scope, receive, send)

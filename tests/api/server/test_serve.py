@@ -23,15 +23,16 @@ import logging, sys
 from api import create_app
 from api.server.serve import serve
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend, say
+from tests.fake_backend import FakeBackend, make_models, say
 from tests.plain_dialect import routes
 pause, drain, port = map(float, sys.argv[1:])
 logging.basicConfig(level="INFO")
 backend = FakeBackend(say(*"abcdefgh", pause_s=pause))
-app = create_app(backend, ServerSettings())
+models = make_models(backend)
+app = create_app(models, ServerSettings())
 app.register_blueprint(routes(backend))
-sys.exit(serve(app, backend, host="127.0.0.1", port=int(port), drain_seconds=drain, max_body=1000,
-               on_ready=lambda server: print(server.url, flush=True)))
+sys.exit(serve(app, models, host="127.0.0.1", port=int(port), drain_seconds=drain,
+               body_limit=lambda method, path: 1000, on_ready=lambda server: print(server.url, flush=True)))
 """
 
 

@@ -13,16 +13,16 @@ from settings.groups import ServerSettings
 from settings.schema import BadSetting
 from startup import check, check_tls
 from tests.certificate import make_certificate
-from tests.fake_backend import FakeBackend, say
+from tests.fake_backend import FakeBackend, make_models, say
 from tests.parsed_settings import parsed_settings
 
 
 def test_a_certificate_makes_the_server_speak_https(tmp_path: Path) -> None:
     certificate, key = make_certificate(tmp_path)
-    backend = FakeBackend(say(*"abc"))
+    models = make_models(FakeBackend(say(*"abc")))
     ready = threading.Event()
     servers: list[HttpServer] = []
-    options: dict[str, Any] = {"host": "127.0.0.1", "port": 0, "drain_seconds": 1.0, "max_body": 1000}
+    options: dict[str, Any] = {"host": "127.0.0.1", "port": 0, "drain_seconds": 1.0}
 
     def on_ready(server: HttpServer) -> None:
         servers.append(server)
@@ -30,8 +30,9 @@ def test_a_certificate_makes_the_server_speak_https(tmp_path: Path) -> None:
 
     thread = threading.Thread(
         target=lambda: serve(
-            create_app(backend, ServerSettings()),
-            backend,
+            create_app(models, ServerSettings()),
+            models,
+            body_limit=lambda method, path: 1000,
             certfile=str(certificate),
             keyfile=str(key),
             on_ready=on_ready,

@@ -1,0 +1,95 @@
+"""The body of a request as a file: in memory while it is small, else on disk; closing the file deletes it.
+
+Knows ASGI's `receive`, and limits of size and time. Does not know routes.
+"""
+
+import asyncio
+import contextlib
+import io
+import logging
+import tempfile
+from collections.abc import Awaitable, Callable
+from typing import Any, BinaryIO, TypeVar
+
+from api.body_limits import BodyLimit, too_large
+from api.errors import BodyNotStored, SlowBody
+
+SPOOL_BYTES = 1 << 20  # a body that is larger is written to disk, about this much at a time
+MIN_BYTES_PER_S = 1024  # average rate of a body, with an allowance of `idle_s`; slower ones are refused
+
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+
+class ClientDisconnected(Exception):
+    """The client closed the connection."""
+
+
+async def read_body(
+    scope: dict[str, Any], receive: Receive, body_limit: BodyLimit, idle_s: float
+) -> BinaryIO:
+    """The whole body, as a file at its start.
+
+    A body over the limit of its route is refused: before it is read if the client declares its length, else
+    while it arrives. A body without new bytes for `idle_s` seconds, or slower than MIN_BYTES_PER_S, is
+    refused, too. Nothing is received while bytes are written to disk. Raises TooLarge, SlowBody,
+    BodyNotStored, and ClientDisconnected.
+    """
+    limit = body_limit(scope["method"], scope["path"])
+    if int(dict(scope["headers"]).get(b"content-length", 0)) > limit:
+        raise too_large(limit)
+    clock = asyncio.get_running_loop().time
+    pending = bytearray()  # received, and not yet in `file`
+    file: BinaryIO | None = None
+    start, size, more = clock(), 0, True
+    try:
+        while more:
+            deadline = min(clock(), start + size / MIN_BYTES_PER_S) + idle_s
+            chunk, more = await _receive_chunk(receive, deadline, size)
+            pending += chunk
+            size += len(chunk)
+            if size > limit:
+                raise too_large(limit)
+            if len(pending) > SPOOL_BYTES:
+                file = file or await _in_thread(tempfile.TemporaryFile)
+                await _in_thread(_append, file, pending)
+        if file is None:
+            return io.BytesIO(pending)
+        await _in_thread(_append, file, pending)
+        file.seek(0)
+        return file
+    except BaseException:
+        if file is not None:
+            with contextlib.suppress(OSError):  # the bytes that the disk refused are not needed
+                await asyncio.to_thread(file.close)  # deleting a large file takes time
+        raise
+
+
+async def _receive_chunk(receive: Receive, deadline: float, size: int) -> tuple[bytes, bool]:
+    """The next bytes, and whether more follow. Raises SlowBody at the deadline, and ClientDisconnected."""
+    try:
+        async with asyncio.timeout_at(deadline):
+            message = await receive()
+    except TimeoutError:
+        raise SlowBody(f"the body arrives too slowly: {size} bytes so far") from None
+    if message["type"] == "http.disconnect":
+        raise ClientDisconnected
+    return message.get("body", b""), message.get("more_body", False)
+
+
+async def _in_thread(function: Callable[..., T], *arguments: Any) -> T:
+    """Call a function that uses the disk, and may wait for it. Raises BodyNotStored where it fails."""
+    try:
+        return await asyncio.to_thread(function, *arguments)
+    except OSError as error:
+        log.error("cannot store a request's body in the temporary folder: %s", error)
+        raise BodyNotStored from None
+
+
+def _append(file: BinaryIO, pending: bytearray) -> None:
+    """Move the bytes of `pending` to the end of the file."""
+    file.write(pending)
+    file.flush()
+    pending.clear()
