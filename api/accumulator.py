@@ -60,9 +60,14 @@ class Accumulator:
         return self.end
 
     @property
+    def num_tokens(self) -> int:
+        """Generated tokens so far, special tokens included."""
+        return self.end.num_tokens if self.end else len(self.tokens)
+
+    @property
     def text(self) -> str:
         """The text of all tokens, then the text that was held back until Finished."""
-        return "".join((*(token.text for token in self.tokens), self.end.text if self.end else ""))
+        return "".join([token.text for token in self.tokens]) + (self.end.text if self.end else "")
 
     @property
     def ids(self) -> list[int]:

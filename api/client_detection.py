@@ -5,13 +5,11 @@ The dialects decide what to do for a detected client.
 
 from werkzeug.datastructures import Headers
 
-LLAMA_STACK_AGENTS = ("LlamaStackClient", "OgxClient")
-
 
 def is_llama_stack(headers: Headers) -> bool:
     """Whether the client is Llama Stack's or OGX's, which parse every server-sent event as JSON."""
     agent = headers.get("User-Agent", "")
-    return any(name in agent for name in LLAMA_STACK_AGENTS)
+    return "LlamaStackClient" in agent or "OgxClient" in agent
 
 
 def is_generated(headers: Headers) -> bool:

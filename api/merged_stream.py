@@ -14,11 +14,13 @@ from inference.types import Event, GenerationRequest
 
 def submit_all(
     submit: Callable[[GenerationRequest], Stream], requests: Sequence[GenerationRequest]
-) -> "MergedStream":
-    """Submit `requests`: at least one, all with the same n.
+) -> Stream:
+    """Submit `requests`: at least one, all with the same n. Returns the stream of all their events.
 
     If one is refused, cancels those already submitted and raises its error.
     """
+    if len(requests) == 1:
+        return submit(requests[0])
     streams: list[Stream] = []
     try:
         for request in requests:

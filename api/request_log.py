@@ -8,6 +8,7 @@ import re
 import time
 import uuid
 from dataclasses import dataclass
+from functools import partial
 
 from flask import Flask, Response, g, request
 
@@ -24,7 +25,7 @@ log = logging.getLogger("hearth.access")
 def install(app: Flask, metrics: Metrics | None) -> None:
     """Log every request, and count it in `metrics` unless that is None."""
     app.before_request(_before_request)
-    app.after_request(lambda response: _after_request(response, metrics))
+    app.after_request(partial(_after_request, metrics))
 
 
 def make_request_id(requested_id: str | None) -> str:
@@ -37,7 +38,7 @@ def _before_request() -> None:
     g.request_id = make_request_id(request.headers.get("X-Request-Id"))
 
 
-def _after_request(response: Response, metrics: Metrics | None) -> Response:
+def _after_request(metrics: Metrics | None, response: Response) -> Response:
     response.headers["X-Request-Id"] = g.request_id
     printable_path = request.path.encode("ascii", "backslashreplace").decode().translate(ESCAPES)[:200]
     request_log = RequestLog(
@@ -49,17 +50,10 @@ def _after_request(response: Response, metrics: Metrics | None) -> Response:
     )
     body = response.response
     if isinstance(body, StreamedResponse):
-        body.on_close(lambda: request_log.finish(_status(body), f" tokens={body.num_tokens}"))
+        body.on_close(partial(request_log.finish_stream, body))
     else:
         request_log.finish(response.status_code)
     return response
-
-
-def _status(body: StreamedResponse) -> int:
-    """The status to log. An error after status 200 was sent is logged with the error's own status."""
-    if body.cancelled:
-        return CANCELLED
-    return body.error_status if body.error_status and body.status == 200 else body.status
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +71,11 @@ class RequestLog:
     route: str
     started: float
     metrics: Metrics | None
+
+    def finish_stream(self, body: StreamedResponse) -> None:
+        """As `finish`. An error after status 200 was sent is logged with the error's own status."""
+        late_error = body.error_status if body.status == 200 else 0
+        self.finish(CANCELLED if body.cancelled else late_error or body.status, f" tokens={body.num_tokens}")
 
     def finish(self, status: int, suffix: str = "") -> None:
         """Write the log line and count the response."""

@@ -12,7 +12,7 @@ from typing import Any, Protocol, Self
 from flask import Response, request
 
 from api.errors import envelope, error_headers
-from api.json_encode import MIMETYPE, encode
+from api.json_body import MIMETYPE, encode
 from api.wsgi_environ import HANDOVER
 from inference.backend import Stream
 from inference.errors import Internal, ServerError
@@ -126,6 +126,7 @@ class StreamedResponse:
         self.cancelled = False
         self.error_status = 0
         self._primed_bytes: bytes | None = None
+        self._end_callback: Callable[[], None] = lambda: None
         self._close_callbacks: list[Callable[[], None]] = []
 
     def start(self, push: Callable[[bytes], None]) -> None:
@@ -134,37 +135,38 @@ class StreamedResponse:
 
     def feed(self, arrived: list[Event] | ServerError) -> bytes:
         """Convert events or an error to bytes. An exception in the writer ends the response with an error."""
+        if isinstance(arrived, ServerError):
+            return self._fail(arrived)
         try:
-            return self._fail(arrived) if isinstance(arrived, ServerError) else self._encode_events(arrived)
+            values: list[Any] = []
+            for event in arrived:
+                values += self.writer.chunk(event)
+                self.num_tokens += isinstance(event, Token)
+                self.num_finished += isinstance(event, Finished)
+            has_ended = self.num_finished >= self.num_answers
+            if self.framing:
+                data = b"".join(map(self.framing.encode, values)) + (self.framing.end if has_ended else b"")
+            else:
+                data = encode(self.writer.full_response()) if has_ended else b""
+            self.has_ended = has_ended
+            if not self.status and (has_ended or self.framing):
+                self._mark_started()
+            if has_ended:
+                self._end_callback()
+            return data
         except ServerError as error:
             return self._fail(error)
         except Exception:
             log.exception("writer failed: %s", type(self.writer).__name__)
             return self._fail(Internal("the response could not be encoded"))
 
-    def _encode_events(self, events: list[Event]) -> bytes:
-        values: list[Any] = []
-        for event in events:
-            values += self.writer.chunk(event)
-            self.num_tokens += isinstance(event, Token)
-            self.num_finished += isinstance(event, Finished)
-        has_ended = self.num_finished >= self.num_answers
-        if self.framing:
-            data = b"".join(map(self.framing.encode, values)) + (self.framing.end if has_ended else b"")
-        else:
-            data = encode(self.writer.full_response()) if has_ended else b""
-        self.has_ended = has_ended
-        if has_ended or self.framing:
-            self._mark_started()
-        return data
-
     def _mark_started(self) -> None:
-        if not self.status:
-            self.headers.update(self._make_headers())
-            self.status = 200
+        self.headers.update(self._make_headers())
+        self.status = 200
 
     def _fail(self, error: ServerError) -> bytes:
         sent_status, self.has_ended, self.error_status = self.status, True, error.status
+        self._end_callback()
         try:
             return self._encode_error(error)
         except Exception:
@@ -174,7 +176,8 @@ class StreamedResponse:
 
     def _encode_error(self, error: ServerError) -> bytes:
         if self.framing and (self.status or self.framing.in_band):
-            self._mark_started()
+            if not self.status:
+                self._mark_started()
             return b"".join(map(self.framing.encode, self.writer.error_in_stream(error))) + self.framing.end
         self.status, body = self.writer.error_before_start(error)
         self.mimetype, self.headers = MIMETYPE, error_headers(error)
@@ -206,6 +209,12 @@ class StreamedResponse:
         except ServerError as error:
             return self.feed(error)
 
+    def on_end(self, callback: Callable[[], None]) -> None:
+        """Call `callback` before the last bytes are returned or pushed, and at `close`; now if they were."""
+        self._end_callback = callback
+        if self.has_ended:
+            callback()
+
     def on_close(self, callback: Callable[[], None]) -> None:
         self._close_callbacks.append(callback)
 
@@ -214,6 +223,7 @@ class StreamedResponse:
         self.stream.close()
         self.cancelled |= not self.has_ended
         self.has_ended = True
+        self._end_callback()
         callbacks, self._close_callbacks = self._close_callbacks, []
         for callback in callbacks:
             callback()

@@ -81,11 +81,10 @@ class ChatReplyWriter(ReplyWriter):
         self.output.add(event)
         match event:
             case Started():
-                return [self._chunk(ChatEvent("start", self.version.delta_text("")))]
-            case Token() if self.logprobs:
-                return [self._progress(self.version.delta_text(event.text), format_logprobs([event]))]
-            case Token() if event.text:
-                return [self._progress(self.version.delta_text(event.text))]
+                return [self._chunk("start", self.version.delta_text(""))]
+            case Token() if event.text or self.logprobs:
+                logprobs = format_logprobs([event]) if self.logprobs else None
+                return [self._chunk("progress", self.version.delta_text(event.text), logprobs)]
             case CallDelta():
                 return self._call_chunks(event, is_continued)
             case Finished():
@@ -102,7 +101,7 @@ class ChatReplyWriter(ReplyWriter):
             deltas.append(
                 call_delta(self.version.tool_call(self.output.calls[event.call_index]), "succeeded")
             )
-        return [self._progress(delta) for delta in deltas]
+        return [self._chunk("progress", delta) for delta in deltas]
 
     def _final_chunks(self, event: Finished) -> list[ChatChunk]:
         """The text held back until the end, incomplete tool calls as failed, and the event `complete`."""
@@ -110,14 +109,15 @@ class ChatReplyWriter(ReplyWriter):
         unfinished = [call.arguments for call in self.output.calls.values() if not call.done]
         deltas: list[Delta] = [version.delta_text(event.text)] if event.text else []
         deltas += [version.call_delta(arguments, "failed") for arguments in unfinished]
-        end = ChatEvent("complete", version.delta_text(""), stop_reason=stop_reason(self.output))
-        return [*map(self._progress, deltas), self._chunk(end, response_metrics(self.output))]
+        end = self._chunk("complete", version.delta_text(""))
+        end.event.stop_reason = stop_reason(self.output)
+        if version.typed_deltas:
+            end.metrics = response_metrics(self.output)
+        return [*(self._chunk("progress", delta) for delta in deltas), end]
 
-    def _progress(self, delta: Delta, logprobs: list[TokenLogprobs] | None = None) -> ChatChunk:
-        return self._chunk(ChatEvent("progress", delta, logprobs))
-
-    def _chunk(self, event: ChatEvent, metrics: list[ResponseMetric] | None = None) -> ChatChunk:
-        return ChatChunk(metrics=metrics if self.version.typed_deltas else UNSET, event=event)
+    def _chunk(self, event_type: str, delta: Delta, logprobs: list[TokenLogprobs] | None = None) -> ChatChunk:
+        metrics = None if self.version.typed_deltas else UNSET
+        return ChatChunk(metrics=metrics, event=ChatEvent(event_type, delta, logprobs))
 
     def full_response(self) -> LlamaStackChatResponse:
         metrics = response_metrics(self.output) if self.version.typed_deltas else UNSET
@@ -175,12 +175,11 @@ def stop_reason(output: Accumulator) -> str:
 
 
 def response_metrics(output: Accumulator) -> list[ResponseMetric]:
+    """The token counts; without an unknown number of prompt tokens and their total."""
     prompt, completion = output.started_event.prompt_tokens, output.finished_event.num_tokens
-    counts = {
-        "prompt_tokens": prompt,
-        "completion_tokens": completion,
-        "total_tokens": prompt + completion,
-    }
+    counts = {"completion_tokens": completion}
+    if prompt is not None:
+        counts = {"prompt_tokens": prompt, **counts, "total_tokens": prompt + completion}
     return [ResponseMetric(name, count) for name, count in counts.items()]
 
 

@@ -1,13 +1,14 @@
 """The Neodim dialect: one route, POST /generate, compatible with the last release of the Neodim Server.
 
-Entry points: `views` and `error_before_start`, which path_dispatch.py calls because TGI has the same path;
-`make_blueprint`, which adds CORS headers to the path.
+Entry points: `views`, `error_before_start` and `allow_origin`, which path_dispatch.py calls because TGI has
+the same path.
 """
 
 from functools import partial
 
-from flask import Blueprint, Response, request
+from flask import Response, request
 
+from api.concurrency_limit import acquire_permit
 from api.cors import preflight_headers
 from api.json_body import read_struct
 from api.neodim.errors import error_before_start
@@ -20,6 +21,7 @@ from api.neodim.writer import ReportWriter
 from api.openapi.operation import Operation, attach_operation
 from api.response import NDJSON, View, respond
 from inference.backend import Backend, Stream
+from inference.models import Models
 from settings.groups import ServerSettings
 
 PATH = "/generate"
@@ -33,32 +35,21 @@ GENERATE = Operation(
     error=NeodimErrorResponse,
 )
 
-__all__ = ["error_before_start", "make_blueprint", "views"]
+__all__ = ["allow_origin", "error_before_start", "views"]
 
 
-def views(backend: Backend, settings: ServerSettings) -> dict[str, View]:
-    return {PATH: attach_operation(partial(generate, backend, settings), GENERATE)}
-
-
-def make_blueprint(backend: Backend, settings: ServerSettings) -> Blueprint:
-    """CORS headers for PATH if settings.cors_origins is empty. path_dispatch.py adds the route itself."""
-    blueprint = Blueprint("neodim", __name__)
-
-    @blueprint.after_app_request
-    def allow(response: Response) -> Response:
-        is_neodim_path = request.path.rstrip("/") == PATH
-        return allow_origin(response) if is_neodim_path and not settings.cors_origins else response
-
-    return blueprint
+def views(models: Models, settings: ServerSettings) -> dict[str, View]:
+    """Neodim's requests name no model: the default one answers."""
+    return {PATH: attach_operation(partial(generate, models.default.backend, settings), GENERATE)}
 
 
 def allow_origin(response: Response) -> Response:
-    """Allow the request's Origin, and in a preflight the requested headers.
+    """On PATH, allow the request's Origin, and in a preflight the requested headers.
 
-    Any page may call the path: Neodim's playground is a local file, and its origin is "null".
+    Any page may call PATH: Neodim's playground is a local file, and its origin is "null".
     """
     origin = request.headers.get("Origin")
-    if not origin:
+    if not origin or request.path.rstrip("/") != PATH:
         return response
     response.vary.add("Origin")
     response.headers["Access-Control-Allow-Origin"] = origin
@@ -76,6 +67,7 @@ def generate(backend: Backend, settings: ServerSettings) -> Response:
     trackers = make_stop_trackers(body)
     stream: Stream = EmptyStream(request.num_sequences)
     if request.max_tokens:
+        acquire_permit()
         stream = LockstepStream(backend.generate(request.generation_request), trackers)
     writer = ReportWriter(request, tokenizer, trackers, gpus)
     return respond(stream, writer, NDJSON if body.stream else None, request.num_sequences)

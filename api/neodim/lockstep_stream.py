@@ -30,11 +30,6 @@ class SequenceProgress:
         self._finished: Finished | None = None
         self._waiting: deque[Token] = deque()
 
-    @property
-    def min_common_end(self) -> int:
-        """A lower bound of the common end, in tokens."""
-        return self.num_received if self.end is None else self.end
-
     def add_token(self, token: Token) -> None:
         self.num_received += 1
         self._waiting.append(token)
@@ -48,14 +43,17 @@ class SequenceProgress:
                 self.tracker.feed(event.text)
             self.end = self.num_received
 
-    def emit(self, common_end: int) -> Iterator[Token]:
+    def emit(self, common_end: int) -> list[Token]:
+        """The tokens up to `common_end` that were not emitted yet."""
+        due: list[Token] = []
         while self._waiting and self.num_emitted < common_end:
             self.num_emitted += 1
-            yield self._waiting.popleft()
+            due.append(self._waiting.popleft())
+        return due
 
     def is_complete(self, end: int) -> bool:
-        """Whether every token up to the common end `end` was emitted, or the answer finished before it."""
-        return self.num_emitted == end or self._finished is not None
+        """Whether the answer has stopped, and no more of its tokens up to `end`, the common end, follow."""
+        return self.end is not None and (self.num_emitted == end or self._finished is not None)
 
     def finished_event(self) -> Finished:
         if self._finished and self.num_emitted == self.num_received:
@@ -64,11 +62,15 @@ class SequenceProgress:
 
 
 class LockstepStream:
-    """`trackers` has one tracker per answer of `stream`. Closes `stream` when every answer has ended."""
+    """`trackers` has one tracker per answer of `stream`. Closes `stream` when every answer has ended.
+
+    common_end  lower bound of the common end, in tokens: the longest answer so far, up to where it stopped
+    """
 
     def __init__(self, stream: Stream, trackers: Sequence[StopTracker]) -> None:
         self.stream = stream
         self.sequences = [SequenceProgress(index, tracker) for index, tracker in enumerate(trackers)]
+        self.common_end = 0
         self.has_ended = False
         self._due: deque[Event] = deque()
 
@@ -83,35 +85,39 @@ class LockstepStream:
         return self._due.popleft()
 
     def start(self, sink: Sink) -> None:
-        self.stream.start(lambda arrived: None if self.has_ended else sink(self._process_arrived(arrived)))
+        def receive(arrived: list[Event] | ServerError) -> None:
+            if self.has_ended:
+                return
+            try:
+                result = arrived if isinstance(arrived, ServerError) else self._process(arrived)
+            except ServerError as error:
+                self.close()
+                result = error
+            sink(result)
+
+        self.stream.start(receive)
 
     def close(self) -> None:
         self.has_ended = True
         self.stream.close()
-
-    def _process_arrived(self, arrived: list[Event] | ServerError) -> list[Event] | ServerError:
-        if isinstance(arrived, ServerError):
-            return arrived
-        try:
-            return self._process(arrived)
-        except ServerError as error:
-            self.close()
-            return error
 
     def _process(self, events: list[Event]) -> list[Event]:
         due: list[Event] = []
         for event in events:
             match event:
                 case Token():
-                    self.sequences[event.index].add_token(event)
+                    sequence = self.sequences[event.index]
+                    sequence.add_token(event)
+                    self.common_end = max(self.common_end, sequence.end or sequence.num_received)
                 case Finished():
                     self.sequences[event.index].finish(event)
                 case _:
                     due.append(event)
-        common_end = max(sequence.min_common_end for sequence in self.sequences)
+        is_complete = True
         for sequence in self.sequences:
-            due += sequence.emit(common_end)
-        if all(sequence.end is not None and sequence.is_complete(common_end) for sequence in self.sequences):
+            due += sequence.emit(self.common_end)
+            is_complete = is_complete and sequence.is_complete(self.common_end)
+        if is_complete:
             due += [sequence.finished_event() for sequence in self.sequences]
             self.close()
         return due

@@ -97,7 +97,9 @@ def make_stop_trackers(body: NeodimRequest) -> list[StopTracker]:
 
 def input_budget(body: NeodimRequest, backend: Backend, settings: ServerSettings) -> int:
     """The limit of the input in tokens; a max_total_tokens above the model's context is lowered to it."""
-    max_input = min(body.max_total_tokens, backend.info().context) - body.generated_tokens_count
+    context = backend.info().context
+    max_total_tokens = body.max_total_tokens if context is None else min(body.max_total_tokens, context)
+    max_input = max_total_tokens - body.generated_tokens_count
     return max_input if settings.max_input_tokens is None else min(max_input, settings.max_input_tokens)
 
 

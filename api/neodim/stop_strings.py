@@ -47,6 +47,8 @@ class StringFinder:
         self.longest = max(map(len, stops), default=0)
 
     def find(self, text: str, known: int) -> StopMatch | None:
+        if not self.stops:
+            return None
         match = first_occurrence(text, self.stops, max(0, known + 1 - self.longest))
         return StopMatch(*match, match[1]) if match else None
 

@@ -12,7 +12,6 @@ from api.openai.protocol.chat import (
     ChatChunkChoice,
     ChatCompletionResponse,
     ChatCompletionStreamResponse,
-    ChatLogprobs,
     ChatResponseMessage,
     DeltaFunctionCall,
     DeltaMessage,
@@ -45,54 +44,52 @@ class ChatWriter:
         self.echo = echo
         self.is_tool_forced = is_tool_forced
         self.state = ReplyState(options, "chat.completion.chunk")
+        self.formatter = (
+            None if options.logprobs is None else LogprobsFormatter(options.logprobs, options.tokens_as_ids)
+        )
+        # OpenAI's client would concatenate the roles of all deltas.
+        self.delta_defaults = FULL_DELTA if options.role_in_every_delta else {}
 
     def chunk(self, event: Event) -> list[Any]:
-        is_continued = (
-            isinstance(event, CallDelta) and event.call_index in self.state.outputs[event.index].calls
-        )
-        output = self.state.add(event)
-        reports_tokens = self.options.logprobs is not None or self.options.return_token_ids
+        output = self.state.outputs[event.index]
+        is_continued = isinstance(event, CallDelta) and event.call_index in output.calls
+        output.add(event)
+        reports_tokens = self.formatter or self.options.return_token_ids
         match event:
             case Started():
                 return self._first_chunks(event)
-            case Token() if (event.text or reports_tokens) and not self.state.is_full(output):
-                return [self._chunk(self._token_choice(event.index, [event]))]
+            case Token() if (event.text or reports_tokens) and len(output.tokens) != self.options.max_tokens:
+                return [self._chunk(event.index, {"content": event.text}, [event])]
             case CallDelta():
                 return self._call_chunks(event, is_continued)
             case Finished():
-                last_tokens = self.state.last_tokens(output)
-                choice = self._token_choice(
-                    event.index, last_tokens, event.text, **self._finish_reason_fields(output)
-                )
-                return [self._chunk(choice), *self.state.usage_chunks()]
+                return self._last_chunks(event, output)
             case _:
                 return []
 
-    def _chunk(self, choice: ChatChunkChoice) -> ChatCompletionStreamResponse:
-        return ChatCompletionStreamResponse(choices=[choice], **self.state.chunk_fields(choice.index))
-
-    def _delta_chunk(self, index: int, **fields: Any) -> ChatCompletionStreamResponse:
-        return self._chunk(ChatChunkChoice(index=index, delta=self._delta(**fields)))
+    def _chunk(
+        self, index: int, delta: dict[str, Any], tokens: list[Token] | None = None, **finish_reason: Any
+    ) -> ChatCompletionStreamResponse:
+        """A chunk of one choice. `tokens` are the tokens of the delta; None for a delta without tokens."""
+        returns_ids = self.options.return_token_ids
+        choice = ChatChunkChoice(
+            index=index,
+            delta=DeltaMessage(**self.delta_defaults | delta),
+            logprobs=self.formatter.chat_logprobs(tokens) if self.formatter and tokens else None,
+            token_ids=[token.id for token in tokens] if tokens is not None and returns_ids else UNSET,
+            **finish_reason,
+        )
+        chunk = ChatCompletionStreamResponse(choices=[choice], **self.state.common_fields)
+        if self.options.include_usage:
+            chunk.usage = self.state.chunk_usage(index)
+        return chunk
 
     def _first_chunks(self, event: Started) -> list[Any]:
         """A chunk with only the role, then one with the echo, if any."""
-        first = self._chunk(
-            ChatChunkChoice(index=event.index, delta=DeltaMessage(**{**FULL_DELTA, "content": ""}))
-        )
+        first = self._chunk(event.index, FULL_DELTA | {"content": ""})
         if self.options.return_token_ids:
             first.prompt_token_ids = list(event.prompt_token_ids)
-        return [first, self._delta_chunk(event.index, content=self.echo)] if self.echo else [first]
-
-    def _token_choice(
-        self, index: int, tokens: list[Token], final_text: str = "", **finish_reason: Any
-    ) -> ChatChunkChoice:
-        return ChatChunkChoice(
-            index=index,
-            delta=self._delta(content="".join(token.text for token in tokens) + final_text),
-            logprobs=self._logprobs(tokens) if tokens else None,
-            token_ids=[token.id for token in tokens] if self.options.return_token_ids else UNSET,
-            **finish_reason,
-        )
+        return [first, self._chunk(event.index, {"content": self.echo})] if self.echo else [first]
 
     def _call_chunks(self, event: CallDelta, is_continued: bool) -> list[Any]:
         """A chunk with the call's id and name unless it is continued, then one with its arguments, if any."""
@@ -104,14 +101,19 @@ class ChatWriter:
         if event.arguments:
             function = DeltaFunctionCall(arguments=event.arguments)
             deltas.append(DeltaToolCall(index=event.call_index, function=function))
-        return [self._delta_chunk(event.index, **self._call_delta_fields(delta)) for delta in deltas]
+        return [self._chunk(event.index, self._call_delta_fields(delta)) for delta in deltas]
 
     def _call_delta_fields(self, call: DeltaToolCall) -> dict[str, Any]:
         return {"content": None, "tool_calls": [call]}
 
-    def _delta(self, **fields: Any) -> DeltaMessage:
-        """A delta, with a role if requested. OpenAI's client would concatenate the roles of all deltas."""
-        return DeltaMessage(**(FULL_DELTA | fields if self.options.role_in_every_delta else fields))
+    def _last_chunks(self, event: Finished, output: Accumulator) -> list[Any]:
+        """A chunk with the finish reason, then one with the total usage if requested."""
+        tokens = self.state.last_tokens(output)
+        text = tokens[0].text + event.text if tokens else event.text
+        last = self._chunk(
+            event.index, {"content": text}, tokens, **self._finish_reason_fields(event, output)
+        )
+        return [last, *self.state.usage_chunks()] if self.options.include_usage else [last]
 
     def full_response(self) -> ChatCompletionResponse:
         started, num_logprobs = self.state.outputs[0].started_event, self.options.prompt_logprobs
@@ -130,9 +132,9 @@ class ChatWriter:
         return ChatChoice(
             index=index,
             message=ChatResponseMessage(content=content, **self._call_fields(output)),
-            logprobs=self._logprobs(output.tokens),
+            logprobs=self.formatter.chat_logprobs(output.tokens) if self.formatter else None,
             token_ids=output.ids if self.options.return_token_ids else UNSET,
-            **self._finish_reason_fields(output),
+            **self._finish_reason_fields(output.finished_event, output),
         )
 
     def _call_fields(self, output: Accumulator) -> dict[str, Any]:
@@ -143,15 +145,9 @@ class ChatWriter:
             ]
         }
 
-    def _logprobs(self, tokens: list[Token]) -> ChatLogprobs | None:
-        num_top = self.options.logprobs
-        if num_top is None:
-            return None
-        return LogprobsFormatter(num_top, self.options.tokens_as_ids).chat_logprobs(tokens)
-
-    def _finish_reason_fields(self, output: Accumulator) -> dict[str, Any]:
+    def _finish_reason_fields(self, end: Finished, output: Accumulator) -> dict[str, Any]:
         """finish_reason and stop_reason; an answer that stopped with calls waits for their results."""
-        reason = finish_reason_fields(output.finished_event)
+        reason = finish_reason_fields(end)
         awaits_results = output.calls and not self.is_tool_forced and reason["finish_reason"] == "stop"
         return reason | {"finish_reason": self.calls_finish_reason} if awaits_results else reason
 

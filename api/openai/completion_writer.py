@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from msgspec import UNSET
@@ -49,22 +50,19 @@ class CompletionWriter:
         self.options = options
         self.echo = echo
         self.state = ReplyState(options, "text_completion")
-        self.logprob_cursors: dict[int, LogprobCursor] = defaultdict(lambda: LogprobCursor(options))
+        self.logprob_cursors: dict[int, LogprobCursor] = defaultdict(partial(LogprobCursor, options))
 
     def chunk(self, event: Event) -> list[Any]:
-        output = self.state.add(event)
+        output = self.state.outputs[event.index]
+        output.add(event)
         reports_tokens = self.options.logprobs is not None or self.options.return_token_ids
         match event:
             case Started() if self.echo or self.options.return_token_ids:
-                return [self._chunk(self._prompt_choice(output))]
-            case Token() if (event.text or reports_tokens) and not self.state.is_full(output):
-                return [self._chunk(self._token_choice(event.index, [event]))]
+                return [self._prompt_chunk(output)]
+            case Token() if (event.text or reports_tokens) and len(output.tokens) != self.options.max_tokens:
+                return [self._chunk(event.index, event.text, [event])]
             case Finished():
-                last_tokens = self.state.last_tokens(output)
-                choice = self._token_choice(
-                    event.index, last_tokens, event.text, **finish_reason_fields(event)
-                )
-                return [self._chunk(choice), *self.state.usage_chunks()]
+                return self._last_chunks(event, output)
             case _:
                 return []
 
@@ -73,30 +71,38 @@ class CompletionWriter:
         choices = [self._choice(index, output) for index, output in outputs]
         return CompletionResponse(choices=choices, **self.state.response_fields())
 
-    def _chunk(self, choice: CompletionChunkChoice) -> CompletionStreamResponse:
-        return CompletionStreamResponse(choices=[choice], **self.state.chunk_fields(choice.index))
-
-    def _prompt_choice(self, output: Accumulator) -> CompletionChunkChoice:
-        """The first chunk of an answer, with the echo and the prompt's token ids as requested."""
-        started = output.started_event
-        prompt_tokens = started.prompt_logprobs if self.echo else ()
-        return CompletionChunkChoice(
-            index=started.index,
-            text=self._echo_text(output),
-            logprobs=self.logprob_cursors[started.index].advance(prompt_tokens),
-            prompt_token_ids=list(started.prompt_token_ids) if self.options.return_token_ids else UNSET,
-        )
-
-    def _token_choice(
-        self, index: int, tokens: list[Token], final_text: str = "", **finish_reason: Any
-    ) -> CompletionChunkChoice:
-        return CompletionChunkChoice(
+    def _chunk(
+        self, index: int, text: str, tokens: Sequence[Token | PromptToken], **finish_reason: Any
+    ) -> CompletionStreamResponse:
+        choice = CompletionChunkChoice(
             index=index,
-            text="".join(token.text for token in tokens) + final_text,
-            logprobs=self.logprob_cursors[index].advance(tokens),
+            text=text,
+            logprobs=None if self.options.logprobs is None else self.logprob_cursors[index].advance(tokens),
             token_ids=[token.id for token in tokens] if self.options.return_token_ids else UNSET,
             **finish_reason,
         )
+        chunk = CompletionStreamResponse(choices=[choice], **self.state.common_fields)
+        if self.options.include_usage:
+            chunk.usage = self.state.chunk_usage(index)
+        return chunk
+
+    def _prompt_chunk(self, output: Accumulator) -> CompletionStreamResponse:
+        """The first chunk of an answer, with the echo and the prompt's token ids as requested."""
+        started = output.started_event
+        chunk = self._chunk(
+            started.index, self._echo_text(output), started.prompt_logprobs if self.echo else ()
+        )
+        if self.options.return_token_ids:
+            (choice,) = chunk.choices
+            choice.token_ids, choice.prompt_token_ids = UNSET, list(started.prompt_token_ids)
+        return chunk
+
+    def _last_chunks(self, event: Finished, output: Accumulator) -> list[Any]:
+        """A chunk with the finish reason, then one with the total usage if requested."""
+        tokens = self.state.last_tokens(output)
+        text = tokens[0].text + event.text if tokens else event.text
+        last = self._chunk(event.index, text, tokens, **finish_reason_fields(event))
+        return [last, *self.state.usage_chunks()] if self.options.include_usage else [last]
 
     def _choice(self, index: int, output: Accumulator) -> CompletionChoice:
         started, num_logprobs = output.started_event, self.options.prompt_logprobs

@@ -6,6 +6,7 @@ Knows the fields that both responses have. chat_writer.py and completion_writer.
 import time
 from collections import defaultdict
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from flask import g
@@ -14,7 +15,7 @@ from api.accumulator import AccumulatedCall, Accumulator
 from api.openai.logprobs import mean_logprob
 from api.openai.protocol.generation import CommonRequest, PromptTokensDetails, UsageChunk, UsageInfo
 from api.request_log import make_request_id
-from inference.types import CallDelta, Event, Finished, Started, Token
+from inference.types import CallDelta, Finished, Started, Token
 from settings.groups import ServerSettings
 
 # OpenAI's clients know stop and length. An answer that a deadline or a shutdown ended reports length.
@@ -25,6 +26,7 @@ FINISH_REASONS = {"stop": "stop", "length": "length", "deadline": "length", "can
 class ReplyOptions:
     """The options of one response, from the request and the settings.
 
+    created              Unix time
     n                    choices per prompt
     best_of              answers generated per prompt; the n best become choices
     num_prompts          prompts in the request
@@ -36,12 +38,12 @@ class ReplyOptions:
     include_usage        a stream ends with a chunk that has the total usage
     continuous_usage     every chunk has the usage of its choice so far
     role_in_every_delta  every delta has a role and tool_calls, as TGI's clients require
-    created              Unix time
     """
 
     id: str
     model: str
     fingerprint: str
+    created: int
     n: int = 1
     best_of: int = 1
     num_prompts: int = 1
@@ -53,16 +55,6 @@ class ReplyOptions:
     include_usage: bool = False
     continuous_usage: bool = False
     role_in_every_delta: bool = False
-    created: int = field(default_factory=lambda: int(time.time()))
-
-    def common_fields(self) -> dict[str, Any]:
-        """The fields that every response and chunk has."""
-        return {
-            "id": self.id,
-            "created": self.created,
-            "model": self.model,
-            "system_fingerprint": self.fingerprint,
-        }
 
 
 def reply_options(
@@ -75,6 +67,7 @@ def reply_options(
         id=f"{prefix}-{make_request_id(body.request_id or g.get('request_id'))}",
         model=model,
         fingerprint=fingerprint(settings),
+        created=int(time.time()),
         n=body.n or 1,
         best_of=body.best_of or body.n or 1,
         prompt_logprobs=body.prompt_logprobs,
@@ -94,51 +87,45 @@ def fingerprint(settings: ServerSettings) -> str:
 class ReplyState:
     """The accumulated outputs of one request, and its usage.
 
-    object_name  the field `object` of a chunk
-    outputs      answer index -> its Accumulator
+    object_name    the field `object` of a chunk
+    outputs        answer index -> its Accumulator
+    common_fields  the fields that every response and chunk has
     """
 
     options: ReplyOptions
     object_name: str
-    outputs: dict[int, Accumulator] = field(default_factory=lambda: defaultdict(Accumulator))
-    usage: "UsageCounter" = field(init=False)
+    outputs: dict[int, Accumulator] = field(default_factory=partial(defaultdict, Accumulator))
+    common_fields: dict[str, Any] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.usage = UsageCounter(self.options.best_of)
-
-    def add(self, event: Event) -> Accumulator:
-        """Add the event to the output of its answer; returns the output."""
-        output = self.outputs[event.index]
-        output.add(event)
-        self.usage.add(event)
-        return output
-
-    def is_full(self, output: Accumulator) -> bool:
-        """Whether the answer has max_tokens tokens: Finished follows, and vLLM sends both in one chunk."""
-        return len(output.tokens) == self.options.max_tokens
+        self.common_fields = {
+            "id": self.options.id,
+            "created": self.options.created,
+            "model": self.options.model,
+            "system_fingerprint": self.options.fingerprint,
+        }
 
     def last_tokens(self, output: Accumulator) -> list[Token]:
-        """The token to send in the chunk with the finish reason, if any."""
-        return output.tokens[-1:] if self.is_full(output) else []
+        """The token to send in the chunk with the finish reason, if any: token number max_tokens."""
+        return output.tokens[-1:] if len(output.tokens) == self.options.max_tokens else []
 
-    def chunk_fields(self, index: int) -> dict[str, Any]:
-        """The fields of a chunk for answer `index`, without choices; with usage if requested."""
-        fields = self.options.common_fields()
-        if self.options.include_usage:
-            fields["usage"] = self.usage.usage_of(index) if self.options.continuous_usage else None
-        return fields
+    def chunk_usage(self, index: int) -> UsageInfo | None:
+        """The field `usage` of a chunk for answer `index`, if include_usage is set."""
+        if not self.options.continuous_usage:
+            return None
+        prompt = self._started_prompt(index // self.options.best_of)
+        return make_usage(prompt.prompt_tokens or 0, self.outputs[index].num_tokens, prompt.cached_tokens)
 
     def usage_chunks(self) -> list[Any]:
-        """A chunk with the total usage, if requested and all answers have finished."""
+        """A chunk with the total usage, if all answers have finished."""
         num_finished = sum(output.end is not None for output in self.outputs.values())
-        is_last = num_finished == self.options.best_of * self.options.num_prompts
-        if not (is_last and self.options.include_usage):
+        if num_finished < self.options.best_of * self.options.num_prompts:
             return []
         return [UsageChunk(object=self.object_name, choices=[], **self.response_fields())]
 
     def response_fields(self) -> dict[str, Any]:
         """The fields of an unstreamed response, without choices."""
-        return self.options.common_fields() | {"usage": self.usage.total_usage()}
+        return self.common_fields | {"usage": self._total_usage()}
 
     def best_outputs(self) -> list[Accumulator]:
         """The outputs that become choices: the n best of each prompt, prompt by prompt."""
@@ -147,48 +134,30 @@ class ReplyState:
         ]
 
     def _best_of_prompt(self, number: int) -> list[Accumulator]:
-        best_of = self.options.best_of
-        outputs = [self.outputs[number * best_of + each] for each in range(best_of)]
-        if best_of == self.options.n:
+        outputs = self._outputs_of_prompt(number)
+        if self.options.best_of == self.options.n:
             return outputs
         return sorted(outputs, key=lambda each: mean_logprob(each.tokens), reverse=True)[: self.options.n]
 
+    def _outputs_of_prompt(self, number: int) -> list[Accumulator]:
+        best_of = self.options.best_of
+        return [self.outputs[index] for index in range(number * best_of, (number + 1) * best_of)]
 
-@dataclass(slots=True)
-class UsageCounter:
-    """Counts the tokens of each prompt once, and those of every answer.
-
-    answers_per_prompt  n: answer k to prompt i has the index i * n + k
-    prompts             prompt index -> Started event of its first answer
-    num_generated       answer index -> tokens generated
-    """
-
-    answers_per_prompt: int = 1
-    prompts: dict[int, Started] = field(default_factory=dict)
-    num_generated: dict[int, int] = field(default_factory=dict)
-
-    def add(self, event: Event) -> None:
-        match event:
-            case Started():
-                self.prompts.setdefault(event.index // self.answers_per_prompt, event)
-                self.num_generated[event.index] = 0
-            case Token():
-                self.num_generated[event.index] += 1
-            case Finished():
-                self.num_generated[event.index] = event.num_tokens
-
-    def total_usage(self) -> UsageInfo:
-        prompts = self.prompts.values()
+    def _total_usage(self) -> UsageInfo:
+        """The tokens of each prompt once, and those of every answer."""
+        prompts = [self._started_prompt(number) for number in range(self.options.num_prompts)]
         return make_usage(
-            sum(prompt.prompt_tokens for prompt in prompts),
-            sum(self.num_generated.values()),
+            sum(prompt.prompt_tokens or 0 for prompt in prompts),
+            sum(output.num_tokens for output in self.outputs.values()),
             sum(prompt.cached_tokens for prompt in prompts),
         )
 
-    def usage_of(self, index: int) -> UsageInfo:
-        """The usage of one answer so far. A prompt whose computation has not started counts no tokens."""
-        prompt = self.prompts.get(index // self.answers_per_prompt, Started(index, 0, 0))
-        return make_usage(prompt.prompt_tokens, self.num_generated[index], prompt.cached_tokens)
+    def _started_prompt(self, number: int) -> Started:
+        """The Started event of the prompt's first answer that has one, else one without tokens."""
+        for output in self._outputs_of_prompt(number):
+            if output.started:
+                return output.started
+        return Started(number, 0, 0)
 
 
 def make_usage(prompt: int, completion: int, cached: int = 0) -> UsageInfo:

@@ -5,6 +5,7 @@ and since 0.11. The backend compiles schemas, patterns and grammars.
 """
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 from api.openai.errors import InvalidBody, InvalidParameter
@@ -16,6 +17,12 @@ from settings.groups import ServerSettings
 ONE_KIND = (
     "You can only use one kind of constraints for structured outputs ('json', 'regex' or 'choice')."  # vLLM's
 )
+
+# The values of the fields that set the format, and these values in a request without a format.
+FORMAT_FIELDS = attrgetter(
+    "response_format", "structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar"
+)
+NO_FORMAT = FORMAT_FIELDS(CommonRequest())
 
 
 def parse_constraint(body: CommonRequest, settings: ServerSettings) -> Constraint | None:

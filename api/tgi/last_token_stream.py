@@ -34,7 +34,9 @@ class LastTokenStream:
 
     def start(self, sink: Sink) -> None:
         def receive(arrived: list[Event] | ServerError) -> None:
-            sink(arrived if isinstance(arrived, ServerError) else list(mark_last_token(arrived)))
+            if isinstance(arrived, list) and arrived and isinstance(arrived[-1], Finished):
+                arrived = list(mark_last_token(arrived))
+            sink(arrived)
 
         self._stream.start(receive)
 

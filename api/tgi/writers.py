@@ -125,10 +125,10 @@ class GenerateStreamWriter(GenerateWriter):
     """An event for each token of a LastTokenStream. The last event also has the whole text."""
 
     def chunk(self, event: Event) -> list[Any]:
-        super().chunk(event)
+        self.outputs[0].add(event)
         match event:
             case LastToken():
-                super().chunk(event.end)
+                self.outputs[0].add(event.end)
                 return [self._last_response(event)]
             case Token():
                 return [self._stream_response(event)]
@@ -136,10 +136,11 @@ class GenerateStreamWriter(GenerateWriter):
                 return []
 
     def _stream_response(self, token: Token, final_text: str = "") -> StreamResponse:
+        num_top = self.options.num_top_tokens
         return StreamResponse(
             index=len(self.outputs[0].tokens),
             token=generated_token(token, final_text),
-            top_tokens=top_tokens(token, self.options.num_top_tokens) or UNSET,
+            top_tokens=(top_tokens(token, num_top) or UNSET) if num_top else UNSET,
         )
 
     def _last_response(self, event: LastToken) -> StreamResponse:
