@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from api import create_app
+from api.body_limits import make_body_limit
 from api.server.metrics_port import serve_metrics
 from api.server.serve import check_certificate
 from api.server.serve import serve as serve_http
@@ -31,6 +32,7 @@ from inference.errors import ServerError
 from inference.factory import LoadedEngine, open_backend, open_engine
 from inference.finding import Refused
 from inference.metrics import Metrics
+from inference.models import ModelEntry, Models
 from inference.native import prefault
 from inference.process.malloc import trim_heap
 from inference.selftest import selftest
@@ -118,12 +120,13 @@ def serve(settings: Settings, pending: PendingRepository, version: str) -> int:
     raise_open_file_limit()
     metrics = Metrics()
     backend = make_backend(settings, loaded_engine, metrics)
+    models = Models(ModelEntry(backend, (backend.info().id, *settings.served_names)))
     freeze_gc()
     report_memory(settings, report, loaded_engine, metrics)
     if not settings.api_keys and not is_loopback(settings.host):
         log.warning("HOST=%s opens the server to its networks without a key: set API_KEYS", settings.host)
     try:
-        return run_server(settings, backend, metrics, version)
+        return run_server(settings, models, metrics, version)
     finally:
         backend.close()
 
@@ -168,7 +171,8 @@ def report_memory(
         with contextlib.suppress(ServerError):  # the server is about to end
             print_terms(title, memory_report.terms_when_full(), settings, metrics)
 
-    loaded_engine.engine.on_step(FullBatchWatcher(loaded_engine.engine, metrics.record_step, on_report))
+    engine = loaded_engine.engine
+    engine.on_step(FullBatchWatcher(engine, engine.core.on_step, on_report))
 
 
 def print_terms(title: str, memory_terms: Sequence[MemoryTerm], settings: Settings, metrics: Metrics) -> None:
@@ -241,19 +245,20 @@ def public_name(model: str) -> str:
     return Path(model).expanduser().resolve().name if model.startswith(("/", ".", "~")) else model
 
 
-def run_server(settings: Settings, backend: Backend, metrics: Metrics, version: str) -> int:
-    """Serve the backend, and the metrics on PROMETHEUS_PORT if it is set. Returns the exit code."""
+def run_server(settings: Settings, models: Models, metrics: Metrics, version: str) -> int:
+    """Serve the models, and the metrics on PROMETHEUS_PORT if it is set. Returns the exit code."""
     with contextlib.ExitStack() as stack:
         if settings.prometheus_port:
             stack.enter_context(serve_metrics(metrics.render, settings.host, settings.prometheus_port))
         server = server_settings(settings, version)
+        app = create_app(models, server, metrics)
         return serve_http(
-            create_app(backend, server, metrics),
-            backend,
+            app,
+            models,
             host=settings.host,
             port=settings.port,
             drain_seconds=settings.drain_seconds,
-            max_body=server.max_body_bytes,
+            body_limit=make_body_limit(app, server.max_body_bytes, server.root_path),
             workers=settings.validation_workers,
             certfile=settings.ssl_certfile,
             keyfile=settings.ssl_keyfile,

@@ -8,7 +8,7 @@ from pathlib import Path
 from flask import Blueprint, Response, request
 
 from api.static_pages import CONTENT_TYPES, HEADERS, StaticFiles
-from inference.backend import Backend
+from inference.models import Models
 from settings.groups import ServerSettings
 
 HOME = Path(__file__).resolve().parent.parent
@@ -20,7 +20,7 @@ OPTIONAL_LINKS = """\
 - [OpenAPI document](openapi.json): every route with its fields."""
 
 
-def make_blueprint(backend: Backend, settings: ServerSettings) -> Blueprint:
+def make_blueprint(models: Models, settings: ServerSettings) -> Blueprint:
     blueprint = Blueprint("doc_pages", __name__)
     files = StaticFiles(HOME, find_doc_files(HOME))
     index = make_llms_txt(HOME)

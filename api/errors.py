@@ -12,7 +12,7 @@ from flask import Blueprint, Flask, Response, current_app, g, request
 from flask.globals import request_ctx
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
-from api.json_encode import MIMETYPE, encode
+from api.json_body import MIMETYPE, encode
 from inference.errors import Internal, NotFound, NotImplementedHere, ServerError, TooLarge, Unavailable
 
 MESSAGES = {
@@ -55,6 +55,15 @@ class SlowBody(ServerError):
     """The request's body arrived too slowly."""
 
     status: ClassVar[int] = 408
+
+
+class BodyNotStored(ServerError):
+    """The request's body could not be written to disk. The status is not 503, which means a busy model."""
+
+    status: ClassVar[int] = 507
+
+    def __init__(self) -> None:
+        super().__init__("the server cannot store the body: its temporary folder is full or not writable")
 
 
 class Draining(Unavailable):

@@ -1,6 +1,6 @@
 """The server's own routes: liveness, readiness, version, the index of routes, and Prometheus metrics.
 
-Knows the backend's readiness and the app's routes. The dialects have their own health routes.
+Knows the models' readiness and the app's routes. The dialects have their own health routes.
 """
 
 from itertools import groupby
@@ -12,9 +12,9 @@ from api.errors import Draining, json_response
 from api.openapi.document import listed_methods
 from api.openapi.operation import Operation, attach_operation
 from api.wsgi_environ import DRAINING
-from inference.backend import Backend
 from inference.errors import Unavailable
 from inference.metrics import Metrics
+from inference.models import Models
 from settings.groups import ServerSettings
 
 
@@ -53,19 +53,19 @@ METRICS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 UNHEALTHY = {"error": "unhealthy", "error_type": "healthcheck"}  # TGI's format
 
 
-def make_blueprint(backend: Backend, settings: ServerSettings, metrics: Metrics | None = None) -> Blueprint:
+def make_blueprint(models: Models, settings: ServerSettings, metrics: Metrics | None = None) -> Blueprint:
     ops = Blueprint("ops", __name__)
 
     def live() -> Response:
         return json_response(200, OK)
 
     def health() -> Response:
-        return json_response(503, UNHEALTHY) if backend.unavailable_reason() else json_response(200, OK)
+        return json_response(503, UNHEALTHY) if models.unavailable_reason() else json_response(200, OK)
 
     def ready() -> Response:
         if DRAINING in request.environ:
             raise Draining(request.environ[DRAINING])
-        if reason := backend.unavailable_reason():
+        if reason := models.unavailable_reason():
             raise Unavailable(reason)
         return json_response(200, OK)
 
@@ -74,7 +74,7 @@ def make_blueprint(backend: Backend, settings: ServerSettings, metrics: Metrics 
 
     def index() -> Response:
         return json_response(
-            200, ServerIndex("hearth", settings.version, backend.info().id, routes_by_blueprint())
+            200, ServerIndex("hearth", settings.version, models.default.card.name, routes_by_blueprint())
         )
 
     ops.add_url_rule("/health", "health", attach_operation(health, HEALTH))

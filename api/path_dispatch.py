@@ -14,13 +14,13 @@ from api import json_body, neodim, openai, tgi
 from api.errors import render_errors
 from api.openapi.operation import Operation, attach_operation, operation_of
 from api.response import View
-from inference.backend import Backend
 from inference.errors import ServerError
+from inference.models import Models
 from settings.groups import ServerSettings
 
 
 class Dialect(Protocol):
-    def views(self, backend: Backend, settings: ServerSettings) -> dict[str, View]:
+    def views(self, models: Models, settings: ServerSettings) -> dict[str, View]:
         """The dialect's view of each shared path, by path."""
         ...
 
@@ -49,14 +49,16 @@ DISPATCHES = {
 }
 
 
-def make_blueprint(backend: Backend, settings: ServerSettings) -> Blueprint:
+def make_blueprint(models: Models, settings: ServerSettings) -> Blueprint:
     blueprint = Blueprint("shared", __name__)
     for path, dispatch in DISPATCHES.items():
-        default_view = dispatch.default.views(backend, settings)[path]
-        other_view = dispatch.other.views(backend, settings)[path]
+        default_view = dispatch.default.views(models, settings)[path]
+        other_view = dispatch.other.views(models, settings)[path]
         blueprint.add_url_rule(
             path, path, dispatch_view(dispatch, default_view, other_view), methods=["POST"]
         )
+    if not settings.cors_origins:
+        blueprint.after_request(neodim.allow_origin)
     render_errors(blueprint, _error_before_start)
     return blueprint
 

@@ -3,11 +3,13 @@
 A dialect in api/ knows these two protocols and the types in types.py; it does not know an implementation.
 """
 
+import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
+from inference.backend_load import BackendLoad
 from inference.errors import ServerError
-from inference.types import BackendLoad, Event, GenerationRequest, ModelInfo, Tokenized
+from inference.types import Event, GenerationRequest, ModelInfo, Tokenized
 
 Sink = Callable[[list[Event] | ServerError], None]
 
@@ -25,7 +27,7 @@ class Stream(Protocol):
     def __next__(self) -> Event: ...
 
     def start(self, sink: Sink) -> None:
-        """Call `sink` with the events of each step, on the delivery thread (see Backend.set_delivery).
+        """Call `sink` with the events of each step, on the event loop (see Backend.attach).
 
         Events that already exist are passed at once. The sink is not called after `close`.
         """
@@ -64,8 +66,8 @@ class Backend(Protocol):
 
     def load(self) -> BackendLoad: ...
 
-    def set_delivery(self, post: Callable[[Callable[[], None]], None]) -> None:
-        """Deliver all streams' events by one `post(callback)` a step, e.g. loop.call_soon_threadsafe."""
+    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Deliver the events of all streams on the server's event loop. Called once, on the loop."""
         ...
 
     def close(self) -> None:

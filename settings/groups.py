@@ -69,7 +69,6 @@ class ServerSettings:
     root_path                path prefix of a reverse proxy; empty: none
     max_body_bytes           largest request body
     stream_format            format of /inference/... streams if no header selects one; "auto" is ndjson
-    served_names             names of the served model in addition to its id
     request_timeout_s        seconds after which an answer is cut off; None: never
     default_max_tokens       of an answer if its request sets no limit; None: as many as the context holds
     default_seed             of requests that set none; None: a random one for each
@@ -87,7 +86,6 @@ class ServerSettings:
     root_path: str = ""
     max_body_bytes: int = 32_000_000
     stream_format: StreamFormat = "auto"
-    served_names: tuple[str, ...] = ()
     default_max_tokens: int | None = None
     request_timeout_s: float | None = None
     default_temperature: float = 1.0

@@ -10,7 +10,7 @@ from flask.testing import FlaskClient
 
 from api import create_app
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend
+from tests.fake_backend import FakeBackend, make_models
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -34,7 +34,7 @@ def backend() -> FakeBackend:
 
 @pytest.fixture
 def app(backend: FakeBackend) -> Flask:
-    return create_app(backend, ServerSettings(version="1.2.3"))
+    return create_app(make_models(backend), ServerSettings(version="1.2.3"))
 
 
 @pytest.fixture

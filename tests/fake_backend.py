@@ -1,5 +1,7 @@
 """A Backend that plays a script. It knows the interface of inference/backend.py, and nothing of models."""
 
+import asyncio
+import contextlib
 import math
 import random
 import re
@@ -8,10 +10,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
-from inference.backend import Sink
+from inference.backend import Backend, Sink
+from inference.backend_load import BackendLoad
 from inference.errors import ServerError
+from inference.models import ModelEntry, Models
 from inference.types import (
-    BackendLoad,
     Embedded,
     Embedding,
     Event,
@@ -37,6 +40,11 @@ def say(*texts: str, index: int = 0, pause_s: float = 0.0, reason: str = "stop")
     return [*script, Finished(index, reason, num_tokens=len(tokens))]
 
 
+def make_models(backend: Backend, *names: str) -> Models:
+    """The backend's model alone, under its id and `names`."""
+    return Models(ModelEntry(backend, (backend.info().id, *names)))
+
+
 class FakeBackend:
     """Plays `script` (or what `script(request)` returns) for every request, one step every `pace_s`.
 
@@ -51,15 +59,17 @@ class FakeBackend:
         script: Script | Callable[[GenerationRequest], Script] | None = None,
         error: ServerError | None = None,
         pace_s: float = 0.001,
+        model_id: str = "fake/model",
     ) -> None:
         self.script = say("Hello", " world") if script is None else script
         self.error = error
         self.pace_s = pace_s
+        self.model_id = model_id
         self.unready_reason = ""
         self.embed_s = 0.0
         self.requests: list[GenerationRequest] = []
         self.streams: list[FakeStream] = []
-        self.post: Callable[[Callable[[], None]], None] = lambda call: call()
+        self.post: Callable[[Callable[[], None]], object] = lambda call: call()
         self._waiting: deque[tuple[FakeStream, Sink]] = deque()
         self._stopped = threading.Event()
         self._engine: threading.Thread | None = None
@@ -69,7 +79,7 @@ class FakeBackend:
         return [stream for stream in self.streams if not stream.closed_at]
 
     def info(self) -> ModelInfo:
-        return ModelInfo(id="fake/model", context=128, vocab=1000, created=1700000000)
+        return ModelInfo(id=self.model_id, context=128, vocab=1000, created=1700000000)
 
     def unavailable_reason(self) -> str:
         return self.unready_reason
@@ -106,8 +116,8 @@ class FakeBackend:
     def load(self) -> BackendLoad:
         return BackendLoad(running=len(self.open_streams))
 
-    def set_delivery(self, post: Callable[[Callable[[], None]], None]) -> None:
-        self.post = post
+    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.post = loop.call_soon_threadsafe
 
     def close(self) -> None:
         self._stopped.set()
@@ -128,7 +138,8 @@ class FakeBackend:
                 (stream, sink, delivery) for stream, sink in playing if (delivery := stream.next_delivery())
             ]
             if due:
-                self.post(lambda due=due: deliver(due))
+                with contextlib.suppress(RuntimeError):  # the loop is closed
+                    self.post(lambda due=due: deliver(due))
 
 
 def embedding(text_or_ids: str | Sequence[int]) -> Embedding:

@@ -15,6 +15,7 @@ from api.llama_stack.protocol.errors import (
     Violations,
 )
 from inference.errors import BadRequest, ServerError
+from inference.models import UnknownModel
 
 REQUIRED = "is required"
 PATH_STEP = re.compile(r"[^.\[\]]+")
@@ -22,13 +23,13 @@ SAMPLING_FIELDS = ("temperature", "top_p", "top_k", "max_tokens", "repetition_pe
 FIELD_PATHS = {"the body": ""} | {name: f"sampling_params.{name}" for name in SAMPLING_FIELDS}
 
 
-class UnknownModel(ServerError):
+class InvalidModel(ServerError):
     """The requested model is not served. The status is 400, as in the reference server."""
 
     status: ClassVar[int] = 400
 
-    def __init__(self, name: str, served: str) -> None:
-        super().__init__(f"Invalid value: Model '{name}' not found, this server has '{served}'")
+    def __init__(self, error: UnknownModel) -> None:
+        super().__init__(f"Invalid value: Model '{error.name}' not found, this server has {error.served}")
 
 
 def error_before_start(error: ServerError) -> tuple[int, LlamaStackErrorResponse]:

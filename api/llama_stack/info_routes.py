@@ -14,12 +14,11 @@ from msgspec import UNSET, Struct, UnsetType
 from api.errors import json_response
 from api.llama_stack.protocol.errors import LlamaStackErrorResponse
 from api.llama_stack.versions import ProtocolVersion
-from api.model_names import ModelCard, is_served_name, model_card, model_cards, shorten_name
+from api.model_card import ModelCard, model_card, model_cards
 from api.openapi.document import listed_methods
 from api.openapi.operation import Operation, attach_operation
-from inference.backend import Backend
 from inference.errors import BadRequest, NotFound, NotImplementedHere
-from settings.groups import ServerSettings
+from inference.models import Models, shorten_name
 
 
 class HealthInfo(Struct):
@@ -77,23 +76,19 @@ UNSUPPORTED = {
 }
 
 
-def install_info(
-    blueprint: Blueprint, version: ProtocolVersion, backend: Backend, settings: ServerSettings
-) -> None:
+def install_info(blueprint: Blueprint, version: ProtocolVersion, models: Models) -> None:
     views = _views_since_v1 if version.typed_deltas else _views_before_v1
-    for path, view in views(version, backend, settings).items():
+    for path, view in views(version, models).items():
         blueprint.add_url_rule(path, path, view)
 
 
-def _views_before_v1(version: ProtocolVersion, backend: Backend, settings: ServerSettings) -> Views:
+def _views_before_v1(version: ProtocolVersion, models: Models) -> Views:
     """The routes before 0.1: lists have their own paths, and are plain arrays."""
     name = {"identifier": "The model's name. `core_model_id` is accepted too."}
     return {
-        "/models/list": _view(
-            "List the models", list[ModelCard], lambda: model_cards(backend.info(), settings)
-        ),
+        "/models/list": _view("List the models", list[ModelCard], lambda: model_cards(models)),
         "/models/get": _view(
-            "Show a model", ModelCard, lambda: _served_model_card(_requested_model(), backend, settings), name
+            "Show a model", ModelCard, lambda: model_card(models.resolve(_requested_model()).card), name
         ),
         "/health": _view("Check that the server answers", HealthInfo, lambda: HEALTH),
         "/providers/list": _view(
@@ -105,16 +100,16 @@ def _views_before_v1(version: ProtocolVersion, backend: Backend, settings: Serve
     }
 
 
-def _views_since_v1(version: ProtocolVersion, backend: Backend, settings: ServerSettings) -> Views:
+def _views_since_v1(version: ProtocolVersion, models: Models) -> Views:
     """The routes since 0.1: lists are in `data`, as in OpenAI's API."""
     return {
         "/models": _view(
             "List the models",
             ListModelsResponse,
-            lambda: ListModelsResponse("list", model_cards(backend.info(), settings)),
+            lambda: ListModelsResponse("list", model_cards(models)),
         ),
         "/models/<path:name>": _view(
-            "Show a model", ModelCard, lambda name: _served_model_card(name, backend, settings)
+            "Show a model", ModelCard, lambda name: model_card(models.resolve(name).card)
         ),
         "/health": _view("Check that the server answers", HealthInfo, lambda: HEALTH),
         "/version": _view(
@@ -151,13 +146,6 @@ def _requested_model() -> str:
     if not name:
         raise BadRequest("identifier", "is required in the query")
     return name
-
-
-def _served_model_card(name: str, backend: Backend, settings: ServerSettings) -> ModelCard:
-    info = backend.info()
-    if not is_served_name(name, info, settings):
-        raise NotFound(f"Model '{shorten_name(name)}' not found: this server has '{info.id}'")
-    return model_card(name, info)
 
 
 def _provider() -> ProviderInfo:

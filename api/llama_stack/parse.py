@@ -6,8 +6,8 @@ Errors in the body are raised here or when the backend checks the request, befor
 from dataclasses import replace
 from typing import TypeVar
 
-from api.llama_stack.errors import UnknownModel
-from api.llama_stack.messages import content_text, insert_definitions, parse_messages, parse_tools
+from api.llama_stack.errors import InvalidModel
+from api.llama_stack.messages import insert_definitions, parse_content, parse_messages, parse_tools
 from api.llama_stack.protocol.inference import (
     BatchChatRequest,
     BatchCompletionRequest,
@@ -24,10 +24,11 @@ from api.llama_stack.protocol.inference import (
     ToolConfig,
     ToolsRequest,
 )
-from api.model_names import is_served_name, shorten_name
+from inference.content import content_text
 from inference.errors import BadRequest
+from inference.models import Models, Served, UnknownModel
 from inference.sampling import Sampling
-from inference.types import Constraint, GenerationRequest, ModelInfo
+from inference.types import Constraint, GenerationRequest
 from settings.groups import ServerSettings
 
 STRATEGIES = ("greedy", "top_p", "top_k")
@@ -64,7 +65,8 @@ def _require_items(items: list[T], field: str) -> list[T]:
 def _completion_request(
     body: InferenceRequest, content: Content, field: str, settings: ServerSettings
 ) -> GenerationRequest:
-    return replace(_request_without_prompt(body, settings), prompt=content_text(content, field))
+    prompt = content_text(parse_content(content, field))
+    return replace(_request_without_prompt(body, settings), prompt=prompt)
 
 
 def _chat_request(
@@ -110,13 +112,15 @@ def _parse_constraint(
             return None
 
 
-def check_model(body: ModelRequest, info: ModelInfo, settings: ServerSettings) -> None:
-    """Raise BadRequest if the body has no model name, UnknownModel if the model is not served."""
+def resolve_model(body: ModelRequest, models: Models) -> Served:
+    """The model that the body names. Raises BadRequest if it names none, InvalidModel if it is not served."""
     name = body.model_id or body.model
     if not name:
-        raise BadRequest("model_id", f"is required: this server has {info.id!r}")
-    if not is_served_name(name, info, settings):
-        raise UnknownModel(shorten_name(name), info.id)
+        raise BadRequest("model_id", f"is required: this server has {models.ids}")
+    try:
+        return models.resolve(name)
+    except UnknownModel as error:
+        raise InvalidModel(error) from None
 
 
 def parse_sampling(params: SamplingParams, default_temperature: float) -> Sampling:

@@ -10,11 +10,12 @@ from typing import Any
 
 from flask import Blueprint, Response, request
 
+from api.concurrency_limit import acquire_permit
 from api.embeddings import EmbeddingsWriter
 from api.json_body import read_struct
 from api.llama_stack import parse
 from api.llama_stack.errors import error_before_start
-from api.llama_stack.messages import content_text
+from api.llama_stack.messages import parse_content
 from api.llama_stack.protocol.errors import LlamaStackErrorResponse
 from api.llama_stack.protocol.inference import (
     BatchChatRequest,
@@ -34,8 +35,9 @@ from api.llama_stack.writers import BatchWriter, ChatReplyWriter, CompletionRepl
 from api.merged_stream import submit_all
 from api.openapi.operation import Operation, attach_operation
 from api.response import NDJSON, SSE, respond
-from inference.backend import Backend
+from inference.content import content_text
 from inference.errors import BadRequest
+from inference.models import Models
 from inference.types import Embedding
 from settings.groups import ServerSettings
 
@@ -119,25 +121,29 @@ EMBEDDINGS = Operation(
 @dataclass(frozen=True, slots=True)
 class InferenceRoutes:
     version: ProtocolVersion
-    backend: Backend
+    models: Models
     settings: ServerSettings
 
     def respond_one(self, route: Route) -> Response:
-        body = self._read_body(route)
-        stream = self.backend.generate(route.parse(body, self.settings))
+        body: Any = read_struct(route.request_type)
+        backend = parse.resolve_model(body, self.models).backend
+        generation_request = route.parse(body, self.settings)
         framing = (
             choose_framing(request.headers, self.version, self.settings.stream_format)
             if body.stream
             else None
         )
-        return respond(stream, self._make_writer(route, body), framing)
+        acquire_permit()
+        return respond(backend.generate(generation_request), self._make_writer(route, body), framing)
 
     def respond_batch(self, route: Route) -> Response:
-        body = self._read_body(route)
+        body: Any = read_struct(route.request_type)
+        backend = parse.resolve_model(body, self.models).backend
         generation_requests = route.parse(body, self.settings)
         writers = [self._make_writer(route, body) for _ in generation_requests]
+        acquire_permit()
         return respond(
-            submit_all(self.backend.generate, generation_requests),
+            submit_all(backend.generate, generation_requests),
             BatchWriter(self.version, writers, route.operation.response),
             None,
             len(generation_requests),
@@ -146,28 +152,22 @@ class InferenceRoutes:
     def embed(self) -> Response:
         """One vector per text."""
         body = read_struct(EmbeddingsRequest)
-        parse.check_model(body, self.backend.info(), self.settings)
+        backend = parse.resolve_model(body, self.models).backend
         if body.output_dimension is not None:
             raise BadRequest("output_dimension", "is not supported: leave it out", body.output_dimension)
         if not body.contents:
             raise BadRequest("contents", "must hold at least one text")
-        texts = [content_text(content, f"contents[{i}]") for i, content in enumerate(body.contents)]
+        contents = [parse_content(content, f"contents[{i}]") for i, content in enumerate(body.contents)]
         writer = EmbeddingsWriter(_embeddings_response, error_before_start)
-        return respond(self.backend.embed(texts), writer, None)
-
-    def _read_body(self, route: Route) -> Any:
-        body = read_struct(route.request_type)
-        parse.check_model(body, self.backend.info(), self.settings)
-        return body
+        acquire_permit()
+        return respond(backend.embed([content_text(content) for content in contents]), writer, None)
 
     def _make_writer(self, route: Route, body: InferenceRequest) -> CompletionReplyWriter | ChatReplyWriter:
         return route.writer(self.version, logprobs=body.logprobs is not None)
 
 
-def install(
-    blueprint: Blueprint, version: ProtocolVersion, backend: Backend, settings: ServerSettings
-) -> None:
-    inference = InferenceRoutes(version, backend, settings)
+def install(blueprint: Blueprint, version: ProtocolVersion, models: Models, settings: ServerSettings) -> None:
+    inference = InferenceRoutes(version, models, settings)
     routes = {
         "/inference/completion": (inference.respond_one, COMPLETION),
         "/inference/chat completion": (inference.respond_one, CHAT),

@@ -23,7 +23,7 @@ from api.openai.responses.protocol import NOT_STORED, RESPOND
 from api.openai.routes import CompletionRoutes, detokenize, tokenize
 from api.openapi.operation import Operation, attach_operation
 from api.response import SSE, View
-from inference.backend import Backend
+from inference.models import Models
 from settings.groups import ServerSettings
 
 __all__ = ["error_before_start", "make_blueprint", "views"]
@@ -45,9 +45,9 @@ INVOKE = Operation(
 )
 
 
-def make_blueprint(backend: Backend, settings: ServerSettings) -> Blueprint:
+def make_blueprint(models: Models, settings: ServerSettings) -> Blueprint:
     blueprint = Blueprint("openai", __name__)
-    post_views = _post_views(backend, settings)
+    post_views = _post_views(models, settings)
     for prefix in (PREFIX, LLAMA_STACK_PREFIX):
         for path, view in post_views.items():
             blueprint.add_url_rule(prefix + path, prefix + path, view, methods=["POST"])
@@ -56,18 +56,18 @@ def make_blueprint(backend: Backend, settings: ServerSettings) -> Blueprint:
             blueprint.add_url_rule(
                 rule, rule, attach_operation(refuse_stored_response, NOT_STORED), methods=methods
             )
-    view = attach_operation(partial(detokenize, backend, settings), DETOKENIZE)
+    view = attach_operation(partial(detokenize, models), DETOKENIZE)
     blueprint.add_url_rule("/detokenize", "detokenize", view, methods=["POST"])
-    info_routes.install_status(blueprint, backend)
+    info_routes.install_status(blueprint, models)
     info_routes.install_unsupported(blueprint)
-    info_routes.install_models(blueprint, LLAMA_STACK_PREFIX, backend, settings)
+    info_routes.install_models(blueprint, LLAMA_STACK_PREFIX, models)
     render_errors(blueprint, error_before_start)
     return blueprint
 
 
-def views(backend: Backend, settings: ServerSettings) -> dict[str, View]:
+def views(models: Models, settings: ServerSettings) -> dict[str, View]:
     """The views of the shared paths, for bodies in this dialect's format."""
-    post_views = _post_views(backend, settings)
+    post_views = _post_views(models, settings)
     fields = {"messages": "/chat/completions", "prompt": "/completions", "input": "/embeddings"}
 
     def invoke() -> Response:
@@ -79,16 +79,16 @@ def views(backend: Backend, settings: ServerSettings) -> dict[str, View]:
         raise InvalidBody("messages, prompt or input is required")
 
     return {
-        "/tokenize": attach_operation(partial(tokenize, backend, settings), TOKENIZE),
+        "/tokenize": attach_operation(partial(tokenize, models), TOKENIZE),
         "/invocations": attach_operation(invoke, INVOKE),
     }
 
 
-def _post_views(backend: Backend, settings: ServerSettings) -> dict[str, View]:
-    inference = CompletionRoutes(backend, settings)
+def _post_views(models: Models, settings: ServerSettings) -> dict[str, View]:
+    inference = CompletionRoutes(models, settings)
     return {
         "/completions": attach_operation(partial(inference.complete), COMPLETE),
         "/chat/completions": attach_operation(partial(inference.chat), CHAT),
-        "/responses": attach_operation(partial(create_response, backend, settings), RESPOND),
-        "/embeddings": attach_operation(partial(create_embedding, backend, settings), EMBED),
+        "/responses": attach_operation(partial(create_response, models, settings), RESPOND),
+        "/embeddings": attach_operation(partial(create_embedding, models), EMBED),
     }

@@ -11,33 +11,35 @@ from functools import partial
 
 from flask import Response
 
+from api.concurrency_limit import acquire_permit
 from api.embeddings import EmbeddingsWriter
 from api.openai.errors import InvalidBody, InvalidParameter, error_before_start, unsupported_api
-from api.openai.parse import read_request, resolve_model_name, split_prompts
+from api.openai.parse import read_request, split_prompts
 from api.openai.protocol.embeddings import EmbeddingData, EmbeddingRequest, EmbeddingResponse
 from api.openai.reply import make_usage
 from api.request_log import make_request_id
 from api.response import respond
 from inference.backend import Backend, Stream
 from inference.errors import NotImplementedHere
+from inference.models import Models
 from inference.types import Embedding, GenerationRequest
-from settings.groups import ServerSettings
 
 
-def create_embedding(backend: Backend, settings: ServerSettings) -> Response:
+def create_embedding(models: Models) -> Response:
     body = read_request(EmbeddingRequest)
-    info = backend.info()
-    model = resolve_model_name(body.model, info, settings)
+    served = models.resolve(body.model)
+    model = served.card.name
     if body.dimensions is not None:
         raise InvalidParameter(f"dimensions is not supported: {model} has a fixed vector size", "dimensions")
     if body.input in ("", []):
         raise InvalidBody("input must be text, token ids, or a list of either, and not empty", "input")
     inputs = split_prompts(body.input, "input")
-    limit = info.context if body.truncate_prompt_tokens == -1 else body.truncate_prompt_tokens
+    limit = served.card.info.context if body.truncate_prompt_tokens == -1 else body.truncate_prompt_tokens
     if limit is not None:
-        inputs = [_last_tokens(each, limit, backend) for each in inputs]
+        inputs = [_last_tokens(each, limit, served.backend) for each in inputs]
     render = partial(_render, model=model, as_base64=body.encoding_format == "base64")
-    return respond(_submit(inputs, backend), EmbeddingsWriter(render, error_before_start), None)
+    acquire_permit()
+    return respond(_submit(inputs, served.backend), EmbeddingsWriter(render, error_before_start), None)
 
 
 def _submit(inputs: list[str | list[int]], backend: Backend) -> Stream:

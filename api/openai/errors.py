@@ -7,7 +7,8 @@ from http import HTTPStatus
 from typing import Any, ClassVar
 
 from api.openai.protocol.errors import ErrorInfo, ErrorResponse, ErrorType
-from inference.errors import BadRequest, MaxTokensTooLarge, NotFound, ServerError, TooLong
+from inference.errors import BadRequest, MaxTokensTooLarge, ServerError, TooLong
+from inference.models import UnknownModel
 
 OPENAI_TYPES = {
     400: "BadRequestError",
@@ -51,11 +52,6 @@ class InvalidBody(InvalidParameter):
     type: ClassVar[str] = "Bad Request"
 
 
-class NoSuchModel(NotFound):
-    def __init__(self, name: str) -> None:
-        super().__init__(f"The model `{name}` does not exist.")
-
-
 def unsupported_api(api: str) -> InvalidParameter:
     """vLLM's error for an API that the served model does not support."""
     return InvalidParameter(f"The model does not support {api} API")
@@ -88,6 +84,8 @@ def envelope(error: ServerError) -> ErrorResponse:
 def _message(error: ServerError) -> str:
     if error.status == 401:
         return "Unauthorized"
+    if isinstance(error, UnknownModel):
+        return f"The model `{error.name}` does not exist."
     if isinstance(error, MaxTokensTooLarge):
         return MAX_TOKENS_TOO_LARGE.format(error)
     if isinstance(error, TooLong) and error.rule.startswith(CONTEXT_RULE):

@@ -6,14 +6,12 @@ from typing import NoReturn
 from flask import Blueprint, Response
 
 from api.errors import json_response
-from api.model_names import model_card, model_cards
+from api.model_card import model_card, model_cards
 from api.openai.errors import unsupported_api
-from api.openai.parse import resolve_model_name
 from api.openai.protocol.errors import UnhealthyResponse
 from api.openai.protocol.models import LOAD, MODEL, MODELS, PING, UNSUPPORTED, LoadResponse, ModelList
 from api.openapi.operation import attach_operation
-from inference.backend import Backend
-from settings.groups import ServerSettings
+from inference.models import Models
 
 UNSUPPORTED_APIS = {
     "/pooling": "Pooling",
@@ -28,31 +26,29 @@ UNSUPPORTED_APIS = {
 }
 
 
-def install_status(blueprint: Blueprint, backend: Backend) -> None:
+def install_status(blueprint: Blueprint, models: Models) -> None:
     def ping() -> Response:
-        if backend.unavailable_reason():
+        if models.unavailable_reason():
             return json_response(503, UnhealthyResponse("unhealthy", "healthcheck"))
         return Response(status=200)
 
     def load() -> Response:
-        now = backend.load()
-        return json_response(200, LoadResponse(now.running + now.waiting))
+        loads = [backend.load() for backend in models.backends]
+        return json_response(200, LoadResponse(sum(load.running + load.waiting for load in loads)))
 
     blueprint.add_url_rule("/ping", "ping", attach_operation(ping, PING), methods=["GET", "POST"])
     blueprint.add_url_rule("/load", "load", attach_operation(load, LOAD))
 
 
-def install_models(blueprint: Blueprint, prefix: str, backend: Backend, settings: ServerSettings) -> None:
-    def models() -> Response:
-        return json_response(200, ModelList(data=model_cards(backend.info(), settings)))
+def install_models(blueprint: Blueprint, prefix: str, models: Models) -> None:
+    def list_models() -> Response:
+        return json_response(200, ModelList(data=model_cards(models)))
 
-    def model(name: str) -> Response:
-        return json_response(
-            200, model_card(resolve_model_name(name, backend.info(), settings), backend.info())
-        )
+    def show_model(name: str) -> Response:
+        return json_response(200, model_card(models.resolve(name).card))
 
-    blueprint.add_url_rule(f"{prefix}/models", "models", attach_operation(models, MODELS))
-    blueprint.add_url_rule(f"{prefix}/models/<path:name>", "model", attach_operation(model, MODEL))
+    blueprint.add_url_rule(f"{prefix}/models", "models", attach_operation(list_models, MODELS))
+    blueprint.add_url_rule(f"{prefix}/models/<path:name>", "model", attach_operation(show_model, MODEL))
 
 
 def install_unsupported(blueprint: Blueprint) -> None:

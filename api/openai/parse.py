@@ -1,6 +1,6 @@
 """Converts a request body to GenerationRequests, one per prompt.
 
-Reads the body, resolves the model name and converts sampling parameters. validation.py has the rules for the
+Reads the body and converts sampling parameters. validation.py has the rules for the
 fields. Errors are raised before the backend is called.
 """
 
@@ -13,13 +13,12 @@ from typing import Any, TypeVar, cast
 from flask import request
 
 from api.json_body import read_struct
-from api.model_names import is_served_name, shorten_name
-from api.openai.errors import InvalidBody, InvalidParameter, NoSuchModel
+from api.openai.errors import InvalidBody, InvalidParameter
 from api.openai.messages import forces_named_tool, parse_messages, parse_tool_choice, parse_tools
 from api.openai.protocol.chat import ChatCompletionRequest
 from api.openai.protocol.completion import CompletionRequest
 from api.openai.protocol.generation import CommonRequest
-from api.openai.response_format import parse_constraint, structured_constraint
+from api.openai.response_format import FORMAT_FIELDS, NO_FORMAT, parse_constraint, structured_constraint
 from api.openai.validation import check, requested_max_tokens
 from inference.errors import BadRequest
 from inference.sampling import Sampling
@@ -29,7 +28,6 @@ from settings.groups import ServerSettings
 DEFAULT_COMPLETION_TOKENS = 16  # default max_tokens of a completion in OpenAI's API and vLLM
 MAX_PROMPTS = 2048  # prompts in one request; OpenAI's limit for embeddings
 MAX_BIAS = 100.0  # a bias is clamped to ±100, OpenAI's limit
-PLACEHOLDER_NAMES = frozenset({"", "tgi", "dummy"})  # clients of TGI send them, whatever the model
 WHOLE_BODY = "the body"  # the field name in read_struct's errors about the whole body
 NOT_JSON = "Unsupported Media Type: Only 'application/json' is allowed"
 TOOLS_OR_CONSTRAINT = "You can only either use constraints for structured outputs or tools, not both."
@@ -52,15 +50,6 @@ def read_request(struct_type: type[T]) -> T:
         raise InvalidBody(error.message, "" if error.field == WHOLE_BODY else error.field) from None
 
 
-def resolve_model_name(name: str | None, info: ModelInfo, settings: ServerSettings) -> str:
-    """The model name for the response: the requested name, or the model's id. Raises NoSuchModel."""
-    if name is None or name in PLACEHOLDER_NAMES:
-        return info.id
-    if not is_served_name(name, info, settings):
-        raise NoSuchModel(shorten_name(name))
-    return name
-
-
 def completion_requests(
     body: CompletionRequest, info: ModelInfo, settings: ServerSettings
 ) -> list[GenerationRequest]:
@@ -79,9 +68,9 @@ def chat_request(
 ) -> GenerationRequest:
     """`field` is the conversation's field in error messages. Raises InvalidBody and InvalidParameter."""
     check(body, settings.default_temperature)
-    max_tokens = (
-        settings.default_max_tokens if requested_max_tokens(body) is None else requested_max_tokens(body)
-    )
+    max_tokens = requested_max_tokens(body)
+    if max_tokens is None:
+        max_tokens = settings.default_max_tokens
     num_logprobs = (body.top_logprobs or 0) if body.logprobs else None
     if forces_named_tool(body) and structured_constraint(body):
         raise InvalidBody(TOOLS_OR_CONSTRAINT, "structured_outputs")
@@ -91,8 +80,8 @@ def chat_request(
         template=make_template(
             body.add_generation_prompt, body.continue_final_message, _template_arguments(body)
         ),
-        tools=parse_tools(body.tools),
-        tool_choice=parse_tool_choice(body),
+        tools=parse_tools(body.tools) if body.tools else (),
+        tool_choice="auto" if body.tool_choice is None else parse_tool_choice(body),
         parallel_calls=body.parallel_tool_calls is not False,
     )
 
@@ -128,8 +117,11 @@ def make_template(
 
 
 def _template_arguments(body: ChatCompletionRequest) -> dict[str, Any]:
-    fields = {"reasoning_effort": body.reasoning_effort, "documents": body.documents}
-    arguments = {name: value for name, value in fields.items() if value is not None}
+    arguments: dict[str, Any] = {}
+    if body.reasoning_effort is not None:
+        arguments["reasoning_effort"] = body.reasoning_effort
+    if body.documents is not None:
+        arguments["documents"] = body.documents
     return arguments | (body.chat_template_kwargs or {})
 
 
@@ -143,16 +135,17 @@ def _request_without_prompt(
     """A GenerationRequest with an empty prompt. Requests logprobs if best_of ranks the answers."""
     best_of = body.best_of or body.n or 1
     picks_best = best_of > (body.n or 1)
-    room_for_prompt = max(1, info.context - max(1, max_tokens or 0))
     if body.prompt_logprobs is not None and not settings.enable_prefill_logprobs:
         raise InvalidParameter(
             "prompt_logprobs are disabled: ENABLE_PREFILL_LOGPROBS is off", "prompt_logprobs"
         )
+    if body.cache_salt == "":
+        raise InvalidParameter("Parameter 'cache_salt' must be a non-empty string if provided.", "cache_salt")
     return GenerationRequest(
         prompt="",
         sampling=parse_sampling(body, settings.default_temperature),
         add_special_tokens=body.add_special_tokens,
-        truncate=room_for_prompt if body.truncate_prompt_tokens == -1 else body.truncate_prompt_tokens,
+        truncate=_max_prompt_tokens(body.truncate_prompt_tokens, max_tokens, info),
         max_tokens=max_tokens,
         reject_if_too_long=True,
         min_tokens=body.min_tokens or 0,
@@ -162,12 +155,23 @@ def _request_without_prompt(
         ignore_eos=bool(body.ignore_eos),
         bad_words=tuple(body.bad_words or ()),
         show_special=body.skip_special_tokens is False,
-        constraint=parse_constraint(body, settings),
+        constraint=parse_constraint(body, settings) if FORMAT_FIELDS(body) != NO_FORMAT else None,
         n=best_of,
         logprobs=0 if picks_best and logprobs is None else logprobs,
         prompt_logprobs=body.prompt_logprobs,
+        cache_salt=body.cache_salt or "",
         deadline=settings.request_timeout_s,
     )
+
+
+def _max_prompt_tokens(truncate: int | None, max_tokens: int | None, info: ModelInfo) -> int | None:
+    """GenerationRequest.truncate for a body's truncate_prompt_tokens: -1 leaves room for max_tokens.
+
+    With an unknown context, -1 has no effect.
+    """
+    if truncate != -1:
+        return truncate
+    return None if info.context is None else max(1, info.context - max(1, max_tokens or 0))
 
 
 def parse_sampling(body: CommonRequest, temperature: float) -> Sampling:
@@ -182,7 +186,7 @@ def parse_sampling(body: CommonRequest, temperature: float) -> Sampling:
         repetition_penalty=_or_default(body.repetition_penalty, 1.0),
         presence_penalty=_or_default(body.presence_penalty, 0.0),
         frequency_penalty=_or_default(body.frequency_penalty, 0.0),
-        logit_bias=_parse_logit_bias(body.logit_bias),
+        logit_bias=_parse_logit_bias(body.logit_bias) if body.logit_bias else {},
         allowed_token_ids=None if body.allowed_token_ids is None else frozenset(body.allowed_token_ids),
         eos_allowed=body.allowed_token_ids is None,
         seed=body.seed,

@@ -10,6 +10,7 @@ from typing import cast
 from flask import Response, request
 
 from api.client_detection import is_generated, is_llama_stack
+from api.concurrency_limit import acquire_permit
 from api.errors import json_response
 from api.merged_stream import submit_all
 from api.openai import parse
@@ -17,13 +18,13 @@ from api.openai.chat_writer import ChatWriter, FunctionWriter
 from api.openai.completion_writer import CompletionWriter, Prompt, PromptEcho
 from api.openai.errors import InvalidBody
 from api.openai.messages import (
-    content_text,
     forces_named_tool,
     functions_to_tools,
+    parse_content,
     parse_messages,
     parse_tools,
 )
-from api.openai.parse import make_template, read_request, resolve_model_name
+from api.openai.parse import make_template, read_request
 from api.openai.protocol.chat import ChatCompletionRequest
 from api.openai.protocol.completion import CompletionRequest
 from api.openai.protocol.tokenize import (
@@ -35,6 +36,8 @@ from api.openai.protocol.tokenize import (
 from api.openai.reply import reply_options
 from api.response import SSE, Framing, respond
 from inference.backend import Backend
+from inference.content import content_text
+from inference.models import Models
 from inference.types import GenerationRequest
 from settings.groups import ServerSettings
 
@@ -43,24 +46,26 @@ EVENT_FRAMING = Framing(SSE.mimetype, SSE.encode, b"data: [DONE]\n\n")
 
 @dataclass(frozen=True, slots=True)
 class CompletionRoutes:
-    backend: Backend
+    models: Models
     settings: ServerSettings
 
     def complete(self) -> Response:
         body = read_request(CompletionRequest)
-        model = resolve_model_name(body.model, self.backend.info(), self.settings)
-        generation_requests = parse.completion_requests(body, self.backend.info(), self.settings)
+        served = self.models.resolve(body.model)
+        generation_requests = parse.completion_requests(body, served.card.info, self.settings)
         options = reply_options(
             body,
             "cmpl",
-            model,
+            served.card.name,
             self.settings,
             num_prompts=len(generation_requests),
             logprobs=body.logprobs,
             max_tokens=generation_requests[0].max_tokens,
         )
-        writer = CompletionWriter(options, self._prompt_echo(generation_requests) if body.echo else None)
-        stream = submit_all(self.backend.generate, generation_requests)
+        prompt_echo = _prompt_echo(generation_requests, served.backend) if body.echo else None
+        writer = CompletionWriter(options, prompt_echo)
+        acquire_permit()
+        stream = submit_all(served.backend.generate, generation_requests)
         return respond(
             stream,
             writer,
@@ -69,13 +74,15 @@ class CompletionRoutes:
         )
 
     def chat(self) -> Response:
-        body = functions_to_tools(read_request(ChatCompletionRequest))
-        model = resolve_model_name(body.model, self.backend.info(), self.settings)
-        generation_request = parse.chat_request(body, self.backend.info(), self.settings)
+        body = read_request(ChatCompletionRequest)
+        if body.functions or body.function_call is not None:
+            body = functions_to_tools(body)
+        served = self.models.resolve(body.model)
+        generation_request = parse.chat_request(body, served.card.info, self.settings)
         options = reply_options(
             body,
             "chatcmpl",
-            model,
+            served.card.name,
             self.settings,
             logprobs=generation_request.logprobs if body.logprobs else None,
             max_tokens=generation_request.max_tokens,
@@ -84,21 +91,23 @@ class CompletionRoutes:
         )
         writer_class = FunctionWriter if body.functions else ChatWriter
         last = body.messages[-1]
-        echo_text = content_text(last.content, "messages") if body.echo and last.role == "assistant" else ""
-        writer = writer_class(options, echo_text, forces_named_tool(body))
+        echo = parse_content(last.content, "messages") if body.echo and last.role == "assistant" else ""
+        writer = writer_class(options, content_text(echo), forces_named_tool(body))
+        acquire_permit()
         return respond(
-            self.backend.generate(generation_request),
+            served.backend.generate(generation_request),
             writer,
             framing_for_client() if body.stream else None,
             options.best_of,
         )
 
-    def _prompt_echo(self, generation_requests: list[GenerationRequest]) -> PromptEcho:
-        def decode(ids: Sequence[int]) -> str:
-            return self.backend.detokenize(ids, show_special=generation_requests[0].show_special)
 
-        prompts = [cast(Prompt, each.prompt) for each in generation_requests]
-        return PromptEcho(prompts, generation_requests[0].truncate is not None, decode)
+def _prompt_echo(generation_requests: list[GenerationRequest], backend: Backend) -> PromptEcho:
+    def decode(ids: Sequence[int]) -> str:
+        return backend.detokenize(ids, show_special=generation_requests[0].show_special)
+
+    prompts = [cast(Prompt, each.prompt) for each in generation_requests]
+    return PromptEcho(prompts, generation_requests[0].truncate is not None, decode)
 
 
 def framing_for_client() -> Framing:
@@ -106,26 +115,25 @@ def framing_for_client() -> Framing:
     return SSE if is_llama_stack(request.headers) else EVENT_FRAMING
 
 
-def tokenize(backend: Backend, settings: ServerSettings) -> Response:
+def tokenize(models: Models) -> Response:
     body = read_request(TokenizeRequest)
-    info = backend.info()
-    resolve_model_name(body.model, info, settings)
-    tokens = backend.tokenize(_generation_request(body)).token_spans
+    served = models.resolve(body.model)
+    tokens = served.backend.tokenize(_generation_request(body)).token_spans
     return json_response(
         200,
         TokenizeResponse(
             count=len(tokens),
-            max_model_len=info.context,
+            max_model_len=served.card.info.context,
             tokens=[token.id for token in tokens],
             token_strs=[token.name for token in tokens] if body.return_token_strs else None,
         ),
     )
 
 
-def detokenize(backend: Backend, settings: ServerSettings) -> Response:
+def detokenize(models: Models) -> Response:
     body = read_request(DetokenizeRequest)
-    resolve_model_name(body.model, backend.info(), settings)
-    return json_response(200, DetokenizeResponse(backend.detokenize(body.tokens)))
+    served = models.resolve(body.model)
+    return json_response(200, DetokenizeResponse(served.backend.detokenize(body.tokens)))
 
 
 def _generation_request(body: TokenizeRequest) -> GenerationRequest:

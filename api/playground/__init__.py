@@ -15,13 +15,14 @@ from api.errors import json_response
 from api.openapi.operation import Operation, attach_operation
 from api.static_pages import StaticFiles
 from inference.backend import Backend
+from inference.models import Models
 from settings.groups import ServerSettings
 
 PAGE = "index.html"
 STATUS = Operation("Show the server's load and memory for the playground")
 
 
-def make_blueprint(backend: Backend, settings: ServerSettings) -> Blueprint:
+def make_blueprint(models: Models, settings: ServerSettings) -> Blueprint:
     blueprint = Blueprint("playground", __name__)
     files = StaticFiles(Path(__file__).parent)
 
@@ -34,7 +35,7 @@ def make_blueprint(backend: Backend, settings: ServerSettings) -> Blueprint:
         return files.send(name)
 
     def status_view() -> Response:
-        response = json_response(200, status(backend))
+        response = json_response(200, status(models.default.backend))
         response.headers["Cache-Control"] = "no-store"
         return response
 
@@ -43,10 +44,10 @@ def make_blueprint(backend: Backend, settings: ServerSettings) -> Blueprint:
 
 
 def status(backend: Backend) -> dict[str, Any]:
-    """The model, the load and the memory. Sizes are in bytes.
+    """The default model, its load, and the memory. Sizes are in bytes.
 
     chat     why the model's own chat template is not used (ModelInfo.chat_fallback_reason); empty if it is
-    context  tokens of prompt and answer together
+    context  tokens of prompt and answer together; null: unknown
     used     share of the KV cache in use, 0 to 1
     ram      `own` is the resident memory of this process
     """

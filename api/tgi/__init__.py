@@ -13,15 +13,16 @@ from api.openapi.operation import attach_operation
 from api.response import View
 from api.tgi import info_routes, routes, vertex
 from api.tgi.errors import error_before_start
-from inference.backend import Backend
+from inference.models import Models
 from settings.groups import ServerSettings
 
 __all__ = ["error_before_start", "make_blueprint", "views"]
 
 
-def make_blueprint(backend: Backend, settings: ServerSettings) -> Blueprint:
-    """All routes except those on paths that TGI shares with another dialect."""
+def make_blueprint(models: Models, settings: ServerSettings) -> Blueprint:
+    """All routes except those on paths that TGI shares with another dialect. The default model answers."""
     blueprint = Blueprint("tgi", __name__)
+    backend = models.default.backend
     generate_routes = routes.GenerateRoutes(backend, settings)
     chat_tokenize = partial(routes.tokenize_chat, backend, settings)
     post_views: dict[str, View] = {
@@ -42,8 +43,9 @@ def make_blueprint(backend: Backend, settings: ServerSettings) -> Blueprint:
     return blueprint
 
 
-def views(backend: Backend, settings: ServerSettings) -> dict[str, View]:
+def views(models: Models, settings: ServerSettings) -> dict[str, View]:
     """The views of the shared paths, for bodies in TGI's format."""
+    backend = models.default.backend
     generate_routes = routes.GenerateRoutes(backend, settings)
     return {
         "/generate": attach_operation(partial(generate_routes.generate), routes.GENERATE),

@@ -32,8 +32,10 @@ def server_info(info: ModelInfo, settings: ServerSettings) -> InfoResponse:
     )
 
 
-def max_input_tokens(info: ModelInfo, settings: ServerSettings) -> int:
+def max_input_tokens(info: ModelInfo, settings: ServerSettings) -> int | None:
     """The limit of a prompt in tokens: at least one token of the context is left for the answer."""
+    if info.context is None:
+        return settings.max_input_tokens
     return min(settings.max_input_tokens or info.context, info.context - 1)
 
 

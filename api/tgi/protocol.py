@@ -170,7 +170,7 @@ class StreamDetails(Struct):
     finish_reason: FinishReason
     generated_tokens: int
     seed: int | None
-    input_length: int
+    input_length: int | None
 
 
 class StreamResponse(Struct, kw_only=True):
@@ -210,15 +210,15 @@ class InfoResponse(Struct):
     max_concurrent_requests: int
     max_best_of: int
     max_stop_sequences: int
-    max_input_tokens: int
-    max_total_tokens: int
+    max_input_tokens: int | None
+    max_total_tokens: int | None
     validation_workers: int
     max_client_batch_size: int
     router: str
     version: str
     sha: str | None
     docker_label: str | None
-    max_input_length: int
+    max_input_length: int | None
     model_dtype: str | None
     model_device_type: str | None
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from flask import Response
 
+from api.concurrency_limit import acquire_permit
 from api.errors import json_response
 from api.openai.parse import chat_request
 from api.openai.protocol.chat import ChatCompletionRequest
@@ -106,6 +107,7 @@ class RequestTimer:
             output.started_event.queue_time_s,
         )
         inference = max(0.0, total - validation - queue)
+        num_prompt_tokens = output.started_event.prompt_tokens
         times = {
             "x-total-time": total,
             "x-validation-time": validation,
@@ -117,7 +119,7 @@ class RequestTimer:
             **self.stream_headers(),
             "x-compute-time": str(total),
             **{name: str(int(seconds * 1000)) for name, seconds in times.items()},
-            "x-prompt-tokens": str(output.started_event.prompt_tokens),
+            **({} if num_prompt_tokens is None else {"x-prompt-tokens": str(num_prompt_tokens)}),
             "x-generated-tokens": str(output.finished_event.num_tokens),
         }
 
@@ -144,6 +146,7 @@ class GenerateRoutes:
 
     def submit(self, request: GenerationRequest) -> Stream:
         """Submit to the backend. Raises ServerError with TGI's message."""
+        acquire_permit()
         try:
             return self.backend.generate(request)
         except ServerError as error:

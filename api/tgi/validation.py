@@ -13,6 +13,7 @@ from inference.types import GenerationRequest
 from settings.groups import ServerSettings
 
 LARGEST_SEED = 2**64 - 1
+LARGEST_TRUNCATE = 2**31 - 1
 
 TOTAL = "`inputs` tokens + `max_new_tokens` must be <= {}. Given: {} `inputs` tokens and {} `max_new_tokens`"
 GRAMMAR_ERRORS = {"json_schema": "cannot compile regex from schema: "}
@@ -23,13 +24,13 @@ LENGTH = "`inputs` must have less than {} tokens. Given: {}"
 class TgiRequest(NamedTuple):
     """A request and the limits that apply to it.
 
-    max_input  limit of the prompt in tokens
+    max_input  limit of the prompt in tokens; None: unknown
     """
 
     inputs: str
     parameters: GenerateParameters
     limits: ServerSettings
-    max_input: int
+    max_input: int | None
     is_streamed: bool
 
     @property
@@ -42,6 +43,11 @@ class TgiRequest(NamedTuple):
         parameters = self.parameters
         values = (parameters.temperature, parameters.top_k, parameters.top_p, parameters.typical_p)
         return bool(parameters.do_sample) or any(value is not None for value in values)
+
+    @property
+    def max_truncate(self) -> int:
+        """The limit of `truncate`. The backend limits the prompt if max_input is unknown."""
+        return LARGEST_TRUNCATE if self.max_input is None else self.max_input
 
     @property
     def num_stops(self) -> int:
@@ -116,8 +122,8 @@ RULES = (
     ),
     ValidationRule(lambda a: not a.inputs, "`inputs` cannot be empty"),
     ValidationRule(
-        lambda a: a.parameters.truncate is not None and not 0 < a.parameters.truncate <= a.max_input,
-        "`truncate` must be strictly positive and less than {a.max_input}. Given: {a.parameters.truncate}",
+        lambda a: a.parameters.truncate is not None and not 0 < a.parameters.truncate <= a.max_truncate,
+        "`truncate` must be strictly positive and less than {a.max_truncate}. Given: {a.parameters.truncate}",
     ),
     ValidationRule(
         lambda a: a.parameters.adapter_id is not None,
@@ -137,11 +143,11 @@ def check(request: TgiRequest) -> None:
             raise InvalidInput(rule.message.format(a=request))
 
 
-def reword_error(error: ServerError, request: GenerationRequest, context: int) -> ServerError:
+def reword_error(error: ServerError, request: GenerationRequest, context: int | None) -> ServerError:
     """The backend's error with TGI's message; unchanged if TGI has none."""
     match error:
         case MaxTokensTooLarge():
-            return InvalidInput(TOTAL.format(context, error.num_prompt_tokens, error.requested_tokens))
+            return InvalidInput(TOTAL.format(error.limit, error.num_prompt_tokens, error.requested_tokens))
         case TooLong(unit="tokens"):
             return _too_long(error, (request.max_tokens or 0) if request.reject_if_too_long else 0, context)
         case BadRequest(field="response_format") if request.constraint:
@@ -151,8 +157,10 @@ def reword_error(error: ServerError, request: GenerationRequest, context: int) -
             return error
 
 
-def _too_long(error: TooLong, max_tokens: int, context: int) -> InvalidInput:
+def _too_long(error: TooLong, max_tokens: int, context: int | None) -> InvalidInput:
     """`max_tokens` must fit after the prompt. As in TGI, the sum is checked before the prompt alone."""
+    if context is None:
+        return InvalidInput(LENGTH.format(error.limit, error.length))
     if error.length + max_tokens > context:
         return InvalidInput(TOTAL.format(context, error.length, max_tokens))
     return InvalidInput(LENGTH.format(min(error.limit, context - 1), error.length))

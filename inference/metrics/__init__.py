@@ -3,7 +3,7 @@
 Knows no engine, no HTTP and no dialect.
 """
 
-from inference.metrics.metrics import Metrics
+from inference.metrics.metrics import Metrics, ModelMetrics
 from inference.metrics.request_stats import AnswerStats
 
-__all__ = ["AnswerStats", "Metrics"]
+__all__ = ["AnswerStats", "Metrics", "ModelMetrics"]

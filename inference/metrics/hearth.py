@@ -18,7 +18,7 @@ ENGINE_METRICS = (
     ("running", GaugeMetricFamily, "Running sequences"),
     ("waiting", GaugeMetricFamily, "Waiting sequences"),
     ("waiting_tokens", GaugeMetricFamily, "Prompt tokens of sequences that have not started"),
-    ("background_tasks", GaugeMetricFamily, "Embedding and contrastive search tasks, running or waiting"),
+    ("background_tasks", GaugeMetricFamily, "Contrastive searches, running or waiting"),
     ("kv_capacity", GaugeMetricFamily, "Tokens that the KV cache can hold"),
     ("kv_used", GaugeMetricFamily, "Tokens of the KV cache that running sequences use"),
     ("steps", CounterMetricFamily, "Steps of the model"),
@@ -34,11 +34,13 @@ ENGINE_METRICS = (
 
 
 class HearthMetrics:
-    """An AnswerListener."""
+    """An AnswerListener. Counts the answers of all models."""
 
-    def __init__(self, registry: CollectorRegistry, inter_token_times: InterTokenTimes) -> None:
+    def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
-        registry.register(InterTokenCollector(inter_token_times))
+        self._inter_token_collector = InterTokenCollector()
+        registry.register(self._inter_token_collector)
+        self._engine_collector = EngineCollector()  # registered with the first engine
         labels = ("dialect", "route", "status")
         self._requests = Counter(
             "hearth_requests", "HTTP responses by dialect, route and status", labels, registry=registry
@@ -57,8 +59,11 @@ class HearthMetrics:
             "actual", "Memory measured at the last comparison with the plan, by term"
         )
 
-    def observe_engine(self, stats: Callable[[], Stats]) -> None:
-        self._registry.register(HearthCollector(stats))
+    def observe_engine(self, stats: Callable[[], Stats], inter_token_times: InterTokenTimes) -> None:
+        self._inter_token_collector.models.append(inter_token_times)
+        self._engine_collector.engines.append(stats)
+        if len(self._engine_collector.engines) == 1:
+            self._registry.register(self._engine_collector)
 
     def record_response(self, dialect: str, route: str, status: int) -> None:
         self._requests.labels(dialect, route, str(status)).inc()
@@ -85,31 +90,37 @@ class HearthMetrics:
 
 
 class InterTokenCollector:
-    def __init__(self, inter_token_times: InterTokenTimes) -> None:
-        self._inter_token_times = inter_token_times
+    """Adds up the times of all models at every scrape."""
+
+    def __init__(self) -> None:
+        self.models: list[InterTokenTimes] = []
 
     def collect(self) -> Iterable[Metric]:
-        yield self._inter_token_times.histogram(
+        total = InterTokenTimes(*SHORT_S)
+        for inter_token_times in self.models:
+            total.add(inter_token_times)
+        yield total.histogram(
             "hearth_inter_token_seconds", "Seconds between two tokens of an answer", SHORT_S
         )
 
 
-class HearthCollector:
-    """Reads the engine's state and the process's memory at every scrape."""
+class EngineCollector:
+    """Reads the memory of the process and adds up the state of all engines at every scrape."""
 
-    def __init__(self, stats: Callable[[], Stats]) -> None:
-        self._stats = stats
+    def __init__(self) -> None:
+        self.engines: list[Callable[[], Stats]] = []
         self._process = psutil.Process()
 
     def collect(self) -> Iterable[Metric]:
         rss = self._process.memory_info().rss
         yield GaugeMetricFamily("hearth_resident_bytes", "Resident memory of this process", rss)
-        stats = self._stats()
+        snapshots = [stats() for stats in self.engines]
         for attribute, family, help in ENGINE_METRICS:
-            yield family(f"hearth_{attribute}", help, getattr(stats, attribute))
+            yield family(f"hearth_{attribute}", help, sum(getattr(each, attribute) for each in snapshots))
         finished_answers = CounterMetricFamily(
             "hearth_answers", "Ended answers by reason", labels=("reason",)
         )
-        for reason, count in stats.finished_by_reason.items():
+        for reason in snapshots[0].finished_by_reason:
+            count = sum(each.finished_by_reason.get(reason, 0) for each in snapshots)
             finished_answers.add_metric((reason,), count)
         yield finished_answers

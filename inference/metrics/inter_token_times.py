@@ -1,5 +1,6 @@
-"""The seconds between the tokens of all answers: recorded once a token, shown in several histograms."""
+"""The seconds between the tokens of a model's answers: recorded once a token, shown in several histograms."""
 
+import math
 import threading
 from bisect import bisect_left
 from collections import deque
@@ -36,6 +37,14 @@ class InterTokenTimes:
         """The first token of an answer was generated."""
         with self._lock:
             self._num_first_tokens += 1
+
+    def add(self, other: "InterTokenTimes") -> None:
+        """Add the values recorded in `other`, which has all edges of this object and possibly more."""
+        other._fold()
+        for edge, count in zip((*other._edges, math.inf), other._counts, strict=True):
+            self._counts[bisect_left(self._edges, edge)] += count
+        self._sum_s += other._sum_s
+        self._num_first_tokens += other._num_first_tokens
 
     def histogram(
         self, name: str, help: str, buckets: Sequence[float], labels: Mapping[str, str] | None = None

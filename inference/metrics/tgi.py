@@ -6,6 +6,7 @@ a "prefill", any other step a "decode".
 """
 
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -57,10 +58,10 @@ ANSWER_HISTOGRAMS = (
         "validation_duration",
         "Seconds for validation and tokenization",
         SECONDS,
-        lambda s: s.request.prepared_s,
+        attrgetter("request.prepared_s"),
     ),
     HistogramSpec(
-        "queue_duration", "Seconds from submission to the first step", SECONDS, lambda s: s.queue_time_s
+        "queue_duration", "Seconds from submission to the first step", SECONDS, attrgetter("queue_time_s")
     ),
     HistogramSpec(
         "inference_duration",
@@ -74,13 +75,13 @@ ANSWER_HISTOGRAMS = (
         SECONDS,
         inference_s_per_token,
     ),
-    HistogramSpec("generated_tokens", "Generated tokens", CONTEXT_BUCKETS, lambda s: s.num_tokens),
-    HistogramSpec("input_length", "Prompt tokens", CONTEXT_BUCKETS, lambda s: s.request.prompt_tokens),
+    HistogramSpec("generated_tokens", "Generated tokens", CONTEXT_BUCKETS, attrgetter("num_tokens")),
+    HistogramSpec("input_length", "Prompt tokens", CONTEXT_BUCKETS, attrgetter("request.prompt_tokens")),
     HistogramSpec(
         "max_new_tokens",
         "Most tokens that an answer may have",
         CONTEXT_BUCKETS,
-        lambda s: s.request.max_tokens,
+        attrgetter("request.max_tokens"),
     ),
 )
 ENGINE_GAUGES = (
@@ -92,9 +93,12 @@ ENGINE_GAUGES = (
 
 
 class TgiMetrics:
-    """An AnswerListener."""
+    """An AnswerListener. Counts the answers and steps of all models.
 
-    def __init__(self, registry: CollectorRegistry, stats: Callable[[], Stats], *, context: int) -> None:
+    The context of the first model is the last bucket of histograms of lengths.
+    """
+
+    def __init__(self, registry: CollectorRegistry, context: int) -> None:
         lengths = tuple(context / 100 * percent for percent in range(1, 101))
         self._suffixless_registry = CollectorRegistry()
         self._count = self._counter("request_count", "Requests to generating routes")
@@ -124,7 +128,11 @@ class TgiMetrics:
             buckets=SECONDS,
             registry=registry,
         )
-        registry.register(TgiCollector(stats))
+        self._collector = TgiCollector()
+        registry.register(self._collector)
+
+    def observe_engine(self, stats: Callable[[], Stats]) -> None:
+        self._collector.engines.append(stats)
 
     def record_response(self, dialect: str, route: str, status: int) -> None:
         if not route.endswith(GENERATING) and (dialect, route) != COMPATIBLE:
@@ -167,12 +175,12 @@ class TgiMetrics:
 
 
 class TgiCollector:
-    """Reads the engine's state at every scrape."""
+    """Adds up the state of all engines at every scrape."""
 
-    def __init__(self, stats: Callable[[], Stats]) -> None:
-        self._stats = stats
+    def __init__(self) -> None:
+        self.engines: list[Callable[[], Stats]] = []
 
     def collect(self) -> Iterator[Metric]:
-        stats = self._stats()
+        snapshots = [stats() for stats in self.engines]
         for name, help, attribute in ENGINE_GAUGES:
-            yield GaugeMetricFamily(name, help, getattr(stats, attribute))
+            yield GaugeMetricFamily(name, help, sum(getattr(each, attribute) for each in snapshots))

@@ -5,6 +5,8 @@ only REQUEST_HISTOGRAMS record the n answers of a request once.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from operator import attrgetter
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -34,6 +36,7 @@ REQUEST_S: Buckets = (
 CHOICE_COUNTS: Buckets = (1, 2, 5, 10, 20)
 STEP_TOKENS: Buckets = tuple(1 << power for power in (0, *range(3, 15)))
 
+LABELS = ("model_name", "engine")
 REASONS = {"stop": "stop", "length": "length", "deadline": "length", "cancelled": "abort"}
 
 
@@ -47,22 +50,22 @@ def mean_inter_token_s(answer_stats: AnswerStats) -> float:
 
 ANSWER_HISTOGRAMS = (
     HistogramSpec(
-        "e2e_request_latency_seconds", "Seconds from submission to the end", REQUEST_S, lambda s: s.total_s
+        "e2e_request_latency_seconds", "Seconds from submission to the end", REQUEST_S, attrgetter("total_s")
     ),
     HistogramSpec(
         "request_queue_time_seconds",
         "Seconds from submission to the first step",
         REQUEST_S,
-        lambda s: s.queue_time_s,
+        attrgetter("queue_time_s"),
     ),
     HistogramSpec(
         "request_prefill_time_seconds",
         "Seconds from first step to first token",
         REQUEST_S,
-        lambda s: s.prefill_s,
+        attrgetter("prefill_s"),
     ),
     HistogramSpec(
-        "request_decode_time_seconds", "Seconds from first token to last", REQUEST_S, lambda s: s.decode_s
+        "request_decode_time_seconds", "Seconds from first token to last", REQUEST_S, attrgetter("decode_s")
     ),
     HistogramSpec(
         "request_inference_time_seconds",
@@ -77,23 +80,25 @@ ANSWER_HISTOGRAMS = (
         mean_inter_token_s,
     ),
     HistogramSpec(
-        "request_prompt_tokens", "Prompt tokens", CONTEXT_BUCKETS, lambda s: s.request.prompt_tokens
+        "request_prompt_tokens", "Prompt tokens", CONTEXT_BUCKETS, attrgetter("request.prompt_tokens")
     ),
-    HistogramSpec("request_generation_tokens", "Generated tokens", CONTEXT_BUCKETS, lambda s: s.num_tokens),
+    HistogramSpec("request_generation_tokens", "Generated tokens", CONTEXT_BUCKETS, attrgetter("num_tokens")),
     HistogramSpec(
         "request_params_max_tokens",
         "Most tokens that an answer may have",
         CONTEXT_BUCKETS,
-        lambda s: s.request.max_tokens,
+        attrgetter("request.max_tokens"),
     ),
 )
 REQUEST_HISTOGRAMS = (
-    HistogramSpec("request_params_n", "Answers per request", CHOICE_COUNTS, lambda s: s.request.num_answers),
+    HistogramSpec(
+        "request_params_n", "Answers per request", CHOICE_COUNTS, attrgetter("request.num_answers")
+    ),
     HistogramSpec(
         "request_max_num_generation_tokens",
         "Tokens of the longest answer to a request",
         CONTEXT_BUCKETS,
-        lambda s: s.request.longest_output,
+        attrgetter("request.longest_output"),
     ),
 )
 
@@ -104,48 +109,81 @@ INTER_TOKEN_HISTOGRAMS = {
 
 # Counter name: (help, reader of its value in Stats).
 ENGINE_COUNTERS: dict[str, tuple[str, Callable[[Stats], int]]] = {
-    "num_preemptions": ("Preemptions: answers that lost their KV memory", lambda stats: stats.preemptions),
-    "spec_decode_num_draft_tokens": ("Draft tokens computed", lambda stats: stats.drafted_tokens),
-    "spec_decode_num_accepted_tokens": ("Draft tokens accepted", lambda stats: stats.accepted_tokens),
+    "num_preemptions": ("Preemptions: answers that lost their KV memory", attrgetter("preemptions")),
+    "spec_decode_num_draft_tokens": ("Draft tokens computed", attrgetter("drafted_tokens")),
+    "spec_decode_num_accepted_tokens": ("Draft tokens accepted", attrgetter("accepted_tokens")),
 }
 
 
 class VllmMetrics:
-    """An AnswerListener."""
+    """The metric families, each with a series for every model.
 
-    def __init__(
-        self,
-        registry: CollectorRegistry,
-        stats: Callable[[], Stats],
-        inter_token_times: InterTokenTimes,
-        *,
-        model: str,
-        context: int,
-    ) -> None:
+    The context of the first model is the last bucket of histograms of lengths.
+    """
+
+    def __init__(self, registry: CollectorRegistry, context: int) -> None:
         self._registry = registry
-        self._labels = {"model_name": model, "engine": "0"}
         self._context_buckets = buckets_to(context)
-        self._prompt = self._counter("prompt_tokens", "Prompt tokens of answers that have started")
-        self._queries = self._counter("prefix_cache_queries", "Prompt tokens looked up in the prefix cache")
-        self._hits = self._counter("prefix_cache_hits", "Prompt tokens from the prefix cache")
-        self._success = self._success_counters()
-        self._time_to_first_token = self._histogram(
+        self.prompt_tokens = self._counter("prompt_tokens", "Prompt tokens of answers that have started")
+        self.cache_queries = self._counter(
+            "prefix_cache_queries", "Prompt tokens looked up in the prefix cache"
+        )
+        self.cache_hits = self._counter("prefix_cache_hits", "Prompt tokens from the prefix cache")
+        self.success = self._counter("request_success", "Ended answers by reason", "finished_reason")
+        self.time_to_first_token = self._histogram(
             "time_to_first_token_seconds", "Seconds from submission to the first token", FIRST_TOKEN_S
         )
-        self._step_tokens = self._histogram(
-            "iteration_tokens_total", "Tokens computed by a step", STEP_TOKENS
-        )
-        self._answer_histograms = self._histograms(ANSWER_HISTOGRAMS)
-        self._request_histograms = self._histograms(REQUEST_HISTOGRAMS)
-        registry.register(VllmCollector(stats, inter_token_times, self._labels))
+        self.step_tokens = self._histogram("iteration_tokens_total", "Tokens computed by a step", STEP_TOKENS)
+        self.answer_histograms = self._histograms(ANSWER_HISTOGRAMS)
+        self.request_histograms = self._histograms(REQUEST_HISTOGRAMS)
+        self._collector = VllmCollector()
+        registry.register(self._collector)
+
+    def observe_engine(
+        self, stats: Callable[[], Stats], inter_token_times: InterTokenTimes, model: str
+    ) -> "VllmSeries":
+        labels = {"model_name": model, "engine": "0"}
+        self._collector.engines.append(ObservedEngine(stats, inter_token_times, labels))
+        return VllmSeries(self, labels)
+
+    def _counter(self, name: str, help: str, *labels: str) -> Counter:
+        return Counter(f"vllm:{name}", help, (*LABELS, *labels), registry=self._registry)
+
+    def _histogram(self, name: str, help: str, buckets: Buckets) -> Histogram:
+        buckets = buckets or self._context_buckets
+        return Histogram(f"vllm:{name}", help, LABELS, buckets=buckets, registry=self._registry)
+
+    def _histograms(self, specs: Iterable[HistogramSpec]) -> dict[HistogramSpec, Histogram]:
+        return {spec: self._histogram(spec.name, spec.help, spec.buckets) for spec in specs}
+
+
+class VllmSeries:
+    """The series of one model. An AnswerListener."""
+
+    def __init__(self, families: VllmMetrics, labels: dict[str, str]) -> None:
+        self._prompt_tokens = families.prompt_tokens.labels(**labels)
+        self._cache_queries = families.cache_queries.labels(**labels)
+        self._cache_hits = families.cache_hits.labels(**labels)
+        self._success = {
+            reason: families.success.labels(**labels, finished_reason=vllm_reason)
+            for reason, vllm_reason in REASONS.items()
+        }
+        self._time_to_first_token = families.time_to_first_token.labels(**labels)
+        self._step_tokens = families.step_tokens.labels(**labels)
+        self._answer_histograms = [
+            (spec.read, family.labels(**labels)) for spec, family in families.answer_histograms.items()
+        ]
+        self._request_histograms = [
+            (spec.read, family.labels(**labels)) for spec, family in families.request_histograms.items()
+        ]
 
     def record_step(self, step_stats: StepStats) -> None:
         self._step_tokens.observe(step_stats.num_tokens)
 
     def on_started(self, answer_stats: AnswerStats) -> None:
-        self._prompt.inc(answer_stats.request.prompt_tokens)
-        self._queries.inc(answer_stats.request.prompt_tokens)
-        self._hits.inc(answer_stats.num_cached_tokens)
+        self._prompt_tokens.inc(answer_stats.request.prompt_tokens)
+        self._cache_queries.inc(answer_stats.request.prompt_tokens)
+        self._cache_hits.inc(answer_stats.num_cached_tokens)
 
     def on_first_token(self, seconds: float) -> None:
         self._time_to_first_token.observe(seconds)
@@ -154,47 +192,24 @@ class VllmMetrics:
         if reason in REASONS:
             self._success[reason].inc()
         if reason in COMPLETE_REASONS:
-            self._observe(self._answer_histograms, answer_stats)
+            for read, histogram in self._answer_histograms:
+                histogram.observe(read(answer_stats))
         if not answer_stats.request.num_unfinished:
-            self._observe(self._request_histograms, answer_stats)
-
-    def _observe(self, histograms: dict[HistogramSpec, Histogram], answer_stats: AnswerStats) -> None:
-        for spec, histogram in histograms.items():
-            histogram.observe(spec.read(answer_stats))
-
-    def _counter(self, name: str, help: str) -> Counter:
-        counter = Counter(f"vllm:{name}", help, (*self._labels,), registry=self._registry)
-        return counter.labels(**self._labels)
-
-    def _success_counters(self) -> dict[str, Counter]:
-        labels = (*self._labels, "finished_reason")
-        success = Counter("vllm:request_success", "Ended answers by reason", labels, registry=self._registry)
-        return {
-            reason: success.labels(**self._labels, finished_reason=vllm_reason)
-            for reason, vllm_reason in REASONS.items()
-        }
-
-    def _histogram(self, name: str, help: str, buckets: Buckets) -> Histogram:
-        buckets = buckets or self._context_buckets
-        family = Histogram(f"vllm:{name}", help, (*self._labels,), buckets=buckets, registry=self._registry)
-        return family.labels(**self._labels)
-
-    def _histograms(self, specs: Iterable[HistogramSpec]) -> dict[HistogramSpec, Histogram]:
-        return {spec: self._histogram(spec.name, spec.help, spec.buckets) for spec in specs}
+            for read, histogram in self._request_histograms:
+                histogram.observe(read(answer_stats))
 
 
-class VllmCollector:
-    """Reads the engine's state at every scrape."""
+@dataclass(frozen=True, slots=True)
+class ObservedEngine:
+    """The engine of one model, and the labels of the model's series."""
 
-    def __init__(
-        self, stats: Callable[[], Stats], inter_token_times: InterTokenTimes, labels: dict[str, str]
-    ) -> None:
-        self._stats = stats
-        self._inter_token_times = inter_token_times
-        self._labels = labels
+    stats: Callable[[], Stats]
+    inter_token_times: InterTokenTimes
+    labels: dict[str, str]
 
-    def collect(self) -> Iterator[Metric]:
-        stats = self._stats()
+    def families(self) -> Iterator[Metric]:
+        """The metric families, with this model's series only."""
+        stats = self.stats()
         used = stats.kv_used / stats.kv_capacity
         yield self._gauge(
             "num_requests_running",
@@ -206,19 +221,32 @@ class VllmCollector:
         yield self._gauge("gpu_cache_usage_perc", "Older name of kv_cache_usage_perc", used)
         for name, (help, read) in ENGINE_COUNTERS.items():
             yield self._total(name, help, read(stats))
-        yield self._inter_token_times.counter("vllm:generation_tokens", "Generated tokens", self._labels)
+        yield self.inter_token_times.counter("vllm:generation_tokens", "Generated tokens", self.labels)
         for name, help in INTER_TOKEN_HISTOGRAMS.items():
-            yield self._inter_token_times.histogram(f"vllm:{name}", help, INTER_TOKEN_S, self._labels)
+            yield self.inter_token_times.histogram(f"vllm:{name}", help, INTER_TOKEN_S, self.labels)
 
     def _total(self, name: str, help: str, value: int) -> Metric:
-        total = CounterMetricFamily(f"vllm:{name}", help, labels=tuple(self._labels))
-        total.add_metric(tuple(self._labels.values()), value)
+        total = CounterMetricFamily(f"vllm:{name}", help, labels=LABELS)
+        total.add_metric(tuple(self.labels.values()), value)
         return total
 
     def _gauge(self, name: str, help: str, value: float) -> Metric:
-        gauge = GaugeMetricFamily(f"vllm:{name}", help, labels=tuple(self._labels))
-        gauge.add_metric(tuple(self._labels.values()), value)
+        gauge = GaugeMetricFamily(f"vllm:{name}", help, labels=LABELS)
+        gauge.add_metric(tuple(self.labels.values()), value)
         return gauge
+
+
+class VllmCollector:
+    """Reads the state of all engines at every scrape."""
+
+    def __init__(self) -> None:
+        self.engines: list[ObservedEngine] = []
+
+    def collect(self) -> Iterator[Metric]:
+        for family, *others in zip(*(engine.families() for engine in self.engines), strict=True):
+            for other in others:
+                family.samples += other.samples
+            yield family
 
 
 def buckets_to(max_tokens: int) -> Buckets:

@@ -8,13 +8,13 @@ from flask.testing import FlaskClient
 
 from api import create_app
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend, say
+from tests.fake_backend import FakeBackend, make_models, say
 from tests.plain_dialect import routes
 
 
 def client_with(settings: ServerSettings) -> FlaskClient:
     backend = FakeBackend(say("a"))
-    app: Flask = create_app(backend, settings)
+    app: Flask = create_app(make_models(backend), settings)
     app.register_blueprint(routes(backend))
     return app.test_client()
 

@@ -1,97 +1,129 @@
-"""The limit on concurrent requests, over all dialects."""
+"""The limit on concurrent requests, over all dialects and models."""
 
-import time
+import gc
+from typing import Any
 
 import pytest
 from flask import Flask
+from werkzeug.test import TestResponse
 
 from api import create_app
-from api.concurrency_limit import LimitedBackend
-from inference.errors import BadRequest, Overloaded
-from inference.types import GenerationRequest
+from api.response import NDJSON, StreamedResponse
+from inference.errors import BadRequest
+from inference.models import ModelEntry, Models
+from inference.types import Finished, GenerationRequest, Token
 from settings.groups import ServerSettings
 from tests.fake_backend import FakeBackend
-from tests.plain_dialect import routes
+from tests.plain_dialect import PlainWriter
 
-REQUEST = GenerationRequest("hi")
-
-
-def test_a_request_beyond_the_limit_is_refused() -> None:
-    limited_backend = LimitedBackend(FakeBackend(), 2)
-    streams = [limited_backend.generate(REQUEST) for _ in range(2)]
-    with pytest.raises(Overloaded):
-        limited_backend.generate(REQUEST)
-    streams[0].close()
-    limited_backend.generate(REQUEST)
-
-
-def test_a_permit_is_released_with_the_last_event() -> None:
-    limited_backend = LimitedBackend(FakeBackend(), 1)
-    for _ in range(3):
-        stream = limited_backend.generate(REQUEST)
-        events = [next(stream) for _ in range(4)]
-        assert len(events) == 4
-    stream.close()
-    stream.close()
-    last_stream = limited_backend.generate(REQUEST)
-    with pytest.raises(Overloaded):
-        limited_backend.generate(REQUEST)
-    last_stream.close()
+COMPLETION = {"model": "fake/model", "content": "hi"}
+BATCH = {"model": "fake/model", "content_batch": ["a", "b", "c"]}
+STREAM = {"prompt": "hi", "stream": True}
+NEODIM = {"prompt": "hi", "generated_tokens_count": 2, "max_total_tokens": 64}
+CHAT = {"messages": [{"role": "user", "content": "hi"}]}
+GENERATING: dict[str, dict[str, Any]] = {
+    "/v1/completions": {"prompt": ["a", "b"]},
+    "/v1/chat/completions": CHAT,
+    "/v1/responses": {"input": "hi"},
+    "/v1/embeddings": {"input": "hi"},
+    "/invocations": CHAT,
+    "/": {"inputs": "hi"},
+    "/vertex": {"instances": [{"inputs": "a"}, {"inputs": "b"}]},
+    "/generate": {"inputs": "hi"},
+    "/generate ": NEODIM,
+    "/inference/completion": COMPLETION,
+    "/inference/chat_completion": {"model": "fake/model", **CHAT},
+    "/v1/inference/batch-completion": BATCH,
+    "/v1/inference/embeddings": {"model": "fake/model", "contents": ["a"]},
+}
 
 
-def test_a_pushed_stream_releases_its_permit_before_its_last_event_arrives() -> None:
-    limited_backend = LimitedBackend(backend := FakeBackend(), 1)
-    again: list[object] = []
-
-    def sink(arrived: object) -> None:
-        if not backend.streams[0].script_steps:
-            again.append(limited_backend.generate(REQUEST))
-
-    limited_backend.generate(REQUEST).start(sink)
-    end = time.monotonic() + 30
-    while not again and time.monotonic() < end:
-        time.sleep(0.001)
-    backend.close()
-    assert len(backend.streams) == 2
-
-
-def test_a_refused_request_takes_no_permit() -> None:
-    limited_backend = LimitedBackend(FakeBackend(error=BadRequest("n", "is wrong")), 1)
-    for _ in range(3):
-        with pytest.raises(BadRequest):
-            limited_backend.generate(REQUEST)
-
-
-def test_a_discarded_stream_releases_its_permit() -> None:
-    limited_backend = LimitedBackend(FakeBackend(), 1)
-    limited_backend.generate(REQUEST)
-    limited_backend.generate(REQUEST).close()
+def narrow_app(*backends: FakeBackend) -> Flask:
+    entries = [ModelEntry(backend, (backend.model_id,)) for backend in backends]
+    return create_app(Models(*entries), ServerSettings(max_concurrent_requests=1))
 
 
 @pytest.fixture
 def narrow() -> Flask:
-    backend = FakeBackend()
-    app = create_app(backend, ServerSettings(max_concurrent_requests=1))
-    app.register_blueprint(routes(backend))
-    return app
+    return narrow_app(FakeBackend())
 
 
-COMPLETION = {"model": "fake/model", "content": "hi"}
-BATCH = {"model": "fake/model", "content_batch": ["a", "b", "c"]}
+def post(app: Flask, path: str, body: dict[str, Any]) -> TestResponse:
+    return app.test_client().post(path.strip(), json=body)
+
+
+@pytest.mark.parametrize("path", GENERATING)
+def test_every_generating_route_counts_and_is_refused_beyond_the_limit(path: str, narrow: Flask) -> None:
+    running = post(narrow, "/v1/completions", STREAM)
+    refused = post(narrow, path, GENERATING[path])
+    assert (refused.status_code, refused.headers["Retry-After"]) == (429, "1")
+    running.close()
+    assert post(narrow, path, GENERATING[path]).status_code == 200
+
+
+def test_a_streamed_refusal_of_tgi_is_an_event(narrow: Flask) -> None:
+    running = post(narrow, "/v1/completions", STREAM)
+    refused = post(narrow, "/generate_stream", {"inputs": "hi"})
+    assert refused.status_code == 200 and '"error_type":"overloaded"' in refused.text
+    running.close()
+    assert "generated_text" in post(narrow, "/generate_stream", {"inputs": "hi"}).text
+
+
+def test_two_models_share_the_limit() -> None:
+    app = narrow_app(FakeBackend(model_id="first"), FakeBackend(model_id="second"))
+    running = post(app, "/v1/completions", STREAM | {"model": "first"})
+    assert post(app, "/v1/completions", {"prompt": "a", "model": "second"}).status_code == 429
+    running.close()
+    assert post(app, "/v1/completions", {"prompt": "a", "model": "second"}).status_code == 200
 
 
 def test_a_batch_is_one_request(narrow: Flask) -> None:
     for _ in range(2):
-        response = narrow.test_client().post("/v1/inference/batch-completion", json=BATCH)
+        response = post(narrow, "/v1/inference/batch-completion", BATCH)
         assert (response.status_code, len(response.json["batch"])) == (200, 3)
 
 
 def test_the_refusal_is_in_the_dialects_form_and_health_stays_reachable(narrow: Flask) -> None:
-    client = narrow.test_client()
-    running = client.post("/v1/inference/completion", json=COMPLETION | {"stream": True})
-    refused = client.post("/v1/inference/completion", json=COMPLETION)
-    assert (refused.status_code, refused.headers["Retry-After"]) == (429, "1")
+    running = post(narrow, "/v1/inference/completion", COMPLETION | {"stream": True})
+    refused = post(narrow, "/v1/inference/completion", COMPLETION)
     assert "busy" in refused.json["error"]["message"]
-    assert client.get("/health").status_code == 200
+    assert narrow.test_client().get("/health").status_code == 200
     running.close()
-    assert client.post("/v1/inference/completion", json=COMPLETION).status_code == 200
+
+
+def test_the_permit_returns_with_the_last_bytes_of_a_stream(narrow: Flask) -> None:
+    streamed = post(narrow, "/v1/completions", STREAM)
+    chunks = iter(streamed.response)
+    while b"[DONE]" not in next(chunks):
+        assert post(narrow, "/v1/completions", STREAM).status_code == 429
+    assert post(narrow, "/v1/completions", STREAM).status_code == 200
+
+
+def test_a_pushed_stream_has_ended_before_its_last_bytes_are_pushed() -> None:
+    body = StreamedResponse(FakeBackend().generate(GenerationRequest("hi")), PlainWriter(), NDJSON)
+    order: list[str] = []
+    body.on_end(lambda: order.append("ended"))
+    for event in (Token(0, 1, "a"), Finished(0, "stop", text="b")):
+        order.append(body.feed([event]).decode())
+    assert order == ['[0,"a"]\n', "ended", '[0,"b"]\n']
+
+
+def test_an_invalid_request_takes_no_permit() -> None:
+    app = narrow_app(FakeBackend(error=BadRequest("n", "is wrong")))
+    for path, body in GENERATING.items():
+        assert post(app, path, body).status_code in (400, 422), path
+
+
+def test_an_invalid_body_is_reported_although_the_server_is_busy(narrow: Flask) -> None:
+    running = post(narrow, "/v1/completions", STREAM)
+    assert post(narrow, "/v1/completions", {"prompt": 5}).status_code == 400
+    running.close()
+
+
+def test_a_response_that_is_never_read_returns_its_permit(narrow: Flask) -> None:
+    with narrow.test_request_context("/v1/completions", method="POST", json=STREAM):
+        response = narrow.full_dispatch_request()
+    assert response.status_code == 200 and post(narrow, "/v1/completions", STREAM).status_code == 429
+    del response
+    gc.collect()
+    assert post(narrow, "/v1/completions", STREAM).status_code == 200

@@ -5,13 +5,13 @@ from flask.testing import FlaskClient
 
 from api import create_app
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend, say
+from tests.fake_backend import FakeBackend, make_models, say
 
 PAGE = {"Origin": "https://a.example"}
 
 
 def client_with(**settings: object) -> FlaskClient:
-    return create_app(FakeBackend(say("a")), ServerSettings(**settings)).test_client()  # type: ignore[arg-type]
+    return create_app(make_models(FakeBackend(say("a"))), ServerSettings(**settings)).test_client()  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("origins", [("*",), ("https://a.example",)])

@@ -9,7 +9,7 @@ from flask.testing import FlaskClient
 from api import create_app
 from api.doc_pages import find_doc_files
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend
+from tests.fake_backend import FakeBackend, make_models
 
 ROOT = Path(__file__).parents[2]
 NAMES = find_doc_files(ROOT)
@@ -18,7 +18,7 @@ KINDS = {".md": "text/markdown", ".svg": "image/svg+xml", ".png": "image/png"}
 
 @pytest.fixture(scope="module")
 def client() -> FlaskClient:
-    return create_app(FakeBackend(), ServerSettings()).test_client()
+    return create_app(make_models(FakeBackend()), ServerSettings()).test_client()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -63,7 +63,7 @@ def test_a_cached_file_is_not_sent_again(client: FlaskClient) -> None:
 
 
 def test_the_documentation_needs_no_key() -> None:
-    client = create_app(FakeBackend(), ServerSettings(api_keys=("secret",))).test_client()
+    client = create_app(make_models(FakeBackend()), ServerSettings(api_keys=("secret",))).test_client()
     paths = ["/llms.txt", *(f"/{name}" for name in NAMES)]
     assert {client.get(path).status_code for path in paths} == {200}
     assert client.get("/v1/models").status_code == 401

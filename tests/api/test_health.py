@@ -6,7 +6,7 @@ from api import create_app
 from api.wsgi_environ import DRAINING
 from inference.metrics import Metrics
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend
+from tests.fake_backend import FakeBackend, make_models
 
 
 def test_health_is_what_llama_stack_clients_expect(client: FlaskClient) -> None:
@@ -35,7 +35,7 @@ def test_the_index_lists_the_model_and_every_route(client: FlaskClient) -> None:
 
 
 def test_metrics_are_served_if_there_are_any(backend: FakeBackend, client: FlaskClient) -> None:
-    measured = create_app(backend, ServerSettings(), Metrics()).test_client()
+    measured = create_app(make_models(backend), ServerSettings(), Metrics()).test_client()
     measured.get("/health")
     response = measured.get("/metrics")
     assert response.mimetype == "text/plain"

@@ -8,18 +8,17 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from api import create_app
-from api.json_encode import encode
-from api.merged_stream import MergedStream
+from api.merged_stream import MergedStream, submit_all
 from api.response import NDJSON, SSE, StreamedResponse
 from inference.errors import Internal, Overloaded, ServerError, Unavailable
 from inference.types import Event, Finished, GenerationRequest, Started, Token
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend, say
+from tests.fake_backend import FakeBackend, make_models, say
 from tests.plain_dialect import PlainWriter, routes
 
 
 def client_of(backend: FakeBackend) -> FlaskClient:
-    app: Flask = create_app(backend, ServerSettings())
+    app: Flask = create_app(make_models(backend), ServerSettings())
     app.register_blueprint(routes(backend))
     return app.test_client()
 
@@ -108,6 +107,11 @@ def test_merged_requests_number_their_answers_consecutively() -> None:
     assert sorted(response.text.split()) == ['[0,"a"]', '[1,"b"]', '[2,"a"]', '[3,"b"]']
 
 
+def test_the_stream_of_a_single_request_is_not_wrapped() -> None:
+    backend = FakeBackend()
+    assert submit_all(backend.generate, [GenerationRequest("")]) is backend.streams[0]
+
+
 def test_a_failing_request_ends_those_merged_with_it() -> None:
     class SinkOnlyStream:
         closed = False
@@ -183,24 +187,6 @@ def test_close_callbacks_are_called_once() -> None:
     response.close()
     response.close()
     assert calls == [1]
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        (float("nan"), b"null"),
-        (float("-inf"), b"null"),
-        ("a\ud800b", '"a\ufffdb"'.encode()),
-        ("\ud83d\ude00", '"😀"'.encode()),
-        ({"\udc00": ["\udc00"]}, '{"\ufffd":["\ufffd"]}'.encode()),
-        (1 << 70, b"1180591620717411303424"),
-        ({1: (2, 3)}, b'{"1":[2,3]}'),
-        (b'{"ready":1}', b'{"ready":1}'),
-        ("line\nbreak\u2028", '"line\\nbreak\u2028"'.encode()),
-    ],
-)
-def test_every_value_has_a_json_form(value: Any, expected: bytes) -> None:
-    assert encode(value) == expected
 
 
 def test_no_value_breaks_the_framing() -> None:

@@ -5,13 +5,13 @@ from flask.testing import FlaskClient
 
 from api import create_app
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend, say
+from tests.fake_backend import FakeBackend, make_models, say
 
 
 @pytest.fixture
 def client() -> FlaskClient:
     settings = ServerSettings(root_path="/team/llm", api_keys=("key",))
-    return create_app(FakeBackend(say("a")), settings).test_client()
+    return create_app(make_models(FakeBackend(say("a"))), settings).test_client()
 
 
 @pytest.mark.parametrize("path", ["/health", "/team/llm/health", "/team/llm/", "/team/llm"])

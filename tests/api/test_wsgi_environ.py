@@ -1,5 +1,6 @@
 """The WSGI environ of an ASGI request."""
 
+import io
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ def environ(path: bytes = b"/", query: bytes = b"", body: bytes = b"") -> dict[s
         "server": ("127.0.0.1", 8000),
         "client": ("10.0.0.7", 4321),
     }
-    return make_environ(scope, body)
+    return make_environ(scope, io.BytesIO(body))
 
 
 def test_the_path_is_decoded_and_its_raw_form_kept() -> None:

@@ -9,11 +9,12 @@ from dataclasses import replace
 import pytest
 
 from api import create_app
+from api.body_limits import make_body_limit
 from api.server.serve import HttpServer, serve
 from inference.errors import Overloaded, Unavailable
 from inference.types import CallDelta, Finished, GenerationRequest, Message, Started, Token, TopLogprob
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend, Script, say
+from tests.fake_backend import FakeBackend, Script, make_models, say
 from tests.serving import serving
 
 ANSWER_WORDS = ("The", " capital", " of", " France", " is", " Paris", ".")
@@ -51,9 +52,11 @@ def locked() -> Iterator[str]:
 def running(settings: ServerSettings) -> Iterator[str]:
     backend = FakeBackend(script)
     ready: queue.Queue[HttpServer] = queue.Queue()
-    options = {"host": "127.0.0.1", "port": 0, "drain_seconds": 1, "max_body": 1 << 20, "on_ready": ready.put}
-    app = create_app(backend, settings)
-    thread = threading.Thread(target=serve, args=(app, backend), kwargs=options)
+    options = {"host": "127.0.0.1", "port": 0, "drain_seconds": 1, "on_ready": ready.put}
+    models = make_models(backend)
+    app = create_app(models, settings)
+    options["body_limit"] = make_body_limit(app, settings.max_body_bytes)
+    thread = threading.Thread(target=serve, args=(app, models), kwargs=options)
     thread.start()
     front = ready.get(timeout=10)
     yield front.url

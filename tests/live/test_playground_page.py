@@ -5,8 +5,8 @@ import json
 import pytest
 from selenium.webdriver import Chrome, Keys
 
+from inference.backend_load import BackendLoad, Device
 from inference.errors import Unavailable
-from inference.types import BackendLoad, Device
 from tests.api.conftest import served
 from tests.fake_backend import FakeBackend, say
 from tests.live.browser_page import DIALECTS, SENT_TO, Page, visit

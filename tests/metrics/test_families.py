@@ -17,6 +17,7 @@ from inference.metrics import Metrics
 from inference.sampling import Sampling
 from inference.types import GenerationRequest, Started
 from settings.groups import EngineSettings, ModelSettings, ServerSettings
+from tests.fake_backend import make_models
 
 DEMO = Path(__file__).parent.parent.parent / "models" / "demo"
 CONTEXT = 200
@@ -49,7 +50,7 @@ def backend(metrics: Metrics) -> Iterator[Backend]:
 
 @pytest.fixture(scope="module")
 def client(backend: Backend, metrics: Metrics) -> FlaskClient:
-    return create_app(backend, ServerSettings(), metrics).test_client()
+    return create_app(make_models(backend), ServerSettings(), metrics).test_client()
 
 
 class Figures:

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass, field, fields
 
-from inference.engine_stats import Stats
+from inference.engine_stats import Stats, StepStats
 from inference.metrics import Metrics
 from inference.metrics.hearth import ENGINE_METRICS
 
@@ -47,7 +47,7 @@ def read(metrics: Metrics) -> dict[str, float]:
 def test_an_answer_leaves_its_counts_and_times() -> None:
     clock = ManualClock()
     metrics = Metrics(clock)
-    (span,) = metrics.start_answers()
+    (span,) = metrics.observe_engine(FakeStats, model="m", context=64).start_answers()
     for seconds, event in (
         (1.0, lambda: span.record_start(0.5)),
         (0.0, span.record_token),
@@ -103,7 +103,8 @@ def test_the_memory_of_the_process_is_reported() -> None:
 
 def test_two_servers_in_a_process_do_not_share_counts() -> None:
     first, second = Metrics(), Metrics()
-    first.start_answers()[0].record_finish("stop")
+    first_model = first.observe_engine(FakeStats, model="m", context=64)
+    first_model.start_answers()[0].record_finish("stop")
     assert read(second)["hearth_answer_seconds_count"] == 0
 
 
@@ -133,7 +134,7 @@ def test_length_buckets_end_at_the_context() -> None:
 
 def test_an_answer_finishes_once() -> None:
     metrics = Metrics()
-    (span,) = metrics.start_answers()
+    (span,) = metrics.observe_engine(FakeStats, model="m", context=64).start_answers()
     for reason in ("stop", "cancelled", "stop"):
         span.record_finish(reason)
     assert read(metrics)["hearth_answer_seconds_count"] == 1
@@ -145,3 +146,56 @@ def test_memory_is_reported_by_term_as_last_compared() -> None:
     metrics.record_memory("RAM", 110, 105)
     assert read(metrics)['hearth_memory_predicted_bytes{term="RAM"}'] == 110
     assert read(metrics)['hearth_memory_actual_bytes{term="RAM"}'] == 105
+
+
+def labelled(model: str) -> str:
+    return f'{{engine="0",model_name="{model}"}}'
+
+
+def test_a_second_model_adds_series_to_vllms_metrics_and_registers_nothing_twice() -> None:
+    clock = ManualClock()
+    metrics = Metrics(clock)
+    small = metrics.observe_engine(FakeStats, model="small", context=64)
+    families = set(re.findall(r"# TYPE (\S+)", metrics.render().decode()))
+    large = metrics.observe_engine(lambda: FakeStats(running=5, waiting=0), model="large", context=4096)
+    for model, prompt_tokens in ((small, 3), (large, 100)):
+        (span,) = model.start_answers(prompt_tokens)
+        span.record_start(0.5)
+        for _ in range(prompt_tokens):
+            clock.now += 0.02
+            span.record_token()
+        span.record_finish("stop")
+        model.record_step(StepStats(prompt_tokens, 1, True, 0.1, failed=False))
+    assert families == set(re.findall(r"# TYPE (\S+)", metrics.render().decode()))
+    values = read(metrics)
+    for name, prompt_tokens, running in (("small", 3, 3), ("large", 100, 5)):
+        labels = labelled(name)
+        assert values[f"vllm:prompt_tokens_total{labels}"] == prompt_tokens
+        assert values[f"vllm:generation_tokens_total{labels}"] == prompt_tokens
+        assert values[f"vllm:num_requests_running{labels}"] == running
+        assert values[f"vllm:iteration_tokens_total_sum{labels}"] == prompt_tokens
+        assert values[f"vllm:inter_token_latency_seconds_count{labels}"] == prompt_tokens - 1
+        assert values[f"vllm:e2e_request_latency_seconds_count{labels}"] == 1
+
+
+def test_metrics_without_a_model_label_count_all_models() -> None:
+    clock = ManualClock()
+    metrics = Metrics(clock)
+    for name, context in (("small", 64), ("large", 4096)):
+        model = metrics.observe_engine(FakeStats, model=name, context=context)
+        (span,) = model.start_answers(10)
+        for _ in range(4):
+            clock.now += 0.02
+            span.record_token()
+        span.record_finish("stop")
+        model.record_step(StepStats(10, 1, True, 0.1, failed=False))
+    values = read(metrics)
+    assert (values["hearth_running"], values["hearth_steps_total"]) == (6, 18)
+    assert values['hearth_answers_total{reason="stop"}'] == 4
+    assert values["hearth_inter_token_seconds_count"] == 6
+    assert values['hearth_inter_token_seconds_bucket{le="0.025"}'] == 6
+    assert values["hearth_answer_seconds_count"] == 2
+    assert (values["tgi_queue_size"], values["tgi_batch_max_total_tokens"]) == (4, 4096)
+    assert values["tgi_request_generated_tokens_sum"] == 8
+    assert values['tgi_batch_inference_count{method="prefill"}'] == 2
+    assert values['tgi_request_input_length_bucket{le="64.0"}'] == 2

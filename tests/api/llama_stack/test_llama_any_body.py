@@ -7,9 +7,9 @@ from hypothesis import strategies as some
 
 from api import create_app
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend
+from tests.fake_backend import FakeBackend, make_models
 
-CLIENT = create_app(FakeBackend(), ServerSettings()).test_client()
+CLIENT = create_app(make_models(FakeBackend()), ServerSettings()).test_client()
 
 scalars = some.none() | some.booleans() | some.integers() | some.floats(allow_nan=False, allow_infinity=False)
 numbers = some.none() | some.floats(allow_nan=False, allow_infinity=False)

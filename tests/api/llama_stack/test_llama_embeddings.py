@@ -7,14 +7,14 @@ from flask.testing import FlaskClient
 
 from api import create_app
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend, embedding
+from tests.fake_backend import FakeBackend, embedding, make_models
 
 PATHS = ("/inference/embeddings", "/alpha/inference/embeddings", "/v1/inference/embeddings")
 
 
 @pytest.fixture
 def client() -> FlaskClient:
-    return create_app(FakeBackend(), ServerSettings()).test_client()
+    return create_app(make_models(FakeBackend()), ServerSettings()).test_client()
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -5,7 +5,7 @@ from flask.testing import FlaskClient
 
 from api import create_app
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend
+from tests.fake_backend import FakeBackend, make_models
 
 CARD = {
     "identifier": "fake/model",
@@ -63,7 +63,7 @@ def test_a_model_look_up_needs_a_name(client: FlaskClient) -> None:
 
 
 def test_aliases_are_listed_with_the_model(backend: FakeBackend) -> None:
-    client = create_app(backend, ServerSettings(served_names=("alias",))).test_client()
+    client = create_app(make_models(backend, "alias"), ServerSettings()).test_client()
     cards = client.get("/v1/models").get_json()["data"]
     assert [(card["id"], card["provider_resource_id"]) for card in cards] == [
         ("fake/model", "fake/model"),

@@ -6,9 +6,10 @@ import pytest
 from flask.testing import FlaskClient
 
 from api import create_app
+from inference.content import MessageContent, TextPart, content_text, parts_of
 from inference.types import Constraint, GenerationRequest, Message, Tool, ToolCall
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend
+from tests.fake_backend import FakeBackend, make_models
 
 USER = {"role": "user", "content": "hi"}
 USER_MESSAGE = Message("user", "hi")
@@ -81,13 +82,13 @@ def test_unknown_fields_are_ignored(client: FlaskClient, backend: FakeBackend) -
 @pytest.mark.parametrize("name", ["fake/model", "model", "alias"])
 @pytest.mark.parametrize("key", ["model", "model_id"])
 def test_the_model_has_several_names_under_either_key(backend: FakeBackend, name: str, key: str) -> None:
-    client = create_app(backend, ServerSettings(served_names=("alias",))).test_client()
+    client = create_app(make_models(backend, "alias"), ServerSettings()).test_client()
     body = {key: name, "content": "Once"}
     assert client.post("/inference/completion", json=body).status_code == 200
 
 
 def test_max_tokens_of_a_request_is_not_capped_by_the_default(backend: FakeBackend) -> None:
-    client = create_app(backend, ServerSettings(default_max_tokens=100)).test_client()
+    client = create_app(make_models(backend), ServerSettings(default_max_tokens=100)).test_client()
     limits = [500, 0, None]
     requests = [complete(client, backend, sampling_params={"max_tokens": count}) for count in limits]
     assert [request.max_tokens for request in requests] == [500, 100, 100]
@@ -126,24 +127,42 @@ def test_a_response_format_is_a_constraint(
     assert complete(client, backend, response_format=response_format).constraint == constraint
 
 
+H_I = (TextPart("h"), TextPart("i"))
+
+
 @pytest.mark.parametrize(
-    "content",
+    ("content", "expected"),
     [
-        "hi",
-        ["h", "i"],
-        {"type": "text", "text": "hi"},
-        [{"type": "text", "text": "h"}, {"type": "text", "text": "i"}],
-        [{"type": "text", "text": "h"}, "i"],
+        ("hi", "hi"),
+        (["h", "i"], H_I),
+        ({"type": "text", "text": "hi"}, (TextPart("hi"),)),
+        ([{"type": "text", "text": "h"}, {"type": "text", "text": "i"}], H_I),
+        ([{"type": "text", "text": "h"}, "i"], H_I),
     ],
 )
-def test_content_is_text_a_part_or_a_list(client: FlaskClient, backend: FakeBackend, content: Any) -> None:
-    assert chat(client, backend, messages=[{"role": "user", "content": content}]).prompt == (USER_MESSAGE,)
+def test_content_is_text_a_part_or_a_list(
+    client: FlaskClient, backend: FakeBackend, content: Any, expected: MessageContent
+) -> None:
+    request = chat(client, backend, messages=[{"role": "user", "content": content}])
+    assert request.prompt == (Message("user", expected),)
     assert complete(client, backend, content=content).prompt == "hi"
 
 
+@pytest.mark.parametrize("content", ["", [], [""], [{"type": "text", "text": ""}, ""]])
+def test_content_without_text_is_an_empty_string(
+    client: FlaskClient, backend: FakeBackend, content: Any
+) -> None:
+    request = chat(client, backend, messages=[{"role": "user", "content": content}])
+    assert request.prompt == (Message("user", ""),)
+
+
 def test_a_users_context_follows_the_content(client: FlaskClient, backend: FakeBackend) -> None:
+    request = chat(client, backend, messages=[USER | {"context": "Facts: none"}])
+    assert request.prompt == (Message("user", "hi\n\nFacts: none"),)
     message = USER | {"context": ["Facts: ", "none"]}
-    assert chat(client, backend, messages=[message]).prompt == (Message("user", "hi\n\nFacts: none"),)
+    assert chat(client, backend, messages=[message]).prompt == (
+        Message("user", (TextPart("hi\n\nFacts: "), TextPart("none"))),
+    )
 
 
 @pytest.mark.parametrize(
@@ -225,8 +244,10 @@ def test_tool_config_takes_precedence_over_the_fields_it_replaced(
 def test_a_replacing_system_message_is_filled_with_the_tool_definitions(
     client: FlaskClient, backend: FakeBackend, behavior: str | None, filled: bool
 ) -> None:
-    messages = [{"role": "system", "content": "Use {{function_definitions}} well"}, USER]
     config = {"system_message_behavior": behavior}
-    system, _ = chat(client, backend, messages=messages, tools=[WEATHER], tool_config=config).prompt
-    assert ("{{function_definitions}}" not in system.content) is filled
-    assert ('"name": "get_weather"' in system.content) is filled
+    for content in ("Use {{function_definitions}} well", ["Use ", "{{function_definitions}} well"]):
+        messages = [{"role": "system", "content": content}, USER]
+        system, _ = chat(client, backend, messages=messages, tools=[WEATHER], tool_config=config).prompt
+        assert len(parts_of(system.content)) == (1 if isinstance(content, str) else 2)
+        assert ("{{function_definitions}}" not in content_text(system.content)) is filled
+        assert ('"name": "get_weather"' in content_text(system.content)) is filled

@@ -11,6 +11,7 @@ from flask.testing import FlaskClient
 from api import create_app
 from inference.backend import Backend
 from settings.groups import ServerSettings
+from tests.fake_backend import make_models
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 
@@ -22,7 +23,7 @@ def vectors(name: str) -> list[dict[str, Any]]:
 
 
 def client(backend: Backend, **settings: Any) -> FlaskClient:
-    return create_app(backend, ServerSettings(**settings)).test_client()
+    return create_app(make_models(backend), ServerSettings(**settings)).test_client()
 
 
 def body(**fields: Any) -> dict[str, Any]:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from api.neodim.gpu_report import GpuSampler
 from api.neodim.prompt import PlainTokenizer
 from api.neodim.validation import VERSION
+from inference.backend_load import BackendLoad, Device
 from inference.errors import Overloaded, Unavailable
 from inference.sampling import Sampling
-from inference.types import BackendLoad, Device
 from tests.api.neodim.conftest import Ask, body, client, lines
 from tests.api.neodim.tokenizers import ScriptedBackend
 

@@ -185,6 +185,13 @@ def test_an_echo_begins_with_the_assistants_own_last_message(client: FlaskClient
     messages = [USER, {"role": "assistant", "content": "Well, "}]
     fields: dict[str, Any] = {"messages": messages, "echo": True, "continue_final_message": True}
     assert get_response(client, CHATS, **fields)["choices"][0]["message"]["content"] == "Well, Hello world"
+    fields_with_parts = fields | {
+        "messages": [USER, {"role": "assistant", "content": ["We", {"text": "ll, "}]}]
+    }
+    assert (
+        get_response(client, CHATS, **fields_with_parts)["choices"][0]["message"]["content"]
+        == "Well, Hello world"
+    )
     text = "".join(delta["content"] for delta in deltas(chunks(client, CHATS, **fields)))
     assert text == "Well, Hello world"
     assert get_response(client, CHATS, echo=True)["choices"][0]["message"]["content"] == "Hello world"

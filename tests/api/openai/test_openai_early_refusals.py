@@ -13,11 +13,11 @@ from api import create_app
 from inference.errors import Overloaded
 from settings.groups import ServerSettings
 from tests.api.openai.app_requests import CHATS, COMPLETIONS, RESPONSES, body_for, refusal
-from tests.fake_backend import FakeBackend, say
+from tests.fake_backend import FakeBackend, make_models, say
 
 
 def test_a_missing_key_is_unauthorized() -> None:
-    app = create_app(FakeBackend(), ServerSettings(api_keys=("secret",)))
+    app = create_app(make_models(FakeBackend()), ServerSettings(api_keys=("secret",)))
     response = app.test_client().post(CHATS, json=body_for(CHATS))
     error = {"message": "Unauthorized", "type": "AuthenticationError", "param": None, "code": 401}
     assert (response.status_code, response.get_json()) == (
@@ -71,7 +71,7 @@ def test_a_previous_response_is_not_found(client: FlaskClient) -> None:
 
 
 def test_grammars_can_be_turned_off(backend: FakeBackend) -> None:
-    client = create_app(backend, ServerSettings(disable_grammar_support=True)).test_client()
+    client = create_app(make_models(backend), ServerSettings(disable_grammar_support=True)).test_client()
     response = client.post(CHATS, json=body_for(CHATS, response_format={"type": "json_object"}))
     assert response.status_code == 400
     assert client.post(CHATS, json=body_for(CHATS, response_format={"type": "text"})).status_code == 200

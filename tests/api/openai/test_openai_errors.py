@@ -82,9 +82,15 @@ def test_a_value_out_of_range_is_refused_in_vllms_words(
     [
         (COMPLETIONS, {"suffix": "b"}, "suffix is not currently supported"),
         (CHATS, {"messages": [{"role": "user", "content": ["a", IMAGE]}]}, TEXT_ONLY),
+        (
+            RESPONSES,
+            {"input": [{"type": "reasoning"}, {"role": "user", "content": ["a", IMAGE]}]},
+            TEXT_ONLY.replace("messages[0]", "input[1]"),
+        ),
         (COMPLETIONS, {"best_of": 2, "stream": True}, None),
         (CHATS, {"chat_template": "{{ x }}"}, None),
         (CHATS, {"structured_outputs": {"structural_tag": {}}}, None),
+        (CHATS, {"cache_salt": ""}, "Parameter 'cache_salt' must be a non-empty string if provided."),
         (COMPLETIONS, {"logits_processors": ["x"]}, None),
         (
             COMPLETIONS,

@@ -11,7 +11,7 @@ from api import create_app
 from inference.types import CallDelta, Event, Finished, Started, Token, TopLogprob
 from settings.groups import ServerSettings
 from tests.api.openai.app_requests import CHATS, COMPLETIONS, RESPONSES, WEATHER, chunks, events, get_response
-from tests.fake_backend import FakeBackend
+from tests.fake_backend import FakeBackend, make_models
 
 TEXTS = ("", " a", "é", "\n", '{"x": ', "😀", "</tool>")
 NUM_ANSWERS = 3
@@ -52,7 +52,7 @@ def interleave(draws: random.Random, answer_lists: list[list[Event]]) -> list[Ev
 
 def app_of(draws: random.Random, count: int, calls: bool) -> Flask:
     script = interleave(draws, [answer_events(draws, index, calls) for index in range(count)])
-    return create_app(FakeBackend(list(script), pace_s=0), ServerSettings())
+    return create_app(make_models(FakeBackend(list(script), pace_s=0)), ServerSettings())
 
 
 def join_chat(got: list[Any]) -> dict[int, Any]:

@@ -7,11 +7,12 @@ import pytest
 from flask.testing import FlaskClient
 
 from api import create_app
+from inference.content import MessageContent, TextPart
 from inference.sampling import Sampling
 from inference.types import Constraint, GenerationRequest, Message, TemplateOptions, Tool, ToolCall
 from settings.groups import ServerSettings
 from tests.api.openai.app_requests import CHATS, COMPLETIONS, RESPONSES, USER, WEATHER, body_for, get_response
-from tests.fake_backend import FakeBackend, say
+from tests.fake_backend import FakeBackend, make_models, say
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
 CONTEXT = 128  # FakeBackend's
@@ -70,6 +71,7 @@ def test_sampling_is_as_requested(ask: Any, path: str, fields: dict[str, Any], s
         ({"skip_special_tokens": False}, {"show_special": True}),
         ({"add_special_tokens": False}, {"add_special_tokens": False}),
         ({"prompt_logprobs": 3}, {"prompt_logprobs": 3}),
+        ({"cache_salt": "tenant"}, {"cache_salt": "tenant"}),
         ({"n": 3}, {"n": 3}),
         ({"n": 1, "best_of": 4}, {"n": 4, "logprobs": 0}),
     ],
@@ -93,7 +95,7 @@ def test_max_tokens_default_to_16_for_completions_and_to_the_context_for_chats(a
 
 def test_settings_are_the_defaults_of_fields_that_are_not_sent(backend: FakeBackend) -> None:
     settings = ServerSettings(default_temperature=0.5, default_max_tokens=9, request_timeout_s=2.0)
-    get_response(create_app(backend, settings).test_client(), CHATS)
+    get_response(create_app(make_models(backend), settings).test_client(), CHATS)
     (request,) = backend.requests
     assert (request.sampling.temperature, request.max_tokens, request.deadline) == (0.5, 9, 2.0)
 
@@ -102,7 +104,7 @@ def test_settings_are_the_defaults_of_fields_that_are_not_sent(backend: FakeBack
 def test_several_answers_are_refused_if_the_default_temperature_is_greedy(
     backend: FakeBackend, field: str
 ) -> None:
-    client = create_app(backend, ServerSettings(default_temperature=0.0)).test_client()
+    client = create_app(make_models(backend), ServerSettings(default_temperature=0.0)).test_client()
     refused = client.post(COMPLETIONS, json=body_for(COMPLETIONS, **{field: 2}))
     assert refused.get_json()["error"]["message"] == f"{field} must be 1 when using greedy sampling, got 2."
     backend.script = [step for index in range(2) for step in say("a", index=index)]
@@ -175,12 +177,35 @@ def test_a_conversation_is_passed_on_message_by_message(ask: Any) -> None:
     )
     assert request.prompt == (
         Message("system", "Be brief."),
-        Message("user", "Hi there", "Ann"),
+        Message("user", (TextPart("Hi"), TextPart(" there")), "Ann"),
         Message("assistant", "", tool_calls=(ToolCall("c1", "f", '{"a": 1}'),)),
         Message("tool", "2", "f", tool_call_id="c1"),
         Message("tool", "", "f", tool_call_id="c1"),
         Message("assistant", "Two."),
     )
+
+
+@pytest.mark.parametrize(
+    ("message", "content"),
+    [
+        ({"role": "user", "content": []}, ""),
+        ({"role": "user", "content": [{"type": "text", "text": ""}, ""]}, ""),
+        ({"role": "user", "content": [{"type": "text", "text": "Hi"}]}, (TextPart("Hi"),)),
+        ({"role": "assistant", "content": [{"type": "refusal", "refusal": "No"}]}, (TextPart("No"),)),
+        ({"role": "assistant", "content": [{"type": "text", "text": ""}], "refusal": "No"}, "No"),
+        ({"role": "tool", "content": ["a", "b"], "tool_call_id": "c1"}, (TextPart("a"), TextPart("b"))),
+    ],
+)
+def test_content_has_the_parts_that_the_client_sent(
+    ask: Any, message: dict[str, Any], content: MessageContent
+) -> None:
+    assert ask(CHATS, messages=[message]).prompt[0].content == content
+
+
+def test_the_output_of_a_function_has_the_parts_that_the_client_sent(ask: Any) -> None:
+    output = [{"type": "input_text", "text": "rain"}, {"type": "input_text", "text": " and sun"}]
+    request = ask(RESPONSES, input=[{"type": "function_call_output", "call_id": "c1", "output": output}])
+    assert request.prompt[0].content == (TextPart("rain"), TextPart(" and sun"))
 
 
 @pytest.mark.parametrize(
@@ -246,8 +271,8 @@ def test_a_response_is_a_chat_in_another_format(ask: Any) -> None:
     )
     assert request.prompt == (
         Message("system", "Be brief."),
-        Message("user", "Hi"),
-        Message("assistant", "Wait", tool_calls=(ToolCall("c1", "get_weather", "{}"),)),
+        Message("user", (TextPart("Hi"),)),
+        Message("assistant", (TextPart("Wait"),), tool_calls=(ToolCall("c1", "get_weather", "{}"),)),
         Message("tool", "rain", "get_weather", tool_call_id="c1"),
     )
     assert (request.max_tokens, request.reject_if_too_long, request.truncate) == (9, False, CONTEXT - 9)
@@ -262,6 +287,6 @@ def test_a_response_is_a_chat_in_another_format(ask: Any) -> None:
 def test_the_settings_limit_the_number_of_prompts_in_a_completion(
     backend: FakeBackend, most: int, status: int
 ) -> None:
-    client = create_app(backend, ServerSettings(max_client_batch_size=most)).test_client()
+    client = create_app(make_models(backend), ServerSettings(max_client_batch_size=most)).test_client()
     response = client.post(COMPLETIONS, json={"prompt": ["a", "b", "c"]})
     assert response.status_code == status, response.text

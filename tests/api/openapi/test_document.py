@@ -12,7 +12,7 @@ from api.openapi import FIRST_PATHS
 from api.openapi.operation import operation_of
 from inference.metrics import Metrics
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend
+from tests.fake_backend import FakeBackend, make_models
 
 PAGES = {
     "playground.page",
@@ -26,7 +26,7 @@ PAGES = {
 
 @pytest.fixture(scope="module")
 def app() -> Flask:
-    return create_app(FakeBackend(), ServerSettings(), Metrics())
+    return create_app(make_models(FakeBackend()), ServerSettings(), Metrics())
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from schemathesis.specs.openapi.checks import (
 from api import create_app
 from inference.metrics import Metrics
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend
+from tests.fake_backend import FakeBackend, make_models
 
 CHECKS = (
     not_a_server_error,
@@ -23,7 +23,7 @@ CHECKS = (
 )
 # Paths whose views are tested under another path, and routes that answer 501, which is a server error.
 EXCLUDED_PATHS = "^/(alpha|passthrough|batch.inference|v1/(openai|batch))|post.training|^/vertex"
-app = create_app(FakeBackend(pace_s=0.0), ServerSettings(), Metrics())
+app = create_app(make_models(FakeBackend(pace_s=0.0)), ServerSettings(), Metrics())
 schema = schemathesis.openapi.from_wsgi("/openapi.json", app)
 
 

@@ -8,9 +8,9 @@ from flask.testing import FlaskClient
 
 from api import create_app
 from api.static_pages import StaticFiles
-from inference.types import BackendLoad, Device
+from inference.backend_load import BackendLoad, Device
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend
+from tests.fake_backend import FakeBackend, make_models
 
 FOLDER = Path(__file__).parents[3] / "api/playground"
 NAMES = sorted(StaticFiles(FOLDER).files)
@@ -24,7 +24,7 @@ class BusyBackend(FakeBackend):
 
 
 def client_with(settings: ServerSettings) -> FlaskClient:
-    return create_app(BusyBackend(), settings).test_client()
+    return create_app(make_models(BusyBackend()), settings).test_client()
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from inference.errors import (
     Unavailable,
 )
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend, say
+from tests.fake_backend import FakeBackend, make_models, say
 
 UNSTREAMED = ("/", "/generate", "/invocations")
 UNAUTHORIZED = {
@@ -192,7 +192,7 @@ REFUSALS: list[tuple[dict[str, Any], ServerError, int, dict[str, str]]] = [
 
 
 def client_with(backend: FakeBackend, **settings: Any) -> FlaskClient:
-    return create_app(backend, ServerSettings(**settings)).test_client()
+    return create_app(make_models(backend), ServerSettings(**settings)).test_client()
 
 
 def body(**parameters: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from api import create_app
 from inference.errors import BadRequest
 from inference.types import Message, ModelInfo, Tokenized, TokenSpan
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend, say
+from tests.fake_backend import FakeBackend, make_models, say
 
 USER = {"role": "user", "content": "What is it?"}
 
@@ -28,7 +28,7 @@ def test_info_reports_the_model_and_the_limits(backend: FakeBackend) -> None:
     settings = ServerSettings(
         max_concurrent_requests=3, max_best_of=4, max_stop_sequences=6, max_client_batch_size=7
     )
-    info = create_app(backend, settings).test_client().get("/info")
+    info = create_app(make_models(backend), settings).test_client().get("/info")
     expected = {
         "model_id": "fake/model",
         "model_sha": None,
@@ -50,7 +50,7 @@ def test_info_reports_the_model_and_the_limits(backend: FakeBackend) -> None:
 
 
 def test_info_limits_the_input_to_the_context_less_one_token(backend: FakeBackend) -> None:
-    client = create_app(backend, ServerSettings(max_input_tokens=1000)).test_client()
+    client = create_app(make_models(backend), ServerSettings(max_input_tokens=1000)).test_client()
     assert client.get("/info").json["max_input_tokens"] == 127
     refused = client.post("/generate", json={"inputs": "a", "parameters": {"truncate": 128}})
     message = "`truncate` must be strictly positive and less than 127. Given: 128"
@@ -58,14 +58,16 @@ def test_info_limits_the_input_to_the_context_less_one_token(backend: FakeBacken
 
 
 def test_info_reports_a_limit_that_is_set(backend: FakeBackend) -> None:
-    info = create_app(backend, ServerSettings(max_input_tokens=100)).test_client().get("/info").json
+    info = (
+        create_app(make_models(backend), ServerSettings(max_input_tokens=100)).test_client().get("/info").json
+    )
     assert (info["max_input_tokens"], info["max_input_length"]) == (100, 100)
 
 
 def test_details_of_the_backend_are_passed_on() -> None:
     backend = Described()
     backend.details = {"dtype": "bfloat16", "device": "cuda", "pipeline_tag": "text2text-generation"}
-    client = create_app(backend, ServerSettings()).test_client()
+    client = create_app(make_models(backend), ServerSettings()).test_client()
     info = client.get("/info").json
     assert (info["model_dtype"], info["model_device_type"]) == ("bfloat16", "cuda")
     response = client.post("/", json={"inputs": "Hi"})
@@ -111,7 +113,7 @@ def test_a_token_is_returned_with_its_characters() -> None:
     )
     backend = FakeBackend()
     backend.tokenize = lambda request: Tokenized("é a", spelled)  # type: ignore[method-assign]
-    client = create_app(backend, ServerSettings()).test_client()
+    client = create_app(make_models(backend), ServerSettings()).test_client()
     tokens = client.post("/tokenize", json={"inputs": "é a"}).json
     assert [token["text"] for token in tokens] == ["", "é", "é", " a"]
 
@@ -131,7 +133,7 @@ def test_an_invalid_chat_is_refused_in_tgis_shape(client: FlaskClient) -> None:
 
 def test_vertex_returns_a_text_for_each_prompt_and_chat() -> None:
     backend = FakeBackend(lambda request: say(str(request.prompt)[:5], "!"))
-    client = create_app(backend, ServerSettings()).test_client()
+    client = create_app(make_models(backend), ServerSettings()).test_client()
     instances = [
         {"inputs": "Once upon", "parameters": {"max_new_tokens": 5, "best_of": 2}},
         {"messages": [USER]},
@@ -143,7 +145,7 @@ def test_vertex_returns_a_text_for_each_prompt_and_chat() -> None:
 
 
 def test_vertex_returns_one_text_for_a_chat_that_requests_several() -> None:
-    client = create_app(backend := FakeBackend(), ServerSettings()).test_client()
+    client = create_app(make_models(backend := FakeBackend()), ServerSettings()).test_client()
     response = client.post("/vertex", json={"instances": [{"messages": [USER], "n": 3, "best_of": 3}]})
     assert response.json == {"predictions": ["Hello world"]}
     assert backend.requests[0].n == 1
@@ -152,7 +154,7 @@ def test_vertex_returns_one_text_for_a_chat_that_requests_several() -> None:
 @pytest.mark.parametrize("structured_outputs", [{"grammar": "("}, {"choice": []}, {"json_object": True}])
 def test_vertex_refuses_an_unusable_format(structured_outputs: dict[str, Any]) -> None:
     fault = BadRequest("response_format", "is not a usable grammar: it is empty")
-    client = create_app(FakeBackend(error=fault), ServerSettings()).test_client()
+    client = create_app(make_models(FakeBackend(error=fault)), ServerSettings()).test_client()
     response = client.post(
         "/vertex", json={"instances": [{"messages": [USER], "structured_outputs": structured_outputs}]}
     )
@@ -160,7 +162,9 @@ def test_vertex_refuses_an_unusable_format(structured_outputs: dict[str, Any]) -
 
 
 def test_vertex_limits_the_number_of_instances() -> None:
-    client = create_app(backend := FakeBackend(), ServerSettings(max_client_batch_size=2)).test_client()
+    client = create_app(
+        make_models(backend := FakeBackend()), ServerSettings(max_client_batch_size=2)
+    ).test_client()
     response = client.post("/vertex", json={"instances": [{"inputs": "a"}] * 3})
     assert response.json["error"] == "Input validation error: `instances` must have at most 2. Given: 3"
     assert (response.status_code, backend.requests) == (422, [])

@@ -16,7 +16,7 @@ from inference.types import (
     TopLogprob,
 )
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend, Script, say
+from tests.fake_backend import FakeBackend, Script, make_models, say
 
 PROMPT = (PromptToken(1, "<s>", None), PromptToken(7, "Hi", -3.5))
 TOP = (TopLogprob(5, " a", -0.5), TopLogprob(6, " an", -1.5), TopLogprob(2, "</s>", -1.5, is_special=True))
@@ -38,7 +38,7 @@ def several(request: GenerationRequest) -> Script:
 
 
 def client_with(script: Any, **settings: Any) -> FlaskClient:
-    return create_app(FakeBackend(script), ServerSettings(**settings)).test_client()
+    return create_app(make_models(FakeBackend(script)), ServerSettings(**settings)).test_client()
 
 
 def body(stream: bool | None = None, **parameters: Any) -> dict[str, Any]:

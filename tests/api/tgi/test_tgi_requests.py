@@ -9,7 +9,7 @@ from api import create_app
 from inference.sampling import Sampling, Watermark
 from inference.types import Constraint, GenerationRequest
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend, say
+from tests.fake_backend import FakeBackend, make_models, say
 
 SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}}}
 CLOSED = {**SCHEMA, "additionalProperties": False}
@@ -69,7 +69,9 @@ def test_every_sampling_field_is_passed_on(to_request: Any) -> None:
 
 
 def test_the_watermark_comes_from_the_settings(backend: FakeBackend) -> None:
-    client = create_app(backend, ServerSettings(watermark_gamma=0.25, watermark_delta=4.0)).test_client()
+    client = create_app(
+        make_models(backend), ServerSettings(watermark_gamma=0.25, watermark_delta=4.0)
+    ).test_client()
     client.post("/generate", json={"inputs": "Hi", "parameters": {"watermark": True}})
     assert backend.requests[-1].sampling.watermark == Watermark(0.25, 4.0)
 
@@ -121,7 +123,7 @@ def test_more_alternatives_are_requested_than_are_returned(to_request: Any, back
     """Any number of tokens may be tied with the last."""
     assert to_request(details=True, top_n_tokens=0).logprobs == 0
     assert to_request(details=True, top_n_tokens=3).logprobs == 20
-    wide = create_app(backend, ServerSettings(max_top_n_tokens=30)).test_client()
+    wide = create_app(make_models(backend), ServerSettings(max_top_n_tokens=30)).test_client()
     for most, alternatives in ((18, 20), (25, 25)):
         wide.post("/generate", json={"inputs": "Hi", "parameters": {"details": True, "top_n_tokens": most}})
         assert backend.requests[-1].logprobs == alternatives
@@ -156,7 +158,9 @@ def test_add_special_tokens_is_passed_on(client: FlaskClient, backend: FakeBacke
 
 
 def test_settings_are_the_defaults_of_fields_that_are_not_sent(backend: FakeBackend) -> None:
-    client = create_app(backend, ServerSettings(default_max_tokens=9, request_timeout_s=4.0)).test_client()
+    client = create_app(
+        make_models(backend), ServerSettings(default_max_tokens=9, request_timeout_s=4.0)
+    ).test_client()
     client.post("/generate", json={"inputs": "Hi"})
     request = backend.requests[-1]
     assert (request.max_tokens, request.reject_if_too_long, request.deadline) == (9, False, 4.0)

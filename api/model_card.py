@@ -1,0 +1,44 @@
+"""The model card that the dialects' model routes return: wire format. inference/models.py has the names."""
+
+from msgspec import Struct
+
+from inference.models import Card, Models
+
+
+class ModelCard(Struct, kw_only=True):
+    """The model under one of its names, with every field that a supported client requires."""
+
+    identifier: str
+    provider_resource_id: str
+    provider_id: str = "local"
+    type: str = "model"
+    model_type: str = "llm"
+    metadata: dict[str, str | int]
+    llama_model: str  # Llama Stack clients up to 0.0.50 require it
+    id: str  # from here on: read by clients of OpenAI and vLLM
+    object: str = "model"
+    created: int
+    owned_by: str = "local"
+    root: str
+    parent: str | None = None
+    max_model_len: int | None
+    permission: list[str] = []
+
+
+def model_card(card: Card) -> ModelCard:
+    context = {} if card.info.context is None else {"context": card.info.context}
+    return ModelCard(
+        identifier=card.name,
+        provider_resource_id=card.info.id,
+        metadata={**context, **card.info.details},
+        llama_model=card.info.id,
+        id=card.name,
+        created=card.info.created,
+        root=card.info.id,
+        max_model_len=card.info.context,
+    )
+
+
+def model_cards(models: Models) -> list[ModelCard]:
+    """Every served model under each of its names."""
+    return [model_card(served.card) for served in models]

@@ -1,0 +1,70 @@
+"""Names resolve to the models that are served under them."""
+
+import pytest
+
+from inference.models import MAX_SHOWN_CHARS, ModelEntry, Models, UnknownModel
+from tests.fake_backend import FakeBackend
+
+FIRST, SECOND = FakeBackend(model_id="acme/small"), FakeBackend(model_id="acme/large")
+MODELS = Models(
+    ModelEntry(FIRST, ("acme/small", "chat")), ModelEntry(SECOND, ("acme/large", "chat", "dummy", "small"))
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "backend", "card_name"),
+    [
+        ("acme/small", FIRST, "acme/small"),
+        ("acme/large", SECOND, "acme/large"),
+        ("chat", FIRST, "chat"),
+        ("large", SECOND, "large"),
+        ("small", SECOND, "small"),
+        ("dummy", SECOND, "dummy"),
+        ("tgi", FIRST, "acme/small"),
+        ("", FIRST, "acme/small"),
+        (None, FIRST, "acme/small"),
+    ],
+)
+def test_a_name_resolves_to_its_model(name: str | None, backend: FakeBackend, card_name: str) -> None:
+    served = MODELS.resolve(name)
+    assert (served.backend, served.adapter, served.card.name) == (backend, None, card_name)
+    assert served.card.info == backend.info()
+
+
+@pytest.mark.parametrize("name", ["acme", "acme/", "Acme/Small", "other/small", "x" * 500])
+def test_an_unknown_name_is_an_error_that_lists_the_models(name: str) -> None:
+    with pytest.raises(UnknownModel, match=r"this server has 'acme/small', 'acme/large'$") as error:
+        MODELS.resolve(name)
+    assert (error.value.status, error.value.name[:MAX_SHOWN_CHARS]) == (404, name[:MAX_SHOWN_CHARS])
+    assert len(error.value.message) < MAX_SHOWN_CHARS + 100
+
+
+def test_iteration_yields_each_listed_name_once_and_in_order() -> None:
+    listed = [(served.card.name, served.backend) for served in MODELS]
+    assert listed == [
+        ("acme/small", FIRST),
+        ("chat", FIRST),
+        ("acme/large", SECOND),
+        ("dummy", SECOND),
+        ("small", SECOND),
+    ]
+
+
+def test_the_first_model_is_the_default() -> None:
+    assert (MODELS.default.backend, MODELS.default.card.name) == (FIRST, "acme/small")
+
+
+def test_an_adapter_is_an_entry_of_its_own_over_the_same_backend() -> None:
+    models = Models(ModelEntry(FIRST, ("acme/small",)), ModelEntry(FIRST, ("poet",), adapter="poet"))
+    served = models.resolve("poet")
+    assert (served.backend, served.adapter, served.card.name) == (FIRST, "poet", "poet")
+    assert models.backends == (FIRST,)
+
+
+def test_a_model_that_cannot_answer_is_named_if_there_are_several() -> None:
+    one, other = FakeBackend(model_id="one"), FakeBackend(model_id="other")
+    models = Models(ModelEntry(one, ("one",)), ModelEntry(other, ("other",)))
+    assert models.unavailable_reason() == ""
+    other.unready_reason = "its engine has failed"
+    assert models.unavailable_reason() == "other: its engine has failed"
+    assert Models(ModelEntry(other, ("other",))).unavailable_reason() == "its engine has failed"
