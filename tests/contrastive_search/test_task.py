@@ -1,18 +1,17 @@
 """Contrastive search as the engine sees it: one background task that sends its outputs to several sinks."""
 
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
 
+from inference.contrastive_search.task import start_contrastive_search
 from inference.engine.background import MAX_INTERLEAVED
-from inference.engine.contrastive import ContrastiveSearchTask, start_contrastive_search
 from inference.engine.engine import Engine
-from inference.engine.sequence import Task
 from inference.errors import BadRequest, Internal, Overloaded, ServerError
 from inference.sampling import Sampling
 from tests.engine.conftest import FakeRunner, GreedySampler, RecordingSink
+from tests.generation_requests import make_request
 
 CONTRASTIVE = Sampling(greedy=True, penalty_alpha=0.6, top_k=4)
 
@@ -37,9 +36,9 @@ def fail_with(error: ServerError) -> Any:
 
 def search(
     engine: Engine, *sinks: RecordingSink, generate: Any = count_up, max_tokens: int = 5, **options: Any
-) -> ContrastiveSearchTask:
-    task = Task((3, 4), max_tokens, CONTRASTIVE, **options)
-    return start_contrastive_search(engine, generate, task, sinks)
+) -> Callable[[Iterable[int]], None]:
+    request = make_request((3, 4), max_tokens, CONTRASTIVE, **options)
+    return start_contrastive_search(engine, generate, request, None, sinks)
 
 
 def test_every_sink_gets_the_answer(engine: Engine) -> None:
@@ -52,9 +51,9 @@ def test_every_sink_gets_the_answer(engine: Engine) -> None:
 
 def test_an_aborted_answer_counts_as_cancelled_and_the_others_go_on(engine: Engine) -> None:
     aborted, others = RecordingSink(), [RecordingSink(), RecordingSink()]
-    task = search(engine, aborted, *others)
+    abort = search(engine, aborted, *others)
     engine.step()
-    task.abort([0])
+    abort([0])
     engine.run_until_idle()
     assert aborted.token_ids == [1] and [sink.token_ids for sink in others] == [[1, 2, 3, 4, 5]] * 2
     finished = engine.stats().finished_by_reason
@@ -63,10 +62,10 @@ def test_an_aborted_answer_counts_as_cancelled_and_the_others_go_on(engine: Engi
 
 def test_the_search_ends_when_all_answers_are_aborted(engine: Engine) -> None:
     sinks = [RecordingSink(), RecordingSink()]
-    task = search(engine, *sinks)
+    abort = search(engine, *sinks)
     engine.step()
-    task.abort([0])
-    task.abort([0, 1])
+    abort([0])
+    abort([0, 1])
     engine.run_until_idle()
     assert [sink.token_ids for sink in sinks] == [[1]] * 2
     assert engine.stats().finished_by_reason["cancelled"] == 2
@@ -90,16 +89,16 @@ def test_a_search_that_waits_for_its_turn_ends_at_its_deadline(engine: Engine) -
         search(engine, RecordingSink(), max_tokens=50)
         engine.step()
     sink = RecordingSink()
-    search(engine, sink, deadline=time.monotonic() - 1)
+    search(engine, sink, deadline=-1.0)
     engine.step()
     assert sink.finish_reason == "deadline" and not sink.token_ids
 
 
 def test_searches_that_wait_count_towards_the_queue_limit(engine: Engine) -> None:
-    tasks = [search(engine, RecordingSink()) for _ in range(5)]
+    aborts = [search(engine, RecordingSink()) for _ in range(5)]
     assert engine.stats().waiting_tokens == 10
     with pytest.raises(Overloaded):
         search(engine, RecordingSink())
-    tasks[-1].abort([0])
+    aborts[-1]([0])
     engine.run_until_idle()
     assert engine.stats().waiting_tokens == 0

@@ -4,7 +4,7 @@ Su et al., "A Contrastive Framework for Neural Text Generation" (2022), equation
 own cache; the runner's KV memory is neither read nor written. Knows nothing of sequences.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import torch
@@ -26,7 +26,7 @@ def search(
     k: int,
     alpha: float,
     process_logits: ProcessLogits,
-) -> Iterator[int]:
+) -> Generator[int, None, None]:
     """Yield the token ids that continue `ids`, without end.
 
     ids             the prompt; for an encoder-decoder model the decoder's ids

@@ -7,8 +7,8 @@ import pytest
 import torch
 from transformers import PreTrainedModel
 
+from inference.contrastive_search.search import ProcessLogits, search, supports_contrastive_search
 from inference.model.contiguous.runner import install_hooks
-from inference.model.contrastive_search import ProcessLogits, search, supports_contrastive_search
 from tests.families import FAMILIES, RECURRENT, UNCACHED, UNUSUAL, tiny
 
 PROMPT, SOURCE, COUNT = (5, 6, 7, 8, 9, 10, 11), (20, 21, 22), 20

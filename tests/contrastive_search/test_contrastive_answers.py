@@ -13,9 +13,10 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from inference.contrastive_search.search import search
+from inference.contrastive_search.task import start_contrastive_search
 from inference.errors import BadRequest, NotImplementedHere, Unavailable
 from inference.local import LocalBackend
-from inference.model.contrastive_search import search
 from inference.sampling import Sampling
 from inference.types import Constraint, Event, Finished, GenerationRequest, Started, Token
 from tests import tiny
@@ -48,7 +49,8 @@ def model(folder: Path) -> Any:
 
 @pytest.fixture
 def backend(model: Any, words: Any) -> Iterator[LocalBackend]:
-    with running(model, words, rows=4, context=CONTEXT, contrastive=partial(search, model)) as backend:
+    with running(model, words, rows=4, context=CONTEXT) as backend:
+        backend._contrastive = partial(start_contrastive_search, backend._engine, partial(search, model))
         yield backend
 
 
