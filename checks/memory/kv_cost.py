@@ -10,14 +10,14 @@ from typing import Any
 
 from checks.memory.meta_mode import MetaMode
 from checks.memory.repeated_layers import LayerMode, compute_all_layers, dedup_layers
-from inference.model.batch import Batch, Resize, UnsupportedModel
+from inference.model.batch import Resize, UnsupportedModel, make_batch
 from inference.model.contiguous.encoder_decoder import EncoderDecoderRunner
 from inference.model.contiguous.runner import ContiguousRunner
 from inference.model.fused.module_map import map_modules
 from inference.model.paged.runner import PagedRunner
 from inference.model.quantization.find_weights import find_weights
 from inference.model.quantization.is_faster import sample_of
-from inference.model.runner_options import contiguous_kv_cost, paged_kv_cost, supports_fused
+from inference.model.runner_options import contiguous_kv_cost, create_pool, paged_kv_cost, supports_fused
 
 CONTEXT = 64
 NUM_PROMPT_TOKENS = 5  # more than one, and no likely dimension of a model
@@ -107,8 +107,8 @@ def candidate_costs(model: Any, runner: str, deterministic: bool) -> Iterator[Ca
         yield partial(cost_of_paged, model)
     if runner in (AUTO, CONTIGUOUS):
         yield from (
-            partial(cost_of_contiguous, model, supports_chunked_prefill, not deterministic)
-            for supports_chunked_prefill in (True, False)
+            partial(cost_of_contiguous, model, chunked_prefill, not deterministic)
+            for chunked_prefill in (True, False)
         )
 
 
@@ -121,7 +121,7 @@ def cost_of_fused(model: Any, layer_mode: LayerMode) -> KVCost:
 
 
 def cost_of_paged(model: Any, layer_mode: LayerMode) -> KVCost:
-    runner = PagedRunner(model, max_sequences=1, context=CONTEXT, kv_capacity=CONTEXT)
+    runner = PagedRunner(model, create_pool(1, CONTEXT, CONTEXT), max_sequences=1, context=CONTEXT)
     accounting = KVAccounting(partial(paged_kv_cost, runner))
     with layer_mode(model, accounting):
         runner.probe()
@@ -130,7 +130,7 @@ def cost_of_paged(model: Any, layer_mode: LayerMode) -> KVCost:
 
 def cost_of_contiguous(
     model: Any,
-    supports_chunked_prefill: bool,
+    chunked_prefill: bool,
     batched: bool = True,
     layer_mode: LayerMode = compute_all_layers,
 ) -> KVCost:
@@ -140,21 +140,22 @@ def cost_of_contiguous(
         max_sequences=1,
         context=CONTEXT,
         kv_capacity=CONTEXT,
-        supports_chunked_prefill=supports_chunked_prefill,
+        chunked_prefill=chunked_prefill,
         batched=batched,
     )
     accounting = KVAccounting(partial(contiguous_kv_cost, runner))
     prompt = tuple(range(NUM_PROMPT_TOKENS))
     with layer_mode(model, accounting):
         runner.forward(
-            Batch(
+            make_batch(
                 token_ids=prompt,
                 query_start_loc=(0, NUM_PROMPT_TOKENS),
                 num_computed_tokens=(0,),
                 rows=(0,),
                 logits_indices=(NUM_PROMPT_TOKENS - 1,),
                 cache_ops=(Resize(1, CONTEXT),),
-                encoder_inputs={0: prompt} if runner.is_encoder_decoder else {},
+                encoder_inputs={0: prompt} if runner.capabilities.encoder_decoder else {},
+                page_size=CONTEXT,
             )
         )
     return accounting.total()

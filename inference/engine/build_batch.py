@@ -1,6 +1,6 @@
 """Builds the Batch of a step from the scheduler's output, and records what each row of logits is for.
 
-Knows sequences and the Batch; computes nothing.
+Knows sequences, the shape of the KV memory and the Batch; computes nothing.
 """
 
 from collections.abc import Sequence as SequenceOf
@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from inference.engine.kv.manager import KVCacheManager
 from inference.engine.scheduler import SchedulerOutput
 from inference.engine.sequence import Sequence
-from inference.model.batch import Batch, CacheOp, PendingTokens
+from inference.model.batch import Batch, CacheOp, PendingTokens, slots_of
 
 PENDING_ID = 0  # placeholder of a token id that the host does not know yet
 
@@ -69,30 +70,32 @@ class PreparedBatch:
 def build_batch(
     scheduler_output: SchedulerOutput,
     cache_ops: SequenceOf[CacheOp],
-    context: int,
+    kv_cache_manager: KVCacheManager,
     sampled_ids: SampledIds | None = None,
 ) -> PreparedBatch:
     """The Batch of the scheduled sequences, which are in the order of rows.
 
-    A sequence of `context` tokens is full and is not sampled. sampled_ids: the pending tokens of sequences
-    that have one.
+    A sequence of as many tokens as the context is full and is not sampled. sampled_ids: the pending tokens of
+    sequences that have one.
     """
+    context, slots_per_page = kv_cache_manager.context, kv_cache_manager.slots_per_page
     token_ids: list[int] = []
+    positions: list[int] = []
+    slot_mapping: list[int] = []
     query_start_loc: list[int] = [0]
-    num_computed_tokens: list[int] = []
+    seq_lens: list[int] = []
     rows: list[int] = []
     logits_indices: list[int] = []
     encoder_inputs: dict[int, SequenceOf[int]] = {}
+    pooled_rows: list[int] = []
     page_table = tuple(sequence.pages for sequence, _ in scheduler_output if sequence.pages)
-    positions = token_ids, query_start_loc, num_computed_tokens, rows
     pending = PendingTokens([], [], sampled_ids.token_ids) if sampled_ids else None
-    prepared = PreparedBatch(
-        Batch(*positions, logits_indices, cache_ops, encoder_inputs, page_table, pending)
-    )
+    tokens = token_ids, positions, slot_mapping, query_start_loc, seq_lens, rows, logits_indices
+    prepared = PreparedBatch(Batch(*tokens, cache_ops, encoder_inputs, page_table, pending, pooled_rows))
     for sequence, num_scheduled_tokens in scheduler_output:
         start = sequence.num_computed_tokens + sequence.num_in_flight_tokens
         end = start + num_scheduled_tokens
-        if sequence.task.prompt_logprobs is not None:
+        if sequence.request.prompt_logprobs is not None:
             logits_indices += add_prompt_logprob_rows(prepared, sequence, end)
         token_ids += sequence.token_ids[start:end]
         if end > len(sequence.token_ids):
@@ -101,29 +104,35 @@ def build_batch(
             pending.sample_indices.append(sampled_ids.index_of[sequence.id])
             token_ids.append(PENDING_ID)
         if end == sequence.num_tokens and sequence.may_gain_token(context):
-            logits_indices += add_sampled_rows(prepared, sequence)
-            token_ids += sequence.draft_token_ids
+            prepared.sampled_sequences.append(sequence)
+            prepared.sampled_rows.append(len(logits_indices))
+            logits_indices.append(len(token_ids) - 1)
+            if sequence.draft_token_ids:
+                add_drafts(prepared, sequence)
         elif not logits_indices or logits_indices[-1] < len(token_ids) - 1:
             prepared.nan_checks[sequence.id] = len(logits_indices)
             logits_indices.append(len(token_ids) - 1)
+        if sequence.pooling:
+            pooled_rows.append(len(rows))
         if sequence.encoder_ids and not start:
             encoder_inputs[sequence.row] = sequence.encoder_ids
+        length = start + len(token_ids) - query_start_loc[-1]
+        positions += range(start, length)
+        slot_mapping += slots_of(sequence.pages or (sequence.row,), slots_per_page, start, length)
         query_start_loc.append(len(token_ids))
-        num_computed_tokens.append(start)
+        seq_lens.append(length)
         rows.append(sequence.row)
     return prepared
 
 
-def add_sampled_rows(prepared: PreparedBatch, sequence: Sequence) -> range:
-    """Sample the sequence behind its last token and behind each draft; returns these positions in the batch.
-
-    The batch must end with the sequence's last token.
-    """
-    num_rows, first_row = len(sequence.draft_token_ids) + 1, len(prepared.batch.logits_indices)
-    prepared.sampled_sequences += [sequence.with_drafts(num_drafts) for num_drafts in range(num_rows)]
-    prepared.sampled_rows += range(first_row, first_row + num_rows)
-    last = len(prepared.batch.token_ids) - 1
-    return range(last, last + num_rows)
+def add_drafts(prepared: PreparedBatch, sequence: Sequence) -> None:
+    """Add the draft tokens of the batch's last sequence, and sample it behind each of them."""
+    token_ids, logits_indices = prepared.batch.token_ids, prepared.batch.logits_indices
+    for num_drafts, draft_id in enumerate(sequence.draft_token_ids, 1):
+        prepared.sampled_sequences.append(sequence.with_drafts(num_drafts))
+        prepared.sampled_rows.append(len(logits_indices))
+        logits_indices.append(len(token_ids))
+        token_ids.append(draft_id)
 
 
 def add_prompt_logprob_rows(prepared: PreparedBatch, sequence: Sequence, end: int) -> range:

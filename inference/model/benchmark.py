@@ -5,7 +5,6 @@ Knows the Runner interface; not which runners exist.
 
 import logging
 import math
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,7 +13,8 @@ from typing import NamedTuple
 
 import torch
 
-from inference.model.batch import Batch, Resize, Runner
+from inference.model.batch import Batch, Resize, Runner, make_batch
+from inference.model.best_times import best_times, seconds_of
 
 log = logging.getLogger(__name__)
 
@@ -61,10 +61,12 @@ def speed_ratio(
             for build in (first, second)
         ]
         for runner in runners:
-            step = make_batch(WORKLOADS[0], columns, ids, runner)  # allocates the runner's KV memory
-            runner.forward(step if runner.paged else replace(step, cache_ops=(Resize(ROWS, columns),)))
+            step = workload_batch(WORKLOADS[0], columns, ids, runner)  # allocates the runner's KV memory
+            runner.forward(
+                step if runner.capabilities.paged else replace(step, cache_ops=(Resize(ROWS, columns),))
+            )
         gains = [
-            log_ratio(runners, [make_batch(workload, columns, ids, runner) for runner in runners])
+            log_ratio(runners, [workload_batch(workload, columns, ids, runner) for runner in runners])
             for workload in WORKLOADS
         ]
     except torch.OutOfMemoryError as error:
@@ -75,58 +77,31 @@ def speed_ratio(
 
 def step_s(runner: Runner, columns: int, ids: Sequence[int]) -> float:
     """Seconds of a one-token step on a runner whose memory is already allocated; the best of STEPS."""
-    step = make_batch(WORKLOADS[0], columns, ids, runner)
-    return min(seconds(runner, step) for _ in range(STEPS))
+    step = workload_batch(WORKLOADS[0], columns, ids, runner)
+    return min(seconds_of(partial(runner.forward, step)) for _ in range(STEPS))
 
 
 def log_ratio(runners: Sequence[Runner], batches: Sequence[Batch]) -> float:
-    """log(time of the second runner / time of the first), by the best time of each."""
-    runs = [partial(seconds, runner, step) for runner, step in zip(runners, batches, strict=True)]
+    """log(time of the second runner / time of the first), by the best time of each.
+
+    The cached tokens are zeros, which cost as much as real ones.
+    """
+    runs = [partial(runner.forward, step) for runner, step in zip(runners, batches, strict=True)]
     first_s, second_s = best_times(runs, turns=TURNS, min_s=MIN_S, max_s=MAX_S)
     return math.log(second_s / first_s)
 
 
-def best_times(
-    runs: Sequence[Callable[[], float]], *, turns: int, min_s: float, max_s: float = math.inf
-) -> list[float]:
-    """Repeat functions that return their own seconds, alternately; returns the best time of each.
-
-    At least `turns` turns and min_s seconds, but none after max_s seconds. The first turn is the warm-up.
-    """
-    best = [math.inf] * len(runs)
-    turn, began, passed = 0, time.perf_counter(), 0.0
-    while passed < max_s and (turn < turns or passed < min_s):
-        elapsed = [run() for run in runs]
-        best = [min(pair) for pair in zip(best, elapsed, strict=True)] if turn else elapsed
-        turn, passed = turn + 1, time.perf_counter() - began
-    return best
-
-
-def seconds(runner: Runner, step: Batch) -> float:
-    """Seconds of one step. The cached tokens are zeros, which cost as much as real ones."""
-    synchronize()
-    began = time.perf_counter()
-    runner.forward(step)
-    synchronize()
-    return time.perf_counter() - began
-
-
-def synchronize() -> None:
-    """Wait for queued GPU work."""
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-
-
-def make_batch(workload: Workload, columns: int, ids: Sequence[int], runner: Runner) -> Batch:
+def workload_batch(workload: Workload, columns: int, ids: Sequence[int], runner: Runner) -> Batch:
     num_new = [max(1, share * columns // COLUMNS) for share in workload.new_shares]
     ends = list(accumulate(num_new))
-    rows = range(len(num_new))
+    rows, paged = range(len(num_new)), runner.capabilities.paged
     pages = -(-columns // runner.page_size)
-    return Batch(
+    return make_batch(
         token_ids=[ids[i % len(ids)] for i in range(ends[-1])],
         query_start_loc=[0, *ends],
         num_computed_tokens=[share * columns // COLUMNS for share in workload.computed_shares],
         rows=rows,
         logits_indices=[end - 1 for end in ends],
-        page_table=[range(row * pages, (row + 1) * pages) for row in rows] if runner.paged else (),
+        page_table=[range(row * pages, (row + 1) * pages) for row in rows] if paged else (),
+        page_size=runner.page_size if paged else columns,
     )

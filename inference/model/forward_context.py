@@ -1,31 +1,47 @@
-"""A value for the running forward pass: a model's layers, masks and attention read it from here.
+"""The forward pass that runs on this thread: a model's layers, masks and output layer read it.
 
-Knows nothing about the value.
+Each thread has its own, and one pass may run inside another. Knows which logits and sums a pass needs; the
+runners' own kinds of ForwardContext say what else belongs to it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Generic, TypeVar
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 
-T = TypeVar("T")
+import torch
+
+from inference.model.placement.hooks import DeviceCopies
 
 
-class ForwardContext(Generic[T]):
-    """Contains one value during a forward pass. Uses do not nest: one thread runs one model."""
+@dataclass(slots=True, eq=False)
+class ForwardContext:
+    """What a model reads while it computes.
 
-    def __init__(self) -> None:
-        self._value: T | None = None
+    logits_indices   (W,) indices of the tokens whose logits are needed, over all tokens that the model
+                     computes, flattened; None: all
+    logits_selected  whether the output layer was given only these tokens
+    copies           copies of tensors for layers on other devices
+    pooled_spans     spans of these tokens whose hidden states are summed: see pooling.py
+    hidden_sums      (d,) of each span
+    """
 
-    def get(self) -> T | None:
-        """The value of the running forward pass; None outside of one."""
-        return self._value
+    logits_indices: torch.Tensor | None
+    logits_selected: bool = field(default=False, init=False)
+    copies: DeviceCopies = field(default_factory=DeviceCopies, init=False)
+    pooled_spans: Sequence[tuple[int, int]] = field(default=(), init=False)
+    hidden_sums: Sequence[torch.Tensor] = field(default=(), init=False)
 
-    @contextmanager
-    def use(self, value: T) -> Iterator[None]:
-        """Make `value` the current one inside the with block."""
-        assert self._value is None, "a forward pass is already running"
-        self._value = value
-        try:
-            yield
-        finally:
-            self._value = None
+
+_current: ContextVar[ForwardContext | None] = ContextVar("forward_context", default=None)
+get_forward_context = _current.get  # the running pass, None outside of one: a call in C, in every layer
+
+
+@contextmanager
+def set_forward_context(context: ForwardContext) -> Iterator[None]:
+    """Make `context` the running forward pass within the with block."""
+    token = _current.set(context)
+    try:
+        yield
+    finally:
+        _current.reset(token)

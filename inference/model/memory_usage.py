@@ -11,12 +11,13 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
+from inference.backend_load import Device
 from inference.model.batch import Runner
 from inference.model.contiguous.runner import ContiguousRunner
+from inference.model.fused.runner import FusedRunner
 from inference.model.paged.runner import PagedRunner
 from inference.model.quantization.packed_tensor import PackedExperts, PackedWeight
 from inference.process.rss import ResidentMemory, reset_peak, resident_memory, written_bytes
-from inference.types import Device
 
 BytesByDevice = dict[str, int]  # device ("cpu", "cuda:0", …) → bytes
 
@@ -119,7 +120,7 @@ def kv_cache_bytes(runner: Runner) -> BytesByDevice:
 
 def kv_cache_tensors(runner: Runner) -> list[Tensor]:
     """The tensors of a runner's KV cache and recurrent states; none for a runner without a cache."""
-    if isinstance(runner, PagedRunner):
+    if isinstance(runner, PagedRunner | FusedRunner):
         return [data for pages in runner.pool.layers.values() for data in (pages.keys, pages.values)]
     if isinstance(runner, ContiguousRunner):
         return [table.data for table in runner.memory.tensors if table.data is not None]

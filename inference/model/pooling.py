@@ -1,52 +1,54 @@
-"""Embeddings: a text's hidden states, mean-pooled into one vector.
+"""Pooling: the sums of hidden states from which embeddings are made.
 
 The hidden states are those of the last layer after the final norm; for an encoder-decoder model those of its
-encoder. Their mean over all tokens is scaled to length 1, in float32. Runs the model without a cache; the
-runner's KV memory is neither read nor written. Knows nothing of text.
+encoder. They are summed in float32, so that the chunks of a text add up. Knows nothing of text.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch.nn.functional import normalize
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from inference.errors import NotImplementedHere
-from inference.model.forward_signature import accepts
+from inference.model.batch import Batch
+from inference.model.forward_context import get_forward_context
 
-REFUSED = "this model does not return hidden states of its tokens, so it cannot compute embeddings"
-
-Vector = tuple[float, ...]
+Span = tuple[int, int]  # the first token, and the one behind the last
 
 
-def embed(model: PreTrainedModel, inputs: Sequence[Sequence[int]]) -> Generator[None, None, list[Vector]]:
-    """Return one vector per input; yields after each, so that other work can run in between.
-
-    Each input is computed alone. Raises NotImplementedHere if the model has no hidden states per token.
-    """
-    submodel = get_submodel(model)
-    vectors = []
-    for ids in inputs:
-        vectors.append(pool_hidden_states(submodel, torch.tensor([ids], device=model.device)))
-        yield
-    return vectors
-
-
-def get_submodel(model: PreTrainedModel) -> Any:
-    """The submodel that returns hidden states. Raises NotImplementedHere if there is none."""
+def get_submodel(model: PreTrainedModel) -> Any | None:
+    """The submodel that returns the hidden states of its tokens; None if there is none."""
     submodel = model.get_encoder() if model.config.is_encoder_decoder else model.base_model
-    if submodel is model:
-        raise NotImplementedHere(REFUSED)
-    return submodel
+    return None if submodel is model else submodel
 
 
-@torch.inference_mode()
-def pool_hidden_states(submodel: Any, ids: torch.Tensor) -> Vector:
-    """The pooled vector of ids (1, n), of length 1. Raises NotImplementedHere for other hidden states."""
-    no_cache_kwargs = {"use_cache": False} if accepts(submodel, "use_cache") else {}
-    output = submodel(input_ids=ids, **no_cache_kwargs)
-    hidden = getattr(output, "last_hidden_state", None)  # (1, n, d)
-    if hidden is None or hidden.shape[:2] != ids.shape:
-        raise NotImplementedHere(REFUSED)
-    return tuple(normalize(hidden[0].float().mean(0), dim=0).tolist())  # sync
+def install(model: PreTrainedModel) -> bool:
+    """Hook the submodel, once: it sums the spans of its ForwardContext. Returns whether there is one."""
+    submodel = get_submodel(model)
+    if submodel is None:
+        return False
+    # Some models, such as OPT, call the submodel's decoder directly; its output is the same.
+    for module in (submodel, model.get_decoder()):
+        if module is not model and not getattr(module, "sums_hidden_states", False):
+            module.register_forward_hook(sum_spans)
+            module.sums_hidden_states = True
+    return True
+
+
+def sum_spans(submodel: nn.Module, args: Any, output: Any) -> None:
+    """Forward hook: stores the sums of the ForwardContext's pooled spans."""
+    context = get_forward_context()
+    if context is not None and context.pooled_spans:
+        states = output[0].flatten(0, -2)
+        context.hidden_sums = [states[start:end].float().sum(0) for start, end in context.pooled_spans]
+
+
+def pooled_spans(batch: Batch) -> list[Span]:
+    """The tokens of each of the batch's pooled rows."""
+    return [(batch.query_start_loc[row], batch.query_start_loc[row + 1]) for row in batch.pooled_rows]
+
+
+def sum_hidden_states(submodel: Any, ids: Sequence[int], device: torch.device, **kwargs: Any) -> Tensor:
+    """The sum (d,) over all tokens of ids, which the submodel computes alone."""
+    return submodel(input_ids=torch.tensor([ids], device=device), **kwargs)[0][0].float().sum(0)

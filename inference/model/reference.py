@@ -8,7 +8,7 @@ from itertools import accumulate
 import torch
 from transformers import PreTrainedModel
 
-from inference.model.batch import Batch, CacheOp, Copy, Resize, Runner, Swap
+from inference.model.batch import Batch, CacheOp, Copy, Resize, Runner, Swap, make_batch
 from inference.model.uncached.runner import UncachedRunner
 
 RowTokens = tuple[tuple[int, int], ...]  # (row, number of tokens) of each row of a step
@@ -77,32 +77,22 @@ class Reference:
         return [self.ids[(start * 31 + i * i * 7) % len(self.ids)] for i in range(count)]
 
     def compute_logits(self, row: int, count: int) -> torch.Tensor:  # (count, V) of the plain forward pass
-        prompt = self.prompts[row][:count]
-        return self.runner.forward(
-            Batch(
-                token_ids=prompt,
-                query_start_loc=(0, count),
-                num_computed_tokens=(0,),
-                rows=(0,),
-                logits_indices=range(count),
-                cache_ops=(Resize(1, COLUMNS),),
-                encoder_inputs={0: self.encoder_inputs[row]} if self.runner.is_encoder_decoder else {},
-            )
-        )
+        span = {0: (row, 0, count)}
+        return self.runner.forward(self.step_batch((Resize(1, COLUMNS),), span, COLUMNS, paged=False))
 
     def error_of(self, runner: Runner) -> float:
         """Run the prompts on `runner`; returns the largest error of a logit, nan if one is not a number."""
         prompt_of_row, num_computed = list(range(ROWS)), [0] * ROWS
+        paged, page_size = runner.capabilities.paged, runner.page_size
+        chunked_steps = PAGED_STEPS if paged else CHUNKED_STEPS
         errors = []
         for cache_ops, row_tokens in (
-            PAGED_STEPS
-            if runner.paged
-            else CHUNKED_STEPS
-            if runner.supports_chunked_prefill
-            else UNCHUNKED_STEPS
+            chunked_steps if runner.capabilities.chunked_prefill else UNCHUNKED_STEPS
         ):
             for op in cache_ops:
-                if isinstance(op, Swap):
+                if isinstance(op, Resize):
+                    page_size = op.columns
+                elif isinstance(op, Swap):
                     prompt_of_row[op.a], prompt_of_row[op.b] = prompt_of_row[op.b], prompt_of_row[op.a]
                 elif isinstance(op, Copy):
                     num_computed[prompt_of_row[op.target]] = op.columns
@@ -114,9 +104,7 @@ class Reference:
                 )
                 for row, count in row_tokens
             }
-            logits = runner.forward(
-                self.make_batch(cache_ops, spans, runner.page_size if runner.paged else 0)
-            )
+            logits = runner.forward(self.step_batch(cache_ops, spans, page_size, paged))
             expected = torch.cat([self.logits[i][start:end] for i, start, end in spans.values()])
             errors.append(self.difference(logits, expected))
             for i, _, end in spans.values():
@@ -139,24 +127,26 @@ class Reference:
                 return float("inf")
         return self.difference(logits, self.logits[0][-1:])
 
-    def make_batch(
-        self, cache_ops: tuple[CacheOp, ...], spans: dict[int, tuple[int, int, int]], page_size: int
+    def step_batch(
+        self,
+        cache_ops: tuple[CacheOp, ...],
+        spans: dict[int, tuple[int, int, int]],
+        page_size: int,
+        paged: bool,
     ) -> Batch:
-        """Build the step in which each row computes a span (prompt, start, end); every logit is returned.
-
-        page_size: tokens of a page; 0 for contiguous memory.
-        """
+        """Build the step in which each row computes a span (prompt, start, end); every logit is returned."""
         counts = [end - start for _, start, end in spans.values()]
         encoder_inputs = {row: self.encoder_inputs[i] for row, (i, start, _) in spans.items() if not start}
-        return Batch(
+        return make_batch(
             token_ids=[token for i, start, end in spans.values() for token in self.prompts[i][start:end]],
-            query_start_loc=list(accumulate(counts, initial=0)),
+            query_start_loc=accumulate(counts, initial=0),
             num_computed_tokens=[start for _, start, _ in spans.values()],
-            rows=list(spans),
+            rows=spans,
             logits_indices=range(sum(counts)),
             cache_ops=cache_ops,
-            encoder_inputs=encoder_inputs if self.runner.is_encoder_decoder else {},
-            page_table=[scattered_pages(row, page_size) for row in spans] if page_size else (),
+            encoder_inputs=encoder_inputs if self.runner.capabilities.encoder_decoder else {},
+            page_table=[scattered_pages(row, page_size) for row in spans] if paged else (),
+            page_size=page_size,
         )
 
     def difference(self, logits: torch.Tensor, expected: torch.Tensor) -> float:  # largest, in units of std

@@ -23,10 +23,10 @@ from inference.model.paged.cuda import CudaGraphRecorder, is_single_gpu
 from inference.model.paged.cuda_graphs import GraphRunner
 from inference.model.paged.kernels.select import SelectedKernel, select_kernel
 from inference.model.paged.kernels.store import select_store
-from inference.model.paged.kv_pool import StoreKernel
-from inference.model.paged.runner import PAGE_SIZE, PagedRunner
+from inference.model.paged.kv_pool import PAGE_SIZE, KVPool, StoreKernel, store_by_index
+from inference.model.paged.runner import PagedRunner
 
-ContiguousMode = tuple[bool, bool]  # (supports_chunked_prefill, batched) of a ContiguousRunner
+ContiguousMode = tuple[bool, bool]  # (chunked_prefill, batched) of a ContiguousRunner
 CONTIGUOUS_MODES: dict[ContiguousMode, str] = {
     (True, True): "contiguous, chunked prefill",
     (False, True): "contiguous",
@@ -81,11 +81,9 @@ def runner_options(
             yield RunnerOption("paged", "paged, compiled layers", build_compiled, paged_kv_cost, slow_s=0.0)
         yield RunnerOption("paged", "paged", build_paged, paged_kv_cost)
     runner_class = EncoderDecoderRunner if model.config.is_encoder_decoder else ContiguousRunner
-    for (supports_chunked_prefill, batched), name in CONTIGUOUS_MODES.items():
+    for (chunked_prefill, batched), name in CONTIGUOUS_MODES.items():
         if not (deterministic and batched):
-            build = partial(
-                runner_class, model, supports_chunked_prefill=supports_chunked_prefill, batched=batched
-            )
+            build = partial(runner_class, model, chunked_prefill=chunked_prefill, batched=batched)
             yield RunnerOption("contiguous", name, build, contiguous_kv_cost)
 
 
@@ -108,13 +106,9 @@ def build_fused_runner(
     context: int,
     kv_capacity: int,
 ) -> FusedRunner:
-    return FusedRunner(
-        model,
-        get_spec(),
-        max_sequences=max_sequences,
-        context=min(context, kv_capacity),
-        kv_capacity=max(kv_capacity, min_kv_capacity(max_sequences, PAGE_SIZE)),
-    )
+    context = min(context, kv_capacity)
+    pool = create_pool(max_sequences, context, kv_capacity)
+    return FusedRunner(model, get_spec(), pool, max_sequences=max_sequences, context=context)
 
 
 def build_paged_runner(
@@ -134,16 +128,15 @@ def build_paged_runner(
     attention = partial(CompiledAttention, layers=get_layers()) if get_layers else PagedAttention
     on_single_gpu = is_single_gpu(model)
     runner_class = GraphRunner if on_single_gpu and kernel.supports_cuda_graphs else PagedRunner
+    context = min(context, kv_capacity)
     runner = runner_class(
         model,
+        create_pool(max_sequences, context, kv_capacity, kernel.page_size, get_store()),
         max_sequences=max_sequences,
-        context=min(context, kv_capacity),
-        kv_capacity=max(kv_capacity, min_kv_capacity(max_sequences, kernel.page_size)),
-        page_size=kernel.page_size,
+        context=context,
         kernel=kernel.kernel,
-        async_capable=on_single_gpu,
+        overlap=on_single_gpu,
         create_attention=attention,
-        store=get_store(),
     )
     runner.probe()
     if isinstance(runner, GraphRunner):
@@ -151,16 +144,26 @@ def build_paged_runner(
     return runner
 
 
-def min_kv_capacity(max_sequences: int, page_size: int) -> int:
-    """Tokens that give each row of a trial or a benchmark one page; an engine's rows wait for free pages."""
-    return min(max_sequences, ROWS) * page_size
+def create_pool(
+    max_sequences: int,
+    context: int,
+    kv_capacity: int,
+    page_size: int = PAGE_SIZE,
+    store: StoreKernel = store_by_index,
+) -> KVPool:
+    """A pool of kv_capacity tokens, and at least of one row of the whole context.
+
+    Each row of a trial or a benchmark has a page; an engine's rows wait for free pages.
+    """
+    num_pages = max(kv_capacity // page_size, -(-context // page_size), min(max_sequences, ROWS))
+    return KVPool(num_pages, page_size, store)
 
 
-def paged_kv_cost(runner: PagedRunner) -> tuple[int, int]:
+def paged_kv_cost(runner: PagedRunner | FusedRunner) -> tuple[int, int]:
     return runner.pool.bytes_per_token(), 0
 
 
 def contiguous_kv_cost(runner: ContiguousRunner) -> tuple[int, int]:
     per_token, per_row = runner.memory.bytes_per_column(), runner.memory.bytes_per_row()
     # An encoder token takes as many bytes as a decoder token.
-    return (2 * per_token, 0) if runner.is_encoder_decoder else (per_token, per_row)
+    return (2 * per_token, 0) if runner.capabilities.encoder_decoder else (per_token, per_row)

@@ -41,7 +41,6 @@ class SelectedRunner:
     runner: Runner
     runner_kind: str
     name: str
-    supports_chunked_prefill: bool
     error: float
     bytes_per_token: int
     bytes_per_row: int = 0
@@ -120,7 +119,7 @@ def select_runner(
 def is_decisive(candidate: Candidate, reference: Reference) -> bool:
     """Whether the remaining options cannot be faster, or are not worth the time of a trial."""
     return (
-        candidate.runner.paged
+        candidate.runner.capabilities.paged
         and benchmark.step_s(candidate.runner, COLUMNS, reference.ids) > candidate.option.slow_s
     )
 
@@ -182,7 +181,7 @@ def with_memory(
             f"{kv_memory_bytes / 2**20:.0f} MiB are free: lower CONTEXT ({context}) "
             f"or MAX_SEQUENCES ({max_sequences})"
         )
-    page_size = candidate.runner.page_size if candidate.runner.paged else 1
+    page_size = candidate.runner.page_size if candidate.runner.capabilities.paged else 1
     max_tokens = (
         max_sequences * -(-context // page_size) * page_size
     )  # a row's last page may be partly filled
@@ -190,9 +189,7 @@ def with_memory(
     kv_capacity = min(max_tokens, affordable_tokens, max_batch_total_tokens or max_tokens)
     runner = candidate.option.build(max_sequences=max_sequences, context=context, kv_capacity=kv_capacity)
     option = candidate.option
-    selected = SelectedRunner(
-        runner, option.kind, option.name, runner.supports_chunked_prefill, candidate.error, per_token, per_row
-    )
+    selected = SelectedRunner(runner, option.kind, option.name, candidate.error, per_token, per_row)
     return log_selected(model, selected)
 
 
@@ -217,7 +214,7 @@ def select_uncached(
     if not is_causal and reference.cache_error() > tolerance:
         raise Unavailable(f"{model.config.model_type} computes different logits with a cache than without")
     runner = UncachedRunner(model, max_sequences=max_sequences, context=context, is_causal=is_causal)
-    return log_selected(model, SelectedRunner(runner, "uncached", "uncached", True, error, 0))
+    return log_selected(model, SelectedRunner(runner, "uncached", "uncached", error, 0))
 
 
 def log_selected(model: PreTrainedModel, selected: SelectedRunner) -> SelectedRunner:

@@ -70,10 +70,10 @@ class Model(ctypes.Structure):
 
 class Step(ctypes.Structure):
     _fields_ = (
-        *((name, c_int32) for name in ("tokens", "rows", "num_logits", "unused")),
+        *((name, c_int32) for name in ("tokens", "rows", "num_logits", "num_outputs")),
         *((name, c_void_p) for name in ("ids", "positions", "slot_mapping")),
         *((name, c_void_p) for name in ("query_start_loc", "seq_lens", "page_table", "pages")),
-        *((name, c_void_p) for name in ("logits_indices", "logits", "workspace")),
+        *((name, c_void_p) for name in ("output_indices", "logits_rows", "logits", "hidden", "workspace")),
     )
 
 

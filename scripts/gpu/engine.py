@@ -20,7 +20,7 @@ from inference.engine.sequence import StepOutput
 from inference.model import select_runner
 from inference.model.batch import Runner
 from inference.model.load.device_dtype import DEFAULT_CONTEXT, config_length
-from scripts.bench.hearth import PendingAnswers, TimedSink, make_task
+from scripts.bench.hearth import PendingAnswers, TimedSink, make_request
 from scripts.bench.load import Load, Request, Run, random_token_ids
 from scripts.bench.models import build_model
 from scripts.bench.options import AUTO, BenchOptions
@@ -89,12 +89,13 @@ class SteppedEngine:
     @contextmanager
     def overlapping(self, overlaps: bool) -> Iterator[None]:
         """Overlapped steps are switched on or off within the block, with a new engine."""
-        before, self.runner.async_capable = self.runner.async_capable, overlaps
+        before = self.runner.capabilities
+        self.runner.capabilities = replace(before, overlap=overlaps)
         try:
             with self.using():
                 yield
         finally:
-            self.runner.async_capable = before
+            self.runner.capabilities = before
             self.engine = self.create_engine()
 
     def decode_load(
@@ -114,7 +115,7 @@ class SteppedEngine:
     def submitting(self, load: Load) -> Iterator[list["TokenSink"]]:
         """Submit the load, and end its requests after the block."""
         sinks = [TokenSink() for _ in load]
-        ids = self.engine.submit([make_task(request) for request in load], sinks)
+        ids = self.engine.submit([make_request(request) for request in load], sinks)
         try:
             yield sinks
         finally:
@@ -148,7 +149,7 @@ class SteppedEngine:
         try:
             sinks = [TimedSink(pending, time.perf_counter()) for _ in load]
             start_s, cpu_s = time.perf_counter(), time.process_time()
-            engine.submit([make_task(request) for request in load], sinks)
+            engine.submit([make_request(request) for request in load], sinks)
             if not pending.all_finished.wait(TIMEOUT_S):
                 raise TimeoutError(f"{pending.count} of {len(load)} answers missing after {TIMEOUT_S} s")
             seconds, cpu_s = time.perf_counter() - start_s, time.process_time() - cpu_s

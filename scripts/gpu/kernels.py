@@ -19,11 +19,10 @@ from typing import Any, NamedTuple
 
 import torch
 
+from inference.model.paged.attention import AttentionParams
 from inference.model.paged.attn_metadata import AttnMetadata
-from inference.model.paged.cuda import CudaGraphRecorder
 from inference.model.paged.kernels import timing, verify
-from inference.model.paged.kv_pool import LayerKV
-from inference.model.paged.runner import PAGE_SIZE
+from inference.model.paged.kv_pool import PAGE_SIZE, LayerKV
 from inference.model.paged.sdpa import sdpa_kernel
 from scripts.bench.models import config_of
 from scripts.gpu.section import Figure, SectionRun
@@ -90,8 +89,8 @@ class AttentionInputs(NamedTuple):
     scale: float
 
     def compute(self, kernel: Callable[..., torch.Tensor]) -> torch.Tensor:
-        options = {"scale": self.scale, "window": None, "softcap": None, "sinks": None}
-        return [kernel(self.query, kv, self.metadata, **options) for kv in self.layers][-1]
+        params = AttentionParams(self.scale)
+        return [kernel(self.query, kv, self.metadata, params) for kv in self.layers][-1]
 
 
 def measure_section(run: SectionRun) -> Iterator[Figure]:
@@ -202,10 +201,8 @@ def time_kernel(inputs: AttentionInputs, kernel: Callable[..., torch.Tensor], de
     """Seconds of one layer's attention."""
     call = partial(inputs.compute, kernel)
     with torch.inference_mode():
-        call()  # compiles the kernel, and fills per_step_cache
-        replay = CudaGraphRecorder(inputs.query.device)(call) if device == "cuda" else call
-        times = [timing.time_calls(replay, inputs.query.device) for _ in range(timing.NUM_REPEATS)]
-    return min(times) / timing.CALLS_PER_REPEAT / len(inputs.layers)
+        seconds = timing.seconds(call, inputs.query.device, uses_graph=device == "cuda")
+    return seconds / len(inputs.layers)
 
 
 def make_figure(name: str, step: AttentionStep, inputs: AttentionInputs, seconds: float) -> Figure:

@@ -14,7 +14,7 @@ MODES = {True: "overlapped", False: "sequential"}
 
 def measure_section(run: SectionRun) -> Iterator[Figure]:
     engine = run.engines.get()
-    if not engine.runner.paged:
+    if not engine.runner.capabilities.paged:
         yield Figure("overlapped steps", "none", remark=f"the runner is {engine.selected.runner_kind}")
         return
     for rows in run.choose(ROWS, (1, 2)):

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from scripts.bench.hearth import make_task
+from scripts.bench.hearth import make_request
 from scripts.gpu.device import measure_peak
 from scripts.gpu.engine import SteppedEngine, TokenSink
 from scripts.gpu.section import Figure, SectionRun
@@ -52,7 +52,7 @@ def time_steps(engine: SteppedEngine, prompts: int, length: int, steps: int) -> 
     load = engine.make_load(prompts * steps, length, 1)
     sinks = [TokenSink() for _ in load]
     start_s = time.perf_counter()
-    engine.engine.submit([make_task(request) for request in load], sinks)
+    engine.engine.submit([make_request(request) for request in load], sinks)
     engine.drain()
     for sink in sinks:
         if sink.error:

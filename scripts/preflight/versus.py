@@ -100,7 +100,7 @@ def measure_built_model(shape: Shape) -> tuple[int, int]:
         model, max_sequences=1, context=64, kv_memory_bytes=10**9, timed=False
     )
     per_token, per_sequence = (
-        cost_of_contiguous(model, selected.supports_chunked_prefill)
+        cost_of_contiguous(model, selected.runner.capabilities.chunked_prefill)
         if selected.runner_kind == "contiguous"
         else (selected.bytes_per_token, 0)
     )

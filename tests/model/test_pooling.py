@@ -1,33 +1,108 @@
 """An embedding is the mean of the model's last hidden states, whichever other rows the model computes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 import torch
 from transformers import PreTrainedModel
 
-from inference.errors import NotImplementedHere
-from inference.model.batch import Batch, Resize
+from inference.engine.engine import Engine
+from inference.engine.sampling.sampler import Sampler
+from inference.engine.sequence import StepOutput
+from inference.model.batch import Runner
 from inference.model.contiguous.encoder_decoder import EncoderDecoderRunner
-from inference.model.contiguous.runner import ContiguousRunner, install_hooks
-from inference.model.pooling import Vector, embed
-from tests.families import CONTEXT, ENCODERS, FAMILIES, UNCACHED, tiny
+from inference.model.contiguous.runner import ContiguousRunner
+from inference.model.fused.extract import extract_spec
+from inference.model.fused.runner import FusedRunner
+from inference.model.paged.kv_pool import PAGE_SIZE, KVPool
+from inference.model.paged.runner import PagedRunner
+from inference.model.select_runner import select_runner
+from inference.model.uncached.runner import UncachedRunner
+from inference.sampling import Sampling
+from tests.families import CONTEXT, FAMILIES, UNCACHED, tiny
+from tests.generation_requests import make_request
+from tests.model.fused.llamas import tiny_with_packed_weights
 
-TEXTS = [(5, 6, 7, 8, 9, 10, 11), (40,), (5, 6, 7, 90)]
+TEXTS = [(5, 6, 7, 8, 9, 10, 11), (40,), (5, 6, 7, 90), tuple(range(3, 60))]
+BUDGET = 16  # tokens of a step: the longest text is computed in chunks
+ROWS = 8
+
+Vector = tuple[float, ...]
+
+
+def contiguous(model: PreTrainedModel, chunked_prefill: bool = True) -> Runner:
+    runner_class = EncoderDecoderRunner if model.config.is_encoder_decoder else ContiguousRunner
+    return runner_class(
+        model,
+        max_sequences=ROWS,
+        context=CONTEXT,
+        kv_capacity=ROWS * CONTEXT,
+        chunked_prefill=chunked_prefill,
+    )
+
+
+def recurrent(model: PreTrainedModel) -> Runner:
+    return contiguous(model, chunked_prefill=False)
+
+
+def paged(model: PreTrainedModel) -> Runner:
+    return PagedRunner(model, KVPool(ROWS * CONTEXT // PAGE_SIZE), max_sequences=ROWS, context=CONTEXT)
+
+
+def uncached(model: PreTrainedModel) -> Runner:
+    return UncachedRunner(model, max_sequences=ROWS, context=CONTEXT)
+
+
+def selected(model: PreTrainedModel) -> Runner:
+    return select_runner(
+        model, max_sequences=ROWS, context=CONTEXT, kv_memory_bytes=1 << 26, timed=False
+    ).runner
+
+
 # One of every kind: grouped and windowed attention, learned positions, a recurrent state, no cache, encoders.
-KINDS = ("llama", "gemma3_text", "gpt2", "mamba", "opt", "openai-gpt", "t5", "bart")
-OTHERS = sorted((set(FAMILIES) | set(UNCACHED)) - set(KINDS) - set(ENCODERS))
+KINDS: list[tuple[str, Callable[[PreTrainedModel], Runner]]] = [
+    ("llama", contiguous),
+    ("llama", paged),
+    ("llama", uncached),
+    ("gemma3_text", contiguous),
+    ("gemma3_text", paged),
+    ("gpt2", contiguous),
+    ("opt", contiguous),
+    ("mamba", recurrent),
+    ("openai-gpt", uncached),
+    ("xlnet", uncached),
+    ("t5", contiguous),
+    ("t5", uncached),
+    ("bart", contiguous),
+]
+OTHERS = sorted((set(FAMILIES) | set(UNCACHED)) - {name for name, _ in KINDS})
 
 
-def vectors(model: PreTrainedModel, inputs: Sequence[Sequence[int]]) -> list[Vector]:
-    work, steps = embed(model, inputs), 0
-    while True:
-        try:
-            next(work)
-        except StopIteration as done:
-            assert steps == len(inputs), "one input a step"
-            return done.value
-        steps += 1
+class Collector:
+    """An OutputSink of one sequence."""
+
+    def __init__(self) -> None:
+        self.embedding: Vector = ()
+        self.token_ids: list[int] = []
+
+    def put(self, output: StepOutput) -> None:
+        assert output.error is None, output.error
+        self.embedding += output.embedding
+        self.token_ids += output.token_ids
+
+
+def embed(
+    runner: Runner, texts: Sequence[Sequence[int]], prompts: Sequence[Sequence[int]] = ()
+) -> tuple[list[Vector], list[list[int]]]:
+    """The embeddings of the texts, and the greedy answers to prompts that are computed beside them."""
+    engine = Engine(runner, Sampler(runner.vocab), max_batch_tokens=BUDGET, max_queued_tokens=10_000)
+    pooled, generated = [Collector() for _ in texts], [Collector() for _ in prompts]
+    engine.submit([make_request(tuple(ids), 12, Sampling(greedy=True)) for ids in prompts], generated)
+    engine.step()
+    engine.submit_pooling([make_request(tuple(ids), 0) for ids in texts], pooled)
+    engine.run_until_idle()
+    return [each.embedding for each in pooled], [each.token_ids for each in generated]
 
 
 def reference_vector(model: PreTrainedModel, ids: Sequence[int]) -> torch.Tensor:
@@ -43,51 +118,51 @@ def reference_vector(model: PreTrainedModel, ids: Sequence[int]) -> torch.Tensor
     return (mean / mean.norm()).float()
 
 
-def busy_runner(model: PreTrainedModel) -> ContiguousRunner:
-    """The model's runner, with some rows filled."""
-    runner_class = EncoderDecoderRunner if model.config.is_encoder_decoder else ContiguousRunner
-    runner = runner_class(
-        model, max_sequences=2, context=CONTEXT, kv_capacity=2 * CONTEXT, supports_chunked_prefill=True
-    )
-    encoder_inputs = {0: (7, 8)} if runner.is_encoder_decoder else {}
-    runner.forward(Batch([5, 6, 7], [0, 3], [0], [0], [2], [Resize(2, 64)], encoder_inputs))
-    return runner
-
-
-@pytest.mark.parametrize("family", KINDS)
-def test_a_vector_is_the_mean_of_the_last_hidden_states(family: str) -> None:
-    expected = [reference_vector(tiny(family), ids) for ids in TEXTS]
-    model = tiny(family)
-    install_hooks(model)
-    for vector, target in zip(vectors(model, TEXTS), expected, strict=True):
+def check(vectors: Sequence[Vector], expected: Sequence[torch.Tensor], atol: float = 1e-5) -> None:
+    for vector, target in zip(vectors, expected, strict=True):
         assert torch.tensor(vector).norm() == pytest.approx(1, abs=1e-5)
-        torch.testing.assert_close(torch.tensor(vector), target, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(torch.tensor(vector), target, rtol=1e-4, atol=atol)
 
 
-@pytest.mark.parametrize("family", ("llama", "mamba", "t5"))
-def test_a_vector_does_not_depend_on_its_neighbours(family: str) -> None:
-    model = tiny(family)
-    assert vectors(model, TEXTS) == [vectors(model, [ids])[0] for ids in TEXTS]
+@pytest.mark.parametrize(("family", "build"), KINDS)
+def test_a_vector_is_the_mean_of_the_last_hidden_states(family: str, build: Callable[..., Runner]) -> None:
+    expected = [reference_vector(tiny(family), ids) for ids in TEXTS]
+    check(embed(build(tiny(family)), TEXTS)[0], expected)
 
 
-@pytest.mark.parametrize("family", ("llama", "gpt2", "t5"))
-def test_embedding_leaves_the_runners_rows_unchanged(family: str) -> None:
-    model = tiny(family)
-    runner = busy_runner(model)
-    step = Batch([9], [0, 1], [3], [0], [0])
-    before = runner.forward(step).clone()
-    vectors(model, TEXTS)
-    assert torch.equal(runner.forward(step), before)
+@pytest.mark.parametrize(("family", "build"), KINDS)
+def test_answers_and_embeddings_do_not_change_each_other(family: str, build: Callable[..., Runner]) -> None:
+    prompts = [(5, 6, 7), (30, 31)]
+    alone = [embed(build(tiny(family)), [ids])[0][0] for ids in TEXTS]
+    _, answer_ids = embed(build(tiny(family)), [], prompts)
+    together, shared_ids = embed(build(tiny(family)), TEXTS, prompts)
+    check(together, [torch.tensor(vector) for vector in alone])
+    assert shared_ids == answer_ids and all(len(ids) == 12 for ids in answer_ids)
 
 
-def test_a_model_without_hidden_states_is_refused() -> None:
-    with pytest.raises(NotImplementedHere, match="hidden states"):
-        next(embed(tiny("llama").base_model, TEXTS))
+@pytest.mark.parametrize("family", ("llama", "gemma2", "qwen3", "granite"))
+@pytest.mark.parametrize(("dtype", "atol"), ((torch.float32, 1e-5), (torch.bfloat16, 1e-2)))
+def test_native_code_sums_the_states_of_the_paged_runner(
+    family: str, dtype: torch.dtype, atol: float
+) -> None:
+    model = tiny_with_packed_weights(family, dtype)
+    pool = KVPool(ROWS * CONTEXT // PAGE_SIZE)
+    fused = FusedRunner(model, extract_spec(model, CONTEXT), pool, max_sequences=ROWS, context=CONTEXT)
+    prompts = [(5, 6, 7), (30, 31)]
+    vectors, answer_ids = embed(fused, TEXTS, prompts)
+    check(vectors, [torch.tensor(vector) for vector in embed(paged(model), TEXTS)[0]], atol)
+    assert answer_ids == embed(fused, [], prompts)[1]
+    assert vectors[0] == embed(fused, TEXTS[:1])[0][0]
+
+
+def test_a_model_without_hidden_states_cannot_pool() -> None:
+    base_model: Any = tiny("llama").base_model
+    base_model.get_output_embeddings = lambda: None
+    assert not UncachedRunner(base_model, max_sequences=1, context=CONTEXT).capabilities.pooling
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", OTHERS)
 def test_every_family_matches_transformers(family: str) -> None:
-    model = tiny(family)
-    for vector, ids in zip(vectors(model, TEXTS), TEXTS, strict=True):
-        torch.testing.assert_close(torch.tensor(vector), reference_vector(model, ids), rtol=1e-4, atol=1e-5)
+    expected = [reference_vector(tiny(family), ids) for ids in TEXTS]
+    check(embed(selected(tiny(family)), TEXTS)[0], expected)

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 import torch
 
-from inference.model.batch import Batch, Resize
+from inference.model.batch import Batch, Resize, make_batch
 from inference.model.contiguous.runner import ContiguousRunner
+from inference.model.paged.kv_pool import KVPool
 from inference.model.paged.runner import PagedRunner
 from tests.families import tiny
 
@@ -17,11 +18,13 @@ def make_runner(name: str, model: Any) -> tuple[Any, Batch]:
     """A runner of the model, and a step of five tokens; the logits of the third and the last are
     requested.
     """
-    shape: dict[str, Any] = {"max_sequences": 1, "context": 32, "kv_capacity": 32}
+    shape: dict[str, Any] = {"max_sequences": 1, "context": 32}
     if name == "paged":
-        return PagedRunner(model, **shape), Batch(IDS, (0, 5), (0,), (0,), (2, 4), page_table=((0, 1),))
-    batch = Batch(IDS, (0, 5), (0,), (0,), (2, 4), cache_ops=(Resize(1, 32),))
-    return ContiguousRunner(model, **shape, supports_chunked_prefill=True), batch
+        return PagedRunner(model, KVPool(2), **shape), make_batch(
+            IDS, (0, 5), (0,), (0,), (2, 4), page_table=((0, 1),), page_size=16
+        )
+    batch = make_batch(IDS, (0, 5), (0,), (0,), (2, 4), (Resize(1, 32),), page_size=32)
+    return ContiguousRunner(model, **shape, kv_capacity=32, chunked_prefill=True), batch
 
 
 @pytest.mark.parametrize("name", ["contiguous", "paged"])

@@ -25,7 +25,7 @@ def test_every_family_fits_the_contiguous_runner(name: str) -> None:
         tiny(name), max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY, allowed_runners=("contiguous",)
     )
     assert fitted.runner_kind == "contiguous"
-    assert fitted.supports_chunked_prefill == (
+    assert fitted.runner.capabilities.chunked_prefill == (
         name not in RECURRENT and name not in ("qwen3_next", "falcon_h1")
     )
     assert fitted.error < 1e-4
@@ -87,10 +87,10 @@ def test_a_benchmark_times_both_runners() -> None:
             return logits
 
     def fast(**limits: int) -> ContiguousRunner:
-        return ContiguousRunner(model, supports_chunked_prefill=True, **limits)
+        return ContiguousRunner(model, chunked_prefill=True, **limits)
 
     def slow(**limits: int) -> ContiguousRunner:
-        runner = Slow(model, supports_chunked_prefill=True, **limits)
+        runner = Slow(model, chunked_prefill=True, **limits)
         runner.memory.apply(Resize(benchmark.ROWS, limits["context"]))
         return runner
 
@@ -150,7 +150,7 @@ def test_half_precision_is_compared_with_half_precision(dtype: torch.dtype) -> N
     fitted = select_runner(
         tiny("mixtral").to(dtype), max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY
     )
-    assert fitted.runner_kind in ("paged", "contiguous") and fitted.supports_chunked_prefill
+    assert fitted.runner_kind in ("paged", "contiguous") and fitted.runner.capabilities.chunked_prefill
 
 
 @pytest.mark.parametrize("name", ["llama", "gpt_neo", "t5", "jamba"])

@@ -155,9 +155,10 @@ class Llama:
         self,
         rows: Sequence[tuple[Sequence[int], int, Sequence[int]]],
         logits_indices: Sequence[int] | None = None,
+        hidden: Tensor | None = None,
     ) -> Tensor:
         """Logits (W, V) of the tokens at `logits_indices`, or of all. A row: new ids, number of computed
-        tokens, pages.
+        tokens, pages. Stores the hidden states of all tokens in `hidden` (T, d).
         """
         ids = [i for new, _, _ in rows for i in new]
         places = [(cached + i, pages) for new, cached, pages in rows for i in range(len(new))]
@@ -175,10 +176,15 @@ class Llama:
             "pages": [page for _, _, pages in rows for page in pages],
             "logits_indices": range(len(ids)) if logits_indices is None else logits_indices,
         }
+        arrays["output_indices"] = arrays["logits_indices"] if hidden is None else range(len(ids))
         tensors = {name: torch.tensor(list(values), dtype=torch.int64) for name, values in arrays.items()}
-        num_logits = len(tensors["logits_indices"])
+        indices = tensors.pop("logits_indices")
+        num_logits, num_outputs = len(indices), len(tensors["output_indices"])
         logits = torch.full((num_logits, self.shape.vocab), torch.nan, dtype=DTYPES[self.shape.dtype])
-        step = Step(tokens=len(ids), rows=len(rows), num_logits=num_logits, logits=logits.data_ptr())
+        step = Step(len(ids), len(rows), num_logits, num_outputs, logits=logits.data_ptr())
+        if hidden is not None:
+            tensors["hidden"] = hidden
+            tensors["logits_rows"] = torch.full((len(ids),), -1).scatter(0, indices, torch.arange(num_logits))
         for name, tensor in tensors.items():
             setattr(step, name, tensor.data_ptr())
         self.run(step)

@@ -10,7 +10,7 @@ from torch import Tensor
 from inference.native.build import NativeUnavailable
 from inference.native.library import library
 from inference.native.structs import Activation, NativeDtype
-from tests.native.llama import Llama, LlamaShape
+from tests.native.llama import Llama, LlamaShape, capped
 
 PLAIN = LlamaShape()
 BF16 = replace(PLAIN, dtype=NativeDtype.BF16, kind=NativeDtype.BF16, head_kind=NativeDtype.BF16)
@@ -137,6 +137,19 @@ def test_only_requested_logits_are_written() -> None:
     some = llama.step([(ids, 0, pages[0]), (ids[:5], 0, pages[1])], logits_indices=(3, 69, 74))
     assert torch.equal(some, every[[3, 69, 74]])
     assert llama.step([(ids, 0, pages[0])], logits_indices=()).shape == (0, PLAIN.vocab)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_hidden_states_are_written_together_with_some_logits(name: str) -> None:
+    llama = Llama(SHAPES[name])
+    ids, pages = ids_of(70), pages_of(llama, 2)
+    rows = [(ids, 0, pages[0]), (ids[:5], 0, pages[1])]
+    every = llama.step(rows)
+    hidden = torch.full((75, SHAPES[name].hidden), torch.nan)
+    assert torch.equal(llama.step(rows, (3, 69, 74), hidden), every[[3, 69, 74]])
+    logits = capped(hidden.double() @ llama.lm_head.double().T, SHAPES[name].final_logit_softcap)
+    torch.testing.assert_close(logits, every.double(), rtol=1e-3, atol=1e-3)
+    assert llama.step(rows, (), torch.full_like(hidden, torch.nan)).shape == (0, SHAPES[name].vocab)
 
 
 def test_the_number_of_threads_changes_no_bit() -> None:

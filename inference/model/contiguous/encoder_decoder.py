@@ -4,6 +4,7 @@ Each row's prompt is encoded alone at its first step; its cross-attention keys a
 Knows the lengths of encoder inputs; everything else is in runner.py.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -18,12 +19,12 @@ from inference.model.load.generation_config import decoder_start_ids
 
 
 class EncoderDecoderRunner(ContiguousRunner):
-    """A Runner (see batch.py) with is_encoder_decoder: Batch.encoder_inputs has the prompts of new rows.
+    """A Runner (see batch.py) of an encoder-decoder model: Batch.encoder_inputs has the prompts of new rows.
 
     The context limits the decoder's tokens. New rows never share a call with rows in later steps.
     """
 
-    is_encoder_decoder = True
+    encoder_decoder = True
     positions_name = "decoder_position_ids"
 
     def __init__(self, model: PreTrainedModel, **settings: Any) -> None:
@@ -38,6 +39,10 @@ class EncoderDecoderRunner(ContiguousRunner):
         for op in batch.cache_ops:
             self.encoder_lengths = apply_cache_op(self.encoder_lengths, op)
         self.encode(batch)
+        if batch.pooled_rows:
+            states = [self.encoder_states[batch.rows[i]] for i in batch.pooled_rows]
+            self.hidden_sums = torch.stack([each.float().sum(0) for each in states])
+            batch = replace(batch, pooled_rows=[])  # the decoder's states are not summed
         return super().forward(batch)
 
     @torch.inference_mode()

@@ -23,6 +23,7 @@ class HostCall:
 
     real, logits_indices  also complete where ForwardCall has None
     logits_positions      (W,) where each of logits_indices is in batch.logits_indices
+    pooled_spans          index into batch.rows → tokens of the row, among R × q: rows to be pooled
     """
 
     first: int
@@ -37,6 +38,7 @@ class HostCall:
     real: list[int]
     logits_indices: list[int]
     logits_positions: list[int]
+    pooled_spans: dict[int, tuple[int, int]]
 
     def index_lists(self) -> tuple[list[int], ...]:
         size = self.num_rows * self.width
@@ -47,7 +49,7 @@ class HostCall:
     def to_call(self, tensors: Iterator[torch.Tensor]) -> ForwardCall:
         token_ids, positions, slot_mapping, real, logits_indices = (next(tensors) for _ in range(5))
         size = self.num_rows * self.width
-        return ForwardCall(
+        call = ForwardCall(
             first=self.first,
             num_rows=self.num_rows,
             width=self.width,
@@ -59,20 +61,23 @@ class HostCall:
             slot_mapping=slot_mapping,
             real=None if len(self.real) == size else real,
             logits_indices=None if len(self.logits_indices) == size else logits_indices,
+            pooled_rows=list(self.pooled_spans),
         )
+        call.pooled_spans = list(self.pooled_spans.values())
+        return call
 
 
 def plan_calls(
-    batch: Batch, columns: int, max_padding: int, device: torch.device
+    batch: Batch, max_padding: int, device: torch.device
 ) -> tuple[list[ForwardCall], torch.Tensor | None]:
-    """The calls that compute `batch` in a memory of `columns` columns, and the order of their logits.
+    """The calls that compute `batch`, and the order of their logits.
 
     max_padding: padding tokens that a call may have, or ONE_ROW. The order is an index tensor that sorts the
     concatenated logits of the calls as batch.logits_indices; None for a single call.
     """
     logits_of_row = logits_by_row(batch)
     host_calls = [
-        build_host_call(batch, members, logits_of_row, columns) for members in group_rows(batch, max_padding)
+        build_host_call(batch, members, logits_of_row) for members in group_rows(batch, max_padding)
     ]
     positions = [position for host_call in host_calls for position in host_call.logits_positions]
     order = sorted(range(len(positions)), key=positions.__getitem__) if len(host_calls) > 1 else []
@@ -114,9 +119,7 @@ def group_rows(batch: Batch, max_padding: int) -> list[list[int]]:
     return [sorted(members) for members in row_groups]
 
 
-def build_host_call(
-    batch: Batch, members: list[int], logits_of_row: list[list[tuple[int, int]]], columns: int
-) -> HostCall:
+def build_host_call(batch: Batch, members: list[int], logits_of_row: list[list[tuple[int, int]]]) -> HostCall:
     """Build the call of some rows. Padding is token 0 at its row's last position, or at 0 in idle rows."""
     first = batch.rows[members[0]]
     num_rows = batch.rows[members[-1]] - first + 1
@@ -126,31 +129,26 @@ def build_host_call(
     real: list[int] = []
     logits_indices: list[int] = []
     logits_positions: list[int] = []
+    pooled_spans: dict[int, tuple[int, int]] = {}
+    counts_before = set()
     for i in members:
-        start, end, num_computed = (
-            batch.query_start_loc[i],
-            batch.query_start_loc[i + 1],
-            batch.num_computed_tokens[i],
-        )
+        start, end = batch.query_start_loc[i], batch.query_start_loc[i + 1]
         at, count = (batch.rows[i] - first) * width, end - start
         token_ids[at : at + count] = batch.token_ids[start:end]
-        positions[at : at + width] = [
-            *range(num_computed, num_computed + count),
-            *[num_computed + count - 1] * (width - count),
-        ]
-        slot_mapping += range(
-            batch.rows[i] * columns + num_computed, batch.rows[i] * columns + num_computed + count
-        )
+        positions[at : at + width] = batch.positions[start:end] + [batch.positions[end - 1]] * (width - count)
+        slot_mapping += batch.slot_mapping[start:end]
         real += range(at, at + count)
+        counts_before.add(batch.seq_lens[i] - count)
+        if i in batch.pooled_rows:
+            pooled_spans[i] = at, at + count
         for token, position in logits_of_row[i]:
             logits_indices.append(at + token - start)
             logits_positions.append(position)
-    counts_before = {batch.num_computed_tokens[i] for i in members}
     return HostCall(
         first=first,
         num_rows=num_rows,
         width=width,
-        columns=max(positions) + 1,
+        columns=max(batch.seq_lens[i] for i in members),
         uniform=len(counts_before) == 1 and len(real) == num_rows * width,
         first_step=not any(counts_before),
         token_ids=token_ids,
@@ -159,4 +157,5 @@ def build_host_call(
         real=real,
         logits_indices=logits_indices,
         logits_positions=logits_positions,
+        pooled_spans=pooled_spans,
     )

@@ -11,13 +11,14 @@ from typing import Any
 import torch
 from transformers import Cache, PreTrainedModel
 
-from inference.model import select_logits
-from inference.model.batch import Batch, UnsupportedModel
+from inference.model import pooling, select_logits
+from inference.model.batch import Batch, RunnerCapabilities, UnsupportedModel
 from inference.model.contiguous import attention, position_fixes
 from inference.model.contiguous.cache import StateLayer, build_layers
-from inference.model.contiguous.call import ForwardCall, use_call
+from inference.model.contiguous.call import ForwardCall
 from inference.model.contiguous.host_calls import ONE_ROW, plan_calls
 from inference.model.contiguous.kv_memory import ContiguousMemory
+from inference.model.forward_context import set_forward_context
 from inference.model.forward_signature import accepts_through_decoder
 from inference.model.load.generation_config import vocab_size_of
 
@@ -33,9 +34,7 @@ class ContiguousRunner:
     select_runner.py verifies the logits.
     """
 
-    is_encoder_decoder = False
-    paged = False
-    async_capable = False
+    encoder_decoder = False
     page_size = COLUMN_STEP
     positions_name = "position_ids"
 
@@ -46,34 +45,29 @@ class ContiguousRunner:
         max_sequences: int,
         context: int,
         kv_capacity: int,
-        supports_chunked_prefill: bool,
+        chunked_prefill: bool,
         batched: bool = True,
     ) -> None:
         self.model, self.device = model, model.device
-        self.max_sequences, self.context, self.kv_capacity, self.supports_chunked_prefill = (
-            max_sequences,
-            context,
-            kv_capacity,
-            supports_chunked_prefill,
+        self.max_sequences, self.context, self.kv_capacity = max_sequences, context, kv_capacity
+        self.capabilities = RunnerCapabilities(
+            chunked_prefill, encoder_decoder=self.encoder_decoder, pooling=pooling.install(model)
         )
+        self.hidden_sums = torch.empty(0)
         self.start_ids: tuple[int, ...] = ()
         self.vocab = vocab_size_of(model)
         self.memory = ContiguousMemory()
         cache_layers = build_layers(model.config, self.memory)
         self.cache = Cache(layers=cache_layers)
         self.states = [layer for layer in cache_layers if isinstance(layer, StateLayer)]
-        if supports_chunked_prefill and self.states:
+        if chunked_prefill and self.states:
             raise UnsupportedModel("has recurrent states")
         accepts = inspect.signature(model.forward).parameters
         self.cache_name = cache_name(accepts)
         self.accepts_positions = accepts_through_decoder(model, self.positions_name)
         self.batched = batched
         self.max_padding = (
-            ONE_ROW
-            if not batched
-            else MAX_PADDING
-            if supports_chunked_prefill and not self.is_encoder_decoder
-            else 0
+            ONE_ROW if not batched else MAX_PADDING if chunked_prefill and not self.encoder_decoder else 0
         )
         install_hooks(model)
 
@@ -82,8 +76,15 @@ class ContiguousRunner:
         """Compute the step: logits (W, V) in the model's dtype, on its device, valid until the next call."""
         for op in batch.cache_ops:
             self.memory.apply(op)
-        calls, order = plan_calls(batch, self.memory.columns, self.max_padding, self.device)
+        calls, order = plan_calls(batch, self.max_padding, self.device)
         logits = [self.compute(call) for call in calls]
+        if batch.pooled_rows:
+            sums = {
+                row: hidden_sum
+                for call in calls
+                for row, hidden_sum in zip(call.pooled_rows, call.hidden_sums, strict=True)
+            }
+            self.hidden_sums = torch.stack([sums[row] for row in batch.pooled_rows])
         if len(logits) == 1:
             return logits[0]
         all_logits = torch.cat(logits)
@@ -95,7 +96,7 @@ class ContiguousRunner:
         model_inputs = self.model_inputs(call)
         if self.accepts_positions:
             model_inputs[self.positions_name] = call.positions
-        with use_call(call), select_logits.use_selection(call):
+        with set_forward_context(call):
             logits = self.model(**model_inputs, use_cache=True).logits
         return select_logits.select_logits(logits, call)
 

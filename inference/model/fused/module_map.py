@@ -6,14 +6,14 @@ Knows names; probe.py and trace.py find out what the modules compute.
 from collections.abc import Set
 from typing import NamedTuple
 
-import torch
 from torch import nn
 from transformers import PreTrainedModel
 
+from inference.model import pooling
 from inference.model.batch import UnsupportedModel
 from inference.model.fused.probe import norm_of
+from inference.native.packed_matrix import NATIVE_DTYPES
 
-DTYPES = (torch.float32, torch.bfloat16)
 QUERY, KEY, VALUE, QUERY_KEY_VALUE, OUTPUT = "q_proj", "k_proj", "v_proj", "qkv_proj", "o_proj"
 GATE, UP, GATE_AND_UP, DOWN = "gate_proj", "up_proj", "gate_up_proj", "down_proj"
 
@@ -40,7 +40,7 @@ def map_modules(model: PreTrainedModel) -> ModuleMap:
     Raises UnsupportedModel for an unsupported dtype, a missing module, a hooked module, or an unsupported
     last norm. The norm is not checked on the meta device.
     """
-    if model.dtype not in DTYPES:
+    if model.dtype not in NATIVE_DTYPES:
         raise UnsupportedModel(f"the model is in {str(model.dtype).removeprefix('torch.')}")
     decoder = get_named_module(model, "get_decoder")
     layers = list(child(decoder, "layers").children())
@@ -55,7 +55,8 @@ def map_modules(model: PreTrainedModel) -> ModuleMap:
     for layer in layers:
         check_layer(layer)
     for name, module in decoder.named_modules():
-        if module._forward_hooks or module._forward_pre_hooks or "forward" in module.__dict__:
+        hooks = (*module._forward_hooks.values(), *module._forward_pre_hooks.values())
+        if any(hook is not pooling.sum_spans for hook in hooks) or "forward" in module.__dict__:
             raise UnsupportedModel(f"{name} has a hook")
     if model.device.type != "meta":  # identifying a norm requires values
         norm_of(module_map.norm, int(model.config.get_text_config().hidden_size), model.dtype)

@@ -5,93 +5,63 @@ arithmetic is in inference/native/c.
 """
 
 from array import array
+from bisect import bisect_left
 from ctypes import POINTER, cast
-from itertools import pairwise
-from typing import NamedTuple
+from itertools import accumulate, chain
 
 import torch
 from transformers import PreTrainedModel
 
-from inference.model.batch import Batch
+from inference.model.batch import Batch, RunnerCapabilities
 from inference.model.fused.llama_model import LayerSpec, LlamaSpec
+from inference.model.load.generation_config import vocab_size_of
 from inference.model.paged.kv_pool import KVPool, LayerKV
-from inference.model.paged.runner import PAGE_SIZE, PagedRunner
+from inference.model.pooling import pooled_spans
 from inference.native.library import library
 from inference.native.packed_matrix import NATIVE_DTYPES, address_of, alloc
 from inference.native.structs import Layer, Model, Step
 
 BYTES = array("q").itemsize
-
-
-class StepArrays(NamedTuple):
-    """The arrays that a Step points to, named as in step.h: R rows compute T tokens.
-
-    ids              (T,)    token ids
-    positions        (T,)    position of each token in its row
-    slot_mapping     (T,)    slot of each token: page × page size + place in the page
-    query_start_loc  (R+1,)  where each row's tokens begin
-    seq_lens         (R,)    tokens of each row, including those of this step
-    page_table       (R,)    index in `pages` of each row's first page
-    pages            (…)     the pages of all rows, row after row
-    logits_indices   (W,)    tokens whose logits are computed; ascending
-    """
-
-    ids: list[int]
-    positions: list[int]
-    slot_mapping: list[int]
-    query_start_loc: list[int]
-    seq_lens: list[int]
-    page_table: list[int]
-    pages: list[int]
-    logits_indices: list[int]
-
-    def to_step(self) -> tuple[Step, "array[int]"]:
-        """The step, and the buffer that it points into, which must outlive it."""
-        buffer, offsets = array("q"), []
-        for each in self:
-            offsets.append(len(buffer) * BYTES)
-            buffer.fromlist(each)
-        address, _ = buffer.buffer_info()
-        pointers = {name: address + offset for name, offset in zip(self._fields, offsets, strict=True)}
-        return Step(len(self.ids), len(self.seq_lens), len(self.logits_indices), **pointers), buffer
-
-
 MAX_BUFFERED_ROWS = 64  # up to this many rows of logits, a step reuses the same buffer
 
 
-class FusedRunner(PagedRunner):
-    """A PagedRunner that computes steps in C from a LlamaSpec.
+class FusedRunner:
+    """A Runner (see batch.py) over the pages of a KVPool that computes steps in C from a LlamaSpec.
 
     The context must not exceed the positions of the spec's rotary tables. The GIL is released during a step.
     """
 
+    start_ids: tuple[int, ...] = ()
+
     def __init__(
-        self, model: PreTrainedModel, spec: LlamaSpec, *, max_sequences: int, context: int, kv_capacity: int
+        self, model: PreTrainedModel, spec: LlamaSpec, pool: KVPool, *, max_sequences: int, context: int
     ) -> None:
-        super().__init__(
-            model, max_sequences=max_sequences, context=context, kv_capacity=kv_capacity, page_size=PAGE_SIZE
-        )
-        self.spec, self.native = spec, library()
-        for layer_spec in spec.layers:  # a PagedRunner allocates its pool in the first step
-            self.pool.layers[layer_spec.attention] = LayerKV(
-                self.pool.zeros(spec.keys), self.pool.zeros(spec.keys)
-            )
-        self.native_model = native_model(spec, self.pool, torch.get_num_threads())
+        self.capabilities = RunnerCapabilities(chunked_prefill=True, paged=True, pooling=True)
+        self.hidden_sums = torch.empty(0)
+        self.max_sequences, self.context = max_sequences, context
+        self.pool, self.page_size, self.kv_capacity = pool, pool.page_size, pool.capacity
+        self.model, self.spec, self.native = model, spec, library()
+        self.vocab = vocab_size_of(model)
+        self.native_model = native_model(spec, pool, torch.get_num_threads())
         self.workspace = alloc(0)
         self.logits = torch.empty(0, spec.lm_head.outputs, dtype=model.dtype)
 
     def forward(self, batch: Batch) -> torch.Tensor:
         """Compute the step: logits (W, V) in the model's dtype, valid until the next call."""
-        self.clear_pages(batch)
-        return self.run(build_step_arrays(batch, self.page_size))
-
-    def run(self, arrays: StepArrays) -> torch.Tensor:
-        step, buffer = arrays.to_step()
-        logits = self.logits_buffer(len(arrays.logits_indices))
+        self.pool.apply(batch.cache_ops)
+        output_indices = output_tokens(batch)
+        step, buffer = native_step(batch, output_indices)
+        logits = self.logits_buffer(len(batch.logits_indices))
         step.logits = logits.data_ptr()
+        if batch.pooled_rows:
+            hidden = torch.empty(len(output_indices), self.spec.shape.hidden)
+            step.hidden = hidden.data_ptr()
         step.workspace = self.workspace_address(self.native.step_bytes(self.native_model, step))
         self.native.step_run(self.native_model, step)
         del buffer  # the step pointed into it until here
+        if batch.pooled_rows:
+            firsts = [(bisect_left(output_indices, start), end - start) for start, end in pooled_spans(batch)]
+            self.hidden_sums = torch.stack([hidden[first : first + n].sum(0) for first, n in firsts])
         return logits
 
     def logits_buffer(self, count: int) -> torch.Tensor:
@@ -111,7 +81,10 @@ class FusedRunner(PagedRunner):
 
 def native_model(spec: LlamaSpec, pool: KVPool, threads: int) -> Model:
     """The Model struct of step.h. It points into the spec and the pool, which must outlive it."""
-    layers = [native_layer(layer_spec, pool.layers[layer_spec.attention]) for layer_spec in spec.layers]
+    layers = [
+        native_layer(layer_spec, pool.allocate(layer_spec.attention, spec.keys, spec.keys))
+        for layer_spec in spec.layers
+    ]
     return Model(
         layers=len(layers),
         **spec.shape._asdict(),
@@ -141,31 +114,38 @@ def native_layer(layer_spec: LayerSpec, kv: LayerKV) -> Layer:
     )
 
 
-def build_step_arrays(batch: Batch, page_size: int) -> StepArrays:
-    """The arrays of a batch whose page table has pages of `page_size` tokens."""
-    positions: list[int] = []
-    slot_mapping: list[int] = []
-    seq_lens: list[int] = []
-    page_table: list[int] = []
-    pages: list[int] = []
-    for (start, end), num_computed, table in zip(
-        pairwise(batch.query_start_loc), batch.num_computed_tokens, batch.page_table, strict=True
-    ):
-        length = num_computed + end - start
-        positions += range(num_computed, length)
-        slot_mapping += [
-            table[at // page_size] * page_size + at % page_size for at in range(num_computed, length)
-        ]
-        seq_lens.append(length)
-        page_table.append(len(pages))
-        pages += table
-    return StepArrays(
-        list(batch.token_ids),
-        positions,
-        slot_mapping,
-        list(batch.query_start_loc),
-        seq_lens,
-        page_table,
-        pages,
-        list(batch.logits_indices),
-    )
+def output_tokens(batch: Batch) -> list[int]:
+    """The tokens whose hidden states are needed, ascending: for logits, and all of the pooled rows."""
+    if not batch.pooled_rows:
+        return batch.logits_indices
+    tokens = set(batch.logits_indices)
+    for start, end in pooled_spans(batch):
+        tokens.update(range(start, end))
+    return sorted(tokens)
+
+
+def native_step(batch: Batch, output_indices: list[int]) -> tuple[Step, "array[int]"]:
+    """The Step struct of step.h, and the buffer that it points into, which must outlive it."""
+    arrays = {
+        "ids": batch.token_ids,
+        "positions": batch.positions,
+        "slot_mapping": batch.slot_mapping,
+        "query_start_loc": batch.query_start_loc,
+        "seq_lens": batch.seq_lens,
+        "output_indices": output_indices,
+        # The pages of all rows, row after row, and before them the index of each row's first page.
+        "page_table": list(accumulate(map(len, batch.page_table[:-1]), initial=0)),
+        "pages": list(chain.from_iterable(batch.page_table)),
+    }
+    if output_indices is not batch.logits_indices:
+        logits_rows = {token: row for row, token in enumerate(batch.logits_indices)}
+        arrays["logits_rows"] = [logits_rows.get(token, -1) for token in output_indices]
+    buffer, offsets = array("q"), {}
+    for name, values in arrays.items():
+        offsets[name] = len(buffer) * BYTES
+        buffer.fromlist(values)
+    address, _ = buffer.buffer_info()
+    step = Step(len(batch.token_ids), len(batch.rows), len(batch.logits_indices), len(output_indices))
+    for name, offset in offsets.items():
+        setattr(step, name, address + offset)
+    return step, buffer

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from inference.model.paged.attention import AttentionParams
 from inference.model.paged.attn_metadata import AttnMetadata
-from inference.model.paged.kv_pool import LayerKV
-from inference.model.paged.runner import NUM_PROBE_TOKENS, PAGE_SIZE, PagedRunner
+from inference.model.paged.kv_pool import KVPool, LayerKV
+from inference.model.paged.runner import NUM_PROBE_TOKENS, PagedRunner
 from inference.model.paged.sdpa import sdpa_kernel
 
 
@@ -65,27 +66,28 @@ def trace_forward(model: PreTrainedModel, watched: Iterable[nn.Module]) -> Forwa
     attention_calls: dict[int, AttentionCall] = {}
     calls: dict[nn.Module, ModuleCall] = {}
 
-    def kernel(query: Tensor, kv: LayerKV, metadata: AttnMetadata, **options: Any) -> Tensor:
+    def kernel(query: Tensor, kv: LayerKV, metadata: AttnMetadata, params: AttentionParams) -> Tensor:
         attention_calls[id(kv)] = AttentionCall(
             num_heads=query.shape[1],
-            scale=options["scale"],
-            window=options["window"] or 0,
-            softcap=options["softcap"] or 0.0,
-            sinks=options["sinks"] is not None,
+            scale=params.scale,
+            window=params.window or 0,
+            softcap=params.softcap or 0.0,
+            sinks=params.sinks is not None,
         )
-        return sdpa_kernel(query, kv, metadata, **options)
+        return sdpa_kernel(query, kv, metadata, params)
 
     def record_call(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         calls[module] = ModuleCall(args, kwargs, output)
 
-    runner = PagedRunner(model, max_sequences=1, context=PAGE_SIZE, kv_capacity=PAGE_SIZE, kernel=kernel)
+    pool = KVPool(1)
+    runner = PagedRunner(model, pool, max_sequences=1, context=pool.capacity, kernel=kernel)
     hooks = [module.register_forward_hook(record_call, with_kwargs=True) for module in watched]
     try:
         runner.probe()
     finally:
         for hook in hooks:
             hook.remove()
-    layer_kv = runner.pool.layers
+    layer_kv = pool.layers
     return ForwardTrace(
         {module: attention_calls[id(pages)] for module, pages in layer_kv.items()},
         {module: pages.keys[0, :NUM_PROBE_TOKENS] for module, pages in layer_kv.items()},

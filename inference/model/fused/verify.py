@@ -10,12 +10,12 @@ from dataclasses import replace
 import torch
 from transformers import PreTrainedModel
 
-from inference.model.batch import Batch, UnsupportedModel
+from inference.model.batch import UnsupportedModel, make_batch
 from inference.model.fused.extract import extract_spec
 from inference.model.fused.llama_model import LlamaSpec
-from inference.model.fused.runner import FusedRunner, build_step_arrays
-from inference.model.paged.attn_metadata import build_metadata
-from inference.model.paged.runner import PAGE_SIZE, PagedRunner
+from inference.model.fused.runner import FusedRunner
+from inference.model.paged.kv_pool import PAGE_SIZE, KVPool
+from inference.model.paged.runner import PagedRunner
 from inference.model.reference import ordinary_token_ids
 from inference.native.build import NativeUnavailable
 
@@ -40,15 +40,12 @@ def context_end_error(model: PreTrainedModel, spec: LlamaSpec, ids: Sequence[int
     context.
     """
     count = min(PAGE_SIZE, context)
-    positions = range(context - count, context)
     token_ids = [ids[place % len(ids)] for place in range(count)]
-    batch = Batch(token_ids, (0, count), (0,), (0,), range(count), page_table=((0,),))
-    paged_runner = PagedRunner(model, max_sequences=1, context=PAGE_SIZE, kv_capacity=PAGE_SIZE)
-    with paged_runner.attention.installed():
-        metadata = replace(
-            build_metadata(batch, PAGE_SIZE, model.device), positions=torch.tensor([positions])
-        )
-        expected = paged_runner.compute(metadata).float()
-    fused_runner = FusedRunner(model, spec, max_sequences=1, context=PAGE_SIZE, kv_capacity=PAGE_SIZE)
-    actual = fused_runner.run(build_step_arrays(batch, PAGE_SIZE)._replace(positions=list(positions))).float()
+    batch = make_batch(
+        token_ids, (0, count), (0,), (0,), range(count), page_table=((0,),), page_size=PAGE_SIZE
+    )
+    batch = replace(batch, positions=list(range(context - count, context)))
+    paged_runner = PagedRunner(model, KVPool(1), max_sequences=1, context=PAGE_SIZE)
+    fused_runner = FusedRunner(model, spec, KVPool(1), max_sequences=1, context=PAGE_SIZE)
+    expected, actual = paged_runner.forward(batch).float(), fused_runner.forward(batch).float()
     return ((actual - expected).abs().max() / expected.std()).item()

@@ -7,16 +7,17 @@ the kernels read the pages.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from transformers import PreTrainedModel
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from inference.model.attention import effective_kwargs
+from inference.model.attention import IGNORED_KWARGS, effective_kwargs
 from inference.model.batch import UnsupportedModel
-from inference.model.paged.attn_metadata import AttnMetadata, current_metadata
+from inference.model.forward_context import ForwardContext, get_forward_context
+from inference.model.paged.attn_metadata import AttnMetadata
 from inference.model.paged.kv_pool import KVPool, LayerKV
 
 PROBE_POSITION = 1 << 20  # larger than any window
@@ -41,52 +42,59 @@ NAME = "hearth_paged"  # has no registered mask function, so transformers builds
 PROBE = "hearth_probe"  # as NAME, with a mask function that shows the pattern of each layer
 
 
+class AttentionParams(NamedTuple):
+    """How a layer computes attention.
+
+    scale    factor of the scores
+    window   a token attends to itself and the tokens before it in its row: to the last `window` of them, or,
+             for None, to all
+    softcap  c: score s is c tanh(s / c); None: no softcap
+    sinks    (H,) an additional score of each head in the softmax, without a token; None: no sinks
+    """
+
+    scale: float
+    window: int | None = None
+    softcap: float | None = None
+    sinks: torch.Tensor | None = None
+
+
 class AttentionKernel(Protocol):
     """Computes attention over the pages of a step.
 
-    query (T, H, D), keys (N, S, G, D), values (N, S, G, E); returns (T, H, E). A token attends to itself and
-    the tokens before it in its row, or to the last `window` of them. softcap c: score s is c tanh(s / c).
-    sinks (H,): an additional score of each head in the softmax, without a token.
+    query (T, H, D), keys (N, S, G, D), values (N, S, G, E); returns (T, H, E).
     """
 
     def __call__(
-        self,
-        query: torch.Tensor,
-        kv: LayerKV,
-        metadata: AttnMetadata,
-        *,
-        scale: float,
-        window: int | None,
-        softcap: float | None,
-        sinks: torch.Tensor | None,
+        self, query: torch.Tensor, kv: LayerKV, metadata: AttnMetadata, params: AttentionParams
     ) -> torch.Tensor: ...
 
 
-class PagedAttention:
-    """The attention of one model: its KV pool, and the kernel that reads the pool."""
+@dataclass(slots=True, eq=False)
+class PagedContext(ForwardContext):
+    """A forward pass over pages: its metadata, the pool of the pages, and the kernel that reads them."""
 
-    def __init__(self, model: PreTrainedModel, pool: KVPool, kernel: AttentionKernel) -> None:
-        self.pool = pool
-        self.kernel = kernel
+    metadata: AttnMetadata
+    pool: KVPool
+    kernel: AttentionKernel
+
+
+class PagedAttention:
+    """Paged attention as the attention of one model. A forward pass needs a PagedContext too."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
         self.configs = list({id(c): c for m in model.modules() if (c := getattr(m, "config", None))}.values())
 
     @contextmanager
     def installed(self, name: str = NAME) -> Iterator[None]:
         """Make this the model's attention within the context."""
-        global _installed
         previous = [config._attn_implementation_internal for config in self.configs]
-        _installed = self
         try:
             for config in self.configs:
                 config._attn_implementation_internal = name
             yield
         finally:
-            _installed = None
             for config, implementation in zip(self.configs, previous, strict=True):
                 config._attn_implementation_internal = implementation
-
-
-_installed: PagedAttention | None = None
 
 
 def attend(
@@ -105,9 +113,9 @@ def attend(
 
     Raises UnsupportedModel for arguments and masks that paged attention does not support.
     """
-    metadata, attention = current_metadata(), _installed
-    assert metadata is not None and attention is not None, "paged attention runs only within a step"
-    if unsupported := effective_kwargs(kwargs):
+    context = get_forward_context()
+    assert isinstance(context, PagedContext), "paged attention runs only within a step"
+    if not kwargs.keys() <= IGNORED_KWARGS and (unsupported := effective_kwargs(kwargs)):
         raise UnsupportedModel(f"paged attention does not support the argument {unsupported[0]}")
     window = sliding_window or None
     if isinstance(attention_mask, torch.Tensor):
@@ -116,17 +124,13 @@ def attend(
         raise UnsupportedModel(
             f"the mask has {attention_mask}, but attention is called with {SlidingWindow(window)}"
         )
-    slot_mapping = metadata.copies.on_device(key.device, metadata.slot_mapping)
-    kv = attention.pool.write(module, key[0].transpose(0, 1), value[0].transpose(0, 1), slot_mapping)
-    output = attention.kernel(
-        query[0].transpose(0, 1),
-        kv,
-        metadata,
-        scale=query.shape[-1] ** -0.5 if scaling is None else scaling,
-        window=window,
-        softcap=softcap,
-        sinks=s_aux,
-    )
+    slot_mapping = context.metadata.slot_mapping
+    if slot_mapping.device != key.device:
+        slot_mapping = context.copies.on_device(key.device, slot_mapping)
+    kv = context.pool.write(module, key[0].transpose(0, 1), value[0].transpose(0, 1), slot_mapping)
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    params = AttentionParams(scale, window, softcap, s_aux)
+    output = context.kernel(query[0].transpose(0, 1), kv, context.metadata, params)
     return output[None], None
 
 

@@ -5,15 +5,15 @@ of its own, which reads all its pages. A mixed graph has rows of any number of t
 decode beside them. Knows AttnMetadata; cuda.py captures.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
-from inference.model.batch import Batch
+from inference.model.batch import Batch, make_batch
 from inference.model.paged.attn_metadata import AttnMetadata, QuerySpan
 from inference.model.paged.kernels.page_table import PageTable, cache_key
 from inference.model.paged.runner import PagedRunner
@@ -95,7 +95,7 @@ class CapturedGraph:
 
     def build_metadata(self) -> AttnMetadata:
         """New metadata for each run: the capture must include what kernels compute into per_step_cache."""
-        per_step_cache = {cache_key(self.slot_mapping.device): self.page_table}
+        per_step_cache: dict[Hashable, Any] = {cache_key(self.slot_mapping.device): self.page_table}
         return AttnMetadata(
             self.token_ids,
             self.positions,
@@ -166,7 +166,10 @@ class DecodeGraph(CapturedGraph):
         num_computed = [1 + (5 * row) % max(1, most - several) for row in range(rows)]
         num_new = [several, *[1] * (rows - 1)]
         pages = [(row,) for row in reversed(range(rows))]
-        return make_batch(num_computed, [0] * rows, pages), make_batch(num_new, num_computed, pages)
+        return (
+            verification_batch(num_computed, [0] * rows, pages, shape.page_size),
+            verification_batch(num_new, num_computed, pages, shape.page_size),
+        )
 
 
 class MixedGraph(CapturedGraph):
@@ -207,16 +210,19 @@ class MixedGraph(CapturedGraph):
             tuple(range(num_decoding, num_decoding + num_pages)),
             *[(page,) for page in range(num_decoding)],
         ]
-        before = make_batch(num_computed, [0] * len(pages), pages)
+        before = verification_batch(num_computed, [0] * len(pages), pages, shape.page_size)
+        step = verification_batch(num_new, num_computed, pages, shape.page_size)
         last_tokens = [end - 1 for end in accumulate(num_new)]  # of each row
-        return before, replace(make_batch(num_new, num_computed, pages), logits_indices=last_tokens)
+        return before, replace(step, logits_indices=last_tokens)
 
 
-def make_batch(
-    num_new: Sequence[int], num_computed: Sequence[int], page_table: Sequence[Sequence[int]]
+def verification_batch(
+    num_new: Sequence[int],
+    num_computed: Sequence[int],
+    page_table: Sequence[Sequence[int]],
+    page_size: int,
 ) -> Batch:
-    query_start_loc = list(accumulate(num_new, initial=0))
-    ids = [(7 * i + 3 * num_computed[0]) % MIN_VOCAB for i in range(query_start_loc[-1])]
-    return Batch(
-        ids, query_start_loc, num_computed, range(len(num_new)), range(len(ids)), page_table=page_table
-    )
+    starts = list(accumulate(num_new, initial=0))
+    ids = [(7 * i + 3 * num_computed[0]) % MIN_VOCAB for i in range(starts[-1])]
+    rows, indices = range(len(num_new)), range(len(ids))
+    return make_batch(ids, starts, num_computed, rows, indices, page_table=page_table, page_size=page_size)

@@ -19,7 +19,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from inference.model.attention import effective_kwargs
 from inference.model.batch import UnsupportedModel
 from inference.model.paged import attention
-from inference.model.paged.attention import AttentionKernel, PagedAttention
+from inference.model.paged.attention import PagedAttention
 from inference.model.paged.kv_pool import KVPool
 from inference.model.paged.runner import PagedRunner
 
@@ -77,10 +77,8 @@ class CompiledLayers:
 class CompiledAttention(PagedAttention):
     """A PagedAttention that also installs compiled layers; a probe runs the layers as they are."""
 
-    def __init__(
-        self, model: PreTrainedModel, pool: KVPool, kernel: AttentionKernel, *, layers: CompiledLayers
-    ) -> None:
-        super().__init__(model, pool, kernel)
+    def __init__(self, model: PreTrainedModel, layers: CompiledLayers) -> None:
+        super().__init__(model)
         self.layers = layers
 
     @contextmanager
@@ -95,9 +93,9 @@ class CompiledAttention(PagedAttention):
 
 def attention_modules(model: PreTrainedModel) -> list[nn.Module]:
     """The modules that compute attention, numbered for the operator."""
-    runner = PagedRunner(model, max_sequences=1, context=1, kv_capacity=1)
-    runner.probe()
-    modules = list(runner.pool.layers)
+    pool = KVPool(1)
+    PagedRunner(model, pool, max_sequences=1, context=1).probe()
+    modules = list(pool.layers)
     for module in modules:
         # A tensor is an input of the compiled code; a plain number would be a constant of each layer's own.
         setattr(module, INDEX, torch.tensor(len(_modules)))

@@ -20,6 +20,7 @@ from inference.model.paged.captured_graph import (
     SharedTensors,
 )
 from inference.model.paged.runner import PagedRunner
+from inference.model.pooling import Span
 
 log = logging.getLogger(__name__)
 
@@ -39,9 +40,11 @@ class GraphRunner(PagedRunner):
 
     graphs: tuple[CapturedGraph, ...] = ()  # the first that supports a step is replayed
 
-    def compute(self, metadata: AttnMetadata) -> torch.Tensor:
+    def compute(self, metadata: AttnMetadata, pooled_spans: Sequence[Span] = ()) -> torch.Tensor:
         graph = next((graph for graph in self.graphs if graph.supports(metadata)), None)
-        return super().compute(metadata) if graph is None else graph.replay(metadata)
+        if graph is None or pooled_spans:
+            return super().compute(metadata, pooled_spans)
+        return graph.replay(metadata)
 
     @torch.inference_mode()
     def capture_graphs(
@@ -62,21 +65,20 @@ class GraphRunner(PagedRunner):
         pending = capture_order(decode, mixed)
         shared = SharedTensors(self, max(self.max_sequences, decode[-1]), max(mixed, default=0))
         graphs: list[CapturedGraph] = []
-        with self.attention.installed():
-            while pending:
-                (kind, count), capture_began = pending.pop(0), clock()
-                try:
-                    graphs.append(self.capture_and_verify(kind, count, capture, shared, tolerance))
-                except torch.OutOfMemoryError:
-                    log.info("%s: no memory for a %s of %d tokens", name, kind.__name__, count)
-                except Exception as raised:  # any model's code, and any error of the device
-                    log.info("%s: no %s is used: %s: %s", name, kind.__name__, type(raised).__name__, raised)
-                    pending = [each for each in pending if each[0] is not kind]
-                    graphs = [graph for graph in graphs if type(graph) is not kind]
-                if (kind, count) == (DecodeGraph, 1):
-                    seconds = clock() - capture_began
-                    while len(pending) * seconds > MAX_CAPTURE_S:
-                        pending.pop(0)
+        while pending:
+            (kind, count), capture_began = pending.pop(0), clock()
+            try:
+                graphs.append(self.capture_and_verify(kind, count, capture, shared, tolerance))
+            except torch.OutOfMemoryError:
+                log.info("%s: no memory for a %s of %d tokens", name, kind.__name__, count)
+            except Exception as raised:  # any model's code, and any error of the device
+                log.info("%s: no %s is used: %s: %s", name, kind.__name__, type(raised).__name__, raised)
+                pending = [each for each in pending if each[0] is not kind]
+                graphs = [graph for graph in graphs if type(graph) is not kind]
+            if (kind, count) == (DecodeGraph, 1):
+                seconds = clock() - capture_began
+                while len(pending) * seconds > MAX_CAPTURE_S:
+                    pending.pop(0)
         self.graphs = tuple(sorted(graphs, key=lambda graph: (type(graph) is MixedGraph, graph.count)))
         for each in GRAPH_KINDS:
             sizes = ", ".join(str(graph.count) for graph in self.graphs if type(graph) is each) or "no"

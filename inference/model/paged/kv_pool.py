@@ -1,16 +1,20 @@
 """The paged keys and values of all rows; each attention module's tensors are allocated at its first call.
 
-Knows pages, widths and bytes; not which row owns a page.
+Made before the runners that compute with it, of which there may be several. Knows pages, widths and bytes;
+not which row owns a page.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 
 from inference.device_copy import to_device
+from inference.model.batch import CacheOp, Clear
 from inference.model.lazy_zeros import lazy_zeros
+
+PAGE_SIZE = 16  # tokens of a page
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,24 +59,38 @@ class KVPool:
     layers  the pages of each attention module; empty before the first step
     """
 
-    def __init__(self, num_pages: int, page_size: int, store: StoreKernel = store_by_index) -> None:
+    def __init__(
+        self, num_pages: int, page_size: int = PAGE_SIZE, store: StoreKernel = store_by_index
+    ) -> None:
         self.num_pages = num_pages
-        self.store = store
         self.page_size = page_size
+        self.store = store
         self.layers: dict[torch.nn.Module, LayerKV] = {}
+
+    @property
+    def capacity(self) -> int:
+        """Tokens that the pages hold."""
+        return self.num_pages * self.page_size
+
+    def apply(self, cache_ops: Sequence[CacheOp]) -> None:
+        """Carry out the cache ops of a step."""
+        if cache_ops:
+            assert all(isinstance(op, Clear) for op in cache_ops), "pages are never moved"
+            self.clear({op.row for op in cache_ops if isinstance(op, Clear)})
+
+    def allocate(self, module: torch.nn.Module, key: torch.Tensor, value: torch.Tensor) -> LayerKV:
+        """The module's pages; the first call allocates them for keys (T, G, D) and values (T, G, E)."""
+        if module not in self.layers:
+            self.layers[module] = LayerKV(self._zeros(key), self._zeros(value))
+        return self.layers[module]
 
     def write(
         self, module: torch.nn.Module, key: torch.Tensor, value: torch.Tensor, slot_mapping: torch.Tensor
     ) -> LayerKV:
         """Write keys (T, G, D) and values (T, G, E) at slot_mapping (T,); returns the module's pages."""
-        kv = self.layers.get(module)
-        if kv is None:
-            kv = self.layers[module] = LayerKV(self.zeros(key), self.zeros(value))
+        kv = self.layers.get(module) or self.allocate(module, key, value)
         self.store(key, value, kv.keys.flatten(0, 1), kv.values.flatten(0, 1), slot_mapping)
         return kv
-
-    def zeros(self, states: torch.Tensor) -> torch.Tensor:
-        return lazy_zeros((self.num_pages + 1, self.page_size, *states.shape[1:]), states)
 
     def clear(self, pages: Collection[int]) -> None:
         """Zero the pages: masked values must be numbers too, because 0 × nan is nan."""
@@ -87,3 +105,6 @@ class KVPool:
 
     def bytes_per_token(self) -> int:
         return sum(pages.keys[0, 0].nbytes + pages.values[0, 0].nbytes for pages in self.layers.values())
+
+    def _zeros(self, states: torch.Tensor) -> torch.Tensor:
+        return lazy_zeros((self.num_pages + 1, self.page_size, *states.shape[1:]), states)

@@ -4,82 +4,73 @@ For models whose attention goes through transformers' registry and whose tokens 
 a model's inputs; nothing of sequences or sampling.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from transformers import PreTrainedModel
 
-from inference.model import select_logits
-from inference.model.batch import Batch, Clear, UnsupportedModel
+from inference.model import pooling, select_logits
+from inference.model.batch import Batch, RunnerCapabilities, UnsupportedModel, make_batch
 from inference.model.cache_layers import has_only_kv_cache
+from inference.model.forward_context import set_forward_context
 from inference.model.forward_signature import accepts_through_decoder
 from inference.model.load.generation_config import vocab_size_of
-from inference.model.paged.attention import PROBE, AttentionKernel, PagedAttention
-from inference.model.paged.attn_metadata import AttnMetadata, build_metadata, use_metadata
-from inference.model.paged.kv_pool import KVPool, StoreKernel, store_by_index
+from inference.model.paged.attention import PROBE, AttentionKernel, PagedAttention, PagedContext
+from inference.model.paged.attn_metadata import AttnMetadata, build_metadata
+from inference.model.paged.kv_pool import KVPool
 from inference.model.paged.sdpa import sdpa_kernel
 
-CreateAttention = Callable[[PreTrainedModel, KVPool, AttentionKernel], PagedAttention]
-
-PAGE_SIZE = 16  # tokens of a page
 NUM_PROBE_TOKENS = 4
 
 
 class PagedRunner:
-    """A Runner (see batch.py) with paged KV memory.
+    """A Runner (see batch.py) over the pages of a KVPool.
 
     Raises UnsupportedModel for a model that it cannot run. select_runner.py verifies the logits.
     """
 
-    supports_chunked_prefill = True
-    is_encoder_decoder = False
-    paged = True
     start_ids: tuple[int, ...] = ()
 
     def __init__(
         self,
         model: PreTrainedModel,
+        pool: KVPool,
         *,
         max_sequences: int,
         context: int,
-        kv_capacity: int,
-        page_size: int = PAGE_SIZE,
         kernel: AttentionKernel = sdpa_kernel,
-        async_capable: bool = False,
-        create_attention: CreateAttention = PagedAttention,
-        store: StoreKernel = store_by_index,
+        overlap: bool = False,
+        create_attention: Callable[[PreTrainedModel], PagedAttention] = PagedAttention,
     ) -> None:
-        self.model, self.device, self.async_capable = model, model.device, async_capable
-        num_pages = max(kv_capacity // page_size, -(-context // page_size))
+        self.model, self.device = model, model.device
+        can_pool = pooling.install(model)
+        self.capabilities = RunnerCapabilities(True, paged=True, overlap=overlap, pooling=can_pool)
+        self.hidden_sums = torch.empty(0)
         self.max_sequences, self.context = max_sequences, context
-        self.page_size, self.kv_capacity = page_size, num_pages * page_size
-        self.vocab = vocab_size_of(model)
-        self.pool = KVPool(num_pages, page_size, store)
-        self.attention = create_attention(model, self.pool, kernel)
+        self.pool, self.page_size, self.kv_capacity = pool, pool.page_size, pool.capacity
+        self.kernel, self.vocab = kernel, vocab_size_of(model)
+        self.attention = create_attention(model)
         check_supported(model)
         select_logits.install(model)
 
     @torch.inference_mode()
     def forward(self, batch: Batch) -> torch.Tensor:
         """Compute the step: logits (W, V) in the model's dtype, on its device, valid until the next call."""
-        self.clear_pages(batch)
-        metadata = build_metadata(batch, self.page_size, self.device)
-        with self.attention.installed():
-            return self.compute(metadata)
+        self.pool.apply(batch.cache_ops)
+        spans = pooling.pooled_spans(batch)
+        return self.compute(build_metadata(batch, self.page_size, self.device), spans)
 
-    def clear_pages(self, batch: Batch) -> None:
-        """Carry out the cache ops."""
-        if batch.cache_ops:
-            assert all(isinstance(op, Clear) for op in batch.cache_ops), "pages are never moved"
-            self.pool.clear({op.row for op in batch.cache_ops if isinstance(op, Clear)})
-
-    def compute(self, metadata: AttnMetadata) -> torch.Tensor:
-        """Run the model: logits (W, V). The caller has installed PagedAttention."""
-        with use_metadata(metadata), select_logits.use_selection(metadata):
+    def compute(self, metadata: AttnMetadata, pooled_spans: Sequence[pooling.Span] = ()) -> torch.Tensor:
+        """Run the model: logits (W, V). Stores the sums of the spans."""
+        context = PagedContext(metadata.logits_indices, metadata, self.pool, self.kernel)
+        context.pooled_spans = pooled_spans
+        with self.attention.installed(), set_forward_context(context):
             logits = self.model(
                 input_ids=metadata.token_ids, position_ids=metadata.positions, use_cache=False
             ).logits
-        return select_logits.select_logits(logits, metadata)
+        if pooled_spans:
+            self.hidden_sums = torch.stack([*context.hidden_sums])
+        return select_logits.select_logits(logits, context)
 
     @torch.inference_mode()
     def probe(self) -> None:
@@ -88,13 +79,13 @@ class PagedRunner:
         Raises UnsupportedModel if a layer's mask differs from the sliding window that it passes to attention:
         a mask may express more than a window, such as chunks.
         """
-        ids = range(NUM_PROBE_TOKENS)
-        metadata = build_metadata(
-            Batch(ids, (0, NUM_PROBE_TOKENS), (0,), (0,), (NUM_PROBE_TOKENS - 1,), page_table=((0,),)),
-            self.page_size,
-            self.device,
+        T = NUM_PROBE_TOKENS
+        batch = make_batch(
+            range(T), (0, T), (0,), (0,), range(T), page_table=((0,),), page_size=self.page_size
         )
-        with self.attention.installed(PROBE), use_metadata(metadata):
+        metadata = build_metadata(batch, self.page_size, self.device)
+        context = PagedContext(None, metadata, self.pool, self.kernel)
+        with self.attention.installed(PROBE), set_forward_context(context):
             mask = torch.ones_like(metadata.token_ids)
             self.model(
                 input_ids=metadata.token_ids,

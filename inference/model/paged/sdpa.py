@@ -8,25 +8,23 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from inference.model.attention import attend_grouped
+from inference.model.paged.attention import AttentionParams
 from inference.model.paged.attn_metadata import AttnMetadata
 from inference.model.paged.kv_pool import LayerKV
-from inference.model.paged.sdpa_groups import GroupedRows, SingleRow, row_groups
+from inference.model.paged.sdpa_groups import GroupedRows, SingleRow, group_rows
 
 
 def sdpa_kernel(
-    query: torch.Tensor,
-    kv: LayerKV,
-    metadata: AttnMetadata,
-    *,
-    scale: float,
-    window: int | None,
-    softcap: float | None,
-    sinks: torch.Tensor | None,
+    query: torch.Tensor, kv: LayerKV, metadata: AttnMetadata, params: AttentionParams
 ) -> torch.Tensor:
     """An AttentionKernel (see attention.py)."""
+    scale, window, softcap, sinks = params
     needs_eager = softcap is not None or sinks is not None
     output = query.new_empty((*query.shape[:2], kv.values.shape[-1]))
-    single_rows, groups = row_groups(metadata, window, query.device)
+    key = "row groups", window, query.device
+    if key not in metadata.per_step_cache:  # the same in all layers with this window
+        metadata.per_step_cache[key] = group_rows(metadata, window, query.device)
+    single_rows, groups = metadata.per_step_cache[key]
     for row in single_rows:
         queries = query[row.start : row.end].transpose(0, 1)[None]  # (1, H, q, D)
         keys, values = gather_row(kv.keys, row), gather_row(kv.values, row)  # (1, G, n, ·)

@@ -40,17 +40,6 @@ class GroupedRows:
     mask: torch.Tensor
 
 
-def row_groups(
-    metadata: AttnMetadata, window: int | None, device: torch.device
-) -> tuple[list[SingleRow], list[GroupedRows]]:
-    """The step's rows as group_rows returns them; computed once per step for each window."""
-    name = f"row groups {window} {device}"
-    if name not in metadata.per_step_cache:
-        metadata.per_step_cache[name] = group_rows(metadata, window, device)
-    groups: tuple[list[SingleRow], list[GroupedRows]] = metadata.per_step_cache[name]
-    return groups
-
-
 def group_rows(
     metadata: AttnMetadata, window: int | None, device: torch.device
 ) -> tuple[list[SingleRow], list[GroupedRows]]:

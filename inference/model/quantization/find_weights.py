@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
+
+from inference.native.packed_matrix import NATIVE_DTYPES
 
 Owner = tuple[nn.Module, str]  # a module, and the name of its parameter
 
 LINEAR = (nn.Linear, Conv1D)
 MATRIX, STACK = 2, 3  # dimensions of a weight
-DTYPES = (torch.float32, torch.bfloat16)
 # Names, in transformers' models, of the modules that route tokens to experts.
 ROUTERS = frozenset({"gate", "router", "classifier", "shared_expert_gate"})
 # An attribute of transformers' expert modules: whether their weights are (experts, inputs, outputs).
@@ -73,7 +73,9 @@ def find_weights(model: Any, device: str = "cpu") -> Iterator[FoundWeight]:
         users = [module for module, _ in owners if isinstance(module, LINEAR)]
         is_transposed = {isinstance(module, Conv1D) for module in users}
         biases = {id(bias): bias for module in users if (bias := bias_of(module)) is not None}
-        is_plain = type(weight.data) is Tensor and weight.dtype in DTYPES  # neither quantized nor sharded
+        is_plain = (
+            type(weight.data) is Tensor and weight.dtype in NATIVE_DTYPES
+        )  # neither quantized nor sharded
         if not is_plain or weight.device.type != device or len(is_transposed) > 1 or len(biases) > 1:
             continue
         if weight.dim() == MATRIX and (users or weight is table):

@@ -4,7 +4,6 @@ Knows weights and the clock; not what the matmuls are for.
 """
 
 import logging
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -13,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-from inference.model.benchmark import best_times
+from inference.model.best_times import best_times
 from inference.model.quantization.find_weights import FoundWeight, WeightRole, find_weights
 from inference.model.quantization.replace import Pack, rows_of
 from inference.native import prefault
@@ -72,13 +71,11 @@ def shape_key(weight: FoundWeight) -> tuple[Any, ...]:
 
 def speed_ratio(first: Sequence[MatmulFn], second: Sequence[MatmulFn], x: Tensor) -> float:
     """Time of `second` divided by time of `first` for input x, by the best repetition of each."""
-    runs = [partial(seconds, matmuls, x) for matmuls in (first, second)]
+    runs = [partial(compute_all, matmuls, x) for matmuls in (first, second)]
     first_s, second_s = best_times(runs, turns=TURNS, min_s=MIN_S)
     return second_s / first_s
 
 
-def seconds(matmuls: Sequence[MatmulFn], x: Tensor) -> float:
-    began = time.perf_counter()
+def compute_all(matmuls: Sequence[MatmulFn], x: Tensor) -> None:
     for matmul in matmuls:
         matmul(x)
-    return time.perf_counter() - began

@@ -82,11 +82,13 @@ class PackedWeight(PackedTensor):
     """A packed weight of two dimensions.
 
     matrix         the values
+    values_dtype   its dtype, without the detour that torch takes to read an attribute of a tensor subclass
     bias           the parameter whose values the matrix adds to its outputs; None if it adds none
     is_transposed  the weight is the transpose of the matrix: (inputs, outputs)
     """
 
     matrix: WeightMatrix
+    values_dtype: torch.dtype
     bias: Tensor | None
     is_transposed: bool
 
@@ -100,12 +102,8 @@ class PackedWeight(PackedTensor):
         is_transposed: bool,
     ) -> "PackedWeight":
         weight: PackedWeight = Tensor._make_wrapper_subclass(cls, shape, dtype=dtype)
-        weight.matrix, weight.bias, weight.is_transposed, weight.unpack_count = (
-            matrix,
-            bias,
-            is_transposed,
-            UnpackCount(),
-        )
+        weight.matrix, weight.values_dtype, weight.unpack_count = matrix, dtype, UnpackCount()
+        weight.bias, weight.is_transposed = bias, is_transposed
         return weight
 
     def values(self) -> Tensor:
@@ -138,30 +136,24 @@ class PackedExperts(PackedTensor):
         return torch.stack([member.values() for member in self.members])
 
 
-def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor | None:
-    if not isinstance(weight, PackedWeight) or weight.is_transposed:
+def linear(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, is_transposed: bool = False
+) -> Tensor | None:
+    """input × matrix + bias; None if the bias is not the matrix's, or the dtypes differ."""
+    if not isinstance(weight, PackedWeight) or weight.is_transposed is not is_transposed:
         return None
-    return packed_product(input, weight, bias)
+    if bias is not weight.bias or input.dtype != weight.values_dtype:
+        return None
+    return weight.matrix.linear(input)
 
 
 def addmm(bias: Tensor, input: Tensor, weight: Tensor, **scaled: Any) -> Tensor | None:
     """torch.addmm as called by transformers' Conv1D, whose weight is (inputs, outputs)."""
-    if scaled or not isinstance(weight, PackedWeight) or not weight.is_transposed:
-        return None
-    return packed_product(input, weight, bias)
+    return None if scaled else linear(input, weight, bias, is_transposed=True)
 
 
 def matmul(input: Tensor, weight: Tensor) -> Tensor | None:
-    if not isinstance(weight, PackedWeight) or not weight.is_transposed:
-        return None
-    return packed_product(input, weight, None)
-
-
-def packed_product(input: Tensor, weight: PackedWeight, bias: Tensor | None) -> Tensor | None:
-    """input × matrix + bias; None if the bias is not the matrix's, or the dtypes differ."""
-    if bias is not weight.bias or input.dtype != weight.dtype:
-        return None
-    return weight.matrix.linear(input)
+    return linear(input, weight, is_transposed=True)
 
 
 def transpose(weight: Tensor) -> Tensor | None:
@@ -173,7 +165,7 @@ def embedding(
 ) -> Tensor | None:
     if max_norm is not None or not isinstance(weight, PackedWeight) or weight.is_transposed:
         return None
-    return weight.matrix.rows(input).to(weight.dtype)
+    return weight.matrix.rows(input).to(weight.values_dtype)
 
 
 def expert_of(stack: Tensor, index: Any) -> Tensor | None:

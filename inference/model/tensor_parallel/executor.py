@@ -1,31 +1,34 @@
-"""Runs the model in one process or on all ranks: engine steps, embeddings, contrastive search, memory usage.
+"""Runs the model in one process or on all ranks: engine steps, other computations of the model, memory usage.
 
 All ranks execute the same work at the same time; only rank 0 uses the results. Knows the engine's Runner and
 the messages for the other ranks.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import count
 from typing import Any, cast
 
 import torch
 
-from inference.model import contrastive_search, pooling
 from inference.model.batch import Batch, Runner
-from inference.model.contrastive_search import ProcessLogits
 from inference.model.load.loader import LoadedModel
 from inference.model.memory_usage import MemoryUsage, measure_memory
 from inference.model.select_runner import SelectedRunner
 from inference.model.tensor_parallel.messages import (
     AdvanceTask,
     BeginTask,
-    EditedLogits,
+    CallbackResult,
     EndTask,
     ForwardStep,
+    MeasureMemory,
+    WorkerMessage,
 )
 from inference.model.tensor_parallel.rank_processes import RankProcesses
 from inference.model.tensor_parallel.worker import LoadRecipe, gather_memory_usage
 
+Task = Generator[Any, None, Any]
+Callback = Callable[[torch.Tensor], torch.Tensor]
 MemoryUsages = Generator[None, None, list[MemoryUsage]]
 
 
@@ -42,8 +45,9 @@ class SingleProcess:
     def wrap_runner(self, runner: Runner) -> Runner:
         return runner
 
-    embed = staticmethod(pooling.embed)
-    search = staticmethod(contrastive_search.search)
+    def run(self, function: Callable[..., Task], model: Any, *args: Any, **kwargs: Any) -> Task:
+        """The generator function(model, *args, **kwargs)."""
+        return function(model, *args, **kwargs)
 
     def measure_memory(
         self, model: Any, runner: Runner, gpus: Sequence[int], reset_peaks: bool
@@ -71,73 +75,65 @@ class MultiProcess:
     def wrap_runner(self, runner: Runner) -> Runner:
         return cast(Runner, RankedRunner(runner, self.ranks))
 
-    def embed(
-        self, model: Any, inputs: Sequence[Sequence[int]]
-    ) -> Generator[None, None, list[pooling.Vector]]:
-        """pooling.embed, on every rank."""
-        return self._run_on_all_ranks(
-            pooling.embed(model, inputs), BeginTask(next(self._ids), "embed", (inputs,))
-        )
+    def run(self, function: Callable[..., Task], model: Any, *args: Any, **kwargs: Any) -> Task:
+        """The generator function(model, *args, **kwargs); every rank executes each of its steps together.
 
-    def search(
-        self,
-        model: Any,
-        ids: Sequence[int],
-        encoder_ids: Sequence[int],
-        *,
-        k: int,
-        alpha: float,
-        process_logits: ProcessLogits,
-    ) -> Iterator[int]:
-        """contrastive_search.search, on every rank: rank 0 edits the logits and sends them to the others."""
-
-        def process_and_send(logits: torch.Tensor) -> torch.Tensor:
-            try:
-                result = process_logits(logits)
-                values = result.cpu().numpy()
-            except Exception:
-                self.ranks.send(EditedLogits(None))
-                raise
-            self.ranks.send(EditedLogits(values))
-            return result
-
-        work = contrastive_search.search(
-            model, ids, encoder_ids, k=k, alpha=alpha, process_logits=process_and_send
-        )
-        return self._run_on_all_ranks(
-            work, BeginTask(next(self._ids), "search", (ids, encoder_ids), {"k": k, "alpha": alpha})
-        )
+        The functions among kwargs take and return a tensor: rank 0 calls them, and sends the results to the
+        other ranks. Raises Unavailable once a rank is lost.
+        """
+        callbacks = {name: self._send_result(value) for name, value in kwargs.items() if callable(value)}
+        values = {name: value for name, value in kwargs.items() if name not in callbacks}
+        task, id = function(model, *args, **values, **callbacks), next(self._ids)
+        self.ranks.send(BeginTask(id, function, args, values, tuple(callbacks)))
+        try:
+            while True:
+                with on_all_ranks(self.ranks, AdvanceTask(id)):
+                    try:
+                        value = next(task)
+                    except StopIteration as done:
+                        return done.value
+                yield value
+        finally:
+            task.close()
+            if not self.ranks.lost:
+                self.ranks.send(EndTask(id))
 
     def measure_memory(
         self, model: Any, runner: Runner, gpus: Sequence[int], reset_peaks: bool
     ) -> MemoryUsages:
         """A generator that returns the memory usage of every rank; with `gpus`, each measures its own GPU."""
-        return self._run_on_all_ranks(
-            gather_memory_usage(model, runner, gpus, reset_peaks),
-            BeginTask(next(self._ids), "measure_memory", (tuple(gpus), reset_peaks)),
-        )
+        yield
+        with on_all_ranks(self.ranks, MeasureMemory(tuple(gpus), reset_peaks)):
+            return gather_memory_usage(model, runner, gpus, reset_peaks)
 
-    def _run_on_all_ranks(self, work: Any, begin: BeginTask) -> Generator[Any, None, Any]:
-        """Run the generator `work`; every rank executes each of its steps at the same time.
+    def _send_result(self, callback: Callback) -> Callback:
+        """The callback, which also sends its result to the other ranks."""
 
-        Raises Unavailable once a rank is lost.
-        """
-        self.ranks.send(begin)
-        try:
-            while True:
-                self.ranks.send(AdvanceTask(begin.id))
-                try:
-                    value = next(work)
-                except StopIteration as done:
-                    return done.value
-                except Exception:
-                    self.ranks.resync()
-                    raise
-                yield value
-        finally:
-            work.close()
-            if not self.ranks.lost:
-                self.ranks.send(EndTask(begin.id))
+        def call_and_send(argument: torch.Tensor) -> torch.Tensor:
+            try:
+                result = callback(argument)
+                values = result.cpu().numpy()
+            except Exception:
+                self.ranks.send(CallbackResult(None))
+                raise
+            self.ranks.send(CallbackResult(values))
+            return result
+
+        return call_and_send
+
+
+@contextmanager
+def on_all_ranks(ranks: RankProcesses, message: WorkerMessage) -> Iterator[None]:
+    """Have the other ranks execute the message while the body does the same on rank 0.
+
+    Raises Unavailable once a rank is lost, or if the body fails and another rank does not.
+    """
+    ranks.send(message)
+    try:
+        yield
+    except Exception:
+        ranks.resync()
+        raise
 
 
 class RankedRunner:
@@ -152,9 +148,5 @@ class RankedRunner:
 
     def forward(self, batch: Batch) -> torch.Tensor:
         """Compute the step on all ranks: logits (W, V) of rank 0. Raises Unavailable once a rank is lost."""
-        self._ranks.send(ForwardStep(batch))
-        try:
+        with on_all_ranks(self._ranks, ForwardStep(batch)):
             return self._runner.forward(batch)
-        except Exception:
-            self._ranks.resync()
-            raise

@@ -3,7 +3,7 @@
 A rank executes one message after the other; its tensors go to other ranks by torch.distributed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,14 +23,16 @@ class ForwardStep:
 class BeginTask:
     """Begin the task `id`.
 
-    kind          "embed", "search" or "measure_memory"
-    args, kwargs  arguments of its function
+    function      a generator function of a module; its first argument is the rank's model
+    args, kwargs  its other arguments
+    callbacks     the names of arguments that are functions: rank 0 calls them, and sends a CallbackResult
     """
 
     id: int
-    kind: str
+    function: Callable[..., Generator[Any, None, Any]]
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any] = field(default_factory=dict)
+    callbacks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +43,10 @@ class AdvanceTask:
 
 
 @dataclass(frozen=True, slots=True)
-class EditedLogits:
-    """Logits (1, V), float32, that rank 0 edited within a step of a search; None: editing failed."""
+class CallbackResult:
+    """The tensor that a callback returned on rank 0 within a step of a task; None: it failed."""
 
-    logits: numpy.ndarray | None
+    values: numpy.ndarray | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +57,19 @@ class EndTask:
 
 
 @dataclass(frozen=True, slots=True)
+class MeasureMemory:
+    """Measure the memory of each rank, together. See worker.gather_memory_usage."""
+
+    gpus: tuple[int, ...]
+    reset_peaks: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ResumeWork:
     """All ranks failed in the same message: continue with the next one."""
 
 
-WorkerMessage = ForwardStep | BeginTask | AdvanceTask | EditedLogits | EndTask | ResumeWork
+WorkerMessage = ForwardStep | BeginTask | AdvanceTask | CallbackResult | EndTask | MeasureMemory | ResumeWork
 
 
 @dataclass(frozen=True, slots=True)

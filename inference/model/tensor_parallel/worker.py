@@ -7,10 +7,9 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -20,18 +19,17 @@ from torch import distributed
 
 from inference.model import process_group
 from inference.model.batch import Runner
-from inference.model.contrastive_search import search
 from inference.model.load.loader import LoadedModel
 from inference.model.memory_usage import MemoryUsage, measure_memory
-from inference.model.pooling import embed
 from inference.model.select_runner import SelectedRunner
 from inference.model.tensor_parallel.layers import use_plain_collectives
 from inference.model.tensor_parallel.messages import (
     AdvanceTask,
     BeginTask,
-    EditedLogits,
+    CallbackResult,
     EndTask,
     ForwardStep,
+    MeasureMemory,
     ResumeWork,
     WorkerFailed,
     WorkerMessage,
@@ -42,8 +40,6 @@ log = logging.getLogger(__name__)
 
 # Seconds that a failed rank waits for ResumeWork, then exits: the other ranks did not fail, and wait for it.
 RESYNC_WAIT_S = 10.0
-
-TaskSteps = Generator[Any, None, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +104,7 @@ def describe_runner(selected: SelectedRunner) -> tuple[Any, ...]:
     runner = selected.runner
     return (
         selected.name,
-        runner.supports_chunked_prefill,
+        runner.capabilities,
         runner.max_sequences,
         runner.context,
         runner.kv_capacity,
@@ -123,13 +119,8 @@ class RankWorker:
     """Executes the messages that arrive through the pipe."""
 
     def __init__(self, rank: int, model: Any, selected: SelectedRunner, pipe: Connection) -> None:
-        self.rank, self.runner, self.pipe = rank, selected.runner, pipe
-        self.task_functions: Mapping[str, Callable[..., Any]] = {
-            "embed": partial(embed, model),
-            "search": partial(search, model, process_logits=self.receive_edited_logits),
-            "measure_memory": partial(gather_memory_usage, model, selected.runner),
-        }
-        self.tasks: dict[int, TaskSteps] = {}
+        self.rank, self.model, self.runner, self.pipe = rank, model, selected.runner, pipe
+        self.tasks: dict[int, Generator[Any, None, Any]] = {}
 
     def run(self) -> None:
         """Execute messages until rank 0 closes the pipe; raises EOFError then."""
@@ -146,20 +137,23 @@ class RankWorker:
         match message:
             case ForwardStep(batch):
                 self.runner.forward(batch)
-            case BeginTask(id, kind, args, kwargs):
-                self.tasks[id] = self.task_functions[kind](*args, **kwargs)
+            case BeginTask(id, function, args, kwargs, callbacks):
+                received = dict.fromkeys(callbacks, self.receive_callback_result)
+                self.tasks[id] = function(self.model, *args, **kwargs, **received)
             case AdvanceTask(id):
                 next(self.tasks[id], None)
             case EndTask(id):
                 self.tasks.pop(id).close()
+            case MeasureMemory(gpus, reset_peaks):
+                gather_memory_usage(self.model, self.runner, gpus, reset_peaks)
 
-    def receive_edited_logits(self, logits: torch.Tensor) -> torch.Tensor:
-        """Receive the logits that rank 0 edited, in place of this rank's equal but unedited ones."""
+    def receive_callback_result(self, argument: torch.Tensor) -> torch.Tensor:
+        """Receive what the callback returned on rank 0, whose argument was equal to this one."""
         message = self.pipe.recv()
-        assert isinstance(message, EditedLogits), "rank 0 sends edited logits at this point of a search"
-        if message.logits is None:
-            raise ValueError("rank 0 could not edit the logits")
-        return torch.from_numpy(message.logits).to(logits.device)
+        assert isinstance(message, CallbackResult), "rank 0 sends a result at this point of a task"
+        if message.values is None:
+            raise ValueError("the callback failed on rank 0")
+        return torch.from_numpy(message.values).to(argument.device)
 
     def report_failure(self, error: Exception) -> None:
         """Report the error to rank 0; exit unless all ranks failed, because the others would wait forever."""
@@ -171,10 +165,9 @@ class RankWorker:
 
 def gather_memory_usage(
     model: Any, runner: Runner, gpus: Sequence[int], reset_peaks: bool
-) -> Generator[None, None, list[MemoryUsage]]:
+) -> list[MemoryUsage]:
     """The memory usage by rank; all ranks execute this together. With `gpus`, each measures its own GPU."""
     own = measure_memory(model, runner, [torch.cuda.current_device()] if gpus else [], reset_peaks)
     usages: list[Any] = [None] * distributed.get_world_size()
     distributed.all_gather_object(usages, own)
-    yield
     return usages

@@ -10,9 +10,10 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
-from inference.model.batch import Batch, CacheOp, Clear, Copy, Resize, Swap
+from inference.model.batch import Batch, CacheOp, Clear, Copy, Resize, RunnerCapabilities, Swap
 from inference.model.forward_signature import accepts
 from inference.model.load.generation_config import decoder_start_ids, vocab_size_of
+from inference.model.pooling import get_submodel, sum_hidden_states
 
 
 class UncachedRunner:
@@ -22,9 +23,6 @@ class UncachedRunner:
     (XLNet, XLM), each token whose logits are returned is computed with its prefix only.
     """
 
-    supports_chunked_prefill = True
-    paged = False
-    async_capable = False
     page_size = 64
 
     def __init__(
@@ -33,8 +31,13 @@ class UncachedRunner:
         self.model, self.appends_mask_token = model, appends_mask_token(model)
         self.whole_prefix = is_causal and not self.appends_mask_token
         self.max_sequences, self.context, self.kv_capacity = max_sequences, context, max_sequences * context
-        self.is_encoder_decoder = bool(model.config.is_encoder_decoder)
-        self.start_ids = decoder_start_ids(model) if self.is_encoder_decoder else ()
+        encoder_decoder = bool(model.config.is_encoder_decoder)
+        self.submodel = get_submodel(model)
+        self.capabilities = RunnerCapabilities(
+            chunked_prefill=True, encoder_decoder=encoder_decoder, pooling=self.submodel is not None
+        )
+        self.hidden_sums = torch.empty(0)
+        self.start_ids = decoder_start_ids(model) if encoder_decoder else ()
         self.vocab = vocab_size_of(model)
         self.rows: list[list[int]] = []
         self.encoder_inputs: list[list[int]] = []
@@ -51,34 +54,47 @@ class UncachedRunner:
         for row, encoder_ids in batch.encoder_inputs.items():
             self.encoder_inputs[row] = list(encoder_ids)
         logits = [torch.empty(0, self.vocab, device=self.model.device, dtype=self.model.dtype)]
-        for i, (start, end) in enumerate(pairwise(batch.query_start_loc)):
-            row, num_computed = batch.rows[i], batch.num_computed_tokens[i]
+        for row, num_computed, (start, end) in zip(
+            batch.rows, batch.num_computed_tokens, pairwise(batch.query_start_loc), strict=True
+        ):
             self.rows[row][num_computed:] = batch.token_ids[start:end]
             positions = [
                 num_computed + token - start for token in batch.logits_indices if start <= token < end
             ]
             logits += [self.compute(row, positions)] if positions else []
+        if batch.pooled_rows:
+            counts = batch.num_computed_tokens
+            sums = [self.hidden_sum(batch.rows[i], counts[i]) for i in batch.pooled_rows]
+            self.hidden_sums = torch.stack(sums)
         return torch.cat(logits)
+
+    def hidden_sum(self, row: int, num_computed: int) -> torch.Tensor:
+        """What the row's last chunk adds to the sum of its hidden states.
+
+        A chunk may also change the states of the tokens before it. An encoder's input is not chunked.
+        """
+        kwargs = {"use_cache": False} if accepts(self.submodel, "use_cache") else {}
+        ids, device = self.encoder_inputs[row] or self.rows[row], self.model.device
+        hidden_sum = sum_hidden_states(self.submodel, ids, device, **kwargs)
+        if not num_computed:
+            return hidden_sum
+        return hidden_sum - sum_hidden_states(self.submodel, ids[:num_computed], device, **kwargs)
 
     def compute(self, row: int, positions: list[int]) -> torch.Tensor:
         """The logits (W, V) of a row at W ascending positions."""
+        if len(positions) > 1 and not self.whole_prefix:
+            return torch.cat([self.compute(row, [position]) for position in positions])
         ids = torch.tensor([self.rows[row][: positions[-1] + 1]], device=self.model.device)
-        encoder_ids = self.encoder_inputs[row]
-        if not self.whole_prefix:
-            return torch.cat(
-                [self.last_logits(ids[:, : position + 1], encoder_ids) for position in positions]
-            )
-        return self.model(**self.model_inputs(ids, encoder_ids), **self.no_cache_kwargs).logits[0, positions]
-
-    def last_logits(self, ids: torch.Tensor, encoder_ids: list[int]) -> torch.Tensor:
-        """The logits (1, V) after the last of ids (1, T)."""
-        return self.model(**self.model_inputs(ids, encoder_ids), **self.no_cache_kwargs).logits[:, -1]
+        inputs = self.model_inputs(ids, self.encoder_inputs[row])
+        # The model may append a mask token, and return its logits alone: the last ones.
+        indices = positions if self.whole_prefix else [-1]
+        return self.model(**inputs, **self.no_cache_kwargs).logits[0, indices]
 
     def model_inputs(self, ids: torch.Tensor, encoder_ids: list[int]) -> dict[str, Any]:
         """Keyword arguments of the model for ids (1, T) and, in encoder-decoder models, the encoder's ids."""
         if self.appends_mask_token:
             return self.model.prepare_inputs_for_generation(ids)
-        if not self.is_encoder_decoder:
+        if not self.capabilities.encoder_decoder:
             return {"input_ids": ids}
         return {"input_ids": torch.tensor([encoder_ids], device=ids.device), "decoder_input_ids": ids}
 

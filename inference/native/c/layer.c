@@ -2,6 +2,8 @@
  * rows also does what follows for these rows, so that a phase ends with the input of the next one. */
 #include "layer.h"
 
+#include <string.h>
+
 #include "activation.h"
 #include "attention.h"
 #include "norm.h"
@@ -88,16 +90,32 @@ static void after_output(const Run *run, int number, int first, int end)
     }
 }
 
+/* Apply the final norm to a token that the last layer outputs: its hidden state, and the input of the head. */
+static void leave(const Run *run, int token, int row)
+{
+    const Model *model = run->model;
+    const Step *step = run->step;
+    const int logits_row = step->logits_rows ? (int)step->logits_rows[row] : row;
+    float *normed = row_of(run->y, row, run->wide);
+    norm_write(normed, row_of(run->x, token, run->wide), model->final_norm, model->hidden, model->epsilon);
+    if (step->hidden)
+        memcpy(step->hidden + (size_t)row * model->hidden, normed, model->hidden * sizeof(float));
+    if (logits_row >= 0)
+        activations_write(&run->last, logits_row, 0, normed, model->hidden);
+}
+
 static void after_down(const Run *run, int number, int first, int end)
 {
     const Model *model = run->model;
     const Layer *layer = &model->layer[number];
     const int last = number + 1 == model->layers;
-    const float *norm = last ? model->final_norm : layer[1].before_attention;
     for (int row = first; row < end; row++) {
         const int token = run_token(run, number, row);
         add_to_stream(run, token, row, &layer->down, layer->after_mlp);
-        row_enter(run, token, norm, last ? &run->last : &run->normed, row);
+        if (last)
+            leave(run, token, row);
+        else
+            row_enter(run, token, layer[1].before_attention, &run->normed, row);
     }
 }
 

@@ -143,22 +143,22 @@ static int is_last(const Run *run, int layer)
 
 int run_rows(const Run *run, int layer)
 {
-    return is_last(run, layer) ? run->step->num_logits : run->step->tokens;
+    return is_last(run, layer) ? run->step->num_outputs : run->step->tokens;
 }
 
 int run_token(const Run *run, int layer, int row)
 {
-    return is_last(run, layer) ? (int)run->step->logits_indices[row] : row;
+    return is_last(run, layer) ? (int)run->step->output_indices[row] : row;
 }
 
 int run_row(const Run *run, int layer, int token)
 {
-    int low = 0, high = run->step->num_logits;
+    int low = 0, high = run->step->num_outputs;
     if (!is_last(run, layer))
         return token;
     while (low < high) {
         const int middle = (low + high) / 2;
-        if (run->step->logits_indices[middle] < token)
+        if (run->step->output_indices[middle] < token)
             low = middle + 1;
         else
             high = middle;

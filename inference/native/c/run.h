@@ -41,7 +41,7 @@ Run run_at(const Model *model, const Step *step, void *memory, size_t *bytes);
 
 Scratch run_scratch(const Run *run, int thread);
 
-/* After a layer's attention, its rows are the step's tokens; in the last layer, only the tokens that get logits.
+/* After a layer's attention, its rows are the step's tokens; in the last layer, only the tokens that it outputs.
  * run_rows: the number of rows. run_token: the token of a row. */
 int run_rows(const Run *run, int layer);
 int run_token(const Run *run, int layer, int row);

@@ -35,12 +35,14 @@ typedef struct Model {
 /* T tokens of R rows. Row r has the tokens [query_start_loc[r], query_start_loc[r + 1]): the last of its sequence,
  * which has seq_lens[r] tokens. Their keys and values are in pages[page_table[r]], pages[page_table[r] + 1], … */
 typedef struct Step {
-    int32_t tokens, rows, num_logits, unused;
+    int32_t tokens, rows, num_logits, num_outputs;
     const int64_t *ids, *positions, *slot_mapping;  /* (T,); slot: page number × page size + offset in the page */
     const int64_t *query_start_loc, *seq_lens, *page_table;     /* (R + 1,), (R,), (R,) */
     const int64_t *pages;
-    const int64_t *logits_indices;              /* (num_logits,): the tokens that get logits, ascending */
+    const int64_t *output_indices;              /* (num_outputs,): the tokens that the last layer outputs, ascending */
+    const int64_t *logits_rows;                 /* (num_outputs,): their rows of `logits`, or -1; null: 0, 1, 2, … */
     void *logits;                               /* (num_logits, outputs of lm_head), in the model's dtype */
+    float *hidden;                              /* (num_outputs, hidden): the input of lm_head; null: not written */
     void *workspace;                            /* step_bytes bytes, 64-byte aligned */
 } Step;
 

@@ -2,25 +2,31 @@
 
 import torch
 
-from inference.model.batch import Batch
+from inference.model.batch import Batch, make_batch
 from inference.model.contiguous.host_calls import ONE_ROW, group_rows, plan_calls
 
 CPU = torch.device("cpu")
 
 
-def batch(*rows: tuple[int, int, int]) -> Batch:
+def batch(*rows: tuple[int, int, int], columns: int = 64) -> Batch:
     """Rows of (row, cached, tokens); the logits of every token are requested."""
     starts = [0]
     for _, _, tokens in rows:
         starts.append(starts[-1] + tokens)
     num_computed = [cached for _, cached, _ in rows]
-    return Batch(
-        range(100, 100 + starts[-1]), starts, num_computed, [row for row, _, _ in rows], range(starts[-1])
+    tokens = range(starts[-1])
+    return make_batch(
+        range(100, 100 + starts[-1]),
+        starts,
+        num_computed,
+        [row for row, _, _ in rows],
+        tokens,
+        page_size=columns,
     )
 
 
 def test_decoding_rows_share_a_call_around_a_row_in_prefill() -> None:
-    assert group_rows(batch((0, 9, 1), (1, 0, 200), (2, 7, 1)), max_padding=32) == [[0, 2], [1]]
+    assert group_rows(batch((0, 9, 1), (1, 0, 200), (2, 7, 1), columns=256), max_padding=32) == [[0, 2], [1]]
 
 
 def test_short_adjacent_prompts_share_a_call() -> None:
@@ -45,7 +51,7 @@ def test_one_row_per_call_groups_nothing() -> None:
 
 
 def test_padding_is_at_the_end_of_its_row_and_is_never_written() -> None:
-    (call,), order = plan_calls(batch((1, 4, 3), (2, 0, 1)), columns=64, max_padding=32, device=CPU)
+    (call,), order = plan_calls(batch((1, 4, 3), (2, 0, 1)), max_padding=32, device=CPU)
     assert order is None
     assert (call.first, call.num_rows, call.width, call.columns) == (1, 2, 3, 7)
     assert call.token_ids.tolist() == [[100, 101, 102], [103, 0, 0]]
@@ -56,12 +62,12 @@ def test_padding_is_at_the_end_of_its_row_and_is_never_written() -> None:
 
 
 def test_rows_of_one_length_are_uniform() -> None:
-    (call,), _ = plan_calls(batch((0, 5, 2), (1, 5, 2)), columns=64, max_padding=32, device=CPU)
+    (call,), _ = plan_calls(batch((0, 5, 2), (1, 5, 2)), max_padding=32, device=CPU)
     assert call.uniform and call.real is None and call.logits_indices is None
 
 
 def test_the_order_restores_the_requested_order_of_logits() -> None:
-    calls, order = plan_calls(batch((0, 9, 2), (1, 0, 50), (2, 7, 2)), columns=64, max_padding=32, device=CPU)
+    calls, order = plan_calls(batch((0, 9, 2), (1, 0, 50), (2, 7, 2)), max_padding=32, device=CPU)
     together = torch.cat(
         [call.token_ids.flatten() for call in calls if call.logits_indices is None] or [torch.empty(0)]
     )

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from inference.model.batch import Batch, Resize, UnsupportedModel
+from inference.model.batch import Resize, UnsupportedModel, make_batch
 from inference.model.contiguous.encoder_decoder import EncoderDecoderRunner
 from inference.model.contiguous.runner import ContiguousRunner
 from tests.families import ATTENTION, CONTEXT, ENCODERS, FAMILIES, VOCAB, tiny
@@ -13,13 +13,13 @@ from tests.walk import RunnerWalk
 
 def runner(name: str, **settings: bool) -> ContiguousRunner:
     runner_class = EncoderDecoderRunner if name in ENCODERS else ContiguousRunner
-    supports_chunked_prefill = name in ATTENTION or name in ENCODERS
+    chunked_prefill = name in ATTENTION or name in ENCODERS
     return runner_class(
         tiny(name),
         max_sequences=4,
         context=CONTEXT,
         kv_capacity=4 * CONTEXT,
-        supports_chunked_prefill=supports_chunked_prefill,
+        chunked_prefill=chunked_prefill,
         **settings,
     )
 
@@ -66,7 +66,7 @@ def test_a_reshape_keeps_what_fits() -> None:
 def test_memory_matches_the_shape() -> None:
     contiguous = runner("llama")
     for shape in (Resize(2, 64), Resize(4, 128), Resize(1, 32)):
-        contiguous.forward(Batch([5], (0, 1), (0,), (0,), (0,), (shape,)))
+        contiguous.forward(make_batch([5], (0, 1), (0,), (0,), (0,), (shape,), page_size=shape.columns))
         num_bytes = sum(table.data.nbytes for table in contiguous.memory.tensors if table.data is not None)
         assert num_bytes == shape.rows * shape.columns * contiguous.memory.bytes_per_column()
 
@@ -78,22 +78,22 @@ def test_recurrent_states_are_never_resumed() -> None:
             max_sequences=2,
             context=CONTEXT,
             kv_capacity=2 * CONTEXT,
-            supports_chunked_prefill=True,
+            chunked_prefill=True,
         )
 
 
-@pytest.mark.parametrize(("name", "supports_chunked_prefill"), [("llama", True), ("jamba", False)])
-def test_logits_come_in_the_order_they_are_requested(name: str, supports_chunked_prefill: bool) -> None:
+@pytest.mark.parametrize(("name", "chunked_prefill"), [("llama", True), ("jamba", False)])
+def test_logits_come_in_the_order_they_are_requested(name: str, chunked_prefill: bool) -> None:
     """Rows of different widths take several calls, whose logits interleave."""
     contiguous = runner(name)
     lengths = (50, 1, 50, 1)
     ids = [7 + i % 50 for i in range(sum(lengths))]
     starts = (0, 50, 51, 101, 102)
     logits_indices = (3, 49, 50, 60, 101)
-    step = Batch(ids, starts, (0,) * 4, range(4), logits_indices, (Resize(4, 64),))
+    step = make_batch(ids, starts, (0,) * 4, range(4), logits_indices, (Resize(4, 64),), page_size=64)
     logits = contiguous.forward(step)
     all_logits = contiguous.forward(
-        Batch(ids, starts, (0,) * 4, range(4), range(102), (Resize(0, 0), Resize(4, 64)))
+        make_batch(ids, starts, (0,) * 4, range(4), range(102), (Resize(0, 0), Resize(4, 64)), page_size=64)
     )
     assert logits.shape == (len(logits_indices), VOCAB)
     assert torch.allclose(logits, all_logits[list(logits_indices)], atol=1e-5)
@@ -104,8 +104,10 @@ def test_the_vocabulary_matmul_runs_only_for_requested_tokens() -> None:
     counts: list[int] = []
     output = contiguous.model.get_output_embeddings()
     output.register_forward_hook(lambda module, args, out: counts.append(out.numel() // VOCAB))
-    contiguous.forward(Batch(list(range(5, 45)), (0, 10, 40), (0, 0), (0, 1), (9, 39), (Resize(2, 64),)))
-    contiguous.forward(Batch([5, 6], (0, 1, 2), (10, 30), (0, 1), ()))
+    contiguous.forward(
+        make_batch(range(5, 45), (0, 10, 40), (0, 0), (0, 1), (9, 39), (Resize(2, 64),), page_size=64)
+    )
+    contiguous.forward(make_batch([5, 6], (0, 1, 2), (10, 30), (0, 1), (), page_size=64))
     assert sum(counts) == 2
 
 
@@ -133,8 +135,19 @@ def test_grouped_keys_and_values_are_never_copied(num_new: int) -> None:
     contiguous = runner("llama")
     num_cached = 100
     ids = [5 + i % 90 for i in range(num_cached)]
-    contiguous.forward(Batch(ids * 2, (0, num_cached, 2 * num_cached), (0, 0), (0, 1), (), (Resize(2, 128),)))
-    step = Batch(ids[: 2 * num_new], (0, num_new, 2 * num_new), (num_cached, num_cached - 7), (0, 1), (0,))
+    contiguous.forward(
+        make_batch(
+            ids * 2, (0, num_cached, 2 * num_cached), (0, 0), (0, 1), (), (Resize(2, 128),), page_size=128
+        )
+    )
+    step = make_batch(
+        ids[: 2 * num_new],
+        (0, num_new, 2 * num_new),
+        (num_cached, num_cached - 7),
+        (0, 1),
+        (0,),
+        page_size=128,
+    )
     with LargestTensorMode() as largest:
         contiguous.forward(step)
     keys = contiguous.memory.tensors[0].data

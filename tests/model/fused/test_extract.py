@@ -35,7 +35,7 @@ def test_a_llama_like_model_fits_the_fused_runner(name: str, dtype: torch.dtype)
         kv_memory_bytes=PLENTY,
         allowed_runners=("fused",),
     )
-    assert fitted.runner_kind == "fused" and fitted.supports_chunked_prefill
+    assert fitted.runner_kind == "fused" and fitted.runner.capabilities.chunked_prefill
     assert fitted.error < (1e-4 if dtype == torch.float32 else 0.2)
 
 

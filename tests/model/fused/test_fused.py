@@ -9,9 +9,11 @@ import pytest
 import torch
 from transformers import PreTrainedModel
 
-from inference.model.batch import Batch, Clear
+from inference.model.batch import Clear, make_batch
 from inference.model.fused.extract import extract_spec
 from inference.model.fused.runner import FusedRunner
+from inference.model.paged.kv_pool import PAGE_SIZE, KVPool
+from inference.model.paged.runner import PagedRunner
 from tests.families import CONTEXT, LLAMAS, VOCAB, tiny
 from tests.model.fused.llamas import tiny_with_packed_weights
 
@@ -20,9 +22,8 @@ PAGES = CONTEXT // 16
 
 
 def runner(model: PreTrainedModel) -> FusedRunner:
-    return FusedRunner(
-        model, extract_spec(model, CONTEXT), max_sequences=ROWS, context=CONTEXT, kv_capacity=ROWS * CONTEXT
-    )
+    pool = KVPool(ROWS * CONTEXT // PAGE_SIZE)
+    return FusedRunner(model, extract_spec(model, CONTEXT), pool, max_sequences=ROWS, context=CONTEXT)
 
 
 def texts() -> list[list[int]]:
@@ -38,13 +39,14 @@ def compute_steps(served: FusedRunner, steps: Sequence[dict[int, int]]) -> list[
             row: texts()[row][num_cached[row] : num_cached[row] + count] for row, count in step.items()
         }
         starts = [sum(map(len, list(new_ids.values())[:place])) for place in range(len(new_ids) + 1)]
-        batch = Batch(
+        batch = make_batch(
             token_ids=[token for ids in new_ids.values() for token in ids],
             query_start_loc=starts,
             num_computed_tokens=[num_cached[row] for row in new_ids],
             rows=list(new_ids),
             logits_indices=range(starts[-1]),
             page_table=[[row + ROWS * place for place in range(PAGES)] for row in new_ids],
+            page_size=PAGE_SIZE,
         )
         step_logits = served.forward(batch).float().clone()
         for (row, ids), start in zip(new_ids.items(), starts, strict=False):
@@ -86,17 +88,19 @@ def test_bfloat16_is_no_further_from_float32_than_in_transformers(name: str) -> 
 
 def test_the_buffer_for_few_logits_is_reused() -> None:
     served = runner(tiny_with_packed_weights("llama"))
-    batch = Batch((5, 6), (0, 2), (0,), (0,), (1,), page_table=((0,),))
+    batch = make_batch((5, 6), (0, 2), (0,), (0,), (1,), page_table=((0,),), page_size=PAGE_SIZE)
     assert served.forward(batch).data_ptr() == served.forward(batch).data_ptr()
     assert served.forward(batch).shape == (1, VOCAB)
 
 
 def test_a_cleared_page_is_zeroed() -> None:
     served = runner(tiny_with_packed_weights("llama"))
-    served.forward(Batch((5,), (0, 1), (0,), (0,), (0,), page_table=((3,),)))
+    served.forward(make_batch((5,), (0, 1), (0,), (0,), (0,), page_table=((3,),), page_size=PAGE_SIZE))
     pages = served.pool.layers[served.spec.layers[1].attention]
     assert pages.keys[3].any()
-    served.forward(Batch((5,), (0, 1), (0,), (0,), (0,), cache_ops=(Clear(3),), page_table=((2,),)))
+    served.forward(
+        make_batch((5,), (0, 1), (0,), (0,), (0,), (Clear(3),), page_table=((2,),), page_size=PAGE_SIZE)
+    )
     assert not pages.keys[3].any() and not pages.values[3].any()
 
 
@@ -107,3 +111,27 @@ def test_the_torch_model_computes_the_same_after_native_steps() -> None:
         before = model(ids).logits
         compute_steps(served, [{0: 40}])
         assert torch.equal(model(ids).logits, before)
+
+
+def test_a_fused_runner_goes_on_with_what_a_paged_runner_wrote_into_their_pool() -> None:
+    model = tiny_with_packed_weights("llama")
+    spec, pool, token_ids = extract_spec(model, CONTEXT), KVPool(ROWS * PAGES), texts()[0]
+    alone = FusedRunner(model, spec, KVPool(ROWS * PAGES), max_sequences=ROWS, context=CONTEXT)
+    (expected, *_) = compute_steps(alone, [{0: 40}])
+    paged = PagedRunner(model, pool, max_sequences=ROWS, context=CONTEXT)
+    fused = FusedRunner(model, spec, pool, max_sequences=ROWS, context=CONTEXT)
+    pages = range(PAGES)
+    logits = []
+    for served, start, end in ((paged, 0, 9), (fused, 9, 17), (paged, 17, 18), (fused, 18, 40)):
+        batch = make_batch(
+            token_ids[start:end],
+            (0, end - start),
+            (start,),
+            (0,),
+            range(end - start),
+            page_table=(pages,),
+            page_size=PAGE_SIZE,
+        )
+        logits.append(served.forward(batch).clone())
+    assert (torch.cat(logits) - expected).abs().max() < 1e-4 * expected.std()
+    assert len(pool.layers) == model.config.num_hidden_layers

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from transformers.activations import ACT2FN
 
-from inference.model.batch import Batch, UnsupportedModel
+from inference.model.batch import UnsupportedModel, make_batch
 from inference.model.fused.probe import (
     CosSin,
     RopeTables,
@@ -17,7 +17,7 @@ from inference.model.fused.probe import (
     rotate,
     uncapped,
 )
-from inference.model.fused.runner import build_step_arrays
+from inference.model.fused.runner import native_step
 from inference.native.structs import Activation
 from tests.families import CONTEXT, tiny
 
@@ -111,13 +111,20 @@ def test_rotation_of_keys_is_detected() -> None:
 
 
 def test_a_step_points_at_its_arrays() -> None:
-    batch = Batch((7, 8, 9), (0, 1, 3), (17, 4), (0, 1), (0, 2), page_table=((5, 2), (3,)))
-    lists = build_step_arrays(batch, 16)
-    assert lists.positions == [17, 4, 5] and lists.slot_mapping == [2 * 16 + 1, 3 * 16 + 4, 3 * 16 + 5]
-    assert lists.seq_lens == [18, 6] and lists.page_table == [0, 2] and lists.pages == [5, 2, 3]
-    step, buffers = lists.to_step()
+    batch = make_batch((7, 8, 9), (0, 1, 3), (17, 4), (0, 1), (0, 2), page_table=((5, 2), (3,)), page_size=16)
+    step, buffer = native_step(batch, batch.logits_indices)
     assert (step.tokens, step.rows, step.num_logits) == (3, 2, 2)
-    for name, values in lists._asdict().items():
+    expected = {
+        "ids": [7, 8, 9],
+        "positions": [17, 4, 5],
+        "slot_mapping": [2 * 16 + 1, 3 * 16 + 4, 3 * 16 + 5],
+        "query_start_loc": [0, 1, 3],
+        "seq_lens": [18, 6],
+        "page_table": [0, 2],
+        "pages": [5, 2, 3],
+        "output_indices": [0, 2],
+    }
+    for name, values in expected.items():
         there = (ctypes.c_int64 * len(values)).from_address(getattr(step, name))
         assert list(there) == values
-    assert len(buffers) == sum(map(len, lists))
+    assert len(buffer) == sum(map(len, expected.values()))

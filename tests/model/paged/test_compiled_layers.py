@@ -14,6 +14,7 @@ from transformers import PreTrainedModel
 from inference.model.batch import UnsupportedModel
 from inference.model.merge_projections import merge_projections
 from inference.model.paged.compiled_layers import CompiledAttention, CompiledLayers, MergeEqualNodes
+from inference.model.paged.kv_pool import PAGE_SIZE, KVPool
 from inference.model.paged.runner import PagedRunner
 from inference.model.reference import COLUMNS, ROWS, Reference
 from tests.families import tiny
@@ -33,9 +34,9 @@ def fresh_compiler() -> Iterator[None]:
 def compiled_runner(model: PreTrainedModel, **options: Any) -> PagedRunner:
     return PagedRunner(
         model,
+        KVPool(ROWS * COLUMNS // PAGE_SIZE),
         max_sequences=ROWS,
         context=COLUMNS,
-        kv_capacity=ROWS * COLUMNS,
         create_attention=partial(CompiledAttention, layers=CompiledLayers(model)),
     )
 

@@ -16,8 +16,9 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 from transformers import PreTrainedModel
 
-from inference.model.batch import Batch, Clear
+from inference.model.batch import Batch, Clear, make_batch
 from inference.model.paged import cuda
+from inference.model.paged.attention import AttentionParams
 from inference.model.paged.attn_metadata import AttnMetadata
 from inference.model.paged.captured_graph import MAX_ROW_TOKENS, Capture, DecodeGraph, MixedGraph
 from inference.model.paged.cuda_graphs import (
@@ -28,8 +29,8 @@ from inference.model.paged.cuda_graphs import (
     mixed_sizes,
 )
 from inference.model.paged.kernels.page_table import page_table_of
-from inference.model.paged.kv_pool import LayerKV
-from inference.model.paged.runner import PAGE_SIZE, PagedRunner
+from inference.model.paged.kv_pool import PAGE_SIZE, KVPool, LayerKV
+from inference.model.paged.runner import PagedRunner
 from tests.families import VOCAB, tiny
 
 PAGES, CONTEXT, ROWS = 24, 64, 5
@@ -37,14 +38,7 @@ CLOSE = 1e-3  # in standard deviations of the logits
 
 
 def indexed(
-    query: torch.Tensor,
-    pages: LayerKV,
-    metadata: AttnMetadata,
-    *,
-    scale: float,
-    window: int | None,
-    softcap: float | None,
-    sinks: torch.Tensor | None,
+    query: torch.Tensor, pages: LayerKV, metadata: AttnMetadata, params: AttentionParams
 ) -> torch.Tensor:
     """An AttentionKernel that finds rows and pages only in the page table, as GPU kernels do.
 
@@ -60,9 +54,9 @@ def indexed(
         data[index.pages[row].long()].flatten(1, 2).repeat_interleave(H // data.shape[2], 2)
         for data in (pages.keys, pages.values)
     )  # (T, n, H, D)
-    scores = torch.einsum("thd,tnhd->thn", query, keys) * scale
+    scores = torch.einsum("thd,tnhd->thn", query, keys) * params.scale
     column = torch.arange(keys.shape[1], device=query.device)
-    visible = (column <= position) & (column > position - (window or CONTEXT))
+    visible = (column <= position) & (column > position - (params.window or CONTEXT))
     visible &= (token < index.query_start_loc[-1])[:, None]
     weights = scores.masked_fill(~visible[:, None], float("-inf")).softmax(-1)
     return torch.einsum("thn,tnhd->thd", weights, values)
@@ -74,7 +68,7 @@ def trace(compute: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
 
 
 def runner_of(kind: type[PagedRunner], model: PreTrainedModel) -> PagedRunner:
-    return kind(model, max_sequences=ROWS, context=CONTEXT, kv_capacity=PAGES * PAGE_SIZE, kernel=indexed)
+    return kind(model, KVPool(PAGES), max_sequences=ROWS, context=CONTEXT, kernel=indexed)
 
 
 def eager_recorder(compute: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
@@ -107,7 +101,7 @@ class BatchWalk:
         num_computed = [count for count, _ in self.rows]
         cache_ops = [move for row, count in enumerate(num_new) for move in self.grow(row, count)]
         every = range(starts[-1])
-        return Batch(
+        return make_batch(
             token_ids=[chance.randrange(3, VOCAB) for _ in every],
             query_start_loc=starts,
             num_computed_tokens=num_computed,
@@ -115,6 +109,7 @@ class BatchWalk:
             logits_indices=every if chance.random() < 0.5 else sorted(chance.sample(every, 1)),
             cache_ops=cache_ops,
             page_table=[list(pages) for _, pages in self.rows],
+            page_size=PAGE_SIZE,
         )
 
     def leave(self, row: int) -> None:
@@ -164,11 +159,25 @@ def test_a_step_replays_the_smallest_graph_that_fits_and_capture_leaves_pages_bl
     for tokens in (1, 2, 3, 5, 8, 9):
         runner.forward(one_token_rows(tokens))
     runner.forward(
-        Batch(
-            range(3, 3 + MAX_ROW_TOKENS + 1), (0, MAX_ROW_TOKENS + 1), (0,), (0,), (0,), page_table=((0, 1),)
+        make_batch(
+            range(3, 3 + MAX_ROW_TOKENS + 1),
+            (0, MAX_ROW_TOKENS + 1),
+            (0,),
+            (0,),
+            (0,),
+            page_table=((0, 1),),
+            page_size=PAGE_SIZE,
         )
     )
     assert replayed == [1, 2, 4, 8, 8]
+
+
+def test_a_step_with_pooled_rows_is_computed_directly() -> None:
+    batch = replace(one_token_rows(2), pooled_rows=[1])
+    replaying = record_runner(tiny("llama"), eager_recorder)
+    computing = runner_of(PagedRunner, tiny("llama"))
+    replaying.forward(one_token_rows(3)), replaying.forward(batch), computing.forward(batch)
+    assert torch.equal(replaying.hidden_sums, computing.hidden_sums) and len(computing.hidden_sums) == 1
 
 
 def note_replay(replay: Callable[[], torch.Tensor], replayed: list[int], count: int) -> torch.Tensor:
@@ -178,8 +187,15 @@ def note_replay(replay: Callable[[], torch.Tensor], replayed: list[int], count: 
 
 def one_token_rows(count: int) -> Batch:
     rows = range(count)
-    return Batch(
-        range(3, 3 + count), range(count + 1), [0] * count, rows, rows, page_table=[(row,) for row in rows]
+    pages = [(row,) for row in rows]
+    return make_batch(
+        range(3, 3 + count),
+        range(count + 1),
+        [0] * count,
+        rows,
+        rows,
+        page_table=pages,
+        page_size=PAGE_SIZE,
     )
 
 
@@ -203,9 +219,7 @@ def limited_recorder(compute: Callable[[], torch.Tensor]) -> Callable[[], torch.
 @pytest.mark.gpu
 def test_a_step_that_synchronizes_is_not_recorded_and_torch_stays_usable() -> None:
     model = tiny("llama").to("cuda")
-    waits = GraphRunner(
-        model, max_sequences=ROWS, context=CONTEXT, kv_capacity=PAGES * PAGE_SIZE
-    )  # the plain kernel
+    waits = GraphRunner(model, KVPool(PAGES), max_sequences=ROWS, context=CONTEXT)  # the plain kernel
     waits.capture_graphs(cuda.CudaGraphRecorder(model.device), CLOSE)
     assert waits.graphs == ()
     torch.cuda.empty_cache()
@@ -263,7 +277,7 @@ def test_a_slow_start_loses_no_graphs_and_slow_captures_lose_the_larger_ones_fir
 
 def test_a_kernel_that_synchronizes_is_not_replayed() -> None:
     model = tiny("llama")
-    runner = GraphRunner(model, max_sequences=ROWS, context=CONTEXT, kv_capacity=PAGES * PAGE_SIZE)
+    runner = GraphRunner(model, KVPool(PAGES), max_sequences=ROWS, context=CONTEXT)
     runner.capture_graphs(trace, CLOSE)
     assert runner.graphs == ()
 
@@ -297,15 +311,21 @@ def test_a_step_with_a_prompt_replays_a_mixed_graph_and_other_steps_a_decode_gra
         recording.replay_graph = partial(note_replay, recording.replay_graph, replayed, recording.count)
     for batch in (prompt_and_token(30), prompt_and_token(31), prompt_and_token(40), one_token_rows(3)):
         assert torch.allclose(runner.forward(batch), computed.forward(batch), atol=1e-4)
-    runner.forward(replace(prompt_and_token(40), logits_indices=range(10)))  # more logits than rows
+    runner.forward(replace(prompt_and_token(40), logits_indices=list(range(10))))  # more logits than rows
     assert replayed == [32, 32, 64, 4]
 
 
 def prompt_and_token(count: int) -> Batch:
     """A prompt of `count` tokens beside a row of one."""
     pages = (range(1, 1 + -(-count // PAGE_SIZE)), (0,))
-    return Batch(
-        range(3, 4 + count), (0, count, count + 1), (0, 0), (0, 1), (count - 1, count), page_table=pages
+    return make_batch(
+        range(3, 4 + count),
+        (0, count, count + 1),
+        (0, 0),
+        (0, 1),
+        (count - 1, count),
+        page_table=pages,
+        page_size=PAGE_SIZE,
     )
 
 

@@ -1,12 +1,13 @@
 """Recorded steps launched before the previous step's tokens are known: the engine's answers do not change."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from inference.engine.engine import Engine
 from inference.engine.sampling.sampler import Sampler
-from inference.engine.sequence import Task
-from inference.model.batch import Batch, PendingTokens
+from inference.model.batch import Batch, PendingTokens, make_batch
 from inference.model.paged.attn_metadata import build_metadata
 from inference.model.paged.cuda import CudaGraphRecorder
 from inference.model.paged.cuda_graphs import GraphRunner
@@ -14,11 +15,12 @@ from inference.sampling import Sampling
 from tests.engine.conftest import RecordingSink
 from tests.engine_probe import EngineProbe
 from tests.families import VOCAB, tiny
+from tests.generation_requests import make_request
 from tests.model.paged.test_cuda_graphs import record_runner, trace
 
 GREEDY, SAMPLED = Sampling(greedy=True), Sampling(temperature=0.9, top_p=0.95)
-TASKS = [
-    Task(
+REQUESTS = [
+    make_request(
         ids,
         12 + 5 * seed,
         sampling,
@@ -56,9 +58,16 @@ def test_early_replayed_steps_give_the_same_answers(device: str) -> None:
 def test_pending_ids_are_read_on_the_device() -> None:
     """An id below 0 stands for a row without a token: its result is not used, and any id will do."""
     pending = PendingTokens([1, 3], [2, 0], torch.tensor([-1, 8, 9]))
-    batch = Batch(
-        [5, 0, 6, 0], [0, 2, 3, 4], [0, 4, 2], [0, 1, 2], [1, 2, 3], (), {}, [[0], [1], [2]], pending
+    batch = make_batch(
+        [5, 0, 6, 0],
+        [0, 2, 3, 4],
+        [0, 4, 2],
+        [0, 1, 2],
+        [1, 2, 3],
+        page_table=[[0], [1], [2]],
+        page_size=16,
     )
+    batch = replace(batch, pending_tokens=pending)
     metadata = build_metadata(batch, 16, torch.device("cpu"))
     assert metadata.token_ids.tolist() == [[5, 9, 6, 0]]
     assert metadata.positions.tolist() == [[0, 1, 4, 2]]
@@ -68,12 +77,12 @@ def test_pending_ids_are_read_on_the_device() -> None:
 
 @torch.inference_mode()
 def generate_all(runner: GraphRunner, overlaps: bool) -> list[RecordingSink]:
-    runner.async_capable = overlaps
+    runner.capabilities = replace(runner.capabilities, overlap=overlaps)
     engine = Engine(runner, Sampler(VOCAB), max_batch_tokens=64, max_queued_tokens=10_000)
     batches: list[Batch] = []
     forward, runner.forward = runner.forward, lambda batch: (batches.append(batch), forward(batch))[1]
-    sinks = [RecordingSink() for _ in TASKS]
-    engine.submit(TASKS, sinks)
+    sinks = [RecordingSink() for _ in REQUESTS]
+    engine.submit(REQUESTS, sinks)
     while engine.step():
         EngineProbe(engine).check()
     runner.forward = forward

@@ -9,9 +9,10 @@ from transformers import PreTrainedModel
 
 from inference.engine.engine import Engine
 from inference.engine.sampling.sampler import Sampler
-from inference.model.batch import Batch, Resize, Runner
+from inference.model.batch import Resize, Runner, make_batch
 from inference.model.contiguous.encoder_decoder import EncoderDecoderRunner
 from inference.model.contiguous.runner import ContiguousRunner
+from inference.model.paged.kv_pool import KVPool
 from inference.model.paged.runner import PagedRunner
 from inference.model.placement import hooks
 from inference.model.placement.device_map import device_of, layer_stacks
@@ -44,14 +45,12 @@ def split_model(name: str, home: torch.device = OTHER, away: torch.device = CPU)
 
 def contiguous_runner(model: PreTrainedModel) -> ContiguousRunner:
     kind = EncoderDecoderRunner if model.config.is_encoder_decoder else ContiguousRunner
-    supports_chunked_prefill = model.config.model_type != "jamba"
-    return kind(
-        model, max_sequences=4, context=64, kv_capacity=256, supports_chunked_prefill=supports_chunked_prefill
-    )
+    chunked_prefill = model.config.model_type != "jamba"
+    return kind(model, max_sequences=4, context=64, kv_capacity=256, chunked_prefill=chunked_prefill)
 
 
 def paged_runner(model: PreTrainedModel) -> PagedRunner:
-    runner = PagedRunner(model, max_sequences=4, context=64, kv_capacity=256)
+    runner = PagedRunner(model, KVPool(16), max_sequences=4, context=64)
     runner.probe()
     return runner
 
@@ -93,7 +92,7 @@ def test_kv_memory_is_on_the_device_of_its_layer() -> None:
     with split_model("llama") as model:
         install_placement_hooks(model)
         runner = contiguous_runner(model)
-        runner.forward(Batch([5, 9], (0, 2), (0,), (0,), (1,), (Resize(2, 64),)))
+        runner.forward(make_batch([5, 9], (0, 2), (0,), (0,), (1,), (Resize(2, 64),), page_size=64))
         devices = [table.data.device for table in runner.memory.tensors if table.data is not None]
     assert devices == [OTHER, OTHER, CPU, CPU]
 
@@ -102,7 +101,9 @@ def test_no_weight_moves() -> None:
     with split_model("llama") as model:
         install_placement_hooks(model)
         before = {name: id(weight) for name, weight in model.named_parameters()}
-        contiguous_runner(model).forward(Batch([5, 9], (0, 2), (0,), (0,), (1,), (Resize(2, 64),)))
+        contiguous_runner(model).forward(
+            make_batch([5, 9], (0, 2), (0,), (0,), (1,), (Resize(2, 64),), page_size=64)
+        )
         assert {name: id(weight) for name, weight in model.named_parameters()} == before
         assert device_of(model.model.layers[1]) == CPU
 

@@ -1,16 +1,16 @@
-"""Rank 0 here and another rank in its own process: steps, embeddings, searches, failures on both."""
+"""Rank 0 here and another rank in its own process: steps, searches, failures on both."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from inference.contrastive_search.search import search
 from inference.model.batch import Runner
-from inference.model.contrastive_search import search
 from inference.model.load.loader import LoadedModel
-from inference.model.pooling import embed
 from inference.model.select_runner import SelectedRunner
 from inference.model.tensor_parallel.executor import MultiProcess
 from tests import tiny
@@ -59,50 +59,40 @@ def test_a_step_that_fails_on_every_rank_is_followed_by_others(runner: Runner) -
     assert torch.equal(runner.forward(prompt_batch(5, 6, 7)), before)
 
 
-def test_embeddings_are_those_of_the_whole_model(shared: Opened, single_model: Any) -> None:
-    together, loaded, _ = shared
-    texts = [(5, 6, 7), (9,)]
-    vectors, expected = (
-        run_to_end(together.embed(loaded.model, texts)),
-        run_to_end(embed(single_model, texts)),
-    )
-    assert torch.allclose(torch.tensor(vectors), torch.tensor(expected), atol=1e-5)
+def test_hidden_states_are_those_of_the_whole_model(runner: Runner, single_model: Any) -> None:
+    with torch.inference_mode():
+        states = single_model.base_model(torch.tensor([[5, 6, 7]])).last_hidden_state[0]
+    runner.forward(replace(prompt_batch(5, 6, 7), pooled_rows=[0]))
+    assert torch.allclose(runner.hidden_sums, states.sum(0)[None], atol=1e-5)
 
 
 def test_a_search_equals_that_of_the_whole_model(shared: Opened, single_model: Any) -> None:
     together, loaded, _ = shared
     options = {"k": 4, "alpha": 0.5, "process_logits": lambda logits: logits.float()}
-    shared_search = together.search(loaded.model, (5, 6, 7), (), **options)
+    shared_search = together.run(search, loaded.model, (5, 6, 7), (), **options)
     expected = search(single_model, (5, 6, 7), (), **options)
     assert [next(shared_search) for _ in range(8)] == [next(expected) for _ in range(8)]
     shared_search.close()
 
 
-def test_a_search_whose_edit_fails_is_followed_by_others(shared: Opened, single_model: Any) -> None:
+def test_a_search_whose_edit_fails_is_followed_by_others(
+    shared: Opened, runner: Runner, single_model: Any
+) -> None:
     together, loaded, _ = shared
 
     def edit(logits: torch.Tensor) -> torch.Tensor:
         raise ArithmeticError("nothing is left to choose")
 
     with pytest.raises(ArithmeticError):
-        next(together.search(loaded.model, (5, 6, 7), (), k=4, alpha=0.5, process_logits=edit))
-    test_embeddings_are_those_of_the_whole_model(shared, single_model)
+        next(together.run(search, loaded.model, (5, 6, 7), (), k=4, alpha=0.5, process_logits=edit))
+    test_a_step_is_computed_by_every_rank(runner, single_model)
 
 
 def test_a_search_whose_edited_logits_cannot_be_sent_is_followed_by_others(
-    shared: Opened, single_model: Any
+    shared: Opened, runner: Runner, single_model: Any
 ) -> None:
     together, loaded, _ = shared
     options = {"k": 4, "alpha": 0.5, "process_logits": lambda logits: logits.bfloat16()}
     with pytest.raises(TypeError):
-        next(together.search(loaded.model, (5, 6, 7), (), **options))
-    test_embeddings_are_those_of_the_whole_model(shared, single_model)
-
-
-def run_to_end(work: Any) -> Any:
-    """Runs the work to its end and returns its result."""
-    try:
-        while True:
-            next(work)
-    except StopIteration as done:
-        return done.value
+        next(together.run(search, loaded.model, (5, 6, 7), (), **options))
+    test_a_step_is_computed_by_every_rank(runner, single_model)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from inference.model.batch import Batch, Resize
+from inference.model.batch import Resize, make_batch
 from inference.model.uncached.runner import UncachedRunner
 from tests.families import CONTEXT, tiny
 from tests.walk import RunnerWalk
@@ -30,7 +30,7 @@ def test_a_copied_prefix_belongs_to_the_new_row() -> None:
 
 def test_a_bidirectional_decoder_uses_its_encoder_input_too() -> None:
     model = tiny("t5")
-    batch = Batch([0, 9, 13], (0, 3), (0,), (0,), (1, 2), (Resize(2, 64),), {0: [5, 6, 7]})
+    batch = make_batch([0, 9, 13], (0, 3), (0,), (0,), (1, 2), (Resize(2, 64),), {0: [5, 6, 7]}, page_size=64)
     bidirectional, autoregressive = (
         UncachedRunner(model, max_sequences=2, context=CONTEXT, is_causal=causal).forward(batch)
         for causal in (False, True)
@@ -42,7 +42,7 @@ def test_xlnet_fills_in_the_token_it_generates() -> None:
     model = tiny("xlnet")
     ids = [10, 20, 30, 40]
     runner = UncachedRunner(model, max_sequences=2, context=CONTEXT)
-    logits = runner.forward(Batch(ids, (0, 4), (0,), (0,), (1, 3), (Resize(2, 64),)))
+    logits = runner.forward(make_batch(ids, (0, 4), (0,), (0,), (1, 3), (Resize(2, 64),), page_size=64))
     for row, count in enumerate((2, 4)):
         output = model.generate(
             torch.tensor([ids[:count]]),
@@ -57,5 +57,7 @@ def test_xlnet_fills_in_the_token_it_generates() -> None:
 def test_a_step_that_needs_no_logits_computes_nothing() -> None:
     model = tiny("openai-gpt")
     runner = UncachedRunner(model, max_sequences=2, context=CONTEXT)
-    assert runner.forward(Batch([5, 6], (0, 2), (0,), (0,), (), (Resize(2, 64),))).shape == (0, runner.vocab)
+    assert runner.forward(
+        make_batch([5, 6], (0, 2), (0,), (0,), (), (Resize(2, 64),), page_size=64)
+    ).shape == (0, runner.vocab)
     assert runner.rows[0] == [5, 6]

@@ -4,22 +4,15 @@ import torch
 from flash_attn_interface import flash_attn_with_kvcache
 
 from inference.model.batch import UnsupportedModel
+from inference.model.paged.attention import AttentionParams
 from inference.model.paged.attn_metadata import AttnMetadata
 from inference.model.paged.kernels.page_table import page_table_of
 from inference.model.paged.kv_pool import LayerKV
 
 
-def attend(
-    query: torch.Tensor,
-    kv: LayerKV,
-    metadata: AttnMetadata,
-    *,
-    scale: float,
-    window: int | None,
-    softcap: float | None,
-    sinks: torch.Tensor | None,
-) -> torch.Tensor:
+def attend(query: torch.Tensor, kv: LayerKV, metadata: AttnMetadata, params: AttentionParams) -> torch.Tensor:
     """An AttentionKernel. Raises UnsupportedModel for sinks, RuntimeError for other head sizes and dtypes."""
+    scale, window, softcap, sinks = params
     if sinks is not None:
         raise UnsupportedModel("does not support sinks")
     page_table = page_table_of(metadata, query.device)

@@ -18,7 +18,7 @@ from inference.errors import named_error
 from inference.model.paged.attention import AttentionKernel
 from inference.model.paged.kernels import timing, verify
 from inference.model.paged.kernels.shapes import AttentionShape, attention_shapes
-from inference.model.paged.runner import PAGE_SIZE
+from inference.model.paged.kv_pool import PAGE_SIZE
 from inference.model.paged.sdpa import sdpa_kernel
 
 

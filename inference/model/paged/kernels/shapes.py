@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import torch
 from transformers import PreTrainedModel
 
+from inference.model.paged.attention import AttentionParams
 from inference.model.paged.attn_metadata import AttnMetadata
-from inference.model.paged.kv_pool import LayerKV
+from inference.model.paged.kv_pool import KVPool, LayerKV
 from inference.model.paged.runner import PagedRunner
 from inference.model.paged.sdpa import sdpa_kernel
 
@@ -22,7 +23,7 @@ class AttentionShape:
     num_heads                 query heads
     num_kv_heads              KV heads
     head_dim, value_head_dim  size of a head of queries and keys, and of values
-    scale, window, softcap    as AttentionKernel receives them
+    scale, window, softcap    as in AttentionParams
     sinks                     dtype of the sinks; None: no sinks
     """
 
@@ -43,14 +44,7 @@ def attention_shapes(model: PreTrainedModel) -> Counter[AttentionShape]:
     shapes: Counter[AttentionShape] = Counter()
 
     def record_shape(
-        query: torch.Tensor,
-        kv: LayerKV,
-        metadata: AttnMetadata,
-        *,
-        scale: float,
-        window: int | None,
-        softcap: float | None,
-        sinks: torch.Tensor | None,
+        query: torch.Tensor, kv: LayerKV, metadata: AttnMetadata, params: AttentionParams
     ) -> torch.Tensor:
         shape = AttentionShape(
             device=query.device,
@@ -59,13 +53,13 @@ def attention_shapes(model: PreTrainedModel) -> Counter[AttentionShape]:
             num_kv_heads=kv.keys.shape[2],
             head_dim=query.shape[2],
             value_head_dim=kv.values.shape[3],
-            scale=scale,
-            window=window,
-            softcap=softcap,
-            sinks=None if sinks is None else sinks.dtype,
+            scale=params.scale,
+            window=params.window,
+            softcap=params.softcap,
+            sinks=None if params.sinks is None else params.sinks.dtype,
         )
         shapes[shape] += 1
-        return sdpa_kernel(query, kv, metadata, scale=scale, window=window, softcap=softcap, sinks=sinks)
+        return sdpa_kernel(query, kv, metadata, params)
 
-    PagedRunner(model, max_sequences=1, context=1, kv_capacity=1, kernel=record_shape).probe()
+    PagedRunner(model, KVPool(1), max_sequences=1, context=1, kernel=record_shape).probe()
     return shapes

@@ -5,7 +5,6 @@ Knows the clock; not whether the results are right.
 
 import logging
 import math
-import time
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -13,10 +12,11 @@ from typing import NamedTuple
 
 import torch
 
+from inference.model.best_times import seconds_of
 from inference.model.paged.attention import AttentionKernel
 from inference.model.paged.cuda import CudaGraphRecorder
 from inference.model.paged.kernels.shapes import AttentionShape
-from inference.model.paged.kernels.verify import Sample, make_sample
+from inference.model.paged.kernels.verify import make_sample
 
 log = logging.getLogger(__name__)
 
@@ -49,8 +49,8 @@ def times(
         sum(
             layers
             * seconds(
-                kernel,
-                make_sample(each, workload.rows, page_size),
+                partial(kernel, *make_sample(each, workload.rows, page_size)),
+                each.device,
                 supports_cuda_graphs and workload.is_decode,
             )
             for each, layers in shapes.items()
@@ -64,25 +64,13 @@ def speed_ratio(ours: list[float], theirs: list[float]) -> float:
     return math.exp(sum(math.log(b / a) for a, b in zip(ours, theirs, strict=True)) / len(ours))
 
 
-def seconds(kernel: AttentionKernel, sample: Sample, supports_cuda_graphs: bool) -> float:
-    """The time of one call: the minimum of a few repetitions."""
-    query, kv, metadata, options = sample
-    call = partial(kernel, query, kv, metadata, **options)
+def seconds(call: Callable[[], torch.Tensor], device: torch.device, uses_graph: bool) -> float:
+    """The best time of one call, or of its replay from a CUDA graph."""
     call()  # compiles the kernel, and fills per_step_cache
-    run = CudaGraphRecorder(query.device)(call) if supports_cuda_graphs else call
-    return min(time_calls(run, query.device) for _ in range(NUM_REPEATS)) / CALLS_PER_REPEAT
+    run = CudaGraphRecorder(device)(call) if uses_graph else call
 
+    def repeat() -> None:
+        for _ in range(CALLS_PER_REPEAT):
+            run()
 
-def time_calls(run: Callable[[], object], device: torch.device) -> float:
-    synchronize(device)
-    began = time.perf_counter()
-    for _ in range(CALLS_PER_REPEAT):
-        run()
-    synchronize(device)
-    return time.perf_counter() - began
-
-
-def synchronize(device: torch.device) -> None:
-    """Wait for the queued work of a GPU; no effect on a CPU."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+    return min(seconds_of(repeat) for _ in range(NUM_REPEATS)) / CALLS_PER_REPEAT

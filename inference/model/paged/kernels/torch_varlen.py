@@ -10,6 +10,7 @@ import torch
 from torch.nn.attention.varlen import varlen_attn
 
 from inference.model.batch import UnsupportedModel
+from inference.model.paged.attention import AttentionParams
 from inference.model.paged.attn_metadata import AttnMetadata
 from inference.model.paged.kernels.page_table import page_table_of
 from inference.model.paged.kv_pool import LayerKV
@@ -18,17 +19,9 @@ if "block_table" not in signature(varlen_attn).parameters:
     raise ImportError(f"torch {torch.__version__} does not read pages")
 
 
-def attend(
-    query: torch.Tensor,
-    kv: LayerKV,
-    metadata: AttnMetadata,
-    *,
-    scale: float,
-    window: int | None,
-    softcap: float | None,
-    sinks: torch.Tensor | None,
-) -> torch.Tensor:
+def attend(query: torch.Tensor, kv: LayerKV, metadata: AttnMetadata, params: AttentionParams) -> torch.Tensor:
     """An AttentionKernel. Raises UnsupportedModel for softcap and sinks, RuntimeError for other limits."""
+    scale, window, softcap, sinks = params
     if softcap is not None or sinks is not None:
         raise UnsupportedModel("supports neither softcap nor sinks")
     page_table = page_table_of(metadata, query.device)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 import triton
 
+from inference.model.paged.attention import AttentionParams
 from inference.model.paged.attn_metadata import AttnMetadata
 from inference.model.paged.kernels.page_table import PageTable, page_table_of
 from inference.model.paged.kernels.triton_kernel import attend_pages, combine_splits
@@ -41,23 +42,14 @@ DEEP, SHALLOW, WIDE = Tile(128, 4, 5, 1), Tile(64, 4, 2, 2), Tile(32, 8, 2, 2)
 DEEP_SHARED_BYTES = 160_000
 
 
-def attend(
-    query: torch.Tensor,
-    kv: LayerKV,
-    metadata: AttnMetadata,
-    *,
-    scale: float,
-    window: int | None,
-    softcap: float | None,
-    sinks: torch.Tensor | None,
-) -> torch.Tensor:
+def attend(query: torch.Tensor, kv: LayerKV, metadata: AttnMetadata, params: AttentionParams) -> torch.Tensor:
     """An AttentionKernel (see attention.py)."""
     page_table = page_table_of(metadata, query.device)
     G = kv.keys.shape[2]
     num_visible = (
         page_table.max_seq_len
-        if window is None
-        else min(page_table.max_seq_len, window + page_table.max_query_len)
+        if params.window is None
+        else min(page_table.max_seq_len, params.window + page_table.max_query_len)
     )
     programs, processors = num_blocks(query, page_table, G) * G, num_processors(query.device)
     block_m = block_size(page_table, query.shape[1] // G)
@@ -66,10 +58,7 @@ def attend(
         query,
         kv,
         page_table,
-        scale=scale,
-        window=window,
-        softcap=softcap,
-        sinks=sinks,
+        params,
         tile=tile,
         splits=num_splits(programs, num_visible, processors * tile.most_programs),
     )
@@ -121,15 +110,13 @@ def launch(
     query: torch.Tensor,
     kv: LayerKV,
     page_table: PageTable,
+    params: AttentionParams,
     *,
-    scale: float,
-    window: int | None,
-    softcap: float | None,
-    sinks: torch.Tensor | None,
     tile: Tile,
     splits: int,
 ) -> torch.Tensor:
     """Attention of query (T, H, D) as (T, H, E), with each row divided into `splits` splits."""
+    scale, window, softcap, sinks = params
     query = query if query.stride(-1) == 1 else query.contiguous()
     T, H, D = query.shape
     S, G, E = kv.values.shape[1:]

@@ -8,11 +8,11 @@ exist.
 import math
 import random
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
-from inference.model.paged.attention import AttentionKernel
+from inference.model.paged.attention import AttentionKernel, AttentionParams
 from inference.model.paged.attn_metadata import AttnMetadata, QuerySpan
 from inference.model.paged.kernels.shapes import AttentionShape
 from inference.model.paged.kv_pool import LayerKV
@@ -32,7 +32,7 @@ class Sample(NamedTuple):
     query: torch.Tensor  # (T, H, D)
     kv: LayerKV
     metadata: AttnMetadata
-    options: dict[str, Any]
+    params: AttentionParams
 
 
 def max_error(kernel: AttentionKernel, shape: AttentionShape, page_size: int) -> float:
@@ -46,12 +46,12 @@ def max_error(kernel: AttentionKernel, shape: AttentionShape, page_size: int) ->
 
 
 def difference(kernel: AttentionKernel, sample: Sample) -> torch.Tensor:
-    query, kv, metadata, options = sample
-    actual = kernel(query, kv, metadata, **options).float()
-    if options["sinks"] is not None:
-        options = options | {"sinks": options["sinks"].float()}
+    query, kv, metadata, params = sample
+    actual = kernel(query, kv, metadata, params).float()
+    if params.sinks is not None:
+        params = params._replace(sinks=params.sinks.float())
     kv = LayerKV(kv.keys.float(), kv.values.float())
-    return (actual - sdpa_kernel(query.float(), kv, metadata, **options)).abs().max()
+    return (actual - sdpa_kernel(query.float(), kv, metadata, params)).abs().max()
 
 
 def tolerance_of(shape: AttentionShape) -> float:
@@ -83,7 +83,7 @@ def make_sample(
         query.to(shape.device, shape.dtype).transpose(0, 1),
         LayerKV(keys.to(shape.device, shape.dtype), values.to(shape.device, shape.dtype)),
         metadata,
-        {"scale": shape.scale, "window": shape.window, "softcap": shape.softcap, "sinks": sinks},
+        AttentionParams(shape.scale, shape.window, shape.softcap, sinks),
     )
 
 

@@ -1,10 +1,10 @@
 """Random KV pages, rows whose pages are shuffled, and queries that attend to them."""
 
 import random
-from typing import Any
 
 import torch
 
+from inference.model.paged.attention import AttentionParams
 from inference.model.paged.attn_metadata import AttnMetadata, QuerySpan
 from inference.model.paged.kv_pool import LayerKV
 
@@ -33,8 +33,10 @@ def random_query_and_pages(
     return query, LayerKV(keys.to(dtype), values.to(dtype))
 
 
-def to_float32(query: torch.Tensor, pages: LayerKV, options: dict[str, Any]) -> tuple[torch.Tensor, LayerKV]:
-    """The same in float32, as the reference; converts the sinks in `options` too."""
-    if options["sinks"] is not None:
-        options["sinks"] = options["sinks"].float()
-    return query.float(), LayerKV(pages.keys.float(), pages.values.float())
+def to_float32(
+    query: torch.Tensor, pages: LayerKV, params: AttentionParams
+) -> tuple[torch.Tensor, LayerKV, AttentionParams]:
+    """The same in float32, as the reference."""
+    sinks = None if params.sinks is None else params.sinks.float()
+    pages = LayerKV(pages.keys.float(), pages.values.float())
+    return query.float(), pages, params._replace(sinks=sinks)

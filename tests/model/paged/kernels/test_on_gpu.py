@@ -70,11 +70,11 @@ def test_a_kernel_is_replayed_for_rows_that_have_grown(row: KernelEntry) -> None
     static = replace(metadata, per_step_cache={cache_key(device): index})
     try:
         kernel = import_kernel(row.name)
-        kernel(sample.query, sample.kv, static, **sample.options)
+        kernel(sample.query, sample.kv, static, sample.params)
     except (ImportError, RuntimeError) as raised:
         assert row.name != OURS, raised
         pytest.skip(f"{row.name}: {raised}")
-    replay = CudaGraphRecorder(device)(lambda: kernel(sample.query, sample.kv, static, **sample.options))
+    replay = CudaGraphRecorder(device)(lambda: kernel(sample.query, sample.kv, static, sample.params))
     index.fill(metadata.spans)
-    expected = sdpa_kernel(sample.query, sample.kv, metadata, **sample.options)
+    expected = sdpa_kernel(sample.query, sample.kv, metadata, sample.params)
     assert (replay().float() - expected.float()).abs().max() <= tolerance_of(LLAMA)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
-from inference.model.paged.attention import AttentionKernel
+from inference.model.paged.attention import AttentionKernel, AttentionParams
 from inference.model.paged.attn_metadata import AttnMetadata
 from inference.model.paged.kernels import timing
 from inference.model.paged.kernels.select import (
@@ -24,19 +24,27 @@ from inference.model.paged.kv_pool import LayerKV
 from inference.model.paged.sdpa import sdpa_kernel
 
 
-def right(query: torch.Tensor, pages: LayerKV, metadata: AttnMetadata, **options: Any) -> torch.Tensor:
-    return sdpa_kernel(query, pages, metadata, **options)
+def right(
+    query: torch.Tensor, pages: LayerKV, metadata: AttnMetadata, params: AttentionParams
+) -> torch.Tensor:
+    return sdpa_kernel(query, pages, metadata, params)
 
 
-def faster(query: torch.Tensor, pages: LayerKV, metadata: AttnMetadata, **options: Any) -> torch.Tensor:
-    return sdpa_kernel(query, pages, metadata, **options)
+def faster(
+    query: torch.Tensor, pages: LayerKV, metadata: AttnMetadata, params: AttentionParams
+) -> torch.Tensor:
+    return sdpa_kernel(query, pages, metadata, params)
 
 
-def wrong(query: torch.Tensor, pages: LayerKV, metadata: AttnMetadata, **options: Any) -> torch.Tensor:
-    return sdpa_kernel(query, pages, metadata, **options) + 0.1
+def wrong(
+    query: torch.Tensor, pages: LayerKV, metadata: AttnMetadata, params: AttentionParams
+) -> torch.Tensor:
+    return sdpa_kernel(query, pages, metadata, params) + 0.1
 
 
-def broken(query: torch.Tensor, pages: LayerKV, metadata: AttnMetadata, **options: Any) -> torch.Tensor:
+def broken(
+    query: torch.Tensor, pages: LayerKV, metadata: AttnMetadata, params: AttentionParams
+) -> torch.Tensor:
     raise RuntimeError("no kernel image is available")
 
 

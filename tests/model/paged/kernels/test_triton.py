@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 
+from inference.model.paged.attention import AttentionParams
 from inference.model.paged.kernels.page_table import page_table_of
 from inference.model.paged.sdpa import sdpa_kernel
 from tests.model.paged.kernels.pages import make_metadata, random_query_and_pages, to_float32
@@ -37,30 +38,19 @@ CASES: dict[str, dict[str, Any]] = {
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # lanes that hold no query divide 0 by 0
 def test_the_triton_kernel_computes_what_the_plain_kernel_does(case: dict[str, Any]) -> None:
     defaults = {"rows": MIXED, "size": 16, "G": 2, "group": 2, "D": 32, "E": 32, "dtype": FULL, "parts": 1}
-    params = defaults | {"window": None, "softcap": None, "sinks": False} | case
-    metadata = make_metadata(params["rows"], params["size"])
+    case = defaults | {"window": None, "softcap": None, "sinks": False} | case
+    metadata = make_metadata(case["rows"], case["size"])
     query, pages = random_query_and_pages(
-        metadata, params["G"], params["group"], params["D"], params["E"], params["dtype"]
+        metadata, case["G"], case["group"], case["D"], case["E"], case["dtype"]
     )
-    sinks = torch.randn(query.shape[1]).to(params["dtype"]) if params["sinks"] else None
-    options = {
-        "scale": params["D"] ** -0.5,
-        "window": params["window"],
-        "softcap": params["softcap"],
-        "sinks": sinks,
-    }
-    output = ours.launch(
-        query,
-        pages,
-        page_table_of(metadata, query.device),
-        tile=ours.WIDE,
-        splits=params["parts"],
-        **options,
-    )
-    query, pages = to_float32(query, pages, options)
-    expected = sdpa_kernel(query, pages, metadata, **options)
-    assert output.dtype == params["dtype"] and output.shape == expected.shape
-    assert (output.float() - expected).abs().max() <= ALLOWED[params["dtype"]]
+    sinks = torch.randn(query.shape[1]).to(case["dtype"]) if case["sinks"] else None
+    params = AttentionParams(case["D"] ** -0.5, case["window"], case["softcap"], sinks)
+    page_table = page_table_of(metadata, query.device)
+    output = ours.launch(query, pages, page_table, params, tile=ours.WIDE, splits=case["parts"])
+    query, pages, params = to_float32(query, pages, params)
+    expected = sdpa_kernel(query, pages, metadata, params)
+    assert output.dtype == case["dtype"] and output.shape == expected.shape
+    assert (output.float() - expected).abs().max() <= ALLOWED[case["dtype"]]
 
 
 def test_work_is_split_only_if_there_are_few_programs() -> None:

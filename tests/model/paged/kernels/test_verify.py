@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from inference.model.paged.attention import AttentionParams
 from inference.model.paged.attn_metadata import AttnMetadata
 from inference.model.paged.kernels.shapes import AttentionShape
 from inference.model.paged.kernels.verify import max_error, tolerance_of
@@ -17,8 +18,7 @@ CPU = torch.device("cpu")
 SHAPE = AttentionShape(CPU, torch.bfloat16, 4, 2, 32, 32, 32**-0.5, None, None, None)
 EVERYTHING = replace(SHAPE, window=40, softcap=30.0, sinks=torch.bfloat16)
 
-Options = dict[str, Any]
-Fault = Callable[[AttnMetadata, Options], tuple[AttnMetadata, Options]]
+Fault = Callable[[AttnMetadata, AttentionParams], tuple[AttnMetadata, AttentionParams]]
 
 
 def longer(metadata: AttnMetadata, by: int) -> AttnMetadata:
@@ -33,23 +33,25 @@ def longer(metadata: AttnMetadata, by: int) -> AttnMetadata:
 
 
 FAULTS: dict[str, Fault] = {
-    "sees a token too many": lambda metadata, options: (longer(metadata, 1), options),
-    "sees not itself": lambda metadata, options: (longer(metadata, -1), options),
-    "a wider window": lambda metadata, options: (metadata, options | {"window": options["window"] + 1}),
-    "a narrower window": lambda metadata, options: (metadata, options | {"window": options["window"] - 1}),
-    "no window": lambda metadata, options: (metadata, options | {"window": None}),
-    "no softcap": lambda metadata, options: (metadata, options | {"softcap": None}),
-    "no sinks": lambda metadata, options: (metadata, options | {"sinks": None}),
-    "another scale": lambda metadata, options: (metadata, options | {"scale": options["scale"] * 1.1}),
+    "sees a token too many": lambda metadata, params: (longer(metadata, 1), params),
+    "sees not itself": lambda metadata, params: (longer(metadata, -1), params),
+    "a wider window": lambda metadata, params: (metadata, params._replace(window=params.window + 1)),
+    "a narrower window": lambda metadata, params: (metadata, params._replace(window=params.window - 1)),
+    "no window": lambda metadata, params: (metadata, params._replace(window=None)),
+    "no softcap": lambda metadata, params: (metadata, params._replace(softcap=None)),
+    "no sinks": lambda metadata, params: (metadata, params._replace(sinks=None)),
+    "another scale": lambda metadata, params: (metadata, params._replace(scale=params.scale * 1.1)),
 }
 
 
-def wide(query: torch.Tensor, pages: LayerKV, metadata: AttnMetadata, **options: Any) -> torch.Tensor:
+def wide(
+    query: torch.Tensor, pages: LayerKV, metadata: AttnMetadata, params: AttentionParams
+) -> torch.Tensor:
     """A correct kernel: it computes in float32 and rounds once."""
-    if options["sinks"] is not None:
-        options["sinks"] = options["sinks"].float()
+    if params.sinks is not None:
+        params = params._replace(sinks=params.sinks.float())
     pages = LayerKV(pages.keys.float(), pages.values.float())
-    return sdpa_kernel(query.float(), pages, metadata, **options).to(query.dtype)
+    return sdpa_kernel(query.float(), pages, metadata, params).to(query.dtype)
 
 
 @pytest.mark.parametrize("shape", [SHAPE, EVERYTHING, replace(SHAPE, scale=1.0, window=300)], ids=str)
@@ -65,9 +67,11 @@ def test_the_plain_kernel_is_exact_in_single_precision() -> None:
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
 def test_a_fault_is_detected(fault: Fault) -> None:
-    def kernel(query: torch.Tensor, pages: LayerKV, metadata: AttnMetadata, **options: Any) -> torch.Tensor:
-        metadata, options = fault(metadata, options)
-        return wide(query, pages, metadata, **options)
+    def kernel(
+        query: torch.Tensor, pages: LayerKV, metadata: AttnMetadata, params: AttentionParams
+    ) -> torch.Tensor:
+        metadata, params = fault(metadata, params)
+        return wide(query, pages, metadata, params)
 
     assert not max_error(kernel, EVERYTHING, 16) <= 3 * tolerance_of(EVERYTHING)
 
