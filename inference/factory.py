@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 
 from inference.backend import Backend
+from inference.contrastive_search.search import search, supports_contrastive_search
+from inference.contrastive_search.task import start_contrastive_search
 from inference.engine.background import BackgroundTask
 from inference.engine.chunking import CHUNK_SIZE
 from inference.engine.engine import Engine
@@ -20,7 +22,6 @@ from inference.errors import Internal
 from inference.local import LocalBackend
 from inference.metrics import Metrics
 from inference.model import select_runner
-from inference.model.contrastive_search import supports_contrastive_search
 from inference.model.load import loader
 from inference.model.load.device_dtype import limit_gpu
 from inference.model.load.formats import model_folder
@@ -129,7 +130,9 @@ def open_engine(folder: Path, model_settings: ModelSettings, engine_settings: En
             max_queued_tokens=engine_settings.max_queued_tokens,
             admission_policy=WaitingServedRatio(
                 engine_settings.waiting_served_ratio, engine_settings.max_waiting_tokens
-            ),
+            )
+            if engine_settings.waiting_served_ratio
+            else None,
             prefix_caching=engine_settings.prefix_caching,
             speculate=0 if engine_settings.deterministic else engine_settings.speculate,
             prefill_chunk_size=CHUNK_SIZE if needs_chunks else 0,
@@ -164,8 +167,8 @@ def open_backend(
         loaded_engine.executor,
     )
     context = selected_runner.runner.context
-    metrics.observe_engine(engine.stats, model=model_id, context=context)
-    engine.on_step(metrics.record_step)
+    model_metrics = metrics.observe_engine(engine.stats, model=model_id, context=context)
+    engine.on_step(model_metrics.record_step)
     engine.start(loaded_engine.engine_thread)
     executor.on_lost(lambda reason: engine.fail(Internal(reason)))
     return LocalBackend(
@@ -176,14 +179,15 @@ def open_backend(
         vocab=loaded_model.vocab,
         eos_token_ids=loaded_model.stop_token_ids,
         compiler=GrammarCompiler(loaded_model.tokenizer, loaded_model.vocab, loaded_model.stop_token_ids),
-        metrics=metrics,
+        metrics=model_metrics,
         max_input_tokens=max_input_tokens,
         tool_format=tool_format,
         default_seed=default_seed,
         details={"dtype": loaded_model.dtype, "device": loaded_model.device},
         is_encoder_decoder=loaded_model.is_encoder_decoder,
-        embed=partial(executor.embed, loaded_model.model),
-        contrastive=partial(executor.search, loaded_model.model)
+        contrastive=partial(
+            start_contrastive_search, engine, partial(executor.run, search, loaded_model.model)
+        )
         if selected_runner.runner_kind != "uncached" and supports_contrastive_search(loaded_model.model)
         else None,
         on_close=executor.close,

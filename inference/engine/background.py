@@ -68,18 +68,18 @@ class BackgroundTask(Generic[T]):
 
 
 class BackgroundQueue:
-    """The unfinished background tasks, in the order of their turns."""
+    """The unfinished background tasks.
+
+    tasks  in the order of their turns
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._queue: deque[BackgroundTask[Any]] = deque()
+        self.tasks: deque[BackgroundTask[Any]] = deque()
         self._clock = clock
         self._yield_until = 0.0
 
-    def __len__(self) -> int:
-        return len(self._queue)
-
     def add(self, task: BackgroundTask[Any]) -> None:
-        self._queue.append(task)
+        self.tasks.append(task)
 
     def step(self, share_time: bool = False) -> None:
         """Run one step of the first task, or of a task whose deadline has passed.
@@ -88,20 +88,20 @@ class BackgroundQueue:
         took.
         """
         start_s = self._clock()
-        if not self._queue or (share_time and start_s < self._yield_until):
+        if not self.tasks or (share_time and start_s < self._yield_until):
             return
-        task = next((task for task in self._queue if task.deadline <= start_s), self._queue[0])
+        task = next((task for task in self.tasks if task.deadline <= start_s), self.tasks[0])
         has_more = task.step()
         now = self._clock()
         self._yield_until = now + (now - start_s)
-        self._queue.remove(task)
+        self.tasks.remove(task)
         if has_more:
-            self._queue.insert(MAX_INTERLEAVED - 1, task)
+            self.tasks.insert(MAX_INTERLEAVED - 1, task)
 
     def close(self, error: ServerError) -> None:
         """End all tasks with error."""
-        while self._queue:
-            self._queue.popleft().fail(error)
+        while self.tasks:
+            self.tasks.popleft().fail(error)
 
 
 def to_server_error(error: Exception) -> ServerError:

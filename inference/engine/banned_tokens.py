@@ -39,6 +39,16 @@ class BannedTokens:
         return {run[-1] for run in candidates if token_ids[-len(run) + 1 :] == run[:-1]}
 
 
+def bans_tokens(sampling: Sampling) -> bool:
+    """Whether a token may be excluded, whatever the model's logits are."""
+    return bool(
+        sampling.bad_words_ids
+        or sampling.banned_first
+        or sampling.logit_bias
+        or sampling.allowed_token_ids is not None
+    )
+
+
 def check_any_token_allowed(
     sampling: Sampling, stop_token_ids: frozenset[int], stop_banned: bool, vocab: int
 ) -> None:

@@ -18,8 +18,8 @@ from inference.engine.output_queue import OutputQueue, make_step_output
 from inference.engine.overlap_pipeline import create_pipeline
 from inference.engine.pipeline import CompletedStep, ScheduledStep
 from inference.engine.sampling.sampler import SampledToken, Sampler
-from inference.engine.scheduler import Scheduler, SchedulerOutput, WaitingServedRatio
-from inference.engine.sequence import Sequence, StepOutput
+from inference.engine.scheduler import Scheduler, WaitingServedRatio
+from inference.engine.sequence import OutputSink, Sequence, StepOutput
 from inference.engine.step import TOO_LITTLE_MEMORY, ModelStep, StepOutOfMemory, StepResult
 from inference.engine_stats import EngineCounters, StepStats
 from inference.errors import Internal, ServerError
@@ -33,7 +33,8 @@ class EngineCore:
     """Runs sequences on a Runner, one step at a time.
 
     sequences         all unfinished sequences, by id
-    background_queue  tasks that run between the model's steps
+    background_queue  tasks that run between the model's steps. A task that generates an answer uses `runner`,
+                      `sampler`, `mark_started`, `count_prompt` and `put_output`, and nothing else of the core
     on_step           called after each step
     """
 
@@ -43,15 +44,17 @@ class EngineCore:
         sampler: Sampler,
         admission_control: AdmissionControl,
         max_batch_tokens: int,
-        admission_policy: WaitingServedRatio,
+        admission_policy: WaitingServedRatio | None,
         prefix_caching: bool = True,
         speculate: int = 0,
         prefill_chunk_size: int = 0,
     ) -> None:
-        whole_prompts = runner.is_encoder_decoder or not runner.supports_chunked_prefill
+        can = runner.capabilities
+        whole_prompts = can.encoder_decoder or not can.chunked_prefill
         chunking = Chunking(runner.context if prefill_chunk_size and whole_prompts else prefill_chunk_size)
         self.runner = runner
-        can_reuse = prefix_caching and runner.supports_chunked_prefill and not runner.is_encoder_decoder
+        self.sampler = sampler
+        can_reuse = prefix_caching and not whole_prompts
         self.kv_cache_manager = create_kv_cache_manager(runner, can_reuse, chunking)
         self.scheduler = Scheduler(
             self.kv_cache_manager,
@@ -60,11 +63,10 @@ class EngineCore:
             admission_policy=admission_policy,
             chunking=chunking,
         )
-        self.ngram_proposer = NgramProposer(
-            self.kv_cache_manager, 0 if whole_prompts or prefill_chunk_size else speculate
-        )
-        self.model_step = ModelStep(runner, sampler, self.kv_cache_manager.context, chunking)
-        self.pipeline = create_pipeline(self._schedule, self._propose, self.model_step, self.kv_cache_manager)
+        can_draft = speculate and not (whole_prompts or prefill_chunk_size)
+        proposer = NgramProposer(self.kv_cache_manager, speculate) if can_draft else None
+        self.model_step = ModelStep(runner, sampler, self.kv_cache_manager, chunking)
+        self.pipeline = create_pipeline(self._schedule, proposer, self.model_step, self.kv_cache_manager)
         self.admission_control = admission_control
         self.output_queue = OutputQueue()
         self.background_queue = BackgroundQueue()
@@ -73,17 +75,18 @@ class EngineCore:
         self.on_step: Callable[[StepStats], None] = lambda step_stats: None
         self._deadlines: list[tuple[float, int]] = []
         self._last_completed_s = 0.0
+        self._pooling_resumes_s = 0.0
 
     @property
     def is_idle(self) -> bool:
-        return not self.sequences and not self.background_queue
+        return not (self.sequences or self.background_queue.tasks)
 
     def add(self, sequences: Iterable[Sequence]) -> None:
         for sequence in sequences:
             self.sequences[sequence.id] = sequence
             self.scheduler.waiting.append(sequence)
-            if sequence.task.deadline is not None:
-                heapq.heappush(self._deadlines, (sequence.task.deadline, sequence.id))
+            if sequence.deadline is not None:
+                heapq.heappush(self._deadlines, (sequence.deadline, sequence.id))
 
     def abort(self, sequence_ids: Iterable[int], finish_reason: FinishReason) -> None:
         """End the sequences with these ids; ids that have already ended are ignored."""
@@ -91,24 +94,53 @@ class EngineCore:
             if id in self.sequences:
                 self._finish(self.sequences[id], finish_reason)
 
-    def step(self) -> None:
-        """Run one model step and one step of a background task, then send the outputs.
+    def mark_started(self, sequences: Iterable[Sequence]) -> None:
+        """Stop counting the sequences as queued, and record how long each has waited."""
+        for sequence in sequences:
+            if self.admission_control.release(sequence.id):
+                sequence.num_cached_tokens = sequence.num_computed_tokens
+                sequence.queue_time_s = time.monotonic() - sequence.arrival_time
+
+    def count_prompt(self, sequence: Sequence) -> None:
+        """Count the prompt of an answer that has started."""
+        self.counters.prompt_tokens += len(sequence.request.prompt_token_ids)
+        self.counters.cached_tokens += sequence.num_cached_tokens
+
+    def put_output(self, output_sink: OutputSink, output: StepOutput) -> None:
+        """Send an output with the next delivery, and count its tokens, its finish reason or its error."""
+        self.output_queue.add(output_sink, output)
+        counters = self.counters
+        if output.token_ids:
+            counters.generated_tokens += len(output.token_ids)
+            counters.consecutive_failures = 0
+        if output.error is not None:
+            counters.finished_by_reason["error"] += 1
+            counters.consecutive_failures += output.error.status >= 500
+        elif output.finish_reason:
+            counters.finished_by_reason[output.finish_reason] += 1
+
+    def step(self) -> bool:
+        """Run one model step and one step of a background task, then send the outputs; whether work is left.
 
         The only stream gets its token before the next step is launched. Several streams get theirs
         afterwards: their receivers would compete with the launch for the interpreter.
         """
         if (collected := self.pipeline.collect()) is not None:
             self._complete(collected)
-        self._expire()
+        if self._deadlines:
+            self._expire()
         if len(self.sequences) <= 1:
             self.output_queue.send()
         if self.sequences and (completed := self.pipeline.advance()) is not None:
             self._complete(completed)
-        self.background_queue.step(share_time=bool(self.sequences))
+        if self.background_queue.tasks:
+            self.background_queue.step(share_time=bool(self.sequences))
         self.output_queue.send()
-        if self.is_idle:
-            self.pipeline.discard()
-            self.kv_cache_manager.check_integrity()
+        if not self.is_idle:
+            return True
+        self.pipeline.discard()
+        self.kv_cache_manager.check_integrity()
+        return False
 
     def close(self, error: ServerError) -> None:
         """End every sequence and background task with error. The core cannot be used afterwards."""
@@ -125,40 +157,42 @@ class EngineCore:
 
     def _schedule(self) -> ScheduledStep:
         start_s = time.perf_counter()
+        self.scheduler.pauses_pooling = start_s < self._pooling_resumes_s
         scheduler_output = self.scheduler.schedule()
         newly_scheduled = self.scheduler.newly_scheduled
-        self._mark_started(newly_scheduled)
-        has_prompt = any(not (s.started or s.num_pending_tokens) for s, _ in scheduler_output)
+        if newly_scheduled:
+            self.mark_started(newly_scheduled)
+        num_tokens, has_prompt = 0, False
+        for sequence, num_scheduled_tokens in scheduler_output:
+            num_tokens += num_scheduled_tokens
+            has_prompt |= not (sequence.started or sequence.num_pending_tokens)
         token_budget = self.scheduler.token_budget
-        return ScheduledStep(scheduler_output, len(newly_scheduled), has_prompt, token_budget, start_s)
-
-    def _propose(self, scheduler_output: SchedulerOutput, token_budget: int) -> None:
-        self.ngram_proposer.propose(scheduler_output, token_budget)
+        return ScheduledStep(
+            scheduler_output, num_tokens, len(newly_scheduled), has_prompt, token_budget, start_s
+        )
 
     def _complete(self, step: CompletedStep) -> None:
         """Update the sequences from the results of a step, and report it."""
-        num_tokens = step.scheduled.num_tokens
         if step.out_of_memory is not None:
             self._handle_oom(step.out_of_memory, step.cache_ops)
         else:
             self._update_from_output(step.results)
-        self._report_step(step.scheduled, num_tokens, failed=step.out_of_memory is not None)
+        self._report_step(step.scheduled, failed=step.out_of_memory is not None)
 
-    def _report_step(self, scheduled: ScheduledStep, num_tokens: int, failed: bool) -> None:
+    def _report_step(self, scheduled: ScheduledStep, failed: bool) -> None:
         """Count the step. The time that it overlaps with the step before counts for that one."""
         now = time.perf_counter()
         seconds = now - max(scheduled.start_s, self._last_completed_s)
         self._last_completed_s = now
+        if scheduled.has_prompt and any(sequence.pooling for sequence, _ in scheduled.output):
+            self._pooling_resumes_s = now + seconds
         self.counters.steps += 1
         self.counters.step_seconds += seconds
-        num_newly_scheduled, has_prompt = scheduled.num_newly_scheduled, scheduled.has_prompt
-        self.on_step(StepStats(num_tokens, num_newly_scheduled, has_prompt, seconds, failed))
-
-    def _mark_started(self, newly_scheduled: SequenceOf[Sequence]) -> None:
-        for sequence in newly_scheduled:
-            if self.admission_control.release(sequence.id):
-                sequence.num_cached_tokens = sequence.num_computed_tokens
-                sequence.queue_time_s = time.monotonic() - sequence.arrival_time
+        self.on_step(
+            StepStats(
+                scheduled.num_tokens, scheduled.num_newly_scheduled, scheduled.has_prompt, seconds, failed
+            )
+        )
 
     def _update_from_output(self, results: SequenceOf[StepResult]) -> None:
         """Append the step's results to the sequences and queue their outputs."""
@@ -171,6 +205,8 @@ class EngineCore:
                 continue
             sequence.num_computed_tokens += result.num_scheduled_tokens
             sequence.prompt_logprobs += result.prompt_logprobs
+            if result.hidden_sum is not None:
+                sequence.add_hidden_sum(result.hidden_sum)
             if sequence.num_uncomputed_tokens == 0:
                 self._append_tokens(sequence, result.sampled_tokens, result.has_nan)
 
@@ -183,31 +219,26 @@ class EngineCore:
         """
         self.counters.consecutive_failures = 0
         if not sequence.started:
-            self.counters.prompt_tokens += len(sequence.task.prompt_token_ids)
-            self.counters.cached_tokens += sequence.num_cached_tokens
+            self.count_prompt(sequence)
         if sampled_tokens:
-            self._accept_tokens(sequence, sampled_tokens)
+            # All but the last were drafts, which are computed already.
+            sequence.token_ids += [token.id for token in sampled_tokens]
+            sequence.num_computed_tokens = len(sequence.token_ids) - 1
+        if sequence.draft_token_ids:
+            self.counters.drafted_tokens += len(sequence.draft_token_ids)
+            self.counters.accepted_tokens += max(0, len(sampled_tokens) - 1)
         if has_nan:
             self.scheduler.preempt(sequence, reusable=False)
         if finish_reason := sequence.finish_reason(self.kv_cache_manager.context):
             self._finish(sequence, finish_reason, sampled_tokens)
         else:
-            self.output_queue.add(sequence.output_sink, make_step_output(sequence, sampled_tokens))
-
-    def _accept_tokens(self, sequence: Sequence, sampled_tokens: SequenceOf[SampledToken]) -> None:
-        """Append the sampled tokens; all but the last were drafts, which are computed already."""
-        sequence.token_ids += [token.id for token in sampled_tokens]
-        sequence.num_computed_tokens = len(sequence.token_ids) - 1
-        self.counters.generated_tokens += len(sampled_tokens)
-        self.counters.drafted_tokens += len(sequence.draft_token_ids)
-        self.counters.accepted_tokens += len(sampled_tokens) - 1
+            self.put_output(sequence.output_sink, make_step_output(sequence, sampled_tokens))
 
     def _finish(
         self, sequence: Sequence, finish_reason: FinishReason, sampled_tokens: SequenceOf[SampledToken] = ()
     ) -> None:
-        self.output_queue.add(sequence.output_sink, make_step_output(sequence, sampled_tokens, finish_reason))
+        self.put_output(sequence.output_sink, make_step_output(sequence, sampled_tokens, finish_reason))
         self._remove(sequence)
-        self.counters.finished_by_reason[finish_reason] += 1
         log.debug(
             "sequence finished id=%d reason=%s tokens=%d",
             sequence.id,
@@ -221,10 +252,8 @@ class EngineCore:
         After an internal error (status 500 and up) prefix caching does not reuse its row.
         """
         is_internal = error.status >= 500
-        self.output_queue.add(sequence.output_sink, StepOutput(error=error))
+        self.put_output(sequence.output_sink, StepOutput(error=error))
         self._remove(sequence, reusable=not is_internal)
-        self.counters.finished_by_reason["error"] += 1
-        self.counters.consecutive_failures += is_internal
         level = logging.ERROR if is_internal else logging.INFO
         log.log(
             level, "sequence failed id=%d tokens=%d error=%s", sequence.id, len(sequence.token_ids), error
@@ -248,7 +277,7 @@ class EngineCore:
         oversized = self.scheduler.shrink_budget()
         if any(isinstance(op, Resize) for op in cache_ops):
             self.kv_cache_manager.shrink()
-        if cache_ops or not self.runner.supports_chunked_prefill:
+        if cache_ops or not self.runner.capabilities.chunked_prefill:
             self.scheduler.reset(cache_ops)
         log.warning(
             "step out of memory token_budget=%d max_running=%d kv_capacity=%d error=%s",

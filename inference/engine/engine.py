@@ -1,6 +1,6 @@
-"""The engine: takes tasks from any thread, computes them in batches on its own thread, delivers step outputs.
+"""The engine: takes requests from any thread, computes them in batches on an EngineThread, delivers outputs.
 
-Knows the threads and the commands between them; EngineCore runs the steps. Knows no text, HTTP or model.
+Knows the commands that cross threads; EngineCore runs the steps. Knows no text, HTTP or model.
 """
 
 import logging
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Sequence as SequenceOf
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass
-from itertools import count
+from itertools import count, repeat
 from queue import SimpleQueue
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -17,16 +17,17 @@ import torch
 
 from inference.engine.admission_control import AdmissionControl
 from inference.engine.background import BackgroundTask
-from inference.engine.banned_tokens import check_any_token_allowed
+from inference.engine.banned_tokens import bans_tokens, check_any_token_allowed
 from inference.engine.core import EngineCore
 from inference.engine.engine_thread import EngineThread
 from inference.engine.output_queue import Post
 from inference.engine.sampling.sampler import Sampler
 from inference.engine.scheduler import WaitingServedRatio
-from inference.engine.sequence import OutputSink, PromptLogprob, Sequence, Task
+from inference.engine.sequence import Matcher, OutputSink, PromptLogprob, Sequence
 from inference.engine_stats import Stats, StepStats
 from inference.errors import BadRequest, Internal, ServerError, TooLong, Unavailable
 from inference.model.batch import Runner
+from inference.types import GenerationRequest
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +58,7 @@ Command = Submit | Abort | RunBackgroundTask | Stop
 
 
 class Engine:
-    """Computes tasks on a Runner.
+    """Computes answers on a Runner.
 
     max_batch_tokens    token budget of a step: each decoding sequence gets one token, prompts share the rest
     max_queued_tokens   prompt tokens that may wait; submit raises Overloaded beyond that
@@ -84,8 +85,8 @@ class Engine:
         self._inbox: SimpleQueue[Command] = SimpleQueue()
         self._ids = count()
         self._stop_error: ServerError | None = None
-        self._future: Future[None] | None = None
-        admission_policy = admission_policy or WaitingServedRatio()
+        self._engine_thread: EngineThread | None = None
+        self._closed: Future[None] = Future()
         self.core = EngineCore(
             runner,
             sampler,
@@ -98,68 +99,93 @@ class Engine:
         )
 
     def start(self, engine_thread: EngineThread | None = None) -> None:
-        """Run the engine on `engine_thread`, by default a new one, until `stop` or a failure."""
-        self._future = (engine_thread or EngineThread("engine")).submit(self._run)
+        """Take turns on `engine_thread`, by default a new one, until `stop` or a failure."""
+        self._engine_thread = engine_thread or EngineThread("engine")
+        self._engine_thread.attach(self)
+        log.info("engine started")
 
     def stop(self) -> None:
-        """Accept no more tasks, end all others with Unavailable, and wait for that. Idempotent."""
+        """Accept no more requests, end all others with Unavailable, and wait for that. Idempotent."""
         error = Unavailable("the server is shutting down")
         self.fail(error)
-        if self._future is None:
+        if self._engine_thread is None:
             self._close(error)
         else:
-            self._future.result()
+            self._closed.result()
 
     def fail(self, error: ServerError) -> None:
-        """Accept no more tasks and end all others with error. From any thread; returns at once."""
+        """Accept no more requests and end all others with error. From any thread; returns at once."""
         self._admission_control.close(error.message)
-        self._inbox.put(Stop(error))
+        self._send(Stop(error))
 
-    def submit(self, tasks: SequenceOf[Task], output_sinks: SequenceOf[OutputSink]) -> list[int]:
-        """Queue all tasks or none; each task's outputs go to its sink. Returns ids for `abort`.
+    def submit(
+        self,
+        requests: SequenceOf[GenerationRequest],
+        output_sinks: SequenceOf[OutputSink],
+        matchers: SequenceOf[Matcher | None] = (),
+    ) -> list[int]:
+        """Queue one answer for each request, or none; its outputs go to its sink. Returns ids for `abort`.
 
-        Raises BadRequest or TooLong for a task, Overloaded beyond max_queued_tokens, Unavailable once closed.
+        requests: see Sequence.request. matchers: the grammar of each answer; empty: none has one. Raises
+        BadRequest or TooLong for a request, Overloaded beyond max_queued_tokens, Unavailable once closed.
         """
-        sequences = [self.create_sequence(task, sink) for task, sink in zip(tasks, output_sinks, strict=True)]
-        prompt_lens = {sequence.id: len(sequence.task.prompt_token_ids) for sequence in sequences}
-        with self._admission_control.admit(prompt_lens):
-            self._inbox.put(Submit(sequences))
+        sequences = list(map(self.create_sequence, requests, output_sinks, matchers or repeat(None)))
+        num_prompt_tokens = {sequence.id: len(sequence.request.prompt_token_ids) for sequence in sequences}
+        with self._admission_control.admit(num_prompt_tokens):
+            self._send(Submit(sequences))
+        return list(num_prompt_tokens)
+
+    def submit_pooling(
+        self, requests: SequenceOf[GenerationRequest], output_sinks: SequenceOf[OutputSink]
+    ) -> list[int]:
+        """Queue the prompt of each request to be pooled into an embedding. Otherwise as `submit`.
+
+        The prompts do not count towards max_queued_tokens: they keep no answer waiting, because the scheduler
+        leaves half of the rows and of the time to answers. The runner must be capable of pooling.
+        """
+        sequences = list(map(self.create_sequence, requests, output_sinks))
+        for sequence in sequences:
+            sequence.pooling = True
+        with self._admission_control.admit({}):
+            self._send(Submit(sequences))
         return [sequence.id for sequence in sequences]
 
-    def create_sequence(self, task: Task, output_sink: OutputSink) -> Sequence:
-        """The Sequence of a valid task, with a new id. Raises BadRequest, TooLong."""
+    def create_sequence(
+        self, request: GenerationRequest, output_sink: OutputSink, matcher: Matcher | None = None
+    ) -> Sequence:
+        """The Sequence of a valid request, with a new id. Raises BadRequest, TooLong."""
         runner, context = self.core.runner, self.core.kv_cache_manager.context
-        if not task.prompt_token_ids:
+        token_ids, encoder_ids = request.prompt_token_ids, request.prompt_token_ids[:0]
+        if not token_ids:
             raise BadRequest("prompt", "must hold at least one token")
-        if not runner.is_encoder_decoder and len(task.prompt_token_ids) > context:
-            raise TooLong("prompt", context, len(task.prompt_token_ids))
-        if task.max_tokens:
-            stop_banned = task.min_tokens > 0 and task.matcher is None
-            check_any_token_allowed(task.sampling, task.stop_token_ids, stop_banned, runner.vocab)
-        token_ids, encoder_ids = (
-            (runner.start_ids, task.prompt_token_ids)
-            if runner.is_encoder_decoder
-            else (task.prompt_token_ids, ())
-        )
-        sequence = Sequence(next(self._ids), task, output_sink, list(token_ids), encoder_ids)
-        if task.prompt_logprobs is not None:
+        if runner.capabilities.encoder_decoder:
+            token_ids, encoder_ids = runner.start_ids, token_ids
+        if len(token_ids) > context:
+            raise TooLong("prompt", context, len(token_ids))
+        sequence = Sequence(next(self._ids), request, output_sink, list(token_ids), encoder_ids, matcher)
+        if request.max_tokens and (request.min_tokens or bans_tokens(request.sampling)):
+            stop_banned = request.min_tokens > 0 and matcher is None
+            check_any_token_allowed(request.sampling, sequence.stop_token_ids, stop_banned, runner.vocab)
+        if request.prompt_logprobs is not None:
             sequence.prompt_logprobs.append(PromptLogprob())
         return sequence
 
     def abort(self, sequence_ids: Iterable[int]) -> None:
         """End these sequences with reason "cancelled" before the next step. Idempotent."""
-        self._inbox.put(Abort(tuple(sequence_ids)))
+        self._send(Abort(tuple(sequence_ids)))
 
     def run(
         self, background_task: BackgroundTask[T], tokens_by_id: Mapping[int, int] = MappingProxyType({})
     ) -> Future[T]:
         """Run a background task between the model's steps.
 
-        tokens_by_id: prompt tokens that count as queued until the task releases them. Raises Overloaded
-        beyond max_queued_tokens, Unavailable once closed.
+        tokens_by_id: sequence id → prompt tokens that count as queued until the task marks the sequence as
+        started, or ends. Raises Overloaded beyond max_queued_tokens, Unavailable once closed.
         """
         with self._admission_control.admit(tokens_by_id):
-            self._inbox.put(RunBackgroundTask(background_task))
+            self._send(RunBackgroundTask(background_task))
+        release = self._admission_control.release
+        background_task.future.add_done_callback(lambda _: [release(id) for id in tokens_by_id])
         return background_task.future
 
     def set_delivery(self, post: Post) -> None:
@@ -172,11 +198,11 @@ class Engine:
 
     @property
     def started(self) -> bool:
-        return self._future is not None
+        return self._engine_thread is not None
 
     @property
     def closed_reason(self) -> str:
-        """Why the engine accepts no more tasks; empty while it accepts them."""
+        """Why the engine accepts no more requests; empty while it accepts them."""
         return self._admission_control.closed_reason
 
     @property
@@ -195,7 +221,7 @@ class Engine:
             kv_used=kv_cache_manager.used_tokens,
             kv_reserved=sum(min(sequence.max_len, kv_cache_manager.context) for sequence in running),
             kv_touched=kv_cache_manager.touched_tokens,
-            background_tasks=len(self.core.background_queue),
+            background_tasks=len(self.core.background_queue.tasks),
             token_budget=scheduler.token_budget,
             preemptions=scheduler.preemptions,
             **asdict(self.core.counters),
@@ -208,8 +234,7 @@ class Engine:
         """
         while not self._inbox.empty():
             self._handle(self._inbox.get())
-        self.core.step()
-        return not self.core.is_idle
+        return self.core.step()
 
     def run_until_idle(self) -> None:
         """Step until no work is left; only for an engine that has not been started."""
@@ -217,19 +242,28 @@ class Engine:
             while self.step():
                 pass
 
-    def _run(self) -> None:
-        log.info("engine started")
+    def take_turn(self) -> bool:
+        """As `step`, on the engine thread. After `stop` and after a failure the engine leaves the thread."""
+        if self.core.is_idle and self._inbox.empty():
+            return False
+        has_work = False
         try:
-            with torch.inference_mode():
-                has_work = False
-                while not self._stop_error:
-                    if not has_work:
-                        self._handle(self._inbox.get())
-                    has_work = self.step()
+            has_work = self.step()
         except Exception:
             log.exception("engine died")
             self._stop_error = Internal("the engine has failed: the server must be restarted")
+        if self._stop_error is None:
+            return has_work
+        assert self._engine_thread is not None
+        self._engine_thread.detach(self)
         self._close(self._stop_error)
+        self._closed.set_result(None)
+        return False
+
+    def _send(self, command: Command) -> None:
+        self._inbox.put(command)
+        if self._engine_thread is not None:
+            self._engine_thread.wake()
 
     def _handle(self, command: Command) -> None:
         match command:
@@ -243,7 +277,7 @@ class Engine:
                 self._stop_error = self._stop_error or error
 
     def _close(self, error: ServerError) -> None:
-        """Accept no more tasks and end all accepted tasks with error."""
+        """Accept no more requests and end all accepted ones with error."""
         self._admission_control.close(error.message)
         while not self._inbox.empty():
             command = self._inbox.get()

@@ -66,9 +66,9 @@ class NgramTable:
 
 
 class NgramProposer:
-    """Sets the draft tokens of the scheduled sequences, as many as are likely to save time.
+    """A Proposer (see pipeline.py): it proposes as many draft tokens as are likely to save time.
 
-    speculate: maximum number of drafts per sequence and step; 0 disables speculative decoding.
+    speculate: maximum number of drafts per sequence and step.
     """
 
     def __init__(self, kv_cache_manager: KVCacheManager, speculate: int) -> None:
@@ -76,14 +76,12 @@ class NgramProposer:
         self.speculate = speculate
         self._tables: dict[int, NgramTable] = {}
 
-    def propose(self, scheduler_output: SchedulerOutput, token_budget: int) -> None:
-        """Set the drafts of each scheduled sequence; the step may compute `token_budget` tokens in all.
+    def propose(self, scheduler_output: SchedulerOutput, token_budget: int) -> int:
+        """Set the drafts of each scheduled sequence, and return their number.
 
-        A step that computes a prompt uses the hardware well and has no drafts. An answer with a grammar has
-        none either.
+        The step may compute `token_budget` tokens in all. A step that computes a prompt uses the hardware
+        well and has no drafts. An answer with a grammar has none either.
         """
-        if not self.speculate:
-            return
         tables = self._tables
         self._tables = {}
         for sequence, _ in scheduler_output:
@@ -95,6 +93,7 @@ class NgramProposer:
             tokens_per_row = min(MAX_DRAFT_TOKENS, token_budget) // len(scheduler_output)
             max_drafts = min(self.speculate, tokens_per_row - 1)
             self._assign_drafts([sequence for sequence, _ in scheduler_output], max_drafts)
+        return sum(len(sequence.draft_token_ids) for sequence, _ in scheduler_output)
 
     def _assign_drafts(self, sequences: list[Sequence], max_drafts: int) -> None:
         """Give as many drafts to each sequence whose proposal is likely enough to be worth computing.
@@ -113,11 +112,7 @@ class NgramProposer:
 
 
 def can_draft(sequence: Sequence) -> bool:
-    return (
-        sequence.num_uncomputed_tokens == 1
-        and sequence.num_output_tokens > 0
-        and sequence.task.matcher is None
-    )
+    return sequence.num_uncomputed_tokens == 1 and sequence.num_output_tokens > 0 and sequence.matcher is None
 
 
 def max_drafts_of(sequence: Sequence, kv_cache_manager: KVCacheManager) -> int:

@@ -13,7 +13,7 @@ from inference.engine.sequence import OutputSink, Sequence, StepOutput, TopLogpr
 
 log = logging.getLogger(__name__)
 
-Post = Callable[[Callable[[], None]], None]
+Post = Callable[[Callable[[], None]], object]
 
 
 class OutputQueue:
@@ -33,8 +33,8 @@ class OutputQueue:
         outputs, self._outputs = self._outputs, []
         try:
             self.post(partial(deliver, outputs))
-        except RuntimeError:
-            log.exception("outputs lost count=%d", len(outputs))
+        except RuntimeError as error:
+            log.info("outputs lost count=%d: %s", len(outputs), error)
 
 
 def deliver(outputs: SequenceOf[tuple[OutputSink, StepOutput]]) -> None:
@@ -54,21 +54,19 @@ def make_step_output(
     The first output also has num_cached_tokens, queue_time_s and prompt_logprobs.
     """
     is_first, sequence.started = not sequence.started, True
+    token_ids: tuple[int, ...] = tuple([token.id for token in sampled_tokens])
+    logprobs: tuple[float, ...] = ()
+    top_logprobs: tuple[TopLogprobs, ...] = ()
+    if sampled_tokens and sampled_tokens[0].logprob is not None:
+        logprobs = tuple([token.logprob for token in sampled_tokens if token.logprob is not None])
+        top_logprobs = tuple([token.top_logprobs for token in sampled_tokens])
     return StepOutput(
-        *output_fields(sampled_tokens),
+        token_ids,
+        logprobs,
+        top_logprobs,
         num_cached_tokens=sequence.num_cached_tokens if is_first else None,
         queue_time_s=sequence.queue_time_s if is_first else 0.0,
         prompt_logprobs=tuple(sequence.prompt_logprobs) if is_first else (),
         finish_reason=finish_reason,
+        embedding=sequence.embedding if sequence.pooling else (),
     )
-
-
-def output_fields(
-    sampled_tokens: SequenceOf[SampledToken],
-) -> tuple[tuple[int, ...], tuple[float, ...], tuple[TopLogprobs, ...]]:
-    """The token_ids, logprobs and top_logprobs of a StepOutput."""
-    token_ids = tuple([token.id for token in sampled_tokens])
-    logprobs = tuple([token.logprob for token in sampled_tokens if token.logprob is not None])
-    if not logprobs:
-        return token_ids, (), ()
-    return token_ids, logprobs, tuple(t.top_logprobs for t in sampled_tokens if t.logprob is not None)

@@ -23,7 +23,7 @@ from inference.engine.pipeline import (
     CompletedStep,
     Pipeline,
     PlainPipeline,
-    Propose,
+    Proposer,
     Schedule,
     ScheduledStep,
 )
@@ -36,12 +36,15 @@ MAX_PLAIN_STEPS = 512  # after a failure; failures in a row double the number fr
 
 
 def create_pipeline(
-    schedule: Schedule, propose: Propose, model_step: ModelStep, kv_cache_manager: KVCacheManager
+    schedule: Schedule,
+    proposer: Proposer | None,
+    model_step: ModelStep,
+    kv_cache_manager: KVCacheManager,
 ) -> Pipeline:
     """An OverlapPipeline if the device can overlap steps, else a PlainPipeline."""
-    if model_step.runner.async_capable and isinstance(kv_cache_manager, PagedKVCacheManager):
-        return OverlapPipeline(schedule, propose, model_step, kv_cache_manager)
-    return PlainPipeline(schedule, propose, model_step, kv_cache_manager)
+    if model_step.runner.capabilities.overlap and isinstance(kv_cache_manager, PagedKVCacheManager):
+        return OverlapPipeline(schedule, proposer, model_step, kv_cache_manager)
+    return PlainPipeline(schedule, proposer, model_step, kv_cache_manager)
 
 
 class LaunchedStep(NamedTuple):
@@ -52,7 +55,7 @@ class LaunchedStep(NamedTuple):
 
 
 class OverlapPipeline(PlainPipeline):
-    """A Pipeline for an async-capable runner with paged KV memory.
+    """A Pipeline for a runner that can overlap steps, with paged KV memory.
 
     launched        the latest step: the device computes its logits
     sampled         the step before it: its tokens are pending
@@ -63,11 +66,11 @@ class OverlapPipeline(PlainPipeline):
     def __init__(
         self,
         schedule: Schedule,
-        propose: Propose,
+        proposer: Proposer | None,
         model_step: ModelStep,
         kv_cache_manager: PagedKVCacheManager,
     ) -> None:
-        super().__init__(schedule, propose, model_step, kv_cache_manager)
+        super().__init__(schedule, proposer, model_step, kv_cache_manager)
         self.restore_ops = kv_cache_manager.restore_ops
         self.launched: LaunchedStep | None = None
         self.sampled: LaunchedStep | None = None
@@ -99,7 +102,9 @@ class OverlapPipeline(PlainPipeline):
         self._sample_launched()
         if self.sampled is None:
             return self._start()
-        if not self._num_plain_steps and not self._has_drafts(self.sampled):
+        if not self._num_plain_steps and not (
+            self.proposer and self._has_drafts(self.proposer, self.sampled)
+        ):
             self._launch_overlapped(self.sampled)
         return None
 
@@ -131,7 +136,8 @@ class OverlapPipeline(PlainPipeline):
         """Launch a step, or compute a plain step, while nothing is in flight and all tokens are known."""
         scheduled = self._schedule()
         assert scheduled.output, "there are unfinished sequences and none can run"
-        self.propose(scheduled.output, scheduled.token_budget)
+        if self.proposer is not None:
+            scheduled.num_tokens += self.proposer.propose(scheduled.output, scheduled.token_budget)
         if not self._num_plain_steps and can_overlap(scheduled.output):
             try:
                 self._launch(scheduled, None)
@@ -163,20 +169,19 @@ class OverlapPipeline(PlainPipeline):
         scheduled.num_newly_scheduled = self._num_newly_scheduled
         return scheduled
 
-    def _has_drafts(self, sampled: LaunchedStep) -> bool:
+    def _has_drafts(self, proposer: Proposer, sampled: LaunchedStep) -> bool:
         """Whether drafts are likely to save time: they need a plain step. The drafts are not used."""
         sequences = sampled.in_flight.sequences
-        self.propose(sampled.in_flight.scheduler_output, sampled.scheduled.token_budget)
-        has_drafts = any(sequence.draft_token_ids for sequence in sequences)
+        num_drafts = proposer.propose(sampled.in_flight.scheduler_output, sampled.scheduled.token_budget)
         for sequence in sequences:
             sequence.draft_token_ids = []
-        return has_drafts
+        return num_drafts > 0
 
     def _launch(self, scheduled: ScheduledStep, sampled: LaunchedStep | None) -> None:
         """Launch the step. Raises whatever the runner raises; nothing has changed then."""
         cache_ops = self.kv_cache_manager.take_ops()
         sampled_ids = sampled.in_flight.sampled_ids if sampled else None
-        prepared = build_batch(scheduled.output, cache_ops, self.model_step.context, sampled_ids)
+        prepared = build_batch(scheduled.output, cache_ops, self.kv_cache_manager, sampled_ids)
         try:
             in_flight = self.model_step.launch(prepared, scheduled.output)
         except Exception:

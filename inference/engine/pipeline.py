@@ -1,7 +1,7 @@
 """The steps of the engine, from the schedule to the results: one after the other, or overlapped.
 
 A pipeline schedules, computes and returns results; the core appends them to the sequences. PlainPipeline is
-for every runner; overlap_pipeline.py has the one that keeps an async-capable runner busy.
+for every runner; overlap_pipeline.py has the one that keeps an asynchronous device busy.
 """
 
 from collections.abc import Callable
@@ -19,6 +19,7 @@ from inference.model.batch import CacheOp
 class ScheduledStep:
     """What the scheduler chose.
 
+    num_tokens           tokens to compute, drafts included
     num_newly_scheduled  sequences that got a row since the last step
     has_prompt           whether it computes the prompt of a sequence without output so far
     token_budget         tokens that the step may compute
@@ -26,15 +27,11 @@ class ScheduledStep:
     """
 
     output: SchedulerOutput
+    num_tokens: int
     num_newly_scheduled: int
     has_prompt: bool
     token_budget: int
     start_s: float
-
-    @property
-    def num_tokens(self) -> int:
-        """Tokens of the step, drafts included."""
-        return sum(count + len(sequence.draft_token_ids) for sequence, count in self.output)
 
 
 @dataclass(slots=True)
@@ -51,11 +48,24 @@ class CompletedStep:
 
 
 Schedule = Callable[[], ScheduledStep]
-Propose = Callable[[SchedulerOutput, int], None]  # see NgramProposer.propose
+
+
+class Proposer(Protocol):
+    def propose(self, scheduler_output: SchedulerOutput, token_budget: int) -> int:
+        """Set the drafts of each scheduled sequence, and return their number.
+
+        The step may compute `token_budget` tokens in all.
+        """
+        ...
 
 
 class Pipeline(Protocol):
-    """Runs the steps. The core calls `collect`, then `advance`, and updates the sequences after each call."""
+    """Runs the steps. The core calls `collect`, then `advance`, and updates the sequences after each call.
+
+    proposer  proposes draft tokens; None: no speculative decoding
+    """
+
+    proposer: Proposer | None
 
     def collect(self) -> CompletedStep | None:
         """Wait for the oldest step whose tokens are pending, if there is one."""
@@ -74,14 +84,17 @@ class PlainPipeline:
     """Computes one step after the other: `advance` returns its results.
 
     schedule  schedules the next step
-    propose   sets the drafts of the sequences
     """
 
     def __init__(
-        self, schedule: Schedule, propose: Propose, model_step: ModelStep, kv_cache_manager: KVCacheManager
+        self,
+        schedule: Schedule,
+        proposer: Proposer | None,
+        model_step: ModelStep,
+        kv_cache_manager: KVCacheManager,
     ) -> None:
         self.schedule = schedule
-        self.propose = propose
+        self.proposer = proposer
         self.model_step = model_step
         self.kv_cache_manager = kv_cache_manager
 
@@ -91,7 +104,8 @@ class PlainPipeline:
     def advance(self) -> CompletedStep | None:
         scheduled = self.schedule()
         assert scheduled.output, "there are unfinished sequences and none can run"
-        self.propose(scheduled.output, scheduled.token_budget)
+        if self.proposer is not None:
+            scheduled.num_tokens += self.proposer.propose(scheduled.output, scheduled.token_budget)
         return self.execute(scheduled)
 
     def discard(self) -> None:

@@ -29,11 +29,11 @@ class WaitingServedRatio:
 
     The prompt of a sequence that joins delays the running ones, less often if several join together.
     Sequences join if `waiting_served_ratio` sequences wait for each running one, or if none has joined for
-    `max_waiting_tokens` steps. The defaults admit at once. The two options are Text Generation Inference's.
+    `max_waiting_tokens` steps. The two options are Text Generation Inference's.
     """
 
-    waiting_served_ratio: float = 0.0
-    max_waiting_tokens: int = 0
+    waiting_served_ratio: float
+    max_waiting_tokens: int
     steps_since_admission: int = 0
 
     def should_admit(self, num_waiting: int, num_running: int) -> bool:
@@ -53,7 +53,10 @@ class Scheduler:
     whole_prompts    each prompt is computed in one step: one prompt of any length, or several that fit the
                      budget together
     max_running      how many sequences may run at once; reduced after running out of memory
+    pauses_pooling   pooled sequences are left out while answers run. The core sets it for as long as the last
+                     step with pooled sequences took, so that they take at most half of the time
     newly_scheduled  the sequences that got a row in the last call of `schedule`
+    admission_policy  when waiting sequences may join; None: at once
     chunking         how prompts are split into chunks
     """
 
@@ -67,7 +70,7 @@ class Scheduler:
         chunking: Chunking = UNCHUNKED,
     ) -> None:
         self.kv_cache_manager = kv_cache_manager
-        self.admission_policy = admission_policy or WaitingServedRatio()
+        self.admission_policy = admission_policy
         self.running: list[Sequence] = []
         self.waiting: list[Sequence] = []
         self.newly_scheduled: list[Sequence] = []
@@ -75,6 +78,7 @@ class Scheduler:
         self.whole_prompts = whole_prompts
         self.chunking = chunking
         self.max_running = kv_cache_manager.max_sequences
+        self.pauses_pooling = False
         self.preemptions = 0
         self._steps_since_oom = 0
 
@@ -93,16 +97,31 @@ class Scheduler:
             if any(sequence.num_in_flight_tokens for sequence in self.running):
                 return []
             self.preempt(self.running[-1])
-        decoding: list[Sequence] = []
+        scheduler_output: SchedulerOutput = []
         prompts: list[Sequence] = []
-        for sequence in self.running:
-            if sequence.can_be_scheduled(self.kv_cache_manager.context):
-                (decoding if self.chunking.num_next_tokens(sequence) == 1 else prompts).append(sequence)
-        prompt_budget = max(1, self.token_budget - len(decoding))
-        self.newly_scheduled = self._admit_waiting(len(prompts), sum(map(cost, prompts)), prompt_budget)
-        scheduler_output = [(sequence, 1) for sequence in decoding]
-        scheduler_output += self._split_budget(prompts + self.newly_scheduled, prompt_budget)
-        scheduler_output.sort(key=lambda entry: entry[0].row)
+        context = self.kv_cache_manager.context
+        pauses_pooling = self.pauses_pooling and not all(sequence.pooling for sequence in self.running)
+        for sequence in sorted(self.running, key=row_of):
+            if pauses_pooling and sequence.pooling:
+                continue
+            num_tokens = sequence.num_schedulable_tokens(context)
+            if num_tokens and self.chunking.chunk_size:
+                num_tokens = self.chunking.num_next_tokens(sequence)
+            if num_tokens == 1:
+                scheduler_output.append((sequence, 1))
+            elif num_tokens:
+                prompts.append(sequence)
+        prompt_budget = max(1, self.token_budget - len(scheduler_output))
+        policy = self.admission_policy
+        is_admitted = policy is None or policy.should_admit(len(self.waiting), len(self.running))
+        if self.waiting and is_admitted:
+            max_pooled = 0 if pauses_pooling else max(1, self.kv_cache_manager.max_sequences // 2)
+            self.newly_scheduled = self._admit_waiting(prompts, prompt_budget, max_pooled)
+            prompts += self.newly_scheduled
+        if prompts:
+            prompts.sort(key=id_of)
+            scheduler_output += self._split_budget(prompts, prompt_budget)
+            scheduler_output.sort(key=lambda entry: entry[0].row)
         return scheduler_output
 
     def preempt(self, sequence: Sequence, reusable: bool = True) -> None:
@@ -158,17 +177,23 @@ class Scheduler:
     def _restore_limits(self) -> None:
         self.token_budget, self.max_running = self.max_batch_tokens, self.kv_cache_manager.max_sequences
 
-    def _admit_waiting(self, num_prompts: int, requested_tokens: int, prompt_budget: int) -> list[Sequence]:
-        """Admit waiting sequences.
+    def _admit_waiting(
+        self, prompts: SequenceOf[Sequence], prompt_budget: int, max_pooled: int
+    ) -> list[Sequence]:
+        """Admit waiting sequences. The running `prompts` already request a part of prompt_budget.
 
-        num_prompts running prompts already request requested_tokens of the prompt_budget.
+        max_pooled: how many pooled sequences may run. Answers are admitted as if none did: many inputs do not
+        keep them waiting.
         """
         newly_scheduled: list[Sequence] = []
-        if not self.admission_policy.should_admit(len(self.waiting), len(self.running)):
-            return newly_scheduled
-        for sequence in self.waiting[: self.kv_cache_manager.max_sequences]:
-            num_admitted = len(newly_scheduled)
-            if not self._can_admit(sequence, num_prompts + num_admitted, requested_tokens, prompt_budget):
+        unpooled = [sequence for sequence in prompts if not sequence.pooling]
+        num_prompts = [len(unpooled), len(prompts)]  # that compete with an answer; with a pooled sequence
+        requested_tokens = [sum(map(cost, unpooled)), sum(map(cost, prompts))]
+        for sequence in self._candidates(max_pooled):
+            kind = int(sequence.pooling)
+            if not self._can_admit(sequence, num_prompts[kind], requested_tokens[kind], prompt_budget):
+                if sequence.pooling:
+                    continue
                 break
             if self.kv_cache_manager.should_wait_for_prefix(sequence):
                 continue
@@ -177,9 +202,25 @@ class Scheduler:
             self.waiting.remove(sequence)
             insort(self.running, sequence, key=id_of)
             newly_scheduled.append(sequence)
-            requested_tokens += cost(sequence)
-            self.admission_policy.steps_since_admission = 0
+            for each in range(kind, 2):
+                num_prompts[each] += 1
+                requested_tokens[each] += cost(sequence)
+            if self.admission_policy is not None:
+                self.admission_policy.steps_since_admission = 0
         return newly_scheduled
+
+    def _candidates(self, max_pooled: int) -> list[Sequence]:
+        """The first waiting sequences, as many as there are rows; at most max_pooled run pooled."""
+        num_pooled = sum(sequence.pooling for sequence in self.running)
+        candidates: list[Sequence] = []
+        for sequence in self.waiting:
+            if sequence.pooling and num_pooled >= max_pooled:
+                continue
+            num_pooled += sequence.pooling
+            candidates.append(sequence)
+            if len(candidates) == self.kv_cache_manager.max_sequences:
+                break
+        return candidates
 
     def _can_admit(
         self, sequence: Sequence, num_prompts: int, requested_tokens: int, prompt_budget: int
@@ -193,17 +234,18 @@ class Scheduler:
     def _split_budget(self, prompts: list[Sequence], prompt_budget: int) -> Iterator[tuple[Sequence, int]]:
         """Shortest prompts first, so that most finish soon; half the budget is reserved for the oldest one.
 
-        Without the reserve a long prompt might never finish.
+        prompts: at least one, the oldest first. Those of answers come before those that are pooled. Without
+        the reserve a long prompt might never finish.
         """
-        oldest = min(prompts, key=id_of, default=None)
+        oldest = prompts[0]
         if self.whole_prompts or self.chunking.chunk_size:
-            oldest_first = sorted(prompts, key=lambda s: (s is not oldest, s.num_unscheduled_tokens))
-            yield from self._chunk(oldest_first, prompt_budget)
+            by_rank = sorted(prompts, key=lambda s: (s.pooling, s is not oldest, s.num_unscheduled_tokens))
+            yield from self._chunk(by_rank, prompt_budget)
             return
-        reserved_tokens = min(oldest.num_unscheduled_tokens, -(-prompt_budget // 2)) if oldest else 0
-        for sequence in sorted(prompts, key=attrgetter("num_unscheduled_tokens")):
+        reserved_tokens = min(oldest.num_unscheduled_tokens, -(-prompt_budget // 2))
+        for sequence in sorted(prompts, key=attrgetter("pooling", "num_unscheduled_tokens")):
             reserved_tokens = 0 if sequence is oldest else reserved_tokens
-            limit = PROMPT_LOGPROB_CHUNK if sequence.task.prompt_logprobs is not None else prompt_budget
+            limit = PROMPT_LOGPROB_CHUNK if sequence.request.prompt_logprobs is not None else prompt_budget
             num_tokens = min(sequence.num_unscheduled_tokens, limit, prompt_budget - reserved_tokens)
             prompt_budget -= num_tokens
             if num_tokens:
@@ -226,4 +268,4 @@ def cost(sequence: Sequence) -> int:
     )
 
 
-id_of = attrgetter("id")
+id_of, row_of = attrgetter("id"), attrgetter("row")

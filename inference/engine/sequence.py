@@ -1,7 +1,7 @@
-"""The engine's data types: a Task, its Sequence and the StepOutput of one step.
+"""The engine's data types: a Sequence, and the StepOutput of one step.
 
-Task and StepOutput hold plain values and cross threads. A Sequence belongs to the engine's thread: it stores
-counters, and properties derive the rest from them.
+StepOutput holds plain values and crosses threads. A Sequence belongs to the engine's thread once it is
+submitted: it stores counters, and properties derive the rest from them.
 """
 
 import time
@@ -15,7 +15,8 @@ import torch
 
 from inference.engine.banned_tokens import BannedTokens
 from inference.errors import ServerError
-from inference.sampling import Sampling
+from inference.sampling import REPETITION_PENALTY
+from inference.types import GenerationRequest
 
 TopLogprobs = tuple[tuple[int, float], ...]
 
@@ -47,44 +48,16 @@ class Matcher(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
-    """One answer to compute.
-
-    prompt_token_ids    the prompt; for an encoder-decoder model, the encoder's input
-    max_tokens          most tokens to generate
-    min_tokens          stop tokens are not sampled before this many tokens
-    stop_token_ids      token ids that end the answer (the model's own and the request's)
-    seed                seed of the answer's random stream; unused if sampling.greedy
-    matcher             grammar that the answer must match; None: no grammar
-    logprobs            number of alternatives to report with each token; None: no logprobs at all
-    processed_logprobs  report logprobs after all processors and warpers instead of the model's own
-    prompt_logprobs     number of alternatives to report with each prompt token; None: no prompt logprobs
-    deadline            time.monotonic() after which the answer ends with reason "deadline"
-    """
-
-    prompt_token_ids: tuple[int, ...]
-    max_tokens: int
-    sampling: Sampling = field(default_factory=Sampling)
-    min_tokens: int = 0
-    stop_token_ids: frozenset[int] = frozenset()
-    seed: int = 0
-    matcher: Matcher | None = None
-    logprobs: int | None = None
-    processed_logprobs: bool = False
-    prompt_logprobs: int | None = None
-    deadline: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class StepOutput:
-    """What one step yields for one task: new tokens, the end of the answer, or both.
+    """What one step yields for one sequence: new tokens, the end of the answer, or both.
 
-    logprobs           one entry per token, as in top_logprobs; empty if the task requests no logprobs
+    logprobs           one entry per token, as in top_logprobs; empty if the request asks for no logprobs
     num_cached_tokens  set in the first output: prompt tokens that prefix caching supplied
     queue_time_s       set in the first output: seconds from submission to the first step
     prompt_logprobs    set in the first output if prompt logprobs were requested: one score per prompt token
     finish_reason      "" while the answer goes on; else "stop" (the last id is a stop token), "length",
                        "deadline", "cancelled"
+    embedding          set in the last output of a sequence that is pooled
     error              set if the sequence failed; no output follows
     """
 
@@ -95,11 +68,12 @@ class StepOutput:
     queue_time_s: float = 0.0
     prompt_logprobs: tuple[PromptLogprob, ...] = ()
     finish_reason: str = ""
+    embedding: tuple[float, ...] = ()
     error: ServerError | None = None
 
 
 class OutputSink(Protocol):
-    """Receiver of a task's step outputs. `put` is called on the delivering thread and must not block."""
+    """Receiver of a sequence's step outputs. `put` is called on the delivering thread and must not block."""
 
     def put(self, output: StepOutput) -> None: ...
 
@@ -107,20 +81,38 @@ class OutputSink(Protocol):
 class LogitsProcessor(NamedTuple):
     """A change of the logits that some requests ask for.
 
-    requested  whether the sequence's request asks for it: the answer never changes
     apply      changes the logits (W, V) in place, in the rows of these sequences only
+    fields     fields of Sampling: a request asks for it if one of them differs from its default
+    condition  what must also hold for the sequence; it never changes. None: nothing
     applies    whether it changes the next token's logits; None: whenever it is requested
     """
 
-    requested: Callable[["Sequence"], bool]
     apply: Callable[[torch.Tensor, Mapping[int, "Sequence"]], None]
+    fields: tuple[str, ...] = ()
+    condition: Callable[["Sequence"], bool] | None = None
     applies: Callable[["Sequence"], bool] | None = None
+
+
+class SamplingPlan(NamedTuple):
+    """What a request asks of the sampler: the answer never changes.
+
+    processors  the logits processors to apply, in order
+    has_kernel  whether its warpers are those that native code and the Triton kernels apply
+    """
+
+    processors: tuple[LogitsProcessor, ...]
+    has_kernel: bool
 
 
 @dataclass(slots=True, eq=False)
 class Sequence:
-    """A task in the engine.
+    """One answer in the engine.
 
+    request              what to compute: its prompt is token ids (for an encoder-decoder model the encoder's
+                         input), max_tokens is set, stop_token_ids include the model's end tokens
+    matcher              grammar that the answer must match; None: no grammar
+    pooling              its hidden states are summed and no token is sampled: it yields an embedding
+    hidden_sum           (d,) float32, on the CPU: sum of the hidden states computed so far, if it is pooled
     token_ids            prompt (for an encoder-decoder model: the decoder's start ids), then answer
     encoder_ids          the encoder's input; empty for a decoder-only model
     num_computed_tokens  tokens whose keys and values are in the KV memory
@@ -133,19 +125,23 @@ class Sequence:
     started              whether its first output has been made
     queue_time_s         seconds from submission to the first step
     arrival_time         time.monotonic() at submission
+    deadline             time.monotonic() after which the answer ends with reason "deadline"
+    cache_key            prefix caching shares KV memory between sequences with the same key only
+    seed                 seed of the answer's random stream; unused if it is greedy
     banned_tokens        tokens that the request bans or allows; None: it restricts none
-    processors           the processors that the request asks for; None until the first sample
-    warpers              the names of the warpers that the request asks for; None until the first sample
+    sampling_plan        what the request asks of the sampler; None until the first sample
     pages                in paged memory: the pages of its tokens, in order
+    max_pages            pages of its maximum length
     num_hashed_pages     how many of these pages prefix caching has registered
     page_hashes          hashes of the full pages
     """
 
     id: int
-    task: Task
+    request: GenerationRequest
     output_sink: OutputSink
     token_ids: list[int]
     encoder_ids: tuple[int, ...] = ()
+    matcher: Matcher | None = None
     num_computed_tokens: int = 0
     row: int = -1
     started: bool = False
@@ -153,26 +149,38 @@ class Sequence:
     draft_token_ids: list[int] = field(default_factory=list)
     queue_time_s: float = 0.0
     pages: list[int] = field(default_factory=list)
+    max_pages: int = 0
     num_hashed_pages: int = 0
     page_hashes: list[bytes] = field(default_factory=list)
     num_prompt_tokens: int = field(init=False)
     max_len: int = field(init=False)
     greedy: bool = field(init=False)
+    seed: int = field(init=False)
+    stop_token_ids: frozenset[int] = field(init=False)
+    cache_key: str = field(init=False)
     arrival_time: float = field(default_factory=time.monotonic)
+    deadline: float | None = field(init=False, default=None)
     prompt_logprobs: list[PromptLogprob] = field(default_factory=list)
     num_in_flight_tokens: int = 0
     num_pending_tokens: int = 0
+    pooling: bool = False
+    hidden_sum: torch.Tensor | None = None
     banned_tokens: BannedTokens | None = field(init=False, default=None)
-    processors: tuple[LogitsProcessor, ...] | None = field(init=False, default=None)
-    warpers: tuple[str, ...] | None = field(init=False, default=None)
+    sampling_plan: SamplingPlan | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        sampling = self.task.sampling
+        request, sampling = self.request, self.request.sampling
+        assert request.max_tokens is not None, "the request is resolved"
         self.num_prompt_tokens = len(self.token_ids)
-        self.max_len = self.num_prompt_tokens + self.task.max_tokens
+        self.max_len = self.num_prompt_tokens + request.max_tokens
+        self.stop_token_ids = frozenset(request.stop_token_ids)
         self.greedy = sampling.greedy or sampling.temperature == 0
+        self.seed = sampling.seed or 0
+        self.cache_key = request.cache_salt
+        if request.deadline is not None:
+            self.deadline = time.monotonic() + request.deadline
         if sampling.bad_words_ids or sampling.allowed_token_ids is not None:
-            self.banned_tokens = BannedTokens(sampling, self.task.stop_token_ids)
+            self.banned_tokens = BannedTokens(sampling, self.stop_token_ids)
 
     @property
     def num_uncomputed_tokens(self) -> int:
@@ -200,33 +208,48 @@ class Sequence:
 
     @property
     def may_reuse_prefix(self) -> bool:
-        """Whether it may reuse KV memory of another sequence: not if each prompt token needs its logits."""
-        return self.task.prompt_logprobs is None
+        """Whether it may reuse KV memory of another sequence: not if each token must be computed."""
+        return self.request.prompt_logprobs is None and not self.pooling
 
     @property
     def lacks_prompt_logprobs(self) -> bool:
         """Whether tokens of its prompt are still to be scored."""
-        return self.task.prompt_logprobs is not None and len(self.prompt_logprobs) < self.num_prompt_tokens
+        return self.request.prompt_logprobs is not None and len(self.prompt_logprobs) < self.num_prompt_tokens
 
     @property
-    def penalty_among_warpers(self) -> bool:
-        """Whether the repetition penalty is applied at its place among the warpers instead of before them."""
-        return not self.greedy and "repetition" in self.task.sampling.warper_order
+    def penalties_come_first(self) -> bool:
+        """Whether the repetition penalties are applied before the warpers, not at a place among them."""
+        return self.greedy or REPETITION_PENALTY not in self.request.sampling.warper_order
 
     def finish_reason(self, context: int) -> Literal["stop", "length", ""]:
         """Why the answer ends behind its last token; empty if it goes on."""
-        if self.num_output_tokens and self.token_ids[-1] in self.task.stop_token_ids:
+        num_tokens = len(self.token_ids)
+        if self.pooling:
             return "stop"
-        return "length" if len(self.token_ids) >= min(self.max_len, context) else ""
+        if num_tokens > self.num_prompt_tokens and self.token_ids[-1] in self.stop_token_ids:
+            return "stop"
+        return "length" if num_tokens >= min(self.max_len, context) else ""
 
     def may_gain_token(self, context: int) -> bool:
         """Whether a token may follow its last one, unless that is a stop token."""
-        return self.num_tokens < min(self.max_len, context)
+        return len(self.token_ids) + self.num_pending_tokens < min(self.max_len, context)
 
-    def can_be_scheduled(self, context: int) -> bool:
-        """Whether it has tokens to compute. A pending token that ends the answer is not computed."""
-        ends = self.num_pending_tokens > 0 and not self.may_gain_token(context)
-        return self.num_unscheduled_tokens > 0 and not ends
+    def num_schedulable_tokens(self, context: int) -> int:
+        """Tokens that the next step may compute. A pending token that ends the answer is not computed."""
+        num_tokens = len(self.token_ids) + self.num_pending_tokens
+        if self.num_pending_tokens and num_tokens >= min(self.max_len, context):
+            return 0
+        return num_tokens - self.num_computed_tokens - self.num_in_flight_tokens
+
+    @property
+    def embedding(self) -> tuple[float, ...]:
+        """The mean of its hidden states, scaled to length 1; empty before all are computed."""
+        if self.hidden_sum is None or self.num_uncomputed_tokens:
+            return ()
+        return tuple(torch.nn.functional.normalize(self.hidden_sum, dim=0).tolist())
+
+    def add_hidden_sum(self, hidden_sum: torch.Tensor) -> None:
+        self.hidden_sum = hidden_sum if self.hidden_sum is None else self.hidden_sum + hidden_sum
 
     def clear_placement(self) -> None:
         """Forget its place in the KV memory: all tokens must be computed again.
@@ -236,6 +259,7 @@ class Sequence:
         self.row, self.num_computed_tokens = -1, 0
         self.num_in_flight_tokens = self.num_pending_tokens = 0
         self.pages, self.num_hashed_pages = [], 0
+        self.hidden_sum = None
 
     def with_drafts(self, num_drafts: int) -> "Sequence":
         """A read-only copy whose first `num_drafts` draft tokens count as accepted."""

@@ -4,15 +4,18 @@ Knows a Runner and a Sampler; knows neither the scheduler's rules nor the receiv
 """
 
 import logging
+from collections.abc import Callable
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass, field
 from math import isnan
 
 import torch
 
+from inference.device_copy import copy_to_host_async
 from inference.engine.banned_tokens import NO_ALLOWED_TOKEN_MESSAGE
 from inference.engine.build_batch import PreparedBatch, SampledIds, build_batch
 from inference.engine.chunking import UNCHUNKED, Chunking
+from inference.engine.kv.manager import KVCacheManager
 from inference.engine.sampling.sampler import (
     NAN_LOGITS,
     NO_ALLOWED_TOKEN,
@@ -41,6 +44,7 @@ class StepResult:
     sampled_tokens        empty if the sequence was not sampled; else the next token, and one more for each
                           accepted draft
     prompt_logprobs       scores of the prompt tokens that this step computed
+    hidden_sum            (d,) sum of the hidden states that this step computed, if the sequence is pooled
     error                 why the sequence failed; None if it did not
     has_nan               NaN was written behind a rejected draft, so the sequence's KV memory is unusable
     """
@@ -51,6 +55,7 @@ class StepResult:
     prompt_logprobs: list[PromptLogprob] = field(default_factory=list)
     error: ServerError | None = None
     has_nan: bool = False
+    hidden_sum: torch.Tensor | None = None
 
 
 @dataclass(slots=True)
@@ -60,12 +65,16 @@ class InFlight:
     results         the results known so far
     logits          until the step is sampled; valid until the next step is launched
     pending_sample  once it is sampled
+    hidden_sums     waits for the sums (P, d) of the pooled rows, and returns them; None if there are none
+    pooled_ids      the ids of their sequences
     """
 
     prepared: PreparedBatch
     results: list[StepResult]
     logits: torch.Tensor | None
     pending_sample: PendingSample | None = None
+    hidden_sums: Callable[[], torch.Tensor] | None = None
+    pooled_ids: SequenceOf[int] = ()
 
     @property
     def sequences(self) -> list[Sequence]:
@@ -97,14 +106,18 @@ class StepOutOfMemory(Exception):
 
 
 class ModelStep:
-    """Computes scheduled steps. A sequence of `context` tokens is full and is not sampled."""
+    """Computes scheduled steps."""
 
     def __init__(
-        self, runner: Runner, sampler: Sampler, context: int, chunking: Chunking = UNCHUNKED
+        self,
+        runner: Runner,
+        sampler: Sampler,
+        kv_cache_manager: KVCacheManager,
+        chunking: Chunking = UNCHUNKED,
     ) -> None:
         self.runner = runner
         self.sampler = sampler
-        self.context = context
+        self.kv_cache_manager = kv_cache_manager
         self.chunking = chunking
 
     def execute(self, scheduler_output: SchedulerOutput, cache_ops: SequenceOf[CacheOp]) -> list[StepResult]:
@@ -126,16 +139,21 @@ class ModelStep:
         self, scheduler_output: SchedulerOutput, cache_ops: SequenceOf[CacheOp]
     ) -> list[StepResult]:
         """As `execute`, without repeating a failed step. Raises whatever the runner or the sampler raises."""
-        in_flight = self.launch(build_batch(scheduler_output, cache_ops, self.context), scheduler_output)
+        prepared = build_batch(scheduler_output, cache_ops, self.kv_cache_manager)
+        in_flight = self.launch(prepared, scheduler_output)
         self.sample(in_flight)
         return self.collect(in_flight)
 
     def launch(self, prepared: PreparedBatch, scheduler_output: SchedulerOutput) -> InFlight:
         """Start computing the logits of the step. Does not wait for the device."""
         logits = self.runner.forward(prepared.batch)
-        return InFlight(
+        in_flight = InFlight(
             prepared, [StepResult(sequence, count) for sequence, count in scheduler_output], logits
         )
+        if prepared.batch.pooled_rows:
+            in_flight.hidden_sums = copy_to_host_async(self.runner.hidden_sums)
+            in_flight.pooled_ids = [scheduler_output[i][0].id for i in prepared.batch.pooled_rows]
+        return in_flight
 
     def sample(self, in_flight: InFlight) -> None:
         """Start sampling the step, which must be the last one launched.
@@ -158,8 +176,13 @@ class ModelStep:
         if in_flight.pending_sample is not None:
             sampled_tokens = in_flight.pending_sample.wait()  # sync
             self._add_sampled_tokens(in_flight.prepared, sampled_tokens, in_flight.results)
-            finite = in_flight.pending_sample.wait_finite()
-            self._fail_if_not_finite(in_flight.prepared, finite, in_flight.results)
+            if in_flight.prepared.nan_checks:
+                finite = in_flight.pending_sample.wait_finite()
+                self._fail_if_not_finite(in_flight.prepared, finite, in_flight.results)
+        if in_flight.hidden_sums is not None:
+            sums_by_id = dict(zip(in_flight.pooled_ids, in_flight.hidden_sums(), strict=True))
+            for result in in_flight.results:
+                result.hidden_sum = sums_by_id.get(result.sequence.id)
         return in_flight.results
 
     def _fail_if_not_finite(
@@ -176,7 +199,7 @@ class ModelStep:
     ) -> None:
         results_by_id = {result.sequence.id: result for result in results}
         for entry in prepared.prompt_logprob_rows:
-            num_top_logprobs = entry.sequence.task.prompt_logprobs or 0
+            num_top_logprobs = entry.sequence.request.prompt_logprobs or 0
             rows = logits[entry.first_row : entry.first_row + len(entry.token_ids)]
             result = results_by_id[entry.sequence.id]
             result.prompt_logprobs = self.sampler.prompt_logprobs(rows, entry.token_ids, num_top_logprobs)
@@ -191,11 +214,13 @@ class ModelStep:
             tokens_by_id.setdefault(sequence.id, []).append(token)
         for result in results:
             tokens = tokens_by_id.get(result.sequence.id, [])
-            result.sampled_tokens = accepted_drafts(tokens, result.sequence)
-            result.has_nan = any(token.id == NAN_LOGITS for token in tokens[1:])
+            if len(tokens) > 1:
+                result.has_nan = any(token.id == NAN_LOGITS for token in tokens[1:])
+                tokens = accepted_drafts(tokens, result.sequence)
+            result.sampled_tokens = tokens
             if tokens and tokens[0].id < 0:
                 result.error = error_for(tokens[0].id)
-            elif result.sequence.task.matcher is not None:
+            elif result.sequence.matcher is not None:
                 self._advance_matcher(result)
 
     def _advance_matcher(self, result: StepResult) -> None:
@@ -215,7 +240,7 @@ class ModelStep:
         if len(scheduler_output) == 1:
             return [StepResult(scheduler_output[0][0], error=Internal(MODEL_FAILED))]
         results = []
-        can_repeat = self.runner.supports_chunked_prefill
+        can_repeat = self.runner.capabilities.chunked_prefill
         for group in halves(scheduler_output) if can_repeat else map(self._restart, scheduler_output):
             try:
                 results += ModelStep.execute_once(self, group, ())
@@ -241,7 +266,7 @@ def accepted_drafts(sampled_tokens: list[SampledToken], sequence: Sequence) -> l
     """
     accepted = sampled_tokens[:1]
     for draft_id, token in zip(sequence.draft_token_ids, sampled_tokens[1:], strict=False):
-        if accepted[-1].id != draft_id or draft_id in sequence.task.stop_token_ids or token.id < 0:
+        if accepted[-1].id != draft_id or draft_id in sequence.stop_token_ids or token.id < 0:
             break
         accepted.append(token)
     return accepted

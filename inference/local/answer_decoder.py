@@ -4,7 +4,6 @@ Each token passes the detokenizer, the stop strings and the tool parser, in this
 no queues.
 """
 
-from collections.abc import Sequence
 from typing import Literal, cast
 
 from inference.engine.sequence import StepOutput, TopLogprobs
@@ -25,36 +24,36 @@ from inference.types import (
     TopLogprob,
 )
 
+NO_EVENTS: list[Event] = []
+
 
 class AnswerDecoder:
     """Decodes the answer `index` of a request.
 
-    prompt_token_ids  reported in Started, with the prompt_logprobs of the first output
-    eos_token_ids     the model's end tokens, which Finished.stop does not report
-    seed              the seed in use; None for a greedy answer
-    strip_leading     remove white space before the first word
-    answer_stats      records the answer's progress for the metrics
+    request        the request, resolved for the engine (see Sequence.request)
+    eos_token_ids  the model's end tokens, which Finished.stop does not report
+    stop_matcher   None: the request has no stop strings
+    tool_parser    None: the request has no tools
+    strip_leading  remove white space before the first word
+    answer_stats   records the answer's progress for the metrics
     """
 
     def __init__(
         self,
         index: int,
         request: GenerationRequest,
-        prompt_token_ids: Sequence[int],
         *,
         detokenizer: IncrementalDetokenizer,
-        stop_matcher: StopMatcher | TokenEndMatcher,
+        stop_matcher: StopMatcher | TokenEndMatcher | None,
         tool_parser: ToolParser | None,
         eos_token_ids: frozenset[int],
-        seed: int | None,
         strip_leading: bool,
         answer_stats: AnswerStats,
     ) -> None:
         self.index = index
         self.request = request
-        self.prompt_token_ids = prompt_token_ids
+        self.prompt_token_ids = request.prompt_token_ids
         self.eos_token_ids = eos_token_ids
-        self.seed = seed
         self.finished = False
         self.num_tokens = 0
         self._detokenizer = detokenizer
@@ -100,40 +99,49 @@ class AnswerDecoder:
             self.index,
             len(self.prompt_token_ids),
             num_cached_tokens,
-            tuple(self.prompt_token_ids),
+            self.prompt_token_ids,
             prompt_tokens,
             output.queue_time_s,
         )
 
     def _decode_token(self, output: StepOutput, position: int) -> list[Event]:
-        token_id = output.token_ids[position]
+        token_id, vocabulary = output.token_ids[position], self._detokenizer.vocabulary
         self.num_tokens += 1
         self._answer_stats.record_token()
         is_end = output.finish_reason == "stop" and position == len(output.token_ids) - 1
-        is_special = is_end or token_id in self._detokenizer.vocabulary.special_ids
-        # A special token may start a tool call: emit the text held back before it first.
-        text_before = self._stop_matcher.flush() if self._tool_parser and is_special else ""
-        is_eos = is_end and token_id in self.eos_token_ids  # takes precedence over stop strings
-        special_name = self._detokenizer.vocabulary.text(token_id) if is_special and not is_eos else ""
-        text, stop_string = self._match_stops(
-            "" if is_end and not self._keeps_stop_token(token_id) else self._detokenizer.feed(token_id),
-            special_name,
-        )
-        text, call_deltas = self._parse_tools(text_before, text, is_special=is_special and not is_end)
+        is_special = is_end or token_id in vocabulary.special_ids
+        text_before = ""
+        if self._tool_parser and self._stop_matcher and is_special:
+            # A special token may start a tool call: emit the text held back before it first.
+            text_before = self._stop_matcher.flush()
+        text, stop_string, call_deltas = "", "", NO_EVENTS
+        if not is_end or self._keeps_stop_token(token_id):
+            text = self._detokenizer.feed(token_id)
+        if self._strip_leading:
+            text = text.lstrip()
+            self._strip_leading = not text
+        if self._stop_matcher and self.num_tokens > self.request.min_tokens:
+            is_eos = is_end and token_id in self.eos_token_ids  # takes precedence over stop strings
+            special_name = vocabulary.text(token_id) if is_special and not is_eos else ""
+            text, stop_string = self._stop_matcher.feed(text, special_name)
+        if self._tool_parser:
+            text, call_deltas = self._parse_tools(
+                self._tool_parser, text_before, text, is_special=is_special and not is_end
+            )
         token = Token(
             self.index,
             token_id,
             text,
             output.logprobs[position] if output.logprobs else None,
-            to_top_logprobs(self._detokenizer.vocabulary, output.top_logprobs[position])
-            if output.top_logprobs
-            else (),
+            to_top_logprobs(vocabulary, output.top_logprobs[position]) if output.top_logprobs else (),
             is_special,
-            self._detokenizer.vocabulary.text(token_id),
+            vocabulary.text(token_id),
         )
         if self._tool_parser and self._tool_parser.is_complete:
             return [token, *call_deltas, self._finish("stop")]
-        return [token, *call_deltas, *self._finish_on_stop(stop_string)]
+        if stop_string:
+            return [token, *call_deltas, *self._finish_with("stop", "", stop_string)]
+        return [token, *call_deltas] if call_deltas else [token]
 
     def _keeps_stop_token(self, token_id: int) -> bool:
         """Whether the text includes the token that ends the answer; an end token also needs show_special."""
@@ -141,49 +149,48 @@ class AnswerDecoder:
             self.request.show_special or token_id not in self.eos_token_ids
         )
 
-    def _match_stops(self, text: str, special_name: str = "") -> tuple[str, str]:
-        """(text to emit, the stop string that ends the answer or "")"""
-        if self._strip_leading:
-            text = text.lstrip()
-            self._strip_leading = not text
-        if self.num_tokens <= self.request.min_tokens:
-            return text, ""
-        return self._stop_matcher.feed(text, special_name)
-
     def _parse_tools(
-        self, text_before: str, text: str = "", *, is_special: bool = False, is_last: bool = False
+        self,
+        tool_parser: ToolParser,
+        text_before: str,
+        text: str = "",
+        *,
+        is_special: bool = False,
+        is_last: bool = False,
     ) -> tuple[str, list[Event]]:
         """(text, call deltas) that can be emitted now. is_special: `text` is the name of a special token."""
-        if self._tool_parser is None:
-            return text_before + text, []
-        items = self._tool_parser.feed(text_before)
-        items += self._tool_parser.feed_special(text) if is_special else self._tool_parser.feed(text)
+        items = tool_parser.feed(text_before)
+        items += tool_parser.feed_special(text) if is_special else tool_parser.feed(text)
         if is_last:
-            items += self._tool_parser.flush()
+            items += tool_parser.flush()
         call_deltas: list[Event] = [item for item in items if isinstance(item, CallDelta)]
         return "".join(item for item in items if isinstance(item, str)), call_deltas
 
-    def _finish_on_stop(self, stop_string: str) -> list[Event]:
-        if not stop_string:
-            return []
-        text, call_deltas = self._parse_tools("", is_last=True)
-        return [*call_deltas, self._finish("stop", text, stop_string)]
-
     def _finish_from_engine(self, output: StepOutput) -> list[Event]:
         """The engine ended the answer: emit the text held back, unless it completes a stop string."""
-        text, stop_string = self._match_stops(self._detokenizer.flush())
-        text, call_deltas = self._parse_tools(
-            text if stop_string else text + self._stop_matcher.flush(), is_last=True
-        )
-        stop_cause: str | int | None = stop_string or None
-        if (
-            not stop_string
-            and output.finish_reason == "stop"
-            and output.token_ids
-            and output.token_ids[-1] not in self.eos_token_ids
-        ):
-            stop_cause = output.token_ids[-1]
-        finish_reason = "stop" if stop_string else cast(FinishReason, output.finish_reason)
+        text, stop_string = self._detokenizer.flush(), ""
+        if self._strip_leading:
+            text = text.lstrip()
+        if self._stop_matcher:
+            if self.num_tokens > self.request.min_tokens:
+                text, stop_string = self._stop_matcher.feed(text)
+            if not stop_string:
+                text += self._stop_matcher.flush()
+        if stop_string:
+            return self._finish_with("stop", text, stop_string)
+        stop_cause = None
+        if output.finish_reason == "stop" and output.token_ids:
+            last_id = output.token_ids[-1]
+            stop_cause = None if last_id in self.eos_token_ids else last_id
+        return self._finish_with(cast(FinishReason, output.finish_reason), text, stop_cause)
+
+    def _finish_with(
+        self, finish_reason: FinishReason, text: str, stop_cause: str | int | None
+    ) -> list[Event]:
+        """The last events: what the tool parser holds back, and Finished with the rest of the text."""
+        if self._tool_parser is None:
+            return [self._finish(finish_reason, text, stop_cause)]
+        text, call_deltas = self._parse_tools(self._tool_parser, text, is_last=True)
         return [*call_deltas, self._finish(finish_reason, text, stop_cause)]
 
     def _finish(
@@ -191,7 +198,9 @@ class AnswerDecoder:
     ) -> Finished:
         self.finished = True
         self._answer_stats.record_finish(finish_reason)
-        return Finished(self.index, finish_reason, text, stop_cause, self.num_tokens, self.seed)
+        return Finished(
+            self.index, finish_reason, text, stop_cause, self.num_tokens, self.request.sampling.seed
+        )
 
 
 def to_top_logprobs(vocabulary: Vocabulary, top_logprobs: TopLogprobs) -> tuple[TopLogprob, ...]:

@@ -1,26 +1,26 @@
-"""LocalBackend: turns a request into engine tasks, and their outputs into a stream of events.
+"""LocalBackend: resolves a request for the engine, and turns its outputs into a stream of events.
 
 Knows which module handles which part of a request. Computes nothing itself.
 """
 
+import asyncio
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from inference.engine.contrastive import ContrastiveGenerator, start_contrastive_search
-from inference.engine.engine import Engine, Post
-from inference.engine.sequence import Task
+from inference.backend_load import BackendLoad
+from inference.engine.engine import Engine
+from inference.engine.sequence import OutputSink
 from inference.errors import MaxTokensTooLarge, NotImplementedHere
 from inference.local.answer_decoder import AnswerDecoder
-from inference.local.embeddings import EmbeddingStream, EmbedFunction, embed_inputs
+from inference.local.embeddings import EmbeddingStream, embed_inputs
 from inference.local.input_processor import InputProcessor, is_chat
 from inference.local.output_stream import LocalStream, OutputCollector
 from inference.local.tool_calling import AUTO, ToolCalling
-from inference.local.validation import check_ids, check_request
-from inference.metrics import AnswerStats, Metrics
+from inference.metrics import AnswerStats, ModelMetrics
 from inference.model.memory_usage import devices
 from inference.sampling import Sampling
 from inference.structured_output import GrammarCompiler, GrammarMatcher
@@ -28,12 +28,16 @@ from inference.text.detokenizer import IncrementalDetokenizer
 from inference.text.stop_strings import StopStrings, TokenEndStops
 from inference.text.tokenizer import bad_words_ids
 from inference.text.vocabulary import Vocabulary
-from inference.types import BackendLoad, GenerationRequest, ModelInfo, Tokenized
+from inference.types import GenerationRequest, ModelInfo, Tokenized
+from inference.validation import check_ids, check_request
 
 MIN_TEMPERATURE = 1e-5  # below it sampling is greedy, as in vLLM's SamplingParams
 MAX_CONSECUTIVE_FAILURES = 3  # failed requests in a row from which the server is not ready
 
-Seeds = list[int | None]
+# Starts a contrastive search whose outputs go to every sink; returns what aborts answers by their indices.
+StartSearch = Callable[
+    [GenerationRequest, GrammarMatcher | None, Sequence[OutputSink]], Callable[[Iterable[int]], None]
+]
 
 
 class LocalBackend:
@@ -47,8 +51,7 @@ class LocalBackend:
     tool_format         the configured format of tool calls, see ToolCalling
     details             further properties for ModelInfo
     is_encoder_decoder  the prompt goes to the encoder and takes no context from the answer
-    embed               computes embeddings; None: the model has none
-    contrastive         contrastive search; None: the model does not support it
+    contrastive         starts a contrastive search; None: the model does not support it
     on_close            called after the engine has stopped
     """
 
@@ -62,22 +65,21 @@ class LocalBackend:
         vocab: int,
         eos_token_ids: frozenset[int],
         compiler: GrammarCompiler,
-        metrics: Metrics,
+        metrics: ModelMetrics,
         max_input_tokens: int | None = None,
         tool_format: str = AUTO,
         default_seed: int | None = None,
         details: Mapping[str, str] = MappingProxyType({}),
         is_encoder_decoder: bool = False,
-        embed: EmbedFunction | None = None,
-        contrastive: ContrastiveGenerator | None = None,
+        contrastive: StartSearch | None = None,
         on_close: Callable[[], None] = lambda: None,
     ) -> None:
         self._engine = engine
-        self._embed = embed
         self._contrastive = contrastive
         self._on_close = on_close
         self._metrics = metrics
         self._default_seed = default_seed
+        self._context = context
         self._vocabulary = Vocabulary(tokenizer)
         self._input_processor = InputProcessor(
             self._vocabulary,
@@ -109,21 +111,22 @@ class LocalBackend:
     def generate(self, request: GenerationRequest) -> LocalStream:
         start_s = time.monotonic()
         check_request(request, self._info.vocab)
-        request = replace(request, sampling=self._resolve_sampling(request))
         token_ids = self._input_processor.prompt_token_ids(request)
-        seeds = seeds_for(request.sampling, request.n, self._default_seed)
-        tasks = self._create_tasks(request, token_ids, seeds)
+        matcher = self._matcher(request)
+        resolved = self._resolve(request, token_ids, has_grammar=matcher is not None)
+        resolved_requests = with_seeds(resolved, self._default_seed)
         answer_stats = self._metrics.start_answers(
             len(token_ids),
-            max_tokens=tasks[0].max_tokens,
-            num_answers=len(tasks),
+            max_tokens=resolved.max_tokens or 0,
+            num_answers=len(resolved_requests),
             prepared_s=time.monotonic() - start_s,
         )
-        answer_decoders = self._answer_decoders(request, token_ids, seeds, answer_stats)
-        if request.sampling.penalty_alpha:
-            return LocalStream(self._start_search(tasks[0], answer_decoders))
+        answer_decoders = self._answer_decoders(request, resolved_requests, token_ids, answer_stats)
+        if resolved.sampling.penalty_alpha:
+            return LocalStream(self._start_search(resolved, matcher, answer_decoders))
         collector = OutputCollector(answer_decoders, self._engine.abort)
-        collector.sequence_ids = self._engine.submit(tasks, collector.sinks())
+        matchers = [matcher.copy() for _ in resolved_requests] if matcher else ()
+        collector.sequence_ids = self._engine.submit(resolved_requests, collector.sinks(), matchers)
         return LocalStream(collector)
 
     def tokenize(self, request: GenerationRequest) -> Tokenized:
@@ -134,9 +137,7 @@ class LocalBackend:
         return self._vocabulary.detokenize(token_ids, show_special)
 
     def embed(self, inputs: Sequence[str | Sequence[int]]) -> EmbeddingStream:
-        if self._embed is None:
-            raise NotImplementedHere("this model makes no embeddings")
-        return embed_inputs(self._engine, self._embed, self._input_processor, inputs)
+        return embed_inputs(self._engine, self._input_processor, inputs)
 
     def load(self) -> BackendLoad:
         stats = self._engine.stats()
@@ -147,70 +148,69 @@ class LocalBackend:
             devices(),
         )
 
-    def set_delivery(self, post: Post) -> None:
-        self._engine.set_delivery(post)
+    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._engine.set_delivery(loop.call_soon_threadsafe)
 
     def close(self) -> None:
         self._engine.stop()
         self._on_close()
 
-    def _resolve_sampling(self, request: GenerationRequest) -> Sampling:
+    def _resolve(
+        self, request: GenerationRequest, token_ids: tuple[int, ...], has_grammar: bool
+    ) -> GenerationRequest:
+        """The request as the engine needs it (see Sequence.request), except for the seed."""
         sampling = normalise_sampling(request.sampling, self._info.vocab)
-        if not request.bad_words:
-            return sampling
-        return replace(
-            sampling,
-            bad_words_ids=sampling.bad_words_ids + bad_words_ids(request.bad_words, self._vocabulary),
-        )
-
-    def _create_tasks(
-        self, request: GenerationRequest, token_ids: tuple[int, ...], seeds: Seeds
-    ) -> list[Task]:
-        matcher = self._matcher(request)
+        if request.bad_words:
+            banned_runs = bad_words_ids(request.bad_words, self._vocabulary)
+            sampling = replace(sampling, bad_words_ids=sampling.bad_words_ids + banned_runs)
         # Behind a complete structured output only end tokens are allowed, so they must end the answer.
-        ignores_eos = request.ignore_eos and matcher is None
-        task = Task(
-            token_ids,
+        ignores_eos = request.ignore_eos and not has_grammar
+        return replace(
+            request,
+            prompt=token_ids,
+            sampling=sampling,
             max_tokens=self._max_output_tokens(request, token_ids),
-            sampling=request.sampling,
-            min_tokens=request.min_tokens,
-            stop_token_ids=frozenset(request.stop_token_ids)
-            | (frozenset() if ignores_eos else self._eos_token_ids),
-            logprobs=request.logprobs,
-            processed_logprobs=request.processed_logprobs,
-            prompt_logprobs=request.prompt_logprobs,
-            deadline=None if request.deadline is None else time.monotonic() + request.deadline,
+            stop_token_ids=request.stop_token_ids + (() if ignores_eos else tuple(self._eos_token_ids)),
         )
-        return [replace(task, seed=seed or 0, matcher=matcher and matcher.copy()) for seed in seeds]
 
     def _max_output_tokens(self, request: GenerationRequest, token_ids: tuple[int, ...]) -> int:
-        available = self._info.context - (0 if self._input_processor.is_encoder_decoder else len(token_ids))
+        available = self._context - (0 if self._input_processor.is_encoder_decoder else len(token_ids))
         if request.max_tokens is None:
             return available
         if request.reject_if_too_long and request.max_tokens > available:
-            raise MaxTokensTooLarge(self._info.context, len(token_ids), request.max_tokens)
+            raise MaxTokensTooLarge(self._context, len(token_ids), request.max_tokens)
         return min(request.max_tokens, available)
 
     def _matcher(self, request: GenerationRequest) -> GrammarMatcher | None:
         """The grammar of the answers. A forced tool call overrides the request's constraint."""
-        if forced := self._tool_calling.forced_constraint(request):
-            return self._compiler.compile(forced, "tools")
+        if request.tool_choice not in ("auto", "none"):
+            return self._compiler.compile(self._tool_calling.forced_constraint(request), "tools")
         return self._compiler.compile(request.constraint) if request.constraint else None
 
-    def _start_search(self, task: Task, answer_decoders: list[AnswerDecoder]) -> OutputCollector:
+    def _start_search(
+        self,
+        request: GenerationRequest,
+        matcher: GrammarMatcher | None,
+        answer_decoders: list[AnswerDecoder],
+    ) -> OutputCollector:
         """Start a contrastive search. All answers are equal; their sequence ids are their indices."""
-        collector = OutputCollector(answer_decoders, lambda indices: search_task.abort(indices))
+        if self._contrastive is None:
+            raise NotImplementedHere(
+                "this model does not support penalty_alpha: its KV memory cannot be copied"
+            )
+        collector = OutputCollector(answer_decoders, lambda indices: abort(indices))
         collector.sequence_ids = range(len(answer_decoders))
-        search_task = start_contrastive_search(self._engine, self._contrastive, task, collector.sinks())
+        abort = self._contrastive(request, matcher, collector.sinks())
         return collector
 
     def _answer_decoders(
         self,
         request: GenerationRequest,
+        resolved_requests: list[GenerationRequest],
         token_ids: tuple[int, ...],
-        seeds: Seeds,
         answer_stats: list[AnswerStats],
     ) -> list[AnswerDecoder]:
+        """The decoder of the answer to each of resolved_requests."""
         is_chat_prompt = not isinstance(request.prompt, str) and is_chat(request.prompt)
         chat_template = self._input_processor.chat_template
         starts_message = is_chat_prompt and not request.template.continue_final_message
@@ -219,27 +219,27 @@ class LocalBackend:
         return [
             AnswerDecoder(
                 index,
-                request,
-                token_ids,
+                resolved,
                 # A message starts a new text; a completion continues the text of its prompt.
                 detokenizer=IncrementalDetokenizer(
                     self._vocabulary, continued_ids, show_special=request.show_special
                 ),
-                stop_matcher=stop_strings.new_matcher(),
-                tool_parser=self._tool_calling.parser_for(request, index),
+                stop_matcher=stop_strings.new_matcher() if stop_strings else None,
+                tool_parser=self._tool_calling.parser_for(request, index) if request.tools else None,
                 eos_token_ids=self._eos_token_ids,
-                seed=seed,
                 answer_stats=stats,
                 strip_leading=starts_message and bool(chat_template.fallback_reason),
             )
-            for index, (seed, stats) in enumerate(zip(seeds, answer_stats, strict=True))
+            for index, (resolved, stats) in enumerate(zip(resolved_requests, answer_stats, strict=True))
         ]
 
 
 def stop_strings_for(
     request: GenerationRequest, template_stops: tuple[str, ...]
-) -> StopStrings | TokenEndStops:
-    """The stop strings of a request's answers; template_stops never appear in the text."""
+) -> StopStrings | TokenEndStops | None:
+    """The stop strings of a request; None if it has none. template_stops never appear in the text."""
+    if not request.stop and not template_stops:
+        return None
     if request.stop_at_token_end:
         return TokenEndStops(request.stop + template_stops)
     return (
@@ -259,10 +259,11 @@ def normalise_sampling(sampling: Sampling, vocab: int) -> Sampling:
     return replace(sampling, top_k=0) if sampling.top_k >= vocab else sampling
 
 
-def seeds_for(sampling: Sampling, n: int, default_seed: int | None = None) -> Seeds:
-    """A different seed for each answer; None for greedy answers."""
+def with_seeds(request: GenerationRequest, default_seed: int | None = None) -> list[GenerationRequest]:
+    """The request of each answer: their seeds differ; a greedy answer has none."""
+    sampling = request.sampling
     if sampling.greedy:
-        return [None] * n
+        return [replace(request, sampling=replace(sampling, seed=None))] * request.n
     seed = default_seed if sampling.seed is None else sampling.seed
     first = secrets.randbits(63) if seed is None else seed
-    return [first + index for index in range(n)]
+    return [replace(request, sampling=replace(sampling, seed=first + index)) for index in range(request.n)]

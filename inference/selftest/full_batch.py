@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from threading import Thread
 
 from inference.engine.engine import Engine
-from inference.engine.sequence import Task
 from inference.engine_stats import StepStats
-from inference.selftest.scenarios import GREEDY, submit_tasks, without_prefix_cache
+from inference.selftest.scenarios import GREEDY, submit_requests, without_prefix_cache
+from inference.types import GenerationRequest
 
 NUM_NEW_TOKENS = 3  # per answer; the first is computed with the prompt
 MAX_CONCURRENT = 8  # answers in the speed measurement of concurrent answers
@@ -37,11 +37,11 @@ class FullBatch:
 
 
 def run_full_batch(engine: Engine, token_ids: SequenceOf[int], num_tokens: int) -> FullBatch:
-    """Run one task per row. The prompts consist of token_ids: num_tokens in all, and at least one each.
+    """Run one request per row. The prompts consist of token_ids: num_tokens in all, and at least one each.
 
     Replaces the engine's step listener for the duration.
     """
-    tasks = make_tasks(engine, token_ids, num_tokens)
+    requests = make_requests(engine, token_ids, num_tokens)
     full_batch, previous_listener = FullBatch(), engine.core.on_step
 
     def record_step(step: StepStats) -> None:
@@ -52,7 +52,7 @@ def run_full_batch(engine: Engine, token_ids: SequenceOf[int], num_tokens: int) 
     engine.on_step(record_step)
     try:
         with without_prefix_cache(engine):
-            results = submit_tasks(engine, tasks)
+            results = submit_requests(engine, requests)
             engine.run_until_idle()
     finally:
         engine.on_step(previous_listener)
@@ -60,18 +60,18 @@ def run_full_batch(engine: Engine, token_ids: SequenceOf[int], num_tokens: int) 
     return full_batch
 
 
-def make_tasks(engine: Engine, token_ids: SequenceOf[int], num_tokens: int) -> list[Task]:
-    """One task per row, from different positions of token_ids. Together they fit in the KV cache."""
+def make_requests(engine: Engine, token_ids: SequenceOf[int], num_tokens: int) -> list[GenerationRequest]:
+    """One request per row, from different positions of token_ids. Together they fit in the KV cache."""
     kv_manager = engine.core.kv_cache_manager
     max_length = (
         min(kv_manager.context, kv_manager.kv_capacity // kv_manager.max_sequences) - NUM_NEW_TOKENS - 1
     )
     length = max(1, min(-(-num_tokens // kv_manager.max_sequences), max_length))
     return [
-        Task(
+        GenerationRequest(
             tuple(token_ids[(row + place) % len(token_ids)] for place in range(length)),
-            NUM_NEW_TOKENS,
             GREEDY,
+            max_tokens=NUM_NEW_TOKENS,
         )
         for row in range(kv_manager.max_sequences)
     ]
@@ -87,11 +87,9 @@ class Speed:
     num_concurrent: int
 
 
-def measure_speed(engine: Engine, prompts: SequenceOf[Task], num_new_tokens: int) -> Speed:
+def measure_speed(engine: Engine, prompts: SequenceOf[GenerationRequest], num_new_tokens: int) -> Speed:
     """The speed for the longest prompt, and for answers of num_new_tokens to the shortest prompt."""
-    longest, shortest = (
-        choose(prompts, key=lambda task: len(task.prompt_token_ids)) for choose in (max, min)
-    )
+    longest, shortest = (choose(prompts, key=lambda request: len(request.prompt)) for choose in (max, min))
     num_concurrent = min(MAX_CONCURRENT, engine.core.kv_cache_manager.max_sequences)
     answer_task = replace(shortest, max_tokens=num_new_tokens + 1, logprobs=None)
     start = time.perf_counter()
@@ -105,10 +103,10 @@ def measure_speed(engine: Engine, prompts: SequenceOf[Task], num_new_tokens: int
     )
 
 
-def time_decoding(engine: Engine, tasks: SequenceOf[Task]) -> float:
+def time_decoding(engine: Engine, requests: SequenceOf[GenerationRequest]) -> float:
     """Seconds of decoding after every answer has its first token."""
     with without_prefix_cache(engine):
-        results = submit_tasks(engine, tasks)
+        results = submit_requests(engine, requests)
         while not all(result.token_ids for result in results):
             engine.step()
         start = time.perf_counter()

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 
 from inference.engine.engine import Engine
-from inference.engine.sequence import Task
 from inference.factory import LoadedEngine
 from inference.finding import Finding
 from inference.selftest.compare import Comparison, Divergence, compare
@@ -18,10 +17,11 @@ from inference.selftest.full_batch import measure_speed, run_full_batch
 from inference.selftest.scenarios import (
     CollectedAnswer,
     make_prompts,
+    make_request,
     make_scenarios,
-    make_task,
     run_alone,
 )
+from inference.types import GenerationRequest
 
 MAX_SECONDS = 40.0  # approximate duration of the whole selftest
 # Tokens of the common prefix, and of an answer: at most the first line, for slow models down to the second.
@@ -73,37 +73,37 @@ def selftest(loaded_engine: LoadedEngine) -> list[Finding]:
     """
     engine, tokenizer = loaded_engine.engine, loaded_engine.loaded_model.tokenizer
     times = measure_times(engine, tokenizer)
-    tasks = make_tasks(engine, tokenizer, times)
+    requests = make_requests(engine, tokenizer, times)
     tolerance = tolerance_of(loaded_engine)
-    expected = run_alone(engine, tasks)
-    findings = [describe_runner(loaded_engine), describe_tasks(tasks)]
+    expected = run_alone(engine, requests)
+    findings = [describe_runner(loaded_engine), describe_requests(requests)]
     for name, scenario in make_scenarios(engine, expected).items():
-        results = scenario(engine, tasks)
+        results = scenario(engine, requests)
         findings.append(judge_results(name, compare(expected, results), tolerance, tokenizer, results))
     return [
         *findings,
         *describe_quantization_loss(loaded_engine),
-        check_full_batch(engine, tasks, times),
-        describe_speed(engine, tasks),
+        check_full_batch(engine, requests, times),
+        describe_speed(engine, requests),
     ]
 
 
 def measure_times(engine: Engine, tokenizer: Any) -> TokenTimes:
-    """The engine's speed on a first short task, to scale the others."""
+    """The engine's speed on a first short request, to scale the others."""
     max_length = engine.core.kv_cache_manager.context // 2
-    first = make_task(make_prompts(tokenizer, SHORT_PREFIX, max_length)[0], FEW_NEW_TOKENS)
+    first = make_request(make_prompts(tokenizer, SHORT_PREFIX, max_length)[0], FEW_NEW_TOKENS)
     seconds = []
     for num_new_tokens in (1, 1, FEW_NEW_TOKENS):  # the first run is slower and ignored
         start = time.perf_counter()
-        run_alone(engine, [make_task(first.prompt_token_ids, num_new_tokens)])
+        run_alone(engine, [make_request(first.prompt_token_ids, num_new_tokens)])
         seconds.append(time.perf_counter() - start)
     return TokenTimes(
         seconds[1] / len(first.prompt_token_ids), max(seconds[2] - seconds[1], 1e-4) / (FEW_NEW_TOKENS - 1)
     )
 
 
-def make_tasks(engine: Engine, tokenizer: Any, times: TokenTimes) -> list[Task]:
-    """The tasks, scaled so that the selftest takes about MAX_SECONDS."""
+def make_requests(engine: Engine, tokenizer: Any, times: TokenTimes) -> list[GenerationRequest]:
+    """The requests, scaled so that the selftest takes about MAX_SECONDS."""
     max_length = engine.core.kv_cache_manager.context // 2
     prefix_length = clamp(
         SHORT_PREFIX, MAX_SECONDS / 2 / NUM_PROMPTS_READ / times.prompt_token_s, LONG_PREFIX
@@ -112,7 +112,7 @@ def make_tasks(engine: Engine, tokenizer: Any, times: TokenTimes) -> list[Task]:
         FEW_NEW_TOKENS, MAX_SECONDS / 2 / STEPS_PER_NEW_TOKEN / times.step_s, min(NUM_NEW_TOKENS, max_length)
     )
     return [
-        make_task(prompt, num_new_tokens) for prompt in make_prompts(tokenizer, prefix_length, max_length)
+        make_request(prompt, num_new_tokens) for prompt in make_prompts(tokenizer, prefix_length, max_length)
     ]
 
 
@@ -137,10 +137,10 @@ def describe_runner(loaded_engine: LoadedEngine) -> Finding:
     return Finding("runner", "logits of the model's own code", have, ok=True)
 
 
-def describe_tasks(tasks: list[Task]) -> Finding:
-    """The tasks. Their answers computed alone are the reference."""
-    longest = max(len(task.prompt_token_ids) for task in tasks)
-    have = f"{len(tasks)} prompts of up to {longest} tokens, {tasks[0].max_tokens} tokens each"
+def describe_requests(requests: list[GenerationRequest]) -> Finding:
+    """The requests. Their answers computed alone are the reference."""
+    longest = max(len(request.prompt) for request in requests)
+    have = f"{len(requests)} prompts of up to {longest} tokens, {requests[0].max_tokens} tokens each"
     return Finding("alone", "answers to compare with", have, ok=True)
 
 
@@ -189,10 +189,12 @@ def describe_position(prompt_index: int, position: int) -> str:
     return f"prompt {prompt_index + 1}, token {position + 1}"
 
 
-def check_full_batch(engine: Engine, tasks: list[Task], times: TokenTimes) -> Finding:
+def check_full_batch(engine: Engine, requests: list[GenerationRequest], times: TokenTimes) -> Finding:
     """Run a full batch, with fewer tokens than the token budget if that would take too long."""
     num_tokens = clamp(1, MAX_SECONDS / 2 / times.prompt_token_s, engine.core.scheduler.token_budget)
-    full_batch = run_full_batch(engine, max((task.prompt_token_ids for task in tasks), key=len), num_tokens)
+    full_batch = run_full_batch(
+        engine, max((request.prompt_token_ids for request in requests), key=len), num_tokens
+    )
     need = f"{engine.core.kv_cache_manager.max_sequences} answers at once, {num_tokens} tokens a step"
     if full_batch.error:
         return Finding("full batch", need, full_batch.error, ok=False, fix=SMALLER_FIX)
@@ -201,8 +203,8 @@ def check_full_batch(engine: Engine, tasks: list[Task], times: TokenTimes) -> Fi
     )
 
 
-def describe_speed(engine: Engine, tasks: list[Task]) -> Finding:
-    measured_speed = measure_speed(engine, tasks, tasks[0].max_tokens)
+def describe_speed(engine: Engine, requests: list[GenerationRequest]) -> Finding:
+    measured_speed = measure_speed(engine, requests, requests[0].max_tokens or 0)
     concurrent_text = f"{measured_speed.num_concurrent} answers {measured_speed.concurrent:.0f}"
     have = f"prompt {measured_speed.prompt:.0f}, one answer {measured_speed.single:.0f}, {concurrent_text}"
     return Finding("speed", "tokens per second", have, ok=True)

@@ -13,11 +13,12 @@ from typing import Any
 
 from inference.engine.engine import Engine
 from inference.engine.kv.manager import KVCacheManager
-from inference.engine.ngram_proposer import NgramProposer, can_draft, max_drafts_of
+from inference.engine.ngram_proposer import can_draft, max_drafts_of
 from inference.engine.scheduler import SchedulerOutput
-from inference.engine.sequence import Sequence, StepOutput, Task, TopLogprobs
+from inference.engine.sequence import Sequence, StepOutput, TopLogprobs
 from inference.errors import ServerError
 from inference.sampling import Sampling
+from inference.types import GenerationRequest
 
 STEPS_BETWEEN = 3  # steps between preemptions, or between arrivals
 NUM_DRAFTS = 5  # draft tokens per step
@@ -45,32 +46,36 @@ class CollectedAnswer:
         self.error = output.error or self.error
 
 
-Scenario = Callable[[Engine, SequenceOf[Task]], list[CollectedAnswer]]
+Requests = SequenceOf[GenerationRequest]
+Scenario = Callable[[Engine, Requests], list[CollectedAnswer]]
 
 
-def run_alone(engine: Engine, tasks: SequenceOf[Task]) -> list[CollectedAnswer]:
-    """One task after the other, without the prefix cache."""
+def run_alone(engine: Engine, requests: Requests) -> list[CollectedAnswer]:
+    """One request after the other, without the prefix cache."""
     results = []
     with without_prefix_cache(engine):
-        for task in tasks:
-            results += submit_tasks(engine, [task])
+        for request in requests:
+            results += submit_requests(engine, [request])
             engine.run_until_idle()
     return results
 
 
-def run_batched(engine: Engine, tasks: SequenceOf[Task]) -> list[CollectedAnswer]:
-    """All tasks in one batch."""
-    results = submit_tasks(engine, tasks)
+def run_batched(engine: Engine, requests: Requests) -> list[CollectedAnswer]:
+    """All requests in one batch."""
+    results = submit_requests(engine, requests)
     engine.run_until_idle()
     return results
 
 
-def with_cancelled_neighbours(engine: Engine, tasks: SequenceOf[Task]) -> list[CollectedAnswer]:
-    """Tasks arrive one by one, each with a neighbour that is cancelled before the next arrival."""
+def with_cancelled_neighbours(engine: Engine, requests: Requests) -> list[CollectedAnswer]:
+    """Requests arrive one by one, each with a neighbour that is cancelled before the next arrival."""
     results = []
-    for task in tasks:
-        neighbour = engine.submit([Task(task.prompt_token_ids[::-1], task.max_tokens)], [CollectedAnswer()])
-        results += submit_tasks(engine, [task])
+    for request in requests:
+        neighbour = engine.submit(
+            [GenerationRequest(request.prompt_token_ids[::-1], max_tokens=request.max_tokens)],
+            [CollectedAnswer()],
+        )
+        results += submit_requests(engine, [request])
         for _ in range(STEPS_BETWEEN):
             engine.step()
         engine.abort(neighbour)
@@ -78,10 +83,10 @@ def with_cancelled_neighbours(engine: Engine, tasks: SequenceOf[Task]) -> list[C
     return results
 
 
-def run_preempted(engine: Engine, tasks: SequenceOf[Task]) -> list[CollectedAnswer]:
-    """All tasks in one batch; each is preempted once during its answer and recomputed."""
-    results = [CollectedAnswer() for _ in tasks]
-    remaining = set(engine.submit(tasks, results))
+def run_preempted(engine: Engine, requests: Requests) -> list[CollectedAnswer]:
+    """All requests in one batch; each is preempted once during its answer and recomputed."""
+    results = [CollectedAnswer() for _ in requests]
+    remaining = set(engine.submit(requests, results))
     num_steps = 0
     while engine.step():
         num_steps += 1
@@ -94,45 +99,49 @@ def run_preempted(engine: Engine, tasks: SequenceOf[Task]) -> list[CollectedAnsw
     return results
 
 
-def run_again(engine: Engine, tasks: SequenceOf[Task]) -> list[CollectedAnswer]:
-    """A second run, one task after the other, with the prefix cache of the first."""
-    run_batched(engine, tasks)
+def run_again(engine: Engine, requests: Requests) -> list[CollectedAnswer]:
+    """A second run, one request after the other, with the prefix cache of the first."""
+    run_batched(engine, requests)
     results = []
-    for task in tasks:
-        results += submit_tasks(engine, [task])
+    for request in requests:
+        results += submit_requests(engine, [request])
         engine.run_until_idle()
     return results
 
 
 def run_with_drafts(
-    expected: SequenceOf[CollectedAnswer], engine: Engine, tasks: SequenceOf[Task]
+    expected: SequenceOf[CollectedAnswer], engine: Engine, requests: Requests
 ) -> list[CollectedAnswer]:
-    """All tasks in one batch, with draft tokens, most of them correct."""
-    core, ngram_proposer = engine.core, engine.core.ngram_proposer
-    core.ngram_proposer = KnownAnswerProposer(
-        core.kv_cache_manager,
-        {task.prompt_token_ids: result.token_ids for task, result in zip(tasks, expected, strict=True)},
+    """All requests in one batch, with draft tokens, most of them correct."""
+    pipeline, proposer = engine.core.pipeline, engine.core.pipeline.proposer
+    pipeline.proposer = KnownAnswerProposer(
+        engine.core.kv_cache_manager,
+        {
+            request.prompt_token_ids: result.token_ids
+            for request, result in zip(requests, expected, strict=True)
+        },
     )
     try:
-        return run_batched(engine, tasks)
+        return run_batched(engine, requests)
     finally:
-        core.ngram_proposer = ngram_proposer
+        pipeline.proposer = proposer
 
 
-class KnownAnswerProposer(NgramProposer):
-    """Drafts the known answers of known prompts; every third time the last draft token is wrong."""
+class KnownAnswerProposer:
+    """A Proposer of the known answers of known prompts; every third time the last draft token is wrong."""
 
     def __init__(self, kv_manager: KVCacheManager, answer_ids: dict[SequenceOf[int], list[int]]) -> None:
-        super().__init__(kv_manager, NUM_DRAFTS)
+        self.kv_cache_manager = kv_manager
         self.answer_ids = answer_ids
 
-    def propose(self, scheduler_output: SchedulerOutput, budget: int) -> None:
+    def propose(self, scheduler_output: SchedulerOutput, token_budget: int) -> int:
         for sequence, _ in scheduler_output:
             sequence.draft_token_ids = self.draft_from_answer(sequence) if can_draft(sequence) else []
+        return sum(len(sequence.draft_token_ids) for sequence, _ in scheduler_output)
 
     def draft_from_answer(self, sequence: Sequence) -> list[int]:
         num_generated = sequence.num_output_tokens
-        draft_token_ids = self.answer_ids[sequence.task.prompt_token_ids][
+        draft_token_ids = self.answer_ids[sequence.request.prompt_token_ids][
             num_generated : num_generated + min(NUM_DRAFTS, max_drafts_of(sequence, self.kv_cache_manager))
         ]
         return (
@@ -153,9 +162,9 @@ def without_prefix_cache(engine: Engine) -> Iterator[None]:
         kv_manager.prefix_caching = prefix_caching
 
 
-def submit_tasks(engine: Engine, tasks: SequenceOf[Task]) -> list[CollectedAnswer]:
-    results = [CollectedAnswer() for _ in tasks]
-    engine.submit(tasks, results)
+def submit_requests(engine: Engine, requests: Requests) -> list[CollectedAnswer]:
+    results = [CollectedAnswer() for _ in requests]
+    engine.submit(requests, results)
     return results
 
 
@@ -197,6 +206,6 @@ def tokenize(tokenizer: Any, text: str) -> list[int]:
     return list(tokenizer(text).input_ids)
 
 
-def make_task(prompt: tuple[int, ...], max_tokens: int) -> Task:
-    """A greedy task of exactly max_tokens tokens."""
-    return Task(prompt, max_tokens, GREEDY, logprobs=NUM_TOP_LOGPROBS)
+def make_request(prompt: tuple[int, ...], max_tokens: int) -> GenerationRequest:
+    """A greedy request of exactly max_tokens tokens."""
+    return GenerationRequest(prompt, GREEDY, max_tokens=max_tokens, logprobs=NUM_TOP_LOGPROBS)

@@ -10,9 +10,11 @@ import torch
 
 from inference.engine.engine import Engine
 from inference.engine.sampling.sampler import NAN_LOGITS, PendingSample, SampledToken
-from inference.engine.sequence import PromptLogprob, Sequence, StepOutput, Task
-from inference.model.batch import Batch, CacheOp, Clear, Copy, Resize, Swap
+from inference.engine.sequence import PromptLogprob, Sequence, StepOutput
+from inference.model.batch import Batch, CacheOp, Clear, Copy, Resize, RunnerCapabilities, Swap
+from inference.types import GenerationRequest
 from tests.engine_probe import EngineProbe
+from tests.generation_requests import make_request
 
 VOCAB = 32
 END = 0  # the id that ends answers in these tests
@@ -32,13 +34,20 @@ def logits_after(token_ids: SequenceOf[int], encoder_ids: SequenceOf[int] = ()) 
     return values
 
 
-def expected_ids(task: Task, context: int, start_ids: tuple[int, ...] | None = None) -> list[int]:
-    """The ids a task yields when it is computed alone."""
-    encoder_ids = () if start_ids is None else task.prompt_token_ids
-    token_ids = list(task.prompt_token_ids if start_ids is None else start_ids)
-    limit = min(len(token_ids) + task.max_tokens, context)
+def hidden_sum(token_ids: SequenceOf[int]) -> list[float]:
+    """The sum of the tokens' hidden states, which have two values."""
+    return [float(len(token_ids)), float(sum(token_ids))]
+
+
+def expected_ids(
+    request: GenerationRequest, context: int, start_ids: tuple[int, ...] | None = None
+) -> list[int]:
+    """The ids a request yields when it is computed alone."""
+    encoder_ids = () if start_ids is None else request.prompt
+    token_ids = list(request.prompt if start_ids is None else start_ids)
+    limit = min(len(token_ids) + request.max_tokens, context)
     first = len(token_ids)
-    while len(token_ids) < limit and (len(token_ids) == first or token_ids[-1] not in task.stop_token_ids):
+    while len(token_ids) < limit and (len(token_ids) == first or token_ids[-1] not in request.stop_token_ids):
         values = logits_after(token_ids, encoder_ids)
         token_ids.append(values.index(max(values)))
     return token_ids[first:]
@@ -60,17 +69,25 @@ class FakeRunner:
     kv_capacity: int = 256
     page_size: int = 16
     vocab: int = VOCAB
-    supports_chunked_prefill: bool = True
+    chunked_prefill: bool = True
     paged: bool = False
-    async_capable: bool = False
-    is_encoder_decoder: bool = False
+    overlap: bool = False
+    encoder_decoder: bool = False
+    pooling: bool = True
     start_ids: tuple[int, ...] = (1,)
     on_forward: Callable[[Batch, bool], None] = lambda batch, moved: None
     shape: Resize = field(default_factory=lambda: Resize(0, 0))
     memory: list[list[int | None]] = field(default_factory=list)
     encoder_inputs: list[tuple[int, ...]] = field(default_factory=list)
     states: list[int] = field(default_factory=list)  # tokens in a recurrent state, -1 if it is unusable
+    hidden_sums: torch.Tensor = field(default_factory=lambda: torch.empty(0))
     batches: list[Batch] = field(default_factory=list)
+
+    @property
+    def capabilities(self) -> RunnerCapabilities:
+        return RunnerCapabilities(
+            self.chunked_prefill, self.paged, self.overlap, self.encoder_decoder, self.pooling
+        )
 
     def forward(self, batch: Batch) -> torch.Tensor:
         self.on_forward(batch, False)
@@ -79,6 +96,7 @@ class FakeRunner:
         except (AssertionError, IndexError) as error:
             raise IllegalBatch(str(error)) from error
         self.batches.append(batch)
+        self.hidden_sums = torch.tensor([self._hidden_sum(batch, index) for index in batch.pooled_rows])
         try:
             self.on_forward(batch, True)
             return self._logits(batch)
@@ -119,7 +137,7 @@ class FakeRunner:
             case Clear(row):
                 self.memory[row] = [None] * self.shape.columns
             case Copy(source, target, columns):
-                assert self.supports_chunked_prefill, "a recurrent state has no prefix to copy"
+                assert self.chunked_prefill, "a recurrent state has no prefix to copy"
                 self._check_columns(source, target, columns)
                 self.memory[target][:columns] = self.memory[source][:columns]
 
@@ -142,6 +160,15 @@ class FakeRunner:
         query_lens = [end - start for start, end in pairwise(batch.query_start_loc)]
         assert batch.query_start_loc[0] == 0 and batch.query_start_loc[-1] == len(batch.token_ids)
         assert len(query_lens) == len(batch.rows) == len(batch.num_computed_tokens) and min(query_lens) > 0
+        assert batch.positions == [
+            at
+            for length, n in zip(batch.seq_lens, query_lens, strict=True)
+            for at in range(length - n, length)
+        ]
+        rows = [row for row, n in zip(batch.rows, query_lens, strict=True) for _ in range(n)]
+        assert batch.slot_mapping == [
+            row * self.shape.columns + at for row, at in zip(rows, batch.positions, strict=True)
+        ]
         assert all(a < b for a, b in pairwise(batch.rows)), "rows must ascend"
         assert all(a < b for a, b in pairwise(batch.logits_indices)), "logits_indices must ascend"
         assert all(0 <= index < len(batch.token_ids) for index in batch.logits_indices)
@@ -155,7 +182,7 @@ class FakeRunner:
             for row, num_computed_tokens in zip(batch.rows, batch.num_computed_tokens, strict=True)
             if num_computed_tokens == 0
         }
-        assert set(batch.encoder_inputs) == (beginning if self.is_encoder_decoder else set())
+        assert set(batch.encoder_inputs) == (beginning if self.encoder_decoder else set())
 
     def _write_row(self, batch: Batch, index: int, row: int) -> None:
         start, end, num_computed_tokens = (
@@ -163,7 +190,7 @@ class FakeRunner:
             batch.query_start_loc[index + 1],
             batch.num_computed_tokens[index],
         )
-        if not self.supports_chunked_prefill:
+        if not self.chunked_prefill:
             assert num_computed_tokens == 0 or end - start == 1, "this model takes one token at a time"
             assert num_computed_tokens == 0 or self.states[row] == num_computed_tokens, (
                 "the recurrent state is of other tokens"
@@ -171,6 +198,10 @@ class FakeRunner:
         self.states[row] = num_computed_tokens + end - start
         self.encoder_inputs[row] = tuple(batch.encoder_inputs.get(row, self.encoder_inputs[row]))
         self.memory[row][num_computed_tokens : num_computed_tokens + end - start] = batch.token_ids[start:end]
+
+    def _hidden_sum(self, batch: Batch, index: int) -> list[float]:
+        start, end = batch.query_start_loc[index : index + 2]
+        return hidden_sum(self.encoder_inputs[batch.rows[index]] or batch.token_ids[start:end])
 
     def _logits(self, batch: Batch) -> torch.Tensor:
         logits = []
@@ -214,7 +245,7 @@ class GreedySampler:
         if row.isnan().any():
             return SampledToken(NAN_LOGITS)
         id = int(row.argmax())
-        return SampledToken(id) if sequence.task.logprobs is None else SampledToken(id, float(row[id]))
+        return SampledToken(id) if sequence.request.logprobs is None else SampledToken(id, float(row[id]))
 
 
 @dataclass
@@ -268,7 +299,7 @@ class Bench:
     def submit_to(
         self, sink: RecordingSink, token_ids: SequenceOf[int], max_tokens: int = 8, **options: object
     ) -> int:
-        return self.engine.submit([Task(tuple(token_ids), max_tokens, **options)], [sink])[0]
+        return self.engine.submit([make_request(tuple(token_ids), max_tokens, **options)], [sink])[0]
 
     def run_until_idle(self, limit: int = 2_000) -> int:
         """Steps until no work is left; returns the number of steps."""
@@ -283,8 +314,10 @@ class Bench:
         return busy
 
     def expected_ids(self, token_ids: SequenceOf[int], max_tokens: int = 8, **options: object) -> list[int]:
-        start_ids = self.runner.start_ids if self.runner.is_encoder_decoder else None
-        return expected_ids(Task(tuple(token_ids), max_tokens, **options), self.probe.context, start_ids)
+        start_ids = self.runner.start_ids if self.runner.capabilities.encoder_decoder else None
+        return expected_ids(
+            make_request(tuple(token_ids), max_tokens, **options), self.probe.context, start_ids
+        )
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from inference.model.batch import Batch
+from inference.model.batch import Batch, RunnerCapabilities
 
 PAGE_SIZE = 16
 CONTEXT = 1024
@@ -15,18 +15,17 @@ class NextTokenRunner:
     """Paged, with memory for max_sequences full sequences."""
 
     max_sequences: int
-    async_capable: bool
+    overlap: bool
     context: int = CONTEXT
     page_size: int = PAGE_SIZE
     vocab: int = 200
-    supports_chunked_prefill: bool = True
-    paged: bool = True
-    is_encoder_decoder: bool = False
     start_ids: tuple[int, ...] = ()
+    capabilities: RunnerCapabilities = field(init=False)
     kv_capacity: int = field(init=False)
     logits: torch.Tensor = field(init=False)  # (V, V)
 
     def __post_init__(self) -> None:
+        self.capabilities = RunnerCapabilities(chunked_prefill=True, paged=True, overlap=self.overlap)
         self.kv_capacity = self.max_sequences * self.context
         self.logits = torch.randn(self.vocab, self.vocab, generator=torch.Generator().manual_seed(3))
 

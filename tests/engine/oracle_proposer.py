@@ -21,9 +21,10 @@ class OracleProposer:
     expected_outputs: dict[object, list[int]]
     rng: random.Random = field(default_factory=lambda: random.Random(7))
 
-    def propose(self, scheduler_output: SchedulerOutput, token_budget: int) -> None:
+    def propose(self, scheduler_output: SchedulerOutput, token_budget: int) -> int:
         for sequence, _ in scheduler_output:
             sequence.draft_token_ids = self.draft_ids(sequence) if can_draft(sequence) else []
+        return sum(len(sequence.draft_token_ids) for sequence, _ in scheduler_output)
 
     def draft_ids(self, sequence: Sequence) -> list[int]:
         right_ids = self.expected_output(sequence)[sequence.num_output_tokens :][: self.rng.randint(0, 6)]
@@ -31,9 +32,9 @@ class OracleProposer:
         return (right_ids + wrong_ids)[: max_drafts_of(sequence, self.kv_cache_manager)]
 
     def expected_output(self, sequence: Sequence) -> list[int]:
-        key = (sequence.task.prompt_token_ids, sequence.task.max_tokens)
+        key = (sequence.request.prompt_token_ids, sequence.request.max_tokens)
         if key not in self.expected_outputs:
-            self.expected_outputs[key] = expected_ids(sequence.task, self.kv_cache_manager.context)
+            self.expected_outputs[key] = expected_ids(sequence.request, self.kv_cache_manager.context)
         return self.expected_outputs[key]
 
 
@@ -41,4 +42,4 @@ class SeededOracleProposer(OracleProposer):
     """Looks up the expected outputs by seed."""
 
     def expected_output(self, sequence: Sequence) -> list[int]:
-        return self.expected_outputs[sequence.task.seed]
+        return self.expected_outputs[sequence.seed]

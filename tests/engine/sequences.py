@@ -2,8 +2,9 @@
 
 import torch
 
-from inference.engine.sequence import Sequence, Task
+from inference.engine.sequence import Matcher, Sequence
 from inference.sampling import Sampling
+from tests.generation_requests import make_request
 
 
 class RefusingSink:
@@ -12,10 +13,18 @@ class RefusingSink:
 
 
 def make_sequence(
-    prompt: list[int], output_token_ids: list[int], sampling: Sampling | None = None, **task: object
+    prompt: list[int],
+    output_token_ids: list[int],
+    sampling: Sampling | None = None,
+    matcher: Matcher | None = None,
+    **fields: object,
 ) -> Sequence:
     created = Sequence(
-        0, Task(tuple(prompt), 100, sampling or Sampling(), **task), RefusingSink(), list(prompt)
+        0,
+        make_request(tuple(prompt), 100, sampling or Sampling(), **fields),
+        RefusingSink(),
+        list(prompt),
+        matcher=matcher,
     )
     created.token_ids += output_token_ids
     return created

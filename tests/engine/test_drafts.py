@@ -9,13 +9,14 @@ import torch
 from inference.engine.engine import Engine
 from inference.engine.ngram_proposer import max_drafts_of
 from inference.engine.sampling.sampler import SampledToken, Sampler
-from inference.engine.sequence import Sequence, Task
+from inference.engine.sequence import Sequence
 from inference.engine.step import accepted_drafts
 from inference.sampling import Sampling
 from tests.engine.conftest import END, NAN, POISON, Bench, FakeRunner, RecordingSink, logits_after
 from tests.engine.oracle_proposer import OracleProposer, SeededOracleProposer
 from tests.engine.test_sampling import KINDS
 from tests.engine_probe import EngineProbe
+from tests.generation_requests import make_request
 
 
 def make_bench(**shape: object) -> Bench:
@@ -43,7 +44,7 @@ def test_nothing_is_emitted_after_a_stop_token_among_the_drafts() -> None:
         bench = make_bench()
         right = bench.expected_ids([5, 6, 7], 30, stop_token_ids=frozenset({end}))
         sink = bench.submit([5, 6, 7], 30, stop_token_ids=frozenset({end}))
-        bench.probe.ngram_proposer.expected_outputs[(5, 6, 7), 30] = bench.expected_ids([5, 6, 7], 30)
+        bench.probe.proposer.expected_outputs[(5, 6, 7), 30] = bench.expected_ids([5, 6, 7], 30)
         bench.run_until_idle()
         assert sink.token_ids == right and sink.finish_reason == ("stop" if end in right else "length")
 
@@ -63,7 +64,7 @@ def test_cancel_and_deadline_end_a_sequence_with_drafts() -> None:
     bench = make_bench()
     sinks = RecordingSink(), RecordingSink()
     cancelled = bench.submit_to(sinks[0], [5, 6, 7], 50)
-    bench.submit_to(sinks[1], [8, 9], 50, deadline=time.monotonic() + 0.01)
+    bench.submit_to(sinks[1], [8, 9], 50, deadline=0.01)
     bench.step(), bench.step()
     bench.engine.abort([cancelled])
     time.sleep(0.02)
@@ -72,9 +73,7 @@ def test_cancel_and_deadline_end_a_sequence_with_drafts() -> None:
     assert sinks[0].token_ids == bench.expected_ids([5, 6, 7], 50)[: len(sinks[0].token_ids)]
 
 
-@pytest.mark.parametrize(
-    "shape", ({"supports_chunked_prefill": False}, {"is_encoder_decoder": True}), ids=str
-)
+@pytest.mark.parametrize("shape", ({"chunked_prefill": False}, {"encoder_decoder": True}), ids=str)
 def test_models_without_chunked_prefill_get_no_drafts(shape: dict[str, bool]) -> None:
     bench = Bench(FakeRunner(**shape), speculate=8)
     sink = bench.submit([1, 2, 3, 4] * 4, 20)
@@ -139,20 +138,20 @@ def generate_by_kind(kinds: list[str], known: dict[str, RecordingSink]) -> dict[
         probe = EngineProbe(engine)
         probe.set_proposer(SeededOracleProposer(probe.kv_cache, known_ids))
     sinks = {kind: RecordingSink() for kind in kinds}
-    tasks = [
-        Task(
+    requests = [
+        make_request(
             (3, 4, 5),
             24,
             KINDS[kind],
-            15,
-            ends,
+            min_tokens=15,
+            stop_token_ids=ends,
             seed=list(KINDS).index(kind),
             logprobs=2,
             processed_logprobs=True,
         )
         for kind in kinds
     ]
-    engine.submit(tasks, list(sinks.values()))
+    engine.submit(requests, list(sinks.values()))
     with torch.inference_mode():
         while engine.step():
             pass
@@ -172,7 +171,7 @@ def test_a_drafted_token_is_sampled_from_its_distribution() -> None:
     probe.set_proposer(oracle)
     sinks = [RecordingSink() for _ in range(draws)]
     sampling = Sampling(temperature=temperature, bad_words_ids=((POISON,), (NAN,)))
-    engine.submit([Task((3, 4), 3, sampling, seed=seed) for seed in range(draws)], sinks)
+    engine.submit([make_request((3, 4), 3, sampling, seed=seed) for seed in range(draws)], sinks)
     with torch.inference_mode():
         while engine.step():
             pass
@@ -204,7 +203,7 @@ def test_a_drafted_token_is_sampled_from_its_distribution() -> None:
 def test_tokens_are_accepted_while_every_draft_before_them_is_right(
     drafts: SequenceOf[int], token_ids: SequenceOf[int], expected: SequenceOf[int]
 ) -> None:
-    sequence = Sequence(0, Task((1,), 9, stop_token_ids=frozenset({0})), None, [1])
+    sequence = Sequence(0, make_request((1,), 9, stop_token_ids=frozenset({0})), None, [1])
     sequence.draft_token_ids = list(drafts)
     assert [
         choice.id for choice in accepted_drafts([SampledToken(id) for id in token_ids], sequence)

@@ -1,4 +1,4 @@
-"""The engine as its callers see it: tasks in, outputs out, from any thread."""
+"""The engine as its callers see it: requests in, outputs out, from any thread."""
 
 import math
 import threading
@@ -8,16 +8,18 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from inference.engine.engine import Engine
-from inference.engine.sequence import PromptLogprob, Task
+from inference.engine.scheduler import Scheduler
+from inference.engine.sequence import PromptLogprob
 from inference.errors import BadRequest, Internal, Overloaded, TooLong, Unavailable
 from inference.model.batch import Clear
 from tests.engine.conftest import END, NAN, POISON, Bench, FakeRunner, GreedySampler, RecordingSink
 from tests.engine_probe import EngineProbe
+from tests.generation_requests import make_request
 
 Make = Callable[..., Bench]
 LONG = [7] * 60
 ENDS = frozenset({END})
-PAST = time.monotonic() - 1
+PAST = -1.0  # seconds
 
 
 def test_an_answer_equals_that_of_the_runner_alone(make_bench: Make) -> None:
@@ -62,7 +64,7 @@ def test_without_prefix_caching_every_prompt_is_computed_whole() -> None:
         runner, GreedySampler(), max_batch_tokens=32, max_queued_tokens=10_000, prefix_caching=False
     )
     for group in (sinks[:2], sinks[2:]):
-        engine.submit([Task(tuple(LONG[:40]), 3)] * len(group), group)
+        engine.submit([make_request(tuple(LONG[:40]), 3)] * len(group), group)
         while engine.step():
             pass
     assert [sink.outputs[0].num_cached_tokens for sink in sinks] == [0, 0, 0]
@@ -99,7 +101,7 @@ def test_a_preempted_prompt_is_scored_once(make_bench: Make) -> None:
 
 
 def test_an_encoder_decoder_answer_begins_after_the_decoder_start_ids(make_bench: Make) -> None:
-    bench = make_bench(is_encoder_decoder=True, start_ids=(1, 2))
+    bench = make_bench(encoder_decoder=True, start_ids=(1, 2))
     sink = bench.submit(LONG * 3, 5)
     bench.run_until_idle()
     assert sink.token_ids == bench.expected_ids(LONG * 3, 5) and bench.runner.batches[0].token_ids == [1, 2]
@@ -162,14 +164,13 @@ def test_a_sequence_past_its_deadline_ends_within_a_step(
     make_bench: Make, start_sequence: Callable[..., int]
 ) -> None:
     bench, sink = make_bench(max_batch_tokens=16), RecordingSink()
-    deadline = time.monotonic() + 0.1
-    start_sequence(bench, sink, deadline=deadline)
-    time.sleep(max(0.0, deadline - time.monotonic()))
+    start_sequence(bench, sink, deadline=0.1)
+    time.sleep(0.11)
     bench.step()
     assert sink.finish_reason == "deadline"
 
 
-def test_a_task_whose_deadline_has_passed_computes_nothing(make_bench: Make) -> None:
+def test_a_request_whose_deadline_has_passed_computes_nothing(make_bench: Make) -> None:
     bench = make_bench()
     sink = bench.submit([3], 5, deadline=PAST)
     bench.run_until_idle()
@@ -202,7 +203,7 @@ def test_cancelling_twice_or_after_the_end_does_nothing(make_bench: Make) -> Non
 def test_a_sequence_that_fails_leaves_its_neighbours_untouched(
     make_bench: Make, bad: int, chunked_prefill: bool
 ) -> None:
-    bench = make_bench(supports_chunked_prefill=chunked_prefill)
+    bench = make_bench(chunked_prefill=chunked_prefill)
     sinks = [bench.submit([n, 5], 12) for n in (3, 4)]
     for _ in range(3):
         bench.step()
@@ -260,7 +261,7 @@ def test_a_sink_that_fails_harms_no_other(make_bench: Make) -> None:
             raise OSError("gone")
 
     bench = make_bench()
-    bench.engine.submit([Task((3,), 5)], [Broken()])
+    bench.engine.submit([make_request((3,), 5)], [Broken()])
     sink = bench.submit([3], 5)
     bench.run_until_idle()
     assert len(sink.token_ids) == 5
@@ -274,14 +275,16 @@ def test_an_empty_prompt_is_refused(make_bench: Make) -> None:
 def test_a_prompt_longer_than_the_context_is_refused_unless_an_encoder_reads_it(make_bench: Make) -> None:
     with pytest.raises(TooLong):
         make_bench(context=64).submit([3] * 65)
-    make_bench(context=64, is_encoder_decoder=True).submit([3] * 65)
+    make_bench(context=64, encoder_decoder=True).submit([3] * 65)
 
 
 def test_tasks_are_queued_all_or_none(make_bench: Make) -> None:
     bench = make_bench(max_queued_tokens=10)
     bench.submit([3] * 5)
     with pytest.raises(Overloaded):
-        bench.engine.submit([Task((3, 4), 5), Task((3,) * 8, 5)], [RecordingSink(), RecordingSink()])
+        bench.engine.submit(
+            [make_request((3, 4), 5), make_request((3,) * 8, 5)], [RecordingSink(), RecordingSink()]
+        )
     assert bench.engine.stats().waiting_tokens == 5
 
 
@@ -351,7 +354,7 @@ def test_many_threads_submit_and_cancel(engine: Engine) -> None:
         for n in range(15):
             prompt = [seed + 3, n + 1, 5]
             sinks = [RecordingSink(), RecordingSink()]
-            ids = engine.submit([Task(tuple(prompt), 12), Task(tuple(prompt), 50)], sinks)
+            ids = engine.submit([make_request(tuple(prompt), 12), make_request(tuple(prompt), 50)], sinks)
             engine.abort(ids[1:])
             uncancelled.append((prompt, sinks[0]))
             cancelled.append(sinks[1])
@@ -369,7 +372,7 @@ def test_many_threads_submit_and_cancel(engine: Engine) -> None:
 
 def test_an_idle_engine_takes_no_steps(engine: Engine) -> None:
     sink = RecordingSink()
-    engine.submit([Task((3,), 2)], [sink])
+    engine.submit([make_request((3,), 2)], [sink])
     wait(lambda: sink.has_ended)
     steps = engine.stats().steps
     time.sleep(0.05)
@@ -379,13 +382,13 @@ def test_an_idle_engine_takes_no_steps(engine: Engine) -> None:
 def test_stopping_ends_every_sequence_and_refuses_new_ones(engine: Engine) -> None:
     EngineProbe(engine).runner.on_forward = lambda batch, moved: time.sleep(0.01)
     sinks = [RecordingSink() for _ in range(8)]
-    engine.submit([Task((3,), 60)] * 8, sinks)
+    engine.submit([make_request((3,), 60)] * 8, sinks)
     engine.stop()
     engine.stop()
     assert all(isinstance(sink.outputs[-1].error, Unavailable) for sink in sinks)
     assert engine.closed_reason
     with pytest.raises(Unavailable, match="shutting down"):
-        engine.submit([Task((3,), 5)], [RecordingSink()])
+        engine.submit([make_request((3,), 5)], [RecordingSink()])
 
 
 def test_an_engine_never_started_can_be_stopped(make_bench: Make) -> None:
@@ -395,10 +398,13 @@ def test_an_engine_never_started_can_be_stopped(make_bench: Make) -> None:
     assert isinstance(sink.outputs[-1].error, Unavailable)
 
 
-def test_a_dead_engine_fails_every_request_and_gives_the_reason(engine: Engine) -> None:
+def test_a_dead_engine_fails_every_request_and_gives_the_reason(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sinks = [RecordingSink(), RecordingSink()]
-    engine.submit([Task((3,), 60)], sinks[:1])
-    engine.submit([Task((3,), 60, stop_token_ids=None)], sinks[1:])
+    engine.submit([make_request((3,), 60)], sinks[:1])
+    monkeypatch.delattr(Scheduler, "record_success")
+    engine.submit([make_request((3,), 60)], sinks[1:])
     wait(lambda: engine.closed_reason and all(sink.has_ended for sink in sinks))
     assert all(isinstance(sink.outputs[-1].error, Internal) for sink in sinks)
     assert "restarted" in engine.closed_reason

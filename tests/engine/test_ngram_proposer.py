@@ -12,7 +12,8 @@ from inference.engine.ngram_proposer import (
     NgramTable,
     best_num_drafts,
 )
-from inference.engine.sequence import Sequence, Task
+from inference.engine.sequence import Sequence
+from tests.generation_requests import make_request
 
 MOST = 8
 
@@ -25,10 +26,12 @@ def make_manager(context: int = 256, columns: int = 256) -> ContiguousKVCacheMan
     return manager
 
 
-def make_sequence(tokens: list[int], id: int = 0, num_generated: int = 1, **options: object) -> Sequence:
+def make_sequence(
+    tokens: list[int], id: int = 0, num_generated: int = 1, max_tokens: int = 100, **options: object
+) -> Sequence:
     """A decoding sequence with `num_generated` generated tokens."""
-    options = {"max_tokens": 100} | options
-    sequence = Sequence(id, Task(tuple(tokens[:-num_generated]), **options), None, tokens[:-num_generated])
+    prompt = tokens[:-num_generated]
+    sequence = Sequence(id, make_request(prompt, max_tokens), None, prompt, **options)
     sequence.token_ids = tokens
     sequence.num_computed_tokens = len(tokens) - 1
     return sequence

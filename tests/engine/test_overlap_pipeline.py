@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -10,14 +11,16 @@ import torch
 
 from inference.engine.engine import Engine
 from inference.engine.sampling.sampler import PendingSample, SampledToken, Sampler
-from inference.engine.sequence import StepOutput, Task
+from inference.engine.sequence import Matcher, StepOutput
 from inference.engine.step import MODEL_FAILED
 from inference.engine_stats import StepStats
 from inference.model.batch import Batch
 from inference.sampling import PenaltyWindow, Sampling, Watermark
+from inference.types import GenerationRequest
 from tests.engine.conftest import END, NAN, POISON, VOCAB, RecordingSink
 from tests.engine.next_token_runner import NextTokenRunner
 from tests.engine_probe import EngineProbe
+from tests.generation_requests import make_request
 from tests.walks.async_device import AsyncEchoRunner, AsyncSampler
 from tests.walks.paged_echo_runner import PagedEchoRunner
 
@@ -62,7 +65,7 @@ class PagedBench:
             self.runner = AsyncEchoRunner(**shape)
             sampler = AsyncSampler(self.runner)
         else:
-            self.runner = PagedEchoRunner(**shape, async_capable=overlaps)
+            self.runner = PagedEchoRunner(**shape, overlap=overlaps)
         self.engine = Engine(
             self.runner,
             sampler or Sampler(VOCAB),
@@ -74,9 +77,11 @@ class PagedBench:
         self.sinks: list[RecordingSink] = []
         self.ids: list[int] = []
 
-    def submit(self, *tasks: Task) -> list[RecordingSink]:
-        sinks = [RecordingSink() for _ in tasks]
-        self.ids += self.engine.submit(tasks, sinks)
+    def submit(
+        self, *requests: GenerationRequest, matchers: SequenceOf[Matcher | None] = ()
+    ) -> list[RecordingSink]:
+        sinks = [RecordingSink() for _ in requests]
+        self.ids += self.engine.submit(requests, sinks, matchers)
         self.sinks += sinks
         return sinks
 
@@ -102,7 +107,7 @@ class PagedBench:
 
     @property
     def outputs(self) -> list[list[tuple[object, ...]]]:
-        """All outputs of each task, without the queue times."""
+        """All outputs of each request, without the queue times."""
         return [
             [
                 (
@@ -130,9 +135,9 @@ def run_both(drive: Callable[[PagedBench], object], **shape: Any) -> tuple[Paged
     return early, plain
 
 
-def tasks(**options: Any) -> list[Task]:
+def make_requests(**options: Any) -> list[GenerationRequest]:
     task_fields = {"sampling": GREEDY, "stop_token_ids": frozenset({END}), "max_tokens": LENGTH} | options
-    return [Task(ids, seed=seed, **task_fields) for seed, ids in enumerate(PROMPTS)]
+    return [make_request(ids, seed=seed, **task_fields) for seed, ids in enumerate(PROMPTS)]
 
 
 @pytest.mark.parametrize(
@@ -152,7 +157,7 @@ def tasks(**options: Any) -> list[Task]:
     ],
 )
 def test_early_steps_change_no_answer(options: dict[str, Any]) -> None:
-    early, plain = run_both(lambda bench: bench.submit(*tasks(**options)))
+    early, plain = run_both(lambda bench: bench.submit(*make_requests(**options)))
     assert early.outputs == plain.outputs
 
 
@@ -172,7 +177,7 @@ def test_early_steps_change_no_answer(options: dict[str, Any]) -> None:
 def test_choices_that_depend_on_the_previous_token_are_the_same_in_overlapped_steps(
     options: dict[str, Any],
 ) -> None:
-    early, plain = run_both(lambda bench: bench.submit(tasks(**options)[0], *tasks()[1:]))
+    early, plain = run_both(lambda bench: bench.submit(make_requests(**options)[0], *make_requests()[1:]))
     assert early.outputs == plain.outputs
     assert early.share_overlapped > 0.8
 
@@ -181,19 +186,14 @@ def test_a_matcher_advances_once_by_each_token_of_its_answer() -> None:
     """Also where a token in flight is discarded: a preempted sequence samples it again."""
     matchers = [AllowEverything() for _ in PROMPTS]
     bench = PagedBench(True)
-    bench.submit(
-        *(
-            replace(task, matcher=matcher)
-            for task, matcher in zip(tasks(sampling=SAMPLED), matchers, strict=True)
-        )
-    )
+    bench.submit(*make_requests(sampling=SAMPLED), matchers=matchers)
     for turn in range(12):
         bench.step()
         if turn % 4 == 3 and bench.probe.running:
             bench.probe.preempt(bench.probe.running[0])
     bench.run_until_idle()
     plain = PagedBench(False)
-    plain.submit(*tasks(sampling=SAMPLED))
+    plain.submit(*make_requests(sampling=SAMPLED))
     assert [sink.token_ids for sink in bench.sinks] == [
         sink.token_ids for sink in plain.run_until_idle().sinks
     ]
@@ -212,15 +212,15 @@ class FailingMatcher(AllowEverything):
 def test_a_matcher_that_fails_ends_its_own_answer_only() -> None:
     bench, plain = PagedBench(True), PagedBench(False)
     for each in (bench, plain):
-        first, *others = tasks(stop_token_ids=frozenset())
-        each.submit(replace(first, matcher=FailingMatcher()), *others)
+        first, *others = make_requests(stop_token_ids=frozenset())
+        each.submit(first, *others, matchers=[FailingMatcher(), *[None] * len(others)])
         each.run_until_idle()
     assert bench.outputs == plain.outputs and not bench.probe.num_failed_early_steps
     assert [str(sink.outputs[-1].error or "") for sink in bench.sinks] == [MODEL_FAILED, "", "", ""]
 
 
 def test_answers_to_one_prompt_use_separate_random_streams() -> None:
-    copies = [Task((4, 5, 6), LENGTH, SAMPLED, seed=seed) for seed in (1, 2, 3)]
+    copies = [make_request((4, 5, 6), LENGTH, SAMPLED, seed=seed) for seed in (1, 2, 3)]
     early, plain = run_both(lambda bench: bench.submit(*copies))
     assert early.outputs == plain.outputs
     assert len({tuple(sink.token_ids) for sink in early.sinks}) == 3
@@ -229,7 +229,7 @@ def test_answers_to_one_prompt_use_separate_random_streams() -> None:
 def test_chunked_prompts_and_later_arrivals_change_nothing() -> None:
     def drive(bench: PagedBench) -> None:
         for turns, ids in enumerate((range(3, 28), range(4, 29), range(5, 29), (6, 7), range(3, 28))):
-            bench.submit(Task(tuple(ids) * 2, LENGTH + turns, SAMPLED, seed=turns))
+            bench.submit(make_request(tuple(ids) * 2, LENGTH + turns, SAMPLED, seed=turns))
             bench.step(turns)
 
     early, plain = run_both(drive)
@@ -238,7 +238,7 @@ def test_chunked_prompts_and_later_arrivals_change_nothing() -> None:
 
 def test_sequences_that_share_a_prompt_use_no_more_than_the_kv_capacity() -> None:
     bench = PagedBench(True, kv_capacity=96)
-    bench.submit(*[Task((*range(4, 24),) * 4, 8, GREEDY) for _ in range(4)])
+    bench.submit(*[make_request((*range(4, 24),) * 4, 8, GREEDY) for _ in range(4)])
     num_running = 0
     while bench.step():
         stats = bench.engine.stats()
@@ -249,11 +249,11 @@ def test_sequences_that_share_a_prompt_use_no_more_than_the_kv_capacity() -> Non
 
 def test_a_new_request_is_in_the_next_step_that_is_launched() -> None:
     bench = PagedBench(True)
-    bench.submit(*tasks()[:2])
+    bench.submit(*make_requests()[:2])
     bench.step(5)
     batches: list[Batch] = []
     bench.runner.on_forward = lambda batch, moved: batches.append(batch)
-    bench.submit(Task((4, 5, 6), 4, GREEDY))
+    bench.submit(make_request((4, 5, 6), 4, GREEDY))
     bench.step()
     assert batches[0].token_ids[-3:] == [4, 5, 6]
 
@@ -267,7 +267,7 @@ def test_the_only_stream_gets_its_token_before_the_next_step_is_launched() -> No
 
     bench = PagedBench(True)
     bench.runner.on_forward = lambda batch, moved: None if moved else events.append("launch")
-    bench.engine.submit([Task((4, 5), 4, GREEDY)], [EventSink()])
+    bench.engine.submit([make_request((4, 5), 4, GREEDY)], [EventSink()])
     bench.run_until_idle()
     assert events == ["launch", "launch", "token", "launch", "token", "launch", "token", "token"]
 
@@ -275,11 +275,11 @@ def test_the_only_stream_gets_its_token_before_the_next_step_is_launched() -> No
 def test_nothing_follows_a_stop_token() -> None:
     """The step in flight when the answer ends has sampled another token for that row."""
     known = PagedBench(False)
-    known.submit(*tasks(stop_token_ids=frozenset()))
+    known.submit(*make_requests(stop_token_ids=frozenset()))
     output_ids = [sink.token_ids for sink in known.run_until_idle().sinks]
     last = output_ids[1][6]
     early, plain = run_both(
-        lambda bench: bench.submit(*(replace(task, stop_token_ids=frozenset({last})) for task in tasks()))
+        lambda bench: bench.submit(*(replace(request, stop_token_ids=(last,)) for request in make_requests()))
     )
     assert early.outputs == plain.outputs
     assert early.sinks[1].finish_reason == "stop" and early.sinks[1].token_ids[-1] == last
@@ -295,7 +295,11 @@ def test_reused_rows_give_each_sequence_its_own_tokens(
     """
 
     def drive(bench: PagedBench) -> None:
-        bench.submit(*tasks(), *tasks(sampling=SAMPLED), *tasks(stop_token_ids=frozenset(range(9))))
+        bench.submit(
+            *make_requests(),
+            *make_requests(sampling=SAMPLED),
+            *make_requests(stop_token_ids=frozenset(range(9))),
+        )
         for turn in range(30):
             bench.step()
             if turn in (9, 17) and bench.probe.running:
@@ -314,7 +318,9 @@ def test_a_sequence_that_gets_its_pages_back_in_another_row_gets_its_own_token()
     """Its new row comes before its neighbour's: the rows of a step ascend."""
 
     def drive(bench: PagedBench) -> None:
-        bench.submit(*(Task((first,) * length, LENGTH, GREEDY) for first, length in ((7, 1), (8, 1), (9, 3))))
+        bench.submit(
+            *(make_request((first,) * length, LENGTH, GREEDY) for first, length in ((7, 1), (8, 1), (9, 3)))
+        )
         bench.step(2)
         bench.engine.abort(bench.ids[:1])
         bench.step(4)
@@ -327,11 +333,11 @@ def test_a_sequence_that_gets_its_pages_back_in_another_row_gets_its_own_token()
 def test_prefix_caching_ignores_discarded_tokens() -> None:
     early, plain = PagedBench(True), PagedBench(False)
     for bench in (early, plain):
-        bench.submit(*tasks(max_tokens=13))
+        bench.submit(*make_requests(max_tokens=13))
         bench.run_until_idle()
         bench.submit(
             *(
-                Task((*ids, *sink.token_ids, 3), 8, GREEDY)
+                make_request((*ids, *sink.token_ids, 3), 8, GREEDY)
                 for ids, sink in zip(PROMPTS, bench.sinks, strict=True)
             )
         )
@@ -341,8 +347,8 @@ def test_prefix_caching_ignores_discarded_tokens() -> None:
 
 def test_nan_logits_fail_only_their_own_request() -> None:
     """The early step computes the sampled NAN token, which makes its row's logits NaN."""
-    wild = Task((4, 5), LENGTH, replace(GREEDY, logit_bias={NAN: 100.0}))
-    early, plain = run_both(lambda bench: bench.submit(*tasks(stop_token_ids=frozenset())[:3], wild))
+    wild = make_request((4, 5), LENGTH, replace(GREEDY, logit_bias={NAN: 100.0}))
+    early, plain = run_both(lambda bench: bench.submit(*make_requests(stop_token_ids=frozenset())[:3], wild))
     assert early.outputs == plain.outputs
     assert "not a number" in str(early.sinks[3].outputs[-1].error)
 
@@ -353,7 +359,7 @@ def test_nan_in_a_chunk_fails_the_prompt_before_it_is_computed(overlaps: bool, m
     bench = PagedBench(overlaps)
     num_tokens: list[int] = []
     bench.runner.on_forward = lambda batch, moved: moved or num_tokens.append(len(batch.token_ids))
-    (sink,) = bench.submit(Task((4, NAN, *range(4, 28)) * 3, max_tokens, GREEDY))
+    (sink,) = bench.submit(make_request((4, NAN, *range(4, 28)) * 3, max_tokens, GREEDY))
     bench.run_until_idle()
     assert "not a number" in str(sink.outputs[-1].error)
     assert num_tokens == [32] * (2 if overlaps else 1)
@@ -365,7 +371,9 @@ def test_the_reported_steps_are_those_without_overlap() -> None:
     for overlaps, reported in steps.items():
         bench = PagedBench(overlaps)
         bench.engine.on_step(reported.append)
-        bench.submit(*tasks(stop_token_ids=frozenset()), Task(tuple(range(4, 28)) * 2, 9, GREEDY))
+        bench.submit(
+            *make_requests(stop_token_ids=frozenset()), make_request(tuple(range(4, 28)) * 2, 9, GREEDY)
+        )
         bench.run_until_idle()
     early, plain = (
         [(s.num_tokens, s.has_prompt, s.num_newly_scheduled) for s in steps[key]] for key in steps
@@ -379,15 +387,15 @@ def test_the_reported_steps_are_those_without_overlap() -> None:
 
 def test_nan_in_a_discarded_result_harms_no_pages_of_others() -> None:
     """The answer ends with the NAN token: the early step writes it to a page that other sequences get."""
-    wild = Task(
+    wild = make_request(
         (4, 5, 6, 7, 8, 9), LENGTH, replace(GREEDY, logit_bias={NAN: 100.0}), stop_token_ids=frozenset({NAN})
     )
 
     def drive(bench: PagedBench) -> None:
-        bench.submit(tasks()[0], wild, wild, wild)
+        bench.submit(make_requests()[0], wild, wild, wild)
         for _ in range(6):
             bench.step()
-            bench.submit(*tasks(max_tokens=5, stop_token_ids=frozenset())[:2], wild)
+            bench.submit(*make_requests(max_tokens=5, stop_token_ids=frozenset())[:2], wild)
 
     early, plain = run_both(drive, kv_capacity=48)
     assert [sink.token_ids for sink in early.sinks] == [sink.token_ids for sink in plain.sinks]
@@ -396,14 +404,14 @@ def test_nan_in_a_discarded_result_harms_no_pages_of_others() -> None:
 
 def test_a_sequence_at_its_last_token_or_in_a_full_row_gets_no_further_token() -> None:
     early, plain = run_both(
-        lambda bench: bench.submit(*tasks(max_tokens=200, stop_token_ids=frozenset())), context=32
+        lambda bench: bench.submit(*make_requests(max_tokens=200, stop_token_ids=frozenset())), context=32
     )
     assert early.outputs == plain.outputs and {sink.finish_reason for sink in early.sinks} == {"length"}
 
 
 def test_without_a_free_page_the_next_step_is_scheduled_before_it_is_launched() -> None:
     early, plain = run_both(
-        lambda bench: bench.submit(*tasks(max_tokens=30, stop_token_ids=frozenset())), kv_capacity=36
+        lambda bench: bench.submit(*make_requests(max_tokens=30, stop_token_ids=frozenset())), kv_capacity=36
     )
     assert [sink.token_ids for sink in early.sinks] == [sink.token_ids for sink in plain.sinks]
     assert early.engine.stats().preemptions
@@ -412,11 +420,11 @@ def test_without_a_free_page_the_next_step_is_scheduled_before_it_is_launched() 
 def test_the_host_waits_for_nothing_but_the_tokens_of_the_step_before() -> None:
     """A step is launched while the device computes another one, whatever the steps contain."""
     bench = PagedBench(True, asynchronous=True)
-    for turn, task in enumerate(tasks(stop_token_ids=frozenset(range(5))) * 3):
+    for turn, request in enumerate(make_requests(stop_token_ids=frozenset(range(5))) * 3):
         penalty = 1.5 if turn % 3 else 1.0
-        prompt_ids = task.prompt_token_ids * (1 + 7 * (turn % 2))
+        prompt_ids = request.prompt * (1 + 7 * (turn % 2))
         bench.submit(
-            replace(task, prompt_token_ids=prompt_ids, sampling=replace(SAMPLED, repetition_penalty=penalty))
+            replace(request, prompt=prompt_ids, sampling=replace(SAMPLED, repetition_penalty=penalty))
         )
         bench.step(2)
     assert len(bench.probe.running) > 1
@@ -444,7 +452,7 @@ def test_plain_steps_follow_a_step_that_cannot_be_overlapped() -> None:
 
     bench.runner.on_forward = fault
     for each in (bench, plain):
-        each.submit(*tasks())
+        each.submit(*make_requests())
         each.run_until_idle()
     assert bench.outputs == plain.outputs and not bench.engine.stats().oom_steps
     assert bench.runner.early == 0 and bench.probe.num_failed_early_steps == 4
@@ -467,7 +475,7 @@ def test_a_step_in_flight_that_cannot_be_sampled_is_computed_again(
     bench, plain = PagedBench(True, UncertainSampler(VOCAB)), PagedBench(False)
     bench.may_fail = True
     for each in (bench, plain):
-        each.submit(*tasks(sampling=SAMPLED))
+        each.submit(*make_requests(sampling=SAMPLED))
         each.run_until_idle()
     assert bench.outputs == plain.outputs and bench.probe.num_failed_early_steps == 1
 
@@ -492,14 +500,14 @@ def test_a_step_in_flight_whose_tokens_cannot_be_read_is_computed_again() -> Non
     bench, plain = PagedBench(True, UnreadableSampler()), PagedBench(False)
     bench.may_fail = True
     for each in (bench, plain):
-        each.submit(*tasks())
+        each.submit(*make_requests())
         each.run_until_idle()
     assert bench.outputs == plain.outputs
     assert bench.runner.early and bench.probe.num_failed_early_steps == 1
 
 
 def test_likely_drafts_take_precedence_over_early_steps() -> None:
-    repeating = [Task((5, 6, 7) * 6, 40, GREEDY)]
+    repeating = [make_request((5, 6, 7) * 6, 40, GREEDY)]
     early, plain = run_both(lambda bench: bench.submit(*repeating), drafts=6)
     assert early.sinks[0].token_ids == plain.sinks[0].token_ids
     assert early.engine.stats().accepted_tokens > 10
@@ -527,8 +535,8 @@ LOADS = {
 
 @pytest.mark.parametrize("name", LOADS)
 def test_nearly_all_steps_are_overlapped(name: str) -> None:
-    engine, sinks = run_load(LOADS[name], async_capable=True)
-    plain_engine, plain_sinks = run_load(LOADS[name], async_capable=False)
+    engine, sinks = run_load(LOADS[name], overlap=True)
+    plain_engine, plain_sinks = run_load(LOADS[name], overlap=False)
     stats, plain_stats = engine.stats(), plain_engine.stats()
     assert EngineProbe(engine).num_overlapped / stats.steps >= 0.9
     assert [sink.token_ids for sink in sinks] == [sink.token_ids for sink in plain_sinks]
@@ -538,14 +546,14 @@ def test_nearly_all_steps_are_overlapped(name: str) -> None:
 
 
 @torch.inference_mode()
-def run_load(load: Load, async_capable: bool) -> tuple[Engine, list[RecordingSink]]:
+def run_load(load: Load, overlap: bool) -> tuple[Engine, list[RecordingSink]]:
     rng = random.Random(5)
-    runner = NextTokenRunner(load.rows, async_capable)
+    runner = NextTokenRunner(load.rows, overlap)
     engine = Engine(
         runner, Sampler(runner.vocab), max_batch_tokens=load.token_budget, max_queued_tokens=10**6
     )
     requests = [
-        Task(
+        make_request(
             tuple(rng.choices(range(runner.vocab), k=rng.randint(20, 180))),
             rng.randint(load.max_tokens // 2, load.max_tokens),
             Sampling(presence_penalty=0.5 if rng.random() < load.penalised_share else 0.0),

@@ -5,10 +5,10 @@ import torch
 
 from inference.engine.engine import Engine
 from inference.engine.sampling.sampler import Sampler
-from inference.engine.sequence import Task
 from inference.errors import BadRequest
 from inference.sampling import PenaltyWindow, Sampling, Watermark
 from tests.engine.conftest import FakeRunner, RecordingSink
+from tests.generation_requests import make_request
 
 KINDS = {
     "plain": Sampling(),
@@ -38,10 +38,11 @@ def engine() -> Engine:
 def generate_together(engine: Engine, shapes: dict[str, Sampling]) -> dict[str, RecordingSink]:
     """The outputs of these requests, computed in one batch."""
     sinks = {name: RecordingSink() for name in shapes}
-    tasks = [
-        Task((3, 4, 5), 12, shape, seed=4, logprobs=2, processed_logprobs=True) for shape in shapes.values()
+    requests = [
+        make_request((3, 4, 5), 12, shape, seed=4, logprobs=2, processed_logprobs=True)
+        for shape in shapes.values()
     ]
-    engine.submit(tasks, list(sinks.values()))
+    engine.submit(requests, list(sinks.values()))
     with torch.inference_mode():
         while engine.step():
             pass
@@ -67,9 +68,9 @@ def test_a_request_that_excludes_every_token_fails_alone_with_bad_request(engine
 
 
 def test_a_request_that_excludes_every_first_token_is_refused_at_once(engine: Engine) -> None:
-    task = Task((3, 4), 5, Sampling(allowed_token_ids=frozenset((9,)), bad_words_ids=((9,),)))
+    request = make_request((3, 4), 5, Sampling(allowed_token_ids=frozenset((9,)), bad_words_ids=((9,),)))
     with pytest.raises(BadRequest, match="no token is left to choose"):
-        engine.submit([task], [RecordingSink()])
+        engine.submit([request], [RecordingSink()])
 
 
 def outputs_of(sink: RecordingSink) -> list[tuple[object, ...]]:

@@ -10,7 +10,8 @@ from inference.engine.scheduler import (
     Scheduler,
     WaitingServedRatio,
 )
-from inference.engine.sequence import Sequence, Task
+from inference.engine.sequence import Sequence
+from tests.generation_requests import make_request
 
 NO_SINK = None  # no output is sent in these tests
 ids = count()
@@ -41,7 +42,7 @@ def make_sequence(length: int, token: int | None = None, source: int = 0, **opti
     """A sequence whose prompt shares nothing with others, unless a token to repeat is given."""
     id = next(ids)
     prompt = [id + 1000 if token is None else token] * length
-    return Sequence(id, Task(tuple(prompt), 500, **options), NO_SINK, prompt, (1,) * source)
+    return Sequence(id, make_request(tuple(prompt), 500, **options), NO_SINK, prompt, (1,) * source)
 
 
 def enqueue(scheduler: Scheduler, *sequences: Sequence) -> None:
@@ -315,7 +316,7 @@ def test_a_sequence_that_waits_alone_is_not_held_back() -> None:
 
 def test_without_a_ratio_waiting_sequences_join_at_once() -> None:
     scheduler, sequence = (
-        make_scheduler(admission=WaitingServedRatio(max_waiting_tokens=20)),
+        make_scheduler(admission=WaitingServedRatio(0.0, max_waiting_tokens=20)),
         make_sequence(5),
     )
     decoding(scheduler, 4)

@@ -5,14 +5,25 @@ from collections.abc import Sequence as SequenceOf
 import pytest
 import torch
 
+from inference.engine.kv.contiguous import ContiguousKVCacheManager
+from inference.engine.kv.manager import KVCacheManager
 from inference.engine.sampling.sampler import PendingSample
-from inference.engine.sequence import PromptLogprob, Sequence, Task
+from inference.engine.sequence import PromptLogprob, Sequence
 from inference.engine.step import ModelStep, StepOutOfMemory
 from inference.errors import Internal
-from inference.model.batch import Batch, Resize
+from inference.model.batch import Batch, Resize, make_batch
 from tests.engine.conftest import NAN, POISON, FakeRunner, GreedySampler, expected_ids
+from tests.generation_requests import make_request
 
 CONTEXT = 64
+
+
+def contiguous_memory() -> KVCacheManager:
+    manager = ContiguousKVCacheManager(
+        max_sequences=8, context=CONTEXT, kv_capacity=8 * CONTEXT, page_size=16, prefix_caching=False
+    )
+    manager.num_rows, manager.num_columns = 8, CONTEXT
+    return manager
 
 
 class StepBench:
@@ -20,9 +31,9 @@ class StepBench:
 
     def __init__(self, *prompts: list[int], sampler: GreedySampler | None = None, **runner: object) -> None:
         self.runner = FakeRunner(max_sequences=8, kv_capacity=1024, **runner)
-        self.stepper = ModelStep(self.runner, sampler or GreedySampler(), CONTEXT)
+        self.stepper = ModelStep(self.runner, sampler or GreedySampler(), contiguous_memory())
         self.sequences = [
-            Sequence(row, Task(tuple(ids), 5), None, list(ids)) for row, ids in enumerate(prompts)
+            Sequence(row, make_request(tuple(ids), 5), None, list(ids)) for row, ids in enumerate(prompts)
         ]
         for row, sequence in enumerate(self.sequences):
             sequence.row = row
@@ -37,7 +48,7 @@ class StepBench:
         return [None if outcome.error else outcome.sampled_tokens[0].id for outcome in outcomes]
 
     def expected_id(self, row: int) -> int:
-        return expected_ids(Task(tuple(self.sequences[row].token_ids), 1), CONTEXT)[0]
+        return expected_ids(make_request(tuple(self.sequences[row].token_ids), 1), CONTEXT)[0]
 
 
 class PickySampler(GreedySampler):
@@ -64,7 +75,7 @@ def test_each_sequence_gets_its_own_choice() -> None:
 def test_only_the_culprit_fails(culprit: int, chunked_prefill: bool) -> None:
     prompts = [[row + 3, 9] for row in range(5)]
     prompts[culprit].append(POISON)
-    step = StepBench(*prompts, supports_chunked_prefill=chunked_prefill)
+    step = StepBench(*prompts, chunked_prefill=chunked_prefill)
     token_ids = step.compute()
     assert token_ids == [None if row == culprit else step.expected_id(row) for row in range(5)]
 
@@ -92,7 +103,7 @@ def test_a_sampler_failure_for_one_sequence_fails_no_other() -> None:
 
 
 def test_a_recurrent_sequence_starts_over_after_a_step_failed() -> None:
-    step = StepBench([3, 4], [5, 6], supports_chunked_prefill=False)
+    step = StepBench([3, 4], [5, 6], chunked_prefill=False)
     step.compute()
     for sequence in step.sequences:
         sequence.num_computed_tokens = 2
@@ -129,11 +140,11 @@ def test_running_out_of_memory_fails_no_sequence(error: Exception) -> None:
 
 def test_prompt_tokens_are_scored_by_the_logits_before_them() -> None:
     step = StepBench([3, 4, 5], [6])
-    scored = Sequence(2, Task((7, 8, 9), 5, prompt_logprobs=0), None, [7, 8, 9], row=2)
+    scored = Sequence(2, make_request((7, 8, 9), 5, prompt_logprobs=0), None, [7, 8, 9], row=2)
     scored.prompt_logprobs.append(PromptLogprob())
     scheduled = [(sequence, sequence.num_uncomputed_tokens) for sequence in (*step.sequences, scored)]
     outcomes = step.stepper.execute(scheduled, [Resize(8, CONTEXT)])
-    logits = step.runner.forward(Batch([7, 8], [0, 2], [0], [3], [0, 1]))
+    logits = step.runner.forward(make_batch([7, 8], [0, 2], [0], [3], [0, 1], page_size=CONTEXT))
     assert [score.logprob for score in outcomes[2].prompt_logprobs] == [
         float(logits[0, 8]),
         float(logits[1, 9]),
@@ -142,12 +153,12 @@ def test_prompt_tokens_are_scored_by_the_logits_before_them() -> None:
         step.expected_id(0),
         step.expected_id(1),
     ]
-    assert outcomes[2].sampled_tokens[0].id == expected_ids(Task((7, 8, 9), 1), CONTEXT)[0]
+    assert outcomes[2].sampled_tokens[0].id == expected_ids(make_request((7, 8, 9), 1), CONTEXT)[0]
 
 
 def test_a_prompt_with_nan_scores_fails_though_no_token_follows_it() -> None:
     step = StepBench([3])
-    scored = Sequence(1, Task((7, NAN, 9), 0, prompt_logprobs=0), None, [7, NAN, 9], row=1)
+    scored = Sequence(1, make_request((7, NAN, 9), 0, prompt_logprobs=0), None, [7, NAN, 9], row=1)
     scored.prompt_logprobs.append(PromptLogprob())
     outcomes = step.stepper.execute([(step.sequences[0], 1), (scored, 3)], [Resize(8, CONTEXT)])
     assert outcomes[0].error is None and isinstance(outcomes[1].error, Internal)

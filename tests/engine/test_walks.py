@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from inference.engine.engine import Engine
 from inference.engine.sampling.sampler import Sampler
 from inference.engine.scheduler import WaitingServedRatio
-from inference.engine.sequence import Task
 from tests.engine.conftest import END, NAN, POISON, VOCAB
 from tests.engine_probe import EngineProbe
+from tests.generation_requests import make_request
 from tests.walks.async_device import AsyncEchoRunner, AsyncSampler
 from tests.walks.echo_reference import KINDS, EchoReference
 from tests.walks.echo_runner import EchoRunner
@@ -51,14 +51,14 @@ ROWS: dict[str, dict[str, Any]] = {
     },
     "crowded": {"max_sequences": 6, "kv_capacity": 120, "context": 96, "drafts": "foreseen", "waiting": 200},
     "in pieces": {"max_sequences": 5, "kv_capacity": 300, "context": 96, "prefill_chunk_size": 16},
-    "recurrent": {"max_sequences": 5, "kv_capacity": 200, "context": 96, "supports_chunked_prefill": False},
-    "encoder": {"max_sequences": 5, "kv_capacity": 200, "context": 96, "is_encoder_decoder": True},
+    "recurrent": {"max_sequences": 5, "kv_capacity": 200, "context": 96, "chunked_prefill": False},
+    "encoder": {"max_sequences": 5, "kv_capacity": 200, "context": 96, "encoder_decoder": True},
     "recurrent encoder": {
         "max_sequences": 5,
         "kv_capacity": 200,
         "context": 96,
-        "is_encoder_decoder": True,
-        "supports_chunked_prefill": False,
+        "encoder_decoder": True,
+        "chunked_prefill": False,
     },
 }
 PAGES: dict[str, dict[str, Any]] = {
@@ -87,8 +87,8 @@ PAGES: dict[str, dict[str, Any]] = {
     },
     "last page": {"max_sequences": 3, "kv_capacity": 64, "context": 96, "drafts": "foreseen", "waiting": 200},
 }
-ASYNC = {f"{name}, asynchronous": shape | {"async_capable": True} for name, shape in PAGES.items()}
-PAGES |= {f"{name}, early": shape | {"async_capable": True} for name, shape in PAGES.items()}
+ASYNC = {f"{name}, asynchronous": shape | {"overlap": True} for name, shape in PAGES.items()}
+PAGES |= {f"{name}, early": shape | {"overlap": True} for name, shape in PAGES.items()}
 WALKS = 5  # per kind, each of 50 rules and some 80 steps
 RunnerKind = type[EchoRunner] | type[PagedEchoRunner] | type[AsyncEchoRunner]
 EVENTS = (
@@ -121,7 +121,7 @@ class Options(NamedTuple):
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The fields of a Task."""
+        """The fields of a GenerationRequest."""
         values = {name: value for name, value in self._asdict().items() if name != "kind"}
         return values | {"sampling": KINDS[self.kind], "stop_token_ids": frozenset(self.stop_token_ids)}
 
@@ -199,12 +199,12 @@ def test_walks_with_unknown_results_lose_nothing_and_change_no_answer(
 @pytest.mark.parametrize("kind", (EchoRunner, PagedEchoRunner, AsyncEchoRunner))
 def test_a_page_still_to_be_zeroed_harms_no_other_after_running_out_of_memory(kind: RunnerKind) -> None:
     small_world = world(Counter(), kind, max_sequences=1, kv_capacity=64, context=64)
-    small_world.submit(Task((*range(1, 29), NAN), 5))
+    small_world.submit(make_request((*range(1, 29), NAN), 5))
     small_world.turn(2)
     small_world.faults.append((torch.OutOfMemoryError("by chance"), False))
-    small_world.submit(Task((3, 4), 30, KINDS["greedy"]))
+    small_world.submit(make_request((3, 4), 30, KINDS["greedy"]))
     small_world.turn(3)
-    small_world.submit(Task((5, 6), 30, KINDS["greedy"]))
+    small_world.submit(make_request((5, 6), 30, KINDS["greedy"]))
     small_world.finish()
     assert [request.finish_reason for request in small_world.requests.values()] == [
         "error",
@@ -224,7 +224,7 @@ def walk(
         name,
         lambda here: FakeEngineWalk(world(here, kind, **shape)),
         event_counts,
-        shares=shape.get("supports_chunked_prefill", True) and not shape.get("is_encoder_decoder", False),
+        shares=shape.get("chunked_prefill", True) and not shape.get("encoder_decoder", False),
         drafts="drafts" in shape,
-        early=shape.get("async_capable", False),
+        early=shape.get("overlap", False),
     )

@@ -3,9 +3,8 @@ from typing import Any
 import pytest
 
 from inference.local import LocalBackend
-from inference.metrics import Metrics
 from inference.types import Constraint
-from tests.local.fake_engine import FakeEngine
+from tests.local.fake_engine import FakeEngine, model_metrics
 from tests.text.tokenizers_of_three_kinds import tokenizer
 
 
@@ -52,7 +51,7 @@ def backend(engine: FakeEngine, compiler: FakeCompiler, words: Any) -> LocalBack
         context=64,
         vocab=400,
         eos_token_ids=frozenset([words.eos_token_id]),
-        metrics=Metrics(),
+        metrics=model_metrics(),
         tool_format="auto",
         details={"dtype": "float32", "device": "cpu"},
         compiler=compiler,  # type: ignore[arg-type]

@@ -7,9 +7,9 @@ from typing import Any
 from inference.engine.engine import Engine
 from inference.engine.sampling.sampler import Sampler
 from inference.local import LocalBackend
-from inference.metrics import Metrics
 from inference.model.contiguous.runner import ContiguousRunner
 from inference.structured_output import GrammarCompiler
+from tests.local.fake_engine import model_metrics
 
 VOCAB = 261
 ENDS = frozenset([2])
@@ -19,7 +19,7 @@ ENDS = frozenset([2])
 def running(model: Any, words: Any, *, rows: int, context: int, **more: Any) -> Iterator[LocalBackend]:
     """Yields the backend and closes it at the end; `more` goes to LocalBackend."""
     runner = ContiguousRunner(
-        model, max_sequences=rows, context=context, kv_capacity=rows * context, supports_chunked_prefill=True
+        model, max_sequences=rows, context=context, kv_capacity=rows * context, chunked_prefill=True
     )
     engine = Engine(runner, Sampler(VOCAB), max_batch_tokens=64, max_queued_tokens=10_000)
     engine.start()
@@ -30,7 +30,7 @@ def running(model: Any, words: Any, *, rows: int, context: int, **more: Any) -> 
         context=context,
         vocab=VOCAB,
         eos_token_ids=ENDS,
-        metrics=Metrics(),
+        metrics=model_metrics(),
         compiler=GrammarCompiler(words, VOCAB, ENDS),
         **more,
     )

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inference.local import LocalBackend
-from inference.metrics import Metrics
 from inference.sampling import Sampling
 from inference.text.tool_parsers.stream import ToolParser
 from inference.types import (
@@ -23,7 +22,7 @@ from inference.types import (
     Tool,
 )
 from tests.local.conftest import FakeCompiler
-from tests.local.fake_engine import FakeEngine
+from tests.local.fake_engine import FakeEngine, model_metrics
 from tests.text.tokenizers_of_three_kinds import KINDS, tokenizer
 
 GREEDY = Sampling(greedy=True)
@@ -45,7 +44,7 @@ def say(backend: LocalBackend, engine: FakeEngine) -> Say:
 
     def run(request: GenerationRequest, ids: list[int], **ending: Any) -> list[Event]:
         stream = backend.generate(request)
-        engine.say(ids, **({"reason": "length", "task": len(engine.tasks) - 1} | ending))
+        engine.say(ids, **({"reason": "length", "request": len(engine.requests) - 1} | ending))
         return list(stream)
 
     return run
@@ -182,7 +181,7 @@ def test_bad_words_are_banned_as_token_sequences(
     backend: LocalBackend, engine: FakeEngine, words: Any
 ) -> None:
     backend.generate(replace(REQUEST, sampling=Sampling(bad_words_ids=((7, 8),)), bad_words=("fox",)))
-    banned = engine.tasks[0].sampling.bad_words_ids
+    banned = engine.requests[0].sampling.bad_words_ids
     assert banned[0] == (7, 8)
     assert tuple(ids_of(words, "fox")) in banned[1:]
 
@@ -255,7 +254,7 @@ def generate_events(words: Any, request: GenerationRequest, ids: list[int]) -> l
         context=999,
         vocab=421,
         eos_token_ids=frozenset([words.eos_token_id]),
-        metrics=Metrics(),
+        metrics=model_metrics(),
         compiler=FakeCompiler(),  # type: ignore[arg-type]
     )
     stream = backend.generate(request)

@@ -1,4 +1,3 @@
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -8,7 +7,7 @@ from inference.backend import Backend
 from inference.engine.sequence import PromptLogprob, StepOutput
 from inference.errors import BadRequest, MaxTokensTooLarge, Overloaded, TooLong
 from inference.local import LocalBackend
-from inference.local.backend import seeds_for
+from inference.local.backend import with_seeds
 from inference.sampling import Sampling
 from inference.types import (
     CallDelta,
@@ -46,9 +45,9 @@ def test_an_answer_starts_sends_each_token_and_finishes(
     first, *tokens, last = stream
     assert first == Started(
         0,
-        len(engine.tasks[0].prompt_token_ids),
+        len(engine.requests[0].prompt),
         cached_tokens=0,
-        prompt_token_ids=engine.tasks[0].prompt_token_ids,
+        prompt_token_ids=engine.requests[0].prompt,
     )
     assert [token.id for token in tokens] == [*answer_ids, words.eos_token_id]
     assert "".join(token.text for token in tokens) == " brown fox"
@@ -56,21 +55,21 @@ def test_an_answer_starts_sends_each_token_and_finishes(
     assert last == Finished(0, "stop", num_tokens=len(tokens))
 
 
-def test_a_request_becomes_a_task(backend: LocalBackend, engine: FakeEngine, words: Any) -> None:
+def test_a_request_is_resolved_for_the_engine(backend: LocalBackend, engine: FakeEngine, words: Any) -> None:
     sampling = Sampling(temperature=0.5, top_k=5, seed=7)
     request = GenerationRequest("The", sampling, max_tokens=9, min_tokens=2, stop_token_ids=(11,), logprobs=3)
     backend.generate(request)
-    [task] = engine.tasks
-    assert list(task.prompt_token_ids) == ids_of(words, "The")
-    assert (task.max_tokens, task.min_tokens, task.logprobs, task.seed) == (9, 2, 3, 7)
-    assert task.sampling == sampling
-    assert task.stop_token_ids == {11, words.eos_token_id}
+    [resolved] = engine.requests
+    assert list(resolved.prompt) == ids_of(words, "The")
+    assert (resolved.max_tokens, resolved.min_tokens, resolved.logprobs) == (9, 2, 3)
+    assert resolved.sampling == sampling
+    assert resolved.stop_token_ids == (11, words.eos_token_id)
 
 
 def test_without_a_limit_an_answer_may_fill_the_context(backend: LocalBackend, engine: FakeEngine) -> None:
     backend.generate(GenerationRequest([5] * 60))
     backend.generate(GenerationRequest([5] * 60, max_tokens=1000))
-    assert [task.max_tokens for task in engine.tasks] == [4, 4]
+    assert [each.max_tokens for each in engine.requests] == [4, 4]
 
 
 def test_a_prompt_that_fills_the_context_is_too_long(backend: LocalBackend) -> None:
@@ -94,36 +93,41 @@ def test_a_scored_prompt_may_fill_the_context(backend: LocalBackend, engine: Fak
 def test_a_request_for_processed_logprobs_is_passed_on(backend: LocalBackend, engine: FakeEngine) -> None:
     backend.generate(GenerationRequest("The", SAMPLED, logprobs=0, processed_logprobs=True))
     backend.generate(GenerationRequest("The", SAMPLED, logprobs=0))
-    assert [task.processed_logprobs for task in engine.tasks] == [True, False]
+    assert [each.processed_logprobs for each in engine.requests] == [True, False]
 
 
 def test_a_random_seed_is_used_and_reported(backend: LocalBackend, engine: FakeEngine) -> None:
     stream = backend.generate(GenerationRequest("The", SAMPLED))
     engine.say([5], reason="length")
-    assert list(stream)[-1] == Finished(0, "length", num_tokens=1, seed=engine.tasks[0].seed)
+    assert list(stream)[-1] == Finished(0, "length", num_tokens=1, seed=engine.requests[0].sampling.seed)
 
 
 def test_a_default_seed_counts_for_requests_without_one() -> None:
     sampled = Sampling(temperature=0.5)
-    assert seeds_for(sampled, 2, default_seed=0) == [0, 1]
-    assert seeds_for(replace(sampled, seed=7), 2, default_seed=0) == [7, 8]
-    assert seeds_for(replace(sampled, greedy=True), 2, default_seed=0) == [None, None]
+    assert seeds_of(sampled, 0) == [0, 1]
+    assert seeds_of(replace(sampled, seed=7), 0) == [7, 8]
+    assert seeds_of(replace(sampled, greedy=True, seed=7), 0) == [None, None]
+
+
+def seeds_of(sampling: Sampling, default_seed: int) -> list[int | None]:
+    resolved = with_seeds(GenerationRequest("", sampling, n=2), default_seed)
+    return [each.sampling.seed for each in resolved]
 
 
 def test_several_answers_have_different_seeds(backend: LocalBackend, engine: FakeEngine) -> None:
     stream = backend.generate(GenerationRequest("The", Sampling(seed=3), n=3))
-    for task in (2, 0, 1):
-        engine.say([5], reason="length", task=task)
+    for index in (2, 0, 1):
+        engine.say([5], reason="length", request=index)
     ends = [event for event in stream if isinstance(event, Finished)]
     assert [(end.index, end.seed) for end in ends] == [(2, 5), (0, 3), (1, 4)]
-    assert [task.seed for task in engine.tasks] == [3, 4, 5]
+    assert [each.sampling.seed for each in engine.requests] == [3, 4, 5]
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, Sampling(temperature=0.0, seed=1)])
 def test_a_greedy_answer_has_no_seed(backend: LocalBackend, engine: FakeEngine, sampling: Sampling) -> None:
     stream = backend.generate(GenerationRequest("The", sampling))
     engine.say([5])
-    assert engine.tasks[0].sampling.greedy
+    assert engine.requests[0].sampling.greedy
     assert list(stream)[-1].seed is None
 
 
@@ -171,7 +175,7 @@ def test_a_stop_token_of_the_request_is_reported(backend: LocalBackend, engine: 
 def test_an_ignored_end_token_adds_no_text(backend: LocalBackend, engine: FakeEngine, words: Any) -> None:
     stream = backend.generate(GenerationRequest("The", GREEDY, ignore_eos=True))
     engine.say([words.eos_token_id, *ids_of(words, " fox")], reason="length")
-    assert engine.tasks[0].stop_token_ids == frozenset()
+    assert engine.requests[0].stop_token_ids == ()
     assert text_of(list(stream)) == " fox"
 
 
@@ -253,10 +257,18 @@ def test_each_answer_has_its_own_matcher(
     regex = Constraint("regex", "[ab]+")
     backend.generate(GenerationRequest("The", n=2, constraint=regex, ignore_eos=True))
     assert compiler.compiled == [(regex, "response_format")]
-    first, second = engine.tasks
-    assert first.matcher is not None
-    assert first.matcher is not second.matcher
-    assert first.stop_token_ids == {words.eos_token_id}
+    first, second = engine.matchers
+    assert first is not None
+    assert first is not second
+    assert engine.requests[0].stop_token_ids == (words.eos_token_id,)
+
+
+@pytest.mark.parametrize("choice", ["auto", "none"])
+def test_nothing_is_forced_if_the_model_may_choose(
+    backend: LocalBackend, engine: FakeEngine, compiler: FakeCompiler, choice: str
+) -> None:
+    backend.generate(GenerationRequest("The", tools=(WEATHER,), tool_choice=choice))
+    assert compiler.compiled == [] and engine.matchers == [None]
 
 
 @pytest.mark.parametrize("choice", ["required", "weather"])
@@ -290,7 +302,7 @@ def test_a_refusal_of_the_engine_is_raised_before_anything_is_sent(
 
 def test_a_deadline_is_relative_to_now(backend: LocalBackend, engine: FakeEngine) -> None:
     backend.generate(GenerationRequest("The", deadline=5.0))
-    assert 4 < engine.tasks[0].deadline - time.monotonic() <= 5
+    assert engine.requests[0].deadline == 5.0
 
 
 def test_the_backend_describes_what_it_serves(backend: LocalBackend, engine: FakeEngine) -> None:

@@ -7,10 +7,10 @@ import pytest
 from inference.engine.background import BackgroundTask, Work
 from inference.engine.engine import Engine
 from inference.local import LocalBackend
-from inference.metrics import Metrics
 from inference.sampling import Sampling
 from inference.types import GenerationRequest
 from tests.engine.conftest import FakeRunner, GreedySampler
+from tests.local.fake_engine import model_metrics
 
 REQUEST = GenerationRequest([3, 4, 5, 6], Sampling(greedy=True), max_tokens=20)
 IDLE = (0, 0, 0.0)
@@ -34,7 +34,7 @@ def backend(engine: Engine, compiler: Any, words: Any) -> LocalBackend:
         vocab=32,
         eos_token_ids=ends,
         compiler=compiler,
-        metrics=Metrics(),
+        metrics=model_metrics(),
     )
 
 

@@ -3,10 +3,11 @@ embedded.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +17,6 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from inference.errors import BadRequest, NotImplementedHere, TooLong, Unavailable
 from inference.local import LocalBackend
 from inference.local.embeddings import MAX_INPUTS
-from inference.model.pooling import embed as pooled
 from inference.sampling import Sampling
 from inference.types import Embedded, Embedding, Event, GenerationRequest, Token
 from tests import tiny
@@ -39,7 +39,7 @@ def words(folder: Path) -> Any:
 @pytest.fixture
 def backend(folder: Path, words: Any) -> Iterator[LocalBackend]:
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    with running(model, words, rows=4, context=CONTEXT, embed=partial(pooled, model)) as backend:
+    with running(model, words, rows=4, context=CONTEXT) as backend:
         yield backend
 
 
@@ -96,7 +96,8 @@ def test_the_number_of_inputs_is_limited(backend: LocalBackend, count: int) -> N
 
 
 def test_a_model_without_embeddings_is_refused(backend: LocalBackend) -> None:
-    backend._embed = None
+    runner = backend._engine.core.runner
+    runner.capabilities = replace(runner.capabilities, pooling=False)
     with pytest.raises(NotImplementedHere, match="embeddings"):
         backend.embed(["a cat"])
 
@@ -131,7 +132,7 @@ def test_a_closed_embedding_is_not_computed_to_its_end(backend: LocalBackend) ->
 
 def test_pushed_vectors_are_delivered_like_stream_events(backend: LocalBackend) -> None:
     posted: SimpleQueue[Callable[[], None]] = SimpleQueue()
-    backend.set_delivery(posted.put)
+    backend.attach(SimpleNamespace(call_soon_threadsafe=posted.put))  # type: ignore[arg-type]
     arrived: list[Any] = []
     backend.embed(["a cat"]).start(arrived.append)
     call = posted.get(timeout=30)
@@ -142,7 +143,7 @@ def test_pushed_vectors_are_delivered_like_stream_events(backend: LocalBackend) 
 
 def test_a_closed_stream_pushes_no_vectors_already_posted(backend: LocalBackend) -> None:
     posted: SimpleQueue[Callable[[], None]] = SimpleQueue()
-    backend.set_delivery(posted.put)
+    backend.attach(SimpleNamespace(call_soon_threadsafe=posted.put))  # type: ignore[arg-type]
     arrived: list[Any] = []
     stream = backend.embed(["a cat"])
     stream.start(arrived.append)

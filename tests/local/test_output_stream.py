@@ -52,13 +52,13 @@ def test_pulled_and_pushed_events_are_the_same(backend: LocalBackend, engine: Fa
     listener = DeliverySink()
     pushed.start(listener)
     for task in (0, 1):
-        engine.say([5, 6, 7], end=2, task=task)
+        engine.say([5, 6, 7], end=2, request=task)
     assert list(pulled) == listener.events
 
 
 def test_closing_cancels_unfinished_answers_once(backend: LocalBackend, engine: FakeEngine) -> None:
     stream = backend.generate(PAIR)
-    engine.say([5], task=0)
+    engine.say([5], request=0)
     assert [type(next(stream)) for _ in range(3)] == [Started, Token, Finished]
     stream.close()
     stream.close()
@@ -120,8 +120,8 @@ def test_close_wakes_a_waiting_reader(backend: LocalBackend) -> None:
 
 def test_an_error_of_one_answer_ends_the_stream(backend: LocalBackend, engine: FakeEngine) -> None:
     stream = backend.generate(PAIR)
-    engine.put(StepOutput((5,), num_cached_tokens=0), task=0)
-    engine.put(StepOutput(error=Internal("broken")), task=1)
+    engine.put(StepOutput((5,), num_cached_tokens=0), request=0)
+    engine.put(StepOutput(error=Internal("broken")), request=1)
     assert [type(next(stream)) for _ in range(2)] == [Started, Token]
     with pytest.raises(Internal, match="broken"):
         next(stream)
@@ -153,7 +153,7 @@ def test_an_output_that_cannot_be_decoded_fails_only_its_own_stream(
 def test_outputs_from_two_threads_are_delivered_in_order(backend: LocalBackend, engine: FakeEngine) -> None:
     """As a worker calls `start` while the engine's thread delivers."""
     for _ in range(30):
-        engine.tasks.clear()
+        engine.requests.clear()
         engine.output_sinks.clear()
         stream = backend.generate(REQUEST)
         listener = DeliverySink()

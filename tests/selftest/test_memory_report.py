@@ -12,7 +12,7 @@ from checks import enough_memory
 from checks.machine import Gpu, Machine
 from checks.memory.plan import Plan
 from inference.engine.engine import Engine
-from inference.engine.sequence import Sequence, Task
+from inference.engine.sequence import Sequence
 from inference.engine_stats import StepStats
 from inference.factory import LoadedEngine
 from inference.finding import Finding
@@ -28,10 +28,11 @@ from inference.selftest.report import (
     format_selftest_json,
     format_selftest_table,
 )
-from inference.selftest.scenarios import CollectedAnswer, make_task
+from inference.selftest.scenarios import CollectedAnswer
 from tests import tiny
 from tests.engine.conftest import FakeRunner, GreedySampler, RecordingSink
 from tests.engine_probe import EngineProbe
+from tests.generation_requests import make_request
 from tests.selftest.planned_engine import CONTEXT, MACHINE, ROWS, by_term, open_plan, plan_in_folder
 
 BUDGET = 100
@@ -72,7 +73,9 @@ def test_a_full_batch_writes_the_predicted_kv_memory(
     before = by_term(report.terms_when_full())["RAM kv"]
     assert before.predicted == 0
     prompts = [tuple(range(10 + 70 * row, 70 + 70 * row)) for row in range(ROWS)]
-    opened.engine.submit([make_task(prompt, 4) for prompt in prompts], [CollectedAnswer() for _ in prompts])
+    opened.engine.submit(
+        [make_request(prompt, 4) for prompt in prompts], [CollectedAnswer() for _ in prompts]
+    )
     while opened.engine.step():
         pass
     after = by_term(report.terms_when_full())["RAM kv"]
@@ -125,7 +128,7 @@ class DrivenEngine:
         return first
 
     def steps(self, *running_counts: int) -> None:
-        running = [Sequence(id, Task((3,), 1), RecordingSink(), [3]) for id in range(2)]
+        running = [Sequence(id, make_request((3,), 1), RecordingSink(), [3]) for id in range(2)]
         for count in running_counts:
             self.probe.running[:] = running[:count]
             self.probe.on_step(STEP)

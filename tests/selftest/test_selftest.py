@@ -14,7 +14,7 @@ from inference.model.batch import Batch, Runner
 from inference.model.runner_options import BATCH_INVARIANT
 from inference.selftest import run, selftest
 from inference.selftest.compare import Comparison, Divergence, compare
-from inference.selftest.scenarios import CollectedAnswer, make_task
+from inference.selftest.scenarios import CollectedAnswer, make_request
 from settings.groups import EngineSettings, ModelSettings
 from tests.engine_probe import EngineProbe
 
@@ -121,7 +121,7 @@ def test_a_full_batch_that_cannot_be_computed_is_reported_with_the_settings_to_l
     demo: LoadedEngine,
 ) -> None:
     failing = engine(Failing(demo.selected_runner.runner), demo.loaded_model.vocab)
-    full = run.check_full_batch(failing, [make_task(tuple(range(3, 40)), 4)], run.TokenTimes(1e-3, 1e-3))
+    full = run.check_full_batch(failing, [make_request(tuple(range(3, 40)), 4)], run.TokenTimes(1e-3, 1e-3))
     assert not full.ok and full.need == "4 answers at once, 256 tokens a step"
     assert full.have and full.fix == run.SMALLER_FIX
 
@@ -130,7 +130,7 @@ def test_a_slow_model_gets_a_smaller_full_batch(demo: LoadedEngine) -> None:
     slow = run.TokenTimes(run.MAX_SECONDS / 2 / 8, 1.0)  # 8 tokens of a prompt take half of the allowed time
     full = run.check_full_batch(
         engine(demo.selected_runner.runner, demo.loaded_model.vocab),
-        [make_task(tuple(range(3, 40)), 4)],
+        [make_request(tuple(range(3, 40)), 4)],
         slow,
     )
     assert full.ok and (full.need, full.have) == ("4 answers at once, 8 tokens a step", "4 at once, 8 a step")

@@ -7,9 +7,9 @@ import pytest
 from checks.memory.plan import Plan
 from inference.errors import Unavailable
 from inference.factory import LoadedEngine
-from inference.model.paged.runner import PAGE_SIZE
+from inference.model.paged.kv_pool import PAGE_SIZE
 from inference.selftest.memory_report import MemoryReport
-from inference.selftest.scenarios import CollectedAnswer, make_task
+from inference.selftest.scenarios import CollectedAnswer, make_request
 from tests import families, tiny
 from tests.selftest.planned_engine import MACHINE, ROWS, by_term, open_plan, plan_in_folder
 
@@ -47,7 +47,9 @@ def test_each_rank_reports_its_memory(planned: Plan, opened: LoadedEngine) -> No
     assert entries["rank 1 RAM ready"].actual > 10**8  # its own process, with torch
 
     prompts = [tuple(range(10 + 20 * row, 30 + 20 * row)) for row in range(ROWS)]
-    opened.engine.submit([make_task(prompt, 4) for prompt in prompts], [CollectedAnswer() for _ in prompts])
+    opened.engine.submit(
+        [make_request(prompt, 4) for prompt in prompts], [CollectedAnswer() for _ in prompts]
+    )
     opened.engine_thread.run(opened.engine.run_until_idle)
     assert planned.model_size is not None
     tokens = planned.model_size.kv_bytes_per_token * 2 * PAGE_SIZE * ROWS  # each row has 20 + 4 tokens

@@ -67,10 +67,8 @@ class AsyncEchoRunner:
     early  steps launched before the tokens of the step before were known
     """
 
-    async_capable = True
-
     def __init__(self, **shape: Any) -> None:
-        self.runner = PagedEchoRunner(**shape | {"async_capable": True})
+        self.runner = PagedEchoRunner(**shape | {"overlap": True})
         self.device = AsyncDevice()
         self.on_forward: Callable[[Batch, bool], None] = lambda batch, moved: None
 

@@ -5,9 +5,10 @@ from collections.abc import Sequence as SequenceOf
 import torch
 
 from inference.engine.sampling.sampler import NAN_LOGITS, SampledToken, Sampler
-from inference.engine.sequence import PromptLogprob, Sequence, Task
+from inference.engine.sequence import PromptLogprob, Sequence
 from inference.model.batch import Runner
 from inference.sampling import PenaltyWindow, Sampling
+from inference.types import GenerationRequest
 from tests.engine.conftest import NAN, POISON, VOCAB
 from tests.walks.echo_runner import echo_logits
 
@@ -30,38 +31,38 @@ class EchoReference:
     tolerance = 1e-5
 
     def __init__(self, runner: Runner, context: int) -> None:
-        self.start = runner.start_ids if runner.is_encoder_decoder else None
+        self.start = runner.start_ids if runner.capabilities.encoder_decoder else None
         self.context = context
-        self.is_encoder_decoder = runner.is_encoder_decoder
+        self.is_encoder_decoder = runner.capabilities.encoder_decoder
 
-    def choices(self, task: Task) -> list[SampledToken]:
+    def choices(self, request: GenerationRequest) -> list[SampledToken]:
         """The tokens of the answer, with their logprobs."""
-        if {POISON, NAN} & set(task.prompt_token_ids):
+        if {POISON, NAN} & set(request.prompt):
             return [SampledToken(NAN_LOGITS)]
-        return sample_alone(task, self.start, self.context)
+        return sample_alone(request, self.start, self.context)
 
-    def scores(self, task: Task) -> list[PromptLogprob]:
+    def scores(self, request: GenerationRequest) -> list[PromptLogprob]:
         """The logprobs of the prompt."""
-        if task.prompt_logprobs is None:
+        if request.prompt_logprobs is None:
             return []
-        ids = list(self.start or task.prompt_token_ids)
-        rows = [echo_logits(ids[:n], task.prompt_token_ids if self.start else ()) for n in range(1, len(ids))]
-        return [PromptLogprob(), *(score_prompt(rows, ids[1:], task.prompt_logprobs) if rows else [])]
+        ids = list(self.start or request.prompt)
+        rows = [echo_logits(ids[:n], request.prompt if self.start else ()) for n in range(1, len(ids))]
+        return [PromptLogprob(), *(score_prompt(rows, ids[1:], request.prompt_logprobs) if rows else [])]
 
 
 def score_prompt(rows: list[list[float]], ids: SequenceOf[int], tops: int) -> list[PromptLogprob]:
     return Sampler(VOCAB).prompt_logprobs(torch.tensor(rows), ids, tops)
 
 
-def sample_alone(task: Task, start: tuple[int, ...] | None, context: int) -> list[SampledToken]:
-    sequence = Sequence(
-        0, task, None, list(start or task.prompt_token_ids), task.prompt_token_ids if start else ()
-    )
+def sample_alone(
+    request: GenerationRequest, start: tuple[int, ...] | None, context: int
+) -> list[SampledToken]:
+    sequence = Sequence(0, request, None, list(start or request.prompt), request.prompt if start else ())
     sampled_tokens: list[SampledToken] = []
     while len(sequence.token_ids) < min(sequence.max_len, context):
         logits = torch.tensor([echo_logits(sequence.token_ids, sequence.encoder_ids)])
         sampled_tokens += Sampler(VOCAB).sample_async(logits, [sequence]).wait()
         sequence.token_ids.append(sampled_tokens[-1].id)
-        if sampled_tokens[-1].id < 0 or sampled_tokens[-1].id in task.stop_token_ids:
+        if sampled_tokens[-1].id < 0 or sampled_tokens[-1].id in request.stop_token_ids:
             break
     return sampled_tokens

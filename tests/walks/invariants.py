@@ -11,16 +11,17 @@ from typing import Protocol
 from inference.engine.kv.contiguous import ContiguousKVCacheManager
 from inference.engine.kv.paged import PagedKVCacheManager
 from inference.engine.kv.prefix import extend_page_hashes
-from inference.engine.sequence import StepOutput, Task
+from inference.engine.sequence import StepOutput
+from inference.types import GenerationRequest
 from tests.engine.conftest import FakeRunner
 from tests.engine_probe import EngineProbe
 from tests.walks.paged_echo_runner import PagedEchoRunner
 
 
 class RequestOutputs(Protocol):
-    """A task and its outputs."""
+    """A request and its outputs."""
 
-    task: Task
+    generation_request: GenerationRequest
     outputs: list[StepOutput]
 
 
@@ -62,7 +63,7 @@ def check_admission(
 ) -> None:
     """Queued tokens are those of submitted sequences that have neither ended nor started."""
     tokens = {
-        id: len(request.task.prompt_token_ids)
+        id: len(request.generation_request.prompt)
         for id, request in requests.items()
         if id not in started_ids and not is_finished(request.outputs)
     }
@@ -87,7 +88,9 @@ def check_outputs(probe: EngineProbe, requests: Mapping[int, RequestOutputs]) ->
     reasons = Counter("error" if r.error else r.finish_reason for r in outputs if is_last(r))
     assert {reason: count for reason, count in counters.finished_by_reason.items() if count} == reasons
     assert counters.generated_tokens == sum(len(output.token_ids) for output in outputs)
-    assert counters.prompt_tokens == sum(len(request.task.prompt_token_ids) for request in started_requests)
+    assert counters.prompt_tokens == sum(
+        len(request.generation_request.prompt) for request in started_requests
+    )
     assert counters.cached_tokens == sum(
         request.outputs[0].num_cached_tokens or 0 for request in started_requests
     )
@@ -114,7 +117,7 @@ def check_columns(rows: ContiguousKVCacheManager, runner: FakeRunner) -> None:
         )
         assert not sequence.num_computed_tokens or memory.encoder_inputs[sequence.row] == sequence.encoder_ids
         assert (
-            runner.supports_chunked_prefill
+            runner.capabilities.chunked_prefill
             or not sequence.num_computed_tokens
             or memory.states[sequence.row] == sequence.num_computed_tokens
         )

@@ -20,7 +20,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from inference.engine.sequence import Task
+from tests.generation_requests import make_request
 from tests.walks.tracked_request import TrackedRequest
 from tests.walks.world import World
 
@@ -45,7 +45,7 @@ class EngineWalk(RuleBasedStateMachine):
     """A walk over the engine of a world. Subclasses define the requests.
 
     lengths  of answers
-    usual    usual options of a task
+    usual    usual options of a request
     options  other options
     tails    tokens that may follow an answer in the next prompt
     """
@@ -69,7 +69,9 @@ class EngineWalk(RuleBasedStateMachine):
     def submit(self, prompts: list[PromptLike], length: int, turns: int) -> Any:
         """Submits requests with the usual options, one by one."""
         requests = [
-            one for prompt in prompts for one in self.world.submit(Task(prompt.ids, length, **self.usual))
+            one
+            for prompt in prompts
+            for one in self.world.submit(make_request(prompt.ids, length, **self.usual))
         ]
         self.world.turn(turns)
         return multiple(*requests)
@@ -85,17 +87,16 @@ class EngineWalk(RuleBasedStateMachine):
     def submit_unusual(
         self, prompt: PromptLike, length: int, options: OptionsLike, copies: int, turns: int
     ) -> Any:
-        """Submits several tasks with one prompt, which are queued together or not at all."""
+        """Submits several requests with one prompt, which are queued together or not at all."""
         requests = self.world.submit(
-            *(Task(prompt.ids, length, seed=seed, **options.fields) for seed in range(copies))
+            *(make_request(prompt.ids, length, seed=seed, **options.fields) for seed in range(copies))
         )
         self.world.turn(turns)
         return multiple(*requests)
 
     @rule(target=REQUESTS, prompt=PROMPTS, length=LENGTHS, seconds=st.integers(0, 30), turns=TURNS)
     def submit_hurried(self, prompt: PromptLike, length: int, seconds: int, turns: int) -> Any:
-        deadline = self.world.clock.now + seconds
-        requests = self.world.submit(Task(prompt.ids, length, deadline=deadline, **self.usual))
+        requests = self.world.submit(make_request(prompt.ids, length, deadline=seconds, **self.usual))
         self.world.turn(turns)
         return multiple(*requests)
 
@@ -103,7 +104,7 @@ class EngineWalk(RuleBasedStateMachine):
     def follow_up(self, one: TrackedRequest, tail: tuple[int, ...], length: int, turns: int) -> Any:
         """Submits again, with the answer so far as part of the prompt."""
         requests = self.world.submit(
-            Task((*one.task.prompt_token_ids, *one.token_ids, *tail), length, **self.usual)
+            make_request((*one.generation_request.prompt, *one.token_ids, *tail), length, **self.usual)
         )
         self.world.turn(turns)
         return multiple(*requests)

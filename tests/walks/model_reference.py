@@ -11,8 +11,9 @@ import torch
 from transformers import PreTrainedModel
 
 from inference.engine.sampling.sampler import SampledToken
-from inference.engine.sequence import PromptLogprob, Task
+from inference.engine.sequence import PromptLogprob
 from inference.model.batch import Batch, Runner
+from inference.types import GenerationRequest
 from tests.walk import plain
 
 
@@ -26,17 +27,19 @@ class ModelReference:
     tolerance: float = 1e-3
     known: dict[tuple[SequenceOf[int], SequenceOf[int]], SampledToken] = field(default_factory=dict)
 
-    def choices(self, task: Task) -> list[SampledToken]:
-        source = task.prompt_token_ids if self.start else ()
-        tokens = self.start or task.prompt_token_ids
-        limit = min(len(tokens) + task.max_tokens, self.context)
+    def choices(self, request: GenerationRequest) -> list[SampledToken]:
+        source = request.prompt if self.start else ()
+        tokens = self.start or request.prompt
+        limit = min(len(tokens) + request.max_tokens, self.context)
         sampled_tokens: list[SampledToken] = []
-        while len(tokens) < limit and not (sampled_tokens and sampled_tokens[-1].id in task.stop_token_ids):
+        while len(tokens) < limit and not (
+            sampled_tokens and sampled_tokens[-1].id in request.stop_token_ids
+        ):
             sampled_tokens.append(self.next(tokens, source))
             tokens = (*tokens, sampled_tokens[-1].id)
         return (
             sampled_tokens
-            if task.logprobs is not None
+            if request.logprobs is not None
             else [SampledToken(choice.id) for choice in sampled_tokens]
         )
 
@@ -46,10 +49,10 @@ class ModelReference:
             self.known[tokens, source] = SampledToken(int(scores.argmax()), float(scores.max()))
         return self.known[tokens, source]
 
-    def scores(self, task: Task) -> list[PromptLogprob]:
-        if task.prompt_logprobs is None:
+    def scores(self, request: GenerationRequest) -> list[PromptLogprob]:
+        if request.prompt_logprobs is None:
             return []
-        tokens, source = (self.start, task.prompt_token_ids) if self.start else (task.prompt_token_ids, ())
+        tokens, source = (self.start, request.prompt) if self.start else (request.prompt, ())
         scores = plain(self.model, list(tokens), list(source)).log_softmax(-1)
         return [
             PromptLogprob(),

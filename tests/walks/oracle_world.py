@@ -18,7 +18,7 @@ class WorldOracleProposer(OracleProposer):
 
     def expected_output(self, sequence: Sequence) -> list[int]:
         if sequence.id not in self.expected_outputs:
-            choices = self.world.reference.choices(sequence.task)
+            choices = self.world.reference.choices(sequence.request)
             self.expected_outputs[sequence.id] = [choice.id for choice in choices if choice.id >= 0]
         return self.expected_outputs[sequence.id]
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import torch
 
-from inference.model.batch import Batch, CacheOp, Clear, PendingTokens
+from inference.model.batch import Batch, CacheOp, Clear, PendingTokens, RunnerCapabilities
 from tests.engine.conftest import NAN, VOCAB, IllegalBatch
 from tests.walks.echo_runner import logits_of_row
 
@@ -31,10 +31,10 @@ class PagedEchoRunner:
     kv_capacity: int
     page_size: int = 4
     vocab: int = VOCAB
-    supports_chunked_prefill: bool = True
+    chunked_prefill: bool = True
     paged: bool = True
-    async_capable: bool = False
-    is_encoder_decoder: bool = False
+    overlap: bool = False
+    encoder_decoder: bool = False
     start_ids: tuple[int, ...] = ()
     on_forward: Callable[[Batch, bool], None] = lambda batch, moved: None
     pages: list[list[Ids]] = field(init=False)
@@ -43,10 +43,14 @@ class PagedEchoRunner:
     def __post_init__(self) -> None:
         self.pages = [[()] * self.page_size for _ in range(self.kv_capacity // self.page_size)]
 
+    @property
+    def capabilities(self) -> RunnerCapabilities:
+        return RunnerCapabilities(self.chunked_prefill, self.paged, self.overlap, self.encoder_decoder)
+
     def forward(self, batch: Batch) -> torch.Tensor:
         self.on_forward(batch, False)
         if batch.pending_tokens is not None:
-            assert self.async_capable
+            assert self.overlap
             self.early += 1
             batch = replace(batch, token_ids=known_ids(batch.token_ids, batch.pending_tokens))
         try:
@@ -82,6 +86,14 @@ class PagedEchoRunner:
             len(num_new) == len(batch.rows) == len(batch.num_computed_tokens) == len(batch.page_table)
             and min(num_new) > 0
         )
+        tables = [table for table, n in zip(batch.page_table, num_new, strict=True) for _ in range(n)]
+        assert batch.slot_mapping == [
+            table[at // self.page_size] * self.page_size + at % self.page_size
+            for table, at in zip(tables, batch.positions, strict=True)
+        ]
+        assert batch.positions == [
+            at for length, n in zip(batch.seq_lens, num_new, strict=True) for at in range(length - n, length)
+        ]
         assert len(set(batch.rows)) == len(batch.rows) <= self.max_sequences, "a row twice"
         assert all(0 <= row < self.max_sequences for row in batch.rows)
         assert all(a < b for a, b in pairwise(batch.rows)), "rows must ascend"

@@ -6,7 +6,8 @@ from typing import Protocol
 import pytest
 
 from inference.engine.sampling.sampler import SampledToken
-from inference.engine.sequence import PromptLogprob, StepOutput, Task
+from inference.engine.sequence import PromptLogprob, StepOutput
+from inference.types import GenerationRequest
 
 
 class ReferenceOutputs(Protocol):
@@ -17,19 +18,19 @@ class ReferenceOutputs(Protocol):
 
     tolerance: float
 
-    def choices(self, task: Task) -> list[SampledToken]:
+    def choices(self, request: GenerationRequest) -> list[SampledToken]:
         """The tokens of an answer; the last one's id is below 0 if the answer must fail."""
         ...
 
-    def scores(self, task: Task) -> list[PromptLogprob]: ...
+    def scores(self, request: GenerationRequest) -> list[PromptLogprob]: ...
 
 
 @dataclass(eq=False)
 class TrackedRequest:
-    """A task, its outputs, and whether an injected fault hit it."""
+    """A request, its outputs, and whether an injected fault hit it."""
 
     id: int
-    task: Task
+    generation_request: GenerationRequest
     outputs: list[StepOutput] = field(default_factory=list)
     blamed: bool = False
     cancelled: bool = False
@@ -54,7 +55,8 @@ class TrackedRequest:
 
 def check_request(request: TrackedRequest, reference: ReferenceOutputs, stopped: bool) -> None:
     """Asserts that the request ended for the right reason, and that its tokens begin the expected answer."""
-    choices = reference.choices(request.task)
+    choices = reference.choices(request.generation_request)
+    stop_token_ids = request.generation_request.stop_token_ids
     broken = bool(choices) and choices[-1].id < 0
     expected_tokens = choices[: len(request.token_ids)]
     assert request.token_ids == [choice.id for choice in expected_tokens]
@@ -65,26 +67,26 @@ def check_request(request: TrackedRequest, reference: ReferenceOutputs, stopped:
         case "error":
             error = str(request.outputs[-1].error)
             innocent = not broken and (not request.blamed or "not a number" in error)
-            assert stopped or not innocent, f"{error}: {request.task}"
+            assert stopped or not innocent, f"{error}: {request.generation_request}"
         case "stop":
             assert (
                 len(expected_tokens) == len(choices)
                 and not broken
-                and expected_tokens[-1].id in request.task.stop_token_ids
+                and expected_tokens[-1].id in stop_token_ids
             )
         case "length":
             assert (
                 len(expected_tokens) == len(choices)
                 and not broken
-                and not (expected_tokens and expected_tokens[-1].id in request.task.stop_token_ids)
+                and not (expected_tokens and expected_tokens[-1].id in stop_token_ids)
             )
         case "deadline":
-            assert request.task.deadline is not None
+            assert request.generation_request.deadline is not None
         case _:
             assert request.finish_reason == "cancelled" and request.cancelled
     first = request.outputs[0]
     if first.error is None and first.finish_reason not in ("cancelled", "deadline"):
-        scores = reference.scores(request.task)
+        scores = reference.scores(request.generation_request)
         expected = [score.logprob for score in scores[1:]]
         assert len(first.prompt_logprobs) == len(scores)
         assert [score.logprob for score in first.prompt_logprobs[1:]] == pytest.approx(

@@ -11,9 +11,9 @@ import torch
 
 from inference.engine.background import BackgroundTask
 from inference.engine.engine import Engine
-from inference.engine.sequence import Task
 from inference.errors import Overloaded, TooLong
 from inference.model.batch import Batch
+from inference.types import GenerationRequest
 from tests.engine.conftest import NAN
 from tests.engine_probe import EngineProbe
 from tests.walks.invariants import check_invariants
@@ -50,12 +50,12 @@ class World:
         self.over: list[object] = []
         self.faults: list[tuple[Exception, bool]] = []  # (error, whether it is raised after the cache ops)
 
-    def submit(self, *tasks: Task) -> list[TrackedRequest]:
-        """The tracked requests; empty if the tasks are too long or too many."""
+    def submit(self, *generation_requests: GenerationRequest) -> list[TrackedRequest]:
+        """The tracked requests; empty if the requests are too long or too many."""
         waiting = self.engine.stats().waiting_tokens
-        requests = [TrackedRequest(-1, task) for task in tasks]
+        requests = [TrackedRequest(-1, each) for each in generation_requests]
         try:
-            ids = self.engine.submit(tasks, requests)
+            ids = self.engine.submit(generation_requests, requests)
         except (TooLong, Overloaded) as refused:
             assert self.engine.stats().waiting_tokens == waiting
             self.event_counts[type(refused).__name__] += 1

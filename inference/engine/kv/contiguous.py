@@ -5,7 +5,7 @@ decode reads a view instead of a copy; rows above R-1 keep the contents of freed
 """
 
 from collections.abc import Sequence as SequenceOf
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from inference.engine.chunking import UNCHUNKED, Chunking
 from inference.engine.kv.high_water import HighWaterMark
@@ -16,9 +16,10 @@ from inference.model.batch import CacheOp, Clear, Copy, Resize, Swap
 
 @dataclass(slots=True)
 class EvictableRow:
-    """The tokens in a free row, and when they were last used."""
+    """The tokens in a free row, the cache key of their sequence, and when they were last used."""
 
     token_ids: list[int]
+    cache_key: str
     last_used: int
 
 
@@ -89,14 +90,15 @@ class ContiguousKVCacheManager:
         row, last = sequence.row, len(self.active) - 1
         if not reusable:
             self.cache_ops.append(Clear(row))
-        num_cached = self._shareable(sequence) if self.prefix_caching and reusable else 0
+        is_cached = self.prefix_caching and reusable and not sequence.pooling
+        num_cached = self._shareable(sequence) if is_cached else 0
         cached_ids = sequence.token_ids[:num_cached]
         mover = self.active.pop()
         if row < last:
             self.active[row], mover.row = mover, row
             self._swap(row, last, max(mover.num_computed_tokens, len(cached_ids)))
         if len(cached_ids) >= MIN_PREFIX:
-            self.evictable[last] = EvictableRow(cached_ids, self._tick())
+            self.evictable[last] = EvictableRow(cached_ids, sequence.cache_key, self._tick())
         sequence.clear_placement()
 
     def should_wait_for_prefix(self, sequence: Sequence) -> bool:
@@ -107,7 +109,9 @@ class ContiguousKVCacheManager:
         if not (self.prefix_caching and sequence.may_reuse_prefix):
             return False
         num_shareable = self.chunking.num_shareable_tokens
-        computing = [s for s in self.active if s.num_uncomputed_tokens > 1]
+        computing = [
+            s for s in self.active if s.num_uncomputed_tokens > 1 and s.cache_key == sequence.cache_key
+        ]
         candidates = [(s.row, s.token_ids, num_shareable(s, len(s.token_ids))) for s in computing]
         num_promised = num_shareable(sequence, longest_prefix(sequence.token_ids, candidates)[1])
         return num_promised >= MIN_GAIN and num_promised - self._best_prefix(sequence)[1] >= MIN_GAIN
@@ -136,6 +140,10 @@ class ContiguousKVCacheManager:
             (row, max(len(s.token_ids), len(s.encoder_ids))) for row, s in enumerate(self.active)
         )
         return cache_ops
+
+    @property
+    def slots_per_page(self) -> int:
+        return self.num_columns
 
     @property
     def used_tokens(self) -> int:
@@ -180,7 +188,7 @@ class ContiguousKVCacheManager:
             self.cache_ops += map(Clear, range(self.num_rows))
             self._needs_clear = False
         self.evictable = {
-            row: EvictableRow(cached.token_ids[: self.num_columns], cached.last_used)
+            row: replace(cached, token_ids=cached.token_ids[: self.num_columns])
             for row, cached in self.evictable.items()
             if row < self.num_rows
         }
@@ -197,9 +205,15 @@ class ContiguousKVCacheManager:
         if not (self.prefix_caching and sequence.may_reuse_prefix):
             return -1, 0
         candidates = [
-            (row, cached.token_ids, len(cached.token_ids)) for row, cached in self.evictable.items()
+            (row, cached.token_ids, len(cached.token_ids))
+            for row, cached in self.evictable.items()
+            if cached.cache_key == sequence.cache_key
         ]
-        candidates += [(other.row, other.token_ids, self._shareable(other)) for other in self.active]
+        candidates += [
+            (other.row, other.token_ids, self._shareable(other))
+            for other in self.active
+            if other.cache_key == sequence.cache_key
+        ]
         source_row, num_matched = longest_prefix(sequence.token_ids, candidates)
         num_shared = self.chunking.num_shareable_tokens(sequence, num_matched)
         return (source_row, num_shared) if num_shared else (-1, 0)

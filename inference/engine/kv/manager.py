@@ -21,6 +21,7 @@ class KVCacheManager(Protocol):
     kv_capacity     tokens that the memory can hold
     prefix_caching  whether a sequence may reuse the KV memory of an earlier one with the same prefix
     active          the sequences that have memory
+    slots_per_page  tokens of a page (see model/batch.py, slots_of), once all ops of take_ops are carried out
     used_tokens     tokens of memory that active sequences use; a shared page counts once
     touched_tokens  tokens of memory that were ever written, derived from allocations and cache ops
     """
@@ -30,6 +31,9 @@ class KVCacheManager(Protocol):
     kv_capacity: int
     prefix_caching: bool
     active: list[Sequence]
+
+    @property
+    def slots_per_page(self) -> int: ...
 
     @property
     def used_tokens(self) -> int: ...
@@ -92,7 +96,7 @@ def create_kv_cache_manager(runner: Runner, prefix_caching: bool, chunking: Chun
         "kv_capacity": runner.kv_capacity,
         "page_size": runner.page_size,
     }
-    if runner.paged:
+    if runner.capabilities.paged:
         assert not chunking.chunk_size, "a paged KV memory does not support chunks of a fixed size"
         return PagedKVCacheManager(prefix_caching=prefix_caching, **bounds)
     return ContiguousKVCacheManager(prefix_caching=prefix_caching, chunking=chunking, **bounds)

@@ -52,12 +52,13 @@ class PagedKVCacheManager:
         """
         if len(self.active) >= self.max_sequences:
             return False
+        sequence.max_pages = -(-min(sequence.max_len, self.context) // self.page_size)
         cached_pages = self._cached_prefix(sequence)
         num_new_pages = self._num_pages_needed(sequence, extra=1) - len(cached_pages)
         num_available = (
             len(self.free_pages) + len(self.evictable) - sum(page in self.evictable for page in cached_pages)
         )
-        num_growing = sum(len(other.pages) < self._max_pages(other) for other in self.active)
+        num_growing = sum(len(other.pages) < other.max_pages for other in self.active)
         if num_new_pages + num_growing > num_available:
             return False
         for page in cached_pages:
@@ -75,9 +76,14 @@ class PagedKVCacheManager:
 
         False if there are too few pages for the tokens.
         """
+        growing = []
         for sequence in self.active:
-            self._register_full_pages(sequence)
-        growing = [each for each in self.active if self.num_free_tokens(each) < self.page_size]
+            if sequence.num_computed_tokens >= (sequence.num_hashed_pages + 1) * self.page_size:
+                self._register_full_pages(sequence)
+            num_tokens = len(sequence.token_ids) + sequence.num_pending_tokens
+            num_free_tokens = len(sequence.pages) * self.page_size - num_tokens
+            if num_free_tokens < self.page_size and len(sequence.pages) < sequence.max_pages:
+                growing.append(sequence)
         for extra in (0, 1):
             for sequence in growing:
                 num_pages = self._num_pages_needed(sequence, extra)
@@ -142,6 +148,10 @@ class PagedKVCacheManager:
         self.cache_ops[:0] = lost_ops
 
     @property
+    def slots_per_page(self) -> int:
+        return self.page_size
+
+    @property
     def used_tokens(self) -> int:
         return (self.num_pages - len(self.free_pages) - len(self.evictable)) * self.page_size
 
@@ -174,17 +184,13 @@ class PagedKVCacheManager:
     def _num_pages_needed(self, sequence: Sequence, extra: int = 0) -> int:
         """Pages of the sequence's tokens, plus up to `extra` pages within its maximum length."""
         num_pages = -(-sequence.num_tokens // self.page_size)
-        return max(num_pages, min(num_pages + extra, self._max_pages(sequence)))
+        return max(num_pages, min(num_pages + extra, sequence.max_pages))
 
     def _pages_in_flight(self, sequence: Sequence) -> list[int]:
         """The pages that steps in flight write. No other sequence lists them: they are not registered."""
         start = sequence.num_computed_tokens
         end = start + sequence.num_in_flight_tokens
         return sequence.pages[start // self.page_size : -(-end // self.page_size)] if end > start else []
-
-    def _max_pages(self, sequence: Sequence) -> int:
-        """Pages of the sequence at its maximum length."""
-        return -(-min(sequence.max_len, self.context) // self.page_size)
 
     def _max_cached_pages(self, sequence: Sequence) -> int:
         """Full pages that the sequence may reuse so that at least one token is left to compute."""
@@ -202,7 +208,7 @@ class PagedKVCacheManager:
         ]
 
     def _extend_hashes(self, sequence: Sequence) -> None:
-        extend_page_hashes(sequence.page_hashes, sequence.token_ids, self.page_size)
+        extend_page_hashes(sequence.page_hashes, sequence.token_ids, self.page_size, sequence.cache_key)
 
     def _register_full_pages(self, sequence: Sequence) -> None:
         """Register the computed full pages of sequence whose hashes are not registered yet.
@@ -210,7 +216,7 @@ class PagedKVCacheManager:
         Tokens in flight do not count: their ids may be unknown, and their values are not checked for NaN.
         """
         num_full_pages = sequence.num_computed_tokens // self.page_size
-        if not self.prefix_caching or num_full_pages <= sequence.num_hashed_pages:
+        if not self.prefix_caching or sequence.pooling or num_full_pages <= sequence.num_hashed_pages:
             return
         self._extend_hashes(sequence)
         for page, page_hash in zip(

@@ -48,12 +48,25 @@ def common_prefix_length(a: SequenceOf[int], b: SequenceOf[int], limit: int) -> 
     return shared
 
 
-def extend_page_hashes(page_hashes: list[bytes], token_ids: SequenceOf[int], page_size: int) -> None:
-    """Append the hashes of the full pages of `page_size` tokens that are not hashed yet."""
+def extend_page_hashes(
+    page_hashes: list[bytes], token_ids: SequenceOf[int], page_size: int, cache_key: str = ""
+) -> None:
+    """Append the hashes of the full pages of `page_size` tokens that are not hashed yet.
+
+    Pages of sequences with different cache keys have different hashes.
+    """
     for end in range((len(page_hashes) + 1) * page_size, len(token_ids) + 1, page_size):
-        previous_hash = page_hashes[-1] if page_hashes else b""
+        previous_hash = page_hashes[-1] if page_hashes else root_hash(cache_key)
         page_bytes = array("q", token_ids[end - page_size : end]).tobytes()
         page_hashes.append(blake2b(previous_hash + page_bytes, digest_size=HASH_BYTES).digest())
+
+
+def root_hash(cache_key: str) -> bytes:
+    """What the hash of a first page continues. It differs from every page hash, whatever the key is."""
+    if not cache_key:
+        return b""
+    key_bytes = cache_key.encode("utf-8", "surrogatepass")  # JSON may hold half of a character
+    return blake2b(key_bytes, digest_size=HASH_BYTES, person=b"cache key").digest()
 
 
 def num_shared_pages(a: SequenceOf[bytes], b: SequenceOf[bytes]) -> int:

@@ -19,7 +19,7 @@ from inference.sampling import PenaltyWindow
 def apply_repetition_penalty(logits: Tensor, rows: SequencesByRow) -> None:
     """Penalise each token of the prompt and the answer."""
     penalties = {
-        row: dict.fromkeys(s.token_ids, s.task.sampling.repetition_penalty) for row, s in rows.items()
+        row: dict.fromkeys(s.token_ids, s.request.sampling.repetition_penalty) for row, s in rows.items()
     }
     penalise(logits, penalties)
 
@@ -57,20 +57,20 @@ def apply_tgi_frequency_penalty(logits: Tensor, rows: SequencesByRow) -> None:
     """
     penalties_by_row = {}
     for row, sequence in rows.items():
-        each = sequence.task.sampling.tgi_frequency_penalty / len(sequence.token_ids)
+        each = sequence.request.sampling.tgi_frequency_penalty / len(sequence.token_ids)
         penalties_by_row[row] = {id: count * each for id, count in Counter(sequence.token_ids).items()}
     indices, penalties = find_indices_and_values(logits, penalties_by_row)
     logits[indices] -= penalties
 
 
 def _window_penalties(sequence: Sequence) -> dict[int, float]:
-    penalty_window = sequence.task.sampling.penalty_window
+    penalty_window = sequence.request.sampling.penalty_window
     assert penalty_window is not None
     return window_weights(penalty_window, sequence.output_token_ids)
 
 
 def _count_penalties(sequence: Sequence) -> dict[int, float]:
-    sampling = sequence.task.sampling
+    sampling = sequence.request.sampling
     counts = Counter(sequence.output_token_ids)
     return {
         token: count * sampling.frequency_penalty + sampling.presence_penalty

@@ -6,6 +6,7 @@ apply to greedy rows too. Knows token ids only.
 
 from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as SequenceOf
+from operator import attrgetter
 
 import torch
 from torch import Tensor
@@ -28,12 +29,13 @@ from inference.engine.sampling.scatter import (
 )
 from inference.engine.sampling.watermark import add_watermark
 from inference.engine.sequence import LogitsProcessor, Sequence
+from inference.sampling import Sampling
 
 
 def add_logit_bias(logits: Tensor, rows: SequencesByRow) -> None:
     """Add the request's bias to the tokens it names."""
     indices, biases = find_indices_and_values(
-        logits, {row: s.task.sampling.logit_bias for row, s in rows.items()}
+        logits, {row: s.request.sampling.logit_bias for row, s in rows.items()}
     )
     logits[indices] += biases
 
@@ -63,7 +65,7 @@ def forbid_bad_words(logits: Tensor, rows: SequencesByRow) -> None:
 
 def forbid_first_tokens(logits: Tensor, rows: SequencesByRow) -> None:
     """Forbid tokens that must not begin an answer."""
-    _mask_out(logits, {row: s.task.sampling.banned_first for row, s in rows.items()})
+    _mask_out(logits, {row: s.request.sampling.banned_first for row, s in rows.items()})
 
 
 def allow_only(logits: Tensor, rows: SequencesByRow) -> None:
@@ -76,7 +78,7 @@ def allow_only(logits: Tensor, rows: SequencesByRow) -> None:
 
 def forbid_stop_tokens(logits: Tensor, rows: SequencesByRow) -> None:
     """Forbid the stop tokens."""
-    _mask_out(logits, {row: s.task.stop_token_ids for row, s in rows.items()})
+    _mask_out(logits, {row: s.stop_token_ids for row, s in rows.items()})
 
 
 def apply_grammar(logits: Tensor, rows: SequencesByRow) -> None:
@@ -88,9 +90,7 @@ def apply_grammar(logits: Tensor, rows: SequencesByRow) -> None:
     bits = (mask_words[:, :, None] >> torch.arange(32, dtype=torch.int32, device=logits.device)) & 1
     allowed = bits.flatten(1)[:, : logits.shape[1]].bool()
     allowed_without_stop = allowed & (row_logits != NEG_INF)
-    stop_ids = {
-        i: to_tensor(s.task.stop_token_ids) for i, s in enumerate(rows.values()) if is_below_min_tokens(s)
-    }
+    stop_ids = {i: to_tensor(s.stop_token_ids) for i, s in enumerate(rows.values()) if is_below_min_tokens(s)}
     fill(allowed_without_stop, find_indices(allowed_without_stop, stop_ids), False)
     allowed = torch.where(allowed_without_stop.any(-1, keepdim=True), allowed_without_stop, allowed)
     logits[row_index] = row_logits.masked_fill(~allowed, NEG_INF)
@@ -98,93 +98,79 @@ def apply_grammar(logits: Tensor, rows: SequencesByRow) -> None:
 
 def is_below_min_tokens(sequence: Sequence) -> bool:
     """Whether the answer has fewer than min_tokens tokens."""
-    return sequence.num_output_tokens < sequence.task.min_tokens
+    return sequence.num_output_tokens < sequence.request.min_tokens
 
 
+NOT_AMONG_WARPERS = attrgetter("penalties_come_first")
 # If the request's warper order names the penalties, they are applied among the warpers instead.
 REPETITION_PENALTIES = (
-    LogitsProcessor(lambda s: s.task.sampling.repetition_penalty != 1.0, apply_repetition_penalty),
-    LogitsProcessor(lambda s: s.task.sampling.penalty_window is not None, apply_window_penalty),
+    LogitsProcessor(apply_repetition_penalty, ("repetition_penalty",)),
+    LogitsProcessor(apply_window_penalty, ("penalty_window",)),
 )
 # vLLM's order, with TGI's watermark before the penalties; the constraint is last so that it always holds.
 PROCESSORS = (
-    LogitsProcessor(lambda s: bool(s.task.sampling.logit_bias), add_logit_bias),
-    LogitsProcessor(lambda s: s.task.sampling.watermark is not None, add_watermark),
+    LogitsProcessor(add_logit_bias, ("logit_bias",)),
+    LogitsProcessor(add_watermark, ("watermark",)),
+    *(penalty._replace(condition=NOT_AMONG_WARPERS) for penalty in REPETITION_PENALTIES),
+    LogitsProcessor(apply_count_penalties, ("presence_penalty", "frequency_penalty")),
+    LogitsProcessor(apply_tgi_frequency_penalty, ("tgi_frequency_penalty",)),
+    LogitsProcessor(forbid_repeated_ngrams, ("no_repeat_ngram_size",)),
+    LogitsProcessor(allow_only, ("allowed_token_ids",)),
+    LogitsProcessor(forbid_banned_tokens, ("bad_words_ids",)),
+    LogitsProcessor(forbid_bad_words, ("bad_words_ids",), attrgetter("banned_tokens.banned_sequences")),
+    LogitsProcessor(forbid_first_tokens, ("banned_first",), applies=lambda s: not s.num_output_tokens),
     LogitsProcessor(
-        lambda s: s.task.sampling.repetition_penalty != 1.0 and not s.penalty_among_warpers,
-        apply_repetition_penalty,
-    ),
-    LogitsProcessor(
-        lambda s: s.task.sampling.penalty_window is not None and not s.penalty_among_warpers,
-        apply_window_penalty,
-    ),
-    LogitsProcessor(
-        lambda s: bool(s.task.sampling.presence_penalty or s.task.sampling.frequency_penalty),
-        apply_count_penalties,
-    ),
-    LogitsProcessor(
-        lambda s: s.task.sampling.tgi_frequency_penalty != 0,
-        apply_tgi_frequency_penalty,
-    ),
-    LogitsProcessor(lambda s: s.task.sampling.no_repeat_ngram_size > 0, forbid_repeated_ngrams),
-    LogitsProcessor(lambda s: s.task.sampling.allowed_token_ids is not None, allow_only),
-    LogitsProcessor(lambda s: bool(s.task.sampling.bad_words_ids), forbid_banned_tokens),
-    LogitsProcessor(
-        lambda s: s.banned_tokens is not None and bool(s.banned_tokens.banned_sequences),
-        forbid_bad_words,
-    ),
-    LogitsProcessor(
-        lambda s: bool(s.task.sampling.banned_first),
-        forbid_first_tokens,
-        applies=lambda s: not s.num_output_tokens,
-    ),
-    LogitsProcessor(
-        lambda s: s.task.matcher is None and s.task.min_tokens > 0,
         forbid_stop_tokens,
+        condition=lambda s: s.matcher is None and s.request.min_tokens > 0,
         applies=is_below_min_tokens,
     ),
-    LogitsProcessor(lambda s: s.task.matcher is not None, apply_grammar),
+    LogitsProcessor(apply_grammar, condition=attrgetter("matcher")),
 )
-
-
-def active_processors(sequence: Sequence) -> tuple[LogitsProcessor, ...]:
-    """The processors that the sequence's request asks for, in order."""
-    if sequence.processors is None:
-        sequence.processors = requested_processors(sequence, PROCESSORS)
-    return sequence.processors
+DEFAULTS = Sampling()
 
 
 def requested_processors(
     sequence: Sequence, processors: Iterable[LogitsProcessor]
 ) -> tuple[LogitsProcessor, ...]:
-    return tuple(each for each in processors if each.requested(sequence))
+    """Those of the processors that the request asks for, in order."""
+    sampling, requested = sequence.request.sampling, []
+    for processor in processors:
+        is_requested = not processor.fields
+        for field in processor.fields:
+            is_requested |= getattr(sampling, field) != getattr(DEFAULTS, field)
+        if is_requested and (processor.condition is None or processor.condition(sequence)):
+            requested.append(processor)
+    return tuple(requested)
 
 
 def apply_processors(logits: Tensor, sequences: SequenceOf[Sequence]) -> Tensor:
-    """The logits with every processor applied, as a float32 copy; the same tensor if none applies."""
-    requested = [active_processors(s) for s in sequences]
-    return _apply_in_order(logits, sequences, PROCESSORS, requested) if any(requested) else logits
+    """As `apply_in_order`, with all PROCESSORS."""
+    requested = {row: requested_processors(s, PROCESSORS) for row, s in enumerate(sequences)}
+    return apply_in_order(logits, sequences, PROCESSORS, requested)
 
 
 def apply_repetition_penalties(logits: Tensor, sequences: SequenceOf[Sequence]) -> Tensor:
-    """The logits with REPETITION_PENALTIES applied, as a float32 copy; the same tensor if none applies."""
-    requested = [requested_processors(s, REPETITION_PENALTIES) for s in sequences]
-    return _apply_in_order(logits, sequences, REPETITION_PENALTIES, requested)
+    """As `apply_in_order`, with REPETITION_PENALTIES."""
+    requested = {row: requested_processors(s, REPETITION_PENALTIES) for row, s in enumerate(sequences)}
+    return apply_in_order(logits, sequences, REPETITION_PENALTIES, requested)
 
 
-def _apply_in_order(
+def apply_in_order(
     logits: Tensor,
     sequences: SequenceOf[Sequence],
     processors: Iterable[LogitsProcessor],
-    requested: SequenceOf[tuple[LogitsProcessor, ...]],
+    requested: Mapping[int, tuple[LogitsProcessor, ...]],
 ) -> Tensor:
-    """`requested`: for each row, those of the processors that its request asks for."""
+    """The logits with the processors applied, as a float32 copy; the same tensor if none applies.
+
+    requested: row → those of the processors that its request asks for.
+    """
     processed = logits
     for processor in processors:
         rows = {
-            row: s
-            for row, s in enumerate(sequences)
-            if processor in requested[row] and (processor.applies is None or processor.applies(s))
+            row: sequences[row]
+            for row, of_row in requested.items()
+            if processor in of_row and (processor.applies is None or processor.applies(sequences[row]))
         }
         if rows:
             processed = logits.to(torch.float32, copy=True) if processed is logits else processed
@@ -197,7 +183,7 @@ def _mask_out(logits: Tensor, ids: Mapping[int, Iterable[int]]) -> None:
 
 
 def _repeated_ngram_ids(sequence: Sequence) -> set[int]:
-    size, token_ids = sequence.task.sampling.no_repeat_ngram_size, sequence.token_ids
+    size, token_ids = sequence.request.sampling.no_repeat_ngram_size, sequence.token_ids
     if len(token_ids) < size:
         return set()
     return find_followers(token_ids, token_ids[len(token_ids) + 1 - size :])
@@ -210,8 +196,8 @@ def _banned_tokens(sequence: Sequence) -> BannedTokens:
 
 def _bitmask_words(sequence: Sequence, width: int) -> Tensor:
     """The matcher's bitmask, int32 (ceil(width / 32),); tokens beyond the mask are forbidden."""
-    assert sequence.task.matcher is not None
-    mask = sequence.task.matcher.token_bitmask()
+    assert sequence.matcher is not None
+    mask = sequence.matcher.token_bitmask()
     num_words = (width + 31) // 32
     if mask is None:
         return torch.full((num_words,), -1, dtype=torch.int32)

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from inference.device_copy import copy_to_host, copy_to_host_async, to_device
 from inference.engine.sampling import logprobs
-from inference.engine.sampling.processors import apply_processors
+from inference.engine.sampling.processors import PROCESSORS, apply_in_order
+from inference.engine.sampling.sampling_plan import group_rows
 from inference.engine.sampling.scatter import index_tensor, select_rows
 from inference.engine.sampling.select_tokens import select_tokens, to_samplable
 from inference.engine.sequence import PromptLogprob, Sequence, TopLogprobs
@@ -30,8 +31,8 @@ class SampledToken:
 
     id            NAN_LOGITS if the logits contain NaN or infinity, NO_ALLOWED_TOKEN if the request excludes
                   every token
-    logprob       from the model's distribution, or from the processed one if the task requests that; None if
-                  the task requests no logprobs
+    logprob       from the model's distribution, or from the processed one if the request asks for that; None
+                  if the request asks for no logprobs
     top_logprobs  (id, logprob) of the most probable tokens of the same distribution
     """
 
@@ -67,25 +68,26 @@ class Sampler:
         checked: further rows (n, V), which are only checked for NaN and infinity. The logits may be
         overwritten once it returns.
         """
-        raw = to_samplable(logits[:, : self.vocab])
-        processed = apply_processors(raw, sequences)
-        num_top_logprobs = {row: n for row, s in enumerate(sequences) if (n := s.task.logprobs) is not None}
-        processed_logits = {
-            row: processed[row] for row in num_top_logprobs if sequences[row].task.processed_logprobs
-        }
-        max_values, token_ids = select_tokens(processed, sequences, processed_logits)
+        raw, rows = to_samplable(logits[:, : self.vocab]), group_rows(sequences)
+        processed = apply_in_order(raw, sequences, PROCESSORS, rows.processors) if rows.processors else raw
+        (max_values, token_ids), warped_logits = select_tokens(processed, sequences, rows)
         has_token = max_values.isfinite()
         token_ids = (
             token_ids.masked_fill(~has_token, NAN_LOGITS)
             if processed is raw
             else token_ids.where(has_token, failure_ids(raw))
         )
-        packed_logprobs = _packed_logprobs(raw, processed_logits, token_ids, num_top_logprobs)
+        if not rows.num_top_logprobs and checked is None:
+            return PendingSample(token_ids, partial(_collect_ids, copy_to_host_async(token_ids)))
+        processed_logits = {row: warped_logits.get(row, processed[row]) for row in rows.processed}
+        packed_logprobs = _packed_logprobs(raw, processed_logits, token_ids, rows.num_top_logprobs)
         finite = _finite_flags(checked, token_ids)
         wait_for_host = copy_to_host_async(torch.cat([token_ids.int(), packed_logprobs.flatten(), finite]))
         return PendingSample(
             token_ids,
-            partial(_collect_tokens, wait_for_host, packed_logprobs.shape, len(sequences), num_top_logprobs),
+            partial(
+                _collect_tokens, wait_for_host, packed_logprobs.shape, rows.num_top_logprobs, len(sequences)
+            ),
             lambda: [] if checked is None else wait_for_host()[-len(finite) :].bool().tolist(),
         )
 
@@ -116,7 +118,9 @@ class BatchInvariantSampler(Sampler):
         self, logits: Tensor, sequences: SequenceOf[Sequence], checked: Tensor | None = None
     ) -> PendingSample:
         is_native = native.supports(logits)
-        single_rows = [row for row, s in enumerate(sequences) if s.task.logprobs is not None or not is_native]
+        single_rows = [
+            row for row, s in enumerate(sequences) if s.request.logprobs is not None or not is_native
+        ]
         if not single_rows:
             return super().sample_async(logits, sequences, checked)
         grouped_rows = [row for row in range(len(sequences)) if row not in single_rows]
@@ -149,11 +153,15 @@ class BatchInvariantSampler(Sampler):
         return super().prompt_logprobs(logits.clone(), token_ids, num_top_logprobs)
 
 
+def _collect_ids(wait_for_host: Callable[[], Tensor]) -> list[SampledToken]:
+    return [SampledToken(id) for id in wait_for_host().tolist()]  # sync
+
+
 def _collect_tokens(
     wait_for_host: Callable[[], Tensor],
     packed_shape: torch.Size,
-    num_rows: int,
     num_top_logprobs: dict[int, int],
+    num_rows: int,
 ) -> list[SampledToken]:
     """The sampled tokens. The host copy has the ids, then the packed logprobs of shape `packed_shape`."""
     values = wait_for_host()  # sync
@@ -198,6 +206,6 @@ def failure_ids(raw: Tensor) -> Tensor:
 def advance_matchers(sequences: SequenceOf[Sequence], token_ids: SequenceOf[int]) -> None:
     """Advance each matcher by its token. Stop tokens are not part of the grammar."""
     for sequence, id in zip(sequences, token_ids, strict=True):
-        matcher = sequence.task.matcher
-        if matcher is not None and id >= 0 and id not in sequence.task.stop_token_ids:
+        matcher = sequence.matcher
+        if matcher is not None and id >= 0 and id not in sequence.stop_token_ids:
             matcher.advance(id)

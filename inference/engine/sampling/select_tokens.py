@@ -13,18 +13,16 @@ from torch import Tensor
 
 from inference.engine.sampling import triton_sampling
 from inference.engine.sampling.gumbel import add_gumbel_noise, rng_keys, rng_states
+from inference.engine.sampling.sampling_plan import SampledRows
 from inference.engine.sampling.scatter import NEG_INF, index_tensor
 from inference.engine.sampling.triton_sampling import SampledRow
-from inference.engine.sampling.warpers import MAX_TEMPERATURE, MIN_TEMPERATURE, active_warpers, apply_warpers
+from inference.engine.sampling.warpers import MAX_TEMPERATURE, MIN_TEMPERATURE, apply_warpers
 from inference.engine.sequence import Sequence
 from inference.native import sampling as native
-from inference.sampling import Sampling
 
 # Numbers that torch processes at once on a CPU: few enough to stay in the cache, which is twice as fast. Rows
 # that native code leaves to torch are sampled one by one, so that a row does not depend on the others.
 BLOCK_SIZE = 1 << 18
-# Native code and the Triton kernels apply these, in this order only.
-NATIVE_WARPERS = ("temperature", "top_k", "top_p", "min_p")
 
 
 class SelectedTokens(NamedTuple):
@@ -44,28 +42,40 @@ def to_samplable(logits: Tensor) -> Tensor:
 
 
 def select_tokens(
-    logits: Tensor, sequences: SequenceOf[Sequence], processed_logits: dict[int, Tensor]
-) -> SelectedTokens:
+    logits: Tensor, sequences: SequenceOf[Sequence], rows: SampledRows
+) -> tuple[SelectedTokens, dict[int, Tensor]]:
     """Select the tokens of the rows (W, V).
 
-    For sampled rows listed in `processed_logits`, store the distribution they were sampled from.
+    Also returns row → distribution (V,) from which the token was sampled, for rows of `rows.processed` that
+    are not greedy.
     """
     if native.supports(logits):
-        selected, torch_rows = _select_native(logits, sequences, processed_logits)
-        blocks = [[row] for row in torch_rows]
+        selected, ambiguous_rows = _select_native(logits, sequences, rows)
+        blocks = [[row] for row in sorted([*rows.torch, *ambiguous_rows])]
     else:
-        selected, torch_rows = _select_on_device(logits, sequences, processed_logits)
+        selected, torch_rows = _select_on_device(logits, sequences, rows)
         blocks = _split_into_blocks(logits, torch_rows)
-    for rows in blocks:
-        row_index, block = index_tensor(rows, logits), [sequences[row] for row in rows]
-        processed = apply_warpers(logits[row_index].float(), block)
-        for index, row in enumerate(rows):
-            if row in processed_logits:
-                processed_logits[row] = processed[index].clone()
-        keys = rng_keys([s.task.seed for s in block], [s.num_output_tokens for s in block], logits.device)
-        max_values, token_ids = add_gumbel_noise(processed, keys).max(-1)
-        selected.max_values[row_index], selected.token_ids[row_index] = max_values, token_ids
-    return selected
+    warped_logits: dict[int, Tensor] = {}
+    for block in blocks:
+        warped_logits |= _select_by_torch(logits, sequences, block, rows.processed, selected)
+    return selected, warped_logits
+
+
+def _select_by_torch(
+    logits: Tensor,
+    sequences: SequenceOf[Sequence],
+    rows: list[int],
+    processed_rows: set[int],
+    selected: SelectedTokens,
+) -> dict[int, Tensor]:
+    """Select the tokens of `rows`; returns row → warped logits (V,) for those that are in processed_rows."""
+    row_index, block = index_tensor(rows, logits), [sequences[row] for row in rows]
+    block_logits = apply_warpers(logits[row_index].float(), block)
+    warped_logits = {row: block_logits[at].clone() for at, row in enumerate(rows) if row in processed_rows}
+    keys = rng_keys([s.seed for s in block], [s.num_output_tokens for s in block], logits.device)
+    max_values, token_ids = add_gumbel_noise(block_logits, keys).max(-1)
+    selected.max_values[row_index], selected.token_ids[row_index] = max_values, token_ids
+    return warped_logits
 
 
 def _split_into_blocks(logits: Tensor, rows: list[int]) -> list[list[int]]:
@@ -74,29 +84,30 @@ def _split_into_blocks(logits: Tensor, rows: list[int]) -> list[list[int]]:
 
 
 def _select_on_device(
-    logits: Tensor, sequences: SequenceOf[Sequence], processed_logits: dict[int, Tensor]
+    logits: Tensor, sequences: SequenceOf[Sequence], rows: SampledRows
 ) -> tuple[SelectedTokens, list[int]]:
     """The tokens of greedy rows and of rows for the Triton kernels, and the rows left to torch."""
-    sampled_rows = [row for row, s in enumerate(sequences) if not s.greedy]
-    kernel_rows = (
-        _native_rows(sampled_rows, sequences, processed_logits) if triton_sampling.supports(logits) else []
-    )
-    params = [_sampled_row(row, sequences[row]) for row in kernel_rows]
-    if kernel_rows and len(kernel_rows) == len(sequences):
+    if not rows.kernel or not triton_sampling.supports(logits):
+        return _argmax_of_all(logits), sorted(rows.torch + rows.kernel)
+    params = [_kernel_params(row, sequences[row]) for row in rows.kernel]
+    if len(params) == len(sequences):
         return SelectedTokens(*triton_sampling.sample(logits, params)), []
+    selected = _argmax_of_all(logits)
+    row_index = index_tensor(rows.kernel, logits)
+    selected.max_values[row_index], selected.token_ids[row_index] = triton_sampling.sample(logits, params)
+    return selected, rows.torch
+
+
+def _argmax_of_all(logits: Tensor) -> SelectedTokens:
     max_values, token_ids = logits.max(-1)
-    selected = SelectedTokens(max_values.float(), token_ids)
-    if kernel_rows:
-        row_index = index_tensor(kernel_rows, logits)
-        selected.max_values[row_index], selected.token_ids[row_index] = triton_sampling.sample(logits, params)
-    return selected, sorted(set(sampled_rows).difference(kernel_rows))
+    return SelectedTokens(max_values.float(), token_ids)
 
 
-def _sampled_row(row: int, sequence: Sequence) -> SampledRow:
-    sampling = sequence.task.sampling
+def _kernel_params(row: int, sequence: Sequence) -> SampledRow:
+    sampling = sequence.request.sampling
     return SampledRow(
         row,
-        sequence.task.seed,
+        sequence.seed,
         sequence.num_output_tokens,
         sampling.temperature,
         sampling.top_k,
@@ -106,60 +117,42 @@ def _sampled_row(row: int, sequence: Sequence) -> SampledRow:
 
 
 def _select_native(
-    logits: Tensor, sequences: SequenceOf[Sequence], processed_logits: dict[int, Tensor]
+    logits: Tensor, sequences: SequenceOf[Sequence], rows: SampledRows
 ) -> tuple[SelectedTokens, list[int]]:
-    """The tokens that native code selects, and the rows left to torch, whose tokens are not set."""
+    """The tokens that native code selects, and the rows whose best tokens are too close for it."""
     selected = SelectedTokens(torch.empty(len(sequences)), torch.empty(len(sequences), dtype=torch.int64))
-    greedy_rows = [row for row, s in enumerate(sequences) if s.greedy]
-    sampled_rows = [row for row, s in enumerate(sequences) if not s.greedy]
-    native_rows = _native_rows(sampled_rows, sequences, processed_logits)
-    torch_rows = set(sampled_rows).difference(native_rows)
-    if greedy_rows:
-        row_index = index_tensor(greedy_rows, logits)
+    ambiguous_rows: list[int] = []
+    if rows.greedy:
+        row_index = torch.tensor(rows.greedy)
         selected.max_values[row_index], selected.token_ids[row_index] = native.argmax(logits, row_index)
-    if native_rows:
-        row_index = index_tensor(native_rows, logits)
-        ids = _gumbel_argmax(logits, row_index, [sequences[row] for row in native_rows])
-        selected.token_ids[row_index] = ids
-        selected.max_values[row_index] = torch.where(ids >= 0, 0.0, NEG_INF)
-        torch_rows.update(row_index[ids == native.AMBIGUOUS].tolist())
-    return selected, sorted(torch_rows)
-
-
-def _native_rows(
-    sampled_rows: list[int], sequences: SequenceOf[Sequence], processed_logits: dict[int, Tensor]
-) -> list[int]:
-    """The rows that native code and the Triton kernels can sample: their distribution is not asked for."""
-    return [
-        row
-        for row in sampled_rows
-        if row not in processed_logits and _is_native_order(active_warpers(sequences[row]))
-    ]
-
-
-def _is_native_order(warpers: tuple[str, ...]) -> bool:
-    """Whether native code applies these warpers, in this order."""
-    return not warpers or warpers == tuple(name for name in NATIVE_WARPERS if name in warpers)
+    if rows.kernel:
+        row_index = torch.tensor(rows.kernel)
+        token_ids = _gumbel_argmax(logits, row_index, [sequences[row] for row in rows.kernel])
+        selected.token_ids[row_index] = token_ids
+        selected.max_values[row_index] = torch.where(token_ids >= 0, 0.0, NEG_INF)
+        ambiguous_rows = row_index[token_ids == native.AMBIGUOUS].tolist()
+    return selected, ambiguous_rows
 
 
 def _gumbel_argmax(logits: Tensor, row_index: Tensor, sequences: SequenceOf[Sequence]) -> Tensor:
     """Ids (n,) that native code samples for the rows `row_index`; below 0 for rows without a token."""
-    samplings = [s.task.sampling for s in sequences]
-    temperatures = torch.tensor([each.temperature for each in samplings], dtype=torch.float32).clamp_(
-        MIN_TEMPERATURE, MAX_TEMPERATURE
-    )
-    states = rng_states([s.task.seed for s in sequences], [s.num_output_tokens for s in sequences])
-    return native.gumbel_argmax(
-        logits, row_index, states, temperatures, _cutoffs(logits, row_index, temperatures, samplings)
-    )
+    temperatures, seeds, positions, has_cutoffs = [], [], [], False
+    for sequence in sequences:
+        sampling = sequence.request.sampling
+        temperatures.append(sampling.temperature)
+        seeds.append(sequence.seed)
+        positions.append(sequence.num_output_tokens)
+        has_cutoffs |= sampling.top_k > 0 or sampling.top_p < 1 or sampling.min_p > 0
+    scales = torch.tensor(temperatures, dtype=torch.float32).clamp_(MIN_TEMPERATURE, MAX_TEMPERATURE)
+    cutoffs = _cutoffs(logits, row_index, scales, sequences) if has_cutoffs else None
+    return native.gumbel_argmax(logits, row_index, rng_states(seeds, positions), scales, cutoffs)
 
 
 def _cutoffs(
-    logits: Tensor, row_index: Tensor, temperatures: Tensor, samplings: SequenceOf[Sampling]
-) -> Tensor | None:
-    """The cutoffs of top_k, top_p and min_p for native code; None if no row uses them."""
-    if not any(each.top_k or each.top_p < 1 or each.min_p for each in samplings):
-        return None
+    logits: Tensor, row_index: Tensor, temperatures: Tensor, sequences: SequenceOf[Sequence]
+) -> Tensor:
+    """The cutoffs of top_k, top_p and min_p for native code."""
+    samplings = [s.request.sampling for s in sequences]
     top_k = torch.tensor([min(each.top_k, logits.shape[1]) for each in samplings], dtype=torch.int32)
     shares = [each.top_p for each in samplings], [each.min_p for each in samplings]
     top_p, min_p = torch.tensor(shares, dtype=torch.float32)

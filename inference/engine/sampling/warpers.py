@@ -18,6 +18,7 @@ from inference.engine.sampling.processors import (
 )
 from inference.engine.sampling.scatter import NEG_INF, column_tensor, index_tensor
 from inference.engine.sequence import Sequence
+from inference.sampling import REPETITION_PENALTY
 
 # Within these limits no logit overflows and -inf stays -inf; at the lower one the argmax always wins.
 MIN_TEMPERATURE, MAX_TEMPERATURE = 1e-20, 1e20
@@ -113,15 +114,13 @@ WARPERS = {
     "tfs": Warper(tfs, 0.0),
     "top_a": Warper(top_a, 0.0),
 }
-REPETITION_PENALTY = "repetition"
-WARPER_NAMES = (*WARPERS, REPETITION_PENALTY)
 
 
 def apply_warpers(logits: Tensor, sequences: SequenceOf[Sequence]) -> Tensor:
     """The logits (n, V), each row warped in the order of its request; the input is not changed."""
     orders: dict[tuple[str, ...], list[int]] = {}
     for row, sequence in enumerate(sequences):
-        orders.setdefault(sequence.task.sampling.warper_order, []).append(row)
+        orders.setdefault(sequence.request.sampling.warper_order, []).append(row)
     if len(orders) == 1:
         return _apply_in_order(logits, sequences, *orders)
     for order, rows in orders.items():
@@ -131,12 +130,10 @@ def apply_warpers(logits: Tensor, sequences: SequenceOf[Sequence]) -> Tensor:
     return logits
 
 
-def active_warpers(sequence: Sequence) -> tuple[str, ...]:
+def requested_warpers(sequence: Sequence) -> tuple[str, ...]:
     """The names of the warpers that change the logits of sequence, in its order."""
-    if sequence.warpers is None:
-        order = full_order(sequence.task.sampling.warper_order)
-        sequence.warpers = tuple(name for name in order if _is_requested(name, sequence))
-    return sequence.warpers
+    order = full_order(sequence.request.sampling.warper_order)
+    return tuple(name for name in order if _is_requested(name, sequence))
 
 
 def full_order(order: tuple[str, ...]) -> tuple[str, ...]:
@@ -147,7 +144,7 @@ def full_order(order: tuple[str, ...]) -> tuple[str, ...]:
 def _is_requested(name: str, sequence: Sequence) -> bool:
     if name == REPETITION_PENALTY:
         return bool(requested_processors(sequence, REPETITION_PENALTIES))
-    return bool(getattr(sequence.task.sampling, name) != WARPERS[name].neutral)
+    return bool(getattr(sequence.request.sampling, name) != WARPERS[name].neutral)
 
 
 def _apply_in_order(logits: Tensor, sequences: SequenceOf[Sequence], order: tuple[str, ...]) -> Tensor:
@@ -155,7 +152,7 @@ def _apply_in_order(logits: Tensor, sequences: SequenceOf[Sequence], order: tupl
         if name == REPETITION_PENALTY:
             logits = apply_repetition_penalties(logits, sequences)
         else:
-            logits = _apply_warper(name, logits, [getattr(s.task.sampling, name) for s in sequences])
+            logits = _apply_warper(name, logits, [getattr(s.request.sampling, name) for s in sequences])
     return logits
 
 

@@ -23,13 +23,13 @@ def add_watermark(logits: Tensor, rows: SequencesByRow) -> None:
     """Add delta to the tokens on the green list of the last token."""
     masks = torch.stack([_green_mask(s, logits.shape[1]) for s in rows.values()])
     deltas = column_tensor(
-        [s.task.sampling.watermark.delta for s in rows.values() if s.task.sampling.watermark], logits
+        [s.request.sampling.watermark.delta for s in rows.values() if s.request.sampling.watermark], logits
     )
     logits[index_tensor(rows, logits)] += to_device(masks, logits.device) * deltas
 
 
 def _green_mask(sequence: Sequence, vocab: int) -> Tensor:
-    watermark_params = sequence.task.sampling.watermark
+    watermark_params = sequence.request.sampling.watermark
     assert watermark_params is not None
     return green_list(sequence.token_ids[-1], watermark_params.gamma, vocab)
 

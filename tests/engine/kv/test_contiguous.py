@@ -4,8 +4,9 @@ import pytest
 
 from inference.engine.kv.contiguous import ContiguousKVCacheManager
 from inference.engine.kv.prefix import MIN_GAIN
-from inference.engine.sequence import Sequence, Task
+from inference.engine.sequence import Sequence
 from inference.model.batch import Clear, Copy, Resize, Swap
+from tests.generation_requests import make_request
 
 NO_SINK = None  # these sequences send no output
 
@@ -18,7 +19,7 @@ def make_manager(**changes: object) -> ContiguousKVCacheManager:
 
 
 def make_sequence(ids: range | list[int], max_tokens: int = 100, **options: object) -> Sequence:
-    return Sequence(0, Task(tuple(ids), max_tokens, **options), NO_SINK, list(ids))
+    return Sequence(0, make_request(tuple(ids), max_tokens, **options), NO_SINK, list(ids))
 
 
 def add_computed_sequence(
@@ -121,6 +122,19 @@ def test_an_active_prefix_is_copied_only_as_far_as_it_is_computed() -> None:
     other = make_sequence(range(60))
     manager.allocate(other)
     assert take_cache_ops(manager) == [Copy(0, 1, 50)] and other.num_computed_tokens == 50
+
+
+def test_prefixes_are_shared_only_under_the_same_cache_salt() -> None:
+    manager = make_manager(max_sequences=8)
+    add_computed_sequence(manager, range(60), cache_salt="one")
+    manager.free(add_computed_sequence(manager, range(60), cache_salt="two"))
+    reused = []
+    for salt in ("one", "two", "", "three"):
+        sequence = make_sequence(range(60), cache_salt=salt)
+        manager.allocate(sequence)
+        reused.append(sequence.num_computed_tokens)
+    assert reused == [59, 59, 0, 0]
+    manager.check_integrity()
 
 
 def test_the_least_recently_used_row_is_evicted() -> None:
@@ -302,6 +316,6 @@ def test_columns_copied_by_a_resize_count_as_written() -> None:
 
 def test_touched_tokens_count_the_longer_of_encoder_and_decoder() -> None:
     manager = make_manager(prefix_caching=False)
-    assert manager.allocate(Sequence(0, Task((), 10), NO_SINK, [1, 2], encoder_ids=tuple(range(30))))
+    assert manager.allocate(Sequence(0, make_request((), 10), NO_SINK, [1, 2], encoder_ids=tuple(range(30))))
     manager.take_ops()
     assert manager.touched_tokens == 30

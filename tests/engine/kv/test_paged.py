@@ -3,8 +3,9 @@
 import pytest
 
 from inference.engine.kv.paged import PagedKVCacheManager
-from inference.engine.sequence import Sequence, Task
+from inference.engine.sequence import Sequence
 from inference.model.batch import Clear
+from tests.generation_requests import make_request
 
 NO_SINK = None  # these sequences send no output
 SIZE = 4
@@ -19,7 +20,7 @@ def make_manager(**changes: object) -> PagedKVCacheManager:
 
 
 def make_sequence(ids: range | list[int], max_tokens: int = 100, **options: object) -> Sequence:
-    return Sequence(0, Task(tuple(ids), max_tokens, **options), NO_SINK, list(ids))
+    return Sequence(0, make_request(tuple(ids), max_tokens, **options), NO_SINK, list(ids))
 
 
 def add_computed_sequence(
@@ -60,6 +61,21 @@ def test_full_pages_are_shared_by_sequences_with_a_common_prefix() -> None:
     assert other.pages[:2] == sequence.pages[:2] and other.pages[2] not in sequence.pages
     assert other.num_computed_tokens == 2 * SIZE
     assert manager.ref_count[sequence.pages[0]] == 2
+    manager.check_integrity()
+
+
+def test_pages_are_shared_only_under_the_same_cache_salt() -> None:
+    manager = make_manager()
+    manager.free(add_computed_sequence(manager, range(20), cache_salt="one"))
+    running = add_computed_sequence(manager, range(20), cache_salt="two")
+    reused = []
+    for salt in ("one", "two", "", "three"):
+        sequence = make_sequence(range(20), cache_salt=salt)
+        assert not manager.should_wait_for_prefix(sequence)
+        manager.allocate(sequence)
+        reused.append(sequence.num_computed_tokens)
+        manager.free(sequence)
+    assert reused == [16, 16, 0, 0] and running.num_computed_tokens == 20
     manager.check_integrity()
 
 

@@ -3,7 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference.engine.kv.prefix import BLOCK, MIN_PREFIX, common_prefix_length, longest_prefix
+from inference.engine.kv.prefix import (
+    BLOCK,
+    MIN_PREFIX,
+    common_prefix_length,
+    extend_page_hashes,
+    longest_prefix,
+    root_hash,
+)
 
 IDS = st.lists(st.integers(1, 2), max_size=60)
 BEGINNING = st.builds(lambda ids, times: ids * times, IDS, st.integers(1, 12))
@@ -44,3 +51,13 @@ def test_longest_prefix_finds_the_candidate_that_shares_most(
 def test_longest_prefix_leaves_one_token_to_compute() -> None:
     tokens = list(range(3 * BLOCK))
     assert longest_prefix(tokens, [(4, tokens, len(tokens))]) == (4, 3 * BLOCK - 1)
+
+
+def test_a_cache_salt_cannot_imitate_a_page_of_another_cache_key() -> None:
+    """A salt of the bytes of a page hash does not lead to the hashes of the pages behind that page."""
+    page_hashes: list[bytes] = []
+    extend_page_hashes(page_hashes, range(8), 4)
+    imitated: list[bytes] = []
+    extend_page_hashes(imitated, range(4, 8), 4, page_hashes[0].decode("latin-1"))
+    assert imitated[0] != page_hashes[1]
+    assert len({root_hash(key) for key in ("", "a", "b", "\ud800")}) == 4

@@ -31,7 +31,7 @@ def test_a_repetition_penalty_does_what_transformers_does(logits: torch.Tensor) 
         2: make_sequence([7], [9, 7, 50, 99], Sampling(repetition_penalty=0.8)),
     }
     for row, s in rows.items():
-        processor = RepetitionPenaltyLogitsProcessor(s.task.sampling.repetition_penalty)
+        processor = RepetitionPenaltyLogitsProcessor(s.request.sampling.repetition_penalty)
         expected[row : row + 1] = processor(torch.tensor([s.token_ids]), logits[row : row + 1])
     apply_repetition_penalty(logits, rows)
     assert torch.equal(logits, expected)

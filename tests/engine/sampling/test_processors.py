@@ -11,7 +11,7 @@ from transformers import (
 )
 
 from inference.engine.sampling.processors import (
-    active_processors,
+    PROCESSORS,
     add_logit_bias,
     allow_only,
     apply_grammar,
@@ -21,6 +21,7 @@ from inference.engine.sampling.processors import (
     forbid_first_tokens,
     forbid_repeated_ngrams,
     forbid_stop_tokens,
+    requested_processors,
 )
 from inference.engine.sequence import Sequence
 from inference.sampling import PenaltyWindow, Sampling, Watermark
@@ -235,7 +236,7 @@ def test_every_processor_applies_to_greedy_and_to_sampled_rows(sampling: Samplin
     sampled_logits = apply_processors(logits, [make_sequence([2, 3], output_ids, sampling)])
     greedy = apply_processors(logits, [make_sequence([2, 3], output_ids, replace(sampling, greedy=True))])
     assert torch.equal(sampled_logits, greedy) and not torch.equal(sampled_logits, logits)
-    assert len(active_processors(make_sequence([2, 3], output_ids, sampling))) == 1
+    assert len(requested_processors(make_sequence([2, 3], output_ids, sampling), PROCESSORS)) == 1
 
 
 def test_tokens_that_may_not_begin_an_answer_may_continue_it(logits: torch.Tensor) -> None:

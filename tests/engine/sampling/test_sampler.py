@@ -20,8 +20,9 @@ from inference.engine.sampling.sampler import (
     Sampler,
     advance_matchers,
 )
-from inference.engine.sequence import Sequence, Task
+from inference.engine.sequence import Matcher, Sequence
 from inference.sampling import PenaltyWindow, Sampling, Watermark
+from tests.generation_requests import make_request
 
 WIDTH = 500
 GREEDY = Sampling(greedy=True)
@@ -49,9 +50,14 @@ class AllowListed:
 
 
 def make_sequence(
-    sampling: Sampling = GREEDY, output_token_ids: tuple[int, ...] = (), **task: object
+    sampling: Sampling = GREEDY,
+    output_token_ids: tuple[int, ...] = (),
+    matcher: Matcher | None = None,
+    **fields: object,
 ) -> Sequence:
-    seq = Sequence(0, Task((1, 2, 3), 100, sampling, **task), RefusingSink(), [1, 2, 3])
+    seq = Sequence(
+        0, make_request((1, 2, 3), 100, sampling, **fields), RefusingSink(), [1, 2, 3], matcher=matcher
+    )
     seq.token_ids += output_token_ids
     return seq
 

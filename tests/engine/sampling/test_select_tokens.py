@@ -7,10 +7,11 @@ import torch
 from torch import Tensor
 
 from inference.engine.sampling.sampler import NAN_LOGITS, BatchInvariantSampler, SampledToken, Sampler
-from inference.engine.sequence import Sequence, Task
+from inference.engine.sequence import Sequence
 from inference.native import sampling
 from inference.native.library import OFF, SETTING, library
 from inference.sampling import Sampling
+from tests.generation_requests import make_request
 
 WIDTH = 3_000
 SHAPES = (
@@ -62,9 +63,9 @@ def clear_library_caches() -> None:
     sampling.available.cache_clear()
 
 
-def make_sequences(shape: Sampling, count: int, **task: object) -> list[Sequence]:
-    tasks = [Task((1, 2, 3), 100, shape, seed=seed, **task) for seed in range(count)]
-    return [Sequence(id, each, RefusingSink(), [1, 2, 3, 9, 4]) for id, each in enumerate(tasks)]
+def make_sequences(shape: Sampling, count: int, **request: object) -> list[Sequence]:
+    requests = [make_request((1, 2, 3), 100, shape, seed=seed, **request) for seed in range(count)]
+    return [Sequence(id, each, RefusingSink(), [1, 2, 3, 9, 4]) for id, each in enumerate(requests)]
 
 
 def some_logits(rows: int, spread: float, seed: int = 0) -> Tensor:
@@ -112,4 +113,4 @@ def test_a_batch_invariant_sampler_samples_each_row_bit_for_bit_as_if_alone(
     logits, sampler = some_logits(len(rows), 2.0).bfloat16(), BatchInvariantSampler(WIDTH)
     alone = [sampler.sample_async(logits[place : place + 1], [s]).wait()[0] for place, s in enumerate(rows)]
     assert sampler.sample_async(logits, rows).wait() == alone
-    assert [choice.logprob is not None for choice in alone] == [s.task.logprobs is not None for s in rows]
+    assert [choice.logprob is not None for choice in alone] == [s.request.logprobs is not None for s in rows]

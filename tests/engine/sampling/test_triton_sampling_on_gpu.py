@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from inference.engine.sampling import triton_sampling
+from inference.engine.sampling.sampling_plan import group_rows
 from inference.engine.sampling.select_tokens import SelectedTokens, select_tokens, to_samplable
 from inference.engine.sequence import Sequence
 from inference.sampling import Sampling
@@ -42,18 +43,22 @@ def sequences_of(sampling: Sampling, count: int) -> list[Sequence]:
     return [make_sequence([1, 2], [3], sampling, seed=seed) for seed in range(count)]
 
 
+def select(logits: torch.Tensor, sequences: list[Sequence]) -> SelectedTokens:
+    return select_tokens(logits, sequences, group_rows(sequences))[0]
+
+
 @pytest.fixture
 def without_kernels(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Callable[[torch.Tensor, list[Sequence]], SelectedTokens]:
     """select_tokens in torch alone."""
 
-    def select(logits: torch.Tensor, sequences: list[Sequence]) -> SelectedTokens:
+    def select_by_torch(logits: torch.Tensor, sequences: list[Sequence]) -> SelectedTokens:
         with monkeypatch.context() as patched:
             patched.setattr(triton_sampling, "is_verified", lambda *layout: False)
-            return select_tokens(to_samplable(logits), sequences, {})
+            return select(to_samplable(logits), sequences)
 
-    return select
+    return select_by_torch
 
 
 @pytest.mark.parametrize("dtype", triton_sampling.DTYPES, ids=str)
@@ -72,7 +77,7 @@ def test_rows_with_different_warpers_share_a_step(
     sequences = [s for sampling in SAMPLINGS for s in sequences_of(sampling, 8)]
     logits = random_logits(len(sequences))
     assert triton_sampling.supports(logits) and to_samplable(logits) is logits
-    selected, expected = select_tokens(logits, sequences, {}), without_kernels(logits, sequences)
+    selected, expected = select(logits, sequences), without_kernels(logits, sequences)
     assert selected.token_ids.tolist() == expected.token_ids.tolist()
     assert torch.allclose(selected.max_values, expected.max_values, rtol=1e-5, atol=1e-5)
 
@@ -81,11 +86,11 @@ def test_rows_with_different_warpers_share_a_step(
 def test_sampling_does_not_wait_for_the_device() -> None:
     sequences = [s for sampling in SAMPLINGS[:-2] for s in sequences_of(sampling, 3)]
     logits = random_logits(len(sequences))
-    select_tokens(logits, sequences, {})
+    select(logits, sequences)
     torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")
     try:
-        select_tokens(logits, sequences, {})
+        select(logits, sequences)
     finally:
         torch.cuda.set_sync_debug_mode("default")
 
@@ -94,5 +99,5 @@ def test_sampling_does_not_wait_for_the_device() -> None:
 def test_a_row_is_sampled_as_if_alone() -> None:
     sequences = [s for sampling in WITH_KERNELS for s in sequences_of(sampling, 4)]
     logits = random_logits(len(sequences))
-    alone = [select_tokens(logits[i : i + 1], [s], {}).token_ids for i, s in enumerate(sequences)]
-    assert select_tokens(logits, sequences, {}).token_ids.tolist() == torch.cat(alone).tolist()
+    alone = [select(logits[i : i + 1], [s]).token_ids for i, s in enumerate(sequences)]
+    assert select(logits, sequences).token_ids.tolist() == torch.cat(alone).tolist()
