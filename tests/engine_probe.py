@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from inference.engine import admission_control, core, scheduler
+from inference.engine import admission_control, core, scheduler, sequence
 from inference.engine.background import BackgroundQueue
 from inference.engine.engine import Engine
 from inference.engine.kv.contiguous import ContiguousKVCacheManager
 from inference.engine.kv.manager import KVCacheManager
 from inference.engine.kv.paged import PagedKVCacheManager
-from inference.engine.ngram_proposer import NgramProposer
 from inference.engine.overlap_pipeline import OverlapPipeline
+from inference.engine.pipeline import Proposer
 from inference.engine.sequence import Sequence
 from inference.engine_stats import EngineCounters, StepStats
 from inference.model.batch import CacheOp, Runner
@@ -39,8 +39,8 @@ class EngineProbe:
         return self.engine.core.kv_cache_manager
 
     @property
-    def ngram_proposer(self) -> NgramProposer:
-        return self.engine.core.ngram_proposer
+    def proposer(self) -> Proposer | None:
+        return self.engine.core.pipeline.proposer
 
     @property
     def on_step(self) -> Callable[[StepStats], None]:
@@ -134,11 +134,11 @@ class EngineProbe:
         self.engine.core.scheduler.reset()
 
     def set_proposer(self, proposer: Any) -> None:
-        self.engine.core.ngram_proposer = proposer
+        self.engine.core.pipeline.proposer = proposer
 
     def set_clock(self, patch: pytest.MonkeyPatch, clock: Any) -> None:
         """Have deadlines, queue times and background tasks use this clock instead of the module `time`."""
-        modules: tuple[ModuleType, ...] = (core, admission_control)
+        modules: tuple[ModuleType, ...] = (core, admission_control, sequence)
         for module in modules:
             patch.setattr(module, "time", clock)
         self.engine.core.background_queue = BackgroundQueue(clock.monotonic)

@@ -11,16 +11,17 @@ from torch import distributed
 
 from inference.engine.engine import Engine
 from inference.engine.sampling.sampler import Sampler
-from inference.engine.sequence import StepOutput, Task
+from inference.engine.sequence import StepOutput
 from inference.factory import do_nothing
 from inference.model import process_group, select_runner
-from inference.model.batch import Batch, Resize
+from inference.model.batch import Batch, Resize, make_batch
 from inference.model.load.loader import config_of, model_of
 from inference.model.load.loader import load as load_model
 from inference.model.select_runner import SelectedRunner
 from inference.model.tensor_parallel.layers import use_plain_collectives
 from inference.model.tensor_parallel.worker import LoadRecipe
 from inference.sampling import Sampling
+from tests.generation_requests import make_request
 
 RANKS = 2
 NEW = 12
@@ -46,8 +47,8 @@ def generate(model: Any) -> list[list[int]]:
     ).runner
     engine = Engine(runner, Sampler(runner.vocab), max_batch_tokens=16, max_queued_tokens=1000)
     collectors = [TokenCollector() for _ in PROMPTS]
-    tasks = [Task(tuple(prompt), NEW, Sampling(greedy=True)) for prompt in PROMPTS]
-    engine.submit(tasks, collectors)
+    requests = [make_request(tuple(prompt), NEW, Sampling(greedy=True)) for prompt in PROMPTS]
+    engine.submit(requests, collectors)
     with torch.inference_mode():
         while engine.step():
             pass
@@ -102,4 +103,4 @@ def load_recipe(folder: Path, except_first_rank: bool = False) -> LoadRecipe:
 def prompt_batch(*ids: int) -> Batch:
     """A prompt as the only row, in the contiguous runner."""
     count = len(ids)
-    return Batch(ids, (0, count), (0,), (0,), range(count), (Resize(1, 64),))
+    return make_batch(ids, (0, count), (0,), (0,), range(count), (Resize(1, 64),), page_size=64)

@@ -1,6 +1,8 @@
 """Imports go only to the same floor or below, without forbidden modules or cycles; no file is too long."""
 
 import ast
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -20,10 +22,12 @@ FLOORS = {
     "inference.selftest": 4,
     "inference.local": 3,
     "inference.remote": 3,
+    "inference.contrastive_search": 2,
     "inference.engine": 2,
     "inference.text": 2,
     "inference.structured_output": 2,
     "inference.backend": 1,
+    "inference.models": 1,
     "inference.metrics": 1,
     "inference.model": 1,
     "inference.native.prefault_estimate": 1,
@@ -43,8 +47,8 @@ NEVER = {
     "inference.text": {"torch", "flask", "inference.engine", "inference.model"},
     "inference.types": {"torch", "flask", "transformers"},
     "inference.backend": {"torch", "flask", "transformers"},
-    "checks": {"inference.engine", "flask"},
-    "hub": {"checks", "inference.engine", "flask"},
+    "checks": {"inference.engine", "inference.local", "flask"},
+    "hub": {"checks", "inference.engine", "inference.local", "flask"},
     "settings": {"torch", "flask", "inference", "api", "checks", "hub"},
 }
 
@@ -88,6 +92,7 @@ def floor(module: str) -> int:
 
 SOURCE_FILES = source_files()
 GRAPH = {name: imports(path, set(SOURCE_FILES)) for name, path in SOURCE_FILES.items()}
+SERVER = ("inference.engine", "inference.local", "inference.factory", "api", "flask", "uvicorn")
 FOLDERS = [name for name, path in SOURCE_FILES.items() if path.name == "__init__.py"]
 
 
@@ -154,3 +159,16 @@ def test_packages_have_no_cycle(folder: str) -> None:
 def test_a_file_is_short_enough(module: str) -> None:
     lines = len(SOURCE_FILES[module].read_text().splitlines())
     assert lines <= LIMIT, f"{module} has {lines} lines: split it by idea"
+
+
+def test_the_memory_planner_the_hub_and_the_loader_need_no_engine() -> None:
+    """A process that plans, downloads or loads a model is not always a server."""
+    packages = ("checks.memory", "hub", "inference.model.load.loader")
+    modules = [name for name in SOURCE_FILES if any(is_within(name, package) for package in packages)]
+    code = f"import sys, {', '.join(modules)}; print(*sys.modules)"
+    result = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    imported = set(result.stdout.split())
+    assert imported >= set(modules) >= {"checks.memory.plan", "hub.resolve", "inference.model.load.loader"}
+    assert not [name for name in imported if any(is_within(name, package) for package in SERVER)]

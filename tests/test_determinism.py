@@ -13,14 +13,16 @@ import torch
 from inference.engine.engine import Engine
 from inference.engine.ngram_proposer import NgramProposer
 from inference.engine.sampling.sampler import BatchInvariantSampler, Sampler
-from inference.engine.sequence import PromptLogprob, StepOutput, Task
+from inference.engine.sequence import PromptLogprob, StepOutput
 from inference.model import prepare_weights, select_runner
 from inference.model.runner_options import BATCH_INVARIANT
 from inference.native.build import NativeUnavailable
 from inference.native.library import SETTING, library
 from inference.sampling import Sampling
+from inference.types import GenerationRequest
 from tests.engine_probe import EngineProbe
 from tests.families import DEVICE, VOCAB, needs_fused, tiny
+from tests.generation_requests import make_request
 
 # Families whose last bits depend on neighbouring rows without DETERMINISTIC; those of most tiny models do
 # not.
@@ -56,11 +58,11 @@ class ComparedAnswer:
         return self.ids, self.logprobs, self.prompt
 
 
-def tasks() -> list[Task]:
+def make_requests() -> list[GenerationRequest]:
     """Prompts of many lengths, half of them with a common prefix; one requests its prompt's logprobs."""
     chance = random.Random(5)
     common = chance.choices(range(3, VOCAB), k=40)
-    task_list = []
+    requests = []
     for number, length in enumerate((3, 50, 17, 16, 33, 5, 24, 41)):
         prompt = chance.choices(range(3, VOCAB), k=length)
         if number % 2:
@@ -68,10 +70,12 @@ def tasks() -> list[Task]:
         scored = 0 if number == 5 else None
         sampling = SAMPLINGS[number // 2 % len(SAMPLINGS)]
         num_logprobs = None if number % 4 == 3 else 1  # tokens without logprobs are sampled together
-        task_list.append(
-            Task(tuple(prompt), NEW, sampling, seed=number, logprobs=num_logprobs, prompt_logprobs=scored)
+        requests.append(
+            make_request(
+                tuple(prompt), NEW, sampling, seed=number, logprobs=num_logprobs, prompt_logprobs=scored
+            )
         )
-    return task_list
+    return requests
 
 
 def engine(family: str, dtype: torch.dtype, deterministic: bool) -> Engine:
@@ -91,12 +95,12 @@ def engine(family: str, dtype: torch.dtype, deterministic: bool) -> Engine:
 
 @torch.inference_mode()
 def run_alone(served: Engine) -> list[ComparedAnswer]:
-    """Runs the tasks one after the other, without reused tokens."""
+    """Runs the requests one after the other, without reused tokens."""
     collected = []
-    for task in tasks():
+    for each in make_requests():
         EngineProbe(served).reset_cache()
         collected.append(ComparedAnswer())
-        served.submit([task], [collected[-1]])
+        served.submit([each], [collected[-1]])
         while served.step():
             pass
     return collected
@@ -104,13 +108,13 @@ def run_alone(served: Engine) -> list[ComparedAnswer]:
 
 @torch.inference_mode()
 def run_together(served: Engine, chance: random.Random) -> list[ComparedAnswer]:
-    """Runs the tasks together; rows join, are preempted and have cancelled neighbours at random."""
+    """Runs the requests together; rows join, are preempted and have cancelled neighbours at random."""
     collected, probe = [], EngineProbe(served)
-    for task in tasks():
+    for each in make_requests():
         collected.append(ComparedAnswer())
-        served.submit([task], [collected[-1]])
+        served.submit([each], [collected[-1]])
         cancelled = served.submit(
-            [Task(task.prompt_token_ids[::-1] if chance.random() < 0.5 else task.prompt_token_ids, 30)],
+            [make_request(each.prompt[::-1] if chance.random() < 0.5 else each.prompt, 30)],
             [ComparedAnswer()],
         )
         while served.step() and chance.random() < 0.8:
@@ -191,7 +195,7 @@ def test_in_float32_the_tokens_are_the_same_with_and_without_drafts(family: str)
     by_itself, together = run_alone(served), run_together(served, random.Random(7))
     assert [each.ids for each in together] == [each.ids for each in by_itself]
     probe = EngineProbe(served)
-    if probe.runner.supports_chunked_prefill and not probe.runner.is_encoder_decoder:
+    if probe.runner.capabilities.chunked_prefill and not probe.runner.capabilities.encoder_decoder:
         probe.set_proposer(NgramProposer(probe.kv_cache, 8))
         drafted = run_together(served, random.Random(7))
         assert [each.ids for each in drafted] == [each.ids for each in by_itself]

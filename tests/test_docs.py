@@ -11,7 +11,7 @@ from werkzeug.exceptions import HTTPException
 from api import create_app
 from inference.metrics import Metrics
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend
+from tests.fake_backend import FakeBackend, make_models
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -42,7 +42,7 @@ def make_anchor(heading: str) -> str:
 
 @pytest.fixture(scope="module")
 def app() -> Flask:
-    return create_app(FakeBackend(), ServerSettings(), Metrics())
+    return create_app(make_models(FakeBackend()), ServerSettings(), Metrics())
 
 
 def find_described_routes() -> set[tuple[str, str]]:

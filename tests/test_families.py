@@ -9,10 +9,11 @@ from transformers import PreTrainedModel
 
 from inference.engine.engine import Engine
 from inference.engine.sampling.sampler import Sampler
-from inference.engine.sequence import StepOutput, Task
+from inference.engine.sequence import StepOutput
 from inference.model import select_runner
 from inference.sampling import Sampling
 from tests.families import FAMILIES, LLAMAS, UNCACHED, VOCAB, needs_fused, tiny
+from tests.generation_requests import make_request
 
 FAST = ("llama", "mistral", "gpt_neo", "bloom", "jamba", "t5", "openai-gpt")
 GREEDY = Sampling(greedy=True)
@@ -62,7 +63,9 @@ def engine(model: PreTrainedModel, kinds: Sequence[str] = select_runner.RUNNERS)
 
 def submit(served: Engine, prompt: list[int]) -> AnswerCollector:
     collector = AnswerCollector()
-    collector.id = served.submit([Task(tuple(prompt), max_tokens=NEW, sampling=GREEDY)], [collector])[0]
+    collector.id = served.submit([make_request(tuple(prompt), max_tokens=NEW, sampling=GREEDY)], [collector])[
+        0
+    ]
     return collector
 
 

@@ -23,13 +23,14 @@ from inference.backend import Backend
 from inference.factory import LoadedEngine
 from inference.metrics import Metrics
 from inference.model.load.device_dtype import DEFAULT_CONTEXT
-from inference.model.paged.runner import PAGE_SIZE
+from inference.model.paged.kv_pool import PAGE_SIZE
 from inference.selftest.memory_report import MemoryReport
 from settings.device_defaults import fill_defaults
 from settings.groups import server_settings
 from settings.schema import Settings
 from startup import load, make_backend
 from tests import families, tiny
+from tests.fake_backend import make_models
 from tests.parsed_settings import parsed_settings
 
 MACHINE = Machine(disk=10**12, ram=10**11, gpus=(), bfloat16_devices=frozenset({"cpu"}), port_error="")
@@ -62,7 +63,11 @@ class Promise:
 
     @cached_property
     def client(self) -> FlaskClient:
-        return create_app(self.backend, server_settings(self.settings, "1"), self.metrics).test_client()
+        return create_app(
+            make_models(self.backend, *self.settings.served_names),
+            server_settings(self.settings, "1"),
+            self.metrics,
+        ).test_client()
 
     def check(self) -> None:
         """Raises AssertionError if the engine's sizes differ from the plan's."""
@@ -75,7 +80,7 @@ class Promise:
         assert (runner.context, runner.max_sequences) == (self.budget.context, self.plan.max_sequences)
         [terms] = enough_memory.full_batch_terms(self.plan, MACHINE).values()
         token_bytes = terms.kv - self.plan.max_sequences * self.plan.model_size.bytes_per_sequence
-        page = PAGE_SIZE if runner.paged else 1
+        page = PAGE_SIZE if runner.capabilities.paged else 1
         assert (
             0
             <= runner.kv_capacity * self.token - token_bytes

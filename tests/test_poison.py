@@ -7,11 +7,12 @@ from transformers import PreTrainedModel
 
 from inference.engine.engine import Engine
 from inference.engine.sampling.sampler import Sampler
-from inference.engine.sequence import StepOutput, Task
+from inference.engine.sequence import StepOutput
 from inference.errors import Internal
 from inference.model import select_runner
 from inference.sampling import Sampling
 from tests.families import VOCAB, tiny
+from tests.generation_requests import make_request
 
 POISON = VOCAB - 1
 PROMPT = tuple(range(3, 40))
@@ -38,7 +39,7 @@ def poisoned(family: str) -> PreTrainedModel:
 
 def submit(engine: Engine, prompt: tuple[int, ...]) -> StepOutputCollector:
     collector = StepOutputCollector()
-    engine.submit([Task(prompt, max_tokens=8, sampling=Sampling(greedy=True))], [collector])
+    engine.submit([make_request(prompt, max_tokens=8, sampling=Sampling(greedy=True))], [collector])
     return collector
 
 

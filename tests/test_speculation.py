@@ -9,12 +9,14 @@ from transformers import PreTrainedModel
 from inference.engine.engine import Engine
 from inference.engine.ngram_proposer import NgramProposer
 from inference.engine.sampling.sampler import Sampler
-from inference.engine.sequence import StepOutput, Task
+from inference.engine.sequence import StepOutput
 from inference.model import select_runner
 from inference.sampling import Sampling
+from inference.types import GenerationRequest
 from tests.engine.oracle_proposer import SeededOracleProposer
 from tests.engine_probe import EngineProbe
 from tests.families import VOCAB, tiny
+from tests.generation_requests import make_request
 
 FAST = ("llama", "mistral", "gpt_neo", "bloom", "openai-gpt")
 SLOW = ("gemma2", "gpt2", "falcon", "mixtral", "gpt_bigcode")
@@ -43,7 +45,7 @@ class LogprobCollector:
         self.num_outputs += bool(output.token_ids)
 
 
-def tasks() -> list[Task]:
+def requests() -> list[GenerationRequest]:
     """Repetitive and other prompts of many lengths, with different sampling settings."""
     chance = random.Random(11)
     task_list = []
@@ -52,7 +54,7 @@ def tasks() -> list[Task]:
         prompt = (period * 9)[: chance.randint(4, 30)] if number % 3 else period
         sampling = SAMPLINGS[number % len(SAMPLINGS)]
         task_list.append(
-            Task(tuple(prompt), NEW, sampling, stop_token_ids=frozenset({2}), seed=number, logprobs=0)
+            make_request(tuple(prompt), NEW, sampling, stop_token_ids=frozenset({2}), seed=number, logprobs=0)
         )
     return task_list
 
@@ -65,13 +67,13 @@ def engine(model: PreTrainedModel) -> Engine:
 
 
 def generate(
-    served: Engine, task_list: list[Task], chance: random.Random | None = None
+    served: Engine, task_list: list[GenerationRequest], chance: random.Random | None = None
 ) -> list[LogprobCollector]:
-    """Runs the tasks one after the other; with `chance`, together, with random joins and preemptions."""
+    """Runs the requests one after the other; with `chance`, together, with random joins and preemptions."""
     collectors, probe = [LogprobCollector() for _ in task_list], EngineProbe(served)
     with torch.inference_mode():
-        for task, collector in zip(task_list, collectors, strict=True):
-            served.submit([task], [collector])
+        for request, collector in zip(task_list, collectors, strict=True):
+            served.submit([request], [collector])
             while served.step() and (chance is None or chance.random() < 0.7):
                 if chance and probe.running and chance.random() < 0.05:
                     probe.preempt(chance.choice(probe.running))
@@ -83,7 +85,7 @@ def generate(
 @pytest.mark.parametrize("family", [*FAST, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
 def test_drafts_change_no_answer_of_a_family(family: str) -> None:
     served = engine(tiny(family))
-    plain = generate(served, tasks())
+    plain = generate(served, requests())
     probe = EngineProbe(served)
     known = SeededOracleProposer(
         probe.kv_cache, {seed: collector.ids for seed, collector in enumerate(plain)}
@@ -94,7 +96,7 @@ def test_drafts_change_no_answer_of_a_family(family: str) -> None:
         (known, random.Random(family)),
     ):
         probe.set_proposer(speculator)
-        drafted = generate(served, tasks(), chance)
+        drafted = generate(served, requests(), chance)
         assert [collector.ids for collector in drafted] == [collector.ids for collector in plain]
         for drafted_answer, plain_answer in zip(drafted, plain, strict=True):
             assert drafted_answer.logprobs == pytest.approx(plain_answer.logprobs, abs=1e-4)
@@ -110,7 +112,7 @@ def test_most_drafts_are_accepted_if_a_model_repeats_itself() -> None:
     probe = EngineProbe(served)
     probe.set_proposer(NgramProposer(probe.kv_cache, 8))
     (collector,) = generate(
-        served, [Task((5, 6, 7), 60, Sampling(greedy=True, allowed_token_ids=frozenset({5, 6, 7})))]
+        served, [make_request((5, 6, 7), 60, Sampling(greedy=True, allowed_token_ids=frozenset({5, 6, 7})))]
     )
     assert len(collector.ids) == 60 and collector.num_outputs < 30
     assert served.stats().accepted_tokens == 60 - collector.num_outputs

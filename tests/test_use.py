@@ -11,13 +11,16 @@ import use
 from api import create_app
 from inference.errors import Internal
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend, Script, say
+from tests.fake_backend import FakeBackend, Script, make_models, say
 
 
 @contextmanager
 def served(script: Script, keys: tuple[str, ...] = ()) -> Iterator[str]:
     server = make_server(
-        "127.0.0.1", 0, create_app(FakeBackend(script), ServerSettings(api_keys=keys)), threaded=True
+        "127.0.0.1",
+        0,
+        create_app(make_models(FakeBackend(script)), ServerSettings(api_keys=keys)),
+        threaded=True,
     )
     thread = threading.Thread(target=server.serve_forever)
     thread.start()

@@ -21,7 +21,9 @@ from inference.model.contiguous.encoder_decoder import EncoderDecoderRunner
 from inference.model.contiguous.runner import ContiguousRunner
 from inference.model.fused.extract import extract_spec
 from inference.model.fused.runner import FusedRunner
+from inference.model.paged.kv_pool import KVPool
 from inference.model.paged.runner import PagedRunner
+from inference.model.runner_options import create_pool
 from inference.sampling import Sampling
 from tests.families import VOCAB, needs_fused, tiny
 from tests.model.fused.llamas import tiny_with_packed_weights
@@ -48,28 +50,21 @@ def contiguous_runner(
         max_sequences=ROWS,
         context=CONTEXT,
         kv_capacity=KV_CAPACITY,
-        supports_chunked_prefill=chunked_prefill,
+        chunked_prefill=chunked_prefill,
     )
     runner.page_size = 16  # columns: rows are smaller at first than they will have to be
     return runner
 
 
 def paged_runner(name: str, overlaps: bool = False) -> Runner:
-    return PagedRunner(
-        tiny(name),
-        max_sequences=ROWS,
-        context=CONTEXT,
-        kv_capacity=KV_CAPACITY,
-        page_size=4,
-        async_capable=overlaps,
-    )
+    pool = KVPool(KV_CAPACITY // 4, page_size=4)
+    return PagedRunner(tiny(name), pool, max_sequences=ROWS, context=CONTEXT, overlap=overlaps)
 
 
 def fused_runner(name: str) -> Runner:
     model = tiny_with_packed_weights(name)
-    return FusedRunner(
-        model, extract_spec(model, CONTEXT), max_sequences=ROWS, context=CONTEXT, kv_capacity=KV_CAPACITY
-    )
+    pool = create_pool(ROWS, CONTEXT, KV_CAPACITY)
+    return FusedRunner(model, extract_spec(model, CONTEXT), pool, max_sequences=ROWS, context=CONTEXT)
 
 
 RUNNERS: dict[str, Callable[[], Runner]] = {
@@ -106,7 +101,7 @@ class ModelOptions(NamedTuple):
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The fields of a Task."""
+        """The fields of a GenerationRequest."""
         return self._asdict() | {"sampling": GREEDY, "stop_token_ids": frozenset(self.stop_token_ids)}
 
 
@@ -132,7 +127,7 @@ def served(name: str) -> tuple[FaultyRunner, ModelReference]:
     reference = ModelReference(
         runner.model,
         min(CONTEXT, runner.kv_capacity),
-        runner.start_ids if runner.is_encoder_decoder else None,
+        runner.start_ids if runner.capabilities.encoder_decoder else None,
     )
     return FaultyRunner(runner), reference
 
@@ -144,7 +139,7 @@ def world(name: str, event_counts: Counter[str]) -> World:
         engine,
         reference,
         event_counts,
-        foreseen=runner.supports_chunked_prefill and not runner.is_encoder_decoder,
+        foreseen=runner.capabilities.chunked_prefill and not runner.capabilities.encoder_decoder,
     )
 
 
@@ -159,7 +154,7 @@ def event_counts() -> Iterator[Counter[str]]:
 )
 def test_walks_lose_no_row_and_change_no_answer_of_a_model(name: str, event_counts: Counter[str]) -> None:
     runner, _ = served(name)
-    chunked_prefill = runner.supports_chunked_prefill and not runner.is_encoder_decoder
+    chunked_prefill = runner.capabilities.chunked_prefill and not runner.capabilities.encoder_decoder
     run_walks(
         WALKS,
         name,
@@ -167,5 +162,5 @@ def test_walks_lose_no_row_and_change_no_answer_of_a_model(name: str, event_coun
         event_counts,
         shares=chunked_prefill,
         drafts=chunked_prefill,
-        early=runner.async_capable,
+        early=runner.capabilities.overlap,
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from transformers import PreTrainedModel
 
-from inference.model.batch import Batch, CacheOp, Copy, Resize, Runner, Swap
+from inference.model.batch import CacheOp, Copy, Resize, Runner, Swap, make_batch
 from tests.families import VOCAB
 
 FIRST, LAST = 3, VOCAB - 1
@@ -67,7 +67,7 @@ class RunnerWalk:
         if len(self.rows) == 2:
             self.cache_ops.append(Resize(self.runner.max_sequences, self.runner.page_size))
         more = [self.random.randint(FIRST, LAST) for _ in range(20)]
-        encoder_ids = prompt if self.runner.is_encoder_decoder else []
+        encoder_ids = prompt if self.runner.capabilities.encoder_decoder else []
         tokens = [*(self.runner.start_ids if encoder_ids else prompt), *more]
         self.rows.append(WalkRow(tokens, encoder_ids, plain(self.model, tokens, encoder_ids)))
 
@@ -91,7 +91,7 @@ class RunnerWalk:
     def choose_num_tokens(self, row: WalkRow) -> int:
         """How many tokens the row computes next; 0 if it pauses."""
         remaining = len(row.tokens) - row.num_computed_tokens
-        if self.runner.supports_chunked_prefill:
+        if self.runner.capabilities.chunked_prefill:
             return min(remaining, self.random.choice((0, 1, 1, 1, 2, 5)))
         begins = len(row.tokens) - 20 if not row.encoder_ids else len(self.runner.start_ids)
         return begins if not row.num_computed_tokens else min(remaining, self.random.choice((0, 1, 1)))
@@ -105,7 +105,7 @@ class RunnerWalk:
             starts.append(len(ids))
         if not ids:
             return
-        batch = Batch(
+        batch = make_batch(
             token_ids=ids,
             query_start_loc=starts,
             num_computed_tokens=[row.num_computed_tokens for _, row, _ in busy],
@@ -115,6 +115,7 @@ class RunnerWalk:
             encoder_inputs={
                 i: row.encoder_ids for i, row, _ in busy if row.encoder_ids and not row.num_computed_tokens
             },
+            page_size=self.runner.page_size,
         )
         self.cache_ops.clear()
         self.compare(self.runner.forward(batch), [(row, n) for _, row, n in busy])

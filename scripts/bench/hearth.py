@@ -11,10 +11,11 @@ import torch
 from inference.engine.engine import Engine
 from inference.engine.engine_thread import EngineThread
 from inference.engine.sampling.sampler import Sampler
-from inference.engine.sequence import StepOutput, Task
+from inference.engine.sequence import StepOutput
 from inference.model import select_runner
 from inference.model.load.device_dtype import DEFAULT_CONTEXT, config_length
 from inference.sampling import Sampling
+from inference.types import GenerationRequest
 from scripts.bench import memory
 from scripts.bench.engine_under_test import SpawnedEngine
 from scripts.bench.load import Load, Request, Run
@@ -56,7 +57,7 @@ class Hearth:
         pending = PendingAnswers(len(load))
         sinks = [TimedSink(pending, time.perf_counter()) for _ in load]
         start_s, cpu_s = time.perf_counter(), time.process_time()
-        self.engine.submit([make_task(request) for request in load], sinks)
+        self.engine.submit([make_request(request) for request in load], sinks)
         pending.all_finished.wait()
         seconds = time.perf_counter() - start_s
         if pending.error:
@@ -125,14 +126,15 @@ def pin_runner(options: BenchOptions) -> BenchOptions:
     return replace(options, runner=engine.description)
 
 
-def make_task(request: Request) -> Task:
+def make_request(request: Request) -> GenerationRequest:
     sampling = Sampling(
         greedy=not request.temperature,
         temperature=request.temperature or 1.0,
         top_k=request.top_k,
         top_p=request.top_p,
+        seed=request.seed,
     )
-    return Task(request.ids, request.num_tokens, sampling, seed=request.seed)
+    return GenerationRequest(request.ids, sampling, max_tokens=request.num_tokens)
 
 
 def free_kv_bytes(device: str) -> int:

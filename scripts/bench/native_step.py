@@ -127,10 +127,10 @@ class RandomModel:
             "seq_lens": num_computed + torch.tensor(tokens),
             "page_table": page_table,
             "pages": pages,
-            "logits_indices": ends - 1,
+            "output_indices": ends - 1,
             "logits": torch.empty(len(tokens), VOCAB, dtype=torch.bfloat16),
         }
-        step = Step(tokens=sum(tokens), rows=len(tokens), num_logits=len(tokens))
+        step = Step(sum(tokens), len(tokens), num_logits=len(tokens), num_outputs=len(tokens))
         for name, tensor in tensors.items():
             setattr(step, name, self.address(tensor))
         step.workspace = self.allocate(library().step_bytes(self.model, step), torch.zeros)

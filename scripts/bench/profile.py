@@ -25,13 +25,14 @@ class Profile:
         core, runner = engine.core, engine.core.runner
         self._time(core, "step", REST)
         self._time(core.scheduler, "schedule", "schedule")
-        self._time(core.ngram_proposer, "propose", "draft")
+        if core.pipeline.proposer is not None:
+            self._time(core.pipeline.proposer, "propose", "draft")
         self._time(core.pipeline, "advance", "build batch")
         self._time(runner, "forward", "around the model")
         if hasattr(runner, "model"):
             self._time(runner.model, "forward", MODEL)
-        if hasattr(runner, "run"):
-            self._time(runner, "run", MODEL)
+        if hasattr(runner, "native"):
+            self._time(runner.native, "step_run", MODEL)
         self._time(core.model_step.sampler, "sample_async", "sample")
         self._time(core.model_step, "collect", "sample")
 

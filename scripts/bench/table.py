@@ -15,6 +15,7 @@ from scripts.bench.workload import Figure, Results
 
 FIGURES: dict[str, Figure] = {
     "per CPU s": lambda run: run.tokens_per_cpu_second,
+    "CPU µs": lambda run: 1e6 / run.tokens_per_cpu_second,  # per token
     "first ms": lambda run: run.first_token_ms(0.5),
     "first p99": lambda run: run.first_token_ms(0.99),
     "gap ms": lambda run: run.inter_token_ms(0.5),

@@ -6,7 +6,8 @@
 
 For each runner, the real server runs in this process with models/demo. Each dialect's request is sent twice
 to warm up, and then measured. Columns: project files with an executed line, all lines of these files,
-executed lines, functions entered, Python calls.
+executed lines, functions entered, Python calls; of the files, those of the engine and its runners, from the
+submission to the sampler, and their lines.
 """
 
 import argparse

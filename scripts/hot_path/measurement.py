@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from checks.report import align_columns
 from scripts.hot_path.recorder import ROOT, ExecutionRecorder
 
-HEADER = ("runner", "dialect", "files", "lines", "executed", "functions", "calls")
+HEADER = ("runner", "dialect", "files", "lines", "executed", "functions", "calls", "engine files", "lines")
+ENGINE_FOLDERS = ("inference/engine/", "inference/model/", "inference/native/")  # from submit to sampler
 
 
 class EnteredFunction(NamedTuple):
@@ -46,6 +47,14 @@ class Measurement:
         return sum(total for _, total in self.files.values())
 
     @property
+    def engine_files(self) -> list[str]:
+        return [path for path in self.files if path.startswith(ENGINE_FOLDERS)]
+
+    @property
+    def num_engine_lines(self) -> int:
+        return sum(self.files[path][1] for path in self.engine_files)
+
+    @property
     def num_executed(self) -> int:
         return sum(executed for executed, _ in self.files.values())
 
@@ -74,7 +83,8 @@ def table(measurements: Sequence[Measurement]) -> Iterator[str]:
 
 
 def row(each: Measurement) -> tuple[str, ...]:
-    numbers = (len(each.files), each.num_lines, each.num_executed, each.num_functions, each.num_calls)
+    whole_path = (len(each.files), each.num_lines, each.num_executed, each.num_functions, each.num_calls)
+    numbers = (*whole_path, len(each.engine_files), each.num_engine_lines)
     return each.runner, each.dialect, *(f"{number:,}" for number in numbers)
 
 

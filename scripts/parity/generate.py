@@ -12,11 +12,12 @@ import torch
 
 from inference.engine.engine import Engine
 from inference.engine.sampling.sampler import Sampler
-from inference.engine.sequence import StepOutput, Task
+from inference.engine.sequence import StepOutput
 from inference.model.batch import Runner
 from inference.model.load.generation_config import decoder_start_ids
 from inference.model.reference import ordinary_token_ids
 from inference.sampling import Sampling
+from inference.types import GenerationRequest
 
 NUM_NEW_TOKENS = 12
 ROWS = 4
@@ -125,8 +126,8 @@ class ParityEngine:
 
     def submit(self, prompt: Ids) -> RecordingSink:
         sink = RecordingSink()
-        task = Task(tuple(prompt), max_tokens=NUM_NEW_TOKENS, sampling=self.sampling)
-        sink.id = self.engine.submit([task], [sink])[0]
+        request = GenerationRequest(tuple(prompt), max_tokens=NUM_NEW_TOKENS, sampling=self.sampling)
+        sink.id = self.engine.submit([request], [sink])[0]
         return sink
 
     def run_to_end(self) -> None:

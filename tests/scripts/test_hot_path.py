@@ -61,12 +61,13 @@ def test_only_files_of_the_project_count() -> None:
 
 def test_a_report_has_a_line_per_request_per_file_and_per_function() -> None:
     functions = (EnteredFunction("a.py", "f", 1), EnteredFunction("b/c.py", "C.g", 4999))
-    each = Measurement("fused", "tgi", {"a.py": (2, 10), "b/c.py": (30, 1000)}, functions)
+    engine_file = "inference/engine/core.py"
+    each = Measurement("fused", "tgi", {"a.py": (2, 10), engine_file: (30, 1000)}, functions)
     assert list(table([each])) == [
-        "runner  dialect  files  lines  executed  functions  calls",
-        "fused   tgi          2  1,010        32          2  5,000",
+        "runner  dialect  files  lines  executed  functions  calls  engine files  lines",
+        "fused   tgi          2  1,010        32          2  5,000             1  1,000",
     ]
-    assert list(file_list(each)) == ["fused, tgi", "     2 /  10  a.py", "    30 / 1000  b/c.py"]
+    assert list(file_list(each)) == ["fused, tgi", "     2 /  10  a.py", f"    30 / 1000  {engine_file}"]
     assert list(function_list(each)) == ["fused, tgi", "   4999  b/c.py  C.g", "      1  a.py  f"]
 
 

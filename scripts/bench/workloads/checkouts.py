@@ -11,7 +11,7 @@ from scripts.bench.options import BenchOptions
 from scripts.bench.server import start_hearth
 from scripts.bench.workload import BenchWorkload
 
-CLIENTS = (1, 8, 32)
+CLIENTS = (1, 8, 32, 64)
 PROMPT_TOKENS, ANSWER_TOKENS = 64, 128
 NUM_MIXED = 16
 

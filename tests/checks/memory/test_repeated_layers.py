@@ -95,8 +95,8 @@ def test_a_step_takes_the_same_memory_as_with_every_layer_computed(kind: str) ->
 def test_a_sequence_takes_the_same_memory_as_with_every_layer_computed(kind: str) -> None:
     for measure_runner in (
         cost_of_paged,
-        partial(cost_of_contiguous, supports_chunked_prefill=True),
-        partial(cost_of_contiguous, supports_chunked_prefill=False),
+        partial(cost_of_contiguous, chunked_prefill=True),
+        partial(cost_of_contiguous, chunked_prefill=False),
     ):
         try:
             with MetaMode():
