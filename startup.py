@@ -172,7 +172,7 @@ def report_memory(
             print_terms(title, memory_report.terms_when_full(), settings, metrics)
 
     engine = loaded_engine.engine
-    engine.on_step(FullBatchWatcher(engine, engine.core.on_step, on_report))
+    engine.set_step_listener(FullBatchWatcher(engine, engine.core.on_step, on_report))
 
 
 def print_terms(title: str, memory_terms: Sequence[MemoryTerm], settings: Settings, metrics: Metrics) -> None:

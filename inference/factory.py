@@ -168,7 +168,7 @@ def open_backend(
     )
     context = selected_runner.runner.context
     model_metrics = metrics.observe_engine(engine.stats, model=model_id, context=context)
-    engine.on_step(model_metrics.record_step)
+    engine.set_step_listener(model_metrics.record_step)
     engine.start(loaded_engine.engine_thread)
     executor.on_lost(lambda reason: engine.fail(Internal(reason)))
     return LocalBackend(

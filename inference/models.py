@@ -4,11 +4,11 @@ Knows backends by their protocol. Does not know how a model is loaded, nor how a
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from inference.backend import Backend
+from inference.backend import Backend, Stream
 from inference.errors import NotFound
-from inference.types import ModelInfo
+from inference.types import GenerationRequest, ModelInfo
 
 PLACEHOLDER_NAMES = frozenset({"", "tgi", "dummy"})  # clients of TGI send them, whatever the model
 MAX_SHOWN_CHARS = 200
@@ -42,6 +42,10 @@ class Served:
     backend: Backend
     adapter: str | None
     card: Card
+
+    def generate(self, request: GenerationRequest) -> Stream:
+        """As Backend.generate, with the adapter."""
+        return self.backend.generate(replace(request, adapter=self.adapter) if self.adapter else request)
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,6 +94,7 @@ class GenerationRequest:
     tool_format         how the prompt describes the tools; None: as the chat template does
     cache_salt          prefix caching reuses tokens of requests with the same salt only
     deadline            seconds from submission; then the answer ends with finish_reason "deadline"
+    adapter             name of the adapter to apply; None: the model itself
     """
 
     prompt: str | Sequence[int] | Sequence[Message]
@@ -122,6 +123,7 @@ class GenerationRequest:
     tool_format: ToolFormat | None = None
     cache_salt: str = ""
     deadline: float | None = None
+    adapter: str | None = None
 
     @property
     def prompt_token_ids(self) -> tuple[int, ...]:

@@ -3,6 +3,7 @@
 import pytest
 
 from inference.models import MAX_SHOWN_CHARS, ModelEntry, Models, UnknownModel
+from inference.types import GenerationRequest
 from tests.fake_backend import FakeBackend
 
 FIRST, SECOND = FakeBackend(model_id="acme/small"), FakeBackend(model_id="acme/large")
@@ -68,3 +69,11 @@ def test_a_model_that_cannot_answer_is_named_if_there_are_several() -> None:
     other.unready_reason = "its engine has failed"
     assert models.unavailable_reason() == "other: its engine has failed"
     assert Models(ModelEntry(other, ("other",))).unavailable_reason() == "its engine has failed"
+
+
+def test_an_adapter_travels_in_the_request() -> None:
+    backend = FakeBackend()
+    models = Models(ModelEntry(backend, ("m",)), ModelEntry(backend, ("poet",), adapter="poet"))
+    for name in ("m", "poet"):
+        models.resolve(name).generate(GenerationRequest("hi"))
+    assert [request.adapter for request in backend.requests] == [None, "poet"]

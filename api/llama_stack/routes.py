@@ -126,7 +126,7 @@ class InferenceRoutes:
 
     def respond_one(self, route: Route) -> Response:
         body: Any = read_struct(route.request_type)
-        backend = parse.resolve_model(body, self.models).backend
+        served = parse.resolve_model(body, self.models)
         generation_request = route.parse(body, self.settings)
         framing = (
             choose_framing(request.headers, self.version, self.settings.stream_format)
@@ -134,16 +134,16 @@ class InferenceRoutes:
             else None
         )
         acquire_permit()
-        return respond(backend.generate(generation_request), self._make_writer(route, body), framing)
+        return respond(served.generate(generation_request), self._make_writer(route, body), framing)
 
     def respond_batch(self, route: Route) -> Response:
         body: Any = read_struct(route.request_type)
-        backend = parse.resolve_model(body, self.models).backend
+        served = parse.resolve_model(body, self.models)
         generation_requests = route.parse(body, self.settings)
         writers = [self._make_writer(route, body) for _ in generation_requests]
         acquire_permit()
         return respond(
-            submit_all(backend.generate, generation_requests),
+            submit_all(served.generate, generation_requests),
             BatchWriter(self.version, writers, route.operation.response),
             None,
             len(generation_requests),

@@ -65,7 +65,7 @@ class CompletionRoutes:
         prompt_echo = _prompt_echo(generation_requests, served.backend) if body.echo else None
         writer = CompletionWriter(options, prompt_echo)
         acquire_permit()
-        stream = submit_all(served.backend.generate, generation_requests)
+        stream = submit_all(served.generate, generation_requests)
         return respond(
             stream,
             writer,
@@ -95,7 +95,7 @@ class CompletionRoutes:
         writer = writer_class(options, content_text(echo), forces_named_tool(body))
         acquire_permit()
         return respond(
-            served.backend.generate(generation_request),
+            served.generate(generation_request),
             writer,
             framing_for_client() if body.stream else None,
             options.best_of,

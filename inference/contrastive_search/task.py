@@ -92,7 +92,7 @@ class ContrastiveSearchTask:
     def _run(self, generate: TokenGenerator) -> Work[None]:
         """Generate and send one token per step, until the answer ends."""
         sequence, sampling = self.sequence, self.sequence.request.sampling
-        self.core.mark_started([sequence])
+        self.core.mark_scheduled([sequence])
         for _ in range(self._num_answers):
             self.core.count_prompt(sequence)
         generated_ids = generate(

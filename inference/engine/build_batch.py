@@ -17,7 +17,7 @@ from inference.model.batch import Batch, CacheOp, PendingTokens, slots_of
 PENDING_ID = 0  # placeholder of a token id that the host does not know yet
 
 
-class SampledIds(NamedTuple):
+class PendingIds(NamedTuple):
     """Tokens that were sampled and are not known to the host.
 
     token_ids  (S,) int64, on the device
@@ -71,11 +71,11 @@ def build_batch(
     scheduler_output: SchedulerOutput,
     cache_ops: SequenceOf[CacheOp],
     kv_cache_manager: KVCacheManager,
-    sampled_ids: SampledIds | None = None,
+    pending_ids: PendingIds | None = None,
 ) -> PreparedBatch:
     """The Batch of the scheduled sequences, which are in the order of rows.
 
-    A sequence of as many tokens as the context is full and is not sampled. sampled_ids: the pending tokens of
+    A sequence of as many tokens as the context is full and is not sampled. pending_ids: the pending tokens of
     sequences that have one.
     """
     context, slots_per_page = kv_cache_manager.context, kv_cache_manager.slots_per_page
@@ -89,7 +89,7 @@ def build_batch(
     encoder_inputs: dict[int, SequenceOf[int]] = {}
     pooled_rows: list[int] = []
     page_table = tuple(sequence.pages for sequence, _ in scheduler_output if sequence.pages)
-    pending = PendingTokens([], [], sampled_ids.token_ids) if sampled_ids else None
+    pending = PendingTokens([], [], pending_ids.token_ids) if pending_ids else None
     tokens = token_ids, positions, slot_mapping, query_start_loc, seq_lens, rows, logits_indices
     prepared = PreparedBatch(Batch(*tokens, cache_ops, encoder_inputs, page_table, pending, pooled_rows))
     for sequence, num_scheduled_tokens in scheduler_output:
@@ -99,9 +99,9 @@ def build_batch(
             logits_indices += add_prompt_logprob_rows(prepared, sequence, end)
         token_ids += sequence.token_ids[start:end]
         if end > len(sequence.token_ids):
-            assert sampled_ids and pending
-            pending.positions.append(len(token_ids))
-            pending.sample_indices.append(sampled_ids.index_of[sequence.id])
+            assert pending_ids and pending
+            pending.token_indices.append(len(token_ids))
+            pending.sample_indices.append(pending_ids.index_of[sequence.id])
             token_ids.append(PENDING_ID)
         if end == sequence.num_tokens and sequence.may_gain_token(context):
             prepared.sampled_sequences.append(sequence)

@@ -34,7 +34,7 @@ class EngineCore:
 
     sequences         all unfinished sequences, by id
     background_queue  tasks that run between the model's steps. A task that generates an answer uses `runner`,
-                      `sampler`, `mark_started`, `count_prompt` and `put_output`, and nothing else of the core
+                      `sampler`, `mark_scheduled`, `count_prompt` and `put_output`, nothing else of the core
     on_step           called after each step
     """
 
@@ -94,7 +94,7 @@ class EngineCore:
             if id in self.sequences:
                 self._finish(self.sequences[id], finish_reason)
 
-    def mark_started(self, sequences: Iterable[Sequence]) -> None:
+    def mark_scheduled(self, sequences: Iterable[Sequence]) -> None:
         """Stop counting the sequences as queued, and record how long each has waited."""
         for sequence in sequences:
             if self.admission_control.release(sequence.id):
@@ -161,7 +161,7 @@ class EngineCore:
         scheduler_output = self.scheduler.schedule()
         newly_scheduled = self.scheduler.newly_scheduled
         if newly_scheduled:
-            self.mark_started(newly_scheduled)
+            self.mark_scheduled(newly_scheduled)
         num_tokens, has_prompt = 0, False
         for sequence, num_scheduled_tokens in scheduler_output:
             num_tokens += num_scheduled_tokens

@@ -192,7 +192,7 @@ class Engine:
         """Deliver each step's outputs by one `post(callback)` instead of on the engine's thread."""
         self.core.output_queue.post = post
 
-    def on_step(self, listener: Callable[[StepStats], None]) -> None:
+    def set_step_listener(self, listener: Callable[[StepStats], None]) -> None:
         """Call `listener` after each step, on the engine's thread."""
         self.core.on_step = listener
 

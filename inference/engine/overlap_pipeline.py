@@ -180,8 +180,8 @@ class OverlapPipeline(PlainPipeline):
     def _launch(self, scheduled: ScheduledStep, sampled: LaunchedStep | None) -> None:
         """Launch the step. Raises whatever the runner raises; nothing has changed then."""
         cache_ops = self.kv_cache_manager.take_ops()
-        sampled_ids = sampled.in_flight.sampled_ids if sampled else None
-        prepared = build_batch(scheduled.output, cache_ops, self.kv_cache_manager, sampled_ids)
+        pending_ids = sampled.in_flight.pending_ids if sampled else None
+        prepared = build_batch(scheduled.output, cache_ops, self.kv_cache_manager, pending_ids)
         try:
             in_flight = self.model_step.launch(prepared, scheduled.output)
         except Exception:

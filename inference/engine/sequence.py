@@ -1,4 +1,4 @@
-"""The engine's data types: a Sequence, and the StepOutput of one step.
+"""The engine's data types: a Sequence, what it asks of the sampler, and the StepOutput of one step.
 
 StepOutput holds plain values and crosses threads. A Sequence belongs to the engine's thread once it is
 submitted: it stores counters, and properties derive the rest from them.
@@ -157,7 +157,7 @@ class Sequence:
     greedy: bool = field(init=False)
     seed: int = field(init=False)
     stop_token_ids: frozenset[int] = field(init=False)
-    cache_key: str = field(init=False)
+    cache_key: tuple[str, ...] = field(init=False)
     arrival_time: float = field(default_factory=time.monotonic)
     deadline: float | None = field(init=False, default=None)
     prompt_logprobs: list[PromptLogprob] = field(default_factory=list)
@@ -176,7 +176,7 @@ class Sequence:
         self.stop_token_ids = frozenset(request.stop_token_ids)
         self.greedy = sampling.greedy or sampling.temperature == 0
         self.seed = sampling.seed or 0
-        self.cache_key = request.cache_salt
+        self.cache_key = (request.adapter or "", request.cache_salt)
         if request.deadline is not None:
             self.deadline = time.monotonic() + request.deadline
         if sampling.bad_words_ids or sampling.allowed_token_ids is not None:

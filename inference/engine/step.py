@@ -13,7 +13,7 @@ import torch
 
 from inference.device_copy import copy_to_host_async
 from inference.engine.banned_tokens import NO_ALLOWED_TOKEN_MESSAGE
-from inference.engine.build_batch import PreparedBatch, SampledIds, build_batch
+from inference.engine.build_batch import PendingIds, PreparedBatch, build_batch
 from inference.engine.chunking import UNCHUNKED, Chunking
 from inference.engine.kv.manager import KVCacheManager
 from inference.engine.sampling.sampler import (
@@ -81,12 +81,12 @@ class InFlight:
         return [result.sequence for result in self.results]
 
     @property
-    def sampled_ids(self) -> SampledIds:
+    def pending_ids(self) -> PendingIds:
         """The ids of a sampled step without drafts."""
         assert self.pending_sample is not None
         sampled_sequences = self.prepared.sampled_sequences
         index_of = {sequence.id: index for index, sequence in enumerate(sampled_sequences)}
-        return SampledIds(self.pending_sample.token_ids, index_of)
+        return PendingIds(self.pending_sample.token_ids, index_of)
 
     @property
     def scheduler_output(self) -> SchedulerOutput:
@@ -145,7 +145,7 @@ class ModelStep:
         return self.collect(in_flight)
 
     def launch(self, prepared: PreparedBatch, scheduler_output: SchedulerOutput) -> InFlight:
-        """Start computing the logits of the step. Does not wait for the device."""
+        """Start computing the logits of the step; returns before they are computed if the runner overlaps."""
         logits = self.runner.forward(prepared.batch)
         in_flight = InFlight(
             prepared, [StepResult(sequence, count) for sequence, count in scheduler_output], logits

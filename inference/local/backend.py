@@ -111,6 +111,8 @@ class LocalBackend:
     def generate(self, request: GenerationRequest) -> LocalStream:
         start_s = time.monotonic()
         check_request(request, self._info.vocab)
+        if request.adapter is not None:
+            raise NotImplementedHere(f"this model has no adapter {request.adapter!r}")
         token_ids = self._input_processor.prompt_token_ids(request)
         matcher = self._matcher(request)
         resolved = self._resolve(request, token_ids, has_grammar=matcher is not None)

@@ -50,16 +50,16 @@ CacheOp = Copy | Swap | Clear | Resize
 
 @dataclass(frozen=True, slots=True)
 class PendingTokens:
-    """P token ids of a Batch that the host does not know yet: token_ids[positions[i]] is
+    """P token ids of a Batch that the host does not know yet: token_ids[token_indices[i]] is
     sampled_ids[sample_indices[i]].
 
-    positions       (P,)  indices into the batch's token ids; ascending
+    token_indices   (P,)  indices into the batch's token ids; ascending
     sample_indices  (P,)  indices into sampled_ids
     sampled_ids     (S,)  int64 on the runner's device; an id below 0 stands for a row without a token, whose
                           result is not used: any token is computed
     """
 
-    positions: list[int]
+    token_indices: list[int]
     sample_indices: list[int]
     sampled_ids: torch.Tensor
 

@@ -49,13 +49,13 @@ def run_full_batch(engine: Engine, token_ids: SequenceOf[int], num_tokens: int) 
         full_batch.num_tokens = max(full_batch.num_tokens, step.num_tokens)
         previous_listener(step)
 
-    engine.on_step(record_step)
+    engine.set_step_listener(record_step)
     try:
         with without_prefix_cache(engine):
             results = submit_requests(engine, requests)
             engine.run_until_idle()
     finally:
-        engine.on_step(previous_listener)
+        engine.set_step_listener(previous_listener)
     full_batch.error = next((result.error.message for result in results if result.error), "")
     return full_batch
 
@@ -136,7 +136,7 @@ class FullBatchWatcher:
         is_full = len(core.scheduler.running) >= core.kv_cache_manager.max_sequences
         was_full, self.has_all_rows = self.has_all_rows, self.has_all_rows or is_full
         if was_full and not is_full:
-            self.engine.on_step(self.next_listener)
+            self.engine.set_step_listener(self.next_listener)
             self.report()
         elif self.num_steps == REPORT_AFTER_STEPS and not self.has_all_rows:
             self.report()

@@ -33,5 +33,5 @@ class NextTokenRunner:
         ids = torch.tensor(batch.token_ids)
         pending = batch.pending_tokens
         if pending is not None:
-            ids[pending.positions] = pending.sampled_ids[pending.sample_indices].clamp(min=0)
+            ids[pending.token_indices] = pending.sampled_ids[pending.sample_indices].clamp(min=0)
         return self.logits[ids[list(batch.logits_indices)]]

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from inference.engine.build_batch import SampledIds, build_batch
+from inference.engine.build_batch import PendingIds, build_batch
 from inference.engine.sequence import PromptLogprob, Sequence
 from inference.model.batch import PendingTokens, Swap, make_batch
 from tests.generation_requests import make_request
@@ -138,7 +138,7 @@ def test_a_pending_token_is_computed_behind_the_tokens_in_flight() -> None:
     )
     known.num_in_flight_tokens = pending.num_in_flight_tokens = other.num_in_flight_tokens = 1
     pending.num_pending_tokens = other.num_pending_tokens = 1
-    sampled_ids = SampledIds(ids, {pending.id: 2, other.id: 0})
+    sampled_ids = PendingIds(ids, {pending.id: 2, other.id: 0})
     prepared_batch = build_batch([(known, 2), (pending, 1), (other, 1)], (), MEMORY, sampled_ids)
     batch = make_batch(
         [3, 4, 0, 0],

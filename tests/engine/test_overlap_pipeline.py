@@ -370,7 +370,7 @@ def test_the_reported_steps_are_those_without_overlap() -> None:
     steps: dict[bool, list[StepStats]] = {True: [], False: []}
     for overlaps, reported in steps.items():
         bench = PagedBench(overlaps)
-        bench.engine.on_step(reported.append)
+        bench.engine.set_step_listener(reported.append)
         bench.submit(
             *make_requests(stop_token_ids=frozenset()), make_request(tuple(range(4, 28)) * 2, 9, GREEDY)
         )

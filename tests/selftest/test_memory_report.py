@@ -124,7 +124,7 @@ class DrivenEngine:
 
     def watch(self, other: StepListener, over: Callable[[bool], None]) -> FullBatchWatcher:
         first = FullBatchWatcher(self.engine, other, over)
-        self.engine.on_step(first)
+        self.engine.set_step_listener(first)
         return first
 
     def steps(self, *running_counts: int) -> None:

@@ -134,7 +134,7 @@ class PagedEchoRunner:
 def known_ids(token_ids: Sequence[int], pending: PendingTokens) -> list[int]:
     """The token ids of a batch, with the pending ones filled in."""
     ids = list(token_ids)
-    for position, source in zip(pending.positions, pending.sample_indices, strict=True):
+    for position, source in zip(pending.token_indices, pending.sample_indices, strict=True):
         assert ids[position] == 0, "a known id is replaced"
         ids[position] = max(0, int(pending.sampled_ids[source]))
     return ids

@@ -22,7 +22,7 @@ def create_response(models: Models, settings: ServerSettings) -> Response:
     generation_request = chat_request(to_chat_request(body), served.card.info, settings, "input")
     writer = ResponseWriter(body, served.card.name, fingerprint(settings), generation_request.logprobs)
     acquire_permit()
-    stream = served.backend.generate(replace(generation_request, reject_if_too_long=False))
+    stream = served.generate(replace(generation_request, reject_if_too_long=False))
     return respond(stream, writer, NAMED_EVENTS if body.stream else None)
 
 

@@ -19,7 +19,7 @@ class EvictableRow:
     """The tokens in a free row, the cache key of their sequence, and when they were last used."""
 
     token_ids: list[int]
-    cache_key: str
+    cache_key: tuple[str, ...]
     last_used: int
 
 

@@ -49,7 +49,7 @@ def common_prefix_length(a: SequenceOf[int], b: SequenceOf[int], limit: int) -> 
 
 
 def extend_page_hashes(
-    page_hashes: list[bytes], token_ids: SequenceOf[int], page_size: int, cache_key: str = ""
+    page_hashes: list[bytes], token_ids: SequenceOf[int], page_size: int, cache_key: tuple[str, ...] = ()
 ) -> None:
     """Append the hashes of the full pages of `page_size` tokens that are not hashed yet.
 
@@ -61,11 +61,11 @@ def extend_page_hashes(
         page_hashes.append(blake2b(previous_hash + page_bytes, digest_size=HASH_BYTES).digest())
 
 
-def root_hash(cache_key: str) -> bytes:
+def root_hash(cache_key: tuple[str, ...]) -> bytes:
     """What the hash of a first page continues. It differs from every page hash, whatever the key is."""
-    if not cache_key:
+    if not any(cache_key):
         return b""
-    key_bytes = cache_key.encode("utf-8", "surrogatepass")  # JSON may hold half of a character
+    key_bytes = ascii(cache_key).encode()  # quoted: no part can imitate two
     return blake2b(key_bytes, digest_size=HASH_BYTES, person=b"cache key").digest()
 
 

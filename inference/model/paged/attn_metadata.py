@@ -61,7 +61,7 @@ def build_metadata(batch: Batch, page_size: int, device: torch.device) -> AttnMe
             batch.positions,
             batch.slot_mapping,
             [] if every else batch.logits_indices,
-            pending.positions if pending else [],
+            pending.token_indices if pending else [],
             pending.sample_indices if pending else [],
         ],
         device,

@@ -58,6 +58,7 @@ def test_a_cache_salt_cannot_imitate_a_page_of_another_cache_key() -> None:
     page_hashes: list[bytes] = []
     extend_page_hashes(page_hashes, range(8), 4)
     imitated: list[bytes] = []
-    extend_page_hashes(imitated, range(4, 8), 4, page_hashes[0].decode("latin-1"))
+    extend_page_hashes(imitated, range(4, 8), 4, ("", page_hashes[0].decode("latin-1")))
     assert imitated[0] != page_hashes[1]
-    assert len({root_hash(key) for key in ("", "a", "b", "\ud800")}) == 4
+    keys = [("", ""), ("a", ""), ("", "a"), ("a", "b"), ("", "ab"), ("", "\ud800"), ("", "a', 'b")]
+    assert len({root_hash(key) for key in keys}) == len(keys)
