@@ -107,19 +107,19 @@ class PackedMatrix:
             return self.linear(x.to(torch.float32)).to(x.dtype)
         rows = x.detach().reshape(-1, self.inputs).contiguous()
         output = rows.new_empty(rows.shape[0], self.outputs)
+        native, matrix, size = library(), byref(self.struct), rows.itemsize
         for first in range(0, rows.shape[0], COMPUTED_AT_ONCE):
-            self.multiply(rows, output, first, min(first + COMPUTED_AT_ONCE, rows.shape[0]))
+            count = min(COMPUTED_AT_ONCE, rows.shape[0] - first)
+            native.linear(
+                matrix,
+                rows.data_ptr() + first * self.inputs * size,
+                output.data_ptr() + first * self.outputs * size,
+                NATIVE_DTYPES[rows.dtype],
+                count,
+                scratch(native.linear_bytes(matrix, count)).data_ptr(),
+                torch.get_num_threads(),
+            )
         return output.view(*x.shape[:-1], self.outputs)
-
-    def multiply(self, rows: Tensor, to: Tensor, first: int, end: int) -> None:
-        """Write rows [first, end) of the product to `to`, which has the dtype of `rows`."""
-        count, size, matrix = end - first, rows.itemsize, byref(self.struct)
-        inputs = rows.data_ptr() + first * self.inputs * size
-        out = to.data_ptr() + first * self.outputs * size
-        memory = scratch(library().linear_bytes(matrix, count)).data_ptr()
-        library().linear(
-            matrix, inputs, out, NATIVE_DTYPES[rows.dtype], count, memory, torch.get_num_threads()
-        )
 
 
 def row_ranges(outputs: int) -> Iterator[tuple[int, int]]:

@@ -17,8 +17,9 @@ from inference.device_copy import copy_to_host, copy_to_host_async, to_device
 from inference.engine.sampling import logprobs
 from inference.engine.sampling.processors import PROCESSORS, apply_in_order
 from inference.engine.sampling.sampling_plan import group_rows
-from inference.engine.sampling.scatter import index_tensor, select_rows
+from inference.engine.sampling.scatter import column_tensor, index_tensor, select_rows
 from inference.engine.sampling.select_tokens import select_tokens, to_samplable
+from inference.engine.sampling.warpers import MAX_TEMPERATURE, MIN_TEMPERATURE
 from inference.engine.sequence import PromptLogprob, Sequence, TopLogprobs
 from inference.native import sampling as native
 
@@ -79,7 +80,10 @@ class Sampler:
         )
         if not rows.num_top_logprobs and checked is None:
             return PendingSample(token_ids, partial(_collect_ids, copy_to_host_async(token_ids)))
-        processed_logits = {row: warped_logits.get(row, processed[row]) for row in rows.processed}
+        processed_logits = {
+            row: warped_logits[row] if row in warped_logits else _distribution(processed[row], sequences[row])
+            for row in rows.processed
+        }
         packed_logprobs = _packed_logprobs(raw, processed_logits, token_ids, rows.num_top_logprobs)
         finite = _finite_flags(checked, token_ids)
         wait_for_host = copy_to_host_async(torch.cat([token_ids.int(), packed_logprobs.flatten(), finite]))
@@ -187,6 +191,15 @@ def _packed_logprobs(
         rows = zip(num_top_logprobs, raw, strict=True)
         raw = torch.stack([processed_logits.get(row, raw_row) for row, raw_row in rows])
     return logprobs.pack(raw, token_ids[row_index].clamp(min=0), max(num_top_logprobs.values()))
+
+
+def _distribution(logits: Tensor, sequence: Sequence) -> Tensor:
+    """The logits (V,) of the distribution of a greedy row, or of a row that a kernel sampled, in float32."""
+    if sequence.greedy:
+        return logits.float()
+    return logits.float() / column_tensor([sequence.request.sampling.temperature], logits)[0].clamp(
+        MIN_TEMPERATURE, MAX_TEMPERATURE
+    )
 
 
 def _finite_flags(checked: Tensor | None, like: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from inference.engine.sequence import LogitsProcessor, SamplingPlan, Sequence
 
 # Native code and the Triton kernels apply these, in this order only.
 KERNEL_WARPERS = ("temperature", "top_k", "top_p", "min_p")
+KEEP_TOKENS = ((), ("temperature",))
 
 
 def plan_sampling(sequence: Sequence) -> SamplingPlan:
@@ -20,7 +21,7 @@ def plan_sampling(sequence: Sequence) -> SamplingPlan:
         warpers = requested_warpers(sequence)
         has_kernel = warpers == tuple(name for name in KERNEL_WARPERS if name in warpers)
         processors = requested_processors(sequence, PROCESSORS)
-        sequence.sampling_plan = SamplingPlan(processors, has_kernel)
+        sequence.sampling_plan = SamplingPlan(processors, has_kernel, warpers in KEEP_TOKENS)
     return sequence.sampling_plan
 
 
@@ -57,7 +58,7 @@ def group_rows(sequences: SequenceOf[Sequence]) -> SampledRows:
                 rows.processed.add(row)
         if sequence.greedy:
             rows.greedy.append(row)
-        elif sampling_plan.has_kernel and row not in rows.processed:
+        elif sampling_plan.has_kernel and (sampling_plan.keeps_tokens or row not in rows.processed):
             rows.kernel.append(row)
         else:
             rows.torch.append(row)

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from inference.engine.sampling import select_tokens
 from inference.engine.sampling.sampler import NAN_LOGITS, BatchInvariantSampler, SampledToken, Sampler
 from inference.engine.sequence import Sequence
 from inference.native import sampling
@@ -90,6 +91,20 @@ def test_rows_with_different_warpers_share_a_batch(both: tuple[Draws, Draws]) ->
     logits = some_logits(len(rows), 2.0)
     native_tokens, torch_tokens = (draws(logits, rows) for draws in both)
     assert native_tokens == torch_tokens
+
+
+@pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16), ids=("float32", "bfloat16"))
+@pytest.mark.parametrize("shape", [Sampling(), Sampling(temperature=0.6), Sampling(logit_bias={5: 3.0})])
+def test_native_code_samples_rows_that_report_their_distribution(
+    both: tuple[Draws, Draws], shape: Sampling, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tokens and logprobs are those of torch, which is not entered."""
+    rows = make_sequences(shape, 12, logprobs=3, processed_logprobs=True) + make_sequences(shape, 4)
+    logits = some_logits(len(rows), 2.0).to(dtype)
+    native, in_torch = both
+    expected = in_torch(logits, rows)
+    monkeypatch.delattr(select_tokens, "_select_by_torch")
+    assert native(logits, rows) == expected and expected[0].logprob is not None
 
 
 def test_native_code_and_torch_report_the_same_failures(both: tuple[Draws, Draws]) -> None:
