@@ -180,12 +180,16 @@ class Engine:
         """Run a background task between the model's steps.
 
         tokens_by_id: sequence id → prompt tokens that count as queued until the task marks the sequence as
-        started, or ends. Raises Overloaded beyond max_queued_tokens, Unavailable once closed.
+        scheduled, or ends. Raises Overloaded beyond max_queued_tokens, Unavailable once closed.
         """
         with self._admission_control.admit(tokens_by_id):
             self._send(RunBackgroundTask(background_task))
-        release = self._admission_control.release
-        background_task.future.add_done_callback(lambda _: [release(id) for id in tokens_by_id])
+
+        def release(future: Future[T]) -> None:
+            for id in tokens_by_id:
+                self._admission_control.release(id)
+
+        background_task.future.add_done_callback(release)
         return background_task.future
 
     def set_delivery(self, post: Post) -> None:

@@ -49,15 +49,15 @@ class WaitingServedRatio:
 class Scheduler:
     """`running` have rows and are ordered by age; `waiting` have none and are in the order of admission.
 
-    token_budget     tokens a step computes: each decoding sequence gets one, prompts share the rest
-    whole_prompts    each prompt is computed in one step: one prompt of any length, or several that fit the
-                     budget together
-    max_running      how many sequences may run at once; reduced after running out of memory
-    pauses_pooling   pooled sequences are left out while answers run. The core sets it for as long as the last
-                     step with pooled sequences took, so that they take at most half of the time
-    newly_scheduled  the sequences that got a row in the last call of `schedule`
+    token_budget      tokens a step computes: each decoding sequence gets one, prompts share the rest
+    whole_prompts     each prompt is computed in one step: one prompt of any length, or several that fit the
+                      budget together
+    max_running       how many sequences may run at once; reduced after running out of memory
+    pauses_pooling    pooled sequences are left out while answers run. The core sets it for as long as the
+                      last step with pooled sequences took, so that they take at most half of the time
+    newly_scheduled   the sequences that got a row in the last call of `schedule`
     admission_policy  when waiting sequences may join; None: at once
-    chunking         how prompts are split into chunks
+    chunking          how prompts are split into chunks
     """
 
     def __init__(

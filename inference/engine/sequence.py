@@ -96,9 +96,9 @@ class LogitsProcessor(NamedTuple):
 class SamplingPlan(NamedTuple):
     """What a request asks of the sampler: the answer never changes.
 
-    processors   the logits processors to apply, in order
-    has_kernel   whether its warpers are those that native code and the Triton kernels apply
-    keeps_tokens whether no warper excludes a token: at most the temperature changes the distribution
+    processors    the logits processors to apply, in order
+    has_kernel    whether its warpers are those that native code and the Triton kernels apply
+    keeps_tokens  whether no warper excludes a token: at most the temperature changes the distribution
     """
 
     processors: tuple[LogitsProcessor, ...]

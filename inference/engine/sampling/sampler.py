@@ -17,9 +17,9 @@ from inference.device_copy import copy_to_host, copy_to_host_async, to_device
 from inference.engine.sampling import logprobs
 from inference.engine.sampling.processors import PROCESSORS, apply_in_order
 from inference.engine.sampling.sampling_plan import group_rows
-from inference.engine.sampling.scatter import column_tensor, index_tensor, select_rows
+from inference.engine.sampling.scatter import index_tensor, select_rows
 from inference.engine.sampling.select_tokens import select_tokens, to_samplable
-from inference.engine.sampling.warpers import MAX_TEMPERATURE, MIN_TEMPERATURE
+from inference.engine.sampling.warpers import temperature
 from inference.engine.sequence import PromptLogprob, Sequence, TopLogprobs
 from inference.native import sampling as native
 
@@ -80,11 +80,10 @@ class Sampler:
         )
         if not rows.num_top_logprobs and checked is None:
             return PendingSample(token_ids, partial(_collect_ids, copy_to_host_async(token_ids)))
-        processed_logits = {
-            row: warped_logits[row] if row in warped_logits else _distribution(processed[row], sequences[row])
-            for row in rows.processed
-        }
-        packed_logprobs = _packed_logprobs(raw, processed_logits, token_ids, rows.num_top_logprobs)
+        unwarped_rows = sorted(rows.processed - warped_logits.keys())
+        if unwarped_rows:
+            warped_logits |= _scale_rows(processed, sequences, unwarped_rows)
+        packed_logprobs = _packed_logprobs(raw, warped_logits, token_ids, rows.num_top_logprobs)
         finite = _finite_flags(checked, token_ids)
         wait_for_host = copy_to_host_async(torch.cat([token_ids.int(), packed_logprobs.flatten(), finite]))
         return PendingSample(
@@ -193,13 +192,10 @@ def _packed_logprobs(
     return logprobs.pack(raw, token_ids[row_index].clamp(min=0), max(num_top_logprobs.values()))
 
 
-def _distribution(logits: Tensor, sequence: Sequence) -> Tensor:
-    """The logits (V,) of the distribution of a greedy row, or of a row that a kernel sampled, in float32."""
-    if sequence.greedy:
-        return logits.float()
-    return logits.float() / column_tensor([sequence.request.sampling.temperature], logits)[0].clamp(
-        MIN_TEMPERATURE, MAX_TEMPERATURE
-    )
+def _scale_rows(processed: Tensor, sequences: SequenceOf[Sequence], rows: list[int]) -> dict[int, Tensor]:
+    """Row → logits (V,) over the temperature, float32, of rows that no other warper changes."""
+    values = [1.0 if sequences[row].greedy else sequences[row].request.sampling.temperature for row in rows]
+    return dict(zip(rows, temperature(processed[index_tensor(rows, processed)].float(), values), strict=True))
 
 
 def _finite_flags(checked: Tensor | None, like: Tensor) -> Tensor:

@@ -16,13 +16,9 @@ KEEP_TOKENS = ((), ("temperature",))
 
 
 def plan_sampling(sequence: Sequence) -> SamplingPlan:
-    """The plan of the sequence, found when it is sampled for the first time."""
-    if sequence.sampling_plan is None:
-        warpers = requested_warpers(sequence)
-        has_kernel = warpers == tuple(name for name in KERNEL_WARPERS if name in warpers)
-        processors = requested_processors(sequence, PROCESSORS)
-        sequence.sampling_plan = SamplingPlan(processors, has_kernel, warpers in KEEP_TOKENS)
-    return sequence.sampling_plan
+    warpers = requested_warpers(sequence)
+    has_kernel = warpers == tuple(name for name in KERNEL_WARPERS if name in warpers)
+    return SamplingPlan(requested_processors(sequence, PROCESSORS), has_kernel, warpers in KEEP_TOKENS)
 
 
 @dataclass(slots=True)
@@ -48,8 +44,9 @@ class SampledRows:
 def group_rows(sequences: SequenceOf[Sequence]) -> SampledRows:
     rows = SampledRows()
     for row, sequence in enumerate(sequences):
-        sampling_plan = sequence.sampling_plan or plan_sampling(sequence)
-        request = sequence.request
+        if sequence.sampling_plan is None:
+            sequence.sampling_plan = plan_sampling(sequence)
+        sampling_plan, request = sequence.sampling_plan, sequence.request
         if sampling_plan.processors:
             rows.processors[row] = sampling_plan.processors
         if request.logprobs is not None:

@@ -46,8 +46,8 @@ def select_tokens(
 ) -> tuple[SelectedTokens, dict[int, Tensor]]:
     """Select the tokens of the rows (W, V).
 
-    Also returns row → distribution (V,) from which the token was sampled, for rows of `rows.processed` that
-    are not greedy.
+    Also returns row → distribution (V,) from which the token was sampled, for the rows of `rows.processed`
+    that torch samples.
     """
     if native.supports(logits):
         selected, ambiguous_rows = _select_native(logits, sequences, rows)
