@@ -1,10 +1,11 @@
-"""The Writer of embedding responses; each dialect passes the function that renders its JSON."""
+"""What the dialects' embedding routes share: size and scale of vectors, and the Writer of responses."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from inference.errors import ServerError
-from inference.types import Embedded, Embedding, Event
+from inference.errors import BadRequest, ServerError
+from inference.types import Embedded, Embedding, Event, ModelInfo
 
 
 class EmbeddingsWriter:
@@ -33,3 +34,30 @@ class EmbeddingsWriter:
 
     def error_in_stream(self, error: ServerError) -> list[Any]:
         return []
+
+
+def check_size(size: int | None, field: str, info: ModelInfo) -> None:
+    """Raises BadRequest(field) for a size that the model's embeddings cannot have."""
+    sizes = info.embedding_sizes
+    if size is None or size in sizes:
+        return
+    if not sizes:
+        raise BadRequest(field, "must be left out: this model has no sizes to choose from", size)
+    if len(sizes) == 1:
+        raise BadRequest(field, f"must be {sizes[0]}, the only size of this model's embeddings", size)
+    allowed = f"between 1 and {sizes[-1]}" if isinstance(sizes, range) else f"one of {tuple(sizes)}"
+    raise BadRequest(field, f"must be {allowed}, the sizes of this model's embeddings", size)
+
+
+def make_vector(embedding: Embedding, size: int | None = None, normalize: bool = True) -> tuple[float, ...]:
+    """The first `size` numbers of the embedding, all by default, scaled to length 1.
+
+    normalize: False gives the numbers of the mean of the hidden states as they are.
+    """
+    vector = embedding.vector[:size]
+    if not normalize:
+        return tuple([value * embedding.norm for value in vector])
+    if len(vector) == len(embedding.vector):
+        return vector
+    length = math.hypot(*vector) or 1.0
+    return tuple([value / length for value in vector])

@@ -58,7 +58,7 @@ def make_blueprint(models: Models, settings: ServerSettings) -> Blueprint:
             path, path, dispatch_view(dispatch, default_view, other_view), methods=["POST"]
         )
     if not settings.cors_origins:
-        blueprint.after_request(neodim.allow_origin)
+        blueprint.after_request(_allow_neodims_pages)
     render_errors(blueprint, _error_before_start)
     return blueprint
 
@@ -88,8 +88,19 @@ def merge_operations(first: Operation, second: Operation | None = None) -> Opera
     )
 
 
+def _allow_neodims_pages(response: Response) -> Response:
+    """Let a page of any origin read an answer in Neodim's form, and no other. A preflight has no body."""
+    if "Origin" in request.headers and (request.method == "OPTIONS" or _requested_dialect() is neodim):
+        return neodim.allow_origin(response)
+    return response
+
+
 def _error_before_start(error: ServerError) -> tuple[int, Any]:
-    return DISPATCHES[request.path.rstrip("/")].dialect_for(_read_body()).error_before_start(error)
+    return _requested_dialect().error_before_start(error)
+
+
+def _requested_dialect() -> Dialect:
+    return DISPATCHES[request.path.rstrip("/")].dialect_for(_read_body())
 
 
 def _read_body() -> Any:

@@ -4,12 +4,13 @@ A dialect in api/ knows these two protocols and the types in types.py; it does n
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 from inference.backend_load import BackendLoad
 from inference.errors import ServerError
-from inference.types import Event, GenerationRequest, ModelInfo, Tokenized
+from inference.tokenized import Tokenized
+from inference.types import Event, GenerationRequest, ModelInfo
 
 Sink = Callable[[list[Event] | ServerError], None]
 
@@ -55,6 +56,10 @@ class Backend(Protocol):
 
     def detokenize(self, token_ids: Sequence[int], show_special: bool = True) -> str:
         """The text of the ids, with or without the special tokens among them. Raises BadRequest."""
+        ...
+
+    def tokenizer_config(self) -> Mapping[str, Any]:
+        """The tokenizer's configuration as in tokenizer_config.json, with the chat template in use."""
         ...
 
     def embed(self, inputs: Sequence[str | Sequence[int]]) -> Stream:

@@ -24,6 +24,7 @@ class Stats:
     prompt_tokens         prompt tokens of sequences that have started
     cached_tokens         prompt tokens that prefix caching supplied
     generated_tokens      tokens of answers
+    drafts                runs of draft tokens computed, each behind the last token of one sequence
     drafted_tokens        draft tokens computed
     accepted_tokens       draft tokens that became part of an answer
     finished_by_reason    sequences that ended, by reason
@@ -46,6 +47,7 @@ class Stats:
     prompt_tokens: int
     cached_tokens: int
     generated_tokens: int
+    drafts: int
     drafted_tokens: int
     accepted_tokens: int
     finished_by_reason: dict[str, int]
@@ -54,17 +56,38 @@ class Stats:
 
 
 @dataclass(frozen=True, slots=True)
+class CacheConfig:
+    """The KV memory of an engine, as it was allocated.
+
+    page_size            tokens of a page
+    num_pages            pages that the memory holds
+    dtype                of keys and values
+    prefix_caching       whether sequences may share prefixes
+    gpu_memory_fraction  the share of each GPU's memory that the process may use; None: it uses no GPU
+    """
+
+    page_size: int
+    num_pages: int
+    dtype: str
+    prefix_caching: bool
+    gpu_memory_fraction: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class StepStats:
     """One step.
 
-    num_tokens           tokens computed, drafts included
-    num_newly_scheduled  sequences that got a row in this step
-    has_prompt           whether the step computed the prompt of a sequence without output so far
-    seconds              time from scheduling to the queued outputs
-    failed               memory ran out and nothing was computed
+    num_tokens            tokens computed, drafts included
+    num_processed_tokens  tokens of the prompts that it completed, with those from the prefix cache, and
+                          tokens that it added to answers
+    num_newly_scheduled   sequences that got a row in this step
+    has_prompt            whether the step computed the prompt of a sequence without output so far
+    seconds               time from scheduling to the queued outputs
+    failed                memory ran out and nothing was computed
     """
 
     num_tokens: int
+    num_processed_tokens: int
     num_newly_scheduled: int
     has_prompt: bool
     seconds: float
@@ -81,7 +104,13 @@ class EngineCounters:
     prompt_tokens: int = 0
     cached_tokens: int = 0
     generated_tokens: int = 0
+    drafts: int = 0
     drafted_tokens: int = 0
     accepted_tokens: int = 0
     finished_by_reason: dict[str, int] = field(default_factory=lambda: dict.fromkeys(REASONS, 0))
     oom_steps: int = 0
+
+    @property
+    def processed_tokens(self) -> int:
+        """Tokens of completed prompts and of answers."""
+        return self.prompt_tokens + self.generated_tokens

@@ -18,6 +18,7 @@ from inference.engine.engine_thread import EngineThread
 from inference.engine.sampling import triton_sampling
 from inference.engine.sampling.sampler import BatchInvariantSampler, Sampler
 from inference.engine.scheduler import WaitingServedRatio
+from inference.engine_stats import CacheConfig
 from inference.errors import Internal
 from inference.local import LocalBackend
 from inference.metrics import Metrics
@@ -27,6 +28,7 @@ from inference.model.load.device_dtype import limit_gpu
 from inference.model.load.formats import model_folder
 from inference.model.load.rope import rope_scaling
 from inference.model.memory_usage import MemoryUsage
+from inference.model.pooling import embedding_sizes
 from inference.model.runner_options import BATCH_INVARIANT
 from inference.model.tensor_parallel.executor import MultiProcess, SingleProcess
 from inference.model.tensor_parallel.worker import LoadRecipe
@@ -47,6 +49,7 @@ class LoadedEngine:
     engine_thread  the thread on which the model was loaded and must compute
     folder         the folder of the model's files
     deterministic  every bit of an answer is independent of the other rows of its batch
+    gpu_memory_fraction  the share of each GPU's memory that the process may use; None: it uses no GPU
     """
 
     loaded_model: loader.LoadedModel
@@ -56,6 +59,18 @@ class LoadedEngine:
     engine_thread: EngineThread
     folder: Path
     deterministic: bool = False
+    gpu_memory_fraction: float | None = None
+
+    @property
+    def cache_config(self) -> CacheConfig:
+        runner = self.selected_runner.runner
+        return CacheConfig(
+            page_size=runner.page_size,
+            num_pages=runner.kv_capacity // runner.page_size,
+            dtype=self.loaded_model.dtype,
+            prefix_caching=self.engine.core.kv_cache_manager.prefix_caching,
+            gpu_memory_fraction=self.gpu_memory_fraction,
+        )
 
     def memory_in_use(self, gpus: Sequence[int], reset_peaks: bool = False) -> list[MemoryUsage]:
         """The memory that each process of the model has in use, this process first.
@@ -141,6 +156,7 @@ def open_engine(folder: Path, model_settings: ModelSettings, engine_settings: En
         engine_thread,
         model_folder(folder),
         deterministic=engine_settings.deterministic,
+        gpu_memory_fraction=model_settings.cuda_memory_fraction if loaded_model.device == "cuda" else None,
     )
 
 
@@ -167,7 +183,9 @@ def open_backend(
         loaded_engine.executor,
     )
     context = selected_runner.runner.context
-    model_metrics = metrics.observe_engine(engine.stats, model=model_id, context=context)
+    model_metrics = metrics.observe_engine(
+        engine.stats, model=model_id, context=context, cache_config=loaded_engine.cache_config
+    )
     engine.set_step_listener(model_metrics.record_step)
     engine.start(loaded_engine.engine_thread)
     executor.on_lost(lambda reason: engine.fail(Internal(reason)))
@@ -190,5 +208,8 @@ def open_backend(
         )
         if selected_runner.runner_kind != "uncached" and supports_contrastive_search(loaded_model.model)
         else None,
+        embedding_sizes=embedding_sizes(loaded_model.model)
+        if selected_runner.runner.capabilities.pooling
+        else (),
         on_close=executor.close,
     )

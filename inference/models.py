@@ -11,6 +11,7 @@ from inference.errors import NotFound
 from inference.types import GenerationRequest, ModelInfo
 
 PLACEHOLDER_NAMES = frozenset({"", "tgi", "dummy"})  # clients of TGI send them, whatever the model
+URL_SCHEMES = ("http://", "https://")  # huggingface.js sends its endpointUrl as the model's name
 MAX_SHOWN_CHARS = 200
 
 
@@ -97,12 +98,14 @@ class Models:
 
         Raises UnknownModel.
         """
-        if name is None or (name in PLACEHOLDER_NAMES and name not in self._by_name):
+        if name is None:
             return self.default
         entry = self._by_name.get(name)
-        if entry is None:
-            raise UnknownModel(name, self.ids)
-        return entry.under_name(name)
+        if entry is not None:
+            return entry.under_name(name)
+        if is_placeholder(name):
+            return self.default
+        raise UnknownModel(name, self.ids)
 
     def unavailable_reason(self) -> str:
         """Why a model cannot answer requests; empty if every model can."""
@@ -110,6 +113,11 @@ class Models:
             if reason := backend.unavailable_reason():
                 return reason if len(self.backends) == 1 else f"{backend.info().id}: {reason}"
         return ""
+
+
+def is_placeholder(name: str) -> bool:
+    """Whether clients send `name` for want of a model's name: a known word, or the URL of a server."""
+    return name in PLACEHOLDER_NAMES or name.lower().startswith(URL_SCHEMES)
 
 
 def shorten_name(name: str) -> str:

@@ -18,7 +18,9 @@ ToolFormat = Literal["json", "function_tag", "python_list"]
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call that the model made. `arguments` is the text of a JSON object."""
+    """A call that the model made. `arguments` is the text of a JSON object, or of a part of one if the answer
+    ended early.
+    """
 
     id: str
     name: str
@@ -27,31 +29,46 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A function that the model may call. `parameters` is a JSON schema of type object."""
+    """A function that the model may call.
+
+    parameters  a JSON schema of type object
+    definition  the tool as the client sent it, for the chat template: {"type": "function", "function": …};
+                None: made of the other fields
+    """
 
     name: str
     description: str
     parameters: Mapping[str, Any]
+    definition: Mapping[str, Any] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    role: Role
+    """One message of a conversation.
+
+    role       a Role, or a role that only the model's chat template knows
+    reasoning  what the model thought before the content of an assistant message
+    """
+
+    role: Role | str
     content: MessageContent
     name: str | None = None
     tool_calls: tuple[ToolCall, ...] = ()  # made by an assistant message
     tool_call_id: str | None = None  # the call that a tool message answers
+    reasoning: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
     """A structured output that the text must match.
 
-    spec  by kind: a JSON schema (mapping), a regular expression, a list of choices, or a grammar
+    spec        by kind: a JSON schema (mapping), a regular expression, a list of choices, or a grammar
+    field_name  the field of the request that sets the constraint, for error messages
     """
 
     kind: ConstraintKind
     spec: Any = None
+    field_name: str = field(default="response_format", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,33 +248,11 @@ Event = Started | Token | CallDelta | Finished
 
 
 @dataclass(frozen=True, slots=True)
-class TokenSpan:
-    """A token, and its characters [start, stop) in a text.
-
-    text  the text that the token adds
-    name  the token's entry in the vocabulary, for example "ĠParis"
-    """
-
-    id: int
-    text: str
-    start: int
-    stop: int
-    name: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Tokenized:
-    """A request's prompt as the model gets it: the text, rendered by the chat template, and its tokens."""
-
-    text: str
-    token_spans: tuple[TokenSpan, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Embedding:
-    """The vector of one input, and the number of the input's tokens."""
+    """The vector of one input, scaled to length 1. norm: its length before; num_tokens: of the input."""
 
     vector: tuple[float, ...]
+    norm: float
     num_tokens: int
 
 
@@ -277,6 +272,8 @@ class ModelInfo:
     created               Unix time of the load
     chat_fallback_reason  why the model's chat template is not used, and what replaces it; empty if it is used
     details               further properties, such as dtype and device
+    embedding_sizes       sizes that an embedding may be cut to, ascending; the last one is its full size.
+                          Empty: it makes no embeddings, or their size is not known
     """
 
     id: str
@@ -285,3 +282,4 @@ class ModelInfo:
     created: int
     chat_fallback_reason: str = ""
     details: Mapping[str, str] = field(default_factory=dict)
+    embedding_sizes: Sequence[int] = ()

@@ -9,11 +9,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from inference.backend import Backend, Sink
 from inference.backend_load import BackendLoad
 from inference.errors import ServerError
 from inference.models import ModelEntry, Models
+from inference.tokenized import Tokenized, TokenSpan
 from inference.types import (
     Embedded,
     Embedding,
@@ -23,8 +25,6 @@ from inference.types import (
     ModelInfo,
     Started,
     Token,
-    Tokenized,
-    TokenSpan,
 )
 
 ScriptStep = Event | ServerError | float  # a float is a pause in seconds
@@ -67,6 +67,7 @@ class FakeBackend:
         self.model_id = model_id
         self.unready_reason = ""
         self.embed_s = 0.0
+        self.embedding_sizes: Sequence[int] = (4,)
         self.requests: list[GenerationRequest] = []
         self.streams: list[FakeStream] = []
         self.post: Callable[[Callable[[], None]], object] = lambda call: call()
@@ -79,7 +80,13 @@ class FakeBackend:
         return [stream for stream in self.streams if not stream.closed_at]
 
     def info(self) -> ModelInfo:
-        return ModelInfo(id=self.model_id, context=128, vocab=1000, created=1700000000)
+        return ModelInfo(
+            id=self.model_id,
+            context=128,
+            vocab=1000,
+            created=1700000000,
+            embedding_sizes=self.embedding_sizes,
+        )
 
     def unavailable_reason(self) -> str:
         return self.unready_reason
@@ -104,6 +111,9 @@ class FakeBackend:
 
     def detokenize(self, token_ids: Sequence[int], show_special: bool = True) -> str:
         return " ".join(f"w{id}" for id in token_ids)
+
+    def tokenizer_config(self) -> dict[str, Any]:
+        return {"tokenizer_class": "FakeTokenizer", "eos_token": "</s>"}
 
     def embed(self, inputs: Sequence[str | Sequence[int]]) -> "FakeStream":
         """A vector of four numbers for each input, a function of the input; one token per word, or per id."""
@@ -147,7 +157,7 @@ def embedding(text_or_ids: str | Sequence[int]) -> Embedding:
     vector = [draws.uniform(-1, 1) for _ in range(4)]
     length = math.hypot(*vector)
     tokens = len(text_or_ids.split()) if isinstance(text_or_ids, str) else len(text_or_ids)
-    return Embedding(tuple(coordinate / length for coordinate in vector), tokens)
+    return Embedding(tuple(coordinate / length for coordinate in vector), length, tokens)
 
 
 def deliver(due: list[tuple["FakeStream", Sink, list[Event] | ServerError]]) -> None:

@@ -24,6 +24,8 @@ MODELS = Models(
         ("tgi", FIRST, "acme/small"),
         ("", FIRST, "acme/small"),
         (None, FIRST, "acme/small"),
+        ("http://127.0.0.1:8000", FIRST, "acme/small"),
+        ("HTTPS://host.example/v1/", FIRST, "acme/small"),
     ],
 )
 def test_a_name_resolves_to_its_model(name: str | None, backend: FakeBackend, card_name: str) -> None:
@@ -32,7 +34,10 @@ def test_a_name_resolves_to_its_model(name: str | None, backend: FakeBackend, ca
     assert served.card.info == backend.info()
 
 
-@pytest.mark.parametrize("name", ["acme", "acme/", "Acme/Small", "other/small", "x" * 500])
+@pytest.mark.parametrize(
+    "name",
+    ["acme", "acme/", "Acme/Small", "other/small", "x" * 500, "https:/acme", "file:///acme", "ftp://acme"],
+)
 def test_an_unknown_name_is_an_error_that_lists_the_models(name: str) -> None:
     with pytest.raises(UnknownModel, match=r"this server has 'acme/small', 'acme/large'$") as error:
         MODELS.resolve(name)
@@ -53,6 +58,12 @@ def test_iteration_yields_each_listed_name_once_and_in_order() -> None:
 
 def test_the_first_model_is_the_default() -> None:
     assert (MODELS.default.backend, MODELS.default.card.name) == (FIRST, "acme/small")
+
+
+def test_a_model_may_be_served_under_a_url() -> None:
+    url = "https://models.example/large"
+    models = Models(ModelEntry(FIRST, ("acme/small",)), ModelEntry(SECOND, ("acme/large", url)))
+    assert models.resolve(url).backend is SECOND
 
 
 def test_an_adapter_is_an_entry_of_its_own_over_the_same_backend() -> None:

@@ -105,6 +105,7 @@ def test_drafts_change_no_answer_of_a_family(family: str) -> None:
         < sum(collector.num_outputs for collector in plain) / 2
     )
     assert 0 < served.stats().accepted_tokens < served.stats().drafted_tokens
+    assert 0 < served.stats().drafts < served.stats().drafted_tokens
 
 
 def test_most_drafts_are_accepted_if_a_model_repeats_itself() -> None:

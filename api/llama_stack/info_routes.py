@@ -14,7 +14,7 @@ from msgspec import UNSET, Struct, UnsetType
 from api.errors import json_response
 from api.llama_stack.protocol.errors import LlamaStackErrorResponse
 from api.llama_stack.versions import ProtocolVersion
-from api.model_card import ModelCard, model_card, model_cards
+from api.model_card import PROVIDER_ID, ModelCard, model_card, model_cards
 from api.openapi.document import listed_methods
 from api.openapi.operation import Operation, attach_operation
 from inference.errors import BadRequest, NotFound, NotImplementedHere
@@ -68,7 +68,7 @@ class RoutesByApi(Struct):
 
 Views = dict[str, Callable[..., Response]]
 
-PROVIDER_ID, PROVIDER_TYPE = "local", "inline::hearth"
+PROVIDER_TYPE = "inline::hearth"
 PROTOCOL = "0.2.12"  # the release of Llama Stack that these routes are compatible with
 HEALTH = HealthInfo("OK")  # clients compare the status with this text
 UNSUPPORTED = {

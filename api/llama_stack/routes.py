@@ -11,7 +11,7 @@ from typing import Any
 from flask import Blueprint, Response, request
 
 from api.concurrency_limit import acquire_permit
-from api.embeddings import EmbeddingsWriter
+from api.embeddings import EmbeddingsWriter, check_size, make_vector
 from api.json_body import read_struct
 from api.llama_stack import parse
 from api.llama_stack.errors import error_before_start
@@ -152,15 +152,18 @@ class InferenceRoutes:
     def embed(self) -> Response:
         """One vector per text."""
         body = read_struct(EmbeddingsRequest)
-        backend = parse.resolve_model(body, self.models).backend
-        if body.output_dimension is not None:
-            raise BadRequest("output_dimension", "is not supported: leave it out", body.output_dimension)
+        served = parse.resolve_model(body, self.models)
+        check_size(body.output_dimension, "output_dimension", served.card.info)
         if not body.contents:
             raise BadRequest("contents", "must hold at least one text")
         contents = [parse_content(content, f"contents[{i}]") for i, content in enumerate(body.contents)]
-        writer = EmbeddingsWriter(_embeddings_response, error_before_start)
+
+        def render(embeddings: Sequence[Embedding]) -> EmbeddingsResponse:
+            return EmbeddingsResponse([make_vector(each, body.output_dimension) for each in embeddings])
+
         acquire_permit()
-        return respond(backend.embed([content_text(content) for content in contents]), writer, None)
+        stream = served.backend.embed([content_text(content) for content in contents])
+        return respond(stream, EmbeddingsWriter(render, error_before_start), None)
 
     def _make_writer(self, route: Route, body: InferenceRequest) -> CompletionReplyWriter | ChatReplyWriter:
         return route.writer(self.version, logprobs=body.logprobs is not None)
@@ -181,7 +184,3 @@ def install(blueprint: Blueprint, version: ProtocolVersion, models: Models, sett
         blueprint.add_url_rule(version.path(path), path, view, methods=["POST"])
     embed_view = attach_operation(partial(inference.embed), EMBEDDINGS)
     blueprint.add_url_rule("/inference/embeddings", "embeddings", embed_view, methods=["POST"])
-
-
-def _embeddings_response(embeddings: Sequence[Embedding]) -> EmbeddingsResponse:
-    return EmbeddingsResponse([each.vector for each in embeddings])

@@ -46,7 +46,8 @@ def views(models: Models, settings: ServerSettings) -> dict[str, View]:
 def allow_origin(response: Response) -> Response:
     """On PATH, allow the request's Origin, and in a preflight the requested headers.
 
-    Any page may call PATH: Neodim's playground is a local file, and its origin is "null".
+    path_dispatch.py calls it for answers in this dialect's form, and for preflights: Neodim's playground is a
+    local file, and its origin is "null".
     """
     origin = request.headers.get("Origin")
     if not origin or request.path.rstrip("/") != PATH:

@@ -59,6 +59,7 @@ def make_blueprint(models: Models, settings: ServerSettings) -> Blueprint:
     view = attach_operation(partial(detokenize, models), DETOKENIZE)
     blueprint.add_url_rule("/detokenize", "detokenize", view, methods=["POST"])
     info_routes.install_status(blueprint, models)
+    info_routes.install_tokenizer_info(blueprint, models)
     info_routes.install_unsupported(blueprint)
     info_routes.install_models(blueprint, LLAMA_STACK_PREFIX, models)
     render_errors(blueprint, error_before_start)

@@ -12,6 +12,7 @@ from api.errors import json_response, render_errors
 from api.openapi.operation import attach_operation
 from api.response import View
 from api.tgi import info_routes, routes, vertex
+from api.tgi.embed import EMBED, embed
 from api.tgi.errors import error_before_start
 from inference.models import Models
 from settings.groups import ServerSettings
@@ -32,6 +33,7 @@ def make_blueprint(models: Models, settings: ServerSettings) -> Blueprint:
         ),
         "/vertex": attach_operation(partial(vertex.predict, generate_routes), routes.VERTEX),
         "/chat_tokenize": attach_operation(chat_tokenize, routes.CHAT_TOKENIZE),
+        "/embed": attach_operation(partial(embed, backend, settings), EMBED),
     }
     for path, view in post_views.items():
         blueprint.add_url_rule(path, path, view, methods=["POST"])

@@ -12,7 +12,13 @@ UNAUTHORIZED = {
     "error": {"message": "Unauthorized", "type": "AuthenticationError", "param": None, "code": 401},
     "error_type": "authentication",
 }
-FIELDS = {"prompt": "inputs", "max_tokens": "max_new_tokens", "logprobs": "top_n_tokens", "n": "best_of"}
+FIELDS = {
+    "prompt": "inputs",
+    "input": "inputs",
+    "max_tokens": "max_new_tokens",
+    "logprobs": "top_n_tokens",
+    "n": "best_of",
+}
 
 
 class InvalidInput(ServerError):

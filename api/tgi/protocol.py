@@ -197,6 +197,25 @@ class ChatTokenizeResponse(Struct):
     templated_text: str
 
 
+class EmbedRequest(Struct):
+    """Texts to embed.
+
+    inputs                one text or several
+    normalize             scale the vectors to length 1; default: true
+    dimensions            size of the vectors: one that the model allows; default: its full size
+    truncate              shorten a text that is longer than the model's limit; default: false
+    truncation_direction  the end that is cut; default: right
+    prompt_name           must be null: the model has no prompts of its own
+    """
+
+    inputs: str | list[str]
+    normalize: bool | None = None
+    dimensions: int | None = None
+    truncate: bool | None = None
+    truncation_direction: Literal["left", "right", "Left", "Right"] | None = None
+    prompt_name: str | None = None
+
+
 class VertexResponse(Struct):
     predictions: list[str]
 

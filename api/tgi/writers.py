@@ -25,7 +25,8 @@ from api.tgi.protocol import (
     StreamDetails,
     StreamResponse,
 )
-from inference.types import Event, PromptToken, Token, Tokenized
+from inference.tokenized import Tokenized
+from inference.types import Event, PromptToken, Token
 
 
 @dataclass(slots=True)

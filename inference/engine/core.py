@@ -173,13 +173,15 @@ class EngineCore:
 
     def _complete(self, step: CompletedStep) -> None:
         """Update the sequences from the results of a step, and report it."""
+        processed_before = self.counters.processed_tokens
         if step.out_of_memory is not None:
             self._handle_oom(step.out_of_memory, step.cache_ops)
         else:
             self._update_from_output(step.results)
-        self._report_step(step.scheduled, failed=step.out_of_memory is not None)
+        num_processed_tokens = self.counters.processed_tokens - processed_before
+        self._report_step(step.scheduled, num_processed_tokens, failed=step.out_of_memory is not None)
 
-    def _report_step(self, scheduled: ScheduledStep, failed: bool) -> None:
+    def _report_step(self, scheduled: ScheduledStep, num_processed_tokens: int, failed: bool) -> None:
         """Count the step. The time that it overlaps with the step before counts for that one."""
         now = time.perf_counter()
         seconds = now - max(scheduled.start_s, self._last_completed_s)
@@ -190,7 +192,12 @@ class EngineCore:
         self.counters.step_seconds += seconds
         self.on_step(
             StepStats(
-                scheduled.num_tokens, scheduled.num_newly_scheduled, scheduled.has_prompt, seconds, failed
+                scheduled.num_tokens,
+                num_processed_tokens,
+                scheduled.num_newly_scheduled,
+                scheduled.has_prompt,
+                seconds,
+                failed,
             )
         )
 
@@ -225,6 +232,7 @@ class EngineCore:
             sequence.token_ids += [token.id for token in sampled_tokens]
             sequence.num_computed_tokens = len(sequence.token_ids) - 1
         if sequence.draft_token_ids:
+            self.counters.drafts += 1
             self.counters.drafted_tokens += len(sequence.draft_token_ids)
             self.counters.accepted_tokens += max(0, len(sampled_tokens) - 1)
         if has_nan:

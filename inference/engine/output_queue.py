@@ -60,6 +60,7 @@ def make_step_output(
     if sampled_tokens and sampled_tokens[0].logprob is not None:
         logprobs = tuple([token.logprob for token in sampled_tokens if token.logprob is not None])
         top_logprobs = tuple([token.top_logprobs for token in sampled_tokens])
+    embedding, embedding_norm = sequence.embedding if sequence.pooling else ((), 0.0)
     return StepOutput(
         token_ids,
         logprobs,
@@ -68,5 +69,6 @@ def make_step_output(
         queue_time_s=sequence.queue_time_s if is_first else 0.0,
         prompt_logprobs=tuple(sequence.prompt_logprobs) if is_first else (),
         finish_reason=finish_reason,
-        embedding=sequence.embedding if sequence.pooling else (),
+        embedding=embedding,
+        embedding_norm=embedding_norm,
     )

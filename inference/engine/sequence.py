@@ -58,6 +58,7 @@ class StepOutput:
     finish_reason      "" while the answer goes on; else "stop" (the last id is a stop token), "length",
                        "deadline", "cancelled"
     embedding          set in the last output of a sequence that is pooled
+    embedding_norm     length of the embedding before it was scaled to length 1
     error              set if the sequence failed; no output follows
     """
 
@@ -69,6 +70,7 @@ class StepOutput:
     prompt_logprobs: tuple[PromptLogprob, ...] = ()
     finish_reason: str = ""
     embedding: tuple[float, ...] = ()
+    embedding_norm: float = 0.0
     error: ServerError | None = None
 
 
@@ -244,14 +246,19 @@ class Sequence:
         return num_tokens - self.num_computed_tokens - self.num_in_flight_tokens
 
     @property
-    def embedding(self) -> tuple[float, ...]:
-        """The mean of its hidden states, scaled to length 1; empty before all are computed."""
+    def embedding(self) -> tuple[tuple[float, ...], float]:
+        """The mean of its hidden states, scaled to length 1, and its length before that.
+
+        Empty before all are computed.
+        """
         if self.hidden_sum is None or self.num_uncomputed_tokens:
-            return ()
-        return tuple(torch.nn.functional.normalize(self.hidden_sum, dim=0).tolist())
+            return (), 0.0
+        vector = torch.nn.functional.normalize(self.hidden_sum, dim=0).float()
+        return tuple(vector.tolist()), self.hidden_sum.norm().item() / len(self.encoder_ids or self.token_ids)
 
     def add_hidden_sum(self, hidden_sum: torch.Tensor) -> None:
-        self.hidden_sum = hidden_sum if self.hidden_sum is None else self.hidden_sum + hidden_sum
+        """In float64: neither the sum of the chunks nor the squares of its norm overflow."""
+        self.hidden_sum = hidden_sum.double() if self.hidden_sum is None else self.hidden_sum + hidden_sum
 
     def clear_placement(self) -> None:
         """Forget its place in the KV memory: all tokens must be computed again.

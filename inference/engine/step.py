@@ -183,6 +183,8 @@ class ModelStep:
             sums_by_id = dict(zip(in_flight.pooled_ids, in_flight.hidden_sums(), strict=True))
             for result in in_flight.results:
                 result.hidden_sum = sums_by_id.get(result.sequence.id)
+                if result.hidden_sum is not None and not result.hidden_sum.isfinite().all():
+                    result.error = error_for(NAN_LOGITS)
         return in_flight.results
 
     def _fail_if_not_finite(

@@ -27,8 +27,10 @@ from inference.structured_output import GrammarCompiler, GrammarMatcher
 from inference.text.detokenizer import IncrementalDetokenizer
 from inference.text.stop_strings import StopStrings, TokenEndStops
 from inference.text.tokenizer import bad_words_ids
+from inference.text.tokenizer_config import tokenizer_config
 from inference.text.vocabulary import Vocabulary
-from inference.types import GenerationRequest, ModelInfo, Tokenized
+from inference.tokenized import Tokenized
+from inference.types import GenerationRequest, ModelInfo
 from inference.validation import check_ids, check_request
 
 MIN_TEMPERATURE = 1e-5  # below it sampling is greedy, as in vLLM's SamplingParams
@@ -52,6 +54,7 @@ class LocalBackend:
     details             further properties for ModelInfo
     is_encoder_decoder  the prompt goes to the encoder and takes no context from the answer
     contrastive         starts a contrastive search; None: the model does not support it
+    embedding_sizes     see ModelInfo
     on_close            called after the engine has stopped
     """
 
@@ -72,6 +75,7 @@ class LocalBackend:
         details: Mapping[str, str] = MappingProxyType({}),
         is_encoder_decoder: bool = False,
         contrastive: StartSearch | None = None,
+        embedding_sizes: Sequence[int] = (),
         on_close: Callable[[], None] = lambda: None,
     ) -> None:
         self._engine = engine
@@ -98,6 +102,7 @@ class LocalBackend:
             int(time.time()),
             chat_fallback_reason=self._input_processor.chat_template.fallback_reason,
             details={**details, "tool_format": self._tool_calling.model_format},
+            embedding_sizes=embedding_sizes,
         )
 
     def info(self) -> ModelInfo:
@@ -137,6 +142,10 @@ class LocalBackend:
     def detokenize(self, token_ids: Sequence[int], show_special: bool = True) -> str:
         check_ids("tokens", token_ids, self._info.vocab)
         return self._vocabulary.detokenize(token_ids, show_special)
+
+    def tokenizer_config(self) -> Mapping[str, Any]:
+        tokenizer, chat_template = self._vocabulary.tokenizer, self._input_processor.chat_template
+        return tokenizer_config(tokenizer, chat_template.template or tokenizer.chat_template)
 
     def embed(self, inputs: Sequence[str | Sequence[int]]) -> EmbeddingStream:
         return embed_inputs(self._engine, self._input_processor, inputs)

@@ -90,7 +90,7 @@ class EmbeddingSink:
         if output.error is not None:
             self.stream.fail(output.error)
         elif output.embedding:
-            self.stream.put(self.index, Embedding(output.embedding, self.num_tokens))
+            self.stream.put(self.index, Embedding(output.embedding, output.embedding_norm, self.num_tokens))
 
 
 def embed_inputs(

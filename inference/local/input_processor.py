@@ -12,7 +12,8 @@ from inference.errors import BadRequest, TooLong
 from inference.text.chat_template import ChatTemplate
 from inference.text.tokenizer import PromptTokenizer, check_unicode, locate_tokens
 from inference.text.vocabulary import Vocabulary
-from inference.types import GenerationRequest, Message, Tokenized, ToolFormat
+from inference.tokenized import Tokenized
+from inference.types import GenerationRequest, Message, ToolFormat
 from inference.validation import check_ids
 
 MAX_CHARS_PER_TOKEN = 64  # a text longer than this times the context is not even tokenized

@@ -5,12 +5,13 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, disable_created_metrics, generate_latest
 
-from inference.engine_stats import Stats, StepStats
+from inference.engine_stats import CacheConfig, Stats, StepStats
 from inference.metrics.hearth import SHORT_S, HearthMetrics
 from inference.metrics.inter_token_times import InterTokenTimes
 from inference.metrics.request_stats import AnswerStats, RequestInfo
 from inference.metrics.tgi import TgiMetrics
-from inference.metrics.vllm import INTER_TOKEN_S, VllmMetrics, VllmSeries
+from inference.metrics.vllm import VllmMetrics, VllmSeries
+from inference.metrics.vllm_specs import INTER_TOKEN_S
 
 disable_created_metrics()  # _created series would double the text
 
@@ -28,7 +29,9 @@ class Metrics:
         self._vllm: VllmMetrics | None = None
         self._tgi: TgiMetrics | None = None
 
-    def observe_engine(self, stats: Callable[[], Stats], *, model: str, context: int) -> "ModelMetrics":
+    def observe_engine(
+        self, stats: Callable[[], Stats], *, model: str, context: int, cache_config: CacheConfig
+    ) -> "ModelMetrics":
         """Call `stats` for the engine's state at every scrape. Returns what records the model's answers.
 
         Call once for each model. The first model's context, in tokens, is the last bucket of all histograms
@@ -37,7 +40,7 @@ class Metrics:
         inter_token_times = InterTokenTimes(*SHORT_S, *INTER_TOKEN_S)
         self._hearth.observe_engine(stats, inter_token_times)
         self._vllm = self._vllm or VllmMetrics(self.registry, context)
-        vllm_series = self._vllm.observe_engine(stats, inter_token_times, model)
+        vllm_series = self._vllm.observe_engine(stats, inter_token_times, model, cache_config)
         self._tgi = self._tgi or TgiMetrics(self.registry, context)
         self._tgi.observe_engine(stats)
         return ModelMetrics(self._hearth, vllm_series, self._tgi, inter_token_times, self.clock)

@@ -117,6 +117,14 @@ class AnswerStats:
         return self._last_token_at - self._first_token_at
 
 
+class CounterSpec(NamedTuple):
+    """A counter over answers; `read` returns what one answer adds."""
+
+    name: str
+    help: str
+    read: Callable[[AnswerStats], int]
+
+
 class HistogramSpec(NamedTuple):
     """A histogram over answers; `read` returns the value of one answer."""
 

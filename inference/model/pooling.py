@@ -23,6 +23,28 @@ def get_submodel(model: PreTrainedModel) -> Any | None:
     return None if submodel is model else submodel
 
 
+def embedding_sizes(model: PreTrainedModel) -> Sequence[int]:
+    """The sizes that an embedding may have, ascending; the last one is the width of the hidden states.
+
+    Smaller ones are those that the model was trained for (matryoshka), as vLLM reads them from config.json:
+    a list, matryoshka_dimensions, or with is_matryoshka any size. Empty if there is no submodel, or if its
+    width is not known.
+    """
+    submodel = get_submodel(model)
+    if submodel is None:
+        return ()
+    # The layers of some models, such as OPT 350m, are wider than what they give to the head.
+    head = None if model.config.is_encoder_decoder else model.get_output_embeddings()
+    config = submodel.config.get_text_config()
+    width = getattr(head, "in_features", None) or getattr(config, "hidden_size", None)
+    if width is None:
+        return ()
+    declared = getattr(model.config, "matryoshka_dimensions", None)
+    if isinstance(declared, list | tuple):
+        return (*sorted({size for size in declared if type(size) is int and 0 < size < width}), width)
+    return range(1, width + 1) if getattr(model.config, "is_matryoshka", False) is True else (width,)
+
+
 def install(model: PreTrainedModel) -> bool:
     """Hook the submodel, once: it sums the spans of its ForwardContext. Returns whether there is one."""
     submodel = get_submodel(model)

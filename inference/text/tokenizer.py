@@ -10,7 +10,7 @@ from typing import Any
 from inference.errors import BadRequest
 from inference.text.detokenizer import IncrementalDetokenizer
 from inference.text.vocabulary import Vocabulary
-from inference.types import TokenSpan
+from inference.tokenized import TokenSpan
 
 CharSpan = tuple[int, int]
 TokenRun = tuple[int, ...]

@@ -216,8 +216,9 @@ IGNORED: Mapping[str, Unsupported] = {
     ),
     **no_effect(
         "the pages and routes of the server are fixed",
-        switches="DISABLE_FASTAPI_DOCS ENABLE_OFFLINE_DOCS ENABLE_TOKENIZER_INFO_ENDPOINT",
+        switches="DISABLE_FASTAPI_DOCS ENABLE_OFFLINE_DOCS",
     ),
+    **no_effect("GET /tokenizer_info is always there", switches="ENABLE_TOKENIZER_INFO_ENDPOINT"),
     **no_effect("clients' certificates are not asked for", "SSL_CA_CERTS"),
     **no_effect("the certificate is read at the start", switches="ENABLE_SSL_REFRESH"),
     **no_effect("vLLM's own environment variables are not read", switches="FAIL_ON_ENVIRON_VALIDATION"),

@@ -1,4 +1,6 @@
-"""CORS_CREDENTIALS: pages may send cookies, and get their own origin in place of a star."""
+"""CORS_ORIGINS: whose pages may read answers. CORS_CREDENTIALS: those pages may send cookies."""
+
+from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
@@ -8,6 +10,23 @@ from settings.groups import ServerSettings
 from tests.fake_backend import FakeBackend, make_models, say
 
 PAGE = {"Origin": "https://a.example"}
+PREFLIGHT = PAGE | {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "content-type"}
+CHAT = {"messages": [{"role": "user", "content": "hi"}]}
+NEODIM = {"prompt": "hi", "generated_tokens_count": 2, "max_total_tokens": 64}
+REQUESTS = [
+    ("/v1/chat/completions", CHAT),
+    ("/v1/completions", {"prompt": "hi"}),
+    ("/v1/embeddings", {"input": "hi"}),
+    ("/v1/responses", {"input": "hi"}),
+    ("/inference/chat_completion", CHAT),
+    ("/", {"inputs": "hi"}),
+    ("/generate_stream", {"inputs": "hi"}),
+    ("/generate", {"inputs": "hi"}),
+    ("/generate", {"inputs": "hi"} | NEODIM),
+    ("/generate", {"inputs": ""}),
+    ("/generate", {}),
+    ("/tokenize", {"prompt": "hi"} | NEODIM),
+]
 
 
 def client_with(**settings: object) -> FlaskClient:
@@ -33,3 +52,43 @@ def test_without_the_setting_no_page_may_send_any() -> None:
     headers = client_with(cors_origins=("*",)).get("/health", headers=PAGE).headers
     assert headers["Access-Control-Allow-Origin"] == "*"
     assert "Access-Control-Allow-Credentials" not in headers
+
+
+@pytest.mark.parametrize(("path", "body"), REQUESTS)
+def test_no_page_may_read_an_answer_by_default(path: str, body: dict[str, Any]) -> None:
+    headers = client_with().post(path, json=body, headers=PAGE).headers
+    assert not [name for name, _ in headers if name.startswith("Access-Control")]
+
+
+@pytest.mark.parametrize(("path", "body"), [*REQUESTS, ("/generate", NEODIM)])
+def test_the_pages_of_cors_origins_may_send_and_read_json(path: str, body: dict[str, Any]) -> None:
+    client = client_with(cors_origins=("https://a.example",))
+    preflight, reply = client.options(path, headers=PREFLIGHT), client.post(path, json=body, headers=PAGE)
+    for response in (preflight, reply):
+        assert response.headers["Access-Control-Allow-Origin"] == "https://a.example"
+    assert "POST" in preflight.headers["Access-Control-Allow-Methods"]
+    assert preflight.headers["Access-Control-Allow-Headers"] == "content-type"
+    other = client.post(path, json=body, headers={"Origin": "https://b.example"})
+    assert "Access-Control-Allow-Origin" not in other.headers
+
+
+@pytest.mark.parametrize("path", sorted({path for path, _ in REQUESTS} - {"/generate"}))
+def test_by_default_no_page_may_send_json(path: str) -> None:
+    response = client_with().options(path, headers=PREFLIGHT)
+    assert "Access-Control-Allow-Origin" not in response.headers
+
+
+@pytest.mark.parametrize("body", [NEODIM, NEODIM | {"temperature": -1}, {"max_total_tokens": 5}])
+def test_by_default_any_page_may_read_neodims_answers_and_errors(body: dict[str, Any]) -> None:
+    client = client_with()
+    assert client.options("/generate", headers=PREFLIGHT).headers["Access-Control-Allow-Origin"]
+    response = client.post("/generate", json=body, headers=PAGE)
+    assert response.headers["Access-Control-Allow-Origin"] == "https://a.example"
+
+
+def test_a_refused_key_is_not_readable_in_other_forms_than_neodims() -> None:
+    client = client_with(api_keys=("secret",))
+    for body, readable in (({"inputs": "hi"}, False), (NEODIM, True)):
+        response = client.post("/generate", json=body, headers=PAGE)
+        assert response.status_code == 401
+        assert ("Access-Control-Allow-Origin" in response.headers) == readable

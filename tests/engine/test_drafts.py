@@ -183,7 +183,9 @@ def test_a_drafted_token_is_sampled_from_its_distribution() -> None:
     expected = probs.sort(descending=True).values.sum(0)
     likely = expected > 5
     chi = ((ranks.bincount(minlength=POISON) - expected)[likely] ** 2 / expected[likely]).sum()
-    assert 0 < engine.stats().accepted_tokens < engine.stats().drafted_tokens
+    stats = engine.stats()
+    assert 0 < stats.accepted_tokens < stats.drafted_tokens
+    assert stats.drafts == stats.drafted_tokens  # one token each
     assert likely.sum() > 10 and chi < 2 * likely.sum(), chi
 
 

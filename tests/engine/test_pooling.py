@@ -139,6 +139,53 @@ def test_an_input_that_cannot_be_computed_fails_alone(make_bench: MakeBench, bad
     assert answer_sink.token_ids == bench.expected_ids((4, 5, 6), 12)
 
 
+def test_the_length_of_the_mean_is_reported(make_bench: MakeBench) -> None:
+    for shape in ({}, {"encoder_decoder": True}):
+        bench = make_bench(4, **shape)
+        sinks, _ = submit(bench, *TEXTS)
+        bench.run_until_idle()
+        for sink, text in zip(sinks, TEXTS, strict=True):
+            mean = torch.tensor(hidden_sum(text)) / len(text)
+            assert last_output(sink).embedding_norm == pytest.approx(mean.norm().item())
+
+
+@pytest.mark.parametrize("value", (math.nan, math.inf, -math.inf))
+def test_hidden_states_that_are_no_numbers_fail_their_input_alone(
+    make_bench: MakeBench, value: float
+) -> None:
+    """Even if the logits behind the input are numbers."""
+    bench = make_bench(32)
+    forward = bench.runner.forward
+
+    def forward_with_bad_sum(batch: Batch) -> torch.Tensor:
+        logits = forward(batch)
+        bench.runner.hidden_sums[0, 0] = value
+        return logits
+
+    bench.runner.forward = forward_with_bad_sum  # type: ignore[method-assign]
+    sinks, _ = submit(bench, TEXTS[1], TEXTS[3])
+    bench.run_until_idle()
+    check_embeddings([sinks[1]], [TEXTS[3]])
+    error = last_output(sinks[0]).error
+    assert error is not None and (error.status, "not a number" in error.message) == (500, True)
+    assert not last_output(sinks[0]).embedding
+
+
+def test_large_hidden_states_do_not_overflow(make_bench: MakeBench) -> None:
+    bench = make_bench(4)
+    forward = bench.runner.forward
+
+    def forward_with_large_sums(batch: Batch) -> torch.Tensor:
+        logits = forward(batch)
+        bench.runner.hidden_sums.mul_(1e36)
+        return logits
+
+    bench.runner.forward = forward_with_large_sums  # type: ignore[method-assign]
+    sinks, _ = submit(bench, TEXTS[0])
+    bench.run_until_idle()
+    check_embeddings(sinks, TEXTS[:1])
+
+
 def test_inputs_do_not_count_towards_the_queue_limit(make_bench: MakeBench) -> None:
     bench = make_bench(8, max_queued_tokens=10)
     sinks, _ = submit(bench, *[TEXTS[0]] * 100)

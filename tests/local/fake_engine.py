@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from inference.engine.sequence import Matcher, OutputSink, StepOutput
-from inference.engine_stats import Stats
+from inference.engine_stats import CacheConfig, Stats
 from inference.errors import ServerError, Unavailable
 from inference.metrics import Metrics, ModelMetrics
 from inference.types import GenerationRequest
@@ -65,4 +65,5 @@ def model_metrics() -> ModelMetrics:
     def stats() -> Stats:
         raise NotImplementedError
 
-    return Metrics().observe_engine(stats, model="tiny", context=64)
+    cache_config = CacheConfig(16, 4, "float32", prefix_caching=True, gpu_memory_fraction=None)
+    return Metrics().observe_engine(stats, model="tiny", context=64, cache_config=cache_config)

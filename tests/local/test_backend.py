@@ -55,6 +55,17 @@ def test_an_answer_starts_sends_each_token_and_finishes(
     assert last == Finished(0, "stop", num_tokens=len(tokens))
 
 
+def test_the_special_tokens_of_the_tokenizers_configuration_are_single_ids(
+    backend: LocalBackend, words: Any
+) -> None:
+    """lm-eval's remote tokenizer reads their ids in this way."""
+    config = backend.tokenizer_config()
+    for name in ("bos_token", "eos_token"):
+        request = GenerationRequest(config[name], add_special_tokens=False)
+        (token,) = backend.tokenize(request).token_spans
+        assert token.id == getattr(words, f"{name}_id")
+
+
 def test_a_request_is_resolved_for_the_engine(backend: LocalBackend, engine: FakeEngine, words: Any) -> None:
     sampling = Sampling(temperature=0.5, top_k=5, seed=7)
     request = GenerationRequest("The", sampling, max_tokens=9, min_tokens=2, stop_token_ids=(11,), logprobs=3)

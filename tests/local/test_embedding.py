@@ -53,6 +53,16 @@ def ids_of(events: Iterable[Event]) -> list[int]:
     return [event.id for event in events if isinstance(event, Token)]
 
 
+def test_the_mean_of_the_hidden_states_is_the_vector_times_its_norm(
+    folder: Path, backend: LocalBackend
+) -> None:
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    with torch.inference_mode():
+        states = model(torch.tensor([[5, 6, 7, 8]]), output_hidden_states=True).hidden_states[-1]
+    (embedding,) = embed(backend, [5, 6, 7, 8])
+    torch.testing.assert_close(torch.tensor(embedding.vector) * embedding.norm, states[0].mean(0))
+
+
 def test_a_text_and_its_token_ids_have_the_same_vector(backend: LocalBackend, words: Any) -> None:
     ids = words.encode("a cat", add_special_tokens=False)
     text, tokens = embed(backend, "a cat", ids)

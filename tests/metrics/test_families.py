@@ -115,20 +115,73 @@ def test_vllms_figures_are_exact(client: FlaskClient, figures: Now) -> None:
     assert (delta.vllm("request_params_n_count"), delta.vllm("request_params_n_sum")) == (2, 3)
     assert delta.vllm("request_max_num_generation_tokens_sum") == 5 + 7
     assert delta.vllm("num_requests_running") == delta.vllm("num_requests_waiting") == 0
+    assert delta.vllm("num_requests_waiting_by_reason", reason="capacity") == 0
     assert delta.vllm("kv_cache_usage_perc") == delta.vllm("gpu_cache_usage_perc") == 0
     assert delta.vllm("num_preemptions_total") == 0
+    assert delta.vllm("spec_decode_num_drafts_total") == 0
     assert delta.vllm("spec_decode_num_draft_tokens_total") == 0
     assert delta.vllm("spec_decode_num_accepted_tokens_total") == 0
 
 
-def test_every_token_except_cached_ones_and_the_last_is_computed_in_some_step(
+def test_the_steps_of_an_answer_count_its_whole_prompt_and_each_of_its_tokens(
     client: FlaskClient, figures: Now
 ) -> None:
-    usage = post(client, "/v1/completions", BODY).json["usage"]
+    """Whatever the prefix cache supplies, and in however many chunks the rest is computed."""
+    prompt = [9] * 150  # more than max_batch_tokens
+    for _ in range(2):
+        usage = post(client, "/v1/completions", BODY | {"prompt": prompt}).json["usage"]
+        assert (usage["prompt_tokens"], usage["completion_tokens"]) == (150, 5)
     delta = figures()
-    computed = usage["prompt_tokens"] - delta.vllm("prefix_cache_hits_total") + usage["completion_tokens"] - 1
-    assert delta.vllm("iteration_tokens_total_sum") == computed
-    assert delta.vllm("iteration_tokens_total_count") == 5
+    assert delta.vllm("prefix_cache_hits_total") > 0
+    assert delta.vllm("iteration_tokens_total_sum") == 2 * (150 + 5)
+    assert delta.vllm("iteration_tokens_total_count") == 2 * 5
+    assert delta.vllm("iteration_tokens_total_bucket", le="128.0") == 2 * 4
+
+
+def test_prompt_tokens_are_reported_by_their_source(client: FlaskClient, figures: Now) -> None:
+    for _ in range(2):
+        post(client, "/v1/completions", BODY | {"prompt": [8] * 100})
+    delta = figures()
+    cached = delta.vllm("prompt_tokens_cached_total")
+    assert 0 < cached < 100
+    assert delta.vllm("prompt_tokens_by_source_total", source="local_cache_hit") == cached
+    assert delta.vllm("prompt_tokens_by_source_total", source="local_compute") == 200 - cached
+    assert delta.vllm("request_prefill_kv_computed_tokens_sum") == 200 - cached
+    assert delta.vllm("gpu_prefix_cache_hits_total") == delta.vllm("prefix_cache_hits_total") == cached
+    assert delta.vllm("gpu_prefix_cache_queries_total") == 200
+
+
+def test_vllms_dashboard_finds_every_series_that_it_queries(client: FlaskClient, metrics: Metrics) -> None:
+    """The names in grafana.json among vLLM's examples."""
+    post(client, "/v1/completions", BODY)
+    names = {
+        name for name, labels in Figures(metrics.render().decode()).samples if set(VLLM.items()) <= labels
+    }
+    histograms = {
+        *("e2e_request_latency_seconds", "time_per_output_token_seconds", "time_to_first_token_seconds"),
+        *("inter_token_latency_seconds", "request_prompt_tokens", "request_generation_tokens"),
+        *("request_queue_time_seconds", "request_prefill_time_seconds", "request_decode_time_seconds"),
+        "request_max_num_generation_tokens",
+    }
+    queried = {f"{name}_{suffix}" for name in histograms for suffix in ("bucket", "sum", "count")}
+    queried |= {"prompt_tokens_total", "generation_tokens_total", "request_success_total"}
+    queried |= {"num_requests_running", "num_requests_waiting", "gpu_cache_usage_perc", "kv_cache_usage_perc"}
+    assert {f"vllm:{name}" for name in queried} <= names
+
+
+def test_the_kv_cache_is_described_in_vllms_labels(metrics: Metrics) -> None:
+    samples = Figures(metrics.render().decode()).samples
+    (labels,) = (dict(labels) for name, labels in samples if name == "vllm:cache_config_info")
+    assert samples["vllm:cache_config_info", frozenset(labels.items())] == 1
+    num_tokens = samples["tgi_batch_max_total_tokens", frozenset()]
+    assert int(labels["block_size"]) * int(labels["num_gpu_blocks"]) == num_tokens
+    assert {
+        "cache_dtype": "float32",
+        "enable_prefix_caching": "True",
+        "gpu_memory_utilization": "None",
+        "kv_cache_size_tokens": str(int(num_tokens)),
+        "model_name": "demo",
+    }.items() <= labels.items()
 
 
 def test_a_cached_prefix_is_a_hit(backend: Backend, client: FlaskClient, figures: Now) -> None:

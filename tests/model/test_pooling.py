@@ -1,11 +1,12 @@
 """An embedding is the mean of the model's last hidden states, whichever other rows the model computes."""
 
 from collections.abc import Callable, Sequence
+from copy import copy, deepcopy
 from typing import Any
 
 import pytest
 import torch
-from transformers import PreTrainedModel
+from transformers import OPTConfig, OPTForCausalLM, PreTrainedConfig, PreTrainedModel
 
 from inference.engine.engine import Engine
 from inference.engine.sampling.sampler import Sampler
@@ -17,6 +18,7 @@ from inference.model.fused.extract import extract_spec
 from inference.model.fused.runner import FusedRunner
 from inference.model.paged.kv_pool import PAGE_SIZE, KVPool
 from inference.model.paged.runner import PagedRunner
+from inference.model.pooling import embedding_sizes
 from inference.model.select_runner import select_runner
 from inference.model.uncached.runner import UncachedRunner
 from inference.sampling import Sampling
@@ -27,6 +29,7 @@ from tests.model.fused.llamas import tiny_with_packed_weights
 TEXTS = [(5, 6, 7, 8, 9, 10, 11), (40,), (5, 6, 7, 90), tuple(range(3, 60))]
 BUDGET = 16  # tokens of a step: the longest text is computed in chunks
 ROWS = 8
+WIDTH = 32  # of the tiny Llama
 
 Vector = tuple[float, ...]
 
@@ -159,10 +162,63 @@ def test_a_model_without_hidden_states_cannot_pool() -> None:
     base_model: Any = tiny("llama").base_model
     base_model.get_output_embeddings = lambda: None
     assert not UncachedRunner(base_model, max_sequences=1, context=CONTEXT).capabilities.pooling
+    assert embedding_sizes(base_model) == ()
+
+
+@pytest.mark.parametrize("family", sorted({name for name, _ in KINDS}))
+def test_the_size_of_a_vector_is_known_beforehand(family: str) -> None:
+    model = tiny(family)
+    assert embedding_sizes(model) == (len(reference_vector(model, TEXTS[0])),)
+
+
+def test_the_states_given_to_the_head_may_be_narrower_than_those_of_the_layers() -> None:
+    config = OPTConfig(
+        vocab_size=64,
+        hidden_size=32,
+        word_embed_proj_dim=16,
+        num_hidden_layers=1,
+        ffn_dim=32,
+        num_attention_heads=2,
+        max_position_embeddings=64,
+    )
+    model = OPTForCausalLM(config).eval()
+    assert embedding_sizes(model) == (len(reference_vector(model, (5, 6, 7))),) == (16,)
+
+
+def test_a_model_whose_width_is_not_known_names_no_sizes() -> None:
+    model: Any = copy(tiny("llama"))
+    model.get_output_embeddings = lambda: None
+    model.model = copy(model.model)
+    model.model.config = PreTrainedConfig()
+    assert embedding_sizes(model) == ()
+
+
+@pytest.mark.parametrize(
+    ("declared", "smaller"),
+    [
+        ({"is_matryoshka": True}, list(range(1, WIDTH))),
+        ({"is_matryoshka": False}, []),
+        ({"is_matryoshka": "yes"}, []),
+        ({"matryoshka_dimensions": [16, 8]}, [8, 16]),
+        ({"matryoshka_dimensions": [8, WIDTH, WIDTH + 1, 0, -1, True, "9", None, 8]}, [8]),
+        ({"matryoshka_dimensions": None}, []),
+        ({"matryoshka_dimensions": None, "is_matryoshka": True}, list(range(1, WIDTH))),
+        ({"matryoshka_dimensions": 8}, []),
+    ],
+)
+def test_smaller_sizes_are_those_that_the_model_was_trained_for(
+    declared: dict[str, Any], smaller: list[int]
+) -> None:
+    model = copy(tiny("llama"))
+    model.config = deepcopy(model.config)
+    for name, value in declared.items():
+        setattr(model.config, name, value)
+    assert list(embedding_sizes(model)) == [*smaller, WIDTH]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", OTHERS)
 def test_every_family_matches_transformers(family: str) -> None:
     expected = [reference_vector(tiny(family), ids) for ids in TEXTS]
+    assert embedding_sizes(tiny(family)) == (len(expected[0]),)
     check(embed(selected(tiny(family)), TEXTS)[0], expected)

@@ -36,7 +36,7 @@ from tests.generation_requests import make_request
 from tests.selftest.planned_engine import CONTEXT, MACHINE, ROWS, by_term, open_plan, plan_in_folder
 
 BUDGET = 100
-STEP = StepStats(1, 0, False, 0.1, False)
+STEP = StepStats(1, 1, 0, False, 0.1, False)
 
 
 @pytest.fixture(scope="module")

@@ -115,7 +115,7 @@ class ModelRequest(Struct, kw_only=True):
 
 
 class EmbeddingsRequest(ModelRequest, kw_only=True):
-    """`output_dimension` must be null: the model determines the size of the vectors."""
+    """output_dimension: size of the vectors, one that the model allows; default: its full size."""
 
     contents: list[Content]
     output_dimension: int | None = None

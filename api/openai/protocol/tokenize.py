@@ -54,3 +54,10 @@ TOKENIZE = Operation(
 DETOKENIZE = Operation(
     "Convert token ids to text", "", DetokenizeRequest, DetokenizeResponse, error=ErrorResponse
 )
+TOKENIZER_INFO = Operation(
+    "Describe the tokenizer as its tokenizer_config.json does",
+    "The special tokens, and the chat template in use.",
+    response=dict[str, Any],
+    error=ErrorResponse,
+    query={"model": "One of the served names. Default: the first model."},
+)

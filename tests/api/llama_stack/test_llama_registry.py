@@ -17,6 +17,13 @@ CARD = {
     "id": "fake/model",
     "object": "model",
     "created": 1700000000,
+    "custom_metadata": {
+        "model_type": "llm",
+        "provider_id": "local",
+        "provider_resource_id": "fake/model",
+        "context": 128,
+        "embedding_dimension": 4,
+    },
 }
 UNKNOWN = ["/models/get?identifier=x", "/alpha/models/get?identifier=x", "/v1/models/a/x"]
 

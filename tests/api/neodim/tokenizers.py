@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, zip_longest
 
+from inference.tokenized import Tokenized, TokenSpan
 from inference.types import (
     Event,
     Finished,
@@ -12,8 +13,6 @@ from inference.types import (
     ModelInfo,
     Started,
     Token,
-    Tokenized,
-    TokenSpan,
 )
 from tests.fake_backend import FakeBackend
 

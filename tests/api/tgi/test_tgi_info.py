@@ -8,7 +8,8 @@ from flask.testing import FlaskClient
 
 from api import create_app
 from inference.errors import BadRequest
-from inference.types import Message, ModelInfo, Tokenized, TokenSpan
+from inference.tokenized import Tokenized, TokenSpan
+from inference.types import Message, ModelInfo
 from settings.groups import ServerSettings
 from tests.fake_backend import FakeBackend, make_models, say
 
