@@ -17,6 +17,7 @@ from inference.engine.ngram_proposer import NgramProposer
 from inference.engine.output_queue import OutputQueue, make_step_output
 from inference.engine.overlap_pipeline import create_pipeline
 from inference.engine.pipeline import CompletedStep, ScheduledStep
+from inference.engine.pooling_policy import PoolingPolicy
 from inference.engine.sampling.sampler import SampledToken, Sampler
 from inference.engine.scheduler import Scheduler, WaitingServedRatio
 from inference.engine.sequence import OutputSink, Sequence, StepOutput
@@ -75,7 +76,6 @@ class EngineCore:
         self.on_step: Callable[[StepStats], None] = lambda step_stats: None
         self._deadlines: list[tuple[float, int]] = []
         self._last_completed_s = 0.0
-        self._pooling_resumes_s = 0.0
 
     @property
     def is_idle(self) -> bool:
@@ -85,6 +85,8 @@ class EngineCore:
         for sequence in sequences:
             self.sequences[sequence.id] = sequence
             self.scheduler.waiting.append(sequence)
+            if sequence.pooling and self.scheduler.pooling_policy is None:
+                self.scheduler.pooling_policy = PoolingPolicy(self.kv_cache_manager.max_sequences)
             if sequence.deadline is not None:
                 heapq.heappush(self._deadlines, (sequence.deadline, sequence.id))
 
@@ -157,7 +159,6 @@ class EngineCore:
 
     def _schedule(self) -> ScheduledStep:
         start_s = time.perf_counter()
-        self.scheduler.pauses_pooling = start_s < self._pooling_resumes_s
         scheduler_output = self.scheduler.schedule()
         newly_scheduled = self.scheduler.newly_scheduled
         if newly_scheduled:
@@ -186,8 +187,8 @@ class EngineCore:
         now = time.perf_counter()
         seconds = now - max(scheduled.start_s, self._last_completed_s)
         self._last_completed_s = now
-        if scheduled.has_prompt and any(sequence.pooling for sequence, _ in scheduled.output):
-            self._pooling_resumes_s = now + seconds
+        if (pooling_policy := self.scheduler.pooling_policy) is not None:
+            pooling_policy.record_step([sequence for sequence, _ in scheduled.output], now, seconds)
         self.counters.steps += 1
         self.counters.step_seconds += seconds
         self.on_step(

@@ -23,7 +23,7 @@ from inference.engine.engine_thread import EngineThread
 from inference.engine.output_queue import Post
 from inference.engine.sampling.sampler import Sampler
 from inference.engine.scheduler import WaitingServedRatio
-from inference.engine.sequence import Matcher, OutputSink, PromptLogprob, Sequence
+from inference.engine.sequence import POOLING, Matcher, OutputSink, PromptLogprob, Sequence
 from inference.engine_stats import Stats, StepStats
 from inference.errors import BadRequest, Internal, ServerError, TooLong, Unavailable
 from inference.model.batch import Runner
@@ -145,7 +145,7 @@ class Engine:
         """
         sequences = list(map(self.create_sequence, requests, output_sinks))
         for sequence in sequences:
-            sequence.pooling = True
+            sequence.pooling, sequence.priority = True, POOLING
         with self._admission_control.admit({}):
             self._send(Submit(sequences))
         return [sequence.id for sequence in sequences]

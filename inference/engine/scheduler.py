@@ -5,14 +5,16 @@ their rows; knows no tensors, outputs or threads.
 """
 
 from bisect import insort
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
+from itertools import islice
 from operator import attrgetter
 
 from inference.engine.chunking import UNCHUNKED, Chunking
 from inference.engine.kv.manager import KVCacheManager
-from inference.engine.sequence import Sequence
+from inference.engine.pooling_policy import PoolingPolicy
+from inference.engine.sequence import PRIORITIES, Sequence
 from inference.model.batch import CacheOp
 
 SchedulerOutput = list[tuple[Sequence, int]]  # (sequence, tokens to compute), in the order of rows
@@ -46,6 +48,14 @@ class WaitingServedRatio:
         )
 
 
+@dataclass(slots=True)
+class PromptLoad:
+    """The prompts that compete for the budget of a step, and their tokens."""
+
+    num_prompts: int = 0
+    num_tokens: int = 0
+
+
 class Scheduler:
     """`running` have rows and are ordered by age; `waiting` have none and are in the order of admission.
 
@@ -53,10 +63,9 @@ class Scheduler:
     whole_prompts     each prompt is computed in one step: one prompt of any length, or several that fit the
                       budget together
     max_running       how many sequences may run at once; reduced after running out of memory
-    pauses_pooling    pooled sequences are left out while answers run. The core sets it for as long as the
-                      last step with pooled sequences took, so that they take at most half of the time
     newly_scheduled   the sequences that got a row in the last call of `schedule`
     admission_policy  when waiting sequences may join; None: at once
+    pooling_policy    which sequences may compute and join; None: all
     chunking          how prompts are split into chunks
     """
 
@@ -78,7 +87,7 @@ class Scheduler:
         self.whole_prompts = whole_prompts
         self.chunking = chunking
         self.max_running = kv_cache_manager.max_sequences
-        self.pauses_pooling = False
+        self.pooling_policy: PoolingPolicy | None = None
         self.preemptions = 0
         self._steps_since_oom = 0
 
@@ -100,10 +109,10 @@ class Scheduler:
         scheduler_output: SchedulerOutput = []
         prompts: list[Sequence] = []
         context = self.kv_cache_manager.context
-        pauses_pooling = self.pauses_pooling and not all(sequence.pooling for sequence in self.running)
-        for sequence in sorted(self.running, key=row_of):
-            if pauses_pooling and sequence.pooling:
-                continue
+        running: SequenceOf[Sequence] = self.running
+        if self.pooling_policy is not None:
+            running = self.pooling_policy.select_running(running)
+        for sequence in sorted(running, key=row_of):
             num_tokens = sequence.num_schedulable_tokens(context)
             if num_tokens and self.chunking.chunk_size:
                 num_tokens = self.chunking.num_next_tokens(sequence)
@@ -115,8 +124,7 @@ class Scheduler:
         policy = self.admission_policy
         is_admitted = policy is None or policy.should_admit(len(self.waiting), len(self.running))
         if self.waiting and is_admitted:
-            max_pooled = 0 if pauses_pooling else max(1, self.kv_cache_manager.max_sequences // 2)
-            self.newly_scheduled = self._admit_waiting(prompts, prompt_budget, max_pooled)
+            self.newly_scheduled = self._admit_waiting(prompts, prompt_budget)
             prompts += self.newly_scheduled
         if prompts:
             prompts.sort(key=id_of)
@@ -177,24 +185,20 @@ class Scheduler:
     def _restore_limits(self) -> None:
         self.token_budget, self.max_running = self.max_batch_tokens, self.kv_cache_manager.max_sequences
 
-    def _admit_waiting(
-        self, prompts: SequenceOf[Sequence], prompt_budget: int, max_pooled: int
-    ) -> list[Sequence]:
+    def _admit_waiting(self, prompts: SequenceOf[Sequence], prompt_budget: int) -> list[Sequence]:
         """Admit waiting sequences. The running `prompts` already request a part of prompt_budget.
 
-        max_pooled: how many pooled sequences may run. Answers are admitted as if none did: many inputs do not
-        keep them waiting.
+        A sequence competes with those of its own priority and of more urgent ones.
         """
         newly_scheduled: list[Sequence] = []
-        unpooled = [sequence for sequence in prompts if not sequence.pooling]
-        num_prompts = [len(unpooled), len(prompts)]  # that compete with an answer; with a pooled sequence
-        requested_tokens = [sum(map(cost, unpooled)), sum(map(cost, prompts))]
-        for sequence in self._candidates(max_pooled):
-            kind = int(sequence.pooling)
-            if not self._can_admit(sequence, num_prompts[kind], requested_tokens[kind], prompt_budget):
-                if sequence.pooling:
-                    continue
-                break
+        loads = [PromptLoad() for _ in PRIORITIES]
+        for prompt in prompts:
+            add_load(loads, prompt)
+        for sequence in self._candidates():
+            if not self._can_admit(sequence, loads[sequence.priority], prompt_budget):
+                if sequence.priority == PRIORITIES[0]:
+                    break
+                continue
             if self.kv_cache_manager.should_wait_for_prefix(sequence):
                 continue
             if not self.kv_cache_manager.allocate(sequence):
@@ -202,48 +206,39 @@ class Scheduler:
             self.waiting.remove(sequence)
             insort(self.running, sequence, key=id_of)
             newly_scheduled.append(sequence)
-            for each in range(kind, 2):
-                num_prompts[each] += 1
-                requested_tokens[each] += cost(sequence)
+            add_load(loads, sequence)
             if self.admission_policy is not None:
                 self.admission_policy.steps_since_admission = 0
         return newly_scheduled
 
-    def _candidates(self, max_pooled: int) -> list[Sequence]:
-        """The first waiting sequences, as many as there are rows; at most max_pooled run pooled."""
-        num_pooled = sum(sequence.pooling for sequence in self.running)
-        candidates: list[Sequence] = []
-        for sequence in self.waiting:
-            if sequence.pooling and num_pooled >= max_pooled:
-                continue
-            num_pooled += sequence.pooling
-            candidates.append(sequence)
-            if len(candidates) == self.kv_cache_manager.max_sequences:
-                break
-        return candidates
+    def _candidates(self) -> list[Sequence]:
+        """The first waiting sequences, as many as there are rows."""
+        candidates: Iterable[Sequence] = self.waiting
+        if self.pooling_policy is not None:
+            candidates = self.pooling_policy.select_waiting(candidates, self.running)
+        return list(islice(candidates, self.kv_cache_manager.max_sequences))
 
-    def _can_admit(
-        self, sequence: Sequence, num_prompts: int, requested_tokens: int, prompt_budget: int
-    ) -> bool:
+    def _can_admit(self, sequence: Sequence, load: PromptLoad, prompt_budget: int) -> bool:
         if len(self.running) >= self.max_running:
             return False
         if self.whole_prompts:
-            return not num_prompts or requested_tokens + cost(sequence) <= prompt_budget
-        return requested_tokens < prompt_budget or num_prompts < min(MIN_CONCURRENT_PROMPTS, prompt_budget)
+            return not load.num_prompts or load.num_tokens + cost(sequence) <= prompt_budget
+        min_prompts = min(MIN_CONCURRENT_PROMPTS, prompt_budget)
+        return load.num_tokens < prompt_budget or load.num_prompts < min_prompts
 
     def _split_budget(self, prompts: list[Sequence], prompt_budget: int) -> Iterator[tuple[Sequence, int]]:
         """Shortest prompts first, so that most finish soon; half the budget is reserved for the oldest one.
 
-        prompts: at least one, the oldest first. Those of answers come before those that are pooled. Without
-        the reserve a long prompt might never finish.
+        prompts: at least one, the oldest first. The more urgent ones come before all others. Without the
+        reserve a long prompt might never finish.
         """
         oldest = prompts[0]
         if self.whole_prompts or self.chunking.chunk_size:
-            by_rank = sorted(prompts, key=lambda s: (s.pooling, s is not oldest, s.num_unscheduled_tokens))
+            by_rank = sorted(prompts, key=lambda s: (s.priority, s is not oldest, s.num_unscheduled_tokens))
             yield from self._chunk(by_rank, prompt_budget)
             return
         reserved_tokens = min(oldest.num_unscheduled_tokens, -(-prompt_budget // 2))
-        for sequence in sorted(prompts, key=attrgetter("pooling", "num_unscheduled_tokens")):
+        for sequence in sorted(prompts, key=attrgetter("priority", "num_unscheduled_tokens")):
             reserved_tokens = 0 if sequence is oldest else reserved_tokens
             limit = PROMPT_LOGPROB_CHUNK if sequence.request.prompt_logprobs is not None else prompt_budget
             num_tokens = min(sequence.num_unscheduled_tokens, limit, prompt_budget - reserved_tokens)
@@ -259,6 +254,13 @@ class Scheduler:
             num_tokens = self.chunking.num_next_tokens(sequence)
             prompt_budget -= num_tokens
             yield sequence, num_tokens
+
+
+def add_load(loads: SequenceOf[PromptLoad], sequence: Sequence) -> None:
+    """Add a prompt to the load of its priority and of the less urgent ones. loads: by priority."""
+    for load in loads[sequence.priority :]:
+        load.num_prompts += 1
+        load.num_tokens += cost(sequence)
 
 
 def cost(sequence: Sequence) -> int:

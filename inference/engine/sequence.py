@@ -20,6 +20,8 @@ from inference.types import GenerationRequest
 
 TopLogprobs = tuple[tuple[int, float], ...]
 
+PRIORITIES = GENERATING, POOLING = range(2)  # the most urgent first
+
 
 class PromptLogprob(NamedTuple):
     """Score of one prompt token: its logprob, the most probable tokens and the token's rank.
@@ -115,6 +117,7 @@ class Sequence:
     request              what to compute: its prompt is token ids (for an encoder-decoder model the encoder's
                          input), max_tokens is set, stop_token_ids include the model's end tokens
     matcher              grammar that the answer must match; None: no grammar
+    priority             GENERATING or POOLING: a sequence delays none of a more urgent priority
     pooling              its hidden states are summed and no token is sampled: it yields an embedding
     hidden_sum           (d,) float32, on the CPU: sum of the hidden states computed so far, if it is pooled
     token_ids            prompt (for an encoder-decoder model: the decoder's start ids), then answer
@@ -167,6 +170,7 @@ class Sequence:
     prompt_logprobs: list[PromptLogprob] = field(default_factory=list)
     num_in_flight_tokens: int = 0
     num_pending_tokens: int = 0
+    priority: int = GENERATING
     pooling: bool = False
     hidden_sum: torch.Tensor | None = None
     banned_tokens: BannedTokens | None = field(init=False, default=None)

@@ -273,6 +273,7 @@ def test_inputs_alone_do_not_pause(make_bench: MakeBench) -> None:
     bench = make_bench(8)
     sinks, _ = submit(bench, *TEXTS)
     while not all(sink.has_ended for sink in sinks):
-        bench.engine.core._pooling_resumes_s = math.inf
+        if (policy := bench.engine.core.scheduler.pooling_policy) is not None:
+            policy._resume_s = math.inf
         bench.step()
     check_embeddings(sinks, TEXTS)
