@@ -209,6 +209,16 @@ def test_an_answer_does_not_wait_for_many_inputs(make_bench: MakeBench, shape: d
     assert answer_sink.has_ended
 
 
+def test_a_prompt_of_an_answer_comes_before_shorter_inputs(make_bench: MakeBench) -> None:
+    bench = make_bench(8)
+    first_sink = bench.submit(tuple(range(3, 27)), 1)
+    submit(bench, *[TEXTS[3]] * 3)
+    second_sink = bench.submit(tuple(range(3, 15)), 1)
+    while not (first_sink.has_ended and second_sink.has_ended):
+        bench.step()
+    assert not any(batch.pooled_rows for batch in bench.runner.batches[:-1])
+
+
 def test_inputs_are_computed_while_answers_keep_coming(make_bench: MakeBench) -> None:
     bench = make_bench(16)
     sinks, _ = submit(bench, *TEXTS)
