@@ -75,6 +75,10 @@ SSL_KEYFILE = ""
 # API keys, separated by commas; clients must send one of them. Empty: no key is required. Best kept in .env.
 API_KEYS = ""
 
+# Names of this server that requests may have in their Host header, separated by commas; "*": any. Addresses
+# and private names are always allowed. Empty: any with API_KEYS, else no further ones.
+ALLOWED_HOSTS = ""
+
 # Origins of web pages that may call the server from a browser, separated by commas; "*": all origins.
 CORS_ORIGINS = ""
 
@@ -101,6 +105,18 @@ LOG_LEVEL = "info"
 
 # Write each line of the log, and the report of the checks, as a JSON object.
 JSON_OUTPUT = False
+
+# Stored responses ------------------------------------------------------------------------------------
+
+# The file of stored responses, conversations and chats, as plain text; empty: responses.db in
+# ~/.cache/hearth; off: nothing is stored.
+RESPONSES_STORE = ""
+
+# The largest size of the file of RESPONSES_STORE, in MB; beyond it, the oldest are deleted.
+RESPONSES_STORE_MB = 1000
+
+# Days after which what is stored is deleted, if it was not changed since.
+RESPONSES_STORE_DAYS = 30
 
 # Answers ---------------------------------------------------------------------------------------------
 
@@ -143,6 +159,10 @@ MAX_CLIENT_BATCH_SIZE = 2048
 # Tokens of a prompt, at most; 0: as many as leave room for an answer in the context.
 MAX_INPUT_TOKENS = 0
 
+# Where text that spells a special token, such as <|im_end|>, is that token: none, prompts (the one text of a
+# completion), or all (the messages of chats too, so that their texts can forge turns).
+SPECIAL_TOKENS_IN = "prompts"
+
 # The largest best_of in a request to the TGI API, at most 64.
 MAX_BEST_OF = 2
 
@@ -169,7 +189,8 @@ NUM_SHARD = 1
 DTYPE = "auto"
 
 # Quantize the weights at load, on a CPU only: none, int8 or int4. The model takes less memory and is faster,
-# and its answers are less exact; the log reports the error.
+# and its answers are less exact; the log reports the error. awq or gptq: serve the weights as they are
+# stored, if they are stored in that format.
 QUANTIZE = "none"
 
 # Tokens of a prompt and its answer together, at most; 0: as many as the model and the memory allow.

@@ -16,9 +16,11 @@ from pathlib import Path
 
 from api import create_app
 from api.body_limits import make_body_limit
+from api.concurrency_limit import make_early_refusal
 from api.server.metrics_port import serve_metrics
 from api.server.serve import check_certificate
 from api.server.serve import serve as serve_http
+from api.store.store import open_store
 from checks import enough_memory, environment
 from checks.machine import Machine
 from checks.machine.limits import raise_open_file_limit
@@ -124,7 +126,11 @@ def serve(settings: Settings, pending: PendingRepository, version: str) -> int:
     freeze_gc()
     report_memory(settings, report, loaded_engine, metrics)
     if not settings.api_keys and not is_loopback(settings.host):
-        log.warning("HOST=%s opens the server to its networks without a key: set API_KEYS", settings.host)
+        log.warning(
+            "HOST=%s opens the server to everyone on its networks, without a key: set API_KEYS. Until then, "
+            "requests whose Host is a public name get status 403, unless ALLOWED_HOSTS lists the name",
+            settings.host,
+        )
     try:
         return run_server(settings, models, metrics, version)
     finally:
@@ -234,6 +240,7 @@ def make_backend(settings: Settings, loaded_engine: LoadedEngine, metrics: Metri
         loaded_engine,
         model_id=public_name(settings.model_name),
         max_input_tokens=settings.max_input_tokens or None,
+        special_tokens_in=settings.special_tokens_in,
         tool_format=settings.tool_format,
         default_seed=None if settings.default_seed < 0 else settings.default_seed,
         metrics=metrics,
@@ -251,7 +258,12 @@ def run_server(settings: Settings, models: Models, metrics: Metrics, version: st
         if settings.prometheus_port:
             stack.enter_context(serve_metrics(metrics.render, settings.host, settings.prometheus_port))
         server = server_settings(settings, version)
-        app = create_app(models, server, metrics)
+        store = open_store(
+            settings.responses_store, settings.responses_store_mb, settings.responses_store_days
+        )
+        if store:
+            stack.callback(store.close)
+        app = create_app(models, server, metrics, store)
         return serve_http(
             app,
             models,
@@ -259,6 +271,7 @@ def run_server(settings: Settings, models: Models, metrics: Metrics, version: st
             port=settings.port,
             drain_seconds=settings.drain_seconds,
             body_limit=make_body_limit(app, server.max_body_bytes, server.root_path),
+            refuse_early=make_early_refusal(app, server.root_path),
             workers=settings.validation_workers,
             certfile=settings.ssl_certfile,
             keyfile=settings.ssl_keyfile,

@@ -6,16 +6,26 @@ the engine or the model.
 
 from flask import Flask
 
-from api import api_keys, body_limits, concurrency_limit, cors, errors, request_log
+from api import allowed_hosts, api_keys, body_limits, concurrency_limit, cors, errors, request_log
+from api.store import access
+from api.store.store import Store
 from api.wsgi_environ import strip_root_path
 from inference.metrics import Metrics
 from inference.models import Models
 from settings.groups import ServerSettings
 
 
-def create_app(models: Models, settings: ServerSettings, metrics: Metrics | None = None) -> Flask:
-    """Build the app that serves `models`. Without `metrics` there is no /metrics route."""
-    from api import doc_pages, health, llama_stack, openai, openapi, path_dispatch, playground, tgi
+def create_app(
+    models: Models,
+    settings: ServerSettings,
+    metrics: Metrics | None = None,
+    store: Store | None = None,
+) -> Flask:
+    """Build the app that serves `models`. Without `metrics` there is no /metrics route.
+
+    store  keeps responses, conversations and chat completions; None: nothing is stored
+    """
+    from api import doc_pages, health, llama_stack, neodim, openai, openapi, path_dispatch, playground, tgi
 
     app = Flask("hearth", static_folder=None)
     app.url_map.strict_slashes = app.url_map.merge_slashes = False  # a redirect would lose the request body
@@ -25,8 +35,11 @@ def create_app(models: Models, settings: ServerSettings, metrics: Metrics | None
 
     # Flask calls before_request functions in this order, after_request functions in the reverse order.
     request_log.install(app, metrics)
-    concurrency_limit.install(app, settings.max_concurrent_requests)
-    cors.install(app, settings.cors_origins, settings.cors_credentials)
+    allowed_hosts.install(app, settings)
+    concurrency_limit.install(app, settings.max_concurrent_requests, models)
+    access.install(app, store)
+    pages_of_neodim = () if settings.cors_origins else (neodim.PATH,)
+    cors.install(app, settings.cors_origins, settings.cors_credentials, unchecked_paths=pages_of_neodim)
     body_limits.install(app, settings.max_body_bytes)
     api_keys.install(app, settings.api_keys)
     errors.install(app)

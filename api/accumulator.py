@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from inference.types import CallDelta, Event, Finished, Started, Token
 
 LOWEST_LOGPROB = -9999.0  # JSON has no minus infinity
+CUT_REASONS = {"deadline": "timeout", "cancelled": "abort"}  # by Finished.finish_reason
 
 
 @dataclass(slots=True)
@@ -72,6 +73,11 @@ class Accumulator:
     @property
     def ids(self) -> list[int]:
         return [token.id for token in self.tokens]
+
+
+def cut_reason(end: Finished) -> str | None:
+    """Why the server ended an answer early: "timeout" at REQUEST_TIMEOUT, or "abort"; None: it did not."""
+    return CUT_REASONS.get(end.finish_reason)
 
 
 def finite_logprob(logprob: float) -> float:

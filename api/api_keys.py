@@ -1,10 +1,12 @@
 """Checks API keys, and decides which requests need one. Stores digests of the keys, not the keys."""
 
+import base64
+import binascii
 import hashlib
 import hmac
 import re
 
-from flask import Flask, request
+from flask import Flask, g, request
 
 from inference.errors import Unauthorized
 
@@ -16,7 +18,12 @@ OPEN_PATHS = frozenset(
 )
 READ_METHODS = ("GET", "HEAD")
 # The pages are open. The API requests that they send need a key.
-PAGE_PATH = re.compile(r"/(playground|docs)(/|/[\w/-]+\.(css|js|svg|png|md))?", re.ASCII)
+PAGE_PATH = re.compile(r"/playground\.html|/(playground|docs)(/|/[\w/-]+\.(css|js|svg|png|md))?", re.ASCII)
+
+HOW_TO_SEND = (
+    "this server requires an API key: send the header Authorization: Bearer KEY, or X-Api-Key: KEY, or the "
+    "key as the password of basic authentication (curl --user any:KEY)"
+)
 
 
 def install(app: Flask, keys: tuple[str, ...]) -> None:
@@ -29,7 +36,8 @@ def install(app: Flask, keys: tuple[str, ...]) -> None:
         request_digest = _digest(_key_of_request())
         # sum() compares with every key: the time does not show which one matched.
         if not sum(hmac.compare_digest(request_digest, digest) for digest in digests):
-            raise Unauthorized("this server requires an API key: send the header Authorization: Bearer KEY")
+            raise Unauthorized(HOW_TO_SEND)
+        g.api_key_digest = request_digest
 
     if keys:
         app.before_request(check_key)
@@ -45,8 +53,18 @@ def is_open(method: str, path: str) -> bool:
 
 def _key_of_request() -> bytes:
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() == "basic":
+        return _password(token)
     key = token.strip() if scheme.lower() == "bearer" else request.headers.get("X-Api-Key", "")
     return key.encode("latin1")  # WSGI decodes header bytes as latin1
+
+
+def _password(credentials: str) -> bytes:
+    """The password of basic authentication; empty if it is malformed. The user's name does not matter."""
+    try:
+        return base64.b64decode(credentials.strip(), validate=True).partition(b":")[2]
+    except (binascii.Error, ValueError):
+        return b""
 
 
 def _digest(key: bytes) -> bytes:

@@ -33,7 +33,8 @@ from inference.model.runner_options import BATCH_INVARIANT
 from inference.model.tensor_parallel.executor import MultiProcess, SingleProcess
 from inference.model.tensor_parallel.worker import LoadRecipe
 from inference.process.malloc import trim_heap
-from inference.structured_output import GrammarCompiler
+from inference.structured_output import GrammarChecker, GrammarCompiler
+from inference.text.special_tokens import SpecialTokensIn
 from settings.groups import EngineSettings, ModelSettings
 
 
@@ -166,15 +167,17 @@ def open_backend(
     model_id: str,
     metrics: Metrics,
     max_input_tokens: int | None = None,
+    special_tokens_in: SpecialTokensIn = "prompts",
     tool_format: str = "auto",
     default_seed: int | None = None,
 ) -> Backend:
     """Start the engine and serve with it.
 
-    metrics           gets the engine's state and the times of the answers
-    max_input_tokens  longest prompt allowed; None: limited by the context only
-    default_seed      seed of requests that set none; None: a random one for each
-    tool_format       how the model writes tool calls: "auto" or one of text.tool_parsers.formats.CALL_FORMATS
+    metrics            gets the engine's state and the times of the answers
+    max_input_tokens   longest prompt allowed; None: limited by the context only
+    special_tokens_in  the texts in which the spelling of a special token is that token
+    default_seed       seed of requests that set none; None: a random one for each
+    tool_format        how the model writes tool calls: "auto" or one of tool_parsers.formats.CALL_FORMATS
     """
     loaded_model, selected_runner, engine, executor = (
         loaded_engine.loaded_model,
@@ -188,6 +191,12 @@ def open_backend(
     )
     engine.set_step_listener(model_metrics.record_step)
     engine.start(loaded_engine.engine_thread)
+    checker = GrammarChecker()
+
+    def close() -> None:
+        checker.close()
+        executor.close()
+
     executor.on_lost(lambda reason: engine.fail(Internal(reason)))
     return LocalBackend(
         engine,
@@ -196,9 +205,12 @@ def open_backend(
         context=context,
         vocab=loaded_model.vocab,
         eos_token_ids=loaded_model.stop_token_ids,
-        compiler=GrammarCompiler(loaded_model.tokenizer, loaded_model.vocab, loaded_model.stop_token_ids),
+        compiler=GrammarCompiler(
+            loaded_model.tokenizer, loaded_model.vocab, loaded_model.stop_token_ids, checker
+        ),
         metrics=model_metrics,
         max_input_tokens=max_input_tokens,
+        special_tokens_in=special_tokens_in,
         tool_format=tool_format,
         default_seed=default_seed,
         details={"dtype": loaded_model.dtype, "device": loaded_model.device},
@@ -211,5 +223,5 @@ def open_backend(
         embedding_sizes=embedding_sizes(loaded_model.model)
         if selected_runner.runner.capabilities.pooling
         else (),
-        on_close=executor.close,
+        on_close=close,
     )

@@ -107,6 +107,7 @@ class GenerationRequest:
     processed_logprobs  report logprobs after all logits processors and warpers; False: the model's own
     prompt_logprobs     as logprobs, for the tokens of the prompt
     tool_choice         "auto", "none", "required", or the name of one tool
+    allowed_tools       names of the tools that may be called; None: all. The prompt describes all tools
     parallel_calls      allow several tool calls in an answer; False: the first call ends the answer
     tool_format         how the prompt describes the tools; None: as the chat template does
     cache_salt          prefix caching reuses tokens of requests with the same salt only
@@ -136,11 +137,18 @@ class GenerationRequest:
     prompt_logprobs: int | None = None
     tools: tuple[Tool, ...] = ()
     tool_choice: str = "auto"
+    allowed_tools: frozenset[str] | None = None
     parallel_calls: bool = True
     tool_format: ToolFormat | None = None
     cache_salt: str = ""
     deadline: float | None = None
     adapter: str | None = None
+
+    @property
+    def callable_tools(self) -> tuple[Tool, ...]:
+        """The tools that may be called."""
+        allowed = self.allowed_tools
+        return self.tools if allowed is None else tuple(tool for tool in self.tools if tool.name in allowed)
 
     @property
     def prompt_token_ids(self) -> tuple[int, ...]:

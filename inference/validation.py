@@ -17,9 +17,11 @@ MAX_CHARS = 1_000  # in a stop string or bad word
 MAX_CHOICES = 64
 MAX_TOOLS = 1_000
 MAX_ALTERNATIVES = 20
-MAX_BAD_WORDS = 10_000
+MAX_BAD_WORDS = 1_000  # texts, in every dialect
+MAX_BAD_WORD_RUNS = 4 * MAX_BAD_WORDS  # a text has up to three usual tokenizations
 MAX_BAD_WORD_TOKENS = 1_000
 MAX_WINDOW_TOKENS = 1_000_000
+MIN_PENALTY, MAX_PENALTY = 1e-10, 10**10  # logits stay finite in float32, even at the lowest temperature
 
 # (field as the error names it, the object that has it, attribute of the object, lowest value, highest value)
 RANGES: tuple[tuple[str, str, str, float, float], ...] = (
@@ -31,10 +33,10 @@ RANGES: tuple[tuple[str, str, str, float, float], ...] = (
     ("tfs", "sampling", "tfs", 0, 1),
     ("top_a", "sampling", "top_a", 0, 1),
     ("penalty_alpha", "sampling", "penalty_alpha", 0, 1),
-    ("repetition_penalty", "sampling", "repetition_penalty", 0.01, 100),
-    ("repetition_penalty", "penalty_window", "penalty", 0.01, 100),
+    ("repetition_penalty", "sampling", "repetition_penalty", MIN_PENALTY, MAX_PENALTY),
+    ("repetition_penalty", "penalty_window", "penalty", MIN_PENALTY, MAX_PENALTY),
     ("repetition_penalty_range", "penalty_window", "length", 0, math.inf),
-    ("repetition_penalty_slope", "penalty_window", "slope", 0, 1e6),
+    ("repetition_penalty_slope", "penalty_window", "slope", 0, MAX_PENALTY),
     ("presence_penalty", "sampling", "presence_penalty", -2, 2),
     ("frequency_penalty", "sampling", "frequency_penalty", -2, 2),
     ("frequency_penalty", "sampling", "tgi_frequency_penalty", -2, 2),
@@ -119,9 +121,9 @@ def check_logit_bias(logit_bias: Mapping[int, float], vocab: int) -> None:
 
 
 def check_banned_tokens(sampling: Sampling, vocab: int) -> None:
-    if len(sampling.bad_words_ids) > MAX_BAD_WORDS:
+    if len(sampling.bad_words_ids) > MAX_BAD_WORD_RUNS:
         raise BadRequest(
-            "bad_words", f"may hold at most {MAX_BAD_WORDS} runs of tokens", len(sampling.bad_words_ids)
+            "bad_words", f"may hold at most {MAX_BAD_WORD_RUNS} runs of tokens", len(sampling.bad_words_ids)
         )
     for run in sampling.bad_words_ids:
         if not 0 < len(run) <= MAX_BAD_WORD_TOKENS:

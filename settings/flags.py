@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from settings.aliases import ALIASES, SERVE_SPELLINGS, SPELLINGS, UNSUPPORTED
+from settings.aliases.convert import QUANTIZED_PRECISIONS
 from settings.schema import BOOLEANS, TYPES, BadSetting, describe, is_list, is_switch, parse_bool
 from settings.sources import FLAG_NAMES, Source, flag_name
 from settings.sources import FLAGS as PLACE
@@ -88,9 +89,9 @@ def parse(arguments: list[str]) -> Command:
         parsed.add(flag, spelled, values)
     actions = {flag for flag in ACTIONS if parse_action(flag, parsed.values.pop(flag, "false"))}
     settings = {name: join(value) for name, value in parsed.values.items()}
-    return Command(
-        Source(PLACE, with_gguf_file(without_own_tokenizer(settings)), parsed.spellings), frozenset(actions)
-    )
+    for rewrite in (without_own_tokenizer, with_gguf_file, with_quantized_precision):
+        settings = rewrite(settings)
+    return Command(Source(PLACE, settings, parsed.spellings), frozenset(actions))
 
 
 def read_flags(words: deque[str], spellings: Mapping[str, str]) -> Iterator[tuple[str, Flag, list[str]]]:
@@ -183,6 +184,14 @@ def with_gguf_file(settings: dict[str, str]) -> dict[str, str]:
         if match := REPO_AND_FILE.fullmatch(settings.get(name, "")):
             return {"HF_FILE": match[2]} | settings | {name: match[1]}
     return settings
+
+
+def with_quantized_precision(settings: dict[str, str]) -> dict[str, str]:
+    """The settings with a Neodim --precision such as int8 as a value of QUANTIZE."""
+    quantize = QUANTIZED_PRECISIONS.get(settings.get("PRECISION", ""))
+    if quantize is None or "QUANTIZE" in settings:
+        return settings
+    return {name: value for name, value in settings.items() if name != "PRECISION"} | {"QUANTIZE": quantize}
 
 
 def without_own_tokenizer(settings: dict[str, str]) -> dict[str, str]:

@@ -64,6 +64,8 @@ class ServerSettings:
 
     version                  version of the server, shown by / and /version; empty: unknown
     api_keys                 a request needs one of them, unless api_keys.is_open; empty: none needs a key
+    host                     address or name that the server listens on
+    allowed_hosts            names that the Host header may have beside private ones; "*": any
     cors_origins             origins whose pages may call the server; "*": all
     cors_credentials         those pages may send the browser's credentials
     root_path                path prefix of a reverse proxy; empty: none
@@ -81,6 +83,8 @@ class ServerSettings:
 
     version: str = ""
     api_keys: tuple[str, ...] = ()
+    host: str = "127.0.0.1"
+    allowed_hosts: tuple[str, ...] = ()
     cors_origins: tuple[str, ...] = ()
     cors_credentials: bool = False
     root_path: str = ""

@@ -113,6 +113,7 @@ DESCRIPTIONS: Mapping[Any, str] = {
 }
 
 
+AT_LOAD = ("int8", "int4")  # values of QUANTIZE that quantize the weights; the others say how they are stored
 SECRETS = ("HUGGINGFACE_ACCESS_TOKEN", "API_KEYS")
 
 
@@ -144,6 +145,7 @@ class Settings:
     ssl_certfile: str
     ssl_keyfile: str
     api_keys: tuple[str, ...] = field(repr=False)
+    allowed_hosts: tuple[str, ...]
     cors_origins: tuple[str, ...]
     cors_credentials: bool
     max_body_mb: Annotated[float, Limits(0.001)]
@@ -153,6 +155,9 @@ class Settings:
     stream_format: Literal["auto", "ndjson", "sse"]
     log_level: Literal["debug", "info", "warning", "error"]
     json_output: bool
+    responses_store: str
+    responses_store_mb: Annotated[float, Limits(1)]
+    responses_store_days: Annotated[float, Limits(0.001)]
     default_max_tokens: NonNegativeInt
     default_temperature: NonNegativeFloat
     default_seed: Annotated[int, Limits(-1, 2**63 - 1)]
@@ -164,6 +169,7 @@ class Settings:
     max_concurrent_requests: NonNegativeInt
     max_client_batch_size: PositiveInt
     max_input_tokens: NonNegativeInt
+    special_tokens_in: Literal["none", "prompts", "all"]
     max_best_of: Annotated[int, Limits(1, 64)]
     max_stop_sequences: Annotated[int, Limits(0, 64)]
     max_top_n_tokens: Annotated[int, Limits(0, 20)]
@@ -171,7 +177,7 @@ class Settings:
     layers: str
     num_shard: NonNegativeInt
     dtype: Literal["auto", "stored", "float32", "bfloat16", "float16"]
-    quantize: Literal["none", "int8", "int4"]
+    quantize: Literal["none", "int8", "int4", "awq", "gptq"]
     context: NonNegativeInt
     max_sequences: NonNegativeInt
     kv_memory_gb: NonNegativeFloat
@@ -186,6 +192,16 @@ class Settings:
     waiting_served_ratio: NonNegativeFloat
     max_waiting_tokens: NonNegativeInt
     threads: NonNegativeInt
+
+    @property
+    def quantize_at_load(self) -> str:
+        """How the weights are quantized at load: "none", "int8" or "int4"."""
+        return self.quantize if self.quantize in AT_LOAD else "none"
+
+    @property
+    def stored_quantization(self) -> str:
+        """The format in which the weights must be stored, "awq" or "gptq"; empty: any."""
+        return "" if self.quantize in ("none", *AT_LOAD) else self.quantize
 
 
 NAMES = tuple(item.name.upper() for item in fields(Settings))

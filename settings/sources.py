@@ -60,15 +60,15 @@ RULES: tuple[tuple[IsBroken, str], ...] = (
         "set only one of them",
     ),
     (
-        lambda s: s.quantize != "none" and s.device == "cuda",
+        lambda s: s.quantize_at_load != "none" and s.device == "cuda",
         'QUANTIZE="{s.quantize}" works on a CPU only: set QUANTIZE="none", or DEVICE="cpu"',
     ),
     (
-        lambda s: s.quantize != "none" and s.num_shard > 1,
+        lambda s: s.quantize_at_load != "none" and s.num_shard > 1,
         'QUANTIZE="{s.quantize}" works in one process only: set QUANTIZE="none", or NUM_SHARD=1',
     ),
     (
-        lambda s: s.quantize != "none" and s.dtype == "float16",
+        lambda s: s.quantize_at_load != "none" and s.dtype == "float16",
         'QUANTIZE="{s.quantize}" computes in bfloat16 or float32: set DTYPE="auto"',
     ),
     (
@@ -108,6 +108,19 @@ def warnings(setting_sources: Iterable[Source]) -> Iterator[str]:
                 yield f"{source.origin}: {spelled} has no effect: {UNSUPPORTED[name].no_effect_because}"
             elif current := current_spelling(name, value, source):
                 yield f"{source.origin}: {spelled}={value} is deprecated: write {current}"
+            elif is_overriding(name, source) and (others := other_names(name, source)):
+                yield f"{source.origin}: {others} has no effect: {spelled} is {value}"
+
+
+def other_names(alias_name: str, source: Source) -> str:
+    """The other names in the source for the setting of an alias, as they are spelled; empty if none."""
+    setting = ALIASES[alias_name].setting
+    names = (
+        name
+        for name in source.values
+        if name != alias_name and setting in (name, name in ALIASES and ALIASES[name].setting)
+    )
+    return " and ".join(map(source.spell_name, names))
 
 
 def current_spelling(name: str, value: Any, source: Source) -> str:
@@ -122,14 +135,24 @@ def values_of_source(source: Source) -> dict[str, Any]:
     """The parsed values of a source by setting. Raises BadSetting."""
     values: dict[str, Any] = {}
     names: dict[str, str] = {}
-    for name, alias in sorted(known_settings(source), key=lambda item: item[1].is_fallback):
+    for name, alias in sorted(known_settings(source), key=lambda item: precedence(item[0], item[1], source)):
         first = names.setdefault(alias.setting, name)
         if first == name:
             values[alias.setting] = parse_value(name, alias, source)
-        elif not alias.is_fallback:
+        elif not (alias.is_fallback or is_overriding(first, source)):
             both = f"{source.spell_name(first)} and {source.spell_name(name)}"
             raise BadSetting(f"{source.origin}: {both} are two names of one setting: remove one of them")
     return values
+
+
+def precedence(name: str, alias: Alias, source: Source) -> int:
+    """The order in which the names of one setting in one source count: the first one wins."""
+    return 0 if is_overriding(name, source) else 1 + alias.is_fallback
+
+
+def is_overriding(name: str, source: Source) -> bool:
+    """Whether the source gives an alias a value that overrides the setting's other names."""
+    return name in ALIASES and str(source.values[name]).lower() in ALIASES[name].overriding
 
 
 def known_settings(source: Source) -> Iterator[tuple[str, Alias]]:
@@ -173,6 +196,18 @@ def check(settings: Settings) -> None:
 
 def flag_name(name: str) -> str:
     return "--" + name.lower().replace("_", "-")
+
+
+def read_sources(home: Path, environment: Mapping[str, str]) -> tuple[Source, ...]:
+    """Read config.py and .env in `home`, and the environment; later ones override earlier ones.
+
+    Raises BadSetting.
+    """
+    return (
+        read_config_file(home / "config.py"),
+        read_env_file(home / ".env"),
+        read_environment(environment),
+    )
 
 
 def read_config_file(path: Path) -> Source:

@@ -6,6 +6,7 @@ The HTTP status is the error's own.
 import re
 from typing import ClassVar
 
+from api.errors import error_type
 from api.llama_stack.protocol.errors import (
     LlamaStackErrorInfo,
     LlamaStackErrorResponse,
@@ -35,7 +36,9 @@ class InvalidModel(ServerError):
 def error_before_start(error: ServerError) -> tuple[int, LlamaStackErrorResponse]:
     """Status and body of an error before the first byte."""
     detail = Violations([_violation(error)]) if isinstance(error, BadRequest) else error.message
-    return error.status, LlamaStackErrorResponse(LlamaStackErrorInfo(detail, error.message), detail)
+    param = error.field if isinstance(error, BadRequest) else None
+    info = LlamaStackErrorInfo(detail, error.message, error_type(error.status), param, error.status)
+    return error.status, LlamaStackErrorResponse(info, detail)
 
 
 def error_in_stream(error: ServerError) -> list[StreamError]:

@@ -71,6 +71,7 @@ COMPLETION = Route(
         LlamaStackCompletionResponse,
         STREAM_TYPES,
         error=LlamaStackErrorResponse,
+        takes_permit=True,
     ),
 )
 CHAT = Route(
@@ -84,6 +85,7 @@ CHAT = Route(
         LlamaStackChatResponse,
         STREAM_TYPES,
         error=LlamaStackErrorResponse,
+        takes_permit=True,
     ),
 )
 COMPLETIONS = Route(
@@ -96,6 +98,7 @@ COMPLETIONS = Route(
         BatchCompletionRequest,
         BatchCompletionResponse,
         error=LlamaStackErrorResponse,
+        takes_permit=True,
     ),
 )
 CHATS = Route(
@@ -108,6 +111,7 @@ CHATS = Route(
         BatchChatRequest,
         BatchChatResponse,
         error=LlamaStackErrorResponse,
+        takes_permit=True,
     ),
 )
 EMBEDDINGS = Operation(
@@ -115,6 +119,7 @@ EMBEDDINGS = Operation(
     body=EmbeddingsRequest,
     response=EmbeddingsResponse,
     error=LlamaStackErrorResponse,
+    takes_permit=True,
 )
 
 

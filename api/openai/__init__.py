@@ -10,7 +10,7 @@ from flask import Blueprint, Response
 
 from api import json_body
 from api.errors import render_errors
-from api.openai import info_routes
+from api.openai import conversations, info_routes, stored_chats
 from api.openai.embeddings import create_embedding
 from api.openai.errors import InvalidBody, error_before_start
 from api.openai.protocol.chat import CHAT, ChatCompletionRequest, ChatCompletionResponse
@@ -18,8 +18,8 @@ from api.openai.protocol.completion import COMPLETE, STREAM_NOTE, CompletionRequ
 from api.openai.protocol.embeddings import EMBED, EmbeddingRequest, EmbeddingResponse
 from api.openai.protocol.errors import ErrorResponse
 from api.openai.protocol.tokenize import DETOKENIZE, TOKENIZE
-from api.openai.responses import create_response, refuse_stored_response
-from api.openai.responses.protocol import NOT_STORED, RESPOND
+from api.openai.responses import count_input_tokens, create_response, stored_routes
+from api.openai.responses.protocol import COUNT_INPUT_TOKENS, RESPOND
 from api.openai.routes import CompletionRoutes, detokenize, tokenize
 from api.openapi.operation import Operation, attach_operation
 from api.response import SSE, View
@@ -30,11 +30,7 @@ __all__ = ["error_before_start", "make_blueprint", "views"]
 
 PREFIX = "/v1"
 LLAMA_STACK_PREFIX = "/v1/openai/v1"
-STORED_RESPONSE_PATHS = {
-    "": ["GET", "DELETE"],
-    "/cancel": ["POST"],
-    "/input_items": ["GET"],
-}  # below /responses/<id>
+STORED_ROUTES = (*stored_chats.ROUTES, *stored_routes.ROUTES, *conversations.ROUTES)
 INVOKE = Operation(
     "Answer a conversation, continue a text or embed texts",
     STREAM_NOTE,
@@ -51,11 +47,10 @@ def make_blueprint(models: Models, settings: ServerSettings) -> Blueprint:
     for prefix in (PREFIX, LLAMA_STACK_PREFIX):
         for path, view in post_views.items():
             blueprint.add_url_rule(prefix + path, prefix + path, view, methods=["POST"])
-        for path, methods in STORED_RESPONSE_PATHS.items():
-            rule = f"{prefix}/responses/<id>{path}"
-            blueprint.add_url_rule(
-                rule, rule, attach_operation(refuse_stored_response, NOT_STORED), methods=methods
-            )
+        for route in STORED_ROUTES:
+            rule = prefix + route.path
+            view = attach_operation(partial(route.view), route.operation)
+            blueprint.add_url_rule(rule, f"{route.method} {rule}", view, methods=[route.method])
     view = attach_operation(partial(detokenize, models), DETOKENIZE)
     blueprint.add_url_rule("/detokenize", "detokenize", view, methods=["POST"])
     info_routes.install_status(blueprint, models)
@@ -91,5 +86,8 @@ def _post_views(models: Models, settings: ServerSettings) -> dict[str, View]:
         "/completions": attach_operation(partial(inference.complete), COMPLETE),
         "/chat/completions": attach_operation(partial(inference.chat), CHAT),
         "/responses": attach_operation(partial(create_response, models, settings), RESPOND),
+        "/responses/input_tokens": attach_operation(
+            partial(count_input_tokens, models, settings), COUNT_INPUT_TOKENS
+        ),
         "/embeddings": attach_operation(partial(create_embedding, models), EMBED),
     }

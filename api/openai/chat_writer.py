@@ -22,7 +22,8 @@ from api.openai.protocol.chat import (
 from api.openai.reply import ReplyOptions, ReplyState, finish_reason_fields, tool_call_id
 from inference.types import CallDelta, Event, Finished, Started, Token
 
-FULL_DELTA: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls": None}
+FIRST_DELTA: dict[str, Any] = {"role": "assistant", "content": "", "refusal": None}
+TGI_DELTA: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls": None}
 
 
 class ChatWriter:
@@ -47,8 +48,8 @@ class ChatWriter:
         self.formatter = (
             None if options.logprobs is None else LogprobsFormatter(options.logprobs, options.tokens_as_ids)
         )
-        # OpenAI's client would concatenate the roles of all deltas.
-        self.delta_defaults = FULL_DELTA if options.role_in_every_delta else {}
+        # Other clients join the fields of all deltas: the role comes once, and absent fields are left out.
+        self.delta_defaults = TGI_DELTA if options.role_in_every_delta else {}
 
     def chunk(self, event: Event) -> list[Any]:
         output = self.state.outputs[event.index]
@@ -86,7 +87,7 @@ class ChatWriter:
 
     def _first_chunks(self, event: Started) -> list[Any]:
         """A chunk with only the role, then one with the echo, if any."""
-        first = self._chunk(event.index, FULL_DELTA | {"content": ""})
+        first = self._chunk(event.index, FIRST_DELTA)
         if self.options.return_token_ids:
             first.prompt_token_ids = list(event.prompt_token_ids)
         return [first, self._chunk(event.index, {"content": self.echo})] if self.echo else [first]
@@ -104,15 +105,14 @@ class ChatWriter:
         return [self._chunk(event.index, self._call_delta_fields(delta)) for delta in deltas]
 
     def _call_delta_fields(self, call: DeltaToolCall) -> dict[str, Any]:
-        return {"content": None, "tool_calls": [call]}
+        return {"tool_calls": [call]}
 
     def _last_chunks(self, event: Finished, output: Accumulator) -> list[Any]:
         """A chunk with the finish reason, then one with the total usage if requested."""
         tokens = self.state.last_tokens(output)
         text = tokens[0].text + event.text if tokens else event.text
-        last = self._chunk(
-            event.index, {"content": text}, tokens, **self._finish_reason_fields(event, output)
-        )
+        delta = {"content": text} if text or tokens else {}
+        last = self._chunk(event.index, delta, tokens, **self._finish_reason_fields(event, output))
         return [last, *self.state.usage_chunks()] if self.options.include_usage else [last]
 
     def full_response(self) -> ChatCompletionResponse:
@@ -158,7 +158,7 @@ class FunctionWriter(ChatWriter):
     calls_finish_reason: ClassVar[str] = "function_call"
 
     def _call_delta_fields(self, call: DeltaToolCall) -> dict[str, Any]:
-        return {"content": None, "function_call": call.function}
+        return {"function_call": call.function}
 
     def _call_fields(self, output: Accumulator) -> dict[str, Any]:
         calls = [_function_call(call) for call in output.calls.values()]

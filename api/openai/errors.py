@@ -1,22 +1,16 @@
 """vLLM's error format and messages, with TGI's `error_type` for TGI's clients, which call the same paths.
 
+The error of a prompt that is too long has OpenAI's type and code.
 Knows ServerError and the JSON of errors. validation.py and parse.py decide which requests are invalid.
 """
 
-from http import HTTPStatus
 from typing import Any, ClassVar
 
+from api.errors import error_type
 from api.openai.protocol.errors import ErrorInfo, ErrorResponse, ErrorType
 from inference.errors import BadRequest, MaxTokensTooLarge, ServerError, TooLong
 from inference.models import UnknownModel
 
-OPENAI_TYPES = {
-    400: "BadRequestError",
-    401: "AuthenticationError",
-    404: "NotFoundError",
-    429: "RateLimitError",
-    501: "NotImplementedError",
-}
 TGI_TYPES: dict[int, ErrorType] = {
     401: "authentication",
     404: "not_found",
@@ -24,6 +18,9 @@ TGI_TYPES: dict[int, ErrorType] = {
     503: "overloaded",
 }
 
+# OpenAI's type and code: agents shorten the conversation if they read them. The sentences are vLLM's, whose
+# clients parse their numbers.
+CONTEXT_TYPE, CONTEXT_CODE = "invalid_request_error", "context_length_exceeded"
 CONTEXT_RULE = "has more"  # first words of TooLong.rule if the limit is the context, not max_input_tokens
 TOO_LONG = (  # clients that shorten the conversation match its first words
     "This model's maximum context length is {0.limit} tokens. However, your request has {0.length} input "
@@ -68,13 +65,13 @@ def error_in_stream(error: ServerError) -> list[Any]:
 
 
 def envelope(error: ServerError) -> ErrorResponse:
+    exceeds_context = isinstance(error, TooLong | MaxTokensTooLarge)
+    own_type = CONTEXT_TYPE if exceeds_context else getattr(error, "type", None)
     info = ErrorInfo(
         message=_message(error),
-        type=getattr(error, "type", None)
-        or OPENAI_TYPES.get(error.status)
-        or HTTPStatus(error.status).phrase,
+        type=own_type or error_type(error.status),
         param=(error.field or None) if isinstance(error, BadRequest) else None,
-        code=error.status,
+        code=CONTEXT_CODE if exceeds_context else error.status,
     )
     return ErrorResponse(
         info, TGI_TYPES.get(error.status, "validation" if error.status < 500 else "generation")
@@ -83,7 +80,7 @@ def envelope(error: ServerError) -> ErrorResponse:
 
 def _message(error: ServerError) -> str:
     if error.status == 401:
-        return "Unauthorized"
+        return f"Unauthorized: {error.message}"
     if isinstance(error, UnknownModel):
         return f"The model `{error.name}` does not exist."
     if isinstance(error, MaxTokensTooLarge):

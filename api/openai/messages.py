@@ -1,12 +1,13 @@
-"""Converts the messages, tools and tool choice of a chat request to the types of inference/types.py.
+"""Converts the messages and tools of a chat request to the types of inference/types.py.
 
-Checks values: roles, types of content parts, tool names, JSON of arguments.
+Checks values: types of content parts, names of tools. The chat template decides about unusual roles.
 """
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from msgspec import structs
+from msgspec import structs, to_builtins
 
 from api.openai.errors import InvalidBody, InvalidParameter
 from api.openai.protocol.chat import (
@@ -15,11 +16,10 @@ from api.openai.protocol.chat import (
     Content,
     ContentPart,
     NamedFunction,
-    NamedTool,
     ToolCallParam,
+    ToolChoice,
     ToolParam,
 )
-from inference import untrusted_json
 from inference.content import MessageContent, TextPart, content_of
 from inference.errors import short
 from inference.types import Message, Role, Tool, ToolCall
@@ -32,9 +32,8 @@ ROLES: dict[str, Role] = {
     "tool": "tool",
     "function": "tool",  # OpenAI's older API
 }
-TOOL_CHOICES = ("none", "auto", "required")
-NO_MATCH = "The tool specified in `tool_choice` does not match any of the specified `tools`"
 TEXT_TYPES = ("text", "input_text", "output_text")
+REASONING_TYPES = ("thinking", "reasoning", "redacted_thinking")
 
 
 def parse_messages(messages: list[ChatMessage], field: str = "messages") -> tuple[Message, ...]:
@@ -47,44 +46,67 @@ def parse_messages(messages: list[ChatMessage], field: str = "messages") -> tupl
 
 
 def parse_content(content: Content | None, field: str) -> MessageContent:
-    """Raises InvalidBody, and InvalidParameter for content other than text."""
+    """The content without its reasoning. Raises InvalidBody, and InvalidParameter for other than text."""
     if content is None or isinstance(content, str):
         return content or ""
-    return content_of(TextPart(_part_text(each, f"{field}[{i}]")) for i, each in enumerate(content))
+    return content_of(
+        TextPart(_part_text(each, f"{field}[{i}]"))
+        for i, each in enumerate(content)
+        if not _is_reasoning(each)
+    )
 
 
-def call_arguments(value: str | dict[str, Any] | None, field: str) -> str:
-    """The arguments of a call as JSON text. Raises InvalidBody unless they are a JSON object."""
+def call_arguments(value: str | dict[str, Any] | None) -> str:
+    """The arguments of a call as text: of a JSON object, or of the part that max_tokens has left of it."""
     if not isinstance(value, str):
         return json.dumps(value or {}, ensure_ascii=False)
-    try:
-        untrusted_json.parse_json_object(value or "{}")
-    except ValueError:
-        raise InvalidBody(f"{field} must be a JSON object, got {short(value)}", field) from None
     return value or "{}"
 
 
 def _parse_message(message: ChatMessage, names: dict[str, str], field: str) -> Message:
     """`names`: call id -> function name, for tool messages that have only the call's id."""
-    if message.role not in ROLES:
-        rule = f"{field}.role must be one of {', '.join(ROLES)}, got {short(message.role)}"
-        raise InvalidBody(rule, f"{field}.role")
-    role = ROLES[message.role]
+    if not message.role:
+        raise InvalidBody(f"{field}.role must not be empty", f"{field}.role")
+    role = ROLES.get(message.role, message.role)
     if message.content is None and role in ("system", "user"):
         raise InvalidBody(f"{field}.content must not be null", f"{field}.content")
     content = parse_content(message.content, f"{field}.content") or message.refusal or ""
     if role == "tool":
         name = message.name or names.get(message.tool_call_id or "")
         return Message("tool", content, name, tool_call_id=message.tool_call_id)
-    calls = _tool_calls(message, field) if role == "assistant" else ()
-    return Message(role, content, message.name, calls)
+    if role == "assistant":
+        return Message(role, content, message.name, _tool_calls(message), reasoning=_reasoning(message))
+    return Message(role, content, message.name)
 
 
-def _tool_calls(message: ChatMessage, field: str) -> tuple[ToolCall, ...]:
+def _tool_calls(message: ChatMessage) -> tuple[ToolCall, ...]:
     if message.function_call and not message.tool_calls:
-        return (_tool_call(ToolCallParam(message.function_call), f"{field}.function_call"),)
-    calls = enumerate(message.tool_calls or ())
-    return tuple(_tool_call(call, f"{field}.tool_calls[{i}].function") for i, call in calls)
+        return (_tool_call(ToolCallParam(message.function_call)),)
+    return tuple(map(_tool_call, message.tool_calls or ()))
+
+
+def _reasoning(message: ChatMessage) -> str:
+    """The first that has text: reasoning_content, reasoning (vLLM sends both), the parts of the content."""
+    for value in (message.reasoning_content, message.reasoning):
+        if value and isinstance(value, str):
+            return value
+    content = message.content if isinstance(message.content, list) else ()
+    return "".join(map(_reasoning_text, content))
+
+
+def _is_reasoning(content_part: str | ContentPart) -> bool:
+    return isinstance(content_part, ContentPart) and content_part.type in REASONING_TYPES
+
+
+def _reasoning_text(content_part: str | ContentPart) -> str:
+    """The text of a part of reasoning. Mistral's is a list of text parts, a redacted one has none."""
+    if isinstance(content_part, str) or content_part.type not in REASONING_TYPES:
+        return ""
+    value = content_part.thinking or content_part.reasoning or content_part.text
+    if isinstance(value, list):
+        texts = [each.get("text") for each in value if isinstance(each, dict)]
+        return "".join(text for text in texts if isinstance(text, str))
+    return value if isinstance(value, str) else ""
 
 
 def _part_text(content_part: str | ContentPart, field: str) -> str:
@@ -101,9 +123,8 @@ def _part_text(content_part: str | ContentPart, field: str) -> str:
     return content_part.text
 
 
-def _tool_call(call: ToolCallParam, field: str) -> ToolCall:
-    arguments = call_arguments(call.function.arguments, f"{field}.arguments")
-    return ToolCall(call.id or "", call.function.name, arguments)
+def _tool_call(call: ToolCallParam) -> ToolCall:
+    return ToolCall(call.id or "", call.function.name, call_arguments(call.function.arguments))
 
 
 def functions_to_tools(body: ChatCompletionRequest) -> ChatCompletionRequest:
@@ -118,44 +139,40 @@ def functions_to_tools(body: ChatCompletionRequest) -> ChatCompletionRequest:
     return structs.replace(
         body,
         tools=[ToolParam(function) for function in body.functions],
-        tool_choice=NamedTool(choice) if isinstance(choice, NamedFunction) else choice,
+        tool_choice=ToolChoice(choice) if isinstance(choice, NamedFunction) else choice,
         parallel_tool_calls=False,
     )
 
 
-def parse_tools(definitions: list[ToolParam] | None) -> tuple[Tool, ...]:
-    """Raises InvalidBody for a tool that is not a function or has no name."""
+def parse_tools(
+    definitions: list[ToolParam] | None, sent_tools: Sequence[Mapping[str, Any]] = ()
+) -> tuple[Tool, ...]:
+    """Raises InvalidBody for a tool that is not a function or has no name.
+
+    sent_tools  the definitions as the client's JSON has them, with the keys that ToolParam does not know.
+                Empty: the client's JSON does not have them
+    """
     for i, tool in enumerate(definitions or ()):
         if tool.type != "function":
             raise InvalidBody(f"tools[{i}].type must be function, got {short(tool.type)}", f"tools[{i}].type")
         if not tool.function.name:
             raise InvalidBody(f"tools[{i}].function.name must not be empty", f"tools[{i}].function.name")
-    return tuple(_tool(tool) for tool in definitions or ())
+    return tuple(map(_tool, definitions or (), sent_tools or map(_definition, definitions or ())))
 
 
-def _tool(tool: ToolParam) -> Tool:
+def sent_tools(body: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """The tools in the JSON of a chat, with the keys and the order that the client gave them."""
+    functions = body.get("functions") or ()
+    return body.get("tools") or [{"type": "function", "function": function} for function in functions]
+
+
+def _tool(tool: ToolParam, definition: Mapping[str, Any]) -> Tool:
     function = tool.function
     parameters = function.parameters or {"type": "object", "properties": {}}
-    return Tool(function.name, function.description or "", parameters)
+    return Tool(function.name, function.description or "", parameters, definition)
 
 
-def parse_tool_choice(body: ChatCompletionRequest) -> str:
-    """Returns none, auto (the default), required, or the name of the tool to call. Raises InvalidBody."""
-    name = choice_name(body.tool_choice)
-    if name is None or name == "none":
-        return name or "auto"
-    if body.tools is None or (not body.tools and name != "auto"):
-        raise InvalidBody("When using `tool_choice`, `tools` must be set.", "tool_choice")
-    names = [tool.function.name for tool in body.tools]
-    if name not in names and not (isinstance(body.tool_choice, str) and name in TOOL_CHOICES):
-        raise InvalidBody(NO_MATCH, "tool_choice")
-    return name
-
-
-def choice_name(choice: str | NamedTool | None) -> str | None:
-    return choice.function.name if isinstance(choice, NamedTool) else choice
-
-
-def forces_named_tool(body: ChatCompletionRequest) -> bool:
-    """Whether tool_choice names one tool. As in vLLM, finish_reason is then stop, not tool_calls."""
-    return body.tool_choice is not None and choice_name(body.tool_choice) not in TOOL_CHOICES
+def _definition(tool: ToolParam) -> dict[str, Any]:
+    """The definition of a tool that is not in the client's JSON, without the fields that have no value."""
+    fields = {name: value for name, value in to_builtins(tool.function).items() if value is not None}
+    return {"type": tool.type, "function": fields}

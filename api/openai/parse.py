@@ -14,11 +14,12 @@ from flask import request
 
 from api.json_body import read_struct
 from api.openai.errors import InvalidBody, InvalidParameter
-from api.openai.messages import forces_named_tool, parse_messages, parse_tool_choice, parse_tools
+from api.openai.messages import parse_messages, parse_tools
 from api.openai.protocol.chat import ChatCompletionRequest
 from api.openai.protocol.completion import CompletionRequest
 from api.openai.protocol.generation import CommonRequest
 from api.openai.response_format import FORMAT_FIELDS, NO_FORMAT, parse_constraint, structured_constraint
+from api.openai.tool_choice import allowed_tools, forces_named_tool, parse_tool_choice
 from api.openai.validation import check, requested_max_tokens
 from inference.errors import BadRequest
 from inference.sampling import Sampling
@@ -53,7 +54,7 @@ def read_request(struct_type: type[T]) -> T:
 def completion_requests(
     body: CompletionRequest, info: ModelInfo, settings: ServerSettings
 ) -> list[GenerationRequest]:
-    check(body, settings.default_temperature)
+    check(body)
     max_tokens = DEFAULT_COMPLETION_TOKENS if body.max_tokens is None else body.max_tokens
     generation_request = _request_without_prompt(body, body.logprobs, max_tokens, info, settings)
     if body.echo and body.logprobs is not None:
@@ -64,10 +65,18 @@ def completion_requests(
 
 
 def chat_request(
-    body: ChatCompletionRequest, info: ModelInfo, settings: ServerSettings, field: str = "messages"
+    body: ChatCompletionRequest,
+    info: ModelInfo,
+    settings: ServerSettings,
+    field: str = "messages",
+    sent_tools: Sequence[Mapping[str, Any]] = (),
 ) -> GenerationRequest:
-    """`field` is the conversation's field in error messages. Raises InvalidBody and InvalidParameter."""
-    check(body, settings.default_temperature)
+    """Raises InvalidBody and InvalidParameter.
+
+    field       the conversation's field in error messages
+    sent_tools  body.tools as the client's JSON has them, if it has them
+    """
+    check(body)
     max_tokens = requested_max_tokens(body)
     if max_tokens is None:
         max_tokens = settings.default_max_tokens
@@ -80,8 +89,9 @@ def chat_request(
         template=make_template(
             body.add_generation_prompt, body.continue_final_message, _template_arguments(body)
         ),
-        tools=parse_tools(body.tools) if body.tools else (),
+        tools=parse_tools(body.tools, sent_tools) if body.tools else (),
         tool_choice="auto" if body.tool_choice is None else parse_tool_choice(body),
+        allowed_tools=None if body.tool_choice is None else allowed_tools(body),
         parallel_calls=body.parallel_tool_calls is not False,
     )
 
@@ -141,9 +151,10 @@ def _request_without_prompt(
         )
     if body.cache_salt == "":
         raise InvalidParameter("Parameter 'cache_salt' must be a non-empty string if provided.", "cache_salt")
+    sampling = parse_sampling(body, settings.default_temperature)
     return GenerationRequest(
         prompt="",
-        sampling=parse_sampling(body, settings.default_temperature),
+        sampling=sampling,
         add_special_tokens=body.add_special_tokens,
         truncate=_max_prompt_tokens(body.truncate_prompt_tokens, max_tokens, info),
         max_tokens=max_tokens,
@@ -156,7 +167,7 @@ def _request_without_prompt(
         bad_words=tuple(body.bad_words or ()),
         show_special=body.skip_special_tokens is False,
         constraint=parse_constraint(body, settings) if FORMAT_FIELDS(body) != NO_FORMAT else None,
-        n=best_of,
+        n=1 if sampling.greedy else best_of,  # greedy answers are equal: RepeatedAnswers writes them n times
         logprobs=0 if picks_best and logprobs is None else logprobs,
         prompt_logprobs=body.prompt_logprobs,
         cache_salt=body.cache_salt or "",

@@ -11,14 +11,15 @@ from typing import Any
 
 from flask import g
 
-from api.accumulator import AccumulatedCall, Accumulator
+from api.accumulator import AccumulatedCall, Accumulator, cut_reason
 from api.openai.logprobs import mean_logprob
 from api.openai.protocol.generation import CommonRequest, PromptTokensDetails, UsageChunk, UsageInfo
 from api.request_log import make_request_id
 from inference.types import CallDelta, Finished, Started, Token
 from settings.groups import ServerSettings
 
-# OpenAI's clients know stop and length. An answer that a deadline or a shutdown ended reports length.
+# OpenAI's clients know stop and length. An answer that the server ended early has "length", and the cause in
+# stop_reason.
 FINISH_REASONS = {"stop": "stop", "length": "length", "deadline": "length", "cancelled": "length"}
 
 
@@ -37,7 +38,7 @@ class ReplyOptions:
     return_token_ids     report the token ids of prompt and answer
     include_usage        a stream ends with a chunk that has the total usage
     continuous_usage     every chunk has the usage of its choice so far
-    role_in_every_delta  every delta has a role and tool_calls, as TGI's clients require
+    role_in_every_delta  every delta has a role and tool_calls, as TGI's own client requires
     """
 
     id: str
@@ -171,5 +172,9 @@ def tool_call_id(call: AccumulatedCall | CallDelta) -> str:
 
 
 def finish_reason_fields(end: Finished) -> dict[str, Any]:
-    """finish_reason and stop_reason, the stop string or stop token id that ended the answer, if any."""
-    return {"finish_reason": FINISH_REASONS[end.finish_reason], "stop_reason": end.stop}
+    """finish_reason, and stop_reason: what ended the answer if not an end token or a limit of the request.
+
+    stop_reason is a stop string, a stop token id, or the reason of cut_reason.
+    """
+    stop_reason = cut_reason(end) if end.stop is None else end.stop
+    return {"finish_reason": FINISH_REASONS[end.finish_reason], "stop_reason": stop_reason}

@@ -1,66 +1,103 @@
 """Converts the fields that set the answer's format to a Constraint.
 
-Supports the fields of OpenAI, TGI, huggingface_hub (which sends a schema with json_object), and vLLM before
-and since 0.11. The backend compiles schemas, patterns and grammars.
+Supports the fields of OpenAI, TGI, huggingface_hub (which sends a schema with json_object), vLLM before and
+since 0.11, llama.cpp and SGLang. The backend compiles schemas, patterns and grammars.
 """
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
 from typing import Any
 
 from api.openai.errors import InvalidBody, InvalidParameter
-from api.openai.protocol.generation import CommonRequest, ResponseFormat, StructuredOutputs
+from api.openai.protocol.generation import CommonRequest, ResponseFormat
+from inference import untrusted_json
 from inference.errors import short
-from inference.types import Constraint
+from inference.types import Constraint, ConstraintKind
 from settings.groups import ServerSettings
 
 ONE_KIND = (
     "You can only use one kind of constraints for structured outputs ('json', 'regex' or 'choice')."  # vLLM's
 )
+UNSET: tuple[Any, ...] = (None, False)
+
+# The kind of each field's constraint: of structured_outputs, of vLLM before 0.11, of llama.cpp and SGLang.
+STRUCTURED: Mapping[str, ConstraintKind] = {
+    "json": "json_schema",
+    "regex": "regex",
+    "choice": "choice",
+    "grammar": "grammar",
+    "json_object": "json",
+}
+GUIDED = {f"guided_{field}": STRUCTURED[field] for field in ("json", "regex", "choice", "grammar")}
+TOP_LEVEL: Mapping[str, ConstraintKind] = {
+    "grammar": "grammar",
+    "json_schema": "json_schema",
+    "ebnf": "grammar",
+    "regex": "regex",
+}
 
 # The values of the fields that set the format, and these values in a request without a format.
-FORMAT_FIELDS = attrgetter(
-    "response_format", "structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar"
-)
+FORMAT_FIELDS = attrgetter("response_format", "structured_outputs", *GUIDED, *TOP_LEVEL)
 NO_FORMAT = FORMAT_FIELDS(CommonRequest())
 
 
 def parse_constraint(body: CommonRequest, settings: ServerSettings) -> Constraint | None:
     """Raises InvalidBody, and InvalidParameter if settings.disable_grammar_support is true."""
-    from_outputs = structured_constraint(body)
-    from_format = _parse_format(body.response_format) if body.response_format else None
-    if from_outputs and from_format:
-        raise InvalidBody(ONE_KIND, "response_format")
-    constraint = from_outputs or from_format
+    constraints = [*_structured_constraints(body)]
+    if body.response_format and (from_format := _parse_format(body.response_format)):
+        constraints.append(from_format)
+    constraint = _the_only(constraints)
     if constraint and settings.disable_grammar_support:
-        raise InvalidParameter("grammar is not supported: DISABLE_GRAMMAR_SUPPORT is on", "response_format")
+        raise InvalidParameter(
+            "grammar is not supported: DISABLE_GRAMMAR_SUPPORT is on", constraint.field_name
+        )
     return constraint
 
 
 def structured_constraint(body: CommonRequest) -> Constraint | None:
-    """The constraint in structured_outputs or the older guided_* fields. Raises InvalidBody for several."""
-    outputs = body.structured_outputs or StructuredOutputs()
-    if outputs.structural_tag is not None:
+    """The constraint of the fields other than response_format. Raises InvalidBody for several."""
+    return _the_only(list(_structured_constraints(body)))
+
+
+def _structured_constraints(body: CommonRequest) -> list[Constraint]:
+    """guided_* fields are read only without structured_outputs: some clients send both, for any vLLM."""
+    outputs = body.structured_outputs
+    if outputs and outputs.structural_tag is not None:
         raise InvalidParameter("structural_tag is not supported", "structured_outputs.structural_tag")
-    constraints: list[Constraint] = []
-    for source, fields in ((outputs, STRUCTURED), (body, GUIDED)):
-        for field, make in fields.items():
-            value = getattr(source, field)
-            if value is not None and value is not False:
-                constraints.append(make(value))
-    if len(constraints) > 1:
-        raise InvalidBody(ONE_KIND, "structured_outputs")
+    structured = list(_constraints(outputs, STRUCTURED, "structured_outputs.")) if outputs else []
+    return [
+        *(structured or _constraints(body, GUIDED)),
+        *_constraints(body, TOP_LEVEL, unset=(*UNSET, "")),
+    ]
+
+
+def _constraints(
+    source: Any, fields: Mapping[str, ConstraintKind], prefix: str = "", unset: tuple[Any, ...] = UNSET
+) -> Iterable[Constraint]:
+    for field, kind in fields.items():
+        value = getattr(source, field)
+        if value not in unset:
+            yield Constraint(kind, None if kind == "json" else value, prefix + field)
+
+
+def _the_only(constraints: list[Constraint]) -> Constraint | None:
+    """The constraint that all fields set. Raises InvalidBody if they set several."""
+    if len(constraints) > 1 and len(set(map(_canonical, constraints))) > 1:
+        fields = [constraint.field_name for constraint in constraints]
+        raise InvalidBody(f"{ONE_KIND} This request sets {' and '.join(fields)}.", fields[-1])
     return constraints[0] if constraints else None
 
 
-STRUCTURED: dict[str, Callable[[Any], Constraint]] = {
-    "json": lambda value: Constraint("json_schema", value),
-    "regex": lambda value: Constraint("regex", value),
-    "choice": lambda value: Constraint("choice", value),
-    "grammar": lambda value: Constraint("grammar", value),
-    "json_object": lambda _: Constraint("json"),
-}
-GUIDED = {f"guided_{field}": STRUCTURED[field] for field in ("json", "regex", "choice", "grammar")}
+def _canonical(constraint: Constraint) -> str:
+    """A text that is equal for equal constraints: a schema may be an object or its JSON text."""
+    spec = constraint.spec
+    if constraint.kind == "json_schema" and isinstance(spec, str):
+        try:
+            spec = untrusted_json.parse_json(spec)
+        except ValueError:
+            pass  # the backend refuses it
+    return json.dumps([constraint.kind, spec], sort_keys=True)
 
 
 def _parse_format(response_format: ResponseFormat) -> Constraint | None:
@@ -75,31 +112,43 @@ def _text(_: ResponseFormat) -> None:
 
 
 def _json(response_format: ResponseFormat) -> Constraint:
-    return (
-        Constraint("json")
-        if response_format.value is None
-        else Constraint("json_schema", response_format.value)
-    )
+    """Any object, or one of the schema, which peers take from different fields."""
+    named_schema = response_format.json_schema
+    schemas = (response_format.schema, response_format.value, named_schema and named_schema.schema)
+    return _schema_or_any(next((schema for schema in schemas if schema is not None), None))
 
 
 def _schema(response_format: ResponseFormat) -> Constraint:
-    """OpenAI's named schema; TGI's clients put the same object into `value`."""
-    named_schema = response_format.json_schema
-    if named_schema is None and isinstance(response_format.value, dict):
-        return Constraint("json_schema", response_format.value.get("schema", response_format.value))
-    if named_schema is None:
+    """OpenAI's named schema; TGI's clients put the same object into `value`, llama.cpp's use `schema`."""
+    named_schema, value = response_format.json_schema, response_format.value
+    if named_schema is not None:
+        return _schema_or_any(named_schema.schema)
+    if response_format.schema is not None:
+        return _schema_or_any(response_format.schema)
+    if not isinstance(value, dict):
         raise InvalidBody("response_format.json_schema is required", "response_format.json_schema")
+    return Constraint("json_schema", value.get("schema", value))
+
+
+def _schema_or_any(schema: Any) -> Constraint:
     return (
-        Constraint("json_schema", named_schema.schema)
-        if isinstance(named_schema.schema, dict)
-        else Constraint("json")
+        Constraint("json")
+        if schema is None or isinstance(schema, bool)
+        else Constraint("json_schema", schema)
     )
 
 
 def _regex(response_format: ResponseFormat) -> Constraint:
-    if not isinstance(response_format.value, str):
+    pattern = response_format.value if response_format.pattern is None else response_format.pattern
+    if not isinstance(pattern, str):
         raise InvalidBody("response_format.value must be a regular expression", "response_format.value")
-    return Constraint("regex", response_format.value)
+    return Constraint("regex", pattern)
+
+
+def _grammar(response_format: ResponseFormat) -> Constraint:
+    if response_format.grammar is None:
+        raise InvalidBody("response_format.grammar is required", "response_format.grammar")
+    return Constraint("grammar", response_format.grammar)
 
 
 FORMATS: dict[str, Callable[[ResponseFormat], Constraint | None]] = {
@@ -108,4 +157,5 @@ FORMATS: dict[str, Callable[[ResponseFormat], Constraint | None]] = {
     "json": _json,
     "json_schema": _schema,
     "regex": _regex,
+    "grammar": _grammar,
 }

@@ -9,7 +9,8 @@ from typing import cast
 
 from flask import Response, request
 
-from api.client_detection import is_generated, is_llama_stack
+from api import json_body
+from api.client_detection import is_llama_stack, is_text_generation
 from api.concurrency_limit import acquire_permit
 from api.errors import json_response
 from api.merged_stream import submit_all
@@ -18,11 +19,11 @@ from api.openai.chat_writer import ChatWriter, FunctionWriter
 from api.openai.completion_writer import CompletionWriter, Prompt, PromptEcho
 from api.openai.errors import InvalidBody
 from api.openai.messages import (
-    forces_named_tool,
     functions_to_tools,
     parse_content,
     parse_messages,
     parse_tools,
+    sent_tools,
 )
 from api.openai.parse import make_template, read_request
 from api.openai.protocol.chat import ChatCompletionRequest
@@ -33,8 +34,11 @@ from api.openai.protocol.tokenize import (
     TokenizeRequest,
     TokenizeResponse,
 )
+from api.openai.repeated_answers import repeat_answers
 from api.openai.reply import reply_options
-from api.response import SSE, Framing, respond
+from api.openai.stored_chats import check_stored_chat, record_chat
+from api.openai.tool_choice import forces_named_tool
+from api.response import SSE, Framing, Writer, respond
 from inference.backend import Backend
 from inference.content import content_text
 from inference.models import Models
@@ -63,14 +67,15 @@ class CompletionRoutes:
             max_tokens=generation_requests[0].max_tokens,
         )
         prompt_echo = _prompt_echo(generation_requests, served.backend) if body.echo else None
-        writer = CompletionWriter(options, prompt_echo)
+        num_generated = generation_requests[0].n
+        writer = repeat_answers(CompletionWriter(options, prompt_echo), options.best_of // num_generated)
         acquire_permit()
         stream = submit_all(served.generate, generation_requests)
         return respond(
             stream,
             writer,
             framing_for_client() if body.stream else None,
-            len(generation_requests) * options.best_of,
+            len(generation_requests) * num_generated,
         )
 
     def chat(self) -> Response:
@@ -78,7 +83,9 @@ class CompletionRoutes:
         if body.functions or body.function_call is not None:
             body = functions_to_tools(body)
         served = self.models.resolve(body.model)
-        generation_request = parse.chat_request(body, served.card.info, self.settings)
+        generation_request = parse.chat_request(
+            body, served.card.info, self.settings, sent_tools=sent_tools(json_body.read())
+        )
         options = reply_options(
             body,
             "chatcmpl",
@@ -86,19 +93,24 @@ class CompletionRoutes:
             self.settings,
             logprobs=generation_request.logprobs if body.logprobs else None,
             max_tokens=generation_request.max_tokens,
-            # Generated clients concatenate the fields of all deltas.
-            role_in_every_delta=not is_generated(request.headers),
+            role_in_every_delta=is_text_generation(request.headers, body.model),
         )
         writer_class = FunctionWriter if body.functions else ChatWriter
         last = body.messages[-1]
         echo = parse_content(last.content, "messages") if body.echo and last.role == "assistant" else ""
-        writer = writer_class(options, content_text(echo), forces_named_tool(body))
+
+        def make_writer() -> Writer:
+            writer = writer_class(options, content_text(echo), forces_named_tool(body))
+            return repeat_answers(writer, options.best_of // generation_request.n)
+
+        check_stored_chat(body)
         acquire_permit()
+        stream = served.generate(generation_request)
         return respond(
-            served.generate(generation_request),
-            writer,
+            record_chat(stream, body, generation_request.n, make_writer),
+            make_writer(),
             framing_for_client() if body.stream else None,
-            options.best_of,
+            generation_request.n,
         )
 
 
@@ -147,5 +159,5 @@ def _generation_request(body: TokenizeRequest) -> GenerationRequest:
             body.add_generation_prompt, body.continue_final_message, body.chat_template_kwargs
         ),
         add_special_tokens=body.add_special_tokens,
-        tools=parse_tools(body.tools),
+        tools=parse_tools(body.tools, sent_tools(json_body.read())),
     )

@@ -9,6 +9,7 @@ from typing import Any
 from api.openai.errors import InvalidBody, InvalidParameter
 from api.openai.protocol.chat import ChatCompletionRequest
 from api.openai.protocol.completion import CompletionRequest
+from inference.validation import MAX_CHOICES
 
 Body = ChatCompletionRequest | CompletionRequest
 
@@ -36,11 +37,13 @@ UNSUPPORTED: tuple[tuple[str, tuple[Any, ...], str], ...] = (
     ("use_beam_search", (None, False), "use_beam_search is not supported: use sampling or greedy decoding"),
     ("logits_processors", (None, []), "logits_processors are not supported"),
     ("priority", (None, 0), "Got priority {0.priority} but priority scheduling is not enabled"),
+    ("grammar_lazy", (None, False), "grammar_lazy is not supported: a grammar applies from the first token"),
+    ("structural_tag", (None, ""), "structural_tag is not supported: use grammar or json_schema"),
     ("chat_template", (None, ""), "chat_template is not supported: the model's own template is used"),
 )
 
 
-def check(body: Body, default_temperature: float) -> None:
+def check(body: Body) -> None:
     """Raise InvalidBody or InvalidParameter for the first rule that the body breaks."""
     _check_conflicts(body)
     for field, accepted, message in UNSUPPORTED:
@@ -52,7 +55,8 @@ def check(body: Body, default_temperature: float) -> None:
             raise InvalidParameter(f"{field} {rule}, got {value}.", field)
     truncate = body.truncate_prompt_tokens
     if truncate is not None and truncate != -1 and truncate < 1:
-        rule = f"truncate_prompt_tokens must be -1, or at least 1, got {truncate}."
+        empty = "The decoder prompt cannot be empty: " if truncate == 0 else ""  # vLLM's words for 0
+        rule = f"{empty}truncate_prompt_tokens must be -1, or at least 1, got {truncate}."
         raise InvalidParameter(rule, "truncate_prompt_tokens")
     if body.logprobs or body.prompt_logprobs:
         _check_logprobs(body)
@@ -60,7 +64,7 @@ def check(body: Body, default_temperature: float) -> None:
     if body.stop is not None or body.bad_words or body.allowed_token_ids is not None:
         _check_texts(body)
     if body.n is not None or body.best_of is not None:
-        _check_best_of(body, default_temperature)
+        _check_best_of(body)
 
 
 def _check_conflicts(body: Body) -> None:
@@ -128,18 +132,16 @@ def _check_texts(body: Body) -> None:
         raise InvalidParameter("allowed_token_ids is not None and empty!", "allowed_token_ids")
 
 
-def _check_best_of(body: Body, default_temperature: float) -> None:
+def _check_best_of(body: Body) -> None:
     n, best_of = body.n or 1, body.best_of
-    greedy = (default_temperature if body.temperature is None else body.temperature) == 0
-    if greedy and n > 1:
-        raise InvalidParameter(f"n must be 1 when using greedy sampling, got {n}.", "n")
+    field, num_answers = ("n", n) if best_of is None else ("best_of", best_of)
+    if num_answers > MAX_CHOICES:
+        raise InvalidParameter(f"{field} must be at most {MAX_CHOICES}, got {num_answers}.", field)
     if best_of is None:
         return
     if best_of < n:
         rule = f"best_of must be greater than or equal to n, got n={n} and best_of={best_of}."
         raise InvalidParameter(rule, "best_of")
-    if greedy and best_of > 1:
-        raise InvalidParameter(f"best_of must be 1 when using greedy sampling, got {best_of}.", "best_of")
     if body.stream and best_of > n:
         raise InvalidParameter(
             "best_of must equal n when stream=True: only complete answers are ranked", "best_of"

@@ -19,7 +19,12 @@ from inference.types import Embedding, GenerationRequest
 from settings.groups import ServerSettings
 
 EMBED = Operation(
-    "Embed texts, one vector for each", "", EmbedRequest, list[tuple[float, ...]], error=TgiErrorResponse
+    "Embed texts, one vector for each",
+    "",
+    EmbedRequest,
+    list[tuple[float, ...]],
+    error=TgiErrorResponse,
+    takes_permit=True,
 )
 
 

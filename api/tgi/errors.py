@@ -8,10 +8,6 @@ from typing import Any, ClassVar, NamedTuple
 from api.response import StreamEndedEarly
 from inference.errors import BadRequest, Internal, NotImplementedHere, Overloaded, ServerError
 
-UNAUTHORIZED = {
-    "error": {"message": "Unauthorized", "type": "AuthenticationError", "param": None, "code": 401},
-    "error_type": "authentication",
-}
 FIELDS = {
     "prompt": "inputs",
     "input": "inputs",
@@ -75,7 +71,7 @@ TYPES = {404: "not_found", 405: "method_not_allowed", 503: "overloaded"}
 def error_before_start(error: ServerError) -> tuple[int, dict[str, Any]]:
     """Status and body of an error before the first byte."""
     if error.status == 401:
-        return 401, UNAUTHORIZED
+        return 401, _unauthorized(error.message)
     status, type, template = _kind(error)
     message = _quote_field(error) if isinstance(error, BadRequest) else error.message
     return status, {"error": template.format(message), "error_type": type}
@@ -87,6 +83,17 @@ def error_in_stream(error: ServerError) -> list[Any]:
     if isinstance(error, StreamEndedEarly):
         return [{"error": "Incomplete generation stream", "error_type": "incomplete_generation_stream"}]
     return [body]
+
+
+def _unauthorized(message: str) -> dict[str, Any]:
+    """The body of a 401: TGI's is empty; the clients of OpenAI's routes read an object."""
+    detail = {
+        "message": f"Unauthorized: {message}",
+        "type": "AuthenticationError",
+        "param": None,
+        "code": 401,
+    }
+    return {"error": detail, "error_type": "authentication"}
 
 
 def _kind(error: ServerError) -> tuple[int, str, str]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from api import json_body
-from api.tgi.closed_schema import close_schema
 from api.tgi.errors import InvalidInput, JsonDataError, JsonSyntaxError
 from api.tgi.info_routes import max_input_tokens
 from api.tgi.protocol import GenerateParameters, GenerateRequest, Grammar, RegexGrammar, SchemaGrammar
@@ -165,4 +164,4 @@ def _schema_constraint(schema: dict[str, Any]) -> Constraint:
     """Adds `"type": "object"`: without a type, JSON Schema also allows strings and numbers."""
     if "properties" not in schema:
         raise InvalidInput("grammar is not valid: Grammar must have a 'properties' field")
-    return Constraint("json_schema", {"type": "object"} | close_schema(schema))
+    return Constraint("json_schema", {"type": "object"} | schema)

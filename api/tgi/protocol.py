@@ -138,12 +138,14 @@ class OutputToken(Struct):
 class SequenceDetails(Struct, kw_only=True):
     """How an answer was generated.
 
-    seed        null for a greedy answer
-    prefill     the prompt's tokens, with decoder_input_details
-    top_tokens  the most probable tokens of each step, with top_n_tokens
+    stop_reason  timeout, if REQUEST_TIMEOUT ended the answer; finish_reason is then length
+    seed         null for a greedy answer
+    prefill      the prompt's tokens, with decoder_input_details
+    top_tokens   the most probable tokens of each step, with top_n_tokens
     """
 
     finish_reason: FinishReason
+    stop_reason: str | UnsetType = UNSET
     generated_tokens: int
     seed: int | None
     prefill: list[PrefillToken]
@@ -166,11 +168,12 @@ class GenerateResponse(Struct):
     details: Details | UnsetType = UNSET
 
 
-class StreamDetails(Struct):
+class StreamDetails(Struct, kw_only=True):
     finish_reason: FinishReason
     generated_tokens: int
     seed: int | None
     input_length: int | None
+    stop_reason: str | UnsetType = UNSET
 
 
 class StreamResponse(Struct, kw_only=True):

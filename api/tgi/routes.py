@@ -8,12 +8,15 @@ from dataclasses import dataclass, field, replace
 
 from flask import Response
 
+from api import json_body
 from api.concurrency_limit import acquire_permit
 from api.errors import json_response
+from api.openai.messages import sent_tools
 from api.openai.parse import chat_request
 from api.openai.protocol.chat import ChatCompletionRequest
 from api.openapi.operation import Operation
 from api.response import SSE, respond
+from api.reworded_stream import RewordedStream
 from api.tgi.errors import error_in_stream
 from api.tgi.info_routes import compute_type, includes_prompt
 from api.tgi.last_token_stream import LastTokenStream
@@ -42,7 +45,9 @@ EVENT_STREAM = (SSE.mimetype,)
 IN_BAND_NOTE = """Each event is a token. The last event also has the text and, if requested, the details.
 Errors are events too, with `error` and `error_type`; the status is 200."""
 
-GENERATE = Operation("Continue a text", "", GenerateRequest, GenerateResponse, error=TgiErrorResponse)
+GENERATE = Operation(
+    "Continue a text", "", GenerateRequest, GenerateResponse, error=TgiErrorResponse, takes_permit=True
+)
 GENERATE_STREAM = Operation(
     "Continue a text, token by token",
     IN_BAND_NOTE,
@@ -60,7 +65,12 @@ COMPAT_GENERATE = Operation(
     error=TgiErrorResponse,
 )
 VERTEX = Operation(
-    "Continue several texts or conversations", "", VertexRequest, VertexResponse, error=TgiErrorResponse
+    "Continue several texts or conversations",
+    "",
+    VertexRequest,
+    VertexResponse,
+    error=TgiErrorResponse,
+    takes_permit=True,
 )
 TOKENIZE = Operation("Tokenize a text", "", TgiTokenizeRequest, list[SimpleToken], error=TgiErrorResponse)
 CHAT_TOKENIZE = Operation(
@@ -147,10 +157,15 @@ class GenerateRoutes:
     def submit(self, request: GenerationRequest) -> Stream:
         """Submit to the backend. Raises ServerError with TGI's message."""
         acquire_permit()
+
+        def reword(error: ServerError) -> ServerError:
+            return reword_error(error, request, self.backend.info().context)
+
         try:
-            return self.backend.generate(request)
+            stream = self.backend.generate(request)
         except ServerError as error:
-            raise reword_error(error, request, self.backend.info().context) from error
+            raise reword(error) from error
+        return RewordedStream(stream, reword) if request.constraint else stream
 
     def _respond_full(self, body: GenerateRequest, include_prompt: bool, as_list: bool = False) -> Response:
         timer = self._start_timer(body)
@@ -194,5 +209,7 @@ def tokenize_text(backend: Backend) -> Response:
 
 def tokenize_chat(backend: Backend, settings: ServerSettings) -> Response:
     """The body is that of /v1/chat/completions."""
-    tokenized = backend.tokenize(chat_request(read_request(ChatCompletionRequest), backend.info(), settings))
+    body = read_request(ChatCompletionRequest)
+    generation_request = chat_request(body, backend.info(), settings, sent_tools=sent_tools(json_body.read()))
+    tokenized = backend.tokenize(generation_request)
     return json_response(200, ChatTokenizeResponse(simple_tokens(tokenized), tokenized.text))

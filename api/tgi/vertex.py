@@ -7,6 +7,7 @@ from flask import Response
 
 from api import json_body
 from api.merged_stream import submit_all
+from api.openai.messages import sent_tools
 from api.openai.parse import chat_request
 from api.openai.protocol.chat import ChatCompletionRequest
 from api.response import respond
@@ -56,7 +57,7 @@ def _generation_request(instance: dict[str, Any], field: str, routes: GenerateRo
     if "inputs" not in instance and "messages" in instance:
         chat = _to_struct(instance, ChatCompletionRequest, field)
         try:
-            return replace(chat_request(chat, info, settings), n=1)
+            return replace(chat_request(chat, info, settings, sent_tools=sent_tools(instance)), n=1)
         except BadRequest as error:
             raise _with_field_of_instance(error, field) from None
     body = _to_struct(instance, GenerateRequest, field)

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import UNSET, structs
 
-from api.accumulator import LOWEST_LOGPROB, Accumulator, finite_logprob
+from api.accumulator import LOWEST_LOGPROB, Accumulator, cut_reason, finite_logprob
 from api.tgi.errors import error_before_start, error_in_stream
 from api.tgi.last_token_stream import LastToken
 from api.tgi.parse import ResponseOptions
@@ -47,7 +47,7 @@ class TgiAccumulator(Accumulator):
     def finish_reason(self) -> FinishReason:
         """As in TGI, the token limit takes precedence over the end token, and that over a stop string.
 
-        An answer that a deadline or a shutdown ended also has the reason "length".
+        An answer that the server ended early also has the reason "length", and a stop_reason.
         """
         end, limit = self.finished_event, self.options.max_new_tokens
         if end.finish_reason != "stop" or (limit is not None and end.num_tokens >= limit):
@@ -63,6 +63,7 @@ class TgiAccumulator(Accumulator):
         )
         return SequenceDetails(
             finish_reason=self.finish_reason,
+            stop_reason=cut_reason(self.finished_event) or UNSET,
             generated_tokens=self.finished_event.num_tokens,
             seed=self.finished_event.seed,
             prefill=list(map(prefill_token, prefill)),
@@ -72,7 +73,13 @@ class TgiAccumulator(Accumulator):
 
     def stream_details(self) -> StreamDetails:
         end = self.finished_event
-        return StreamDetails(self.finish_reason, end.num_tokens, end.seed, self.started_event.prompt_tokens)
+        return StreamDetails(
+            finish_reason=self.finish_reason,
+            generated_tokens=end.num_tokens,
+            seed=end.seed,
+            input_length=self.started_event.prompt_tokens,
+            stop_reason=cut_reason(end) or UNSET,
+        )
 
     def _output_tokens(self) -> list[OutputToken]:
         """The tokens. Text held back until the end is added to the last one."""

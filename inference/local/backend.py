@@ -4,37 +4,40 @@ Knows which module handles which part of a request. Computes nothing itself.
 """
 
 import asyncio
-import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+from inference.backend import Stream
 from inference.backend_load import BackendLoad
 from inference.engine.engine import Engine
 from inference.engine.sequence import OutputSink
-from inference.errors import MaxTokensTooLarge, NotImplementedHere
+from inference.errors import MaxTokensTooLarge, NotImplementedHere, TooLong
 from inference.local.answer_decoder import AnswerDecoder
 from inference.local.embeddings import EmbeddingStream, embed_inputs
+from inference.local.engine_probe import EngineProbe
 from inference.local.input_processor import InputProcessor, is_chat
 from inference.local.output_stream import LocalStream, OutputCollector
+from inference.local.pending_stream import GrammarStage
+from inference.local.resolve_sampling import normalise_sampling, with_seeds
 from inference.local.tool_calling import AUTO, ToolCalling
 from inference.metrics import AnswerStats, ModelMetrics
 from inference.model.memory_usage import devices
-from inference.sampling import Sampling
 from inference.structured_output import GrammarCompiler, GrammarMatcher
 from inference.text.detokenizer import IncrementalDetokenizer
+from inference.text.special_tokens import SpecialTokensIn
 from inference.text.stop_strings import StopStrings, TokenEndStops
 from inference.text.tokenizer import bad_words_ids
 from inference.text.tokenizer_config import tokenizer_config
 from inference.text.vocabulary import Vocabulary
 from inference.tokenized import Tokenized
-from inference.types import GenerationRequest, ModelInfo
+from inference.types import Constraint, GenerationRequest, ModelInfo
 from inference.validation import check_ids, check_request
 
-MIN_TEMPERATURE = 1e-5  # below it sampling is greedy, as in vLLM's SamplingParams
-MAX_CONSECUTIVE_FAILURES = 3  # failed requests in a row from which the server is not ready
+MAX_DETOKENIZE_IDS = 100_000  # limit of `detokenize` if the context is small
 
 # Starts a contrastive search whose outputs go to every sink; returns what aborts answers by their indices.
 StartSearch = Callable[
@@ -49,6 +52,7 @@ class LocalBackend:
     vocab               width of the logits; ids that the tokenizer lacks have no text
     eos_token_ids       the model's end tokens
     max_input_tokens    longest prompt allowed; None: any that leaves a token for the answer
+    special_tokens_in   see InputProcessor
     default_seed        seed of requests that set none; None: a random one for each
     tool_format         the configured format of tool calls, see ToolCalling
     details             further properties for ModelInfo
@@ -70,6 +74,7 @@ class LocalBackend:
         compiler: GrammarCompiler,
         metrics: ModelMetrics,
         max_input_tokens: int | None = None,
+        special_tokens_in: SpecialTokensIn = "prompts",
         tool_format: str = AUTO,
         default_seed: int | None = None,
         details: Mapping[str, str] = MappingProxyType({}),
@@ -91,9 +96,11 @@ class LocalBackend:
             vocab=vocab,
             is_encoder_decoder=is_encoder_decoder,
             max_input_tokens=max_input_tokens,
+            special_tokens_in=special_tokens_in,
         )
         self._eos_token_ids = eos_token_ids
-        self._compiler = compiler
+        self._engine_probe = EngineProbe(engine, token_id=next(iter(self._vocabulary.anchor_ids), 0))
+        self._grammar_stage = GrammarStage(compiler)
         self._tool_calling = ToolCalling(tool_format, self._input_processor.chat_template, self._vocabulary)
         self._info = ModelInfo(
             model_id,
@@ -109,18 +116,27 @@ class LocalBackend:
         return self._info
 
     def unavailable_reason(self) -> str:
-        if self._engine.consecutive_failures >= MAX_CONSECUTIVE_FAILURES:
-            return f"the last {self._engine.consecutive_failures} requests have failed"
-        return self._engine.closed_reason
+        return self._engine.closed_reason or self._engine_probe.unavailable_reason()
 
-    def generate(self, request: GenerationRequest) -> LocalStream:
+    def generate(self, request: GenerationRequest) -> Stream:
         start_s = time.monotonic()
         check_request(request, self._info.vocab)
         if request.adapter is not None:
             raise NotImplementedHere(f"this model has no adapter {request.adapter!r}")
         token_ids = self._input_processor.prompt_token_ids(request)
-        matcher = self._matcher(request)
-        resolved = self._resolve(request, token_ids, has_grammar=matcher is not None)
+        constraint, field = self._constraint(request)
+        resolved = self._resolve(request, token_ids, has_grammar=constraint is not None)
+        return self._grammar_stage.open(constraint, field, partial(self._submit, request, resolved, start_s))
+
+    def _submit(
+        self,
+        request: GenerationRequest,
+        resolved: GenerationRequest,
+        start_s: float,
+        matcher: GrammarMatcher | None,
+    ) -> Stream:
+        """Start the answers to `request`; `resolved` is what _resolve returns for it."""
+        token_ids = resolved.prompt_token_ids
         resolved_requests = with_seeds(resolved, self._default_seed)
         answer_stats = self._metrics.start_answers(
             len(token_ids),
@@ -140,6 +156,8 @@ class LocalBackend:
         return self._input_processor.tokenize(request)
 
     def detokenize(self, token_ids: Sequence[int], show_special: bool = True) -> str:
+        if len(token_ids) > (max_ids := max(self._context, MAX_DETOKENIZE_IDS)):
+            raise TooLong("tokens", max_ids, len(token_ids), f"may have at most {max_ids} ids")
         check_ids("tokens", token_ids, self._info.vocab)
         return self._vocabulary.detokenize(token_ids, show_special)
 
@@ -159,7 +177,11 @@ class LocalBackend:
             devices(),
         )
 
+    def seconds_until_end(self) -> float | None:
+        return self._engine.seconds_until_end()
+
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._grammar_stage.post = loop.call_soon_threadsafe
         self._engine.set_delivery(loop.call_soon_threadsafe)
 
     def close(self) -> None:
@@ -192,11 +214,11 @@ class LocalBackend:
             raise MaxTokensTooLarge(self._context, len(token_ids), request.max_tokens)
         return min(request.max_tokens, available)
 
-    def _matcher(self, request: GenerationRequest) -> GrammarMatcher | None:
-        """The grammar of the answers. A forced tool call overrides the request's constraint."""
+    def _constraint(self, request: GenerationRequest) -> tuple[Constraint | None, str]:
+        """(the answers' constraint, its field in errors). A forced tool call overrides the request's."""
         if request.tool_choice not in ("auto", "none"):
-            return self._compiler.compile(self._tool_calling.forced_constraint(request), "tools")
-        return self._compiler.compile(request.constraint) if request.constraint else None
+            return self._tool_calling.forced_constraint(request), "tools"
+        return request.constraint, ""
 
     def _start_search(
         self,
@@ -258,23 +280,3 @@ def stop_strings_for(
         if request.include_stop_str_in_output
         else StopStrings(request.stop + template_stops)
     )
-
-
-def normalise_sampling(sampling: Sampling, vocab: int) -> Sampling:
-    """Replace parameters by equivalent ones that fewer cases distinguish.
-
-    A temperature below MIN_TEMPERATURE and contrastive search are greedy; a top_k of at least `vocab` is off.
-    """
-    if sampling.penalty_alpha or sampling.temperature < MIN_TEMPERATURE:
-        return replace(sampling, greedy=True, temperature=1.0)
-    return replace(sampling, top_k=0) if sampling.top_k >= vocab else sampling
-
-
-def with_seeds(request: GenerationRequest, default_seed: int | None = None) -> list[GenerationRequest]:
-    """The request of each answer: their seeds differ; a greedy answer has none."""
-    sampling = request.sampling
-    if sampling.greedy:
-        return [replace(request, sampling=replace(sampling, seed=None))] * request.n
-    seed = default_seed if sampling.seed is None else sampling.seed
-    first = secrets.randbits(63) if seed is None else seed
-    return [replace(request, sampling=replace(sampling, seed=first + index)) for index in range(request.n)]

@@ -10,6 +10,7 @@ from typing import TypeGuard, cast
 from inference.content import content_text
 from inference.errors import BadRequest, TooLong
 from inference.text.chat_template import ChatTemplate
+from inference.text.special_tokens import MarkedText, SpecialTokensIn
 from inference.text.tokenizer import PromptTokenizer, check_unicode, locate_tokens
 from inference.text.vocabulary import Vocabulary
 from inference.tokenized import Tokenized
@@ -27,6 +28,7 @@ class InputProcessor:
     vocab               width of the logits
     is_encoder_decoder  prompts go to an encoder, which expects the tokenizer's closing token too
     max_input_tokens    longest prompt allowed; None: any that leaves a token for the answer
+    special_tokens_in   the texts in which the spelling of a special token is that token
     """
 
     def __init__(
@@ -37,12 +39,14 @@ class InputProcessor:
         vocab: int,
         is_encoder_decoder: bool,
         max_input_tokens: int | None = None,
+        special_tokens_in: SpecialTokensIn = "prompts",
     ) -> None:
         self.vocabulary = vocabulary
         self.context = context
         self.vocab = vocab
         self.is_encoder_decoder = is_encoder_decoder
         self.max_input_tokens = max_input_tokens
+        self.special_tokens_in = special_tokens_in
         self.chat_template = ChatTemplate(vocabulary.tokenizer)
         self._tokenizer = PromptTokenizer(vocabulary)
 
@@ -56,10 +60,10 @@ class InputProcessor:
             raise BadRequest("prompt", "is empty: it must have at least one token")
         max_tokens = self.context if self.is_encoder_decoder or request.max_tokens == 0 else self.context - 1
         if len(token_ids) > max_tokens:
-            raise TooLong("prompt", self.context, len(token_ids))
+            raise TooLong(prompt_field(request), self.context, len(token_ids))
         if self.max_input_tokens is not None and len(token_ids) > self.max_input_tokens:
             raise TooLong(
-                "prompt",
+                prompt_field(request),
                 self.max_input_tokens,
                 len(token_ids),
                 f"may have at most {self.max_input_tokens} tokens",
@@ -73,26 +77,32 @@ class InputProcessor:
             token_ids = self._token_ids(prompt)
             text = self.vocabulary.detokenize(token_ids, show_special=True)
             return Tokenized(text, tuple(locate_tokens(self.vocabulary, text, token_ids))[-max_tokens:])
-        text, add_special_tokens = self._prompt_text(request, max(self._max_chars, MAX_TOKENIZE_CHARS))
-        return Tokenized(text, self._tokenizer.token_spans(text, add_special_tokens)[-max_tokens:])
+        marked, add_special_tokens = self._prompt_text(request, max(self._max_chars, MAX_TOKENIZE_CHARS))
+        token_spans = self._tokenizer.token_spans(marked.text, add_special_tokens, marked.split_at)
+        return Tokenized(marked.text, token_spans[-max_tokens:])
 
     def _encode_prompt(self, request: GenerationRequest) -> tuple[int, ...]:
         prompt = request.prompt
         if not isinstance(prompt, str) and not is_chat(prompt):
             return self._token_ids(prompt)
-        return self._tokenizer.encode(*self._prompt_text(request, self._max_chars))
+        marked, add_special_tokens = self._prompt_text(request, self._max_chars)
+        return self._tokenizer.encode(marked.text, add_special_tokens, marked.split_at)
 
     def _token_ids(self, prompt: Sequence[int] | Sequence[Message]) -> tuple[int, ...]:
         check_ids("prompt", prompt, self.vocab)
         return tuple(cast(Sequence[int], prompt))
 
-    def _prompt_text(self, request: GenerationRequest, max_chars: int) -> tuple[str, bool | None]:
+    def _prompt_text(self, request: GenerationRequest, max_chars: int) -> tuple[MarkedText, bool | None]:
         """(text of the prompt, at most max_chars long; add_special_tokens for PromptTokenizer.encode)"""
         prompt = request.prompt
         if isinstance(prompt, str):
-            return self._check_text(prompt, "prompt", request, max_chars), self._adds_special_tokens(request)
-        text = self._render_chat(cast(Sequence[Message], prompt), request)
-        return self._check_text(text, "messages", request, max_chars), self._adds_special_tokens(
+            is_literal = self.special_tokens_in == "none"
+            marked = self.chat_template.special_tokens.split(prompt) if is_literal else MarkedText(prompt)
+            return self._check_text(marked, "prompt", request, max_chars), self._adds_special_tokens(request)
+        marked = self._render_chat(cast(Sequence[Message], prompt), request)
+        if self.special_tokens_in == "all":
+            marked = MarkedText(marked.text)
+        return self._check_text(marked, "messages", request, max_chars), self._adds_special_tokens(
             request, bool(self.chat_template.fallback_reason)
         )
 
@@ -102,7 +112,7 @@ class InputProcessor:
             return bool(request.add_special_tokens)
         return True if self.is_encoder_decoder else None
 
-    def _render_chat(self, messages: Sequence[Message], request: GenerationRequest) -> str:
+    def _render_chat(self, messages: Sequence[Message], request: GenerationRequest) -> MarkedText:
         """The conversation, rendered by the chat template. Raises BadRequest, TooLong."""
         # An empty message counts as one token: the template writes at least that much for it.
         chars = sum(MAX_CHARS_PER_TOKEN + len(content_text(message.content)) for message in messages)
@@ -110,13 +120,15 @@ class InputProcessor:
         tools = () if request.tool_choice == "none" else request.tools
         return self.chat_template.render(messages, tools, requested_format(request), request.template)
 
-    def _check_text(self, text: str, field: str, request: GenerationRequest, max_chars: int) -> str:
+    def _check_text(
+        self, marked: MarkedText, field: str, request: GenerationRequest, max_chars: int
+    ) -> MarkedText:
         """The text; with `truncate`, its last max_chars characters. Raises BadRequest, TooLong."""
         if request.truncate is None:
-            self._check_size(len(text), field, max_chars)
-        text = text[-max_chars:]
-        check_unicode(text, field)
-        return text
+            self._check_size(len(marked.text), field, max_chars)
+        marked = marked.last(max_chars)
+        check_unicode(marked.text, field)
+        return marked
 
     @property
     def _max_chars(self) -> int:
@@ -138,6 +150,11 @@ def truncation(request: GenerationRequest) -> int:
 def requested_format(request: GenerationRequest) -> ToolFormat | None:
     """The request's tool_format; None for a forced call, whose tools the chat template describes."""
     return request.tool_format if request.tool_choice == "auto" else None
+
+
+def prompt_field(request: GenerationRequest) -> str:
+    """The prompt's name in an error: messages for a chat."""
+    return "prompt" if isinstance(request.prompt, str) or not is_chat(request.prompt) else "messages"
 
 
 def is_chat(prompt: Sequence[int] | Sequence[Message]) -> TypeGuard[Sequence[Message]]:

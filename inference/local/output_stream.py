@@ -14,6 +14,7 @@ from inference.backend import Sink
 from inference.engine.sequence import StepOutput
 from inference.errors import Internal, ServerError
 from inference.local.answer_decoder import AnswerDecoder
+from inference.process.rust_panic import raises_panics
 from inference.types import Event
 
 log = logging.getLogger(__name__)
@@ -111,6 +112,7 @@ class OutputCollector:
             if events:
                 sink(events)
 
+    @raises_panics
     def _events(self, index: int, output: StepOutput) -> list[Event]:
         decoder = self.answer_decoders[index]
         if decoder.finished:

@@ -41,7 +41,7 @@ class ToolCalling:
             self.model_format if self._chat_template.describes_tools(requested_format(request)) else "llama"
         )
         return tool_constraint(
-            request.tools,
+            request.callable_tools,
             request.tool_choice,
             call_format,
             allow_several=request.parallel_calls,
@@ -54,10 +54,10 @@ class ToolCalling:
         Every format is parsed if the call is forced or the server describes the tools: its format may then
         differ from the configured one.
         """
-        if request.tool_choice == "none":
+        if request.tool_choice == "none" or not request.callable_tools:
             return None
         is_free = request.tool_choice == "auto" and self._chat_template.describes_tools(
             requested_format(request)
         )
         call_format = self._configured_format if is_free else AUTO
-        return ToolParser(request.tools, index, call_format, parallel=request.parallel_calls)
+        return ToolParser(request.callable_tools, index, call_format, parallel=request.parallel_calls)

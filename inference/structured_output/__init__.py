@@ -3,7 +3,9 @@
 GrammarCompiler makes matchers for the sampler; tool_constraint returns the constraint for a forced tool call.
 """
 
+from inference.structured_output.compile_queue import CompileQueue
 from inference.structured_output.compiler import GrammarCompiler, GrammarMatcher
+from inference.structured_output.grammar_checker import GrammarChecker
 from inference.structured_output.tool_grammars import tool_constraint
 
-__all__ = ["GrammarCompiler", "GrammarMatcher", "tool_constraint"]
+__all__ = ["CompileQueue", "GrammarChecker", "GrammarCompiler", "GrammarMatcher", "tool_constraint"]

@@ -4,6 +4,7 @@ https://github.com/guidance-ai/llguidance/blob/main/docs/syntax.md, and json_sch
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from llguidance import LLMatcher
 from llguidance.gbnf_to_lark import any_to_lark
 
 from inference import untrusted_json
+from inference.structured_output.closed_schema import close_schema
 from inference.types import Constraint
 
 MAX_BYTES = 64 << 10
@@ -22,6 +24,8 @@ JSON_OPTIONS = {
 }
 # Keys under which a mapping may contain a grammar's text.
 TEXT_KEYS = frozenset(("grammar", "lark", "gbnf", "bnf", "ebnf"))
+# Lark's start rule with a modifier for parse trees, which llguidance's own detection of Lark misses.
+MODIFIED_START = re.compile(r"^\s*[?!]+start\s*:", re.MULTILINE)
 
 
 def to_grammar(constraint: Constraint) -> str:
@@ -33,13 +37,14 @@ def to_grammar(constraint: Constraint) -> str:
 
 
 def _schema(spec: Any) -> str:
-    """A JSON schema: a mapping, or its JSON text."""
+    """A JSON schema: a mapping, or its JSON text. Its objects are closed."""
     schema = untrusted_json.parse_json(_bounded(spec)) if isinstance(spec, str) else spec
     if not isinstance(schema, Mapping):
         raise ValueError("it must be a JSON object")
     # x-guidance in the schema would replace JSON_OPTIONS.
     own_keys = {key: value for key, value in schema.items() if key != "x-guidance"}
-    return LLMatcher.grammar_from_json_schema(_bounded(json.dumps(own_keys)), overrides=JSON_OPTIONS)
+    _bounded(json.dumps(own_keys))
+    return LLMatcher.grammar_from_json_schema(json.dumps(close_schema(own_keys)), overrides=JSON_OPTIONS)
 
 
 def _regex(spec: Any) -> str:
@@ -82,6 +87,8 @@ def _text(spec: Any) -> str:
 
 
 def _lark(text: str) -> str:
+    if MODIFIED_START.search(text):
+        return text
     try:
         return any_to_lark(text)
     except RecursionError:

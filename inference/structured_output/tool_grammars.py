@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from inference.errors import BadRequest
+from inference.structured_output.closed_schema import close_schema
 from inference.structured_output.grammars import JSON_OPTIONS
 from inference.types import Constraint, Tool
 
@@ -102,7 +103,7 @@ def _parameters(tool: Tool) -> dict[str, Any]:
 
 
 def _inline(schema: Mapping[str, Any]) -> str:
-    return json.dumps({**schema, "x-guidance": JSON_OPTIONS})
+    return json.dumps({**close_schema(schema), "x-guidance": JSON_OPTIONS})
 
 
 def _tag_terminal(tag: str, special_ids: SpecialIds) -> str:

@@ -3,29 +3,43 @@
 Detects what a template supports by rendering probes. Knows templates; knows no models.
 """
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import cached_property, partial, reduce
 from inspect import signature
-from typing import Any
+from typing import Any, get_args
 
 from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
 from transformers.utils.chat_template_utils import render_jinja_template
 
-from inference.content import TextPart, content_text, parts_of
-from inference.errors import BadRequest
+from inference.errors import BadRequest, short
 from inference.text import tool_prompt as words
 from inference.text.message_rewrites import (
+    ATTEMPTS,
+    REASONING_ATTEMPTS,
     Messages,
-    Rewrite,
-    with_short_ids,
+    has_object_arguments,
+    with_object_arguments,
     with_system_first,
     with_tools_as_text,
-    with_turns,
-    without_system,
 )
-from inference.types import Message, Role, TemplateOptions, Tool, ToolCall, ToolFormat
+from inference.text.sandbox.budget import TemplateLimit
+from inference.text.sandbox.environment import bound_chat_templates
+from inference.text.special_tokens import MarkedText, SpecialTokenMarker
+from inference.text.template_messages import message_to_dict, renders_system, with_joined_parts
+from inference.text.template_probes import (
+    MARKER,
+    PART_CONVERSATIONS,
+    PART_MARKERS,
+    PROBE_CALL_MESSAGES,
+    PROBE_MESSAGE,
+    PROBE_REASONING,
+    PROBE_TEXT_ARGUMENTS,
+    PROBE_TOOL,
+    PROBE_TURNS,
+)
+from inference.types import Message, Role, TemplateOptions, Tool, ToolFormat
 
 PLAIN_TEMPLATE = (
     "{% for message in messages %}{{ message.role | capitalize }}: {{ message.content }}\n\n{% endfor %}"
@@ -34,16 +48,6 @@ PLAIN_TEMPLATE = (
 PLAIN_REASON = "the model has no chat template: turns are written as User: and Assistant:"
 PLAIN_STOPS = ("\nUser:", "\nSystem:")
 
-# Rewrites of a conversation, tried in this order until the template accepts one and omits nothing.
-ATTEMPTS: tuple[tuple[Rewrite, ...], ...] = (
-    (),
-    (with_system_first,),
-    (with_system_first, with_short_ids),
-    (with_system_first, with_short_ids, with_turns),
-    (without_system, with_short_ids, with_turns),
-    (with_system_first, with_tools_as_text, with_turns),
-    (without_system, with_tools_as_text, with_turns),
-)
 # A template is third-party code and may raise any of these.
 TEMPLATE_ERRORS = (
     TemplateError,
@@ -65,25 +69,10 @@ RESERVED_ARGUMENTS = {
     *signature(render_jinja_template).parameters,
 } - {"kwargs", "documents"}
 
-MARKER = "xylograph"  # a word that occurs in no template
-PROBE_TOOL = Tool(
-    MARKER, MARKER, {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
-)
-PROBE_MESSAGE = Message("user", MARKER)
-PROBE_CALL_MESSAGES = (
-    Message("user", "Hi"),
-    Message("assistant", "", tool_calls=(ToolCall("callnumb1", MARKER, '{"a": "b"}'),)),
-    Message("tool", MARKER, name="f", tool_call_id="callnumb1"),
-)
-PART_MARKERS = "mezzotint", "aquatint"  # words that occur in no template
-PROBE_PARTS = tuple(map(TextPart, PART_MARKERS))
-# Role → a conversation whose message of this role has several parts.
-PART_CONVERSATIONS: Mapping[Role, Messages] = {
-    "system": (Message("system", PROBE_PARTS), PROBE_MESSAGE),
-    "user": (Message("user", PROBE_PARTS),),
-    "assistant": (PROBE_MESSAGE, Message("assistant", PROBE_PARTS), PROBE_MESSAGE),
-    "tool": (*PROBE_CALL_MESSAGES[:2], replace(PROBE_CALL_MESSAGES[2], content=PROBE_PARTS)),
-}
+ROLE_NAMES = ", ".join(get_args(Role))
+KNOWN_ROLES = frozenset(get_args(Role))
+
+bound_chat_templates()
 
 
 class ChatTemplate:
@@ -91,6 +80,7 @@ class ChatTemplate:
 
     source              the template's text; all texts if the tokenizer has several templates
     fallback_reason     why the plain format is used; empty if the model has a template
+    limit_error         the limit that the template exceeds for every conversation; empty if it does not
     stops               stop strings of the plain format: without them the model would write the next turn
     uses_content_parts  contents must be lists of parts, as for models of text and images
     part_roles          by whether the prompt has tools: the roles whose messages may have several parts,
@@ -106,6 +96,8 @@ class ChatTemplate:
         self.source = str(self.template or tokenizer.chat_template)
         self.fallback_reason = PLAIN_REASON if is_plain else ""
         self.stops = PLAIN_STOPS if is_plain else ()
+        self.limit_error = ""
+        self.limit_error = self._find_limit_error()
         self.uses_content_parts = not self.renders(
             [PROBE_MESSAGE], 1, uses_content_parts=False
         ) and self.renders([PROBE_MESSAGE], 1, uses_content_parts=True)
@@ -119,12 +111,14 @@ class ChatTemplate:
         tools: Sequence[Tool] = (),
         tool_format: ToolFormat | None = None,
         template: TemplateOptions = DEFAULT_TEMPLATE,
-    ) -> str:
+    ) -> MarkedText:
         """The prompt. By default it ends where the assistant's message starts; see TemplateOptions.
 
-        Raises BadRequest if the template refuses the messages, or the options are impossible.
+        It is split where texts of the request spell the model's special tokens. Raises BadRequest if the
+        template refuses the messages, or the options are impossible.
         """
         check_template(template, messages)
+        self._check_roles(messages)
         prompt_format: ToolFormat = tool_format or "json"
         tools_in_prompt = bool(tools) and not self.describes_tools(tool_format)
         if tools_in_prompt:
@@ -133,47 +127,131 @@ class ChatTemplate:
             )
         if tools_in_prompt or not self.supports_calls:
             messages = with_tools_as_text(messages, prompt_format)
+        if not all(map(has_object_arguments, messages)) and not self.supports_text_arguments:
+            messages = with_object_arguments(messages)
         return self._render(messages, () if tools_in_prompt else tools, template)
 
     def describes_tools(self, tool_format: ToolFormat | None) -> bool:
         """Whether the model's template describes the tools. If not, tool_prompt.py does."""
         return self.supports_tools and tool_format in (None, "json")
 
-    def _render(self, messages: Messages, tools: Sequence[Tool], template: TemplateOptions) -> str:
+    @cached_property
+    def supports_text_arguments(self) -> bool:
+        """The template renders the arguments of a call that are text and no JSON object."""
+        return self.renders(PROBE_TEXT_ARGUMENTS, 1, self.uses_content_parts)
+
+    @cached_property
+    def uses_thinking_parts(self) -> bool:
+        """The template renders reasoning as a content part of type thinking."""
+        try:
+            text = self._apply(PROBE_REASONING, self.uses_content_parts, (), uses_thinking_parts=True)
+        except TEMPLATE_ERRORS:
+            return False
+        return MARKER in text and "'type'" not in text
+
+    def _check_roles(self, messages: Messages) -> None:
+        """Raise BadRequest for a role that the template does not render."""
+        checked_roles: set[str] = set(KNOWN_ROLES)
+        for i, message in enumerate(messages):
+            if message.role not in checked_roles and not self._renders_role(message.role):
+                rule = f"must be {ROLE_NAMES}, or a role that the model's chat template renders"
+                raise BadRequest(f"messages[{i}].role", rule, message.role)
+            checked_roles.add(message.role)
+
+    def _renders_role(self, role: str) -> bool:
+        probe = Message(role, MARKER)
+        return any(
+            self.renders([*before, probe], 1, self.uses_content_parts)
+            for before in ((), PROBE_REASONING[:1], (PROBE_REASONING[0], Message("assistant", "Ho")))
+        )
+
+    def _render(self, messages: Messages, tools: Sequence[Tool], template: TemplateOptions) -> MarkedText:
         errors: list[Exception] = []
-        incomplete = ""
+        incomplete: MarkedText | None = None
         part_roles = self.part_roles[bool(tools)]
-        for rewrites in ATTEMPTS:
+        has_reasoning = any(message.reasoning for message in messages)
+        uses_thinking_parts = has_reasoning and self.uses_thinking_parts
+        for rewrites in REASONING_ATTEMPTS if has_reasoning else ATTEMPTS:
             rewritten_messages = reduce(lambda rewritten, rewrite: rewrite(rewritten), rewrites, messages)
             rendered_messages = with_joined_parts(rewritten_messages, part_roles)
             try:
-                text = self._apply(rendered_messages, self.uses_content_parts, tools, template)
+                prompt = self.special_tokens.render(
+                    self._values(
+                        rendered_messages, self.uses_content_parts, tools, template, uses_thinking_parts
+                    ),
+                    partial(self._apply_to, template),
+                )
+            except TemplateLimit as error:
+                raise refusal(messages, error) from None
             except TEMPLATE_ERRORS as error:
                 errors.append(error)
                 continue
-            if renders_system(text, rendered_messages):
-                return text
-            incomplete = incomplete or text
-        if not incomplete:
-            raise BadRequest("messages", f"are refused by the model's chat template: {first_line(errors[0])}")
-        return incomplete
+            if renders_system(prompt.text, rendered_messages):
+                return prompt
+            incomplete = incomplete or prompt
+        if incomplete is not None:
+            return incomplete
+        if any(tool.definition is not None for tool in tools):
+            # The template may read a description or parameters that the client has left out.
+            return self._render(messages, [replace(tool, definition=None) for tool in tools], template)
+        raise refusal(messages, errors[0])
+
+    @cached_property
+    def special_tokens(self) -> SpecialTokenMarker:
+        """Marks the special tokens, and those that the template puts between turns: not all are special."""
+        added_tokens = self.tokenizer.added_tokens_decoder.values()
+        try:
+            turns = self._apply(PROBE_TURNS, self.uses_content_parts, ())
+        except TEMPLATE_ERRORS:
+            turns = ""
+        structural = [str(token) for token in added_tokens if token.special or str(token) in turns]
+        return SpecialTokenMarker([*self.tokenizer.all_special_tokens, *structural])
 
     def _apply(
         self,
         messages: Messages,
         uses_content_parts: bool,
         tools: Sequence[Tool],
-        template: TemplateOptions = DEFAULT_TEMPLATE,
+        uses_thinking_parts: bool = False,
     ) -> str:
+        values = self._values(messages, uses_content_parts, tools, DEFAULT_TEMPLATE, uses_thinking_parts)
+        return self._apply_to(DEFAULT_TEMPLATE, values)
+
+    def _values(
+        self,
+        messages: Messages,
+        uses_content_parts: bool,
+        tools: Sequence[Tool],
+        template: TemplateOptions,
+        uses_thinking_parts: bool,
+    ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], dict[str, Any]]:
+        """The messages, tools and further arguments as the template gets them."""
+        return (
+            [message_to_dict(message, uses_content_parts, uses_thinking_parts) for message in messages],
+            [words.tool_schema(tool) for tool in tools],
+            dict(template.arguments),
+        )
+
+    def _apply_to(self, template: TemplateOptions, values: Any) -> str:
+        if self.limit_error:
+            raise TemplateLimit(self.limit_error)
+        messages, tools, arguments = values
         return self.tokenizer.apply_chat_template(
-            [message_to_dict(message, uses_content_parts) for message in messages],
-            tools=[words.tool_schema(tool) for tool in tools] or None,
+            messages,
+            tools=tools or None,
             chat_template=self.template,
             add_generation_prompt=template.add_generation_prompt and not template.continue_final_message,
             continue_final_message=template.continue_final_message,
             tokenize=False,
-            **template.arguments,
+            **arguments,
         )
+
+    def _find_limit_error(self) -> str:
+        try:
+            self._apply([PROBE_MESSAGE], False, ())
+        except TEMPLATE_ERRORS as error:
+            return first_line(error) if isinstance(error, TemplateLimit) else ""
+        return ""
 
     def renders(
         self, messages: Messages, min_count: int, uses_content_parts: bool, tools: Sequence[Tool] = ()
@@ -210,53 +288,13 @@ def check_template(template: TemplateOptions, messages: Messages) -> None:
         raise BadRequest("chat_template_kwargs", f"must not set {reserved_names[0]!r}, which the server sets")
 
 
+def refusal(messages: Messages, error: Exception) -> BadRequest:
+    """The template's own error, with the roles that only the template knows."""
+    roles = sorted({message.role for message in messages} - KNOWN_ROLES)
+    unusual = f" (they have the role {', '.join(map(short, roles))})" if roles else ""
+    return BadRequest("messages", f"are refused by the model's chat template{unusual}: {first_line(error)}")
+
+
 def first_line(error: Exception) -> str:
     """The first line of the error; the other lines may contain the whole conversation."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
-
-
-def renders_system(text: str, messages: Messages) -> bool:
-    """Whether the text contains every system message: some templates omit unexpected ones."""
-    position = 0
-    for message in messages:
-        if message.role == "system":
-            for each in parts_of(message.content):
-                position = text.find(each.text.strip(), position)
-                if position < 0:
-                    return False
-    return True
-
-
-def with_joined_parts(messages: Messages, part_roles: Set[Role]) -> Messages:
-    """The parts of a message become one text, except in these roles. Parts beside a tool call do so in every
-    role: templates write that content in a place of its own.
-    """
-    return [
-        message
-        if isinstance(message.content, str) or (message.role in part_roles and not message.tool_calls)
-        else replace(message, content=content_text(message.content))
-        for message in messages
-    ]
-
-
-def message_to_dict(message: Message, uses_content_parts: bool) -> dict[str, Any]:
-    """A message as a dict. Fields without a value are absent: templates test whether a key exists."""
-    optional_fields = {"name": message.name, "tool_call_id": message.tool_call_id}
-    is_list = uses_content_parts or not isinstance(message.content, str)
-    content = (
-        [{"type": "text", "text": each.text} for each in parts_of(message.content)]
-        if is_list
-        else message.content
-    )
-    fields: dict[str, Any] = {"role": message.role, "content": content}
-    fields |= {key: value for key, value in optional_fields.items() if value is not None}
-    if message.tool_calls:
-        fields["tool_calls"] = [
-            {
-                "id": call.id,
-                "type": "function",
-                "function": {"name": call.name, "arguments": words.parse_arguments(call)},
-            }
-            for call in message.tool_calls
-        ]
-    return fields

@@ -1,8 +1,10 @@
 """Rewrites of conversations for chat templates that do not support every kind of message.
 
-Each rewrite keeps the contents of all messages. Knows messages; knows no templates.
+Each rewrite keeps the contents of all messages; only without_reasoning leaves something out. Knows messages;
+knows no templates.
 """
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from hashlib import sha256
@@ -10,7 +12,7 @@ from itertools import groupby
 
 from inference.content import concatenate, join_contents
 from inference.text import tool_prompt
-from inference.types import Message, ToolFormat
+from inference.types import Message, ToolCall, ToolFormat
 
 Messages = Sequence[Message]
 Rewrite = Callable[[Messages], Messages]
@@ -29,9 +31,29 @@ def with_tools_as_text(messages: Messages, tool_format: ToolFormat = "json") -> 
         return Message(
             message.role,
             join_contents(message.content, tool_prompt.write_calls(message.tool_calls, tool_format)),
+            reasoning=message.reasoning,
         )
 
     return [plain(message) for message in messages]
+
+
+def has_object_arguments(message: Message) -> bool:
+    return all(tool_prompt.parse_arguments(call) is not None for call in message.tool_calls)
+
+
+def with_object_arguments(messages: Messages) -> Messages:
+    """The arguments of every tool call become a JSON object."""
+
+    def with_object(call: ToolCall) -> ToolCall:
+        if tool_prompt.parse_arguments(call) is not None:
+            return call
+        return replace(call, arguments=json.dumps(tool_prompt.arguments_object(call), ensure_ascii=False))
+
+    return [replace(message, tool_calls=tuple(map(with_object, message.tool_calls))) for message in messages]
+
+
+def without_reasoning(messages: Messages) -> Messages:
+    return [replace(message, reasoning="") for message in messages]
 
 
 def with_short_ids(messages: Messages) -> Messages:
@@ -87,5 +109,27 @@ def speaker(message: Message) -> str:
 def merge_messages(messages: Messages) -> Message:
     calls = tuple(call for message in messages for call in message.tool_calls)
     return replace(
-        messages[0], content=join_contents(*(message.content for message in messages)), tool_calls=calls
+        messages[0],
+        content=join_contents(*(message.content for message in messages)),
+        tool_calls=calls,
+        reasoning="\n\n".join(message.reasoning for message in messages if message.reasoning),
     )
+
+
+# Rewrites of a conversation, tried in this order until the template accepts one and omits nothing.
+ATTEMPTS: tuple[tuple[Rewrite, ...], ...] = (
+    (),
+    (with_system_first,),
+    (with_system_first, with_short_ids),
+    (with_system_first, with_short_ids, with_turns),
+    (without_system, with_short_ids, with_turns),
+    (with_system_first, with_tools_as_text, with_turns),
+    (without_system, with_tools_as_text, with_turns),
+)
+# The reasoning of earlier answers is left out before anything else is rewritten.
+REASONING_ATTEMPTS = (
+    ATTEMPTS[0],
+    (without_reasoning,),
+    *ATTEMPTS[1:],
+    *((without_reasoning, *rewrites) for rewrites in ATTEMPTS[1:]),
+)

@@ -4,7 +4,7 @@ Knows Hugging Face tokenizers of all kinds; knows no requests.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import takewhile
+from itertools import chain, pairwise, takewhile
 from typing import Any
 
 from inference.errors import BadRequest
@@ -16,8 +16,6 @@ CharSpan = tuple[int, int]
 TokenRun = tuple[int, ...]
 
 MAX_GAP_CHARS = 16  # characters that a tokenizer may drop between two tokens
-MAX_BAD_WORDS = 1_000
-MAX_BAD_WORD_CHARS = 1_000
 STEM = "\n"  # no tokenizer merges it with the word after it
 
 
@@ -33,17 +31,28 @@ class PromptTokenizer:
         self.tokenizer: Any = vocabulary.tokenizer
         sample_ids = self.tokenizer.encode("a", add_special_tokens=True)
         self._prefix_ids = tuple(takewhile(vocabulary.special_ids.__contains__, sample_ids))
+        self._suffix_ids = tuple(takewhile(vocabulary.special_ids.__contains__, reversed(sample_ids)))[::-1]
         bos_token_id = self.tokenizer.bos_token_id
         self._bos_ids = () if bos_token_id is None else (bos_token_id,)
 
-    def encode(self, text: str, add_special_tokens: bool | None) -> tuple[int, ...]:
-        ids = tuple(self.tokenizer.encode(text, add_special_tokens=add_special_tokens is True, verbose=False))
+    def encode(
+        self, text: str, add_special_tokens: bool | None, split_at: Sequence[int] = ()
+    ) -> tuple[int, ...]:
+        """The ids of the text. split_at: positions in it, ascending, that no token crosses."""
+        if split_at:
+            ids = self._encode_pieces(text, add_special_tokens is True, split_at)
+        else:
+            ids = self._encode(text, add_special_tokens is True)
         return (*self._missing_prefix_ids(ids, add_special_tokens), *ids)
 
-    def token_spans(self, text: str, add_special_tokens: bool | None) -> tuple[TokenSpan, ...]:
+    def token_spans(
+        self, text: str, add_special_tokens: bool | None, split_at: Sequence[int] = ()
+    ) -> tuple[TokenSpan, ...]:
         """The ids of `encode`, each with its character span in `text`; empty for added special tokens."""
-        if not getattr(self.tokenizer, "is_fast", False):
-            return tuple(locate_tokens(self.vocabulary, text, self.encode(text, add_special_tokens)))
+        if split_at or not getattr(self.tokenizer, "is_fast", False):
+            return tuple(
+                locate_tokens(self.vocabulary, text, self.encode(text, add_special_tokens, split_at))
+            )
         encoding = self.tokenizer(
             text, add_special_tokens=add_special_tokens is True, return_offsets_mapping=True, verbose=False
         )
@@ -52,6 +61,16 @@ class PromptTokenizer:
         spans: list[CharSpan] = [*[(0, 0)] * len(added_ids), *encoding["offset_mapping"]]
         ids_and_spans = zip((*added_ids, *ids), spans, strict=True)
         return tuple(make_token_span(self.vocabulary, token_id, *span) for token_id, span in ids_and_spans)
+
+    def _encode_pieces(self, text: str, add_special_tokens: bool, split_at: Sequence[int]) -> tuple[int, ...]:
+        first, *others = (text[start:end] for start, end in pairwise([0, *split_at, len(text)]))
+        ids = self._encode(first, add_special_tokens)
+        suffix_ids = self._suffix_ids if add_special_tokens else ()
+        ids = ids[: len(ids) - len(suffix_ids)]
+        return (*ids, *chain.from_iterable(encode_inside(others, self.vocabulary)), *suffix_ids)
+
+    def _encode(self, text: str, add_special_tokens: bool) -> tuple[int, ...]:
+        return tuple(self.tokenizer.encode(text, add_special_tokens=add_special_tokens, verbose=False))
 
     def _missing_prefix_ids(self, ids: tuple[int, ...], add_special_tokens: bool | None) -> tuple[int, ...]:
         """The special tokens to prepend; for a text without any tokens, at least the BOS token."""
@@ -97,13 +116,9 @@ def find_text(text: str, fragment: str, start_at: int) -> CharSpan:
 
 
 def bad_words_ids(words: Iterable[str], vocabulary: Vocabulary) -> tuple[TokenRun, ...]:
-    """The token sequences that spell the words. Raises BadRequest("bad_words")."""
+    """The token sequences that spell the words. Raises BadRequest("bad_words") for a lone surrogate."""
     words = tuple(words)
-    if len(words) > MAX_BAD_WORDS:
-        raise BadRequest("bad_words", f"may hold at most {MAX_BAD_WORDS} texts", len(words))
     for word in words:
-        if not 0 < len(word) <= MAX_BAD_WORD_CHARS:
-            raise BadRequest("bad_words", f"needs texts of 1 to {MAX_BAD_WORD_CHARS} characters", word)
         check_unicode(word, "bad_words")
     return tuple(
         dict.fromkeys(
@@ -115,12 +130,19 @@ def bad_words_ids(words: Iterable[str], vocabulary: Vocabulary) -> tuple[TokenRu
 def word_spellings(word: str, vocabulary: Vocabulary) -> Iterator[TokenRun]:
     """The usual tokens of the word at the start of a text, after a space, and at the start of a line."""
     stripped = word.lstrip(" ") or word
-    yield encode_word(stripped, vocabulary)
-    yield encode_word(f" {stripped}", vocabulary)
-    stem_ids, stem_and_word = encode_word(STEM, vocabulary), encode_word(STEM + stripped, vocabulary)
-    if stem_ids and stem_and_word[: len(stem_ids)] == stem_ids:
-        yield stem_and_word[len(stem_ids) :]
+    yield encode_text(stripped, vocabulary)
+    yield encode_text(f" {stripped}", vocabulary)
+    yield from encode_inside([stripped], vocabulary)
 
 
-def encode_word(text: str, vocabulary: Vocabulary) -> TokenRun:
+def encode_inside(texts: Sequence[str], vocabulary: Vocabulary) -> Iterator[TokenRun]:
+    """The ids of texts that stand inside longer ones: a tokenizer may put a space in front of them else."""
+    stem_ids = encode_text(STEM, vocabulary)
+    encoded = vocabulary.tokenizer([STEM + text for text in texts], add_special_tokens=False, verbose=False)
+    for text, ids in zip(texts, encoded["input_ids"], strict=True):
+        has_stem = stem_ids and tuple(ids[: len(stem_ids)]) == stem_ids
+        yield tuple(ids[len(stem_ids) :]) if has_stem else encode_text(text, vocabulary)
+
+
+def encode_text(text: str, vocabulary: Vocabulary) -> TokenRun:
     return tuple(vocabulary.tokenizer.encode(text, add_special_tokens=False, verbose=False))

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from inference import untrusted_json
-from inference.errors import BadRequest
 from inference.types import Tool, ToolCall, ToolFormat
 
 INSTRUCTIONS: Mapping[ToolFormat, str] = {
@@ -30,10 +29,13 @@ RULES = (
     "Use only the functions above, give every required parameter, and put no words before or after a call. "
     "Where no function helps, answer in plain words. After a call you are told its result: answer from it."
 )
+UNPARSED_ARGUMENTS = "unparsed_arguments"
 
 
 def tool_schema(tool: Tool) -> dict[str, Any]:
     """The tool in the format that chat templates expect."""
+    if tool.definition is not None:
+        return dict(tool.definition)
     function = {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
     return {"type": "function", "function": function}
 
@@ -50,27 +52,30 @@ def write_calls(calls: Iterable[ToolCall], tool_format: ToolFormat) -> str:
     return wrap.format(separator.join(write_call(call) for call in calls))
 
 
-def parse_arguments(call: ToolCall) -> dict[str, Any]:
+def parse_arguments(call: ToolCall) -> dict[str, Any] | None:
+    """The arguments; None if they are not a JSON object, for example because max_tokens cut the call."""
     try:
-        values = untrusted_json.parse_json(call.arguments or "{}")
+        return untrusted_json.parse_json_object(call.arguments or "{}")
     except ValueError:
-        values = None
-    if not isinstance(values, dict):
-        rule = f"has a call of {call.name!r} whose arguments are not a JSON object"
-        raise BadRequest("messages", rule, call.arguments)
-    return values
+        return None
+
+
+def arguments_object(call: ToolCall) -> dict[str, Any]:
+    """The arguments; text that is not a JSON object becomes the only member of one."""
+    values = parse_arguments(call)
+    return {UNPARSED_ARGUMENTS: call.arguments} if values is None else values
 
 
 def write_json(call: ToolCall) -> str:
-    return json.dumps({"name": call.name, "parameters": parse_arguments(call)}, ensure_ascii=False)
+    return json.dumps({"name": call.name, "parameters": arguments_object(call)}, ensure_ascii=False)
 
 
 def write_tag(call: ToolCall) -> str:
-    return f"<function={call.name}>{json.dumps(parse_arguments(call), ensure_ascii=False)}</function>"
+    return f"<function={call.name}>{json.dumps(arguments_object(call), ensure_ascii=False)}</function>"
 
 
 def write_python(call: ToolCall) -> str:
-    return f"{call.name}({', '.join(f'{name}={value!r}' for name, value in parse_arguments(call).items())})"
+    return f"{call.name}({', '.join(f'{name}={value!r}' for name, value in arguments_object(call).items())})"
 
 
 CALL_WRITERS: Mapping[ToolFormat, tuple[str, str, Callable[[ToolCall], str]]] = {

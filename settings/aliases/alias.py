@@ -15,6 +15,7 @@ class Alias:
     convert        converts a value of the alias to a value of the setting; raises ValueError
     rule           which values are valid, for messages; empty: the setting's own rule
     is_fallback    ignored if the same source sets the setting by another name
+    overriding     values that count even then, and the other name is ignored
     is_switch      as a flag it may stand without a value, which means true
     takes_several  as a flag it takes all words up to the next flag
     unset          values that leave the setting as it is
@@ -26,6 +27,7 @@ class Alias:
     convert: Callable[[Any], Any] = lambda value: value
     rule: str = ""
     is_fallback: bool = False
+    overriding: Collection[str] = ()
     is_switch: bool = False
     takes_several: bool = False
     unset: Collection[str] = ()

@@ -11,12 +11,16 @@ from settings.schema import PositiveInt, parse, parse_bool
 LOG_LEVELS = {"trace": "debug", "debug": "debug", "info": "info", "warn": "warning", "warning": "warning"}
 LOG_LEVELS |= {"error": "error", "critical": "error", "off": "error"}
 PRECISIONS = {"original": "stored", "float32": "float32", "float16": "float16"}
+# Neodim's --precision also names quantizations; its gptq… are formats of the files.
+QUANTIZED_PRECISIONS = {"int8": "int8", "int4": "int4"} | {f"gptq{bits}": "gptq" for bits in (2, 3, 4, 8)}
 DTYPES = {"half": "float16", "float": "float32", "fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
 # TGI's methods that quantize weights at load, and the value of QUANTIZE with the same number of bits.
 QUANTIZE_VALUES = {"bitsandbytes": "int8", "eetq": "int8", "fp8": "int8", "int8": "int8"}
 QUANTIZE_VALUES |= {"bitsandbytes-nf4": "int4", "bitsandbytes-fp4": "int4", "int4": "int4"}
+QUANTIZE_VALUES |= {"awq": "awq", "gptq": "gptq"}
 # vLLM's; its bitsandbytes has four bits.
 QUANTIZATION_VALUES = {"bitsandbytes": "int4", "fp8": "int8", "int8": "int8", "int4": "int4"}
+QUANTIZATION_VALUES |= {"awq": "awq", "awq_marlin": "awq", "gptq": "gptq", "gptq_marlin": "gptq"}
 FORMER_RUNNERS = {"packed": "paged", "slots": "contiguous", "solo": "uncached"}
 RUNNERS = FORMER_RUNNERS | {"generate": "auto"}  # vLLM's --runner names the task
 # vLLM's parsers of tool calls, and the value of TOOL_FORMAT for the same format.

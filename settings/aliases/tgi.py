@@ -39,7 +39,14 @@ ALIASES: Mapping[str, Alias] = {
     "QUANTISE": Alias("QUANTIZE", is_former=True),
     "RUNNER": Alias("RUNNER", to_runner, former_values=FORMER_RUNNERS),
     "SEAT": Alias("RUNNER", to_runner, is_former=True),
-    "SHARDED": Alias("NUM_SHARD", sharded_to_num_shard, "true or false", is_fallback=True, is_switch=True),
+    "SHARDED": Alias(
+        "NUM_SHARD",
+        sharded_to_num_shard,
+        "true or false",
+        is_fallback=True,
+        overriding=OFF_VALUES,
+        is_switch=True,
+    ),
     "TENSOR_PARALLEL_SIZE": Alias("NUM_SHARD"),
     "MAX_INPUT_LENGTH": Alias("MAX_INPUT_TOKENS"),
     "MAX_TOTAL_TOKENS": Alias("CONTEXT"),
@@ -58,7 +65,8 @@ UNSUPPORTED: Mapping[str, Unsupported] = {
         no_effect_because="this server lacks its kernels, and serves the weights as they are stored",
         accepted=("none", *QUANTIZE_VALUES),
         ignored=("exl2", "marlin"),
-        refused_because="must be none, int8 or int4; for weights quantized in their files leave it out",
+        refused_because="must be none, int8, int4, awq or gptq; for weights stored in another format leave "
+        "it out",
     ),
     "LORA_ADAPTERS": Unsupported(
         refused_because="this server cannot serve adapters: leave it out, or merge them into the model"

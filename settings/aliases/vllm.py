@@ -23,7 +23,7 @@ ROPE_RULE = "none, linear, dynamic or yarn (of a JSON object its rope_type, and 
 
 ALIASES: Mapping[str, Alias] = {
     "DTYPE": Alias("DTYPE", to_dtype),
-    "ROPE_SCALING": Alias("ROPE_SCALING", rule=ROPE_RULE),
+    "ROPE_SCALING": Alias("ROPE_SCALING", lambda value: value or "none", ROPE_RULE),
     "MAX_MODEL_LEN": Alias("CONTEXT", to_count, f"{COUNT}; auto or -1 for as many as fit"),
     "MAX_NUM_SEQS": Alias("MAX_SEQUENCES", to_count, COUNT),
     "MAX_NUM_BATCHED_TOKENS": Alias("MAX_BATCH_TOKENS", to_count, COUNT),
@@ -68,9 +68,6 @@ REFUSED: Mapping[str, Unsupported] = {
         accepted=("0",),
         refused_because="clients' certificates are not checked: leave it out, and set API_KEYS, or put a "
         "reverse proxy in front",
-    ),
-    "TOKENIZER": Unsupported(
-        refused_because="must be the model: its own tokenizer is used; CHAT_TEMPLATE replaces its template"
     ),
     "TOKENIZER_REVISION": Unsupported(
         accepted=("main",), refused_because="the tokenizer is of MODEL_REVISION: leave it out"

@@ -25,6 +25,7 @@ IGNORED: Mapping[str, Unsupported] = {
     "QUANTIZATION": Unsupported(
         "the form of quantized weights is read from their files", accepted=("none", *QUANTIZATION_VALUES)
     ),
+    "TOKENIZER": Unsupported("the model's own tokenizer is used; CHAT_TEMPLATE replaces its template"),
     "TOOL_CALL_PARSER": Unsupported(
         "the format of tool calls is inferred from the chat template", accepted=("auto", *TOOL_FORMATS)
     ),

@@ -12,19 +12,13 @@ from api import create_app
 from api.body_limits import make_body_limit
 from api.server.serve import HttpServer, serve
 from inference.errors import Overloaded, Unavailable
-from inference.types import CallDelta, Finished, GenerationRequest, Message, Started, Token, TopLogprob
+from inference.types import CallDelta, Finished, GenerationRequest, Message, Started, Token, Tool, TopLogprob
 from settings.groups import ServerSettings
 from tests.fake_backend import FakeBackend, Script, make_models, say
 from tests.serving import serving
 
 ANSWER_WORDS = ("The", " capital", " of", " France", " is", " Paris", ".")
 JSON_WORDS = ('{"capital"', ': "Paris"}')
-CALL: Script = [
-    Started(0, prompt_tokens=3, cached_tokens=0),
-    CallDelta(0, 0, "call-1", "get_weather", '{"city": ', done=False),
-    CallDelta(0, 0, "call-1", "get_weather", '"Paris"}', done=True),
-    Finished(0, "stop", num_tokens=9),
-]
 
 
 @pytest.fixture(scope="session")
@@ -37,32 +31,34 @@ def server() -> Iterator[str]:
 @pytest.fixture(scope="session")
 def scripted() -> Iterator[str]:
     """The address of a server with scripted answers."""
-    with running(ServerSettings(version="1.2.3")) as url:
+    with running(FakeBackend(script), ServerSettings(version="1.2.3")) as url:
         yield url
 
 
 @pytest.fixture(scope="session")
 def locked() -> Iterator[str]:
     """The address of a scripted server that requires the API key `secret`."""
-    with running(ServerSettings(version="1.2.3", api_keys=("secret",))) as url:
+    with running(FakeBackend(script), ServerSettings(version="1.2.3", api_keys=("secret",))) as url:
         yield url
 
 
 @contextmanager
-def running(settings: ServerSettings) -> Iterator[str]:
-    backend = FakeBackend(script)
+def running(backend: FakeBackend, settings: ServerSettings, *names: str) -> Iterator[str]:
+    """The address of a server whose model has these further names."""
     ready: queue.Queue[HttpServer] = queue.Queue()
     options = {"host": "127.0.0.1", "port": 0, "drain_seconds": 1, "on_ready": ready.put}
-    models = make_models(backend)
+    models = make_models(backend, *names)
     app = create_app(models, settings)
     options["body_limit"] = make_body_limit(app, settings.max_body_bytes)
     thread = threading.Thread(target=serve, args=(app, models), kwargs=options)
     thread.start()
     front = ready.get(timeout=10)
-    yield front.url
-    front.stop()
-    thread.join(timeout=10)
-    backend.close()
+    try:
+        yield front.url
+    finally:
+        front.stop()
+        thread.join(timeout=10)
+        backend.close()
 
 
 def script(request: GenerationRequest) -> Script:
@@ -70,7 +66,7 @@ def script(request: GenerationRequest) -> Script:
     errors.
     """
     if request.tools:
-        return CALL
+        return call(request.tools[0])
     question = last_message(request.prompt)
     if question == "busy":
         raise Overloaded(1)
@@ -80,6 +76,18 @@ def script(request: GenerationRequest) -> Script:
     reason = "length" if len(words) == request.max_tokens else "stop"
     steps = [step for index in range(request.n) for step in say(*words, index=index, reason=reason)]
     return steps if request.logprobs is None else add_logprobs(steps)
+
+
+def call(tool: Tool) -> Script:
+    """A call in two deltas. A custom tool has the parameter `input`."""
+    is_custom = "input" in tool.parameters.get("properties", {})
+    first, second = ('{"input": "a\\', 'nb"}') if is_custom else ('{"city": ', '"Paris"}')
+    return [
+        Started(0, prompt_tokens=3, cached_tokens=0),
+        CallDelta(0, 0, "call-1", tool.name, first, done=False),
+        CallDelta(0, 0, "call-1", tool.name, second, done=True),
+        Finished(0, "stop", num_tokens=9),
+    ]
 
 
 def last_message(prompt: object) -> str:

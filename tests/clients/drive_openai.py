@@ -59,6 +59,8 @@ def main(url: str, model: str) -> None:
         "chat": chat,
         "chat_stream": lambda: list(chat(stream=True, stream_options={"include_usage": True})),
         "chat_joined": stream_chat,
+        "chat_twice": lambda: chat(n=2),
+        "chat_twice_joined": lambda: stream_chat(n=2),
         "chat_scored": lambda: chat(logprobs=True, top_logprobs=2, max_tokens=2),
         "chat_scored_stream": lambda: list(chat(logprobs=True, top_logprobs=2, max_tokens=2, stream=True)),
         "chat_tools": lambda: chat(WEATHER_MESSAGE, tools=TOOLS),
@@ -69,6 +71,17 @@ def main(url: str, model: str) -> None:
             WEATHER_MESSAGE,
             tools=TOOLS,
             tool_choice={"type": "function", "function": {"name": "get_weather"}},
+        ),
+        "chat_allowed": lambda: chat(
+            WEATHER_MESSAGE,
+            tools=TOOLS,
+            tool_choice={
+                "type": "allowed_tools",
+                "allowed_tools": {
+                    "mode": "required",
+                    "tools": [{"type": "function", "function": {"name": "get_weather"}}],
+                },
+            },
         ),
         "chat_parsed": lambda: client.chat.completions.parse(
             model=model, messages=[user], temperature=0, response_format=CapitalFormat
@@ -92,6 +105,14 @@ def main(url: str, model: str) -> None:
         "response_tools_stream": lambda: list(
             respond(input="What's the weather in Paris?", tools=tools, stream=True)
         ),
+        "response_namespace_stream": lambda: list(
+            respond(
+                tools=[{"type": "namespace", "name": "earth", "description": "", "tools": tools}], stream=True
+            )
+        ),
+        "response_custom_stream": lambda: list(
+            respond(tools=[{"type": "custom", "name": "pick"}, {"type": "web_search"}], stream=True)
+        ),
         "response_parsed": lambda: (
             client.responses.parse(
                 model=model, input=QUESTION, temperature=0, text_format=CapitalFormat
@@ -102,6 +123,7 @@ def main(url: str, model: str) -> None:
         "error_model": lambda: chat(model="nope"),
         "error_model_stream": lambda: chat(model="nope", stream=True),
         "error_value": lambda: chat(top_p=2),
+        "error_length": lambda: chat({"role": "user", "content": "hi " * 5000}),
         "error_image": lambda: chat(
             {
                 "role": "user",
@@ -109,6 +131,7 @@ def main(url: str, model: str) -> None:
             }
         ),
         "error_busy": lambda: chat({"role": "user", "content": "busy"}),
+        "error_route": lambda: client.moderations.create(input="x"),
         "error_kept": lambda: client.responses.retrieve("resp_1"),
         "broken_stream": lambda: list(chat({"role": "user", "content": "break"}, stream=True)),
         "broken_response": lambda: list(respond(input="break", stream=True)),

@@ -35,6 +35,7 @@ PINS = {
     ),
     "openai-1": ("openai==1.109.1",),
     "openai-3": ("openai==3.54.0",),
+    "guidance-0.3": ("guidance==0.3.1", "openai==3.54.0"),
     "langchain-openai": ("langchain-openai==1.0.3", "openai==1.109.1"),
     "text-generation-0.7.0": ("text-generation==0.7.0",),
     "text-generation-0.6.1": ("text-generation==0.6.1",),

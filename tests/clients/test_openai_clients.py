@@ -60,7 +60,7 @@ def test_a_whole_chat_is_read(results: dict[str, Any]) -> None:
 
 def test_a_chats_stream_is_read_and_its_usage(results: dict[str, Any]) -> None:
     *chunks, last = results["chat_stream"]
-    assert "".join(only(chunk)["delta"]["content"] for chunk in chunks) == ANSWER_TEXT
+    assert "".join(only(chunk)["delta"]["content"] or "" for chunk in chunks) == ANSWER_TEXT
     assert only(chunks[0])["delta"]["role"] == "assistant"
     assert only(chunks[-1])["finish_reason"] == "stop"
     assert (last["choices"], last["usage"]["total_tokens"]) == ([], 10)
@@ -140,6 +140,16 @@ def test_a_responses_call_is_read_whole_and_streamed(results: dict[str, Any]) ->
     assert last["arguments"] == item["arguments"]
 
 
+def test_the_calls_of_an_agents_tools_are_read(results: dict[str, Any]) -> None:
+    (function,) = results["response_namespace_stream"][-1]["response"]["output"]
+    assert (function["namespace"], function["name"]) == ("earth", "get_weather")
+    stream = results["response_custom_stream"]
+    (custom,) = stream[-1]["response"]["output"]
+    assert (custom["type"], custom["name"], custom["input"]) == ("custom_tool_call", "pick", "a\nb")
+    deltas = [event for event in stream if event["type"] == "response.custom_tool_call_input.delta"]
+    assert "".join(event["delta"] for event in deltas) == "a\nb"
+
+
 @pytest.mark.parametrize(
     ("probe", "error", "status"),
     [
@@ -149,19 +159,30 @@ def test_a_responses_call_is_read_whole_and_streamed(results: dict[str, Any]) ->
         ("error_image", "BadRequestError", 400),
         ("error_busy", "RateLimitError", 429),
         ("error_kept", "NotFoundError", 404),
+        ("error_route", "NotFoundError", 404),
     ],
 )
 def test_an_error_is_raised_by_its_class(
     results: dict[str, Any], probe: str, error: str, status: int
 ) -> None:
     assert (results[probe]["raised"], results[probe]["status"]) == (error, status)
-    assert results[probe]["body"]["message"]
+    body = results[probe]["body"]
+    assert body["message"] and body["type"]
+    assert {"param", "code"} <= body.keys()
+
+
+def test_equal_greedy_answers_are_read(results: dict[str, Any]) -> None:
+    choices = results["chat_twice"]["choices"]
+    assert [choice["message"]["content"] for choice in choices] == [ANSWER_TEXT] * 2
+    assert results["chat_twice"]["usage"]["completion_tokens"] == 14
+    joined_choices = results["chat_twice_joined"]["completion"]["choices"]
+    assert [choice["message"]["content"] for choice in joined_choices] == [ANSWER_TEXT] * 2
 
 
 def test_a_wrong_key_is_an_authentication_error(release: str, locked: str) -> None:
     refused = drive(release, locked, "fake/model")["chat"]
     assert (refused["raised"], refused["status"]) == ("AuthenticationError", 401)
-    assert refused["body"]["message"] == "Unauthorized"
+    assert refused["body"]["message"].startswith("Unauthorized: this server requires an API key")
     right = {"Authorization": "Bearer secret"}
     assert requests.get(f"{locked}/v1/models", headers=right, timeout=5).ok
 
@@ -187,11 +208,16 @@ def test_the_demo_model_answers(demo: dict[str, Any]) -> None:
 
 
 def test_the_demo_model_calls_tools_and_follows_schemas(demo: dict[str, Any]) -> None:
-    for probe in ("chat_tools", "chat_required", "chat_named"):
+    for probe in ("chat_tools", "chat_required", "chat_named", "chat_allowed"):
         assert call_of(only(demo[probe])["message"]) == ("get_weather", ARGUMENTS)
     assert call_of(only(demo["chat_tools_joined"]["completion"])["message"]) == ("get_weather", ARGUMENTS)
     assert only(demo["chat_parsed"])["message"]["parsed"]["capital"]
     assert isinstance(json.loads(only(demo["chat_object"])["message"]["content"]), dict)
+
+
+def test_a_prompt_past_the_demo_models_context_has_openais_code(demo: dict[str, Any]) -> None:
+    refused = demo["error_length"]
+    assert (refused["raised"], refused["body"]["code"]) == ("BadRequestError", "context_length_exceeded")
 
 
 def test_the_demo_model_has_embeddings(demo: dict[str, Any]) -> None:

@@ -22,8 +22,11 @@ class FakeCompiler:
     def __init__(self) -> None:
         self.compiled: list[tuple[Constraint, str]] = []
 
-    def compile(self, constraint: Constraint, field: str = "response_format") -> FakeMatcher:
-        self.compiled.append((constraint, field))
+    def is_quick(self, constraint: Constraint) -> bool:
+        return True
+
+    def compile(self, constraint: Constraint, field: str = "") -> FakeMatcher:
+        self.compiled.append((constraint, field or constraint.field_name))
         return FakeMatcher()
 
 

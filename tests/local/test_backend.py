@@ -7,7 +7,8 @@ from inference.backend import Backend
 from inference.engine.sequence import PromptLogprob, StepOutput
 from inference.errors import BadRequest, MaxTokensTooLarge, Overloaded, TooLong
 from inference.local import LocalBackend
-from inference.local.backend import with_seeds
+from inference.local.backend import MAX_DETOKENIZE_IDS
+from inference.local.resolve_sampling import with_seeds
 from inference.sampling import Sampling
 from inference.types import (
     CallDelta,
@@ -322,11 +323,14 @@ def test_the_backend_describes_what_it_serves(backend: LocalBackend, engine: Fak
     assert (info.id, info.context, info.vocab) == ("tiny", 64, 400)
     assert "no chat template" in info.chat_fallback_reason
     assert served.unavailable_reason() == ""
-    engine.consecutive_failures = 3
-    assert served.unavailable_reason() == "the last 3 requests have failed"
-    engine.consecutive_failures = 0
     served.close()
     assert served.unavailable_reason() == "stopped"
+
+
+def test_more_ids_than_a_context_holds_are_not_detokenized(backend: LocalBackend) -> None:
+    assert backend.detokenize([5] * MAX_DETOKENIZE_IDS)
+    with pytest.raises(TooLong, match=f"^tokens may have at most {MAX_DETOKENIZE_IDS} ids, got 100001$"):
+        backend.detokenize([5] * (MAX_DETOKENIZE_IDS + 1))
 
 
 def test_a_bad_number_is_named(backend: LocalBackend) -> None:

@@ -11,6 +11,7 @@ from inference.local import LocalBackend
 from inference.sampling import Sampling
 from inference.types import Event, Finished, GenerationRequest, Started, Token
 from tests.local.fake_engine import FakeEngine
+from tests.process.panicking_tokenizer import make_panicking_tokenizer
 
 REQUEST = GenerationRequest("The", Sampling(greedy=True))
 PAIR = GenerationRequest("The", Sampling(greedy=True), n=2)
@@ -164,3 +165,20 @@ def test_outputs_from_two_threads_are_delivered_in_order(backend: LocalBackend, 
         deliverer.join()
         assert [event.id for event in listener.events if isinstance(event, Token)] == ids
         assert isinstance(listener.events[-1], Finished)
+
+
+def test_a_panic_of_the_tokenizer_ends_the_stream_with_an_error(
+    backend: LocalBackend,
+    engine: FakeEngine,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    stream = backend.generate(REQUEST)
+    panicking = make_panicking_tokenizer()
+    decoder = stream._collector.answer_decoders[0]
+    monkeypatch.setattr(decoder, "process", lambda output: panicking.encode("a" * 40 + "!"))
+    listener = DeliverySink()
+    stream.start(listener)
+    engine.put(StepOutput((5,)))
+    assert [type(error) for error in listener.errors] == [Internal]
+    assert "a library has panicked" in caplog.text

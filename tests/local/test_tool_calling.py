@@ -102,3 +102,14 @@ def test_several_calls_are_demanded_only_where_several_are_allowed() -> None:
         for choice, parallel in (("required", True), ("required", False), ("weather", True))
     ]
     assert ["minItems" in str(each) for each in constraint] == [True, False, False]
+
+
+def test_only_the_allowed_tools_are_demanded_and_parsed() -> None:
+    tools = (WEATHER, replace(WEATHER, name="news"))
+    request = replace(REQUEST, tools=tools, tool_choice="required", allowed_tools=frozenset(["news"]))
+    constraint = calling(TOOL_TEMPLATE).forced_constraint(request)
+    assert "news" in str(constraint.spec) and "weather" not in str(constraint.spec)
+    for allowed, calls in ((["weather"], True), (["news"], False), ([], False)):
+        assert (
+            reads_call(calling(HERMES), HERMES_CALL, tools=tools, allowed_tools=frozenset(allowed)) == calls
+        )

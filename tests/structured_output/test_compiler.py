@@ -5,6 +5,7 @@ reason.
 import json
 import re
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,10 +17,11 @@ from inference.engine.sampling.sampler import Sampler, advance_matchers
 from inference.engine.sequence import Sequence
 from inference.errors import BadRequest, NotImplementedHere
 from inference.sampling import Sampling
-from inference.structured_output import GrammarCompiler
+from inference.structured_output import GrammarChecker, GrammarCompiler
 from inference.types import Constraint
 from tests.generation_requests import make_request
 from tests.structured_output.conftest import RandomWriter, allowed_ids, make_tokenizer
+from tests.structured_output.costly_schemas import combined_patterns
 
 PERSON = {
     "$schema": "http://json-schema.org/draft-07/schema#",
@@ -96,6 +98,8 @@ def test_a_choice_is_one_of_the_list_and_each_is_possible(writer: RandomWriter) 
 
 GRAMMARS = [
     'start: "a" DIGIT+ "!"?\nDIGIT: /[0-9]/',
+    '?start: "a" DIGIT+ "!"?\nDIGIT: /[0-9]/',
+    '!start: "a" DIGIT+ "!"?\nDIGIT: /[0-9]/',
     'root ::= "a" digit+ "!"?\ndigit ::= [0-9]',
     {"type": "grammar", "bnf": 'root ::= "a" [0-9]+ "!"?'},
     {"root": '"a" digit+ "!"?', "digit": "[0-9]"},
@@ -171,6 +175,12 @@ def test_a_bad_constraint_is_refused_with_its_reason(
         writer.compiler.compile(constraint, "guided")
     assert caught.value.field == "guided"
     assert len(caught.value.message) < 350
+
+
+def test_an_error_names_the_field_that_sets_the_constraint(writer: RandomWriter) -> None:
+    with pytest.raises(BadRequest, match=r"^ebnf is not a usable grammar") as caught:
+        writer.compiler.compile(Constraint("grammar", "root ::= other", "ebnf"))
+    assert caught.value.field == "ebnf"
 
 
 def nested(depth: int) -> Any:
@@ -299,3 +309,44 @@ def test_logits_narrower_than_the_vocabulary_do_not_matter() -> None:
     tokenizer = make_tokenizer("byte_level")
     matcher = GrammarCompiler(tokenizer, 100, frozenset((2,))).compile(Constraint("regex", "ab"))
     assert len(matcher.token_bitmask()) == (len(tokenizer) + 31) // 32
+
+
+@pytest.fixture
+def checked_compiler() -> Iterator[GrammarCompiler]:
+    tokenizer = make_tokenizer("byte_level")
+    checker = GrammarChecker()
+    yield GrammarCompiler(tokenizer, len(tokenizer), frozenset([tokenizer.eos_token_id]), checker)
+    checker.close()
+
+
+def test_patterns_that_combine_without_end_are_refused_with_the_bound(
+    checked_compiler: GrammarCompiler,
+) -> None:
+    refused = (
+        r"^guided_json is not a usable JSON schema: it takes more than 1 s to compile \(1\.\d s so far\)"
+    )
+    with pytest.raises(BadRequest, match=refused):
+        checked_compiler.compile(schema(combined_patterns(24)), "guided_json", lambda: False)
+    assert checked_compiler.compile(schema(PERSON), "", lambda: False).token_bitmask().any()
+
+
+def test_a_constraint_is_quick_once_it_was_compiled_in_little_time(checked_compiler: GrammarCompiler) -> None:
+    quick, invalid = Constraint("regex", "[ab]+"), Constraint("regex", "(")
+    slow = schema({"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(2000)}})
+    assert not checked_compiler.is_quick(quick)
+    for constraint in (quick, slow):
+        checked_compiler.compile(constraint, "", lambda: False)
+    with pytest.raises(BadRequest):
+        checked_compiler.compile(invalid, "", lambda: False)
+    assert [checked_compiler.is_quick(each) for each in (quick, slow, invalid)] == [True, False, False]
+
+
+def test_a_grammar_whose_steps_cost_too_much_is_refused() -> None:
+    """A step that computes the states of 1800 lexemes would keep all other answers waiting."""
+    numbers = range(1800)
+    lexemes = "\n".join(f"T{n}: /.*[{chr(97 + n % 26)}{chr(98 + n % 25)}].*{n}/" for n in numbers)
+    rule = " | ".join(f"T{n}" for n in numbers)
+    tokenizer = make_tokenizer("byte_level")
+    compiler = GrammarCompiler(tokenizer, len(tokenizer), frozenset([tokenizer.eos_token_id]))
+    with pytest.raises(BadRequest, match="too many expressions"):
+        compiler.compile(Constraint("grammar", f"start: ({rule})+\n{lexemes}"))

@@ -17,11 +17,10 @@ WEATHER = Tool(
     {
         "properties": {"city": {"$ref": "#/$defs/city"}},
         "required": ["city"],
-        "additionalProperties": False,
         "$defs": {"city": {"enum": ["Paris", "Rome"]}},
     },
 )
-CLOCK = Tool("clock", "The time", {"type": "object", "properties": {}, "additionalProperties": False})
+CLOCK = Tool("clock", "The time", {"type": "object", "properties": {}})
 
 
 def is_call(name: str, arguments: dict[str, object]) -> bool:

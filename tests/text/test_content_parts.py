@@ -5,8 +5,8 @@ import copy
 import pytest
 
 from inference.content import TextPart, content_text
-from inference.text.chat_template import ChatTemplate
 from inference.types import Message, Role, TemplateOptions, Tool, ToolCall
+from tests.text.text_template import TextTemplate
 from tests.text.tokenizers_of_three_kinds import tokenizer
 
 ROLE_AND_CONTENT = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>"
@@ -72,10 +72,10 @@ CALL = Message(
 RESULT = Message("tool", (TextPart("sun "), TextPart("and rain")), tool_call_id="1")
 
 
-def chat(template: str | None) -> ChatTemplate:
+def chat(template: str | None) -> TextTemplate:
     byte_tokenizer = copy.copy(tokenizer("byte-level"))
     byte_tokenizer.chat_template = template
-    return ChatTemplate(byte_tokenizer)
+    return TextTemplate(byte_tokenizer)
 
 
 def as_strings(messages: list[Message]) -> list[Message]:
@@ -103,58 +103,56 @@ def test_the_roles_whose_content_a_template_iterates_over_are_detected(
 def test_parts_are_one_text_for_a_template_that_takes_strings(
     template: str | None, messages: list[Message]
 ) -> None:
-    assert chat(template).render(messages) == chat(template).render(as_strings(messages))
-    assert chat(template).render(messages, [WEATHER]) == chat(template).render(
-        as_strings(messages), [WEATHER]
-    )
+    assert chat(template).text(messages) == chat(template).text(as_strings(messages))
+    assert chat(template).text(messages, [WEATHER]) == chat(template).text(as_strings(messages), [WEATHER])
 
 
 def test_a_template_gets_the_parts_that_it_iterates_over() -> None:
-    assert chat(EITHER).render(TALK) == "<system>Bebrief.<user>Is itso?<assistant>Itis.<user>Why?"
-    assert chat(LISTS_ONLY).render(TALK) == (
+    assert chat(EITHER).text(TALK) == "<system>Bebrief.<user>Is itso?<assistant>Itis.<user>Why?"
+    assert chat(LISTS_ONLY).text(TALK) == (
         "System: Be brief.<end>User: Is it so?<end>Assistant: It is.<end>User: Why?<end>"
     )
 
 
 @pytest.mark.parametrize("template", [EITHER, GEMMA, LISTS_ONLY, RESULTS])
 def test_a_string_is_rendered_as_before_by_a_template_that_iterates(template: str) -> None:
-    rendered = chat(template).render(as_strings(TALK))
+    rendered = chat(template).text(as_strings(TALK))
     assert "Be brief." in rendered and "Is it so?" in rendered and "It is." in rendered
 
 
 def test_a_role_whose_parts_would_be_lost_gets_one_text() -> None:
-    assert chat(GEMMA).render(TALK) == "<user>Be brief.\n\nIs itso?<assistant>Itis.<user>Why?"
+    assert chat(GEMMA).text(TALK) == "<user>Be brief.\n\nIs itso?<assistant>Itis.<user>Why?"
 
 
 def test_messages_that_are_merged_keep_their_parts() -> None:
     two_users = [ASK, Message("user", (TextPart("No? "), TextPart("Yes?")))]
-    assert chat(GEMMA).render(two_users) == "<user>Is itso?\n\nNo?Yes?"
+    assert chat(GEMMA).text(two_users) == "<user>Is itso?\n\nNo?Yes?"
 
 
 def test_the_parts_of_a_system_message_that_becomes_a_users_are_kept() -> None:
     refuses_system = "{% for m in messages if m.role == 'system' %}{{ raise_exception('no') }}{% endfor %}"
-    assert chat(refuses_system + EITHER).render([SYSTEM, ASK]) == "<user>Bebrief.\n\nIs itso?"
+    assert chat(refuses_system + EITHER).text([SYSTEM, ASK]) == "<user>Bebrief.\n\nIs itso?"
 
 
 def test_a_message_may_have_parts_without_tools_and_be_one_text_with_them() -> None:
-    assert chat(SYSTEM_WITH_TOOLS).render([SYSTEM, ASK]) == "<system>(Be )(brief.)<user>(Is it )(so?)"
-    rendered = chat(SYSTEM_WITH_TOOLS).render([SYSTEM, ASK], [WEATHER])
+    assert chat(SYSTEM_WITH_TOOLS).text([SYSTEM, ASK]) == "<system>(Be )(brief.)<user>(Is it )(so?)"
+    rendered = chat(SYSTEM_WITH_TOOLS).text([SYSTEM, ASK], [WEATHER])
     assert rendered.startswith('Be brief.[{"type": "function"')
     assert rendered.endswith("<system>Be brief.<user>(Is it )(so?)")
 
 
 def test_a_result_has_parts_and_the_content_of_a_call_is_one_text() -> None:
-    assert chat(RESULTS).render([ASK, CALL, RESULT]) == (
+    assert chat(RESULTS).text([ASK, CALL, RESULT]) == (
         "<user><result>Is it </result><result>so?</result><assistant>weatherLet me see."
         "<tool><result>sun </result><result>and rain</result>"
     )
 
 
 def test_a_result_keeps_its_parts_as_a_message_of_the_user() -> None:
-    assert chat(EITHER).render([ASK, CALL, RESULT]).endswith("<user>Result of weather:\nsunand rain")
+    assert chat(EITHER).text([ASK, CALL, RESULT]).endswith("<user>Result of weather:\nsunand rain")
 
 
 def test_a_message_of_parts_may_be_continued() -> None:
     options = TemplateOptions(continue_final_message=True)
-    assert chat(EITHER).render([ASK, SAY], template=options) == "<user>Is itso?<assistant>Itis."
-    assert chat(ROLE_AND_CONTENT).render([ASK, SAY], template=options) == "<user>Is it so?<assistant>It is."
+    assert chat(EITHER).text([ASK, SAY], template=options) == "<user>Is itso?<assistant>Itis."
+    assert chat(ROLE_AND_CONTENT).text([ASK, SAY], template=options) == "<user>Is it so?<assistant>It is."

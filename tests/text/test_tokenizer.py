@@ -167,8 +167,7 @@ def test_a_token_sequence_is_listed_once() -> None:
     assert len(token_runs) == len(set(token_runs))
 
 
-@pytest.mark.parametrize("words", [[""], ["a", ""], ["x" * 1001], ["a"] * 1001, ["\ud83d"]])
-def test_an_invalid_word_is_refused(words: Any) -> None:
+def test_a_word_with_half_a_character_is_refused() -> None:
     with pytest.raises(BadRequest) as caught:
-        runs("byte-level", *words)
+        runs("byte-level", "\ud83d")
     assert caught.value.field == "bad_words"

@@ -16,8 +16,13 @@ class Violations(Struct):
 
 
 class LlamaStackErrorInfo(Struct):
+    """type, param and code are OpenAI's: its clients call this dialect's /v1/models/{name}."""
+
     detail: Violations | str
     message: str
+    type: str
+    param: str | None
+    code: int
 
 
 class LlamaStackErrorResponse(Struct):

@@ -17,18 +17,23 @@ FinishReason = Literal["stop", "length", "tool_calls", "function_call"]
 
 
 class ContentPart(Struct):
-    """A part of a message's content: `{"type": "text", "text": …}`. Images and audio are refused."""
+    """A part of a message's content: `{"type": "text", "text": …}`. Images and audio are refused.
+
+    thinking, reasoning  text of a part of type thinking or reasoning: what the model thought
+    """
 
     type: str = "text"
     text: str | None = None
     refusal: str | None = None
+    thinking: Any = None
+    reasoning: Any = None
 
 
 Content = str | list[str | ContentPart]
 
 
 class CalledFunction(Struct):
-    """A called function; `arguments` is a JSON object, or its text."""
+    """A called function; `arguments` is a JSON object, or its text, which the answer's end may have cut."""
 
     name: str
     arguments: str | dict[str, Any] | None = None
@@ -45,13 +50,16 @@ class ToolCallParam(Struct):
 class ChatMessage(Struct):
     """One message of a conversation.
 
-    role           system (or developer), user, assistant, or tool (or function)
+    role           system (or developer), user, assistant, tool (or function), or one that the model's chat
+                   template renders
     content        text, or a list of text parts; may be null for the roles assistant and tool
     name           name of the author; in a tool's message, name of the tool
     tool_calls     calls of an assistant's message
     function_call  one call, in OpenAI's older format
     tool_call_id   in a tool's message: id of the call that it answers
     refusal        text of an assistant's message that has no content
+    reasoning_content, reasoning   what the assistant thought before the content; for chat templates that
+                   render it
     """
 
     role: str
@@ -61,6 +69,8 @@ class ChatMessage(Struct):
     function_call: CalledFunction | None = None
     tool_call_id: str | None = None
     refusal: str | None = None
+    reasoning_content: Any = None
+    reasoning: Any = None
 
 
 class FunctionDefinition(Struct):
@@ -84,9 +94,25 @@ class NamedFunction(Struct):
 
 
 class NamedTool(Struct):
-    """The tool that the answer must call."""
-
     function: NamedFunction
+    type: str = "function"
+
+
+class AllowedTools(Struct):
+    """The tools that the answer may call. The prompt describes all tools.
+
+    mode  auto, or required: the answer must call one of them
+    """
+
+    mode: Literal["auto", "required"]
+    tools: list[NamedTool]
+
+
+class ToolChoice(Struct):
+    """The tool that the answer must call, or with type allowed_tools, the tools that it may call."""
+
+    function: NamedFunction | None = None
+    allowed_tools: AllowedTools | None = None
     type: str = "function"
 
 
@@ -97,7 +123,8 @@ class ChatCompletionRequest(CommonRequest, kw_only=True):
     max_completion_tokens   takes precedence over max_tokens; if both are null: as many as the context holds
     logprobs, top_logprobs  report the logprob of each token, with this many alternatives
     tools                   functions that the model may call
-    tool_choice             none, auto (default), required, or one function, by name or as an object
+    tool_choice             none, auto (default), required, one function, by name or as an object, or the
+                            allowed functions
     parallel_tool_calls     false: the first call ends the answer
     functions, function_call   OpenAI's older form of tools and tool_choice; at most one call per answer
     reasoning_effort        passed to the chat template
@@ -107,6 +134,8 @@ class ChatCompletionRequest(CommonRequest, kw_only=True):
     documents               passed to the chat template
     chat_template           must be null: the model's own template is used
     echo                    the answer begins with the last message if that is the assistant's
+    store                   true: the chat completion can be read again, if the server has a store
+    metadata                of a stored chat completion: up to 16 pairs of text
     """
 
     messages: list[ChatMessage]
@@ -114,7 +143,7 @@ class ChatCompletionRequest(CommonRequest, kw_only=True):
     logprobs: bool | None = None
     top_logprobs: int | None = None
     tools: list[ToolParam] | None = None
-    tool_choice: str | NamedTool | None = None
+    tool_choice: str | ToolChoice | None = None
     parallel_tool_calls: bool | None = None
     functions: list[FunctionDefinition] | None = None
     function_call: str | NamedFunction | None = None
@@ -125,6 +154,8 @@ class ChatCompletionRequest(CommonRequest, kw_only=True):
     documents: list[Any] | None = None
     chat_template: str | None = None
     echo: bool | None = None
+    store: bool | None = None
+    metadata: Any = None
 
 
 class ChatLogprob(Struct):
@@ -139,6 +170,7 @@ class ChatLogprobsContent(ChatLogprob):
 
 class ChatLogprobs(Struct):
     content: list[ChatLogprobsContent]
+    refusal: None = None  # OpenAI's field for the tokens of a refusal
 
 
 class FunctionCall(Struct):
@@ -155,6 +187,7 @@ class FunctionToolCall(Struct, kw_only=True):
 class ChatResponseMessage(Struct, kw_only=True):
     role: Literal["assistant"] = "assistant"
     content: str | None
+    refusal: None = None  # OpenAI's field: this server has no separate refusals
     tool_calls: list[FunctionToolCall]
     function_call: FunctionCall | UnsetType | None = UNSET
 
@@ -198,7 +231,8 @@ class DeltaToolCall(Struct, kw_only=True):
 
 class DeltaMessage(Struct, kw_only=True):
     role: Literal["assistant"] | UnsetType = UNSET
-    content: str | None
+    content: str | UnsetType | None = UNSET
+    refusal: UnsetType | None = UNSET
     tool_calls: list[DeltaToolCall] | UnsetType | None = UNSET
     function_call: DeltaFunctionCall | UnsetType = UNSET
 
@@ -232,4 +266,5 @@ CHAT = Operation(
     ChatCompletionResponse,
     (SSE.mimetype,),
     error=ErrorResponse,
+    takes_permit=True,
 )

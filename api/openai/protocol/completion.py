@@ -94,4 +94,5 @@ COMPLETE = Operation(
     CompletionResponse,
     (SSE.mimetype,),
     error=ErrorResponse,
+    takes_permit=True,
 )

@@ -66,4 +66,6 @@ class EmbeddingResponse(Struct, kw_only=True):
     usage: UsageInfo
 
 
-EMBED = Operation("Embed texts", "", EmbeddingRequest, EmbeddingResponse, error=ErrorResponse)
+EMBED = Operation(
+    "Embed texts", "", EmbeddingRequest, EmbeddingResponse, error=ErrorResponse, takes_permit=True
+)

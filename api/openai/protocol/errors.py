@@ -8,10 +8,12 @@ ErrorType = Literal["validation", "authentication", "not_found", "overloaded", "
 
 
 class ErrorInfo(Struct):
+    """`code` is the HTTP status, or OpenAI's context_length_exceeded."""
+
     message: str
     type: str
     param: str | None
-    code: int
+    code: int | str
 
 
 class ErrorResponse(Struct):

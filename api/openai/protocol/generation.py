@@ -33,18 +33,24 @@ class NamedJsonSchema(Struct):
 class ResponseFormat(Struct):
     """The format of the answer.
 
-    type         text, json_object or json_schema; from TGI: json or regex
+    type         text, json_object or json_schema; from TGI: json or regex; from Fireworks: grammar
     json_schema  the schema, with type json_schema
     value        TGI's field: a schema or a regular expression; huggingface_hub sends it with json_object too
+    schema       the schema, with type json_object or json_schema, as llama.cpp and Together have it
+    pattern      the regular expression, with type regex, as Together has it
+    grammar      the grammar, with type grammar
     """
 
     type: str
     json_schema: NamedJsonSchema | None = None
     value: Any = None
+    schema: dict[str, Any] | str | bool | None = None
+    pattern: str | None = None
+    grammar: str | None = None
 
 
 class StructuredOutputs(Struct):
-    """vLLM's structured outputs. At most one constraint may be set.
+    """vLLM's structured outputs. At most one constraint may be set; guided_* fields are then ignored.
 
     json                JSON schema, as an object or as text
     regex               regular expression that the whole answer must match
@@ -64,11 +70,33 @@ class StructuredOutputs(Struct):
     whitespace_pattern: str | None = None
 
 
-class CommonRequest(Struct, kw_only=True):
+class ConstraintFields(Struct, kw_only=True):
+    """The fields that constrain the answer's text, apart from OpenAI's.
+
+    structured_outputs             as vLLM has it
+    guided_json, guided_regex, guided_choice, guided_grammar   the same as older vLLM has them
+    grammar, json_schema, ebnf, regex   the same as llama.cpp and SGLang have them; "" sets none
+    grammar_lazy, structural_tag   must be unset
+    """
+
+    structured_outputs: StructuredOutputs | None = None
+    guided_json: dict[str, Any] | str | None = None
+    guided_regex: str | None = None
+    guided_choice: list[str] | None = None
+    guided_grammar: str | None = None
+    grammar: str | None = None
+    json_schema: dict[str, Any] | str | None = None
+    ebnf: str | None = None
+    regex: str | None = None
+    grammar_lazy: bool | None = None
+    structural_tag: Any = None
+
+
+class CommonRequest(ConstraintFields, kw_only=True):
     """The request fields of completions and chat completions.
 
     model                          one of the served names; null: the served model
-    n                              answers per prompt
+    n                              answers per prompt; greedy ones are equal
     best_of                        answers to generate per prompt; the n best by mean logprob are returned
     seed                           the same seed gives the same answer; null: random
     temperature                    0: greedy; null: the server's default, usually 1
@@ -88,14 +116,13 @@ class CommonRequest(Struct, kw_only=True):
     prompt_logprobs                alternatives to report for each token of the prompt
     return_tokens_as_token_ids     in logprobs, name tokens as token_id:123
     return_token_ids               report the token ids of prompt and answer
-    response_format, structured_outputs, guided_json, guided_regex, guided_choice, guided_grammar
-                                   format of the answer: OpenAI's and TGI's field, vLLM's, older vLLM's
+    response_format                format of the answer
     stream, stream_options         send server-sent events
     request_id                     part of the response's id; default: the header X-Request-Id
     priority                       must be 0
     use_beam_search, logits_processors   must be unset
     cache_salt                     the prefix cache is shared with requests of the same salt only
-    user, store, metadata, length_penalty, spaces_between_special_tokens   ignored
+    user, length_penalty, spaces_between_special_tokens   ignored
     """
 
     model: str | None = None
@@ -125,11 +152,6 @@ class CommonRequest(Struct, kw_only=True):
     return_tokens_as_token_ids: bool | None = None
     return_token_ids: bool | None = None
     response_format: ResponseFormat | None = None
-    structured_outputs: StructuredOutputs | None = None
-    guided_json: dict[str, Any] | str | None = None
-    guided_regex: str | None = None
-    guided_choice: list[str] | None = None
-    guided_grammar: str | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     request_id: str | None = None

@@ -1,30 +1,86 @@
-"""OpenAI's Responses API, stateless. Entry points: create_response, refuse_stored_response."""
+"""OpenAI's Responses API.
+
+Entry points: create_response, count_input_tokens; stored_routes.py has the routes of stored responses.
+"""
 
 from dataclasses import replace
-from typing import NoReturn
+from functools import partial
 
 from flask import Response
 
-from api.concurrency_limit import acquire_permit
+from api.concurrency_limit import acquire_permit, hand_over_permit
+from api.errors import json_response
 from api.openai.parse import chat_request, read_request
 from api.openai.reply import fingerprint
-from api.openai.responses.parse import not_stored_error, to_chat_request
-from api.openai.responses.protocol import ResponsesRequest
+from api.openai.responses.background import BackgroundRun, check_background, current_runs
+from api.openai.responses.context import ResponseContext, resolve_context
+from api.openai.responses.errors import named_as_in_responses, rename_field
+from api.openai.responses.parse import to_chat_request
+from api.openai.responses.protocol import InputTokensRequest, InputTokensResponse, ResponsesRequest
+from api.openai.responses.recording import Recorder
+from api.openai.responses.stored_items import to_stored_items
+from api.openai.responses.tools import callable_tools
 from api.openai.responses.writer import NAMED_EVENTS, ResponseWriter
 from api.response import respond
+from api.reworded_stream import RewordedStream
+from api.store.access import current_store, request_owner
+from api.store.recorded_stream import RecordedStream
+from inference.backend import Stream
 from inference.models import Models
 from settings.groups import ServerSettings
 
 
+@named_as_in_responses()
 def create_response(models: Models, settings: ServerSettings) -> Response:
     body = read_request(ResponsesRequest)
     served = models.resolve(body.model)
-    generation_request = chat_request(to_chat_request(body), served.card.info, settings, "input")
-    writer = ResponseWriter(body, served.card.name, fingerprint(settings), generation_request.logprobs)
+    is_stored = current_store() is not None and body.store is not False
+    check_background(body, is_stored)
+    context = resolve_context(body)
+    tools = callable_tools(context.body)
+    chat = to_chat_request(context.body, tools)
+    generation_request = replace(
+        chat_request(chat, served.card.info, settings, "input"), reject_if_too_long=False
+    )
+    make_writer = partial(
+        ResponseWriter,
+        body,
+        served.card.name,
+        fingerprint(settings),
+        tools,
+        generation_request.logprobs,
+        is_stored=is_stored,
+    )
+    writer = make_writer()
+    recorder = _recorder(context, writer, partial(make_writer, id=writer.id, created=writer.created))
     acquire_permit()
-    stream = served.generate(replace(generation_request, reject_if_too_long=False))
+    stream: Stream = RewordedStream(served.generate(generation_request), rename_field)
+    if body.background:
+        assert recorder is not None  # check_background
+        run = BackgroundRun(stream, writer, recorder, hand_over_permit(), current_runs())
+        return json_response(200, run.start())
+    if recorder:
+        stream = RecordedStream(stream, 1, recorder.save, writer.mark_unstored)
     return respond(stream, writer, NAMED_EVENTS if body.stream else None)
 
 
-def refuse_stored_response(id: str) -> NoReturn:
-    raise not_stored_error(id)
+def _recorder(
+    context: ResponseContext, writer: ResponseWriter, make_writer: partial[ResponseWriter]
+) -> Recorder | None:
+    """The recorder of the response; None if neither it nor its items are stored."""
+    store = current_store()
+    if store is None or not (writer.is_stored or context.conversation_id):
+        return None
+    items = to_stored_items(context.new_items)
+    return Recorder(store, request_owner(), context, writer.is_stored, items, make_writer)
+
+
+@named_as_in_responses()
+def count_input_tokens(models: Models, settings: ServerSettings) -> Response:
+    """The number of tokens that the same body's response would report as its input."""
+    body = read_request(InputTokensRequest)
+    served = models.resolve(body.model)
+    full_body = resolve_context(body).body
+    chat = to_chat_request(full_body, callable_tools(full_body))
+    tokenized = served.backend.tokenize(chat_request(chat, served.card.info, settings, "input"))
+    return json_response(200, InputTokensResponse(len(tokenized.token_spans)))

@@ -1,14 +1,15 @@
-"""The output items of a response (messages and function calls), and the events that each of them streams.
+"""The output items of a response (messages and tool calls), and the events that each of them streams.
 
 An item is opened, appended to, and closed with the status completed or incomplete.
 """
 
-import secrets
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from api.openai.protocol.chat import ChatLogprobsContent
 from api.openai.reply import tool_call_id
+from api.openai.responses.custom_input import CustomInput
+from api.openai.responses.tools import CallableTools
 from inference.types import CallDelta
 
 Events = list[dict[str, Any]]
@@ -20,14 +21,19 @@ class MessageItem:
     """A message with one content part.
 
     output_index  index of the item in the response's output
+    key           random part of the item's id
     deltas        pieces of the text, in order
     """
 
     output_index: int
-    id: str = field(default_factory=lambda: f"msg_{secrets.token_hex(16)}")
+    key: str
     status: str = "in_progress"
     deltas: list[str] = field(default_factory=list)
     logprobs: LogprobEntries = field(default_factory=list)
+
+    @property
+    def id(self) -> str:
+        return f"msg_{self.key}"
 
     def open(self) -> Events:
         added = {
@@ -67,46 +73,84 @@ class MessageItem:
         return event | {"content_index": 0} | values
 
 
+class CallKind(NamedTuple):
+    """How calls of functions and of custom tools differ: the item's type, its events, and the called text."""
+
+    type: str
+    id_prefix: str
+    event: str
+    field: str
+
+
+FUNCTION_CALL = CallKind("function_call", "fc", "function_call_arguments", "arguments")
+CUSTOM_CALL = CallKind("custom_tool_call", "ctc", "custom_tool_call_input", "input")
+
+
 @dataclass(slots=True)
-class FunctionCallItem:
-    """A call of a function.
+class CallItem:
+    """A call of a function or of a custom tool.
 
     output_index  index of the item in the response's output
+    key           random part of the item's id
     call_index    CallDelta.call_index
     call_id       the client sends the result of the call with this id
-    deltas        pieces of the arguments' JSON text, in order
+    namespace     namespace of the tool, if it has one
+    custom_input  decodes the input of a custom tool; None: the tool is a function
+    deltas        pieces of the arguments' JSON text or of the custom tool's input, in order
     """
 
     output_index: int
+    key: str
     call_index: int
     call_id: str
     name: str
-    id: str = field(default_factory=lambda: f"fc_{secrets.token_hex(16)}")
+    namespace: str | None = None
+    custom_input: CustomInput | None = None
     status: str = "in_progress"
     deltas: list[str] = field(default_factory=list)
 
     @classmethod
-    def from_delta(cls, output_index: int, event: CallDelta) -> "FunctionCallItem":
-        return cls(output_index, event.call_index, tool_call_id(event), event.name)
+    def from_delta(cls, output_index: int, key: str, event: CallDelta, tools: CallableTools) -> "CallItem":
+        item = cls(output_index, key, event.call_index, tool_call_id(event), event.name)
+        if tool := tools.get(event.name):
+            item.name, item.namespace = tool.definition.name, tool.namespace
+            item.custom_input = CustomInput() if tool.is_custom else None
+        return item
+
+    @property
+    def id(self) -> str:
+        return f"{self._kind.id_prefix}_{self.key}"
 
     def open(self) -> Events:
         return [self._item_event("added")]
 
     def append(self, arguments: str) -> Events:
-        self.deltas.append(arguments)
-        return [self._event("delta", delta=arguments)]
+        return self._append(self.custom_input.feed(arguments) if self.custom_input else arguments)
 
     def close(self, status: str) -> Events:
+        events = self._append(self.custom_input.close()) if self.custom_input else []
         self.status = status
-        done = self._event("done", arguments="".join(self.deltas), name=self.name)
-        return [done, self._item_event("done")]
+        name = {} if self.custom_input else {"name": self.name}
+        done = self._event("done", **{self._kind.field: "".join(self.deltas)}, **name)
+        return [*events, done, self._item_event("done")]
 
     def to_json(self) -> dict[str, Any]:
-        item = {"id": self.id, "type": "function_call", "status": self.status}
-        return item | {"call_id": self.call_id, "name": self.name, "arguments": "".join(self.deltas)}
+        item = {"id": self.id, "type": self._kind.type, "status": self.status}
+        item |= {"call_id": self.call_id, "name": self.name, self._kind.field: "".join(self.deltas)}
+        return item | ({"namespace": self.namespace} if self.namespace else {})
+
+    @property
+    def _kind(self) -> CallKind:
+        return CUSTOM_CALL if self.custom_input else FUNCTION_CALL
+
+    def _append(self, text: str) -> Events:
+        if not text:
+            return []
+        self.deltas.append(text)
+        return [self._event("delta", delta=text)]
 
     def _event(self, step: str, **values: Any) -> dict[str, Any]:
-        kind = f"response.function_call_arguments.{step}"
+        kind = f"response.{self._kind.event}.{step}"
         return {"type": kind, "item_id": self.id, "output_index": self.output_index} | values
 
     def _item_event(self, name: str) -> dict[str, Any]:

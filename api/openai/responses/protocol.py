@@ -5,48 +5,100 @@ Types only: parse.py checks values. Unknown fields are ignored, and every option
 
 from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-from api.openai.protocol.chat import Content
+from api.openai.protocol.chat import ContentPart
 from api.openai.protocol.errors import ErrorResponse
-from api.openai.protocol.generation import Number
+from api.openai.protocol.generation import ConstraintFields, Number
+from api.openai.stored import PAGE_PARAMETERS
 from api.openapi.operation import Operation
 from api.response import SSE
 
 
-class InputItem(Struct):
-    """An item of the conversation.
+class CustomFormat(Struct):
+    """The format of a custom tool's input: text, or a grammar of the syntax regex or lark."""
 
-    type                      message (default), function_call, function_call_output, or reasoning (ignored)
-    role, content             fields of a message
-    call_id, name, arguments  fields of a function_call
-    call_id, output           fields of a function_call_output
+    type: str
+    syntax: str | None = None
+    definition: str | None = None
+
+
+class NamespacedTool(Struct):
+    """A tool that the model may call.
+
+    type        function, or custom: a tool that gets text
+    parameters  of a function: a JSON schema of type object
+    format      of a custom tool: the format of its input
     """
-
-    type: str | None = None
-    role: str | None = None
-    content: Content | None = None
-    call_id: str | None = None
-    name: str | None = None
-    arguments: str | None = None
-    output: Content | None = None
-
-
-class FunctionTool(Struct):
-    """A function that the model may call; `parameters` is a JSON schema of type object."""
 
     type: str
     name: str = ""
     description: str | None = None
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
+    format: CustomFormat | None = None
 
 
-class FunctionChoice(Struct):
-    """The function that the answer must call."""
+class ResponsesTool(NamespacedTool):
+    """A function, a custom tool, or a namespace of such tools. Tools of other types are ignored.
+
+    tools  of a namespace: its functions and custom tools
+    """
+
+    tools: list[NamespacedTool] | None = None
+
+
+class AgentContentPart(ContentPart):
+    """A part of an agent_message."""
+
+    encrypted_content: str | None = None
+
+
+class InputItem(Struct):
+    """An item of the conversation. Items of other types than these are ignored.
+
+    type           message (default), function_call, function_call_output, custom_tool_call,
+                   custom_tool_call_output, additional_tools, agent_message
+    role           of a message
+    content        of a message or agent_message: text, or a list of content parts
+    call_id        id of a call, in the call and in its output
+    namespace      namespace of the tool that is called, if it has one
+    name           name of the tool that is called
+    arguments      of a function_call: the text of a JSON object
+    input          of a custom_tool_call
+    output         of a function_call_output or custom_tool_call_output: text, or a list of content parts
+    tools          of additional_tools: as the request's tools
+    """
+
+    type: str | None = None
+    role: str | None = None
+    content: Any = None
+    call_id: str | None = None
+    namespace: str | None = None
+    name: str | None = None
+    arguments: Any = None
+    input: str | None = None
+    output: Any = None
+    tools: Any = None
+
+
+class ToolReference(Struct, omit_defaults=True):
+    """A tool, by its name."""
 
     type: str
     name: str = ""
+    namespace: str | None = None
+
+
+class ResponsesToolChoice(ToolReference, omit_defaults=True):
+    """The tool that the answer must call, or with type allowed_tools, the tools that it may call.
+
+    mode   of allowed_tools: auto, or required: the answer must call one of them
+    tools  of allowed_tools: the tools; those that the model cannot call are ignored
+    """
+
+    mode: Literal["auto", "required"] | None = None
+    tools: list[ToolReference] | None = None
 
 
 class TextFormat(Struct):
@@ -60,7 +112,10 @@ class TextFormat(Struct):
 
 
 class TextOptions(Struct):
+    """`verbosity` is only repeated in the response."""
+
     format: TextFormat | None = None
+    verbosity: str | None = None
 
 
 class Reasoning(Struct):
@@ -70,24 +125,31 @@ class Reasoning(Struct):
     summary: str | None = None
 
 
-class ResponsesRequest(Struct, kw_only=True):
-    """A request for a response. The server stores nothing: send the whole conversation each time.
+class ConversationReference(Struct):
+    id: str
+
+
+class ResponsesRequest(ConstraintFields, kw_only=True):
+    """A request for a response.
 
     input                 text, or the items of the conversation
     instructions          a system message, put before the input
     max_output_tokens     null: as many as the context holds
     temperature, top_p    as in a chat completion
-    tools, tool_choice, parallel_tool_calls   as in a chat completion; only function tools
+    tools                 functions, custom tools, and namespaces of them; tools of other types are ignored
+    tool_choice, parallel_tool_calls   as in a chat completion
     text                  text.format is the format of the answer
     reasoning             reasoning.effort is passed to the chat template
     include               message.output_text.logprobs: report the logprob of each token
     top_logprobs          alternatives to report for each token
     truncation            auto: drop the beginning of a prompt that is too long
     stream                send server-sent events
-    previous_response_id  refused with 404, because nothing is stored; send the conversation as input
-    background, conversation, prompt   must be unset
-    metadata              repeated in the response
-    store, user           ignored
+    previous_response_id  the response continues this one, whose items and earlier items come before the input
+    conversation          id of a conversation: its items come before the input, and it gets the new items
+    store                 false: the response cannot be read again, nor continued by previous_response_id
+    background            answer at once; the response is generated without the client, which polls it
+    prompt                must be unset
+    metadata              up to 16 pairs of text, repeated in the response
     """
 
     input: str | list[InputItem]
@@ -96,8 +158,8 @@ class ResponsesRequest(Struct, kw_only=True):
     max_output_tokens: int | None = None
     temperature: Number | None = None
     top_p: Number | None = None
-    tools: list[FunctionTool] | None = None
-    tool_choice: str | FunctionChoice | None = None
+    tools: list[ResponsesTool] | None = None
+    tool_choice: str | ResponsesToolChoice | None = None
     parallel_tool_calls: bool | None = None
     text: TextOptions | None = None
     reasoning: Reasoning | None = None
@@ -106,13 +168,30 @@ class ResponsesRequest(Struct, kw_only=True):
     truncation: str | None = None
     stream: bool | None = None
     previous_response_id: str | None = None
+    store: bool | None = None
     background: bool | None = None
-    conversation: Any = None
+    conversation: str | ConversationReference | None = None
     prompt: Any = None
     metadata: dict[str, Any] | None = None
 
+    @property
+    def conversation_id(self) -> str | None:
+        conversation = self.conversation
+        return conversation.id if isinstance(conversation, ConversationReference) else conversation
 
-Status = Literal["completed", "incomplete", "in_progress"]
+
+class InputTokensRequest(ResponsesRequest, kw_only=True):
+    """A request for a response whose input tokens are counted. Nothing is generated."""
+
+    input: str | list[InputItem] = field(default_factory=list)
+
+
+class InputTokensResponse(Struct):
+    input_tokens: int
+    object: Literal["response.input_tokens"] = "response.input_tokens"
+
+
+Status = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
 
 
 class ResponseUsage(Struct):
@@ -123,6 +202,11 @@ class ResponseUsage(Struct):
     total_tokens: int
 
 
+class ResponseFailure(Struct):
+    code: str
+    message: str
+
+
 class ResponsesResponse(Struct, kw_only=True):
     """A response. The fields from `instructions` on repeat the request, or its defaults."""
 
@@ -130,7 +214,7 @@ class ResponsesResponse(Struct, kw_only=True):
     object: Literal["response"] = "response"
     created_at: int
     status: Status
-    error: None = None
+    error: ResponseFailure | None = None
     incomplete_details: dict[str, str] | None
     model: str
     output: list[dict[str, Any]]
@@ -140,14 +224,15 @@ class ResponsesResponse(Struct, kw_only=True):
     max_output_tokens: int | None
     metadata: dict[str, Any]
     parallel_tool_calls: bool
-    previous_response_id: None = None
+    previous_response_id: str | None
+    conversation: ConversationReference | None
     reasoning: Reasoning
-    store: bool = False
-    background: bool = False
+    store: bool
+    background: bool
     temperature: Number
     text: dict[str, Any]
-    tool_choice: str | FunctionChoice
-    tools: list[FunctionTool]
+    tool_choice: str | ResponsesToolChoice
+    tools: list[dict[str, Any]]
     top_logprobs: int
     top_p: Number
     truncation: str
@@ -155,12 +240,35 @@ class ResponsesResponse(Struct, kw_only=True):
 
 RESPOND = Operation(
     "Create a response",
-    "With `stream`, the server sends server-sent events, named by their type. Nothing is stored.",
+    "With `stream`, the server sends server-sent events, named by their type. Unless `store` is false, the "
+    "response is stored before its end is sent.",
     ResponsesRequest,
     ResponsesResponse,
     (SSE.mimetype,),
     error=ErrorResponse,
+    takes_permit=True,
 )
-NOT_STORED = Operation(
-    "Answers 404: the server stores no responses", response=None, error=ErrorResponse, refuses=True
+COUNT_INPUT_TOKENS = Operation(
+    "Count the input tokens of a response",
+    "The number is the `usage.input_tokens` of the response to the same body.",
+    InputTokensRequest,
+    InputTokensResponse,
+    error=ErrorResponse,
+)
+GET_RESPONSE = Operation("Show a stored response", response=ResponsesResponse, error=ErrorResponse)
+LIST_RESPONSES = Operation(
+    "List the stored responses, each with its input",
+    "For the clients of Llama Stack.",
+    error=ErrorResponse,
+    query={**PAGE_PARAMETERS, "model": "list the responses of this model"},
+)
+DELETE_RESPONSE = Operation("Delete a stored response", error=ErrorResponse)
+CANCEL_RESPONSE = Operation(
+    "Cancel a response that is generated in the background", response=ResponsesResponse, error=ErrorResponse
+)
+LIST_INPUT_ITEMS = Operation(
+    "List the items that a stored response was generated from",
+    "These are the items of earlier turns and of its request.",
+    error=ErrorResponse,
+    query=PAGE_PARAMETERS,
 )

@@ -1,21 +1,27 @@
 """Converts events to a response. Streamed and whole responses accumulate the same items."""
 
+import hashlib
 import secrets
 import time
 from dataclasses import dataclass, field
 from typing import Any
 
+from api.accumulator import cut_reason
 from api.openai.errors import envelope, error_before_start
 from api.openai.logprobs import LogprobsFormatter
 from api.openai.reply import FINISH_REASONS
-from api.openai.responses.items import Events, FunctionCallItem, LogprobEntries, MessageItem
+from api.openai.responses.items import CallItem, Events, LogprobEntries, MessageItem
 from api.openai.responses.protocol import (
+    ConversationReference,
     Reasoning,
+    ResponseFailure,
     ResponsesRequest,
     ResponsesResponse,
     ResponseUsage,
     Status,
+    TextOptions,
 )
+from api.openai.responses.tools import CallableTools, echoed_tools
 from api.response import SSE, Framing
 from inference.errors import ServerError
 from inference.types import CallDelta, Event, Finished, Started, Token
@@ -25,29 +31,40 @@ NAMED_EVENTS = Framing(
 )
 
 
+FAILURE_CODES = {400: "invalid_prompt", 429: "rate_limit_exceeded"}  # by status; others: server_error
+
+
 @dataclass(slots=True)
 class ResponseWriter:
     """A Writer of one response.
 
     model           the model name to report
+    tools           the tools that the model may call
     logprobs        alternatives to report for each token; None: no logprobs
     created         Unix time
     open_item       the last item while it grows; None after it was closed
     pending_tokens  tokens whose logprobs are sent with the next text
+    is_stored       the response can be read again
+    is_cancelled    a background response was cancelled
+    error           why the response failed
     num_events      events sent so far
     """
 
     body: ResponsesRequest
     model: str
     fingerprint: str
+    tools: CallableTools = field(default_factory=dict)
     logprobs: int | None = None
     id: str = field(default_factory=lambda: f"resp_{secrets.token_hex(16)}")
     created: int = field(default_factory=lambda: int(time.time()))
-    items: list[MessageItem | FunctionCallItem] = field(default_factory=list)
-    open_item: MessageItem | FunctionCallItem | None = None
+    items: list[MessageItem | CallItem] = field(default_factory=list)
+    open_item: MessageItem | CallItem | None = None
     pending_tokens: list[Token] = field(default_factory=list)
     started: Started | None = None
     end: Finished | None = None
+    is_stored: bool = False
+    is_cancelled: bool = False
+    error: ServerError | None = None
     num_events: int = 0
 
     error_before_start = staticmethod(error_before_start)
@@ -70,44 +87,66 @@ class ResponseWriter:
     def full_response(self) -> ResponsesResponse:
         return self.response()
 
+    def mark_unstored(self) -> None:
+        self.is_stored = False
+
     def error_in_stream(self, error: ServerError) -> list[Any]:
-        """An event of type error. OpenAI's client reads `error`, other clients read the fields around it."""
+        """An event of type error, and response.failed.
+
+        OpenAI's client reads `error` in the first event, other clients read the fields around it. Codex reads
+        only the second event.
+        """
         body = envelope(error)
         details = {"message": body.error.message, "param": body.error.param, "code": body.error.type}
         event = {"type": "error", **details, "error": body.error, "error_type": body.error_type}
-        return [self._with_sequence_number(event)]
+        self.error = error
+        if self.open_item:
+            self.open_item.status = "incomplete"
+        failed = {"type": "response.failed", "response": self.response()}
+        return [self._with_sequence_number(event), self._with_sequence_number(failed)]
 
     def response(self) -> ResponsesResponse:
         """The response as accumulated so far."""
-        is_incomplete = self.end is not None and FINISH_REASONS[self.end.finish_reason] != "stop"
-        status: Status = "incomplete" if is_incomplete else "completed" if self.end else "in_progress"
         return ResponsesResponse(
             id=self.id,
             created_at=self.created,
-            status=status,
-            incomplete_details={"reason": "max_output_tokens"} if is_incomplete else None,
+            status=self._status,
+            error=_failure(self.error) if self.error else None,
+            incomplete_details=_incomplete_details(self.end) if self.end else None,
             model=self.model,
             output=[item.to_json() for item in self.items],
             usage=self._usage(self.end) if self.end else None,
             system_fingerprint=self.fingerprint,
+            store=self.is_stored and (self.error is None or bool(self.body.background)),
             **_request_fields(self.body),
         )
+
+    @property
+    def _status(self) -> Status:
+        if self.is_cancelled:
+            return "cancelled"
+        if self.error:
+            return "failed"
+        if not self.end:
+            return "queued" if self.body.background and not self.started else "in_progress"
+        return "completed" if FINISH_REASONS[self.end.finish_reason] == "stop" else "incomplete"
 
     def _add_text(self, text: str) -> Events:
         if not text:
             return []
         events: Events = []
         if not isinstance(self.open_item, MessageItem):
-            events += self._open_item(MessageItem(len(self.items)))
+            events += self._open_item(MessageItem(len(self.items), self._next_item_key()))
         assert isinstance(self.open_item, MessageItem)
         return events + self.open_item.append(text, self._take_logprobs())
 
     def _add_call_delta(self, event: CallDelta) -> Events:
         self.pending_tokens.clear()
         events: Events = []
-        if not isinstance(self.open_item, FunctionCallItem) or self.open_item.call_index != event.call_index:
-            events += self._open_item(FunctionCallItem.from_delta(len(self.items), event))
-        assert isinstance(self.open_item, FunctionCallItem)
+        if not isinstance(self.open_item, CallItem) or self.open_item.call_index != event.call_index:
+            item = CallItem.from_delta(len(self.items), self._next_item_key(), event, self.tools)
+            events += self._open_item(item)
+        assert isinstance(self.open_item, CallItem)
         events += self.open_item.append(event.arguments) if event.arguments else []
         return events + (self._close_item() if event.done else [])
 
@@ -115,13 +154,16 @@ class ResponseWriter:
         """Add the text held back, close the item, end the response. An empty answer has one message."""
         events = self._add_text(event.text)
         if not self.items:
-            events += self._open_item(MessageItem(0))
-        is_incomplete = FINISH_REASONS[event.finish_reason] != "stop"
-        events += self._close_item("incomplete" if is_incomplete else "completed")
+            events += self._open_item(MessageItem(0, self._next_item_key()))
         self.end = event
-        return [*events, {"type": f"response.{self.response().status}", "response": self.response()}]
+        events += self._close_item(self._status)
+        return [*events, {"type": f"response.{self._status}", "response": self.response()}]
 
-    def _open_item(self, item: MessageItem | FunctionCallItem) -> Events:
+    def _next_item_key(self) -> str:
+        """The random part of the next item's id: the same for every writer of this response."""
+        return hashlib.sha256(f"{self.id} {len(self.items)}".encode()).hexdigest()[:32]
+
+    def _open_item(self, item: MessageItem | CallItem) -> Events:
         events = self._close_item()
         self.items.append(item)
         self.open_item = item
@@ -152,19 +194,38 @@ class ResponseWriter:
         return event | {"sequence_number": self.num_events - 1}
 
 
+def _incomplete_details(end: Finished) -> dict[str, str] | None:
+    """Why the response is incomplete; None: it is complete."""
+    if FINISH_REASONS[end.finish_reason] == "stop":
+        return None
+    return {"reason": cut_reason(end) or "max_output_tokens"}
+
+
+def _failure(error: ServerError) -> ResponseFailure:
+    return ResponseFailure(FAILURE_CODES.get(error.status, "server_error"), envelope(error).error.message)
+
+
 def _request_fields(body: ResponsesRequest) -> dict[str, Any]:
     """The fields of the request that a response repeats, with their defaults."""
     return {
+        "background": bool(body.background),
+        "conversation": ConversationReference(body.conversation_id) if body.conversation_id else None,
         "instructions": body.instructions,
         "max_output_tokens": body.max_output_tokens,
         "metadata": body.metadata or {},
         "parallel_tool_calls": body.parallel_tool_calls is not False,
+        "previous_response_id": body.previous_response_id,
         "reasoning": body.reasoning or Reasoning(),
         "temperature": 1.0 if body.temperature is None else body.temperature,
-        "text": {"format": body.text.format if body.text and body.text.format else {"type": "text"}},
+        "text": _text_options(body.text),
         "tool_choice": body.tool_choice or "auto",
-        "tools": body.tools or [],
+        "tools": echoed_tools(body.tools or ()),
         "top_logprobs": body.top_logprobs or 0,
         "top_p": 1.0 if body.top_p is None else body.top_p,
         "truncation": body.truncation or "disabled",
     }
+
+
+def _text_options(options: TextOptions | None) -> dict[str, Any]:
+    format = options.format if options and options.format else {"type": "text"}
+    return {"format": format} | ({"verbosity": options.verbosity} if options and options.verbosity else {})

@@ -183,3 +183,14 @@ def test_a_wrong_method_is_refused_in_json(client: FlaskClient) -> None:
     response = client.get("/v1/inference/completion")
     assert response.status_code == 405
     assert response.get_json()["detail"] == "Method Not Allowed"
+
+
+@pytest.mark.parametrize("path", ["/v1/models/nope", "/models/nope"])
+def test_an_unknown_model_has_the_fields_that_openais_clients_read(client: FlaskClient, path: str) -> None:
+    error = client.get(path).get_json()["error"]
+    assert (error["type"], error["param"], error["code"]) == ("NotFoundError", None, 404)
+
+
+def test_an_invalid_field_is_named_for_openais_clients_too(client: FlaskClient) -> None:
+    error = client.post(CHATS[0], json=without("messages")).get_json()["error"]
+    assert (error["type"], error["param"], error["code"]) == ("BadRequestError", "messages", 400)

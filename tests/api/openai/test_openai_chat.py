@@ -2,13 +2,14 @@
 
 from typing import Any
 
+import pytest
 from flask.testing import FlaskClient
 
 from inference.types import CallDelta, Finished, Started, Token, TopLogprob
 from tests.api.openai.app_requests import CHATS, USER, WEATHER, chunks, get_response
 from tests.fake_backend import FakeBackend, Script, say
 
-OPENAIS_OWN = {"X-Stainless-Lang": "python"}
+TGIS_CLIENTS = ("python-requests/2.32.5", "Python/3.11 aiohttp/3.13.2")  # of text-generation
 NAMED = {"type": "function", "function": {"name": "get_weather"}}
 CALL: Script = [
     Started(0, prompt_tokens=9, cached_tokens=0, prompt_token_ids=(1, 2)),
@@ -39,7 +40,7 @@ def test_a_whole_chat_has_vllms_shape(client: FlaskClient) -> None:
     assert got["choices"] == [
         {
             "index": 0,
-            "message": {"role": "assistant", "content": "Hello world", "tool_calls": []},
+            "message": {"role": "assistant", "content": "Hello world", "refusal": None, "tool_calls": []},
             "logprobs": None,
             "finish_reason": "stop",
             "stop_reason": None,
@@ -51,14 +52,17 @@ def test_the_first_chunk_has_only_the_role(client: FlaskClient) -> None:
     first, *_ = chunks(client, CHATS)
     (choice,) = first["choices"]
     assert first["object"] == "chat.completion.chunk"
-    assert choice["delta"] == {"role": "assistant", "content": "", "tool_calls": None}
+    assert choice["delta"] == {"role": "assistant", "content": "", "refusal": None}
     assert (choice["index"], choice["logprobs"], choice["finish_reason"]) == (0, None, None)
 
 
-def test_every_delta_has_the_fields_that_tgis_client_needs(client: FlaskClient, backend: FakeBackend) -> None:
+@pytest.mark.parametrize("agent", TGIS_CLIENTS)
+def test_every_delta_has_the_fields_that_tgis_client_needs(
+    client: FlaskClient, backend: FakeBackend, agent: str
+) -> None:
     for script in (say("Hello", " world"), CALL):
         backend.script = script
-        stream = chunks(client, CHATS, tools=[WEATHER])
+        stream = chunks(client, CHATS, {"User-Agent": agent}, model="tgi", tools=[WEATHER])
         assert sum(len(chunk["choices"]) for chunk in stream) >= len(script)
         for chunk in stream:
             assert isinstance(chunk["id"], str)
@@ -68,16 +72,31 @@ def test_every_delta_has_the_fields_that_tgis_client_needs(client: FlaskClient, 
                 assert "tool_calls" in choice["delta"]
 
 
-def test_openais_client_gets_the_role_once_because_it_joins_deltas(client: FlaskClient) -> None:
-    first, *rest = deltas(chunks(client, CHATS, OPENAIS_OWN))
+@pytest.mark.parametrize(
+    ("agent", "model"),
+    [
+        ("OpenAI/Python 3.54.0", "fake/model"),
+        ("hf_hub/0.36.2; python/3.11", "tgi"),
+        (TGIS_CLIENTS[0], "fake/model"),
+        (TGIS_CLIENTS[1], None),
+    ],
+)
+def test_other_clients_get_the_role_once_because_they_join_deltas(
+    client: FlaskClient, backend: FakeBackend, agent: str, model: str | None
+) -> None:
+    first, *rest = deltas(chunks(client, CHATS, {"User-Agent": agent}, model=model))
     assert first["role"] == "assistant"
-    assert rest == [{"content": "Hello"}, {"content": " world"}, {"content": ""}]
+    assert rest == [{"content": "Hello"}, {"content": " world"}, {}]
+    backend.script = CALL
+    got = deltas(chunks(client, CHATS, {"User-Agent": agent}, model=model, tools=[WEATHER]))
+    assert [set(delta) for delta in got[1:]] == [{"tool_calls"}] * 5 + [set()]
+    assert all(isinstance(call, dict) for delta in got for call in delta.get("tool_calls", []))
 
 
 def test_a_call_is_streamed_with_its_name_first(client: FlaskClient, backend: FakeBackend) -> None:
     backend.script = CALL
-    got = chunks(client, CHATS, OPENAIS_OWN, tools=[WEATHER])
-    calls = [call for delta in deltas(got) for call in delta.get("tool_calls") or ()]
+    got = chunks(client, CHATS, tools=[WEATHER])
+    calls = [call for delta in deltas(got) for call in delta.get("tool_calls", ())]
     named = {"id": "chatcmpl-tool-12", "type": "function"}
     assert calls == [
         {"index": 0, **named, "function": {"name": "get_weather", "arguments": ""}},
@@ -133,7 +152,7 @@ def test_logprobs_list_each_token_its_bytes_and_alternatives(
     (choice,) = get_response(client, CHATS, logprobs=True, top_logprobs=1)["choices"]
     first = {"token": "é", "logprob": -0.5, "bytes": [195, 169]}
     end = {"token": "<|eot|>", "logprob": -0.1, "bytes": list(b"<|eot|>"), "top_logprobs": []}
-    assert choice["logprobs"] == {"content": [first | {"top_logprobs": [first]}, end]}
+    assert choice["logprobs"] == {"content": [first | {"top_logprobs": [first]}, end], "refusal": None}
     assert backend.requests[0].logprobs == 1
 
 
@@ -176,7 +195,7 @@ def test_several_answers_are_distinguished_by_their_index(client: FlaskClient, b
     texts = {0: "", 1: ""}
     for chunk in got:
         (choice,) = chunk["choices"]
-        texts[choice["index"]] += choice["delta"]["content"]
+        texts[choice["index"]] += choice["delta"].get("content", "")
     assert texts == {0: "ab", 1: "xy"}
     assert [c["message"]["content"] for c in get_response(client, CHATS, n=2)["choices"]] == ["ab", "xy"]
 
@@ -192,7 +211,7 @@ def test_an_echo_begins_with_the_assistants_own_last_message(client: FlaskClient
         get_response(client, CHATS, **fields_with_parts)["choices"][0]["message"]["content"]
         == "Well, Hello world"
     )
-    text = "".join(delta["content"] for delta in deltas(chunks(client, CHATS, **fields)))
+    text = "".join(delta.get("content", "") for delta in deltas(chunks(client, CHATS, **fields)))
     assert text == "Well, Hello world"
     assert get_response(client, CHATS, echo=True)["choices"][0]["message"]["content"] == "Hello world"
 

@@ -229,11 +229,6 @@ def test_best_of_may_be_streamed_if_it_equals_n(client: FlaskClient) -> None:
     assert client.post(COMPLETIONS, json=body_for(COMPLETIONS, best_of=1, stream=True)).status_code == 200
 
 
-def test_a_deadline_ends_an_answer_with_reason_length(client: FlaskClient, backend: FakeBackend) -> None:
-    backend.script = say("a", reason="deadline")
-    assert get_response(client, COMPLETIONS)["choices"][0]["finish_reason"] == "length"
-
-
 def test_a_request_id_becomes_part_of_the_id(client: FlaskClient) -> None:
     assert get_response(client, COMPLETIONS, request_id="mine")["id"] == "cmpl-mine"
     response = client.post(COMPLETIONS, json=body_for(COMPLETIONS), headers={"X-Request-Id": "theirs"})

@@ -10,20 +10,22 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from api import create_app
+from api.store.access import NOTHING_STORED
 from inference.errors import Overloaded
 from settings.groups import ServerSettings
 from tests.api.openai.app_requests import CHATS, COMPLETIONS, RESPONSES, body_for, refusal
 from tests.fake_backend import FakeBackend, make_models, say
 
 
-def test_a_missing_key_is_unauthorized() -> None:
+@pytest.mark.parametrize("path", [CHATS, COMPLETIONS, RESPONSES])
+def test_without_a_key_the_refusal_says_how_to_send_one(path: str) -> None:
     app = create_app(make_models(FakeBackend()), ServerSettings(api_keys=("secret",)))
-    response = app.test_client().post(CHATS, json=body_for(CHATS))
-    error = {"message": "Unauthorized", "type": "AuthenticationError", "param": None, "code": 401}
-    assert (response.status_code, response.get_json()) == (
-        401,
-        {"error": error, "error_type": "authentication"},
-    )
+    response = app.test_client().post(path, json=body_for(path))
+    refused = response.get_json()
+    assert (response.status_code, refused["error_type"]) == (401, "authentication")
+    message = refused["error"].pop("message")
+    assert message.startswith("Unauthorized: this server requires an API key: send the header Authorization")
+    assert refused["error"] == {"type": "AuthenticationError", "param": None, "code": 401}
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/xml", "application/x-www-form-urlencoded"])
@@ -46,7 +48,7 @@ def test_broken_json_is_a_bad_request(client: FlaskClient, data: bytes) -> None:
 
 
 def test_a_wrong_method_is_refused_in_this_dialect(client: FlaskClient) -> None:
-    response = client.get(CHATS)
+    response = client.get(COMPLETIONS)
     assert response.status_code == 405
     assert response.get_json()["error_type"] == "validation"
 
@@ -60,14 +62,22 @@ def test_a_wrong_method_is_refused_in_this_dialect(client: FlaskClient) -> None:
         ("GET", "/v1/openai/v1/responses/resp_1/input_items"),
     ],
 )
-def test_responses_are_not_stored(client: FlaskClient, method: str, path: str) -> None:
+def test_a_server_without_a_store_has_no_responses(client: FlaskClient, method: str, path: str) -> None:
     response = client.open(path, method=method)
-    message = "Response with id 'resp_1' not found: this server stores no responses"
-    refusal(response, 404, message, "NotFoundError", "not_found")
+    refusal(response, 404, NOTHING_STORED, "NotFoundError", "not_found")
 
 
-def test_a_previous_response_is_not_found(client: FlaskClient) -> None:
-    assert client.post(RESPONSES, json=body_for(RESPONSES, previous_response_id="resp_1")).status_code == 404
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"previous_response_id": "resp_1"},
+        {"conversation": "conv_1"},
+        {"input": [{"type": "item_reference", "id": "msg_1"}]},
+    ],
+)
+def test_a_server_without_a_store_has_no_earlier_turns(client: FlaskClient, fields: dict[str, Any]) -> None:
+    response = client.post(RESPONSES, json=body_for(RESPONSES, **fields))
+    refusal(response, 404, NOTHING_STORED, "NotFoundError", "not_found")
 
 
 def test_grammars_can_be_turned_off(backend: FakeBackend) -> None:

@@ -61,10 +61,10 @@ def join_chat(got: list[Any]) -> dict[int, Any]:
     for chunk in got:
         for choice in chunk["choices"]:
             mine = by_index[choice["index"]]
-            mine["text"] += choice["delta"]["content"] or ""
+            mine["text"] += choice["delta"].get("content", "")
             mine["tokens"] += (choice["logprobs"] or {"content": []})["content"]
             mine["end"] = (choice["finish_reason"], choice.get("stop_reason"))
-            for delta in choice["delta"]["tool_calls"] or ():
+            for delta in choice["delta"].get("tool_calls", ()):
                 known = mine["calls"].setdefault(delta["index"], {**delta["function"], "id": delta.get("id")})
                 if known["id"] != delta.get("id"):
                     known["arguments"] += delta["function"]["arguments"]

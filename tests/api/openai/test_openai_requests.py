@@ -1,5 +1,6 @@
 """The GenerationRequest made of each field, in each way that clients send it."""
 
+import json
 import sys
 from typing import Any
 
@@ -7,11 +8,11 @@ import pytest
 from flask.testing import FlaskClient
 
 from api import create_app
-from inference.content import MessageContent, TextPart
+from inference.content import TextPart
 from inference.sampling import Sampling
 from inference.types import Constraint, GenerationRequest, Message, TemplateOptions, Tool, ToolCall
 from settings.groups import ServerSettings
-from tests.api.openai.app_requests import CHATS, COMPLETIONS, RESPONSES, USER, WEATHER, body_for, get_response
+from tests.api.openai.app_requests import CHATS, COMPLETIONS, RESPONSES, USER, WEATHER, get_response
 from tests.fake_backend import FakeBackend, make_models, say
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
@@ -100,17 +101,6 @@ def test_settings_are_the_defaults_of_fields_that_are_not_sent(backend: FakeBack
     assert (request.sampling.temperature, request.max_tokens, request.deadline) == (0.5, 9, 2.0)
 
 
-@pytest.mark.parametrize("field", ["n", "best_of"])
-def test_several_answers_are_refused_if_the_default_temperature_is_greedy(
-    backend: FakeBackend, field: str
-) -> None:
-    client = create_app(make_models(backend), ServerSettings(default_temperature=0.0)).test_client()
-    refused = client.post(COMPLETIONS, json=body_for(COMPLETIONS, **{field: 2}))
-    assert refused.get_json()["error"]["message"] == f"{field} must be 1 when using greedy sampling, got 2."
-    backend.script = [step for index in range(2) for step in say("a", index=index)]
-    get_response(client, COMPLETIONS, temperature=0.5, **{field: 2})
-
-
 @pytest.mark.parametrize("path", [COMPLETIONS, CHATS])
 def test_a_number_may_be_a_string_and_an_integer_may_have_a_point(ask: Any, path: str) -> None:
     request = ask(path, max_tokens=5.0, top_k="3", temperature="0.5", echo="false")
@@ -153,6 +143,36 @@ def test_fields_may_be_null_or_unknown(ask: Any, path: str) -> None:
         ({"guided_regex": "a", "guided_decoding_backend": "x"}, Constraint("regex", "a")),
         ({"guided_choice": ["a"]}, Constraint("choice", ["a"])),
         ({"guided_grammar": "g"}, Constraint("grammar", "g")),
+        ({"response_format": {"type": "json_object", "schema": SCHEMA}}, Constraint("json_schema", SCHEMA)),
+        ({"response_format": {"type": "json_schema", "schema": SCHEMA}}, Constraint("json_schema", SCHEMA)),
+        ({"response_format": {"type": "json_object", "schema": None}}, Constraint("json")),
+        (
+            {"response_format": {"type": "json_object", "json_schema": {"schema": SCHEMA}}},
+            Constraint("json_schema", SCHEMA),
+        ),
+        ({"response_format": {"type": "regex", "pattern": "a+"}}, Constraint("regex", "a+")),
+        ({"response_format": {"type": "grammar", "grammar": "g"}}, Constraint("grammar", "g")),
+        ({"grammar": "g"}, Constraint("grammar", "g")),
+        ({"ebnf": "g"}, Constraint("grammar", "g")),
+        ({"regex": "a"}, Constraint("regex", "a")),
+        ({"json_schema": SCHEMA}, Constraint("json_schema", SCHEMA)),
+        ({"json_schema": "{}", "grammar": "", "grammar_lazy": False}, Constraint("json_schema", "{}")),
+        ({"json_schema": {}}, Constraint("json_schema", {})),
+        ({"grammar": "", "ebnf": "", "regex": "", "json_schema": "", "structural_tag": None}, None),
+        ({"structured_outputs": {"grammar": "g"}, "guided_grammar": "g"}, Constraint("grammar", "g")),
+        ({"structured_outputs": {"grammar": "g"}, "guided_regex": "a"}, Constraint("grammar", "g")),
+        (
+            {"structured_outputs": {"whitespace_pattern": " "}, "guided_regex": "a"},
+            Constraint("regex", "a"),
+        ),
+        (
+            {"guided_json": SCHEMA, "response_format": {"type": "json_object", "schema": SCHEMA}},
+            Constraint("json_schema", SCHEMA),
+        ),
+        (
+            {"guided_json": json.dumps(SCHEMA), "json_schema": SCHEMA},
+            Constraint("json_schema", json.dumps(SCHEMA)),
+        ),
     ],
 )
 @pytest.mark.parametrize("path", [COMPLETIONS, CHATS])
@@ -162,50 +182,21 @@ def test_an_answer_format_is_parsed_in_every_spelling(
     assert ask(path, **fields).constraint == constraint
 
 
-def test_a_conversation_is_passed_on_message_by_message(ask: Any) -> None:
-    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
-    request = ask(
-        CHATS,
-        messages=[
-            {"role": "developer", "content": "Be brief."},
-            {"role": "user", "content": [{"type": "text", "text": "Hi"}, " there"], "name": "Ann"},
-            {"role": "assistant", "content": None, "tool_calls": [call]},
-            {"role": "tool", "tool_call_id": "c1", "content": "2"},
-            {"role": "tool", "tool_call_id": "c1", "content": None},
-            {"role": "assistant", "content": "Two.", "tool_calls": None},
-        ],
-    )
-    assert request.prompt == (
-        Message("system", "Be brief."),
-        Message("user", (TextPart("Hi"), TextPart(" there")), "Ann"),
-        Message("assistant", "", tool_calls=(ToolCall("c1", "f", '{"a": 1}'),)),
-        Message("tool", "2", "f", tool_call_id="c1"),
-        Message("tool", "", "f", tool_call_id="c1"),
-        Message("assistant", "Two."),
-    )
-
-
 @pytest.mark.parametrize(
-    ("message", "content"),
+    ("fields", "constraint"),
     [
-        ({"role": "user", "content": []}, ""),
-        ({"role": "user", "content": [{"type": "text", "text": ""}, ""]}, ""),
-        ({"role": "user", "content": [{"type": "text", "text": "Hi"}]}, (TextPart("Hi"),)),
-        ({"role": "assistant", "content": [{"type": "refusal", "refusal": "No"}]}, (TextPart("No"),)),
-        ({"role": "assistant", "content": [{"type": "text", "text": ""}], "refusal": "No"}, "No"),
-        ({"role": "tool", "content": ["a", "b"], "tool_call_id": "c1"}, (TextPart("a"), TextPart("b"))),
+        ({"text": {"format": {"type": "json_object"}}}, Constraint("json")),
+        ({"text": {"format": {"type": "json_object", "schema": SCHEMA}}}, Constraint("json_schema", SCHEMA)),
+        ({"structured_outputs": {"choice": ["a"]}}, Constraint("choice", ["a"])),
+        ({"guided_regex": "a"}, Constraint("regex", "a")),
+        ({"grammar": "g"}, Constraint("grammar", "g")),
+        ({"json_schema": SCHEMA, "ebnf": ""}, Constraint("json_schema", SCHEMA)),
     ],
 )
-def test_content_has_the_parts_that_the_client_sent(
-    ask: Any, message: dict[str, Any], content: MessageContent
+def test_a_response_has_the_formats_of_a_chat(
+    ask: Any, fields: dict[str, Any], constraint: Constraint | None
 ) -> None:
-    assert ask(CHATS, messages=[message]).prompt[0].content == content
-
-
-def test_the_output_of_a_function_has_the_parts_that_the_client_sent(ask: Any) -> None:
-    output = [{"type": "input_text", "text": "rain"}, {"type": "input_text", "text": " and sun"}]
-    request = ask(RESPONSES, input=[{"type": "function_call_output", "call_id": "c1", "output": output}])
-    assert request.prompt[0].content == (TextPart("rain"), TextPart(" and sun"))
+    assert ask(RESPONSES, **fields).constraint == constraint
 
 
 @pytest.mark.parametrize(

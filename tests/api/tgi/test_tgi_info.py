@@ -126,7 +126,7 @@ def test_the_tokens_of_a_chat_are_returned_with_its_text(client: FlaskClient) ->
 
 
 def test_an_invalid_chat_is_refused_in_tgis_shape(client: FlaskClient) -> None:
-    wrong = [{}, {"messages": []}, {"messages": [{"role": "bob", "content": "hi"}]}]
+    wrong = [{}, {"messages": []}, {"messages": [{"role": "", "content": "hi"}]}]
     for body in wrong:
         response = client.post("/chat_tokenize", json=body)
         assert (response.status_code, response.json["error_type"]) == (422, "validation")

@@ -1,0 +1,95 @@
+"""Puts the items of earlier turns before the input of a request, and replaces references by their items.
+
+A request names earlier turns by previous_response_id or conversation, and single items by item_reference.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec import structs
+
+from api import json_body
+from api.json_body import to_struct
+from api.openai.errors import InvalidParameter
+from api.openai.responses.input_items import to_chat_messages
+from api.openai.responses.protocol import InputItem, ResponsesRequest
+from api.openai.stored import run_query
+from api.store.context import context_of_conversation, context_of_response, find_items
+from api.store.tables import StoredItem
+from inference.errors import NotFound, short
+
+REFERENCE = "item_reference"
+CONTEXT_FIELDS = ("previous_response_id", "conversation")
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseContext:
+    """A request with its whole input.
+
+    body              the request; its input begins with the items of earlier turns
+    new_items         JSON of the items that the request adds to them
+    conversation_id   id of the conversation that the response continues
+    conversation_end  number of the conversation's last item before this response
+    """
+
+    body: ResponsesRequest
+    new_items: list[dict[str, Any]]
+    conversation_id: str | None = None
+    conversation_end: int = 0
+
+
+def resolve_context(body: ResponsesRequest) -> ResponseContext:
+    """`body` is the current request. Raises InvalidParameter, InvalidBody, and NotFound for an unknown id."""
+    if body.previous_response_id is not None and body.conversation is not None:
+        raise InvalidParameter(
+            "previous_response_id and conversation cannot both be set: a conversation has all earlier items",
+            "conversation",
+        )
+    sent_items = _sent_items(json_body.read())
+    new_items = resolve_references(sent_items, "input")
+    earlier_items: list[StoredItem] = []
+    conversation_id, end = body.conversation_id, 0
+    if body.previous_response_id is not None:
+        earlier_items = run_query(context_of_response, body.previous_response_id)
+    elif conversation_id is not None:
+        earlier_items, end = run_query(context_of_conversation, conversation_id)
+    if earlier_items or new_items is not sent_items:
+        body = structs.replace(body, input=_to_input_items(new_items))
+    if earlier_items:
+        to_chat_messages(body)  # errors name the items by their place in the request
+        values = [json.loads(item.value) for item in earlier_items]
+        body = structs.replace(body, input=_to_input_items([*values, *new_items]))
+    return ResponseContext(body, new_items, conversation_id, end)
+
+
+def resolve_references(items: list[dict[str, Any]], field: str) -> list[dict[str, Any]]:
+    """The items with stored ones in place of references; the same list if there are none. Raises NotFound."""
+    ids = {i: item.get("id") for i, item in enumerate(items) if _is_reference(item)}
+    if not ids:
+        return items
+    for i, id in ids.items():
+        if not isinstance(id, str):
+            raise InvalidParameter(f"{field}[{i}] is an item_reference and needs an id", f"{field}[{i}].id")
+    values = run_query(find_items, [id for id in ids.values() if id])
+    for i, id in ids.items():
+        if id not in values:
+            raise NotFound(f"{field}[{i}]: item with id {short(id)} not found.")
+    return [json.loads(values[ids[i]]) if i in ids else item for i, item in enumerate(items)]  # type: ignore[index]
+
+
+def _sent_items(request: Mapping[str, Any]) -> list[dict[str, Any]]:
+    sent_input = request.get("input") or []
+    if isinstance(sent_input, str):
+        return [{"type": "message", "role": "user", "content": sent_input}]
+    return list(sent_input)
+
+
+def _is_reference(item: Mapping[str, Any]) -> bool:
+    """OpenAI's clients may leave out the type of a reference."""
+    return item.get("type") == REFERENCE or (item.keys() <= {"id", "type"} and not item.get("type"))
+
+
+def _to_input_items(items: Iterable[dict[str, Any]]) -> list[InputItem]:
+    return to_struct(list(items), list[InputItem], strict=False)

@@ -1,0 +1,52 @@
+"""The input items of a request as they are stored and listed: each with an id, a type and content parts."""
+
+import secrets
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from api.json_body import encode
+from api.store.tables import StoredItem
+
+ID_PREFIXES = {
+    "message": "msg",
+    "function_call": "fc",
+    "function_call_output": "fco",
+    "custom_tool_call": "ctc",
+    "custom_tool_call_output": "ctco",
+    "reasoning": "rs",
+}
+OTHER_PREFIX = "item"
+MAX_ID_CHARS = 128  # a client's id that is longer is replaced
+
+
+def to_stored_items(items: Iterable[Mapping[str, Any]]) -> list[StoredItem]:
+    """Items as clients send them. An item without an id gets a new one."""
+    return [_to_stored_item(item) for item in items]
+
+
+def stored_output(items: Iterable[Mapping[str, Any]]) -> list[StoredItem]:
+    """Items of a response's output."""
+    return [StoredItem(item["id"], encode(item).decode()) for item in items]
+
+
+def _to_stored_item(item: Mapping[str, Any]) -> StoredItem:
+    kind = item.get("type") or "message"
+    id = item.get("id")
+    if not isinstance(id, str) or not 0 < len(id) <= MAX_ID_CHARS:
+        id = f"{ID_PREFIXES.get(kind, OTHER_PREFIX)}_{secrets.token_hex(16)}"
+    value = {**item, "id": id, "type": kind}
+    if kind == "message":
+        value["content"] = _content_parts(item)
+    if kind in ID_PREFIXES:
+        value["status"] = item.get("status") or "completed"
+    return StoredItem(id, encode(value).decode())
+
+
+def _content_parts(item: Mapping[str, Any]) -> Any:
+    """The content of a message as a list of parts."""
+    content = item.get("content") or ""
+    if not isinstance(content, str):
+        return content
+    if item.get("role") == "assistant":
+        return [{"type": "output_text", "text": content, "annotations": []}]
+    return [{"type": "input_text", "text": content}]

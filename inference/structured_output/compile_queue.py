@@ -1,0 +1,71 @@
+"""Compiles grammars one after another on a thread of their own: together they use one core.
+
+Requests wait for their grammar here and occupy no thread of the HTTP server. Knows no grammars.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from queue import SimpleQueue
+from typing import Any, Generic, TypeVar
+
+from inference.errors import Internal, Overloaded, ServerError
+from inference.structured_output.grammar_checker import CheckAbandoned
+
+T = TypeVar("T")
+
+MAX_WAIT_S = 10.0
+RETRY_AFTER_S = 2.0
+
+log = logging.getLogger(__name__)
+
+
+class CompileJob(Generic[T]):
+    """One piece of work. `future` gets its result, or a ServerError; it is cancelled if abandoned in time."""
+
+    def __init__(self, work: Callable[[Callable[[], bool]], T]) -> None:
+        self.future: Future[T] = Future()
+        self._work = work
+        self._deadline = time.monotonic() + MAX_WAIT_S
+        self._is_abandoned = False
+
+    def abandon(self) -> None:
+        """The request has been cancelled. From any thread."""
+        self._is_abandoned = True
+        self.future.cancel()
+
+    def run(self) -> None:
+        if not self.future.set_running_or_notify_cancel():
+            return
+        try:
+            self.future.set_result(self._run_work())
+        except ServerError as error:
+            self.future.set_exception(error)
+        except CheckAbandoned:
+            self.future.set_exception(Internal("the request was abandoned"))
+        except BaseException:  # the thread serves other requests too
+            log.exception("event=compile_failed")
+            self.future.set_exception(Internal("the grammar could not be compiled"))
+
+    def _run_work(self) -> T:
+        if time.monotonic() > self._deadline:
+            raise Overloaded(RETRY_AFTER_S)
+        return self._work(lambda: self._is_abandoned)
+
+
+class CompileQueue:
+    def __init__(self) -> None:
+        self._jobs: SimpleQueue[CompileJob[Any]] = SimpleQueue()
+        threading.Thread(target=self._run, name="grammars", daemon=True).start()
+
+    def submit(self, work: Callable[[Callable[[], bool]], T]) -> CompileJob[T]:
+        """Run `work` after all work before it. Its argument tells whether the request has been abandoned."""
+        job = CompileJob(work)
+        self._jobs.put(job)
+        return job
+
+    def _run(self) -> None:
+        while True:
+            self._jobs.get().run()

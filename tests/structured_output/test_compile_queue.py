@@ -1,0 +1,65 @@
+"""Work on grammars is done one after another, apart from the threads that wait for it."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import CancelledError
+
+import pytest
+
+from inference.errors import BadRequest, Internal, Overloaded
+from inference.structured_output.compile_queue import CompileJob, CompileQueue
+from inference.structured_output.grammar_checker import CheckAbandoned
+
+IsAbandoned = Callable[[], bool]
+
+
+def test_work_is_done_in_order_on_one_thread() -> None:
+    queue = CompileQueue()
+    jobs = [queue.submit(lambda _, number=number: (number, threading.get_ident())) for number in range(3)]
+    results = [job.future.result(10) for job in jobs]
+    assert [number for number, _ in results] == [0, 1, 2]
+    assert len({thread for _, thread in results} - {threading.get_ident()}) == 1
+
+
+def test_an_error_goes_to_its_request_and_the_next_work_is_done() -> None:
+    queue = CompileQueue()
+
+    def refuse(_: IsAbandoned) -> None:
+        raise BadRequest("guided_regex", "is bad")
+
+    def fail(_: IsAbandoned) -> None:
+        raise RecursionError
+
+    with pytest.raises(BadRequest, match="is bad"):
+        queue.submit(refuse).future.result(10)
+    with pytest.raises(Internal, match="could not be compiled"):
+        queue.submit(fail).future.result(10)
+    assert queue.submit(lambda _: 7).future.result(10) == 7
+
+
+def test_abandoned_work_is_not_begun_and_work_in_progress_can_end() -> None:
+    queue, has_begun = CompileQueue(), threading.Event()
+
+    def wait_until_abandoned(is_abandoned: IsAbandoned) -> None:
+        has_begun.set()
+        while not is_abandoned():
+            pass
+        raise CheckAbandoned
+
+    running = queue.submit(wait_until_abandoned)
+    waiting, last = queue.submit(lambda _: 1), queue.submit(lambda _: 2)
+    has_begun.wait(10)
+    waiting.abandon()
+    running.abandon()
+    assert last.future.result(10) == 2
+    assert waiting.future.cancelled()
+    with pytest.raises((Internal, CancelledError)):
+        running.future.result(10)
+
+
+def test_work_that_has_waited_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("inference.structured_output.compile_queue.MAX_WAIT_S", -1.0)
+    job = CompileJob(lambda _: 1)
+    job.run()
+    with pytest.raises(Overloaded):
+        job.future.result(0)
