@@ -5,15 +5,13 @@ raises it inside the app, where the dialect renders it.
 """
 
 from collections.abc import Callable
-from functools import lru_cache
 
 from flask import Flask, request
-from werkzeug.exceptions import HTTPException
 
 from api.api_keys import is_open
 from api.errors import Draining
-from api.openapi.operation import operation_of
-from api.wsgi_environ import DRAINING, REFUSED, without_root_path
+from api.route_lookup import make_route_lookup
+from api.wsgi_environ import DRAINING, REFUSED
 from inference.errors import TooLarge
 
 BODY_METHODS = ("POST", "PUT", "PATCH")
@@ -27,18 +25,11 @@ def make_body_limit(app: Flask, max_body_bytes: int, root_path: str = "") -> Bod
 
     A view declares its limit in its Operation.
     """
-    adapter = app.url_map.bind("")
+    find_operation = make_route_lookup(app, root_path)
 
-    @lru_cache(maxsize=64)  # most requests have the same few paths
     def body_limit(method: str, path: str) -> int:
-        if method not in BODY_METHODS:
-            return UNUSED_BODY_BYTES
-        try:
-            rule, _ = adapter.match(without_root_path(path, root_path), method, return_rule=True)
-        except HTTPException:
-            return UNUSED_BODY_BYTES
-        operation = operation_of(app.view_functions[rule.endpoint])
-        return (operation and operation.body_limit) or max_body_bytes
+        operation = find_operation(method, path) if method in BODY_METHODS else None
+        return (operation.body_limit or max_body_bytes) if operation else UNUSED_BODY_BYTES
 
     return body_limit
 

@@ -6,6 +6,7 @@ Knows ServerError and werkzeug's HTTPException. A dialect's blueprint renders er
 import logging
 import math
 from collections.abc import Callable
+from http import HTTPStatus
 from typing import Any, ClassVar
 
 from flask import Blueprint, Flask, Response, current_app, g, request
@@ -14,10 +15,20 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from api.json_body import MIMETYPE, encode
 from inference.errors import Internal, NotFound, NotImplementedHere, ServerError, TooLarge, Unavailable
+from inference.process.rust_panic import raises_panics
 
 MESSAGES = {
     404: "there is no such route: GET / lists all routes",
     405: "this route does not support that method: the Allow header lists the supported ones",
+}
+
+# The names of errors that clients of OpenAI and vLLM know; another error has the name of its HTTP status.
+ERROR_TYPES = {
+    400: "BadRequestError",
+    401: "AuthenticationError",
+    404: "NotFoundError",
+    429: "RateLimitError",
+    501: "NotImplementedError",
 }
 
 log = logging.getLogger(__name__)
@@ -51,6 +62,12 @@ HTTP_ERRORS: dict[int, type[ServerError]] = {
 }
 
 
+class Forbidden(ServerError):
+    """The request's Host or Origin may not use the server."""
+
+    status: ClassVar[int] = 403
+
+
 class SlowBody(ServerError):
     """The request's body arrived too slowly."""
 
@@ -74,10 +91,17 @@ class Draining(Unavailable):
         self.retry_after = retry_after
 
 
-def envelope(message: str, detail: Any = None) -> dict[str, Any]:
-    """The default body of an error. Clients read `error.message`, `error.detail` or `detail`."""
+def error_type(status: int) -> str:
+    return ERROR_TYPES.get(status) or HTTPStatus(status).phrase
+
+
+def envelope(message: str, status: int, detail: Any = None) -> dict[str, Any]:
+    """The default body of an error, on routes of no dialect: clients of OpenAI read the fields of `error`,
+    clients of Llama Stack `error.message`, `error.detail` or `detail`.
+    """
     detail = message if detail is None else detail
-    return {"error": {"detail": detail, "message": message}, "detail": detail}
+    openai_fields = {"message": message, "type": error_type(status), "param": None, "code": status}
+    return {"error": {"detail": detail} | openai_fields, "detail": detail}
 
 
 def json_response(status: int, body: Any, error: ServerError | None = None) -> Response:
@@ -124,10 +148,11 @@ def install(app: Flask) -> None:
     app.register_error_handler(ServerError, _render_error)
     app.register_error_handler(HTTPException, _render_http_error)
     app.register_error_handler(Exception, _render_unexpected)
+    app.dispatch_request = raises_panics(app.dispatch_request)  # type: ignore[method-assign]
 
 
 def _render_error(error: ServerError) -> Response:
-    return json_response(error.status, envelope(error.message), error)
+    return json_response(error.status, envelope(error.message, error.status), error)
 
 
 def _render_http_error(error: HTTPException) -> Response:
@@ -135,7 +160,9 @@ def _render_http_error(error: HTTPException) -> Response:
     if isinstance(error, MethodNotAllowed) and request.url_rule is None:
         request.url_rule = _rule_of_other_method(error)  # its blueprint's handlers apply
         return current_app.make_response(current_app.handle_http_exception(error))
-    return _with_error_headers(json_response(error.code or 500, envelope(_message(error), error.name)), error)
+    status = error.code or 500
+    body = envelope(_message(error), status, error.name)
+    return _with_error_headers(json_response(status, body), error)
 
 
 def _rule_of_other_method(error: MethodNotAllowed) -> Any:

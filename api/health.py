@@ -37,12 +37,12 @@ OK = HealthResponse("OK")
 LIVE = Operation("Check that the process responds", "Always 200.", response=HealthResponse)
 HEALTH = Operation(
     "Check that requests can be answered",
-    "503 after the engine stopped or several requests in a row failed.",
+    "503 after the engine stopped, or when it failed several requests in a row and one of the server's own.",
     response=HealthResponse,
 )
 READY = Operation(
     "Check that new requests are accepted",
-    "503 with the reason after the engine stopped or several requests in a row failed, and during shutdown.",
+    "As /health, with the reason of a 503; also 503 during shutdown.",
     response=HealthResponse,
 )
 VERSION = Operation("Show the server's version", response=VersionResponse)

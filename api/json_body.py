@@ -15,8 +15,9 @@ import orjson
 from flask import g, request
 from werkzeug.exceptions import UnsupportedMediaType
 
+from api import large_json
 from inference import untrusted_json
-from inference.errors import BadRequest
+from inference.errors import BadRequest, TooLarge
 
 MIMETYPE = "application/json"
 ACCEPTED_MIMETYPES = ("json", "text/plain", "application/x-www-form-urlencoded", "application/octet-stream")
@@ -62,14 +63,15 @@ def _to_bad_request(message: str) -> BadRequest:
 def read() -> Any:
     """The body as Python objects; parsed at the first call of a request, even if it is invalid.
 
-    Raises BadRequest; UnsupportedMediaType if the body is compressed, or neither it nor its type is JSON.
+    Raises BadRequest; TooLarge if it has too many values; UnsupportedMediaType if it is compressed, or
+    neither it nor its type is JSON.
     """
     if "body_error" in g:
         raise g.body_error
     if "body" not in g:
         try:
             g.body = _read_json()
-        except (BadRequest, UnsupportedMediaType) as error:
+        except (BadRequest, TooLarge, UnsupportedMediaType) as error:
             g.body_error = error
             raise
     return g.body
@@ -94,8 +96,13 @@ def _read_json() -> Any:
 def parse(data: bytes) -> Any:
     """Parse JSON in UTF-8.
 
-    Raises BadRequest for NaN, infinities, lone surrogates, repeated keys, or nesting deeper than MAX_LEVELS.
+    Raises BadRequest for NaN, infinities, lone surrogates, repeated keys, or nesting deeper than MAX_LEVELS;
+    TooLarge for more values than large_json.LIMITS.
     """
+    if len(data) > large_json.LARGE_BYTES:
+        return large_json.parse_large(data)
+    if len(data) > large_json.COUNTED_BYTES:
+        large_json.check_counts(data)
     if not data.strip():
         _refuse("is empty: send a JSON object")
     try:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 from flask import Blueprint, Response, request
 from werkzeug.exceptions import HTTPException
 
-from api import json_body, neodim, openai, tgi
+from api import cors, json_body, neodim, openai, tgi
 from api.errors import render_errors
 from api.openapi.operation import Operation, attach_operation, operation_of
 from api.response import View
@@ -58,6 +58,7 @@ def make_blueprint(models: Models, settings: ServerSettings) -> Blueprint:
             path, path, dispatch_view(dispatch, default_view, other_view), methods=["POST"]
         )
     if not settings.cors_origins:
+        blueprint.before_request(_check_page)
         blueprint.after_request(_allow_neodims_pages)
     render_errors(blueprint, _error_before_start)
     return blueprint
@@ -86,6 +87,12 @@ def merge_operations(first: Operation, second: Operation | None = None) -> Opera
         stream=tuple(dict.fromkeys(first.stream + second.stream)),
         error=first.error | second.error,
     )
+
+
+def _check_page() -> None:
+    """Refuse pages of other origins, unless their request has Neodim's form. A preflight has no body."""
+    if request.method != "OPTIONS" and "Origin" in request.headers and _requested_dialect() is not neodim:
+        cors.check_page()
 
 
 def _allow_neodims_pages(response: Response) -> Response:

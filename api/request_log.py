@@ -17,6 +17,7 @@ from inference.metrics import Metrics
 
 VALID_REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
 ESCAPES = {code: f"\\x{code:02x}" for code in (*range(33), 127)}
+MAX_PATH_CHARS = 200
 CANCELLED = 499  # logged, never sent: the client disconnected early (nginx's status)
 
 log = logging.getLogger("hearth.access")
@@ -33,6 +34,12 @@ def make_request_id(requested_id: str | None) -> str:
     return requested_id if requested_id and VALID_REQUEST_ID.fullmatch(requested_id) else uuid.uuid4().hex
 
 
+def printable_path(path: str) -> str:
+    """`path` for a log line: ASCII without spaces and control characters, and not long."""
+    ascii_path = path[:MAX_PATH_CHARS].encode("ascii", "backslashreplace").decode()
+    return ascii_path.translate(ESCAPES)[:MAX_PATH_CHARS]
+
+
 def _before_request() -> None:
     g.started = time.perf_counter()
     g.request_id = make_request_id(request.headers.get("X-Request-Id"))
@@ -40,9 +47,8 @@ def _before_request() -> None:
 
 def _after_request(metrics: Metrics | None, response: Response) -> Response:
     response.headers["X-Request-Id"] = g.request_id
-    printable_path = request.path.encode("ascii", "backslashreplace").decode().translate(ESCAPES)[:200]
     request_log = RequestLog(
-        f"request id={g.request_id} method={request.method} path={printable_path}",
+        f"request id={g.request_id} method={request.method} path={printable_path(request.path)}",
         request.blueprint or "none",
         request.url_rule.rule if request.url_rule else "none",
         g.started,

@@ -172,7 +172,7 @@ class StreamedResponse:
         except Exception:
             log.exception("writer failed to render an error: %s", type(self.writer).__name__)
             self.status, self.mimetype = sent_status or 500, MIMETYPE
-            return b"" if sent_status else encode(envelope(error.message))
+            return b"" if sent_status else encode(envelope(error.message, error.status))
 
     def _encode_error(self, error: ServerError) -> bytes:
         if self.framing and (self.status or self.framing.in_band):

@@ -71,6 +71,10 @@ class Backend(Protocol):
 
     def load(self) -> BackendLoad: ...
 
+    def seconds_until_end(self) -> float | None:
+        """Seconds until one of the running answers is expected to end; None if unknown."""
+        ...
+
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         """Deliver the events of all streams on the server's event loop. Called once, on the loop."""
         ...

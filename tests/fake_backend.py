@@ -67,6 +67,7 @@ class FakeBackend:
         self.model_id = model_id
         self.unready_reason = ""
         self.embed_s = 0.0
+        self.end_s: float | None = None
         self.embedding_sizes: Sequence[int] = (4,)
         self.requests: list[GenerationRequest] = []
         self.streams: list[FakeStream] = []
@@ -122,6 +123,9 @@ class FakeBackend:
         embedded = Embedded(0, "stop", embeddings=tuple(map(embedding, inputs)))
         self.streams.append(FakeStream(self, [self.embed_s, embedded]))
         return self.streams[-1]
+
+    def seconds_until_end(self) -> float | None:
+        return self.end_s
 
     def load(self) -> BackendLoad:
         return BackendLoad(running=len(self.open_streams))

@@ -4,6 +4,7 @@ Entry points: `views`, `error_before_start` and `allow_origin`, which path_dispa
 the same path.
 """
 
+from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 
 from flask import Response, request
@@ -26,6 +27,7 @@ from settings.groups import ServerSettings
 
 PATH = "/generate"
 CORS_METHODS = "POST, OPTIONS"
+PATTERN_THREADS = 2
 GENERATE = Operation(
     "Continue a prompt, and report which part of it was used",
     "With `stream`, the server sends a JSON line for each token, then the report.",
@@ -40,14 +42,15 @@ __all__ = ["allow_origin", "error_before_start", "views"]
 
 def views(models: Models, settings: ServerSettings) -> dict[str, View]:
     """Neodim's requests name no model: the default one answers."""
-    return {PATH: attach_operation(partial(generate, models.default.backend, settings), GENERATE)}
+    executor = ThreadPoolExecutor(PATTERN_THREADS, thread_name_prefix="stop-patterns")
+    return {PATH: attach_operation(partial(generate, models.default.backend, settings, executor), GENERATE)}
 
 
 def allow_origin(response: Response) -> Response:
     """On PATH, allow the request's Origin, and in a preflight the requested headers.
 
     path_dispatch.py calls it for answers in this dialect's form, and for preflights: Neodim's playground is a
-    local file, and its origin is "null".
+    local file, and its origin is "null". The page may not send cookies or other credentials of the browser.
     """
     origin = request.headers.get("Origin")
     if not origin or request.path.rstrip("/") != PATH:
@@ -56,11 +59,10 @@ def allow_origin(response: Response) -> Response:
     response.headers["Access-Control-Allow-Origin"] = origin
     if request.method == "OPTIONS":
         response.headers.update(preflight_headers(CORS_METHODS))
-        response.headers["Access-Control-Allow-Credentials"] = "true"
     return response
 
 
-def generate(backend: Backend, settings: ServerSettings) -> Response:
+def generate(backend: Backend, settings: ServerSettings, executor: Executor) -> Response:
     gpus = GpuSampler(lambda: backend.load().devices)
     body = read_struct(NeodimRequest, strict=False)
     tokenizer = PlainTokenizer(backend)
@@ -69,6 +71,7 @@ def generate(backend: Backend, settings: ServerSettings) -> Response:
     stream: Stream = EmptyStream(request.num_sequences)
     if request.max_tokens:
         acquire_permit()
-        stream = LockstepStream(backend.generate(request.generation_request), trackers)
+        pattern_executor = executor if body.stop_strings_type == "regex" else None
+        stream = LockstepStream(backend.generate(request.generation_request), trackers, pattern_executor)
     writer = ReportWriter(request, tokenizer, trackers, gpus)
     return respond(stream, writer, NDJSON if body.stream else None, request.num_sequences)

@@ -6,7 +6,9 @@ continued until all have stopped. Tokens after the common end are dropped.
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
 
+from api.neodim.pattern_thread import PatternThread
 from api.neodim.stop_strings import StopTracker
 from inference.backend import Sink, Stream
 from inference.errors import ServerError
@@ -64,11 +66,15 @@ class SequenceProgress:
 class LockstepStream:
     """`trackers` has one tracker per answer of `stream`. Closes `stream` when every answer has ended.
 
+    executor    searches for the stop strings of a pushed stream; None: the event loop does
     common_end  lower bound of the common end, in tokens: the longest answer so far, up to where it stopped
     """
 
-    def __init__(self, stream: Stream, trackers: Sequence[StopTracker]) -> None:
+    def __init__(
+        self, stream: Stream, trackers: Sequence[StopTracker], executor: Executor | None = None
+    ) -> None:
         self.stream = stream
+        self.executor = executor
         self.sequences = [SequenceProgress(index, tracker) for index, tracker in enumerate(trackers)]
         self.common_end = 0
         self.has_ended = False
@@ -85,21 +91,29 @@ class LockstepStream:
         return self._due.popleft()
 
     def start(self, sink: Sink) -> None:
-        def receive(arrived: list[Event] | ServerError) -> None:
-            if self.has_ended:
-                return
-            try:
-                result = arrived if isinstance(arrived, ServerError) else self._process(arrived)
-            except ServerError as error:
+        def send(result: list[Event] | ServerError) -> None:
+            if isinstance(result, ServerError):
                 self.close()
-                result = error
             sink(result)
 
-        self.stream.start(receive)
+        if self.executor is None:
+            self.stream.start(lambda arrived: send(self._search(arrived)))
+        else:
+            self.stream.start(PatternThread(self._search, self.executor, send))
 
     def close(self) -> None:
         self.has_ended = True
         self.stream.close()
+
+    def _search(self, arrived: list[Event] | ServerError) -> list[Event] | ServerError:
+        if self.has_ended:
+            return []
+        if isinstance(arrived, ServerError):
+            return arrived
+        try:
+            return self._process(arrived)
+        except ServerError as error:
+            return error
 
     def _process(self, events: list[Event]) -> list[Event]:
         due: list[Event] = []

@@ -105,6 +105,12 @@ def build_input(
     opening, closing = tokenizer.special_frame
     preamble_ids, ids = tokenizer.encode(preamble, "preamble"), tokenizer.encode(prompt)
     num_fixed_tokens = len(opening) + len(preamble_ids) + len(closing)
+    if preamble_ids and num_fixed_tokens > budget:
+        raise ImpossibleRequest(
+            f"Cannot fit the preamble in {max(0, budget)} tokens (max_total_tokens without "
+            f"generated_tokens_count): it has {num_fixed_tokens}, and is never truncated; shorten it, or "
+            "raise max_total_tokens, up to the model's context"
+        )
     used, used_ids = fit_prompt(tokenizer, prompt, ids, budget - num_fixed_tokens, boundaries)
     if num_fixed_tokens > budget or not (preamble or used):
         raise ImpossibleRequest(

@@ -1,12 +1,12 @@
 """The JSON of Neodim requests and responses: the fields of the last release, and additions of this server.
 
 Types only: validation.py and parse.py check values. Unknown fields of a request are ignored, every optional
-field accepts null, and numbers may be strings. `seed`, `stream` and StreamLine are additions.
+field accepts null, and numbers may be strings. `seed`, `stop_reason`, `stream` and StreamLine are additions.
 """
 
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 Text = str | int | float
 Strings = list[str] | str
@@ -135,6 +135,7 @@ class Report(Struct):
     preamble_tokens_count    includes the special tokens that the tokenizer adds
     generated_tokens_count   tokens of the longest sequence
     output_tokens_count      tokens of the input and the longest sequence
+    stop_reason              timeout, if REQUEST_TIMEOUT ended a sequence
     """
 
     original_input_tokens_count: int
@@ -154,6 +155,7 @@ class Report(Struct):
     sequences: list[SequenceReport]
     gpus: list[GpuReport]
     seed: int
+    stop_reason: str | UnsetType = UNSET
 
 
 class StreamLine(Struct):

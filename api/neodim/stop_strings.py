@@ -9,14 +9,17 @@ from typing import NamedTuple, Protocol
 
 import regex
 
+from api.neodim.pattern_size import count_elements
 from api.neodim.prompt import first_occurrence
-from inference.errors import BadRequest
+from inference.errors import BadRequest, short
+from inference.process.malloc import trim_heap
 
 MAX_STOPS = 64
 MAX_STOP_CHARS = 2000  # of each
-# Seconds of search for all patterns of a request together: an allowance, and an addition for each token. The
-# limit protects the thread that delivers the tokens of all requests.
-ALLOWANCE_S = 0.25
+# Of all patterns of a request together: 2.5 MB, and 5 ms in which the compiler lets no other thread run.
+MAX_ELEMENTS = 10_000
+# Seconds of search for all patterns of a request together: an allowance, and an addition for each token.
+ALLOWANCE_S = 0.05
 ALLOWANCE_PER_TOKEN_S = 0.0002
 
 FIELD = "stop_strings"
@@ -57,7 +60,9 @@ class PatternFinder:
     """Regular expressions of the `regex` package. `find` raises BadRequest when its time is used up."""
 
     def __init__(self, stops: Sequence[str]) -> None:
-        self.patterns = [compile_pattern(stop) for stop in stops]
+        check_elements(stops)
+        self.patterns = [regex.compile(stop, cache_pattern=False) for stop in stops]
+        regex.purge()  # with cache_pattern=False too, the package remembers each pattern's text
         self.budget_s = ALLOWANCE_S
 
     def find(self, text: str, known: int) -> StopMatch | None:
@@ -68,20 +73,41 @@ class PatternFinder:
     def _search(self, pattern: regex.Pattern, text: str) -> StopMatch | None:
         started_at = time.thread_time()
         try:
-            if self.budget_s <= 0:
-                raise TimeoutError
-            match = pattern.search(text, timeout=self.budget_s)
-        except TimeoutError:
-            raise BadRequest(FIELD, "contain a pattern that is too slow to match", pattern.pattern) from None
+            match = search_within(self.budget_s, pattern, text)
+        except (TimeoutError, MemoryError) as error:
+            trim_heap()  # a recursive pattern has used up to 60 MB, which this thread would keep
+            reason = "is too slow" if isinstance(error, TimeoutError) else "needs too much memory"
+            raise BadRequest(FIELD, f"contain a pattern that {reason} to match", pattern.pattern) from None
         self.budget_s -= time.thread_time() - started_at
         return StopMatch(match.start(), pattern.pattern, match.group()) if match else None
 
 
-def compile_pattern(stop: str) -> regex.Pattern:
-    try:
-        return regex.compile(stop)
-    except (regex.error, RecursionError) as error:
-        raise BadRequest(FIELD, f"contain an invalid pattern ({error})", stop) from None
+def check_elements(stops: Sequence[str]) -> None:
+    """Raise BadRequest for an invalid pattern, and for patterns that are too large together."""
+    num_elements = 0
+    for stop in stops:
+        try:
+            num_elements += count_elements(stop)
+        except (regex.error, RecursionError) as error:
+            raise BadRequest(FIELD, f"contain an invalid pattern ({error})", stop) from None
+        if num_elements > MAX_ELEMENTS:
+            rule = f"may have at most {MAX_ELEMENTS} elements in all patterns, repetitions written out"
+            raise BadRequest(FIELD, f"{rule}: with {short(stop)} they have more", num_elements)
+
+
+def search_within(seconds: float, pattern: regex.Pattern, text: str) -> regex.Match | None:
+    """Search for at most so many seconds of this thread. Raises TimeoutError.
+
+    The package's own timeout counts the time of all threads of the process: it is repeated until this thread
+    has had its time.
+    """
+    end, timeout = time.thread_time() + seconds, seconds
+    while time.thread_time() < end:
+        try:
+            return pattern.search(text, timeout=timeout)
+        except TimeoutError:
+            timeout *= 2
+    raise TimeoutError
 
 
 FINDERS: dict[str, Callable[[Sequence[str]], StopFinder]] = {"string": StringFinder, "regex": PatternFinder}

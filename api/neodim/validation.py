@@ -12,13 +12,13 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from api.neodim.errors import ImpossibleRequest
 from api.neodim.protocol import NeodimRequest
 from inference.errors import BadRequest
+from inference.validation import MAX_BAD_WORDS, MAX_PENALTY
 
 # The last release of the Neodim Server: all its fields are supported, and its clients may require it.
 VERSION = "0.13"
 
 MAX_VERSION_CHARS = 200
 MAX_SEQUENCES = 64
-MAX_WORDS = 1000  # in each word list
 MAX_WORD_CHARS = 200
 MAX_INT32 = 2**31 - 1
 MAX_EXACT_INT = 2**53  # a float cannot represent every integer above it
@@ -36,9 +36,9 @@ RANGES: dict[str, tuple[float, float]] = {
     "tfs": (0, 1),
     "top_a": (0, 1),
     "penalty_alpha": (0, 1),
-    "repetition_penalty": (0, 100),
+    "repetition_penalty": (0, MAX_PENALTY),
     "repetition_penalty_range": (0, MAX_EXACT_INT),
-    "repetition_penalty_slope": (0, 1e6),
+    "repetition_penalty_slope": (0, MAX_PENALTY),
     "no_repeat_ngram_size": (0, MAX_INT32),
 }
 SEED_RANGE = (-(2**63), 2**63 - 1)
@@ -75,8 +75,8 @@ def check_version(required: str | None) -> None:
 
 def check_words(words: Sequence[str], field: str) -> None:
     """Raise BadRequest for too many or too long words."""
-    if len(words) > MAX_WORDS:
-        raise BadRequest(field, f"may hold at most {MAX_WORDS} words", len(words))
+    if len(words) > MAX_BAD_WORDS:
+        raise BadRequest(field, f"may hold at most {MAX_BAD_WORDS} words", len(words))
     for word in words:
         if len(word) > MAX_WORD_CHARS:
             raise BadRequest(field, f"may have at most {MAX_WORD_CHARS} characters each", word)

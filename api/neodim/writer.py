@@ -6,6 +6,9 @@ Streaming is an addition of this server: a StreamLine for each token of each seq
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import UNSET, UnsetType
+
+from api.accumulator import cut_reason
 from api.neodim.errors import error_before_start, error_in_stream
 from api.neodim.gpu_report import GpuSampler
 from api.neodim.parse import ParsedRequest, PenaltyExtent, penalty_extent
@@ -37,6 +40,7 @@ class ReportWriter:
         self.generated_ids: list[list[int]] = [[] for _ in trackers]
         self.generated_texts = [""] * len(trackers)
         self.num_unfinished = len(trackers)
+        self.stop_reason: str | UnsetType = UNSET
 
     def chunk(self, event: Event) -> list[Any]:
         match event:
@@ -46,6 +50,7 @@ class ReportWriter:
                 return [self._stream_line(event)]
             case Finished():
                 self.num_unfinished -= 1
+                self._add_stop_reason(event)
                 lines: list[Any] = [self._stream_line(event)] if event.text else []
                 return lines if self.num_unfinished else [*lines, self._build_report()]
             case _:
@@ -53,6 +58,11 @@ class ReportWriter:
 
     def full_response(self) -> Report:
         return self.report
+
+    def _add_stop_reason(self, end: Finished) -> None:
+        """A sequence that has stopped by itself is only continued until all have stopped."""
+        if self.trackers[end.index].stop_match is None:
+            self.stop_reason = cut_reason(end) or self.stop_reason
 
     def _stream_line(self, event: Token | Finished) -> StreamLine:
         index, tracker = event.index, self.trackers[event.index]
@@ -83,6 +93,7 @@ class ReportWriter:
             sequences=[self._sequence_report(index) for index in range(len(self.trackers))],
             gpus=self.gpus.report(),
             seed=self.request.seed,
+            stop_reason=self.stop_reason,
         )
         return self.report
 

@@ -24,6 +24,7 @@ class Operation:
     query        query parameter -> its meaning
     refuses      every request gets an error; the summary has the reason
     body_limit   largest body of a request, in bytes; 0: MAX_BODY_MB
+    takes_permit each request takes a permit (concurrency_limit.py), and is refused with a status
     """
 
     summary: str
@@ -36,6 +37,7 @@ class Operation:
     query: Mapping[str, str] = field(default_factory=dict)
     refuses: bool = False
     body_limit: int = 0
+    takes_permit: bool = False
 
 
 def attach_operation(view: AnyView, operation: Operation) -> AnyView:

@@ -19,6 +19,7 @@ from inference.models import Models
 from settings.groups import ServerSettings
 
 PAGE = "index.html"
+PATH = "playground"  # relative, for a server behind a path prefix
 STATUS = Operation("Show the server's load and memory for the playground")
 
 
@@ -33,6 +34,11 @@ def make_blueprint(models: Models, settings: ServerSettings) -> Blueprint:
     @blueprint.get("/playground/<path:name>")
     def file(name: str) -> Response:
         return files.send(name)
+
+    @blueprint.get("/playground.html")
+    def neodims_page() -> Response:
+        """Neodim's playground is the file playground.html."""
+        return Response(status=302, headers={"Location": PATH})
 
     def status_view() -> Response:
         response = json_response(200, status(models.default.backend))

@@ -13,18 +13,24 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from api.body_limits import BodyLimit
+from api.concurrency_limit import EarlyRefusal
 from api.errors import envelope
 from api.json_body import MIMETYPE, encode
+from api.large_json import COUNTED_BYTES
+from api.request_log import printable_path
 from api.response import StreamedResponse
+from api.server.held_bodies import HeldBodies, HeldBody
 from api.server.request_body import ClientDisconnected, Receive, read_body
 from api.server.response_sender import Headers, ResponseSender, Send, encode_headers
 from api.wsgi_environ import ABORT, DRAINING, REFUSED, make_environ
 from inference.errors import ServerError, Unavailable
+from inference.process.rust_panic import raises_panics
 
 Abort = Callable[[], None]
 Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 NUM_WORKERS = 16
+NUM_LARGE_WORKERS = 1  # for large bodies, whose parsing and checking takes time and memory
 BODY_IDLE_S = 10.0  # a request body that receives no bytes for this long is refused
 LINGER_S = 1.0  # keep reading after a refusal, so that the client receives it
 FINAL_FLUSH_S = 0.5  # time for aborted responses to send their last bytes
@@ -45,7 +51,9 @@ class Bridge:
     senders         responses that are being streamed
     drain_deadline  time.monotonic() at which unfinished responses are aborted; None: no drain has started
     idle            set when no request is unfinished
+    refuse_early    why a request is refused by its method and path alone; None: it is not
     closed          the drain has ended; a request pipelined after an aborted one is dropped
+    workers         threads that run the app for requests with a small body; large_workers: with a large one
     """
 
     def __init__(
@@ -54,8 +62,10 @@ class Bridge:
         body_limit: BodyLimit,
         body_idle_s: float = BODY_IDLE_S,
         workers: int = NUM_WORKERS,
+        refuse_early: EarlyRefusal = lambda method, path: None,
     ) -> None:
         self.app = app
+        self.refuse_early = refuse_early
         self.body_limit = body_limit
         self.body_idle_s = body_idle_s
         self.drain_deadline: float | None = None
@@ -63,7 +73,9 @@ class Bridge:
         self.running: dict[int, Abort] = {}
         self.senders: set[ResponseSender] = set()
         self.idle = asyncio.Event()
+        self.held_bodies = HeldBodies()
         self.workers = ThreadPoolExecutor(workers, thread_name_prefix="http")
+        self.large_workers = ThreadPoolExecutor(NUM_LARGE_WORKERS, thread_name_prefix="http-large")
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         abort = scope["extensions"][ABORT]
@@ -72,14 +84,16 @@ class Bridge:
             return
         self.running[id(scope)] = abort
         self.idle.clear()
+        held_body = HeldBody(self.held_bodies)
         try:
-            await self._handle(scope, receive, send)
+            await self._handle(scope, receive, send, held_body)
         except ClientDisconnected:
-            log.debug("client disconnected: %s %s", scope["method"], scope["path"])
+            log.debug("client disconnected: %s %s", scope["method"], printable_path(scope["path"]))
         except Exception:
-            log.exception("connection dropped: %s %s", scope["method"], scope["path"])
+            log.exception("connection dropped: %s %s", scope["method"], printable_path(scope["path"]))
             abort()
         finally:
+            held_body.release()
             del self.running[id(scope)]
             if not self.running:
                 self.idle.set()
@@ -94,7 +108,8 @@ class Bridge:
         self.closed = True
         for abort in list(self.running.values()):
             abort()
-        self.workers.shutdown(wait=False, cancel_futures=True)
+        for workers in (self.workers, self.large_workers):
+            workers.shutdown(wait=False, cancel_futures=True)
 
     async def _wait_until_idle(self, seconds: float) -> None:
         if not self.running:
@@ -105,11 +120,12 @@ class Bridge:
         except TimeoutError:
             log.warning("requests=%d still running after %.1f s", len(self.running), seconds)
 
-    async def _handle(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+    async def _handle(self, scope: dict[str, Any], receive: Receive, send: Send, held_body: HeldBody) -> None:
         refusal: ServerError | None = None
         try:
-            body = await read_body(scope, receive, self.body_limit, self.body_idle_s)
+            body = await read_body(scope, receive, self.body_limit, self.body_idle_s, held_body)
         except ServerError as error:
+            held_body.release()
             body, refusal = io.BytesIO(), error.with_traceback(None)
         environ = make_environ(scope, body)
         if self.drain_deadline is not None:
@@ -118,9 +134,17 @@ class Bridge:
             environ[REFUSED] = refusal
             await self._refuse(environ, receive, send)
             return
+        if self.drain_deadline is None and (overload := self.refuse_early(scope["method"], scope["path"])):
+            environ[REFUSED] = overload
+            if is_small(environ):  # a worker thread would take longer to start than the app takes
+                app_response = self._call(environ, lambda: False)
+                assert isinstance(app_response.body, bytes), "a refusal is never streamed"
+                await _send(send, app_response, app_response.body)
+                return
         disconnect = asyncio.ensure_future(wait_for_disconnect(receive))
         try:
             app_response = await self._run(environ, disconnect.done)
+            held_body.release()
             if self.drain_deadline is not None:
                 app_response.headers.append((b"connection", b"close"))
             if isinstance(app_response.body, StreamedResponse):
@@ -146,15 +170,18 @@ class Bridge:
 
     async def _run(self, environ: dict[str, Any], is_disconnected: Callable[[], bool]) -> AppResponse:
         loop = asyncio.get_running_loop()
+        workers = self.workers if is_small(environ) else self.large_workers
         try:
-            return await loop.run_in_executor(self.workers, self._call, environ, is_disconnected)
+            return await loop.run_in_executor(workers, self._call, environ, is_disconnected)
         except ClientDisconnected:
             raise
         except Exception:
-            log.exception("the app failed: %s %s", environ["REQUEST_METHOD"], environ["RAW_URI"])
-            body = encode(envelope("an unexpected error occurred"))
+            path = printable_path(environ["RAW_URI"])
+            log.exception("the app failed: %s %s", environ["REQUEST_METHOD"], path)
+            body = encode(envelope("an unexpected error occurred", 500))
             return AppResponse(500, encode_headers([("Content-Type", MIMETYPE)]), body)
 
+    @raises_panics
     def _call(self, environ: dict[str, Any], is_disconnected: Callable[[], bool]) -> AppResponse:
         """Run the app; called in a worker thread. A body other than a StreamedResponse is joined.
 
@@ -192,6 +219,11 @@ class Bridge:
             disconnect.remove_done_callback(sender.disconnect)
             self.senders.discard(sender)
             response.close()
+
+
+def is_small(environ: dict[str, Any]) -> bool:
+    """Whether the body is parsed and checked in little time."""
+    return int(environ["CONTENT_LENGTH"]) <= COUNTED_BYTES
 
 
 async def wait_for_disconnect(receive: Receive) -> None:

@@ -6,8 +6,10 @@ Knows connections and bytes, not routes. A refused request gets a JSON error and
 import asyncio
 import logging
 import sys
+from collections import deque
 from http import HTTPStatus
 from itertools import chain
+from typing import NamedTuple
 
 from httptools import HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -15,25 +17,38 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from api.errors import envelope
 from api.json_body import MIMETYPE, encode
 from api.request_log import make_request_id
+from api.server.response_sender import Headers
 from api.wsgi_environ import ABORT
 
 HEADER_TIMEOUT_S = 5.0  # from the connection, or a later request's first byte, to the end of the headers
 MAX_HEADER_BYTES = 64 << 10
 WRITE_STALL_S = 60.0  # a client that reads nothing for this long while the write buffer is full is dropped
 LINGER_S = 1.0  # wait before closing a refused connection, so that the client receives the error
-UPGRADE_HEADERS = (b"upgrade", b"connection")
 
-REFUSALS = {
-    400: "the request is malformed: this server speaks HTTP/1.1",
-    408: f"the request's headers did not arrive within {HEADER_TIMEOUT_S:.0f} s",
-    431: f"the request's first line and headers exceed {MAX_HEADER_BYTES} bytes",
-}
+HTTP_VERSIONS = ("1.0", "1.1")
+
+
+class Refusal(NamedTuple):
+    status: int
+    message: str
+
+
+MALFORMED = Refusal(400, "the request is malformed: this server speaks HTTP/1.1")
+WRONG_HOST = Refusal(400, "the request must have one Host header")
+FRAGMENT = Refusal(400, "the request's path contains #: send it as %23")
+SLOW_HEADERS = Refusal(408, f"the request's headers did not arrive within {HEADER_TIMEOUT_S:.0f} s")
+LARGE_HEADERS = Refusal(431, f"the request's first line and headers exceed {MAX_HEADER_BYTES} bytes")
+WRONG_VERSION = Refusal(505, "this server speaks HTTP/1.1 and HTTP/1.0")
 
 log = logging.getLogger("hearth.access")
 
 
-class HeadersTooLarge(Exception):
+class RefusedHeaders(Exception):
     """Raised in a parser callback: the parser stops, and uvicorn calls send_400_response."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.message)
+        self.refusal = refusal
 
 
 class LimitedHttpProtocol(HttpToolsProtocol):
@@ -42,18 +57,18 @@ class LimitedHttpProtocol(HttpToolsProtocol):
     header_timer  limits the time for a request's headers to arrive; None otherwise
     stall_timer   limits the time for which the client does not read; None while writes are possible
     header_bytes  bytes received since header_timer was started
-    chunk         the bytes that the parser is reading
+    unparsed      received bytes that the parser has yet to read; the first are those that it is reading
     refused       the connection was refused: later bytes are dropped
     """
 
     header_timer: asyncio.TimerHandle | None = None
     stall_timer: asyncio.TimerHandle | None = None
     header_bytes = 0
-    chunk = b""
     refused = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.unparsed: deque[memoryview] = deque()
         self._start_header_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -72,16 +87,19 @@ class LimitedHttpProtocol(HttpToolsProtocol):
             self.stall_timer = None
 
     def data_received(self, data: bytes) -> None:
-        if self.refused:
-            return
+        self.unparsed.append(memoryview(data))
+        while self.unparsed and not self.refused:
+            self._parse(self.unparsed[0])
+            self.unparsed.popleft()
+
+    def _parse(self, data: memoryview) -> None:
         if self._idle() and self.header_timer is None:
             self._start_header_timer()
-        self.chunk = data
-        super().data_received(data)
+        super().data_received(data)  # type: ignore[arg-type]
         if self.header_timer is not None:
             self.header_bytes += len(data)
             if self.header_bytes > MAX_HEADER_BYTES:
-                self._refuse(431)
+                self._refuse(LARGE_HEADERS)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -91,10 +109,21 @@ class LimitedHttpProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._stop_header_timer()
-        if len(self.url) + sum(map(len, chain.from_iterable(self.headers))) > MAX_HEADER_BYTES:
-            raise HeadersTooLarge
+        if refusal := self._refusal_of_headers():
+            raise RefusedHeaders(refusal)
         if not self.parser.should_upgrade():
             super().on_headers_complete()
+
+    def _refusal_of_headers(self) -> Refusal | None:
+        if len(self.url) + sum(map(len, chain.from_iterable(self.headers))) > MAX_HEADER_BYTES:
+            return LARGE_HEADERS
+        version = self.parser.get_http_version()
+        if version not in HTTP_VERSIONS:
+            return WRONG_VERSION
+        if b"#" in self.url:
+            return FRAGMENT
+        num_hosts = sum(name == b"host" for name, _ in self.headers)
+        return WRONG_HOST if num_hosts > 1 or (num_hosts == 0 and version == "1.1") else None
 
     def on_message_complete(self) -> None:
         if not self.parser.should_upgrade():
@@ -108,19 +137,26 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         (end,) = sys.exception().args  # type: ignore[union-attr]
         method, version = self.parser.get_method(), self.parser.get_http_version().encode()
         if method == b"CONNECT":
-            self._refuse(400)
+            self._refuse(MALFORMED)
         else:
-            headers = [b"%s: %s" % header for header in self.headers if header[0] not in UPGRADE_HEADERS]
+            headers = [b"%s: %s" % header for header in without_upgrade(self.headers)]
             self.parser = HttpRequestParser(self)
             lines = [b"%s %s HTTP/%s" % (method, self.url, version), *headers, b"", b""]
-            self.data_received(b"\r\n".join(lines) + self.chunk[end:])
+            self.unparsed.insert(1, memoryview(b"\r\n".join(lines)))
+            self.unparsed.insert(2, self.unparsed[0][end:])
 
     def send_400_response(self, msg: str) -> None:
         error = sys.exception()
-        self._refuse(431 if error and isinstance(error.__context__, HeadersTooLarge) else 400)
+        cause = error.__context__ if error else None
+        self._refuse(cause.refusal if isinstance(cause, RefusedHeaders) else MALFORMED)
 
     def _idle(self) -> bool:
         return self.cycle is None or self.cycle.response_complete
+
+    def _is_reading_body(self) -> bool:
+        """Whether the body of the only unfinished request is arriving, and its response has not begun."""
+        cycle = self.cycle
+        return not self._idle() and cycle.more_body and not cycle.response_started and not self.pipeline
 
     def _start_header_timer(self) -> None:
         self.header_bytes = 0
@@ -133,26 +169,38 @@ class LimitedHttpProtocol(HttpToolsProtocol):
 
     def _header_timeout(self) -> None:
         if self.header_bytes:
-            self._refuse(408)
+            self._refuse(SLOW_HEADERS)
         else:
             self.transport.close()
 
-    def _refuse(self, status: int) -> None:
+    def _refuse(self, refusal: Refusal) -> None:
         self.refused = True
         self._stop_header_timer()
         self._unset_keepalive_if_required()
-        if not self._idle():  # an earlier response is being written on this connection
+        if self._is_reading_body():
+            self.cycle.disconnected = True  # the app stops reading, and its response is dropped
+            self.cycle.message_event.set()
+        elif not self._idle():  # an earlier response is being written on this connection
             self.transport.close()
             return
-        self.transport.write(refusal_response(status))
+        self.transport.write(refusal_response(refusal))
         self.loop.call_later(LINGER_S, self.transport.close)
 
 
-def refusal_response(status: int) -> bytes:
+def without_upgrade(headers: Headers) -> Headers:
+    """`headers` without Upgrade, and without all words of Connection but "close"."""
+    connection = b",".join(value for name, value in headers if name == b"connection").lower()
+    is_last = b"close" in [token.strip() for token in connection.split(b",")]
+    others = [header for header in headers if header[0] not in (b"upgrade", b"connection")]
+    return [*others, (b"connection", b"close")] if is_last else others
+
+
+def refusal_response(refusal: Refusal) -> bytes:
     """The bytes of an error response, which is logged under a new request id."""
+    status, message = refusal
     request_id = make_request_id(None)
     log.info("request id=%s refused status=%d", request_id, status)
-    body = encode(envelope(REFUSALS[status]))
+    body = encode(envelope(message, status))
     head = (
         f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nContent-Type: {MIMETYPE}\r\n"
         f"Content-Length: {len(body)}\r\nX-Request-Id: {request_id}\r\nConnection: close\r\n\r\n"

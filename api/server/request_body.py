@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, TypeVar
 
 from api.body_limits import BodyLimit, too_large
 from api.errors import BodyNotStored, SlowBody
+from api.server.held_bodies import HeldBody
 
 SPOOL_BYTES = 1 << 20  # a body that is larger is written to disk, about this much at a time
 MIN_BYTES_PER_S = 1024  # average rate of a body, with an allowance of `idle_s`; slower ones are refused
@@ -28,14 +29,14 @@ class ClientDisconnected(Exception):
 
 
 async def read_body(
-    scope: dict[str, Any], receive: Receive, body_limit: BodyLimit, idle_s: float
+    scope: dict[str, Any], receive: Receive, body_limit: BodyLimit, idle_s: float, held_body: HeldBody
 ) -> BinaryIO:
-    """The whole body, as a file at its start.
+    """The whole body, as a file at its start. Its bytes are added to `held_body`.
 
     A body over the limit of its route is refused: before it is read if the client declares its length, else
     while it arrives. A body without new bytes for `idle_s` seconds, or slower than MIN_BYTES_PER_S, is
     refused, too. Nothing is received while bytes are written to disk. Raises TooLarge, SlowBody,
-    BodyNotStored, and ClientDisconnected.
+    BodyNotStored, Overloaded, and ClientDisconnected.
     """
     limit = body_limit(scope["method"], scope["path"])
     if int(dict(scope["headers"]).get(b"content-length", 0)) > limit:
@@ -52,6 +53,7 @@ async def read_body(
             size += len(chunk)
             if size > limit:
                 raise too_large(limit)
+            held_body.add(len(chunk))
             if len(pending) > SPOOL_BYTES:
                 file = file or await _in_thread(tempfile.TemporaryFile)
                 await _in_thread(_append, file, pending)

@@ -16,6 +16,7 @@ from types import FrameType
 import uvicorn
 
 from api.body_limits import BodyLimit
+from api.concurrency_limit import EarlyRefusal
 from api.server.asgi_bridge import NUM_WORKERS, Bridge, Wsgi
 from api.server.http_protocol import LimitedHttpProtocol
 from inference.models import Models
@@ -36,6 +37,7 @@ def serve(
     port: int,
     drain_seconds: float,
     body_limit: BodyLimit,
+    refuse_early: EarlyRefusal = lambda method, path: None,
     workers: int = NUM_WORKERS,
     certfile: str = "",
     keyfile: str = "",
@@ -46,6 +48,7 @@ def serve(
     models      their backends deliver events on the server's event loop
     port        0 selects a free port
     body_limit  largest body of a request, in bytes, by method and path
+    refuse_early  why a request is refused by its method and path alone; None: it is not
     workers     number of threads that run the app
     certfile    TLS certificate, which check_certificate has accepted; empty: HTTP. keyfile: its private key
     on_ready    called when connections are accepted; HttpServer.stop, from any thread, acts like a signal
@@ -59,7 +62,8 @@ def serve(
         log.error("cannot listen on %s port %d: %s; set another PORT or HOST", host, port, error.strerror)
         return 1
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        server = HttpServer(app, listener, drain_seconds, body_limit, workers, certfile, keyfile)
+        bridge = Bridge(app, body_limit, workers=workers, refuse_early=refuse_early)
+        server = HttpServer(bridge, listener, drain_seconds, certfile, keyfile)
         runner.run(server.run(models, on_ready))
     return 0
 
@@ -100,18 +104,16 @@ class HttpServer:
 
     def __init__(
         self,
-        app: Wsgi,
+        bridge: Bridge,
         listener: socket.socket,
         drain_seconds: float,
-        body_limit: BodyLimit,
-        workers: int,
         certfile: str = "",
         keyfile: str = "",
     ) -> None:
         self.listener = listener
         self.scheme = "https" if certfile else "http"
         self.drain_seconds = drain_seconds
-        self.bridge = Bridge(app, body_limit, workers=workers)
+        self.bridge = bridge
         self.server = UvicornServer(
             uvicorn.Config(
                 self.bridge,

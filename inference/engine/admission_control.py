@@ -5,26 +5,26 @@ the submission, start and end of a sequence, never for a decoded token.
 """
 
 import threading
-import time
-from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from inference.errors import Overloaded, Unavailable
-
-RATE_WINDOW_S = 10.0  # period over which the drain rate is measured
-MAX_RETRY_S = 60.0  # longest wait suggested to clients
+from inference.drain_rate import DrainRate, overloaded
+from inference.errors import Unavailable
 
 
 class AdmissionControl:
-    """The queue limit, the sequences that count towards it, and the rate at which they start."""
+    """The queue limit, the sequences that count towards it, and the rate at which they start.
+
+    estimate_wait  returns the seconds until so many tokens have started; None: the rate is used
+    """
 
     def __init__(self, max_queued_tokens: int) -> None:
         self.max_queued_tokens = max_queued_tokens
         self.queued_tokens = 0
         self.closed_reason = ""
+        self.estimate_wait: Callable[[int], float | None] = lambda excess: None
         self._tokens_by_id: dict[int, int] = {}
-        self._drain_log: deque[tuple[float, int]] = deque()
+        self._drain_rate = DrainRate()
         self._lock = threading.Lock()
 
     @contextmanager
@@ -38,36 +38,24 @@ class AdmissionControl:
         with self._lock:
             if self.closed_reason:
                 raise Unavailable(self.closed_reason)
-            if self.queued_tokens and self.queued_tokens + num_tokens > self.max_queued_tokens:
-                raise Overloaded(self._retry_after(self.queued_tokens + num_tokens - self.max_queued_tokens))
-            self.queued_tokens += num_tokens
-            self._tokens_by_id.update(tokens_by_id)
-            yield
+            excess = min(self.queued_tokens + num_tokens - self.max_queued_tokens, self.queued_tokens)
+            if excess <= 0:
+                self.queued_tokens += num_tokens
+                self._tokens_by_id.update(tokens_by_id)
+                yield
+                return
+            drained_s = self._drain_rate.seconds_for(excess)
+        raise overloaded(self.estimate_wait(excess), drained_s)  # outside the lock: the estimate takes time
 
     def release(self, id: int) -> bool:
         """Stop counting the sequence; returns whether it was counted until now."""
         with self._lock:
             num_tokens = self._tokens_by_id.pop(id, 0)
             self.queued_tokens -= num_tokens
-            self._drain_log.append((time.monotonic(), num_tokens))
-            self._drop_old()
+            self._drain_rate.record(num_tokens)
         return num_tokens > 0
 
     def close(self, reason: str) -> None:
         """Refuse all further sequences. Only the first reason is recorded."""
         with self._lock:
             self.closed_reason = self.closed_reason or reason
-
-    def _retry_after(self, excess: int) -> float:
-        """Seconds until `excess` tokens have drained, at the rate of the last RATE_WINDOW_S."""
-        self._drop_old()
-        num_drained = sum(num_tokens for _, num_tokens in self._drain_log)
-        if not num_drained:
-            return RATE_WINDOW_S
-        elapsed = max(time.monotonic() - self._drain_log[0][0], 1.0)
-        return min(max(excess * elapsed / num_drained, 1.0), MAX_RETRY_S)
-
-    def _drop_old(self) -> None:
-        oldest = time.monotonic() - RATE_WINDOW_S
-        while self._drain_log and self._drain_log[0][0] < oldest:
-            self._drain_log.popleft()

@@ -22,6 +22,7 @@ from inference.engine.sampling.sampler import SampledToken, Sampler
 from inference.engine.scheduler import Scheduler, WaitingServedRatio
 from inference.engine.sequence import OutputSink, Sequence, StepOutput
 from inference.engine.step import TOO_LITTLE_MEMORY, ModelStep, StepOutOfMemory, StepResult
+from inference.engine.wait_estimator import WaitEstimator
 from inference.engine_stats import EngineCounters, StepStats
 from inference.errors import Internal, ServerError
 from inference.model.batch import CacheOp, Resize, Runner
@@ -72,6 +73,7 @@ class EngineCore:
         self.output_queue = OutputQueue()
         self.background_queue = BackgroundQueue()
         self.counters = EngineCounters()
+        self.wait_estimator = WaitEstimator(self.scheduler)
         self.sequences: dict[int, Sequence] = {}
         self.on_step: Callable[[StepStats], None] = lambda step_stats: None
         self._deadlines: list[tuple[float, int]] = []
@@ -191,6 +193,7 @@ class EngineCore:
             pooling_policy.record_step([sequence for sequence, _ in scheduled.output], now, seconds)
         self.counters.steps += 1
         self.counters.step_seconds += seconds
+        self.wait_estimator.record_step(now, seconds, scheduled.num_tokens, scheduled.token_budget)
         self.on_step(
             StepStats(
                 scheduled.num_tokens,
@@ -248,12 +251,9 @@ class EngineCore:
     ) -> None:
         self.put_output(sequence.output_sink, make_step_output(sequence, sampled_tokens, finish_reason))
         self._remove(sequence)
-        log.debug(
-            "sequence finished id=%d reason=%s tokens=%d",
-            sequence.id,
-            finish_reason,
-            sequence.num_output_tokens,
-        )
+        self.wait_estimator.record_answer(sequence, finish_reason)
+        num_tokens = sequence.num_output_tokens
+        log.debug("sequence finished id=%d reason=%s tokens=%d", sequence.id, finish_reason, num_tokens)
 
     def _fail(self, sequence: Sequence, error: ServerError) -> None:
         """End the sequence with error.

@@ -97,6 +97,7 @@ class Engine:
             speculate,
             prefill_chunk_size,
         )
+        self._admission_control.estimate_wait = self.core.wait_estimator.drained_s
 
     def start(self, engine_thread: EngineThread | None = None) -> None:
         """Take turns on `engine_thread`, by default a new one, until `stop` or a failure."""
@@ -214,6 +215,10 @@ class Engine:
         """Sequences that failed in a row, with no token generated in between."""
         return self.core.counters.consecutive_failures
 
+    def seconds_until_end(self) -> float | None:
+        """Seconds until a running answer is expected to end; None if unknown. From any thread."""
+        return self.core.wait_estimator.first_end_s()
+
     def stats(self) -> Stats:
         scheduler, kv_cache_manager = self.core.scheduler, self.core.kv_cache_manager
         running = tuple(scheduler.running)
@@ -253,7 +258,7 @@ class Engine:
         has_work = False
         try:
             has_work = self.step()
-        except Exception:
+        except BaseException:  # a panic of a library written in Rust is no Exception
             log.exception("engine died")
             self._stop_error = Internal("the engine has failed: the server must be restarted")
         if self._stop_error is None:

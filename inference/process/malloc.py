@@ -10,13 +10,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 # From malloc.h: the size from which a block is its own mmap, and the free bytes that the heap's end may keep.
-TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
+TRIM_THRESHOLD, MMAP_THRESHOLD, ARENA_MAX = -1, -3, -8
 LARGE_BLOCK = 1 << 20  # bytes
 # From malloc.c: freeing a block of this size makes glibc check whether to trim the heap's end.
 TRIM_TRIGGER = 1 << 17
 # The threshold that glibc itself adopts after a block of this size was freed: the memory of a step is reused
 # by the next.
 STEP_BLOCK = 1 << 25
+NUM_ARENAS = 2
 
 
 @contextmanager
@@ -31,10 +32,19 @@ def mmap_large_blocks() -> Iterator[None]:
 
 def set_mmap_threshold(size: int) -> None:
     """Allocate blocks up to `size` bytes on the heap, and keep up to twice that free at its end."""
+    set_option(MMAP_THRESHOLD, size)
+    set_option(TRIM_THRESHOLD, 2 * size)
+
+
+def limit_arenas() -> None:
+    """Let all threads share NUM_ARENAS arenas: each one maps 64 MB of address space, which may be limited."""
+    set_option(ARENA_MAX, NUM_ARENAS)
+
+
+def set_option(option: int, value: int) -> None:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt:
-        mallopt(MMAP_THRESHOLD, size)
-        mallopt(TRIM_THRESHOLD, 2 * size)
+        mallopt(option, value)
 
 
 def trim_heap() -> None:

@@ -17,6 +17,7 @@ import pytest
 
 from api import create_app
 from api.body_limits import make_body_limit
+from api.concurrency_limit import make_early_refusal
 from api.server.serve import HttpServer, serve
 from settings.groups import ServerSettings
 from tests.fake_backend import FakeBackend, make_models
@@ -87,6 +88,7 @@ def served(backend: FakeBackend, drain_s: float = 0.2, **settings: Any) -> Itera
     body_limit = make_body_limit(app, limits.max_body_bytes, limits.root_path)
     ready: queue.Queue[HttpServer] = queue.Queue()
     options = {"host": "127.0.0.1", "port": 0, "drain_seconds": drain_s, "body_limit": body_limit}
+    options["refuse_early"] = make_early_refusal(app, limits.root_path)
     thread = threading.Thread(target=serve, args=(app, models), kwargs={**options, "on_ready": ready.put})
     thread.start()
     http_server = ready.get(timeout=10)

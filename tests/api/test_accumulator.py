@@ -1,4 +1,4 @@
-"""An answer whose deadline passes before it starts has an end and no tokens."""
+"""An answer that its deadline ends, before or after its first token, says so in each dialect."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from inference.types import Finished
-from tests.fake_backend import FakeBackend
+from tests.fake_backend import FakeBackend, say
 
 MESSAGES = [{"role": "user", "content": "hi"}]
 USED = {"stream": True, "stream_options": {"include_usage": True, "continuous_usage_stats": True}}
@@ -24,6 +24,24 @@ STREAMED: dict[str, dict[str, Any]] = {
     "/v1/chat/completions": {"messages": MESSAGES, **USED},
     "/generate_stream": {"inputs": "hi", "parameters": {"details": True}},
 }
+CUT_CHOICE = '"finish_reason":"length","stop_reason":"timeout"'
+CUT_DETAILS = '"stop_reason":"timeout"'
+PARTIAL_MESSAGE = '"stop_reason":"end_of_message"'
+TGI_BODY = {"inputs": "hi", "parameters": {"details": True}}
+# Path, body and streaming -> what the end of a cut answer has, and the end of an answer of max_tokens lacks.
+CUT_ANSWERS: list[tuple[str, dict[str, Any], str]] = [
+    ("/v1/completions", {"prompt": "hi"}, CUT_CHOICE),
+    ("/v1/completions", {"prompt": "hi", "stream": True}, CUT_CHOICE),
+    ("/v1/chat/completions", {"messages": MESSAGES}, CUT_CHOICE),
+    ("/v1/chat/completions", {"messages": MESSAGES, "stream": True}, CUT_CHOICE),
+    ("/v1/responses", {"input": "hi"}, '"incomplete_details":{"reason":"timeout"}'),
+    ("/v1/responses", {"input": "hi", "stream": True}, '"incomplete_details":{"reason":"timeout"}'),
+    ("/inference/completion", {"model": "fake/model", "content": "hi"}, PARTIAL_MESSAGE),
+    ("/v1/inference/chat-completion", {"model_id": "fake/model", "messages": MESSAGES}, PARTIAL_MESSAGE),
+    ("/generate", TGI_BODY, CUT_DETAILS),
+    ("/generate_stream", TGI_BODY, CUT_DETAILS),
+    ("/generate", {"prompt": "hi", "generated_tokens_count": 4, "max_total_tokens": 64}, CUT_DETAILS),
+]
 
 
 @pytest.fixture
@@ -43,3 +61,14 @@ def test_an_answer_past_its_deadline_is_streamed(client: FlaskClient, path: str)
     response = client.post(path, json=STREAMED[path])
     assert response.status_code == 200 and '"error":{' not in response.text, response.text
     assert any(word in response.text for word in ("length", "end_of_message"))
+
+
+@pytest.mark.parametrize(("path", "body", "cut_mark"), CUT_ANSWERS)
+def test_an_answer_cut_by_its_deadline_differs_from_one_of_max_tokens(
+    client: FlaskClient, backend: FakeBackend, path: str, body: dict[str, Any], cut_mark: str
+) -> None:
+    for reason, is_cut in (("deadline", True), ("length", False)):
+        backend.script = say("a", reason=reason)
+        response = client.post(path, json=body)
+        assert response.status_code == 200, response.text
+        assert (cut_mark in response.text) == is_cut

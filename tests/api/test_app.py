@@ -1,5 +1,6 @@
 """Behaviour that all dialects share: request ids, keys, CORS, limits, and errors as JSON."""
 
+import base64
 import logging
 
 import pytest
@@ -28,6 +29,11 @@ def test_an_unknown_route_gives_a_json_error(client: FlaskClient) -> None:
     response = client.post("/nowhere")
     assert (response.status_code, response.json["detail"]) == (404, "Not Found")
     assert response.json["error"]["message"].startswith("there is no such route")
+
+
+def test_the_error_of_an_unknown_route_has_the_fields_that_openais_clients_read(client: FlaskClient) -> None:
+    error = client.post("/v1/moderations").json["error"]
+    assert (error["type"], error["param"], error["code"]) == ("NotFoundError", None, 404)
 
 
 def test_a_wrong_method_is_refused_with_the_allowed_ones(client: FlaskClient) -> None:
@@ -88,6 +94,11 @@ def test_a_path_cannot_forge_a_log_line(client: FlaskClient, caplog: pytest.LogC
     assert "path=/a\\x0arequest\\x20id=forged status=404" in caplog.text
 
 
+def basic(credentials: str) -> str:
+    """The Authorization header of curl --user."""
+    return f"Basic {base64.b64encode(credentials.encode()).decode()}"
+
+
 @pytest.fixture
 def guarded() -> FlaskClient:
     return client_with(ServerSettings(api_keys=("first", "sécond")))
@@ -99,6 +110,8 @@ def guarded() -> FlaskClient:
         {"Authorization": "Bearer first"},
         {"Authorization": "bearer  first"},
         {"X-Api-Key": "first"},
+        {"Authorization": basic("anyone:first")},
+        {"Authorization": basic(":sécond").replace("Basic", "basic")},
         {"Authorization": "Bearer sécond".encode().decode("latin1")},
     ],
 )
@@ -108,7 +121,14 @@ def test_any_of_the_keys_is_accepted(guarded: FlaskClient, headers: dict[str, st
 
 @pytest.mark.parametrize(
     "headers",
-    [{}, {"Authorization": "Bearer other"}, {"Authorization": "Basic first"}, {"X-Api-Key": ""}],
+    [
+        {},
+        {"Authorization": "Bearer other"},
+        {"Authorization": "Basic first"},
+        {"Authorization": basic("first")},
+        {"Authorization": basic("first:other")},
+        {"X-Api-Key": ""},
+    ],
 )
 def test_without_a_key_every_route_refuses(guarded: FlaskClient, headers: dict[str, str]) -> None:
     for path in ("/say", "/", "/nowhere"):

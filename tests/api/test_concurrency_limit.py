@@ -61,6 +61,26 @@ def test_every_generating_route_counts_and_is_refused_beyond_the_limit(path: str
     assert post(narrow, path, GENERATING[path]).status_code == 200
 
 
+@pytest.mark.parametrize(("end_s", "retry_after"), [(None, "1"), (0.2, "1"), (6.9, "7"), (500.0, "60")])
+def test_a_refusal_names_the_time_until_an_answer_ends(end_s: float | None, retry_after: str) -> None:
+    backend = FakeBackend()
+    app = narrow_app(backend)
+    running = post(app, "/v1/completions", STREAM)
+    backend.end_s = end_s
+    for path in GENERATING:
+        assert post(app, path, GENERATING[path]).headers["Retry-After"] == retry_after
+    running.close()
+
+
+def test_of_two_models_the_first_answer_to_end_counts() -> None:
+    backends = [FakeBackend(model_id="first"), FakeBackend(model_id="second")]
+    app = narrow_app(*backends)
+    running = post(app, "/v1/completions", STREAM | {"model": "first"})
+    backends[0].end_s, backends[1].end_s = 8.0, 3.0
+    assert post(app, "/v1/completions", {"prompt": "a"}).headers["Retry-After"] == "3"
+    running.close()
+
+
 def test_a_streamed_refusal_of_tgi_is_an_event(narrow: Flask) -> None:
     running = post(narrow, "/v1/completions", STREAM)
     refused = post(narrow, "/generate_stream", {"inputs": "hi"})

@@ -54,10 +54,66 @@ def test_without_the_setting_no_page_may_send_any() -> None:
     assert "Access-Control-Allow-Credentials" not in headers
 
 
+@pytest.mark.parametrize("page", [PAGE, {"Origin": "null"}, {"Origin": "http://localhost:3000"}])
 @pytest.mark.parametrize(("path", "body"), REQUESTS)
-def test_no_page_may_read_an_answer_by_default(path: str, body: dict[str, Any]) -> None:
-    headers = client_with().post(path, json=body, headers=PAGE).headers
-    assert not [name for name, _ in headers if name.startswith("Access-Control")]
+def test_no_page_may_call_by_default(path: str, body: dict[str, Any], page: dict[str, str]) -> None:
+    backend = FakeBackend(say("a"))
+    app = create_app(make_models(backend), ServerSettings())
+    response = app.test_client().post(path, json=body, headers=page)
+    assert response.status_code == 403 and "CORS_ORIGINS" in response.text and not backend.requests
+    assert not [name for name, _ in response.headers if name.startswith("Access-Control")]
+
+
+@pytest.mark.parametrize("path", ["/", "/health", "/metrics", "/v1/models", "/playground", "/nowhere"])
+def test_no_page_may_read_or_embed_a_route(path: str) -> None:
+    image = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}
+    for headers in (PAGE, PAGE | {"Access-Control-Request-Method": "GET"}, image):
+        assert client_with().get(path, headers=headers).status_code == 403
+
+
+def test_a_link_of_another_page_may_be_followed() -> None:
+    link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+    assert client_with().get("/playground", headers=link).status_code in (200, 308)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "http://localhost:8000", "Host": "localhost:8000"},
+        {"Origin": "http://localhost", "Host": "localhost:80"},
+        {"Origin": "https://llm.example.com", "Host": "llm.example.com"},
+        {"Origin": "https://llm.example.com", "Host": "llm.example.com:443"},
+        {"Origin": "https://llm.example.com", "Host": "127.0.0.1:8000", "Sec-Fetch-Site": "same-origin"},
+        {"Origin": "http://gpu-box", "Host": "127.0.0.1:8000", "X-Forwarded-Host": "gpu-box"},
+        {"Origin": "chrome-extension://abcdefgh"},
+        {"Origin": "tauri://localhost"},
+    ],
+)
+def test_pages_of_this_server_and_installed_programs_may_call(headers: dict[str, str]) -> None:
+    client = client_with(allowed_hosts=("llm.example.com",))
+    assert client.post("/v1/completions", json={"prompt": "hi"}, headers=headers).status_code == 200
+
+
+def test_a_page_on_another_port_or_name_is_another_page() -> None:
+    for origin in (
+        "http://localhost:3000",
+        "http://127.0.0.1:8000",
+        "http://localhost",
+        "http://localhost:80",
+    ):
+        headers = {"Origin": origin, "Host": "localhost:8000"}
+        assert client_with().get("/health", headers=headers).status_code == 403, origin
+
+
+def test_a_page_may_send_no_credentials_to_neodims_path() -> None:
+    client = client_with()
+    preflight, reply = (
+        client.options("/generate", headers=PREFLIGHT),
+        client.post("/generate", json=NEODIM, headers=PAGE),
+    )
+    for response in (preflight, reply):
+        assert response.headers["Access-Control-Allow-Origin"] == PAGE["Origin"]
+        assert "Access-Control-Allow-Credentials" not in response.headers
 
 
 @pytest.mark.parametrize(("path", "body"), [*REQUESTS, ("/generate", NEODIM)])

@@ -1,9 +1,16 @@
-"""Errors that Flask raises are rendered by the blueprint's renderer, with a fitting status."""
+"""Errors that Flask raises, and panics of a library, are rendered in the route's own format."""
+
+from typing import Any
 
 import pytest
 from flask import Blueprint, Flask, abort
 
+from api import create_app
 from api.errors import render_errors
+from inference.types import GenerationRequest
+from settings.groups import ServerSettings
+from tests.fake_backend import FakeBackend, FakeStream, make_models
+from tests.process.panicking_tokenizer import make_panicking_tokenizer
 
 
 @pytest.mark.parametrize(
@@ -17,3 +24,40 @@ def test_an_http_error_of_the_server_is_not_reported_as_a_bad_request(raised: in
     app = Flask("test")
     app.register_blueprint(blueprint)
     assert app.test_client().get("/").status_code == expected
+
+
+class PanickingBackend(FakeBackend):
+    def generate(self, request: GenerationRequest) -> FakeStream:
+        make_panicking_tokenizer().encode("a" * 40 + "!")
+        return super().generate(request)
+
+
+CHAT = {"model": "fake/model", "messages": [{"role": "user", "content": "a"}]}
+BODIES: dict[str, dict[str, Any]] = {
+    "/v1/chat/completions": CHAT,
+    "/v1/responses": {"input": "a"},
+    "/v1/inference/chat-completion": CHAT,
+    "/generate": {"inputs": "a"},
+}
+STATUSES = {"/generate": 424}  # the status of TGI's own failures
+NEODIM = {"prompt": "a", "generated_tokens_count": 2, "max_total_tokens": 50}
+
+
+@pytest.mark.parametrize("path", BODIES)
+def test_a_panic_of_the_tokenizer_is_logged_and_answered_in_the_dialects_format(
+    path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = create_app(make_models(PanickingBackend()), ServerSettings()).test_client()
+    response = client.post(path, json=BODIES[path])
+    assert (response.status_code, response.mimetype) == (STATUSES.get(path, 500), "application/json")
+    assert "an unexpected error occurred" in str(response.json["error"])
+    assert "retry-limit" not in response.text
+    assert response.headers["X-Request-Id"] in caplog.text
+    assert "a library has panicked: Onig: Regex search error" in caplog.text
+
+
+def test_a_panic_during_neodims_request_is_a_neodim_error() -> None:
+    client = create_app(make_models(PanickingBackend()), ServerSettings()).test_client()
+    response = client.post("/generate", json=NEODIM)
+    assert response.status_code == 500
+    assert response.json["error"].startswith("Internal: an unexpected error occurred")

@@ -4,7 +4,8 @@ import threading
 
 import pytest
 
-from inference.engine.admission_control import MAX_RETRY_S, AdmissionControl
+from inference.drain_rate import MAX_RETRY_S, MIN_RETRY_S
+from inference.engine.admission_control import AdmissionControl
 from inference.errors import Overloaded, Unavailable
 
 
@@ -48,7 +49,21 @@ def test_retry_after_follows_the_drain_rate() -> None:
         with pytest.raises(Overloaded) as refused:
             admit(admission, 11, excess)
         waits.append(refused.value.retry_after)
-    assert waits[0] == 1 and 1.9 < waits[1] < 2.1 and waits[2] == MAX_RETRY_S
+    assert waits[0] == 1 and 1.9 < waits[1] < 2.1 and 1.9 < waits[2] < 2.1
+
+
+def test_an_estimate_replaces_the_rate() -> None:
+    admission = AdmissionControl(100)
+    admit(admission, 1, 100)
+    admission.estimate_wait = lambda excess: excess / 10
+    for tokens, seconds in ((50, 5), (1, MIN_RETRY_S), (1000, 10)):
+        with pytest.raises(Overloaded) as refused:
+            admit(admission, 2, tokens)
+        assert refused.value.retry_after == seconds
+    admission.estimate_wait = lambda excess: 1000.0
+    with pytest.raises(Overloaded) as refused:
+        admit(admission, 2, 1)
+    assert refused.value.retry_after == MAX_RETRY_S
 
 
 def test_closed_admission_admits_no_request_and_keeps_its_first_reason() -> None:

@@ -9,6 +9,7 @@ import torch
 
 from inference.engine.engine import Engine
 from inference.engine.engine_thread import EngineThread
+from inference.model.batch import Batch
 from tests.engine.conftest import FakeRunner, GreedySampler, RecordingSink
 from tests.generation_requests import make_request
 
@@ -102,3 +103,22 @@ def test_two_engines_share_a_thread_and_one_fails_or_stops_without_the_other(
     sound.stop()
     assert sound.closed_reason == "the server is shutting down"
     assert worker.run(threading.get_ident) != threading.get_ident()
+
+
+class Panic(BaseException):
+    """As libraries written in Rust raise it: no Exception."""
+
+
+def test_a_panic_during_a_step_ends_the_engines_requests_and_not_the_thread() -> None:
+    def panic(batch: Batch, moved: bool) -> None:
+        raise Panic("from a library")
+
+    worker, sink = EngineThread("test"), RecordingSink()
+    engine = Engine(
+        FakeRunner(on_forward=panic), GreedySampler(), max_batch_tokens=32, max_queued_tokens=1_000
+    )
+    engine.start(worker)
+    engine.submit([make_request((3, 4), 40)], [sink])
+    wait_until(lambda: sink.has_ended)
+    assert "restarted" in engine.closed_reason
+    assert worker.submit(lambda: "goes on").result(10) == "goes on"

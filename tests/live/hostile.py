@@ -20,7 +20,7 @@ from api.openai.protocol.completion import CompletionRequest
 from api.openai.protocol.embeddings import EmbeddingRequest
 from api.openai.protocol.tokenize import DetokenizeRequest, TokenizeRequest
 from api.openai.responses.protocol import ResponsesRequest
-from api.tgi.protocol import CompatGenerateRequest, GenerateRequest
+from api.tgi.protocol import CompatGenerateRequest, EmbedRequest, GenerateRequest
 from api.tgi.protocol import TgiTokenizeRequest as TgiTokenizeBody
 from tests.serving import ServerProcess
 
@@ -52,6 +52,8 @@ KINDS = {
     "chat": BodyKind("/v1/chat/completions", ChatCompletionRequest, CHAT),
     "response": BodyKind("/v1/responses", ResponsesRequest, {"input": "hi", "max_output_tokens": 2}),
     "embedding": BodyKind("/v1/embeddings", EmbeddingRequest, {"input": "hi"}),
+    "embedding of a chat": BodyKind("/v1/embeddings", EmbeddingRequest, {"messages": MESSAGES}),
+    "embed": BodyKind("/embed", EmbedRequest, {"inputs": "hi"}),
     "tokenize": BodyKind("/tokenize", TokenizeRequest, {"prompt": "hi"}),
     "tokenize chat": BodyKind("/tokenize", TokenizeRequest, {"messages": MESSAGES}),
     "tokenize tgi": BodyKind("/tokenize", TgiTokenizeBody, {"inputs": "hi"}),

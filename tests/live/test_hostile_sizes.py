@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import requests
 
+from scripts.hostile_bodies import BODIES, measure
 from tests.live.hostile import CHAT, MESSAGES, NEODIM, PROMPT, TGI, check_response, send, undisturbed
 from tests.serving import ServerProcess
 
@@ -37,6 +38,7 @@ BIG: dict[str, tuple[str, dict[str, Any]]] = {
     "allowed": (COMPLETE, PROMPT | {"allowed_token_ids": [7] * MANY}),
     "prompts": (COMPLETE, PROMPT | {"prompt": WORDS}),
     "prompts and answers": (COMPLETE, PROMPT | {"prompt": WORDS[:2048], "n": 64}),
+    "greedy answers": (COMPLETE, PROMPT | {"prompt": WORDS[:64], "n": 64, "temperature": 0}),
     "prompt ids": (COMPLETE, PROMPT | {"prompt": [1] * MANY}),
     "a long prompt": (COMPLETE, PROMPT | {"prompt": LONG}),
     "a prompt of the whole context": (COMPLETE, PROMPT | {"prompt": [5] * 2048}),
@@ -50,6 +52,8 @@ BIG: dict[str, tuple[str, dict[str, Any]]] = {
         CHATS,
         CHAT | {"messages": [*MESSAGES, {"role": "assistant", "tool_calls": [function("f")] * MANY}]},
     ),
+    "roles": (CHATS, CHAT | {"messages": [{"role": word, "content": "a"} for word in WORDS[:2000]]}),
+    "reasoning": (CHATS, CHAT | {"messages": [{"role": "assistant", "content": "a", "reasoning": LONG}]}),
     "tools": (CHATS, CHAT | {"tools": [function(word) for word in WORDS]}),
     "a tool's long name": (CHATS, CHAT | {"tools": [function("x" * 1_000_000)]}),
     "documents": (CHATS, CHAT | {"documents": [{"a": "b"}] * MANY}),
@@ -95,6 +99,14 @@ def post_checked(server: ServerProcess, path: str, body: dict[str, Any]) -> requ
 @pytest.mark.parametrize("name", BIG)
 def test_a_request_that_is_too_large_is_refused_or_answered(server: ServerProcess, name: str) -> None:
     post_checked(server, *BIG[name])
+
+
+@pytest.mark.parametrize("name", [name for name, (_, body) in BODIES.items() if body])
+def test_health_is_answered_while_hostile_bodies_arrive(server: ServerProcess, name: str) -> None:
+    """A quiet machine answers within 0.1 s; the limit leaves room for a busy one."""
+    _, _, memory_before = server.usage
+    assert measure(server.url, name) < 2.0
+    assert server.usage[2] - memory_before < 500e6
 
 
 STRING = {"type": "string"}
@@ -175,6 +187,8 @@ CODE = "{{ ''.__class__.__mro__[1].__subclasses__() }}{% include '/etc/passwd' %
     [
         {"messages": [{"role": "user", "content": CODE}]},
         {"messages": [{"role": "user", "content": "a", "name": CODE}]},
+        {"messages": [{"role": CODE, "content": "a"}]},
+        {"messages": [{"role": "assistant", "content": "a", "reasoning_content": CODE}]},
         {"tools": [function(CODE, description=CODE, parameters={CODE: CODE})]},
         {"chat_template_kwargs": {CODE: CODE, "x": CODE}},
         {"chat_template_kwargs": {"bos_token": CODE}},

@@ -44,7 +44,7 @@ def test_a_seed_gives_the_same_answers_streamed_and_whole(server: ServerProcess)
     texts = ["", "", ""]
     for chunk in chunks(server, "/v1/chat/completions", **fields):
         for choice in chunk["choices"]:
-            texts[choice["index"]] += choice["delta"]["content"] or ""
+            texts[choice["index"]] += choice["delta"].get("content", "")
     assert texts == unstreamed
     assert len(set(unstreamed)) > 1, "at this temperature seeds should differ"
 
@@ -81,7 +81,7 @@ def test_a_call_streams_as_it_is_written(server: ServerProcess) -> None:
     fields = {"messages": [WEATHER_MESSAGE], "tools": [WEATHER]}
     (unstreamed,) = chat(server, **fields)["choices"][0]["message"]["tool_calls"]
     got = chunks(server, "/v1/chat/completions", **fields)
-    deltas = [call for c in got for call in c["choices"][0]["delta"]["tool_calls"] or ()]
+    deltas = [call for c in got for call in c["choices"][0]["delta"].get("tool_calls", ())]
     assert deltas[0]["function"]["name"] == "get_weather"
     assert len(deltas) > 2
     assert "".join(delta["function"]["arguments"] for delta in deltas) == unstreamed["function"]["arguments"]

@@ -8,11 +8,13 @@ from typing import Any
 
 import transformers
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
-from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 from transformers.models.auto.modeling_auto import (
     MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
     MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
 )
+
+from inference.finding import join_names
+from inference.model.load.tasks import task_of_type, task_that_excludes_text
 
 GENERATIVE_TYPES = {*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, *MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES}
 # Registered by transformers as generating text, but unusable as text generators.
@@ -23,6 +25,7 @@ EXCLUDED_TYPES = {
     "musicgen_melody": "generates audio codes, not text",
     "voxtral_realtime": "needs audio input for each token of text",
 }
+TEXT_ONLY = "this server serves models that continue text: choose one"
 PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 
 
@@ -31,10 +34,15 @@ def why_unsupported(config: Mapping[str, Any]) -> str:
     kind = config.get("model_type")
     if kind in EXCLUDED_TYPES:
         return f"is of the type {kind!r}, which {EXCLUDED_TYPES[kind]}"
-    if kind in GENERATIVE_TYPES or has_remote_code(config):
+    if has_remote_code(config):
         return ""
-    if kind in CONFIG_MAPPING_NAMES:
-        return f"is of the type {kind!r}, which does not generate text"
+    if kind in GENERATIVE_TYPES:
+        task = task_that_excludes_text(config)
+        return f"has weights of {config['architectures'][0]}, which {task}; {TEXT_ONLY}" if task else ""
+    if task := task_of_type(config):
+        return f"is of the type {kind!r}, which {task}; {TEXT_ONLY}"
+    if own_classes := {*(config.get("auto_map") or ())} - {"AutoConfig", "AutoTokenizer", "AutoProcessor"}:
+        return f"has its own code for {join_names(sorted(own_classes))}, and none that generates text"
     return (
         f"is of the type {kind!r}, which transformers {transformers.__version__} does not know; "
         "a newer release may: pip3 install --upgrade transformers"
@@ -62,7 +70,13 @@ def why_no_weights(names: Iterable[str]) -> str:
     pickles = sorted(name for name in names if name.endswith(PICKLES))
     if not pickles:
         return "has no *.safetensors weights"
+    converter = " with python -m scripts.convert MODEL FOLDER" if is_convertible(pickles) else ""
     return (
-        f"has only {pickles[0]}, a pickle, which can run code when it is read: convert it to safetensors, "
-        "or set ALLOW_PICKLE = True if you trust its authors"
+        f"has only {pickles[0]}, a pickle, which can run code when it is read: convert it to safetensors"
+        f"{converter}, or set ALLOW_PICKLE = True if you trust its authors"
     )
+
+
+def is_convertible(pickles: Iterable[str]) -> bool:
+    """Whether scripts/convert.py converts them, and ALLOW_PICKLE loads them."""
+    return any(name.startswith("pytorch_model") and name.endswith(".bin") for name in pickles)

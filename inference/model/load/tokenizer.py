@@ -10,13 +10,18 @@ from transformers import AutoTokenizer
 
 from inference import untrusted_json
 from inference.errors import BadRequest, error_line
+from inference.model.load.tokenizer_limits import check_tokenizer_limits
 
 JINJA_BRACKETS = ("{{", "{%")
 SPECIAL_TOKEN_NAMES = ("bos_token", "eos_token", "unk_token", "pad_token")
 
 
 def open_tokenizer(folder: Path, trust_remote_code: bool, **gguf_kwargs: str) -> Any:
-    """Open the tokenizer in `folder`; gguf_kwargs may name the GGUF file that contains it."""
+    """Open the tokenizer in `folder`; gguf_kwargs may name the GGUF file that contains it.
+
+    Raises BadRequest for a tokenizer whose steps make a text many times longer.
+    """
+    check_tokenizer_limits(folder)
     return AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code, **gguf_kwargs)
 
 

@@ -1,6 +1,9 @@
 """Answers in lockstep: all end at the token with which the last of them stops."""
 
+import asyncio
+import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given
@@ -118,6 +121,52 @@ def test_a_pattern_that_takes_too_long_ends_a_pushed_stream_with_an_error() -> N
     LockstepStream(inner, [watch]).start(deliveries.append)
     assert isinstance(deliveries[0], BadRequest)
     assert inner.closed_at
+
+
+def push_with_patterns(script: str, pattern: str, step_size: int = 3) -> tuple[list[object], float]:
+    """Pushes a stream whose pattern another thread searches for: its deliveries, the loop's longest gap."""
+    deliveries: list[object] = []
+
+    async def push() -> float:
+        with ThreadPoolExecutor(1) as executor:
+            backend = ScriptedBackend("chars", list(script))
+            inner = backend.generate(GenerationRequest((), max_tokens=len(script)))
+            events = [step for step in inner.script_steps if not isinstance(step, float)]
+            steps = [events[i : i + step_size] for i in range(0, len(events), step_size)]
+            inner.start = lambda sink: [sink(step) for step in steps]  # type: ignore[method-assign]
+            tracker = StopTracker(make_finder([pattern], "regex"), 1)
+            LockstepStream(inner, [tracker], executor).start(deliveries.append)
+            longest_gap, end = 0.0, time.monotonic() + 30
+            while not is_over(deliveries) and time.monotonic() < end:
+                started_at = time.monotonic()
+                await asyncio.sleep(0.001)
+                longest_gap = max(longest_gap, time.monotonic() - started_at)
+            assert inner.closed_at
+        return longest_gap
+
+    return deliveries, asyncio.run(push())
+
+
+def is_over(deliveries: list[object]) -> bool:
+    return any(
+        isinstance(each, Exception) or (each and isinstance(each[-1], Finished)) for each in deliveries
+    )  # type: ignore[index]
+
+
+@pytest.mark.parametrize("step_size", [1, 2, 5, 100])
+def test_a_pattern_that_another_thread_searches_for_stops_the_answer_at_the_same_token(
+    step_size: int,
+) -> None:
+    deliveries, _ = push_with_patterns("abcd.efgh", r"[.!?](?=e)", step_size)
+    events: list[Event] = [event for each in deliveries for event in each]  # type: ignore[attr-defined]
+    assert texts(events, 1) == ["abcd.e"]
+    assert ends(events) == [6]
+
+
+def test_a_slow_pattern_ends_its_stream_with_an_error_and_leaves_the_event_loop_free() -> None:
+    deliveries, longest_gap = push_with_patterns("ab" * 2000, "((a|ab)(b|ba)?)+c", step_size=10_000)
+    assert isinstance(deliveries[-1], BadRequest)
+    assert longest_gap < 0.04
 
 
 def test_an_empty_stream_has_an_end_for_each_answer() -> None:

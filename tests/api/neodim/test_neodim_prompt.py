@@ -43,8 +43,17 @@ def test_every_vector_is_used() -> None:
 @pytest.mark.parametrize("kind", [*SPLITS, "tiny_bpe"])
 def test_a_prompt_is_truncated_as_in_the_original(kind: str) -> None:
     for case in ALIKE:
-        if case["tokenizer"] == kind:
+        if case["tokenizer"] == kind and "error" not in outcome(case):
             assert outcome(case) == case["v0_2"], case
+
+
+def test_what_the_original_refuses_is_refused_and_a_long_preamble_is_named() -> None:
+    for case in ALIKE:
+        error = outcome(case).get("error", "")
+        assert bool(error) == ("error" in case["v0_2"]), case
+        is_preamble = error.startswith("RuntimeError: Cannot fit the preamble in")
+        assert not error or is_preamble or error == case["v0_2"]["error"], case
+        assert is_preamble == bool(error and case["preamble"]), case
 
 
 def outcome(case: dict) -> dict:

@@ -1,15 +1,23 @@
 """Where a text that grows token by token is stopped."""
 
+import hashlib
+import threading
+import time
+
+import psutil
 import pytest
+import regex
 
 from api.neodim.stop_strings import (
     ALLOWANCE_PER_TOKEN_S,
     ALLOWANCE_S,
+    MAX_ELEMENTS,
     MAX_STOP_CHARS,
     MAX_STOPS,
     StopMatch,
     StopTracker,
     make_finder,
+    search_within,
 )
 from inference.errors import BadRequest
 
@@ -71,8 +79,69 @@ def test_an_invalid_pattern_is_refused(pattern: str) -> None:
     "pattern", [r"(?:a{1,10000}){1,10000}b", "(?R)", "(?b)(?:foobarbazfoobarbaz){e<=30}$"]
 )
 def test_a_pattern_that_searches_too_long_is_aborted(pattern: str) -> None:
+    started_at = time.thread_time()
     with pytest.raises(BadRequest, match="too slow to match"):
         find_stop(["a" * 5000], pattern, kind="regex")
+    assert time.thread_time() - started_at < 4 * ALLOWANCE_S
+
+
+def test_the_memory_of_a_search_that_failed_is_returned() -> None:
+    """On a thread of its own, as in the server: such a thread keeps what it has freed."""
+
+    def search() -> None:
+        for _ in range(3):
+            with pytest.raises(BadRequest, match="too slow to match"):
+                find_stop(["Once upon a time"], "(?R)?.(?R)", kind="regex")
+
+    bytes_before = psutil.Process().memory_info().rss
+    threads = [threading.Thread(target=search) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert psutil.Process().memory_info().rss < bytes_before + (16 << 20)
+
+
+@pytest.mark.parametrize(
+    "patterns",
+    [
+        ["(?:a{3000}){3000}"],
+        ["(" * 90 + "a" + "){1,50}" * 90],
+        ["(?=" + "a{4000}" + ")" + "b{4000}", "c{4000}"],
+        [r"(?if)[\x00-\U0010ffff]{9000}"],
+    ],
+    ids=["product", "nested", "together", "folded"],
+)
+def test_patterns_that_are_too_large_are_refused_before_they_are_compiled(patterns: list[str]) -> None:
+    started_at = time.thread_time()
+    with pytest.raises(
+        BadRequest, match=rf"^stop_strings may have at most {MAX_ELEMENTS} elements .*, got \d+"
+    ):
+        make_finder(patterns, "regex")
+    assert time.thread_time() - started_at < 0.5
+
+
+def test_the_time_of_other_threads_does_not_count_for_a_pattern() -> None:
+    """The regex package counts it."""
+    pattern, text = regex.compile("a[^c]*d"), "a" * 8000
+    started_at = time.thread_time()
+    assert pattern.search(text) is None
+    seconds_alone = time.thread_time() - started_at
+    block, is_over = b"x" * (1 << 20), threading.Event()
+
+    def compute() -> None:
+        while not is_over.is_set():
+            hashlib.sha256(block).digest()
+
+    threads = [threading.Thread(target=compute) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    try:
+        assert search_within(2 * seconds_alone, pattern, text) is None
+    finally:
+        is_over.set()
+        for thread in threads:
+            thread.join()
 
 
 def test_the_time_limit_for_patterns_is_per_request() -> None:

@@ -43,6 +43,11 @@ def test_a_trailing_slash_redirects_to_the_page(client: FlaskClient) -> None:
     assert (response.status_code, response.location) == (302, "../playground")
 
 
+def test_the_name_of_neodims_playground_leads_to_the_page() -> None:
+    response = client_with(ServerSettings(api_keys=("secret",))).get("/playground.html")
+    assert (response.status_code, response.location) == (302, "playground")
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_each_file_has_its_type_and_the_headers(client: FlaskClient, name: str) -> None:
     response = client.get(f"/playground/{name}")

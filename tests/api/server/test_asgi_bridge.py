@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from api.server.asgi_bridge import Bridge
+from api.server.request_body import ClientDisconnected
 from api.wsgi_environ import ABORT
 from inference.errors import Overloaded, Unavailable
-from tests.api.conftest import LiveServer, read
+from tests.api.conftest import LiveServer, read, request
 from tests.fake_backend import FakeBackend, say
 
 Start = Callable[..., LiveServer]
@@ -179,3 +180,19 @@ def test_any_wsgi_app_is_read_to_its_end_and_closed() -> None:
     start, body = through_bridge(app)
     assert (start["status"], start["headers"]) == (418, [(b"x-of", b"tea"), (b"content-length", b"2")])
     assert (body["body"], ClosableBody.closed) == (b"ab", True)
+
+
+@pytest.mark.parametrize("level", ["DEBUG", "ERROR"])
+def test_a_path_forges_no_line_of_the_log(
+    live: Start, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, level: str
+) -> None:
+    async def fail(*_: object) -> None:
+        raise ClientDisconnected if level == "DEBUG" else RuntimeError
+
+    monkeypatch.setattr(Bridge, "_handle", fail)
+    caplog.set_level(level)
+    server = live(FakeBackend())
+    with server.connect(request("GET", "/a%0aINFO%20hearth.access%20forged%E2%80%A8")) as connection:
+        read(connection)
+    (message,) = [each.getMessage() for each in caplog.records if "forged" in each.getMessage()]
+    assert message.endswith(r"GET /a\x0aINFO\x20hearth.access\x20forged\u2028")

@@ -170,3 +170,51 @@ PATHS = ["/%ff%00", "/%E2%82%AC", "//health", "/a%2Fb", "/?a=%ff", "http://x/now
 def test_any_path_gets_a_json_response(server: LiveServer, path: str) -> None:
     response = server.exchange(request("GET", path, b"", "Connection: close"))
     assert response[9:12] in (b"404", b"200") and b"application/json" in response
+
+
+@pytest.mark.parametrize(
+    "data", [b"GET /health HTTP/1.1\r\n\r\n", b"GET /health HTTP/1.1\r\nHost: x\r\nHost: x\r\n\r\n"]
+)
+def test_a_request_without_exactly_one_host_is_refused(server: LiveServer, data: bytes) -> None:
+    response = server.exchange(data)
+    assert response.startswith(b"HTTP/1.1 400 ") and b"one Host header" in response
+
+
+@pytest.mark.parametrize("version", [b"2.0", b"0.9"])
+def test_another_version_of_http_is_refused(server: LiveServer, version: bytes) -> None:
+    response = server.exchange(b"GET /health HTTP/%s\r\nHost: x\r\n\r\n" % version)
+    assert response.startswith(b"HTTP/1.1 505 ") and b'{"error":{' in response
+
+
+def test_a_fragment_in_the_path_is_refused(server: LiveServer) -> None:
+    response = server.exchange(request("GET", "/health#top"))
+    assert response.startswith(b"HTTP/1.1 400 ") and b"%23" in response
+
+
+@pytest.mark.parametrize("sent", [b"zz\r\n", b"2\r\n{}xx", b"2\r\n{}\r\nffffffffffffffffffff\r\n"])
+def test_a_malformed_chunk_is_refused(live: Start, sent: bytes) -> None:
+    server = live(FakeBackend())
+    head = b"POST /say HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with server.connect(head) as connection:
+        server.until(lambda: server.http_server.bridge.running)
+        connection.sendall(sent)
+        response = read(connection)
+    assert response.startswith(b"HTTP/1.1 400 ") and response.count(b"HTTP/1.1 ") == 1
+    server.until(lambda: not server.http_server.bridge.running)
+    assert not server.backend.requests
+
+
+def test_garbage_after_a_whole_request_is_not_answered_in_its_place(live: Start) -> None:
+    server = live(FakeBackend(say("a", pause_s=0.3)))
+    with server.connect(request("POST", "/say", b"{}")) as connection:
+        server.until(lambda: server.backend.requests)
+        connection.sendall(b"GARBAGE\r\n\r\n")
+        assert b" 400 " not in read(connection)
+
+
+def test_many_pipelined_upgrades_are_answered(server: LiveServer) -> None:
+    upgrade = request("GET", "/health/live", b"", "Connection: Upgrade", "Upgrade: h2c")
+    last = request("POST", "/say", b"{}", "Connection: close, Upgrade", "Upgrade: websocket")
+    with server.connect(upgrade * 1000 + last) as connection:
+        response = read(connection)
+    assert response.count(b"HTTP/1.1 200 ") == 1001 and response.endswith(b'{"said":"a"}')

@@ -48,7 +48,7 @@ def test_mangled_requests_are_answered_or_dropped(live: Start, caplog: pytest.Lo
         return await asyncio.gather(*(status(server.port, mangled(valid_request)) for _ in range(300)))
 
     statuses = set(asyncio.run(all_at_once()))
-    assert {200, 400} <= statuses and max(statuses) < 500
+    assert {200, 400} <= statuses and max(statuses - {505}) < 500
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert server.exchange(request("GET", "/health", b"", "Connection: close")).endswith(b'{"status":"OK"}')
 

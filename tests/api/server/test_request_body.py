@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 import pytest
 
 from api.errors import BodyNotStored, SlowBody
+from api.server.held_bodies import HeldBodies, HeldBody
 from api.server.request_body import SPOOL_BYTES, ClientDisconnected, read_body
 from inference.errors import ServerError, TooLarge
 from tests.api.conftest import full_disk
@@ -47,7 +48,7 @@ async def read(
 ) -> BinaryIO:
     headers = [] if declared is None else [(b"content-length", str(declared).encode())]
     scope = {"method": "POST", "path": "/", "headers": headers}
-    return await read_body(scope, receive, lambda method, path: limit, idle_s)
+    return await read_body(scope, receive, lambda method, path: limit, idle_s, HeldBody(HeldBodies()))
 
 
 @pytest.mark.parametrize("size", [0, 1, len(CHUNK) + 1, SPOOL_BYTES])

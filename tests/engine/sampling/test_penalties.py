@@ -13,7 +13,9 @@ from inference.engine.sampling.penalties import (
     apply_window_penalty,
     window_weights,
 )
+from inference.engine.sampling.warpers import MIN_TEMPERATURE
 from inference.sampling import PenaltyWindow, Sampling
+from inference.validation import MAX_PENALTY, MIN_PENALTY
 from tests.engine.sequences import make_sequence, random_logits
 
 WIDTH = 100
@@ -35,6 +37,14 @@ def test_a_repetition_penalty_does_what_transformers_does(logits: torch.Tensor) 
         expected[row : row + 1] = processor(torch.tensor([s.token_ids]), logits[row : row + 1])
     apply_repetition_penalty(logits, rows)
     assert torch.equal(logits, expected)
+
+
+@pytest.mark.parametrize("penalty", [MIN_PENALTY, MAX_PENALTY])
+def test_the_strongest_penalties_leave_finite_logits_at_the_lowest_temperature(penalty: float) -> None:
+    logits = torch.linspace(-1e4, 1e4, WIDTH).repeat(1, 1)
+    every_id = list(range(WIDTH))
+    apply_repetition_penalty(logits, {0: make_sequence(every_id, [], Sampling(repetition_penalty=penalty))})
+    assert (logits / MIN_TEMPERATURE).isfinite().all()
 
 
 def test_presence_and_frequency_follow_openai_and_ignore_the_prompt(logits: torch.Tensor) -> None:

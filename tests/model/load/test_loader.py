@@ -72,7 +72,7 @@ def test_an_unknown_architecture_is_refused_with_the_transformers_version(llama:
 
 def test_a_model_that_does_not_generate_is_refused(llama: Path) -> None:
     tiny.edit(llama / "config.json", model_type="vit")
-    assert "'vit', which does not generate text" in refusal(llama)
+    assert "'vit', which reads images" in refusal(llama)
 
 
 def test_a_model_that_does_not_answer_with_text_is_refused(llama: Path) -> None:

@@ -1,0 +1,105 @@
+"""Estimates when running answers end and waiting prompts start, to tell refused clients when to try again.
+
+The estimate follows from each answer's progress: its remaining tokens times the time of a step. Knows lengths
+and times, and changes nothing. The engine's thread records; any thread may ask.
+"""
+
+import heapq
+import math
+from collections import deque
+from collections.abc import Sequence as SequenceOf
+
+from inference.engine.scheduler import Scheduler
+from inference.engine.sequence import Sequence
+from inference.types import FinishReason
+
+MAX_ANSWERS = 32  # recent answers whose lengths are remembered
+MEMORY_S = 3.0  # older steps hardly count for the time of a step
+IDLE_S = 0.5  # between two steps, from which the engine was idle: that is no time of a step
+FULL_SHARE = 0.9  # of the token budget, from which a step counts as full: prompts wait for the budget
+
+
+class WaitEstimator:
+    """Estimates for the sequences of one scheduler.
+
+    is_full  whether the last step computed as many tokens as a step may
+    lengths  tokens of the last answers; infinite for an answer that ended because it reached its limit
+    """
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.scheduler = scheduler
+        self._num_steps = self._seconds = 0.0  # of recent steps, the older the less
+        self._last_step_s = 0.0
+        self.is_full = False
+        self.lengths: deque[float] = deque(maxlen=MAX_ANSWERS)
+
+    @property
+    def step_s(self) -> float:
+        """Seconds from one step to the next, as recently measured; 0 before the first."""
+        return self._seconds / self._num_steps if self._num_steps else 0.0
+
+    def record_step(self, now: float, seconds: float, num_tokens: int, token_budget: int) -> None:
+        """Count a step that ended at `now` and took `seconds`. The time before it counts too, unless idle."""
+        since_last_s = now - self._last_step_s
+        if since_last_s < seconds + IDLE_S:
+            seconds = since_last_s
+        self._last_step_s = now
+        weight = math.exp(-seconds / MEMORY_S)
+        self._num_steps = self._num_steps * weight + 1.0
+        self._seconds = self._seconds * weight + seconds
+        self.is_full = num_tokens >= FULL_SHARE * token_budget
+
+    def record_answer(self, sequence: Sequence, finish_reason: FinishReason) -> None:
+        if not sequence.pooling:
+            self.lengths.append(math.inf if finish_reason == "length" else sequence.num_output_tokens)
+
+    def first_end_s(self) -> float | None:
+        """Seconds until one of the running answers ends, expected; None without any.
+
+        The mean, over scenarios, of the earliest end: in each, every answer has one of its likely lengths.
+        """
+        lengths, token_budget = tuple(self.lengths), self.scheduler.token_budget
+        running = tuple(self.scheduler.running)
+        scenarios = [remaining_steps(sequence, lengths, token_budget) for sequence in running]
+        if not (scenarios and self.step_s):
+            return None
+        num_scenarios = max(map(len, scenarios))
+        first_ends = [
+            min(steps[(index + scenario) % len(steps)] for index, steps in enumerate(scenarios))
+            for scenario in range(num_scenarios)
+        ]
+        return self.step_s * sum(first_ends) / num_scenarios
+
+    def drained_s(self, excess: int) -> float | None:
+        """Seconds until waiting sequences with `excess` prompt tokens together have started; None if unknown.
+
+        While steps are full, prompts wait for the token budget. Else each waits for a running answer to end.
+        """
+        running, waiting = tuple(self.scheduler.running), tuple(self.scheduler.waiting)
+        token_budget = self.scheduler.token_budget
+        if not (running and self.step_s):
+            return None
+        if self.is_full:
+            return self.step_s * excess / token_budget
+        lengths = tuple(self.lengths)
+        ends = [mean(remaining_steps(sequence, lengths, token_budget)) for sequence in running]
+        heapq.heapify(ends)
+        for sequence in waiting:
+            start = ends[0]
+            excess -= sequence.num_prompt_tokens
+            if excess <= 0:
+                return self.step_s * start
+            heapq.heapreplace(ends, start + mean(remaining_steps(sequence, lengths, token_budget)))
+        return self.step_s * ends[0]
+
+
+def remaining_steps(sequence: Sequence, lengths: SequenceOf[float], token_budget: int) -> SequenceOf[float]:
+    """The steps that the answer may still take: one number for each recent answer that was longer than it."""
+    num_tokens, limit = sequence.num_output_tokens, sequence.max_len - sequence.num_prompt_tokens
+    likely_lengths = [min(length, limit) for length in lengths if length > num_tokens] or [limit]
+    prompt_steps = max(0, sequence.num_uncomputed_tokens - 1) / token_budget
+    return [length - num_tokens + prompt_steps for length in likely_lengths]
+
+
+def mean(values: SequenceOf[float]) -> float:
+    return sum(values) / len(values)

@@ -1,0 +1,66 @@
+"""Recognizes that the system refuses memory, a mapping or a thread, and how little is too little to start.
+
+Limits of the address space (ulimit -v) and of containers end a program in many ways: a MemoryError, an error
+of mmap, a library that aborts, a kill. Knows the kernel's files; imports no library.
+"""
+
+import errno
+from collections.abc import Iterable
+
+from inference.process.cgroups import CgroupLimit
+
+try:
+    import resource
+except ImportError:  # Windows has no such limits
+    resource = None  # type: ignore[assignment]
+
+# Importing torch and transformers. With less address space, a library aborts or hides a MemoryError.
+LIBRARY_ADDRESS_SPACE = 1_000_000_000
+LIBRARY_RAM = 400_000_000
+NO_MEMORY_FOR_LIBRARIES = (
+    "not enough memory to import the libraries, which takes 0.4 GB of RAM and 1.0 GB of address space: "
+    "raise ulimit -v, ulimit -d or the container's memory limit"
+)
+REMEDY = "raise ulimit -v, ulimit -d or the container's memory limit, or free memory"
+REFUSED_ERRNOS = frozenset((errno.ENOMEM, errno.EAGAIN))
+# Parts of messages: of torch, Python's threads, the dynamic linker, C++ and Rust.
+REFUSED_TEXTS = (
+    "can't allocate memory",
+    "can't start new thread",
+    "cannot allocate memory",
+    "failed to map segment",
+    "memory allocation",
+    "out of memory",
+    "std::bad_alloc",
+)
+
+
+def is_memory_shortage(error: BaseException) -> bool:
+    """Whether the system has refused memory or a thread; also if that is the cause of the error."""
+    if isinstance(error, MemoryError):
+        return True
+    if isinstance(error, OSError) and error.errno in REFUSED_ERRNOS:
+        return True
+    if any(text in str(error).lower() for text in REFUSED_TEXTS):
+        return True
+    cause = error.__cause__ or error.__context__
+    return cause is not None and is_memory_shortage(cause)
+
+
+def has_memory_for_libraries(free_address_space: int | None, containers: Iterable[CgroupLimit]) -> bool:
+    """Whether the libraries can be imported; containers: the limits around this process."""
+    free_ram = [limit.limit - limit.used + limit.reclaimable for limit in containers]
+    has_address_space = free_address_space is None or free_address_space >= LIBRARY_ADDRESS_SPACE
+    return has_address_space and min(free_ram, default=LIBRARY_RAM) >= LIBRARY_RAM
+
+
+def read_free_address_space() -> int | None:
+    """Bytes that this process may still map; None if there is no limit."""
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0] if resource else -1
+    if resource is None or limit == resource.RLIM_INFINITY:
+        return None
+    try:
+        with open("/proc/self/statm") as statm:
+            return limit - int(statm.read().split()[0]) * resource.getpagesize()
+    except OSError:
+        return limit

@@ -1,0 +1,82 @@
+"""Large bodies are counted before they are parsed, and parsed as strictly as small ones."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from api import json_body, large_json
+from api.large_json import LARGE_BYTES, LIMITS, MAX_ESCAPE_SIGNS, MAX_STRINGS, check_counts, count_keys
+from inference.errors import BadRequest, TooLarge
+
+VALUES, CONTAINERS, KEYS = (limit.limit for limit in LIMITS)
+TOO_MANY = {
+    "values": b"[" + b"5," * (VALUES + 1) + b"5]",
+    "lists and objects": b'{"prompt": [' + b"[]," * (CONTAINERS + 1) + b"[]]}",
+    "keys": b"{" + b'"a":1,' * (KEYS + 1) + b'"a":1}',
+    "strings": b"[" + b'"a",' * (MAX_STRINGS + 1) + b'"a"]',
+    "backslashes": b'["' + b"\\n" * (MAX_ESCAPE_SIGNS + 1) + b'"]',
+}
+
+
+@pytest.mark.parametrize("what", TOO_MANY)
+def test_a_body_of_too_many_values_is_refused_before_it_is_parsed(what: str) -> None:
+    with pytest.raises(TooLarge, match=f"more than .* {what}"):
+        json_body.parse(TOO_MANY[what] + b" and no JSON")
+
+
+def test_as_many_token_ids_as_a_context_holds_are_parsed() -> None:
+    data = b'{"prompt": [' + b"5," * (VALUES - 1) + b"7]}"
+    ids = json_body.parse(data)["prompt"]
+    assert (len(ids), ids[-1]) == (VALUES, 7)
+
+
+def test_signs_in_a_string_are_not_counted() -> None:
+    text = '{[:,"\\' * VALUES
+    assert json_body.parse(json.dumps({"prompt": text[:LARGE_BYTES]}).encode()) == {
+        "prompt": text[:LARGE_BYTES]
+    }
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.integers() | st.text(alphabet='a,:[{"\\é\n', max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=4),
+)
+
+
+@given(JSON_VALUES, st.integers(2, 9), st.booleans())
+def test_the_keys_are_counted_in_slices_of_any_size(value: Any, slice_bytes: int, ascii: bool) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(large_json, "SLICE_BYTES", slice_bytes)
+        assert check_counts(json.dumps(value, ensure_ascii=ascii).encode()) == count_keys(value)
+
+
+FAULTS = {
+    b'{"a": NaN}': "is not JSON: invalid character at byte 6",
+    b'{"a": 1e400}': "is not JSON: number out of range",
+    b'{"a": ' + b"9" * 5000 + b"}": "is not JSON: integer value out of range",
+    b'{"a": "\\ud800"}': "is not JSON",
+    b'{"a": 1, "a": 2}': "repeats a key",
+    b'{"a": {"b": 1, "b": 1}}': "repeats a key",
+    b"[" * 101 + b"]" * 101: "nested deeper",
+    b'{"a":' * 50_000 + b"1" + b"}" * 50_000: "nested deeper",
+    b'{"a": "\xff"}': "not UTF-8",
+    b'{"a": "\t"}': "is not JSON",
+    b'{"a": 1} x': "is not JSON",
+    b'{"a": 01}': "is not JSON",
+    b"": "is not JSON",
+}
+
+
+@pytest.mark.parametrize("data", FAULTS, ids=lambda data: data[:24])
+def test_a_faulty_large_body_is_refused_with_its_reason(data: bytes) -> None:
+    with pytest.raises(BadRequest, match=FAULTS[data]):
+        json_body.parse(data + b" " * (LARGE_BYTES + 1))
+
+
+def test_a_large_body_is_parsed_as_a_small_one() -> None:
+    data = b'\xef\xbb\xbf{"a": [1, -0, 1.5, 1e5, 123456789012345678901234567890, null, "\\ud83d\\ude00\\n"]}'
+    value = json_body.parse(data + b" " * LARGE_BYTES)
+    assert value == json_body.parse(data) and repr(value) == repr(json_body.parse(data))

@@ -1,0 +1,93 @@
+"""The waits that refused clients are told are those that follow from the progress of the answers."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from inference.engine.sequence import Sequence
+from inference.engine.wait_estimator import WaitEstimator
+from inference.types import GenerationRequest
+from tests.engine.sequences import RefusingSink
+
+BUDGET = 512
+
+
+def make_sequence(prompt: list[int], max_tokens: int) -> Sequence:
+    return Sequence(0, GenerationRequest(tuple(prompt), max_tokens=max_tokens), RefusingSink(), list(prompt))
+
+
+def make_answer(num_tokens: int, max_tokens: int, num_prompt_tokens: int = 4) -> Sequence:
+    """A sequence whose prompt is computed, after `num_tokens` tokens of its answer."""
+    sequence = make_sequence(list(range(num_prompt_tokens)), max_tokens=max_tokens)
+    sequence.token_ids += [5] * num_tokens
+    sequence.num_computed_tokens = max(0, len(sequence.token_ids) - 1)
+    return sequence
+
+
+def estimator(running: list[Sequence], waiting: list[Sequence] | None = None) -> WaitEstimator:
+    scheduler = SimpleNamespace(running=running, waiting=waiting or [], token_budget=BUDGET)
+    estimator = WaitEstimator(scheduler)  # type: ignore[arg-type]
+    estimator.record_step(100.0, 0.1, num_tokens=2, token_budget=BUDGET)
+    return estimator
+
+
+def test_without_running_answers_or_steps_nothing_is_known() -> None:
+    assert estimator([]).first_end_s() is None and estimator([]).drained_s(1) is None
+    scheduler = SimpleNamespace(running=[make_answer(1, 10)], waiting=[], token_budget=BUDGET)
+    assert WaitEstimator(scheduler).first_end_s() is None  # type: ignore[arg-type]
+
+
+def test_the_first_end_is_that_of_the_answer_with_the_fewest_tokens_left() -> None:
+    assert estimator([make_answer(10, 50), make_answer(70, 100)]).first_end_s() == pytest.approx(3.0)
+
+
+def test_answers_are_expected_to_end_where_recent_ones_did() -> None:
+    waits = estimator([make_answer(10, 1000)])
+    for length in (5, 20, 40):
+        waits.record_answer(make_answer(length, 1000), "stop")
+    assert waits.first_end_s() == pytest.approx((1.0 + 3.0) / 2)
+    for _ in range(32):
+        waits.record_answer(make_answer(1000, 1000), "length")
+    assert waits.first_end_s() == pytest.approx(99.0)
+
+
+def test_the_first_of_many_uncertain_ends_is_earlier_than_their_mean() -> None:
+    waits = estimator([make_answer(0, 1000) for _ in range(4)])
+    for length in (10, 20, 30, 40):
+        waits.record_answer(make_answer(length, 1000), "stop")
+    assert waits.first_end_s() == pytest.approx(1.0)
+
+
+def test_a_prompt_that_is_not_computed_takes_steps_of_its_own() -> None:
+    sequence = make_sequence(list(range(2 * BUDGET + 1)), max_tokens=10)
+    assert estimator([sequence]).first_end_s() == pytest.approx(1.2)
+
+
+def test_waiting_prompts_start_as_running_answers_end() -> None:
+    running, waiting = (
+        [make_answer(90, 100), make_answer(60, 100)],
+        [make_answer(0, 20, 10), make_answer(0, 20, 10), make_answer(0, 20, 10)],
+    )
+    waits = estimator(running, waiting)
+    starts = [
+        1.0,
+        3.0,
+        4.0,
+    ]  # the first takes the row of an answer until step 30, before the other ends at 40
+    for number, start in enumerate(starts):
+        assert waits.drained_s(10 * number + 1) == pytest.approx(start)
+        assert waits.drained_s(10 * number + 10) == pytest.approx(start)
+
+
+def test_prompts_that_wait_for_the_budget_start_as_fast_as_prompts_are_computed() -> None:
+    waits = estimator([make_answer(1, 1000)], [make_answer(0, 10, 1000)])
+    waits.record_step(100.1, 0.1, num_tokens=BUDGET, token_budget=BUDGET)
+    assert waits.drained_s(5 * BUDGET) == pytest.approx(0.5)
+
+
+def test_the_time_of_a_step_follows_the_load_and_no_idle_time() -> None:
+    waits, now = estimator([make_answer(0, 10)]), 200.0
+    for interval in [0.1] * 50 + [0.4] * 50 + [60.0]:
+        now += interval
+        waits.record_step(now, 0.09, num_tokens=2, token_budget=BUDGET)
+    assert waits.first_end_s() == pytest.approx(4.0, rel=0.1)

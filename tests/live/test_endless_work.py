@@ -1,0 +1,181 @@
+"""Patterns, schemas and grammars that take endless time or memory are refused, and disturb no others."""
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from string import ascii_lowercase
+from typing import Any, NamedTuple
+
+import psutil
+import pytest
+import requests
+
+from tests.live.hostile import NEODIM, PROMPT, check_response, send
+from tests.serving import ServerProcess, serving
+from tests.structured_output.costly_schemas import combined_patterns
+
+pytestmark = pytest.mark.slow
+
+MAX_MEMORY = 8 << 30
+NUM_CLIENTS = 12
+MAX_TRIES = 3  # other processes of the machine may delay one
+SHORT_S = 0.25  # 0.1 on a machine that does nothing else
+COMPLETE, GENERATE = "/v1/completions", "/generate"
+
+
+def stop_patterns(*patterns: str) -> dict[str, Any]:
+    lengths = {"generated_tokens_count": 60, "max_total_tokens": 300}
+    return NEODIM | lengths | {"stop_strings": list(patterns), "stop_strings_type": "regex"}
+
+
+def lark(*terms: str) -> dict[str, Any]:
+    return PROMPT | {"guided_grammar": "start: A\nA: " + " & ".join(terms), "max_tokens": 30}
+
+
+# name → (path, body, the bound that the refusal names)
+ENDLESS: dict[str, tuple[str, dict[str, Any], str]] = {
+    "product": (GENERATE, stop_patterns("(?:a{3000}){3000}"), "at most 10000 elements"),
+    "nested": (GENERATE, stop_patterns("(" * 90 + "a" + "){1,50}" * 90), "at most 10000 elements"),
+    "recursive": (GENERATE, stop_patterns("(?R)?.(?R)"), "too slow to match"),
+    "schema": (
+        COMPLETE,
+        PROMPT | {"guided_json": combined_patterns(20)},
+        "is not a usable JSON schema: it takes more than 1 s",
+    ),
+    "embedded schema": (
+        COMPLETE,
+        PROMPT | {"guided_grammar": f"start: %json {json.dumps(combined_patterns(24))}"},
+        "is not a usable grammar: it takes more than 1 s",
+    ),
+    "intersection": (
+        COMPLETE,
+        lark(*(f"/.*{char}.*/" for char in ascii_lowercase + "0123456789!%&=")),
+        "is not a usable grammar",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ServerProcess]:
+    with serving("--served-names", "m", "--log-level", "warning") as running:
+        psutil.Process(running.process.pid).rlimit(psutil.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
+        yield running
+
+
+class Neighbours(NamedTuple):
+    """Other clients' waits in seconds: for /health/live, and between two tokens of a stream."""
+
+    health_s: list[float]
+    gaps_s: list[float]
+
+    @property
+    def longest(self) -> tuple[float, float]:
+        return max(self.health_s), max(self.gaps_s)
+
+    def are_as_short_as(self, others: "Neighbours") -> bool:
+        return all(
+            own < max(SHORT_S, 3 * other) for own, other in zip(self.longest, others.longest, strict=True)
+        )
+
+
+@contextmanager
+def neighbours(server: ServerProcess) -> Iterator[Neighbours]:
+    over, waits = threading.Event(), Neighbours([], [])
+
+    def poll() -> None:
+        with requests.Session() as client:
+            while not over.is_set():
+                started_at = time.monotonic()
+                assert client.get(f"{server.url}/health/live", timeout=30).ok
+                waits.health_s.append(time.monotonic() - started_at)
+                time.sleep(0.02)
+
+    def stream() -> None:
+        body = PROMPT | {"max_tokens": 60, "ignore_eos": True, "stream": True, "temperature": 0}
+        while not over.is_set() or not waits.gaps_s:
+            response = requests.post(f"{server.url}{COMPLETE}", json=body, stream=True, timeout=120)
+            times = [time.monotonic() for line in response.iter_lines() if line]
+            waits.gaps_s.extend(later - earlier for earlier, later in pairwise(times))
+
+    threads = [threading.Thread(target=client) for client in (poll, stream)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield waits
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+
+
+def attack(
+    server: ServerProcess, path: str, body: dict[str, Any], num_clients: int
+) -> list[requests.Response]:
+    responses: list[requests.Response] = []
+
+    def post() -> None:
+        responses.append(send(requests, server.url + path, body))
+
+    clients = [threading.Thread(target=post) for _ in range(num_clients)]
+    for client in clients:
+        client.start()
+    for client in clients:
+        client.join()
+    return responses
+
+
+def resident_bytes(server: ServerProcess) -> int:
+    process = psutil.Process(server.process.pid)
+    return sum(each.memory_info().rss for each in (process, *process.children()))
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+def test_endless_work_is_refused_with_its_bound_and_others_go_on(server: ServerProcess, name: str) -> None:
+    path, body, bound = ENDLESS[name]
+    ordinary_body = stop_patterns(r"\n\n") if path == GENERATE else PROMPT | {"max_tokens": 60}
+    attack(server, path, body, NUM_CLIENTS)
+    bytes_before = resident_bytes(server)
+    for _ in range(MAX_TRIES):
+        with neighbours(server) as ordinary:
+            attack(server, path, ordinary_body, NUM_CLIENTS)
+            time.sleep(5)
+        with neighbours(server) as disturbed:
+            responses = attack(server, path, body, NUM_CLIENTS)
+        if disturbed.are_as_short_as(ordinary):
+            break
+    else:
+        pytest.fail(f"others waited: {disturbed.longest}, and beside ordinary requests: {ordinary.longest}")
+    refusals = [response for response in responses if response.status_code != 429]
+    assert refusals
+    for response in refusals:
+        check_response(response)
+        assert response.status_code == 400 and bound in response.text
+    assert resident_bytes(server) < 1.1 * bytes_before
+
+
+def test_a_compilation_ends_when_its_client_leaves(server: ServerProcess) -> None:
+    process = psutil.Process(server.process.pid)
+    path, body, _ = ENDLESS["schema"]
+    with pytest.raises(requests.Timeout):
+        send(requests, server.url + path, body, timeout=0.4)
+    deadline = time.monotonic() + 1
+    while process.children():
+        assert time.monotonic() < deadline, "the process that compiles still runs"
+        time.sleep(0.01)
+
+
+def test_structured_answers_go_on_while_others_are_refused(server: ServerProcess) -> None:
+    """A grammar that is known to be quick does not wait for others."""
+    known = PROMPT | {"guided_json": {"type": "object", "properties": {"a": {"type": "boolean"}}}}
+    assert send(requests, server.url + COMPLETE, known).ok
+    path, body, _ = ENDLESS["schema"]
+    hostile = threading.Thread(target=attack, args=(server, path, body, 4))
+    hostile.start()
+    time.sleep(0.2)
+    started_at = time.monotonic()
+    assert send(requests, server.url + COMPLETE, known).ok
+    assert time.monotonic() - started_at < 1
+    hostile.join()

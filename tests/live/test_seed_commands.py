@@ -1,0 +1,104 @@
+"""The command lines of TGI's, Neodim's and h2oGPT's documentation start this server as they stand.
+
+The models have 2,048 tokens of context, as those that h2oGPT names. Only the model, the port and, where
+the text has several GPUs, the address differ.
+"""
+
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import requests
+
+from settings.sources import KNOWN_NAMES
+from tests import tiny
+from tests.serving import ROOT, free_port, wait_until_ready
+
+CONTEXT = 2048
+TGI_PROMPT = {"inputs": "What?", "parameters": {"max_new_tokens": 1}}
+NEODIM_PROMPT = {"prompt": "I walk", "generated_tokens_count": 2, "max_total_tokens": 128, "tfs": 0.95}
+OPENAI_PROMPT = {"prompt": "What?", "max_tokens": 1}
+
+TGI_COMMANDS = [
+    "--model-id {model} --num-shard 1 --port {port}",
+    "--model-id {model} --sharded=false --num-shard 2 --port {port} --disable-custom-kernels",
+    "--model-id {model} --port {port} --sharded false --trust-remote-code --max-stop-sequences=6",
+    "--model-id {model} --max-input-length 2048 --max-total-tokens 4096 --max-stop-sequences 6 "
+    "--sharded false --disable-custom-kernels --quantize bitsandbytes --trust-remote-code --port {port}",
+]
+VLLM_COMMANDS = [
+    "--port={port} --host=0.0.0.0 --model {model} --tokenizer=hf-internal-testing/llama-tokenizer "
+    "--tensor-parallel-size=1 --seed 1234 --max-num-batched-tokens=8192",
+]
+NEODIM_COMMANDS = [
+    "--model={model} --listen-port={port}",
+    "--model {model} --model-revision=float16 --listen-address=0.0.0.0 --listen-port {port} --layers=0,2",
+    "--model={model} --listen-port={port} --layers=a --precision=float32",
+    "--model={model} --listen-port={port} --layers=0 --precision=int8",
+]
+
+
+@contextmanager
+def started(command: str, folder: Path, **environment: str) -> Iterator[str]:
+    """The URL of `python main.py` with a documentation's arguments. Stopped on exit."""
+    port = free_port()
+    arguments = shlex.split(command.format(model=folder, port=port))
+    inherited = {name: value for name, value in os.environ.items() if name not in KNOWN_NAMES}
+    process = subprocess.Popen(
+        [sys.executable, "main.py", *arguments],
+        cwd=ROOT,
+        env=inherited | {"HF_HUB_OFFLINE": "1"} | environment,
+    )
+    try:
+        wait_until_ready(f"http://127.0.0.1:{port}", process)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(timeout=60)
+
+
+def post(url: str, body: dict[str, object]) -> dict[str, object]:
+    response = requests.post(url, json=body, timeout=60)
+    assert response.ok, response.text
+    return dict(response.json())
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.llama(tmp_path_factory.mktemp("model"), max_position_embeddings=CONTEXT)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", TGI_COMMANDS)
+def test_a_command_of_tgi_starts(command: str, folder: Path) -> None:
+    with started(command, folder) as url:
+        assert requests.get(f"{url}/info", timeout=60).json()["max_total_tokens"] == CONTEXT
+        assert post(f"{url}/generate", TGI_PROMPT)["generated_text"] is not None
+
+
+@pytest.mark.slow
+def test_the_variables_of_tgis_container_are_those_of_the_docker_command(folder: Path) -> None:
+    port = free_port()
+    container = {"PORT": str(port), "HUGGINGFACE_HUB_CACHE": "/data", "HOSTNAME": "3c1f7a", "NUM_SHARD": "1"}
+    with started("--model-id {model} --num-shard 1 --port {port}", folder, **container) as url:
+        assert post(f"{url}/generate", TGI_PROMPT)["generated_text"] is not None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", VLLM_COMMANDS)
+def test_a_command_of_vllm_starts(command: str, folder: Path) -> None:
+    with started(command, folder) as url:
+        model = requests.get(f"{url}/v1/models", timeout=60).json()["data"][0]["id"]
+        assert post(f"{url}/v1/completions", OPENAI_PROMPT | {"model": model})["choices"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", NEODIM_COMMANDS)
+def test_a_command_of_neodim_starts(command: str, folder: Path) -> None:
+    with started(command, folder) as url:
+        assert post(f"{url}/generate", NEODIM_PROMPT)["generated_tokens_count"] == 2

@@ -1,0 +1,43 @@
+"""Refused clients are told the time that follows from what drained during the last seconds."""
+
+import time
+
+import pytest
+
+from inference import drain_rate
+from inference.drain_rate import MAX_RETRY_S, MIN_RETRY_S, DrainRate, overloaded
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time, which the test sets."""
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_the_wait_follows_the_rate(clock: list[float]) -> None:
+    rate = DrainRate()
+    for clock[0] in (100.0, 102.0, 104.0):
+        rate.record(10)
+    clock[0] = 106.0
+    assert rate.seconds_for(10) == pytest.approx(2.0)
+    assert rate.seconds_for(50) == pytest.approx(10.0)
+
+
+def test_what_drained_long_ago_does_not_count(clock: list[float]) -> None:
+    rate = DrainRate(unknown_s=7.0)
+    assert rate.seconds_for(1) == 7.0
+    rate.record(1000)
+    clock[0] += drain_rate.WINDOW_S + 1
+    assert rate.seconds_for(1) == 7.0
+
+
+@pytest.mark.parametrize(
+    ("estimate_s", "drained_s", "seconds"),
+    [(None, 5.0, 5.0), (3.0, 5.0, 3.0), (0.0, 5.0, MIN_RETRY_S), (1e9, 5.0, MAX_RETRY_S)],
+)
+def test_an_estimate_prevails_over_the_rate(
+    estimate_s: float | None, drained_s: float, seconds: float
+) -> None:
+    assert overloaded(estimate_s, drained_s).retry_after == seconds
