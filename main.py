@@ -19,28 +19,30 @@ from pathlib import Path
 
 from checks import versions
 from inference.native import prefault, prefault_estimate
+from inference.process import memory_shortage
+from inference.process.cgroups import memory_limits
+from inference.process.closed_output import exit_with
+from inference.process.malloc import limit_arenas
 from settings import flags, help, logs
 from settings.schema import BadSetting, Settings
-from settings.sources import Source, read_config_file, read_env_file, read_environment, resolve, warnings
+from settings.sources import read_sources, resolve, warnings
 
 HOME = Path(__file__).resolve().parent
 
 log = logging.getLogger("hearth")
 
-NO_MEMORY_FOR_LIBRARIES = (
-    "not enough memory to import the libraries, which takes 0.5 GB: raise ulimit -v, ulimit -d "
-    "or the container's memory limit"
-)
-
 
 def main(arguments: list[str]) -> int:
-    """Run a command line. Returns the exit code: 0 success; 1 refused; 2 a wrong setting; 130 interrupted."""
+    """Run a command line. Returns the exit code: 0 success; 1 refused; 2 a wrong setting; 130 interrupted.
+
+    Raises BrokenPipeError if nobody reads the output any more.
+    """
     try:
         command = flags.parse(arguments)
         if "--version" in command.actions:
             print(f"hearth {version()}")
             return 0
-        setting_sources = read_sources(command.flags)
+        setting_sources = (*read_sources(HOME, os.environ), command.flags)
         settings = resolve(setting_sources)
         if "--help" in command.actions:
             print(help.help_text(settings, (HOME / "config.py").read_text()))
@@ -60,20 +62,12 @@ def version() -> str:
     return str(tomllib.loads((HOME / "pyproject.toml").read_text())["project"]["version"])
 
 
-def read_sources(flag_source: Source) -> tuple[Source, ...]:
-    """config.py, .env, the environment and the flags: later ones override earlier ones. Raises BadSetting."""
-    return (
-        read_config_file(HOME / "config.py"),
-        read_env_file(HOME / ".env"),
-        read_environment(os.environ),
-        flag_source,
-    )
-
-
 def prepare_environment(settings: Settings) -> None:
     """Configure logging, and set the environment variables that the libraries read when they are imported."""
     logs.configure_logging(settings.log_level, as_json=settings.json_output)
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    if former_cache := os.environ.get("TRANSFORMERS_CACHE"):  # until transformers 4: before HF_HOME
+        os.environ.setdefault("HF_HUB_CACHE", former_cache)
     if "PYTORCH_ALLOC_CONF" not in os.environ:
         # Freed memory is used again for any size: else merging projections wastes up to 24 % of the weights.
         os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
@@ -86,13 +80,31 @@ def prepare_environment(settings: Settings) -> None:
 
 
 def start(settings: Settings, actions: frozenset[str]) -> int:
-    """Import the libraries while the model is looked up, then run the action. Returns the exit code.
-
-    A missing or outdated library is reported.
-    """
+    """Run the action. Returns the exit code. Reports an outdated library, and too little memory."""
     if outdated := versions.describe_outdated():
         print(f"hearth: {outdated}", file=sys.stderr)
         return 1
+    free_address_space = memory_shortage.read_free_address_space()
+    if not memory_shortage.has_memory_for_libraries(free_address_space, memory_limits()):
+        print(f"hearth: {memory_shortage.NO_MEMORY_FOR_LIBRARIES}", file=sys.stderr)
+        return 1
+    if free_address_space is not None:
+        limit_arenas()
+    try:
+        return run_action(settings, actions)
+    except (MemoryError, OSError, RuntimeError, ImportError) as error:
+        if not memory_shortage.is_memory_shortage(error):
+            raise
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        print(f"hearth: not enough memory ({reason}): {memory_shortage.REMEDY}", file=sys.stderr)
+        return 1
+
+
+def run_action(settings: Settings, actions: frozenset[str]) -> int:
+    """Import the libraries while the model is looked up, then run the action. Returns the exit code.
+
+    A missing library is reported.
+    """
     loads_model = not actions & {"--env", "--check", "--download"}
     try:
         with (
@@ -112,9 +124,6 @@ def start(settings: Settings, actions: frozenset[str]) -> int:
             from startup import check, download, run_selftest, serve
     except ModuleNotFoundError as error:
         return report_missing_package(error)
-    except MemoryError:
-        print(f"hearth: {NO_MEMORY_FOR_LIBRARIES}", file=sys.stderr)
-        return 1
     if "--check" in actions:
         return check(settings, pending, as_json="--json" in actions)
     if "--download" in actions:
@@ -153,4 +162,4 @@ def report_missing_package(error: ModuleNotFoundError) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    exit_with(main)

@@ -1,18 +1,30 @@
 """Try a running server: python3 use.py. Calls each endpoint, with and without streaming.
 
-An ordinary HTTP client: it needs only the package requests.
+An ordinary HTTP client: it needs only the package requests. Finds the server by the settings that the server
+reads: config.py, .env and the environment.
 """
 
 import argparse
+import ipaddress
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import requests
+import urllib3
 
+from inference.process.closed_output import exit_with
+from settings.schema import BadSetting, Settings
+from settings.sources import read_sources, resolve
+
+HOME = Path(__file__).resolve().parent
+EVERY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # HOST, and an address by which this machine reaches it
 QUESTION = "What's the capital of France?"
 EXPECTED_ANSWER = "Paris"
 TIMEOUT_S = 300
@@ -51,6 +63,11 @@ def main(arguments: list[str]) -> int:
     """Returns 0 if every endpoint answers. The default question must be answered with EXPECTED_ANSWER."""
     options = make_parser().parse_args(arguments)
     try:
+        fill_defaults(options, resolve(read_sources(HOME, os.environ)))
+    except BadSetting as error:
+        print(f"hearth: {error}", file=sys.stderr)
+        return 2
+    try:
         options.model = options.model or served_model(options)
     except (UnexpectedResponse, requests.RequestException) as error:
         print(f"WRONG: {error}", file=sys.stderr)
@@ -71,11 +88,16 @@ def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         description="Call each endpoint of a running server and check its answer."
     )
-    parser.add_argument("--url", default="http://127.0.0.1:8000", help="URL of the server (%(default)s)")
+    parser.add_argument(
+        "--url", help="URL of the server (default: the server of the settings, on this machine)"
+    )
     parser.add_argument("--prompt", default=QUESTION, help="the prompt (%(default)s)")
     parser.add_argument("--max-tokens", type=int, default=100, help="limit for each answer (%(default)s)")
     parser.add_argument("--model", help="name of the model (default: the model that the server serves)")
-    parser.add_argument("--api-key", help="API key, if the server requires one")
+    parser.add_argument(
+        "--api-key",
+        help="API key, if the server requires one (default: on this machine, the first of API_KEYS)",
+    )
     parser.add_argument(
         "--stream",
         action=argparse.BooleanOptionalAction,
@@ -83,6 +105,34 @@ def make_parser() -> argparse.ArgumentParser:
         help="call each endpoint only with, or only without streaming (default: both)",
     )
     return parser
+
+
+def fill_defaults(options: argparse.Namespace, settings: Settings) -> None:
+    """Set the URL and the API key from the server's settings. Another machine does not get the key.
+
+    The certificate of a server on this machine is not verified: it names the public host, if any.
+    """
+    is_own_server = options.url is None or is_loopback(options.url)
+    options.url = options.url or server_url(settings)
+    options.verify = not is_own_server
+    if options.api_key is None and is_own_server and settings.api_keys:
+        options.api_key = settings.api_keys[0]
+
+
+def server_url(settings: Settings) -> str:
+    """The URL of the server on this machine."""
+    host = EVERY_ADDRESS.get(settings.host, settings.host)
+    scheme = "https" if settings.ssl_certfile else "http"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{settings.port}"
+
+
+def is_loopback(url: str) -> bool:
+    """Whether the URL is of this machine."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def served_model(options: argparse.Namespace) -> str:
@@ -96,7 +146,9 @@ def send_request(
     """Send one request, with the API key if one is set. Raises UnexpectedResponse for an error status."""
     headers = {"Authorization": f"Bearer {options.api_key}"} if options.api_key else {}
     url = options.url.rstrip("/") + path
-    response = requests.request(method, url, headers=headers, timeout=TIMEOUT_S, **options_of_request)
+    response = requests.request(
+        method, url, headers=headers, timeout=TIMEOUT_S, verify=options.verify, **options_of_request
+    )
     if not response.ok:
         raise UnexpectedResponse(f"{path} responds with status {response.status_code}: {response.text[:500]}")
     return response
@@ -167,4 +219,5 @@ def speed(num_tokens: int | None, seconds: float) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
+    exit_with(main)

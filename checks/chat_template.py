@@ -22,15 +22,8 @@ from inference.model.load.tokenizer import (
     read_chat_template,
     token_text,
 )
-from inference.text.chat_template import (
-    MARKER,
-    PROBE_CALL_MESSAGES,
-    PROBE_MESSAGE,
-    PROBE_TOOL,
-    TEMPLATE_ERRORS,
-    ChatTemplate,
-    first_line,
-)
+from inference.text.chat_template import TEMPLATE_ERRORS, ChatTemplate, first_line
+from inference.text.template_probes import MARKER, PROBE_CALL_MESSAGES, PROBE_MESSAGE, PROBE_TOOL
 from inference.types import Message
 
 NEED = "a chat template"
@@ -67,6 +60,11 @@ def check(plan: Plan, machine: Machine) -> Finding | None:
         return Finding("template", "a valid tokenizer_config.json", error_line(error), False, TOKENIZER_FIX)
     if chat.fallback_reason:
         return Finding("template", NEED, "none: turns are formatted as User: and Assistant:", True)
+    if chat.limit_error:
+        have = (
+            f"broken, {template_file(plan)}: {chat.limit_error}: chat requests are refused, completions work"
+        )
+        return Finding("template", NEED, have, True, TEMPLATE_FIX)
     if template_error := find_template_error(chat):
         have = f"broken, {template_error}: chat requests are refused, completions work"
         return Finding("template", NEED, have, True, TEMPLATE_FIX)
@@ -118,6 +116,17 @@ def read_template_files(folder: Path) -> Iterator[tuple[str, str]]:
         yield "default", (folder / TEMPLATE).read_text()
         for file in sorted((folder / TEMPLATES).glob("*.jinja")):
             yield file.stem, file.read_text()
+
+
+def template_file(plan: Plan) -> str:
+    """The setting or the file that the template comes from."""
+    request, folder = plan.request, plan.repository.metadata_folder
+    assert folder is not None
+    if request.chat_template:
+        return "CHAT_TEMPLATE"
+    if request.tokenizer_config_path and "chat_template" in read_if_present(request.tokenizer_config_path):
+        return "TOKENIZER_CONFIG_PATH"
+    return TEMPLATE if (folder / TEMPLATE).is_file() else TOKENIZER
 
 
 def find_template_error(chat: ChatTemplate) -> str:

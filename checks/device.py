@@ -2,7 +2,7 @@
 
 from checks.machine import Machine
 from checks.memory.plan import Plan
-from inference.finding import Finding, join_names
+from inference.finding import Finding, format_size, join_names
 
 BFLOAT16 = "bfloat16"
 
@@ -27,7 +27,7 @@ def check(plan: Plan, machine: Machine) -> Finding | None:
     if dtype == BFLOAT16 and "cuda" not in machine.bfloat16_devices:
         fix = 'DTYPE = "auto", which selects float16 on this GPU'
         return Finding("device", need, f"{have}, which is older than Ampere and lacks {BFLOAT16}", False, fix)
-    return Finding("device", need, have, True)
+    return Finding("device", need, list_gpus(machine), True)
 
 
 def check_auto(device: str, layers: str, machine: Machine) -> list[Finding]:
@@ -55,4 +55,12 @@ def describe_cpu(dtype: str, machine: Machine) -> str:
     """How the CPU computes the dtype; and why no GPU is used, if an NVIDIA driver is installed."""
     is_emulated = dtype == BFLOAT16 and "cpu" not in machine.bfloat16_devices
     gpu_note = f"; no GPU: {machine.no_gpu_reason}" if machine.unused_gpus else ""
-    return ("emulated, slower than float32" if is_emulated else "supported") + gpu_note
+    unused_note = f"; not used: {list_gpus(machine)}" if machine.gpus else ""
+    return ("emulated, slower than float32" if is_emulated else "supported") + gpu_note + unused_note
+
+
+def list_gpus(machine: Machine) -> str:
+    """The GPUs with the numbers by which LAYERS counts them."""
+    return ", ".join(
+        f"GPU {number}: {gpu.name} of {format_size(gpu.total)}" for number, gpu in enumerate(machine.gpus)
+    )

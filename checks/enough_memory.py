@@ -70,17 +70,19 @@ def check_context(plan: Plan, machine: Machine) -> Finding | None:
     if plan.model_size is None:
         return None
     max_context = fitting_context(plan, machine, plan.model_size)
-    if plan.context_limit and plan.context > plan.context_limit:
-        have = f"{plan.context_limit} tokens, the model's limit"
-        return Finding(
-            "context", f"{plan.context} tokens", have, False, f"CONTEXT = {plan.context_limit}, or 0"
-        )
     if plan.context > max_context:
         have, fix = (
             f"memory for {max(0, max_context)} tokens",
             f"CONTEXT = {max_context}, or 0" if max_context > 0 else SMALLER_FIX,
         )
         return Finding("context", f"{plan.context} tokens", have, False, fix)
+    if plan.is_context_lowered:
+        have = f"{plan.context} tokens, the model's limit, which is used"
+        fix = f"CONTEXT = {plan.context}, or 0; ROPE_SCALING extends some models"
+        return Finding("context", f"{plan.request.context} tokens", have, True, fix)
+    if max_context < 1:
+        fix = "KV_MEMORY_GB = 0, or a larger value" if plan.kv_memory_bytes else SMALLER_FIX
+        return Finding("context", "1 token or more", "memory for 0 tokens", False, fix)
     context = plan.context or min(plan.default_context, max_context)
     is_reduced = not plan.context and context < plan.default_context
     note = f"; reduced to fit the memory, from the model's {plan.default_context}" if is_reduced else ""
@@ -162,10 +164,16 @@ def name_per_shard(name: str, plan: Plan) -> str:
     return f"{name} per shard" if plan.num_shard > 1 else name
 
 
-def check_prompt(max_input_tokens: int, context: int) -> Finding:
-    """Check that MAX_INPUT_TOKENS leaves room for an answer. The refusal has TGI's wording."""
+def check_prompt(max_input_tokens: int, context: int, *, is_context_lowered: bool = False) -> Finding:
+    """Check that MAX_INPUT_TOKENS leaves room for an answer. The refusal has TGI's wording.
+
+    is_context_lowered: the model's limit lowered the requested context; it lowers MAX_INPUT_TOKENS as well.
+    """
     need = f"{max_input_tokens} tokens"
     if max_input_tokens < context:
         return Finding("prompt", need, f"a context of {context} tokens", True)
+    if is_context_lowered:
+        have = f"{context - 1} tokens, which leave room for an answer"
+        return Finding("prompt", need, have, True, f"MAX_INPUT_TOKENS = {context - 1}, or 0")
     have = f"`max_input_tokens`({max_input_tokens}) must be < `max_total_tokens`({context})"
     return Finding("prompt", need, have, False, f"MAX_INPUT_TOKENS = {context - 1}, or 0")

@@ -31,7 +31,8 @@ def collect_facts(server: str) -> Iterator[tuple[str, str]]:
     driver = find_driver()
     yield "NVIDIA driver", driver.version if driver else "none with a GPU"
     gpus = [
-        f"{gpu.name}, {format_size(gpu.free)} of {format_size(gpu.total)} free" for gpu in find_torch_gpus()
+        f"{number}: {gpu.name}, {format_size(gpu.free)} of {format_size(gpu.total)} free"
+        for number, gpu in enumerate(find_torch_gpus())
     ]
     yield "GPUs", "; ".join(gpus) or f"none: {explain_no_gpu(driver)}"
     yield "processor", f"{psutil.cpu_count(logical=False)} cores, {psutil.cpu_count()} threads"

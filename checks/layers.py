@@ -1,13 +1,18 @@
-"""Resolves LAYERS, Neodim's list of the number of layers on each GPU; the remaining layers are on the CPU.
+"""Resolves LAYERS, Neodim's list of the number of layers on each GPU, and reports where the layers are.
+
+Layers that the list leaves out are on the CPU.
 
 The layers of an encoder are counted before those of the decoder, because they compute first.
 """
 
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from checks.machine import Machine
 from checks.memory import try_build_on_meta
+from checks.memory.plan import Plan
 from hub.model_config import DECODER_LAYER_COUNT_KEYS, LAYER_COUNT_KEYS
 from inference.finding import Finding, Refused, format_count
 from inference.model.placement.device_map import CPU, layer_devices, layer_stacks
@@ -16,6 +21,30 @@ log = logging.getLogger(__name__)
 
 REMAINING = "a"  # all layers that no other GPU has
 FIX = 'LAYERS = "0" for the CPU, "a" for the GPU, or "", and DEVICE'
+
+
+def check(plan: Plan, machine: Machine) -> Finding | None:
+    """Report the number of layers, which LAYERS divides, and where they are."""
+    if plan.model_size is None:
+        return None
+    num_layers = len(plan.layer_devices or plan.model_size.layer_weights)
+    return Finding("layers", str(num_layers), describe_places(plan), True) if num_layers else None
+
+
+def describe_places(plan: Plan) -> str:
+    """Where the layers are: "4 on GPU 0, 20 on the CPU"."""
+    if plan.num_shard > 1:
+        return f"each divided among {format_count(plan.num_shard, 'shard')}"
+    counts = Counter(map(device_name, plan.layer_devices))
+    if not counts:
+        return f"all on {device_name(plan.device)}"
+    return ", ".join(f"{count} on {name}" for name, count in counts.items())
+
+
+def device_name(device: str) -> str:
+    """The name of a torch device in messages: "the CPU" or "GPU 1"."""
+    kind, _, number = device.partition(":")
+    return "the CPU" if kind == CPU else f"GPU {number or 0}"
 
 
 def place_layers(layers: str, config: Mapping[str, Any], *, num_gpus: int) -> tuple[str, tuple[str, ...]]:

@@ -20,6 +20,7 @@ from checks import (
     quantize,
     runner,
     shards,
+    tokenizer,
     triton,
     weights,
 )
@@ -47,6 +48,8 @@ ALL_CHECKS = (
     check_licence,
     architecture.check,
     check_remote_code,
+    layers.check,
+    tokenizer.check,
     chat_template.check,
     shards.check,
     prequantized.check,
@@ -107,7 +110,9 @@ def preflight(settings: Settings, pending: PendingRepository) -> PreflightReport
     if not settings.max_input_tokens:
         return report
     prompt_finding = enough_memory.check_prompt(
-        settings.max_input_tokens, enough_memory.plan_budget(plan, machine).context
+        settings.max_input_tokens,
+        enough_memory.plan_budget(plan, machine).context,
+        is_context_lowered=plan.is_context_lowered,
     )
     return PreflightReport((*report.findings, prompt_finding), machine, plan)
 
@@ -146,7 +151,8 @@ def plan_repository(settings: Settings, repository: Repository, machine: Machine
         max_batch_total_tokens=settings.max_batch_total_tokens,
         num_shard=settings.num_shard or max(1, len(machine.gpus) if device == "cuda" else 1),
         layer_devices=layer_devices,
-        quantize=settings.quantize,
+        quantize=settings.quantize_at_load,
+        stored_quantization=settings.stored_quantization,
         runner=settings.runner,
         deterministic=settings.deterministic,
         rope_scaling=rope_scaling(settings.rope_scaling, settings.rope_factor),

@@ -30,13 +30,18 @@ PACKAGES: Mapping[str, str] = {
     "vptq": "vptq",
 }
 UNQUANTIZED_FIX = "choose a model whose weights are not quantized"
+UNCHECKED_FIX = 'QUANTIZE = "none", which serves the weights as they are stored, or choose another model'
 
 
 def check(plan: Plan, machine: Machine) -> Finding | None:
     quantization = quantization_config(plan.repository, plan.request)
+    method = str(quantization.get("quant_method", "quantized")) if quantization else ""
+    expected_method = plan.request.stored_quantization
+    if expected_method and method != expected_method:
+        have = f"weights stored as {method}" if method else "weights that are not quantized"
+        return Finding("quantized", f"weights stored as {expected_method}", have, False, UNCHECKED_FIX)
     if not quantization or plan.model_size is None:
         return None
-    method = str(quantization.get("quant_method", "quantized"))
     if why := find_blocker(quantization, plan.device):
         package = PACKAGES.get(method)
         fix = f"pip3 install {package}, or {UNQUANTIZED_FIX}" if package else UNQUANTIZED_FIX

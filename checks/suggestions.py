@@ -129,10 +129,7 @@ def smaller_variants(variant: Variant, machine: Machine) -> Iterator[Variant]:
     for max_sequences in halves(plan.max_sequences):
         yield settings | {"MAX_SEQUENCES": max_sequences}, replan(plan, max_sequences=max_sequences)
     assert plan.model_size is not None
-    context = min(
-        plan.context_limit or plan.context,
-        fitting_context(plan, machine, plan.model_size) // CONTEXT_STEP * CONTEXT_STEP,
-    )
+    context = fitting_context(plan, machine, plan.model_size) // CONTEXT_STEP * CONTEXT_STEP
     if min(MIN_CONTEXT, plan.default_context) <= context < plan.context:
         yield settings | {"CONTEXT": context}, replan(plan, context=context)
 

@@ -6,6 +6,7 @@ from hub.repository import RepoFile, Repository
 from inference.finding import Finding, format_count, format_size, join_names
 from inference.model.load.architecture import why_no_weights
 from inference.model.load.gguf.shards import GGUF
+from inference.model.load.tasks import stored_classes, task_of_stored_class
 
 FORMATS = {
     ".safetensors": "safetensors",
@@ -71,7 +72,7 @@ def find_fault(plan: Plan) -> tuple[str, bool, str] | None:
     if model_size and model_size.missing_weights:
         names = model_size.missing_weights
         have = f"{format_count(len(names), 'missing tensor')}, such as {names[0]}"
-        return have, False, "choose a model whose config.json and weights belong together"
+        return have, False, missing_tensors_fix(plan.repository)
     if model_size and model_size.mismatched_weights:
         name, file_shape, model_shape = model_size.mismatched_weights[0]
         shapes = f"{format_shape(file_shape)} instead of {format_shape(model_shape)}"
@@ -79,6 +80,14 @@ def find_fault(plan: Plan) -> tuple[str, bool, str] | None:
         have = f"{count} of the wrong shape, such as {name}: {shapes}"
         return have, False, "choose a model whose config.json and weights belong together"
     return None
+
+
+def missing_tensors_fix(repository: Repository) -> str:
+    """What to do about tensors that the files lack: they may be complete, and of a model for another task."""
+    if task := task_of_stored_class(repository.config):
+        stored_class = next(stored_classes(repository.config))
+        return f"the files are weights of {stored_class}, which {task}: choose a model that continues text"
+    return "choose a model whose config.json and weights belong together"
 
 
 def refetch_fix(repository: Repository, name: str) -> str:

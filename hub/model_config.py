@@ -1,7 +1,7 @@
 """Validates a config.json before anything else reads it: the types of the fields that all readers use.
 
-The numbers of layers and experts are bounded, because a model is built layer by layer even without weights.
-transformers checks the other rules of each architecture.
+The numbers of layers, experts and labels are bounded, because a model is built layer by layer even without
+weights. transformers checks the other rules of each architecture.
 """
 
 import re
@@ -50,8 +50,12 @@ FIELD_TYPES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
 # Keys for the number of layers. A decoder beside an encoder has keys of its own.
 LAYER_COUNT_KEYS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
 DECODER_LAYER_COUNT_KEYS = ("decoder_layers", "num_decoder_layers")
-# (pattern of a field's name, maximum: more than any model has)
-MAX_COUNTS = ((re.compile("layers?$"), 1_000), (re.compile("experts$"), 20_000))
+# (pattern of a field's name, maximum: more than any model has). transformers writes a name for each label.
+MAX_COUNTS = (
+    (re.compile("layers?$"), 1_000),
+    (re.compile("experts$"), 20_000),
+    (re.compile("^num_labels$"), 100_000),
+)
 
 
 def check_config(config: dict[str, Any], name: str) -> dict[str, Any]:
@@ -78,7 +82,7 @@ def find_faults(config: Mapping[str, Any]) -> Iterator[str]:
 
 
 def find_excessive_counts(section: Mapping[Any, Any], prefix: str = "") -> Iterator[str]:
-    """Yield the numbers of layers and experts that are out of bounds."""
+    """Yield the numbers of layers, experts and labels that are out of bounds."""
     for field, value in section.items():
         most = next((most for name, most in MAX_COUNTS if name.search(str(field))), 0)
         if not most or not isinstance(value, int):

@@ -11,6 +11,7 @@ from threading import Thread
 
 from huggingface_hub import constants
 
+from hub.adapter import refuse_adapter
 from hub.cache import ModelCache, is_complete_file
 from hub.client import Hub
 from hub.errors import HubUnavailable, explain_hub_errors, explain_no_such_model
@@ -74,6 +75,7 @@ def from_folder(
 ) -> Repository:
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in paths}
+    refuse_adapter(folder, name, sizes)
     shard_files = read_index(folder / INDEX, name) if INDEX in sizes else None
     files_to_load = select_files(sizes, shard_files, trust_remote_code, formats)
     return Repository(
@@ -153,6 +155,7 @@ def from_hub(
         cache = ModelCache(hub.model_folder(name))
         files = {file: to_file(file, entry, listing.commit, cache) for file, entry in listing.files.items()}
         metadata_folder = fetch_metadata(hub, name, listing.commit, files, gated=listing.is_gated)
+    refuse_adapter(metadata_folder, name, files)
     shard_files = None
     if INDEX in files:
         shard_files = (

@@ -27,13 +27,14 @@ MAX_TRIES = 2
 MAX_FILE_S = 20  # seconds that the fetch of one file may take
 RETRY_FIX = "try again later"
 CONFIG = "config.json"
+ADAPTER_CONFIG = "adapter_config.json"
 INDEX = "model.safetensors.index.json"
 TEMPLATE = "chat_template.jinja"
 TEMPLATES = "additional_chat_templates/"
 SPECIAL_TOKENS = "special_tokens_map.json"
 TOKENIZER = "tokenizer_config.json"
 # The most important first: files beyond the budget are left for the download.
-METADATA_FILES = (CONFIG, TEMPLATE, SPECIAL_TOKENS, INDEX, TOKENIZER)
+METADATA_FILES = (CONFIG, ADAPTER_CONFIG, TEMPLATE, SPECIAL_TOKENS, INDEX, TOKENIZER)
 
 
 def fetch_metadata(hub: Hub, name: str, commit: str, files: Mapping[str, RepoFile], *, gated: bool) -> Path:

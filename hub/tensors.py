@@ -16,6 +16,7 @@ from inference.errors import named_error, short
 
 LENGTH_BYTES = 8  # little-endian length of the header
 MAX_HEADER_BYTES = 100_000_000  # limit of the safetensors library
+MAX_TENSORS = 100_000  # of one file; the largest models have a few thousand in each
 LFS_POINTER = b"version "  # start of a git-lfs pointer file
 DTYPES: Mapping[str, torch.dtype] = {
     "F64": torch.float64,
@@ -88,6 +89,8 @@ def parse_header(header: bytes) -> WeightHeader:
         metadata = entries.pop("__metadata__", None) or {}
         if not all(isinstance(value, str) for value in metadata.values()):
             raise ValueError("metadata that is not text")
+        if len(entries) > MAX_TENSORS:
+            raise ValueError(f"{len(entries)} tensors, at most {MAX_TENSORS} are read")
         tensors = {name: parse_tensor(entry) for name, entry in entries.items()}
         data_bytes = check_extents(
             (*entry["data_offsets"], tensors[name].nbytes) for name, entry in entries.items()

@@ -86,6 +86,12 @@ def test_help_is_printed_before_any_library_is_loaded() -> None:
     assert "--model-name" in result.stdout
 
 
+def test_output_that_is_not_read_to_its_end_causes_no_traceback() -> None:
+    line = f"{sys.executable} {ROOT / 'main.py'} --help | true; echo ${{PIPESTATUS[0]}}"
+    result = subprocess.run(["bash", "-c", line], capture_output=True, text=True, env=OURS)
+    assert (result.stderr, result.stdout) == ("", "141\n")
+
+
 def test_a_wrong_flag_ends_the_start_with_one_line() -> None:
     result = run("--prot=9000")
     assert (result.returncode, result.stdout) == (2, "")
@@ -102,6 +108,29 @@ def test_an_unsupported_flag_ends_the_start_with_one_line() -> None:
     result = run("--lora-adapters", "a", HOSTNAME="box")
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith("hearth: flags: --lora-adapters a: ") and result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("variables", "folder"),
+    [
+        ({"TRANSFORMERS_CACHE": "/t", "HF_HOME": "/home"}, "/t"),
+        ({"TRANSFORMERS_CACHE": "/t", "HF_HUB_CACHE": "/hub"}, "/hub"),
+        ({"HF_HOME": "/home"}, "/home/hub"),
+    ],
+)
+def test_the_environments_download_folder_is_the_one_of_transformers(
+    variables: dict[str, str], folder: str
+) -> None:
+    code = (
+        "from main import prepare_environment; from tests.parsed_settings import parsed_settings; "
+        "settings = parsed_settings(); prepare_environment(settings); "
+        "from hub.resolve import make_hub; print(make_hub(settings).cache_dir)"
+    )
+    environment = {name: value for name, value in OURS.items() if not name.startswith("HF_")} | variables
+    result = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, env=environment
+    )
+    assert result.stdout == f"{folder}\n"
 
 
 @pytest.mark.slow
@@ -210,7 +239,7 @@ def test_a_refused_download_fetches_nothing(tmp_path: Path) -> None:
     with fake_hub.running() as fake:
         folder = tiny.llama(tmp_path / "tiny")
         fake.repos["acme/tiny"] = fake_hub.Repo(folder)
-        result = run("--download", "--context=100000", HF_ENDPOINT=fake.url, **settings)
+        result = run("--download", "--max-input-tokens=512", HF_ENDPOINT=fake.url, **settings)
         assert result.returncode == 1 and "NO" in result.stdout
         size = int.from_bytes((folder / "model.safetensors").read_bytes()[:8], "little")
         assert (
@@ -227,15 +256,24 @@ def test_a_missing_package_is_named_with_a_remedy(capsys: pytest.CaptureFixture[
 def test_too_little_memory_for_the_libraries_is_reported_in_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def none() -> int:
-        raise MemoryError
-
-    monkeypatch.setattr(main.prefault_estimate, "estimate_free_bytes", none)
-    assert (
-        main.start(main.resolve(main.read_sources(main.flags.parse([]).flags)), frozenset({"--check"})) == 1
-    )
+    monkeypatch.setattr(main.memory_shortage, "read_free_address_space", lambda: 600_000_000)
+    assert main.start(main.resolve(main.read_sources(main.HOME, os.environ)), frozenset({"--check"})) == 1
     message = capsys.readouterr().err
     assert "ulimit -d" in message and len(message.splitlines()) == 1
+
+
+@pytest.mark.parametrize("error", [MemoryError(), OSError(12, "Cannot allocate memory")])
+def test_too_little_memory_for_the_action_is_reported_in_one_line(
+    error: Exception, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def raise_error() -> int:
+        raise error
+
+    monkeypatch.setattr(main.prefault_estimate, "estimate_free_bytes", raise_error)
+    assert main.start(main.resolve(main.read_sources(main.HOME, os.environ)), frozenset({"--check"})) == 1
+    message = capsys.readouterr().err
+    assert "not enough memory (" in message and "raise ulimit -v" in message
+    assert len(message.splitlines()) == 1
 
 
 def test_a_missing_module_of_the_project_is_a_bug() -> None:

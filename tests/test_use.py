@@ -3,6 +3,8 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from werkzeug.serving import make_server
@@ -12,6 +14,7 @@ from api import create_app
 from inference.errors import Internal
 from settings.groups import ServerSettings
 from tests.fake_backend import FakeBackend, Script, make_models, say
+from tests.parsed_settings import parsed_settings
 
 
 @contextmanager
@@ -65,6 +68,43 @@ def test_a_key_is_sent() -> None:
     with served(say("Paris"), keys=("sesame",)) as url:
         assert use.main(["--url", url, "--no-stream"]) == 1
         assert use.main(["--url", url, "--no-stream", "--api-key", "sesame"]) == 0
+
+
+def test_the_servers_settings_name_its_address_and_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    with served(say("Paris"), keys=("sesame",)) as url:
+        monkeypatch.setenv("PORT", url.rpartition(":")[2])
+        monkeypatch.setenv("HOST", "0.0.0.0")
+        assert use.main(["--no-stream"]) == 1
+        monkeypatch.setenv("API_KEYS", "sesame,other")
+        assert use.main(["--no-stream"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("values", "url"),
+    [
+        ({}, "http://127.0.0.1:8000"),
+        ({"host": "::", "port": 9000}, "http://[::1]:9000"),
+        ({"host": "192.0.2.1", "ssl_certfile": "a.pem"}, "https://192.0.2.1:8000"),
+    ],
+)
+def test_the_url_is_the_one_that_the_settings_bind(values: dict[str, Any], url: str) -> None:
+    assert use.server_url(replace(parsed_settings(), **values)) == url
+
+
+def test_another_machine_does_not_get_the_key_of_the_settings() -> None:
+    settings = replace(parsed_settings(), api_keys=("sesame",))
+    for url, key in (("http://192.0.2.1:8000", None), ("http://localhost:9000", "sesame"), (None, "sesame")):
+        options = use.make_parser().parse_args(["--url", url] if url else [])
+        use.fill_defaults(options, settings)
+        assert options.api_key == key
+
+
+def test_a_wrong_setting_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PORT", "web")
+    assert use.main([]) == 2
+    assert "environment: PORT must be a whole number" in capsys.readouterr().err
 
 
 def test_an_unreachable_server_exits_with_1() -> None:

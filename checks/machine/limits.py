@@ -18,8 +18,12 @@ except ImportError:  # Windows has no such limits
     resource = None  # type: ignore[assignment]
 
 MAX_OPEN_FILES = 65_536  # more files than the server can have open
-# (resource limit, the field of psutil's memory_info that counts against it, its shell command)
-RESOURCE_LIMITS = (("RLIMIT_AS", "vms", "ulimit -v"), ("RLIMIT_DATA", "data", "ulimit -d"))
+# (resource limit, the field of psutil's memory_info that counts against it, its shell command, bytes that the
+# server maps and never fills: stacks of threads and, as address space, arenas of the C library)
+RESOURCE_LIMITS = (
+    ("RLIMIT_AS", "vms", "ulimit -v", 500_000_000),
+    ("RLIMIT_DATA", "data", "ulimit -d", 250_000_000),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +53,11 @@ def container_limits(groups: Path = CGROUP_ROOT, own: Path = OWN_CGROUPS) -> Ite
 def process_limits() -> Iterator[MemoryLimit]:
     """The resource limits of this process: address space (ulimit -v) and data (ulimit -d)."""
     used = psutil.Process().memory_info()
-    for name, counter, command in RESOURCE_LIMITS if resource else ():
+    for name, counter, command, unfilled in RESOURCE_LIMITS if resource else ():
         limit = resource.getrlimit(getattr(resource, name))[0]
         if limit != resource.RLIM_INFINITY and hasattr(used, counter):
-            yield MemoryLimit(limit - getattr(used, counter), f"{command}, {format_size(limit)}")
+            remaining = limit - getattr(used, counter) - unfilled
+            yield MemoryLimit(max(0, remaining), f"{command}, {format_size(limit)}")
 
 
 def max_open_files() -> int:

@@ -41,6 +41,7 @@ class PlanRequest:
     num_shard               tensor-parallel processes
     layer_devices           the device of each layer; empty: all are on `device` (the first GPU, or the CPU)
     quantize                "none" or a key of ModelSize.quantization_savings
+    stored_quantization     the quant_method that the weight files must have; empty: any or none
     runner                  "auto" or one of inference.model.select_runner.RUNNERS
     deterministic           an answer does not depend on the other rows of its batch
     rope_scaling            scaling of the rotary position embeddings
@@ -61,6 +62,7 @@ class PlanRequest:
     num_shard: int = 1
     layer_devices: tuple[str, ...] = ()
     quantize: str = "none"
+    stored_quantization: str = ""
     runner: str = "auto"
     deterministic: bool = False
     rope_scaling: RopeScaling = NO_SCALING
@@ -84,7 +86,6 @@ class Plan:
     repository: Repository
     device: str
     model_size: ModelSize | None
-    context: int
     default_context: int
     context_limit: int | None
     max_sequences: int
@@ -96,6 +97,16 @@ class Plan:
     quantize: str = "none"
     max_batch_tokens: int = 512
     overhead: Overhead = DEFAULT_OVERHEAD
+
+    @property
+    def context(self) -> int:
+        """Tokens of a sequence; 0: as many as fit. The request's, lowered to context_limit."""
+        return min(self.request.context, self.context_limit or self.request.context)
+
+    @property
+    def is_context_lowered(self) -> bool:
+        """Whether the request has a longer context than the model."""
+        return self.context < self.request.context
 
 
 def make_plan(repository: Repository, request: PlanRequest) -> Plan:
@@ -179,7 +190,6 @@ def shared_fields(request: PlanRequest) -> dict[str, Any]:
     """The fields of a Plan that follow from the request alone; kv_memory_bytes is that of one process."""
     return {
         "device": request.device,
-        "context": request.context,
         "max_sequences": request.max_sequences,
         "kv_memory_bytes": request.kv_memory_bytes // request.num_shard,
         "trust_remote_code": request.trust_remote_code,

@@ -198,3 +198,15 @@ def test_the_loaded_tokenizer_supports_the_same(tmp_path: Path, planned: Planner
     assert first.tokenizer.apply_chat_template(talk, tokenize=False) == loaded.tokenizer.apply_chat_template(
         talk, tokenize=False
     )
+
+
+@pytest.mark.parametrize(
+    ("inside", "file"), [(False, "chat_template.jinja"), (True, "tokenizer_config.json")]
+)
+def test_a_template_without_end_is_reported_with_its_file(
+    check_template: CheckTemplate, inside: bool, file: str
+) -> None:
+    loop = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
+    finding = check_template(loop, inside)
+    assert f"broken, {file}: it takes more than" in finding.have
+    assert "chat requests are refused, completions work" in finding.have

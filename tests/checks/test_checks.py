@@ -4,8 +4,10 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import transformers
 
 from checks import enough_memory, preflight
 from checks.machine import Gpu, Machine
@@ -13,8 +15,10 @@ from checks.memory import ModelSize
 from checks.memory.estimate import MIN_CONTEXT
 from checks.memory.overhead import DEFAULT_OVERHEAD
 from checks.memory.plan import Plan
+from hub.client import Hub
 from hub.repository import RepoFile
 from hub.resolve import from_folder
+from hub.weight_headers.safetensors import with_headers
 from inference.finding import Finding, Refused, format_size
 from inference.process.filesystem import SPARE_BYTES
 from tests import tiny
@@ -52,7 +56,7 @@ def to_fetch(plan: Plan, num_bytes: int) -> Plan:
 def test_a_tiny_model_passes_every_check(planned: Planner, machine: Machine) -> None:
     findings = preflight.run_checks(planned(), machine)
     assert [finding.name for finding in findings if not finding.ok] == []
-    assert len(findings) == 9
+    assert len(findings) == 10
 
 
 def test_a_disk_one_byte_short_is_refused(planned: Planner, machine: Machine) -> None:
@@ -102,9 +106,14 @@ def test_a_requested_context_must_fit(planned: Planner, machine: Machine) -> Non
     assert not finding.ok and finding.fix == "CONTEXT = 5000, or 0"
 
 
-def test_a_context_beyond_the_models_own_is_refused(planned: Planner, machine: Machine) -> None:
-    finding = finding_named("context", planned(context=513), machine)
-    assert not finding.ok and finding.fix == "CONTEXT = 512, or 0"
+def test_a_context_beyond_the_models_own_is_lowered_with_a_warning(
+    planned: Planner, machine: Machine
+) -> None:
+    plan = planned(context=4096)
+    finding = finding_named("context", plan, machine)
+    assert finding.ok and finding.fix.startswith("CONTEXT = 512, or 0")
+    assert (finding.need, finding.have) == ("4096 tokens", "512 tokens, the model's limit, which is used")
+    assert enough_memory.plan_budget(plan, machine).context == 512
 
 
 def test_kv_memory_is_at_most_what_all_rows_can_fill(planned: Planner, machine: Machine) -> None:
@@ -210,3 +219,32 @@ def test_only_the_largest_of_many_files_are_listed() -> None:
         [], files=[RepoFile(f"{number:02}", number, is_local=False) for number in range(13)]
     )
     assert table.splitlines()[-1].split() == ["3", "more", "3"]
+
+
+@pytest.mark.parametrize(
+    ("config", "have", "fix"),
+    [
+        ({"model_type": "llava"}, "not a text generator", "reads images together with text"),
+        ({"model_type": "bert", "architectures": ["BertModel"]}, "not a text generator", "is an encoder"),
+        ({"model_type": "own", "vision_config": {"depth": 1}}, "not a text generator", "reads images"),
+        ({"model_type": "own", "transformers_version": "99.1"}, "unknown", "transformers>=99.1"),
+    ],
+)
+def test_a_model_for_another_task_is_not_reported_as_unknown(
+    tmp_path: Path, planned: Planner, machine: Machine, config: dict[str, Any], have: str, fix: str
+) -> None:
+    tiny.edit(tiny.llama(tmp_path) / "config.json", **{"transformers_version": "99.0"} | config)
+    finding = finding_named(
+        "architecture", planned(from_folder("other", tmp_path, trust_remote_code=False)), machine
+    )
+    assert (finding.ok, finding.have) == (False, have) and fix in finding.fix
+
+
+def test_files_without_a_head_are_reported_as_those_of_an_embedding_model(
+    tmp_path: Path, planned: Planner, machine: Machine, client: Hub
+) -> None:
+    folder = tiny.save_model(tmp_path, transformers.MistralModel, transformers.MistralConfig(**tiny.LLAMA))
+    repository = with_headers(from_folder("base", folder, trust_remote_code=False), client)
+    finding = finding_named("weights", planned(repository), machine)
+    assert not finding.ok and "lm_head.weight" in finding.have
+    assert finding.fix.startswith("the files are weights of MistralModel, which computes embeddings")

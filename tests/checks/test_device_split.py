@@ -99,3 +99,15 @@ def test_an_encoder_needs_no_kv_cache(split: Split, machine: Machine) -> None:
     plan = split(5, 5, model_size=replace(MEASURE, num_encoder_layers=5))
     exact = replace(machine, gpus=gpus(on_gpu(7 * GB, 0), on_gpu(5 * GB, 1)))
     assert findings_by_name(plan, exact)["GPU 0"].ok and findings_by_name(plan, exact)["GPU 1"].ok
+
+
+def test_the_layers_are_counted_on_each_device(split: Split, machine: Machine, planned: Split) -> None:
+    two = replace(machine, gpus=gpus(30 * GB, 30 * GB))
+    layers, device = (findings_by_name(split(4, 1), two)[name] for name in ("layers", "device"))
+    assert (layers.need, layers.have) == ("10", "4 on GPU 0, 1 on GPU 1, 5 on the CPU")
+    assert device.have == "GPU 0: a of 30.0 GB, GPU 1: a of 30.0 GB"
+    on_cpu = findings_by_name(planned(), two)
+    assert (on_cpu["layers"].need, on_cpu["layers"].have) == ("2", "all on the CPU")
+    assert on_cpu["device"].have == "supported; not used: GPU 0: a of 30.0 GB, GPU 1: a of 30.0 GB"
+    sharded = replace(split(), layer_devices=(), num_shard=2)
+    assert findings_by_name(sharded, two)["layers"].have == "each divided among 2 shards"

@@ -173,3 +173,22 @@ def test_an_unknown_format_is_refused(tmp_path: Path, planned: Planner, machine:
         and "strange" in finding.have
         and finding.fix == "choose a model whose weights are not quantized"
     )
+
+
+@pytest.mark.parametrize(
+    ("stored", "have"),
+    [("gptq", ""), ("awq", "weights stored as awq"), ("", "weights that are not quantized")],
+)
+def test_a_format_in_quantize_must_be_the_one_of_the_files(
+    tmp_path: Path, planned: Planner, machine: Machine, stored: str, have: str
+) -> None:
+    config = tiny.llama(tmp_path) / "config.json"
+    if stored:
+        tiny.edit(config, quantization_config={"quant_method": stored, "bits": 4})
+    repository = from_folder("q", tmp_path, trust_remote_code=False)
+    finding = quantized_finding(planned(repository, stored_quantization="gptq"), machine)
+    if stored == "gptq":
+        assert finding.need == "gptq"
+    else:
+        assert (finding.ok, finding.need, finding.have) == (False, "weights stored as gptq", have)
+        assert finding.fix.startswith('QUANTIZE = "none"')

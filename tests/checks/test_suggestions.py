@@ -66,8 +66,8 @@ def test_for_a_context_too_long_a_shorter_one_or_quantization_is_suggested(
     assert suggestions[0].context % 256 == 0 and suggestions[0].context < 100_000 == suggestions[1].context
 
 
-def test_a_context_beyond_the_models_own_is_cut_to_it(planned: Planner, machine: Machine) -> None:
-    assert lines(planned(context=513), machine) == ["CONTEXT = 512"]
+def test_a_context_beyond_the_models_own_needs_no_suggestion(planned: Planner, machine: Machine) -> None:
+    assert lines(planned(context=513), machine) == []
 
 
 def test_kv_memory_of_the_settings_is_given_up_first(planned: Planner, machine: Machine) -> None:

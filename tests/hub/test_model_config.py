@@ -36,7 +36,7 @@ def verdict(tmp_path: Path, planned: Callable[..., Plan], machine: Machine) -> C
     return judge
 
 
-@pytest.mark.parametrize("field", ["num_hidden_layers", "n_layer", "num_experts"])
+@pytest.mark.parametrize("field", ["num_hidden_layers", "n_layer", "num_experts", "num_labels"])
 def test_more_parts_than_any_model_has_are_refused(verdict: Callable[..., str], field: str) -> None:
     assert f"{field} must be at most " in verdict(**{field: 10**9})
 

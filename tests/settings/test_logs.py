@@ -1,10 +1,12 @@
-"""The log as JSON: one object per line."""
+"""The log: one line, or one JSON object, per record, whatever it contains."""
 
 import json
 import logging
 import sys
 
-from settings.logs import JsonFormatter
+import pytest
+
+from settings.logs import TEXT, JsonFormatter, TextFormatter, configure_logging
 
 
 def record(message: str, *values: object, error: bool = False) -> logging.LogRecord:
@@ -26,3 +28,40 @@ def test_an_error_has_its_traceback() -> None:
     except ValueError:
         entry = json.loads(JsonFormatter().format(record("failed", error=True)))
     assert entry["traceback"].endswith("ValueError: no")
+
+
+FORGED = "/a\n2030-01-01 00:00:00,000 INFO hearth.access request id=1\r\x1b[2K\x85\u2028\u202e"
+
+
+def lines_of(formatter: logging.Formatter) -> list[str]:
+    try:
+        raise ValueError(f"no file {FORGED}")
+    except ValueError:
+        return formatter.format(record("failed: %s", FORGED, error=True)).splitlines()
+
+
+def test_what_a_client_sent_begins_no_line_of_text() -> None:
+    first, *others = lines_of(TextFormatter(TEXT))
+    assert first.endswith(
+        r"failed: /a\x0a2030-01-01 00:00:00,000 INFO hearth.access request id=1\x0d\x1b[2K\x85\u2028\u202e"
+    )
+    assert others and all(line.startswith("    ") for line in others)
+    assert not any(control in line for line in (first, *others) for control in "\r\x1b\x85\u2028\u202e")
+
+
+def test_what_a_client_sent_stays_in_its_json_object() -> None:
+    (line,) = lines_of(JsonFormatter())
+    entry = json.loads(line)
+    assert entry["message"] == f"failed: {FORGED}" and entry["traceback"].endswith(FORGED)
+
+
+def test_the_log_of_the_process_is_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    root.handlers.clear()
+    try:
+        configure_logging("info", as_json=False)
+        logging.getLogger("hearth.access").info("path=%s", "a\nb")
+    finally:
+        root.handlers[:], root.level = handlers, level
+    assert r"path=a\x0ab" in capsys.readouterr().err

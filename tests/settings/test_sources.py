@@ -171,3 +171,7 @@ def test_settings_that_exclude_each_other_are_refused(
 def test_compatible_settings_are_accepted(resolved: Resolved) -> None:
     assert resolved(MAX_INPUT_TOKENS=199, CONTEXT=200, MAX_BATCH_TOTAL_TOKENS=200).max_input_tokens == 199
     assert resolved(MAX_INPUT_TOKENS=199).context == 0
+
+
+def test_no_rope_scaling_may_be_written_as_an_empty_text(resolved: Resolved) -> None:
+    assert resolved(ROPE_SCALING="").rope_scaling == "none"

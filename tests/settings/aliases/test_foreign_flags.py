@@ -184,10 +184,11 @@ def test_keys_are_read_from_a_file(tmp_path: Any) -> None:
         from_line(f"--api-key-file {tmp_path / 'none'}")
 
 
-def test_the_tokenizer_may_be_the_model_itself_and_no_other() -> None:
-    assert changed("--model", "acme/tiny", "--tokenizer", "acme/tiny") == {"model_name": "acme/tiny"}
-    with pytest.raises(BadSetting, match=r"^flags: --tokenizer acme/other: must be the model"):
-        from_line("--model acme/tiny --tokenizer acme/other")
+def test_another_tokenizer_than_the_models_has_no_effect_with_a_warning() -> None:
+    for tokenizer, num_warnings in (("acme/tiny", 0), ("acme/other", 1)):
+        line = ["--model", "acme/tiny", "--tokenizer", tokenizer]
+        assert changed(*line) == {"model_name": "acme/tiny"}
+        assert len(list(warned(*line))) == num_warnings
 
 
 @pytest.mark.parametrize(
@@ -195,7 +196,7 @@ def test_the_tokenizer_may_be_the_model_itself_and_no_other() -> None:
     [
         "--enforce-eager", "--no-mmap", "--mlock", "-fa", "-fa on", "--swap-space 4", "-pp 2",
         "--no-enable-chunked-prefill",
-        "--quantization awq", "--tool-call-parser qwen3_coder", '-sc {"method":"eagle"}', "--block-size 16",
+        "--quantization hqq", "--tool-call-parser qwen3_coder", '-sc {"method":"eagle"}', "--block-size 16",
         "--disable-log-requests", "--no-jinja", "-nocb", "--compilation-config.level 3",
     ],
 )  # fmt: skip

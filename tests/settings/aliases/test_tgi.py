@@ -40,6 +40,8 @@ UNDERSTOOD: list[tuple[str, str, str, Any]] = [
     ("quantize", "fp8", "quantize", "int8"),
     ("quantize", "bitsandbytes-nf4", "quantize", "int4"),
     ("quantize", "bitsandbytes-fp4", "quantize", "int4"),
+    ("quantize", "awq", "quantize", "awq"),
+    ("quantize", "gptq", "quantize", "gptq"),
     ("prefix-caching", "off", "prefix_caching", False),
     ("speculate", "2", "speculate", 2),
     ("sharded", "false", "num_shard", 1),
@@ -139,8 +141,7 @@ SAME_AS_DEFAULT = [
     ("fused-mlp", "false"),
 ]
 LATER = [
-    ("quantize", "awq"),
-    ("quantize", "gptq"),
+    ("quantize", "hqq"),
     ("lora-adapters", "acme/adapter"),
     ("otlp-endpoint", "http://localhost:4317"),
     ("usage-stats", "maybe"),
@@ -224,8 +225,8 @@ def test_a_current_name_is_not_warned_of(flag: str) -> None:
     [
         ("SEAT", "SEAT must be auto, fused, paged, contiguous or uncached, not 'bench'"),
         ("RUNNER", "RUNNER must be auto, fused, paged, contiguous or uncached, not 'bench'"),
-        ("QUANTISE", "QUANTISE must be none, int8 or int4, not 'bench'"),
-        ("QUANTIZE", "QUANTIZE bench: must be none, int8 or int4; for weights quantized in their files"),
+        ("QUANTISE", "QUANTISE must be none, int8, int4, awq or gptq, not 'bench'"),
+        ("QUANTIZE", "QUANTIZE bench: must be none, int8, int4, awq or gptq; for weights stored in another"),
     ],
 )
 def test_an_invalid_value_of_a_renamed_setting_is_refused(complaint: Complaint, name: str, rule: str) -> None:
@@ -299,12 +300,34 @@ def test_two_names_of_one_setting_in_one_place_are_refused(
         ({"HUGGINGFACE_HUB_CACHE": "/data", "WEIGHTS_CACHE_OVERRIDE": "/w"}, "cache_dir", "/w"),
         ({"HF_HUB_OFFLINE": "1", "OFFLINE": "false"}, "offline", False),
         ({"SHARDED": "true", "NUM_SHARD": "2"}, "num_shard", 2),
+        ({"NUM_SHARD": "2", "SHARDED": "true"}, "num_shard", 2),
     ],
 )
 def test_names_that_environments_often_set_have_lower_priority(
     resolved: Resolved, values: dict[str, str], setting: str, wins: object
 ) -> None:
     assert getattr(resolved(**values), setting) == wins
+
+
+@pytest.mark.parametrize("line", ["--sharded=false --num-shard 2", "--num-shard=2 --sharded FALSE"])
+def test_sharded_false_deactivates_the_number_of_shards_with_a_warning(line: str) -> None:
+    assert from_flags(*line.split()).num_shard == 1
+    (warning,) = warnings([CONFIG, parse(line.split()).flags])
+    assert warning.startswith("flags: --num-shard has no effect: --sharded is ")
+
+
+@pytest.mark.parametrize(
+    ("precision", "quantize"), [("int8", "int8"), ("int4", "int4"), ("gptq4", "gptq"), ("float32", "none")]
+)
+def test_a_precision_of_neodim_with_fewer_bits_quantizes(precision: str, quantize: str) -> None:
+    assert from_flags("--precision", precision).quantize == quantize
+
+
+@pytest.mark.parametrize("quantize", ["awq", "gptq"])
+def test_a_format_of_stored_weights_quantizes_nothing_and_works_on_a_gpu(quantize: str) -> None:
+    settings = from_flags("--quantize", quantize, "--device=cuda", "--num-shard=2", "--dtype=float16")
+    assert (settings.quantize_at_load, settings.stored_quantization) == ("none", quantize)
+    assert from_flags("--quantize", "int8").stored_quantization == ""
 
 
 @pytest.mark.parametrize("line", ["debug", "DEBUG", "router=info,debug"])
