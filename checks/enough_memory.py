@@ -13,15 +13,16 @@ from checks.memory.estimate import (
     available_kv_memory_bytes,
     device_parts,
     fitting_context,
+    kv_bytes_of,
+    kv_limits,
     minimum_terms,
     part_terms,
 )
 from checks.memory.plan import Plan
 from checks.memory.terms import DeviceTerms
 from inference.finding import Finding, format_size
+from inference.model.kv_cost import KVCost
 
-# Tokens of the largest page of any runner, by device. A row leaves the rest of its last page unused.
-MAX_PAGE_SIZES = {"cpu": 16, "cuda": 256}
 SMALLER_FIX = "choose a configuration that fits, or a smaller model"
 
 
@@ -90,24 +91,27 @@ def check_context(plan: Plan, machine: Machine) -> Finding | None:
     return Finding(
         "context",
         f"{context} tokens",
-        f"{plan.model_size.kv_bytes_per_token} bytes per token{estimate_note}{note}",
+        f"{describe_kv_cost(plan.model_size.kv_cost)}{estimate_note}{note}",
         True,
     )
+
+
+def describe_kv_cost(kv_cost: KVCost) -> str:
+    """What a token takes in words, by the windows that it must be within."""
+    windows = "".join(
+        f" and {num_bytes} within a window of {window}" for window, num_bytes in kv_cost.windowed
+    )
+    return f"{kv_cost.per_token} bytes per token{windows}"
 
 
 def plan_budget(plan: Plan, machine: Machine) -> MemoryBudget:
     """Divide the memory that the weights leave. All findings of the plan must be ok."""
     assert plan.model_size is not None
     context = plan.context or min(plan.default_context, fitting_context(plan, machine, plan.model_size))
-    num_pages = -(-context // MAX_PAGE_SIZES[plan.device])
-    bytes_per_row = (
-        plan.model_size.bytes_per_sequence
-        + plan.model_size.kv_bytes_per_token * num_pages * MAX_PAGE_SIZES[plan.device]
-    )
+    useful_bytes = kv_bytes_of(plan, plan.model_size, kv_limits(plan, context).max_tokens, context)
     return MemoryBudget(
         context,
-        plan.kv_memory_bytes
-        or min(available_kv_memory_bytes(plan, machine, plan.model_size), plan.max_sequences * bytes_per_row),
+        plan.kv_memory_bytes or min(available_kv_memory_bytes(plan, machine, plan.model_size), useful_bytes),
     )
 
 
@@ -120,9 +124,7 @@ def full_batch_terms(plan: Plan, machine: Machine) -> dict[str, DeviceTerms]:
         plan.request.max_batch_total_tokens or plan.max_sequences * memory_budget.context,
     )
     kv_memory_bytes = min(
-        memory_budget.kv_memory_bytes,
-        plan.max_sequences * plan.model_size.bytes_per_sequence
-        + plan.model_size.kv_bytes_per_token * num_tokens,
+        memory_budget.kv_memory_bytes, kv_bytes_of(plan, plan.model_size, num_tokens, memory_budget.context)
     )
     model_size = plan.model_size
     return {

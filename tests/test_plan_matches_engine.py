@@ -16,6 +16,7 @@ from flask.testing import FlaskClient
 from api import create_app
 from checks import enough_memory
 from checks.machine import Machine
+from checks.memory.estimate import kv_limits
 from checks.memory.plan import Plan
 from checks.preflight import plan_repository
 from hub.resolve import resolve_model
@@ -51,7 +52,7 @@ class Promise:
     @property
     def token(self) -> int:
         assert self.plan.model_size is not None
-        return self.plan.model_size.kv_bytes_per_token
+        return self.plan.model_size.kv_cost.per_recent_token
 
     @property
     def runner_kind(self) -> str:
@@ -73,19 +74,13 @@ class Promise:
         """Raises AssertionError if the engine's sizes differ from the plan's."""
         selected, runner = self.opened.selected_runner, self.opened.selected_runner.runner
         assert self.plan.model_size is not None
-        assert (
-            selected.bytes_per_token == self.token
-            and selected.bytes_per_row == self.plan.model_size.bytes_per_sequence
-        )
+        kv_cost = self.plan.model_size.kv_cost
+        assert selected.kv_cost == kv_cost
         assert (runner.context, runner.max_sequences) == (self.budget.context, self.plan.max_sequences)
         [terms] = enough_memory.full_batch_terms(self.plan, MACHINE).values()
-        token_bytes = terms.kv - self.plan.max_sequences * self.plan.model_size.bytes_per_sequence
         page = PAGE_SIZE if runner.capabilities.paged else 1
-        assert (
-            0
-            <= runner.kv_capacity * self.token - token_bytes
-            < self.plan.max_sequences * page * max(1, self.token)
-        )
+        engine_bytes = kv_cost.bytes_of(runner.kv_capacity, kv_limits(self.plan, self.budget.context))
+        assert 0 <= engine_bytes - terms.kv < self.plan.max_sequences * page * max(1, self.token)
 
 
 @pytest.fixture(scope="module")

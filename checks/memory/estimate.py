@@ -10,9 +10,12 @@ from checks.machine import Machine
 from checks.memory import ModelSize
 from checks.memory.plan import Plan
 from checks.memory.terms import DeviceTerms, compute_terms
+from inference.model.kv_cost import KVLimits
 from inference.model.load.device_dtype import default_kv_memory
 
 MIN_CONTEXT = 2048  # tokens of context that must fit at least
+# Tokens of the largest page of any runner, by device. A row leaves the rest of its last page unused.
+MAX_PAGE_SIZES = {"cpu": 16, "cuda": 256}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +84,18 @@ def part_terms(
 
 
 def minimum_kv_memory_bytes(plan: Plan, model_size: ModelSize) -> int:
-    return model_size.bytes_per_sequence + model_size.kv_bytes_per_token * min(
-        plan.context or plan.default_context, MIN_CONTEXT
-    )
+    context = min(plan.context or plan.default_context, MIN_CONTEXT)
+    return model_size.kv_cost.sequence_bytes(context, kv_limits(plan, context))
+
+
+def kv_limits(plan: Plan, context: int) -> KVLimits:
+    """What the KV cache must suffice for, if each sequence has at most `context` tokens."""
+    return KVLimits(plan.max_sequences, context, plan.max_batch_tokens, MAX_PAGE_SIZES[plan.device])
+
+
+def kv_bytes_of(plan: Plan, model_size: ModelSize, num_tokens: int, context: int) -> int:
+    """Bytes of the KV cache that holds num_tokens tokens of all sequences."""
+    return model_size.kv_cost.bytes_of(num_tokens, kv_limits(plan, context))
 
 
 def available_bytes(plan: Plan, machine: Machine, device: str) -> int:
@@ -117,13 +129,7 @@ def kv_memory_bytes_by_device(plan: Plan, machine: Machine, model_size: ModelSiz
 def fitting_context(plan: Plan, machine: Machine, model_size: ModelSize) -> int:
     """Tokens of one sequence that fit; the model's own context if a token needs no KV cache."""
     max_context = max(plan.context, plan.default_context)
-    if not model_size.kv_bytes_per_token:
+    if not model_size.kv_cost.per_recent_token:
         return max_context
-    return min(
-        max_context,
-        (
-            (plan.kv_memory_bytes or available_kv_memory_bytes(plan, machine, model_size))
-            - model_size.bytes_per_sequence
-        )
-        // model_size.kv_bytes_per_token,
-    )
+    num_bytes = plan.kv_memory_bytes or available_kv_memory_bytes(plan, machine, model_size)
+    return model_size.kv_cost.max_sequence_tokens(num_bytes, kv_limits(plan, max_context))

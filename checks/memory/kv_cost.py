@@ -14,6 +14,7 @@ from inference.model.batch import Resize, UnsupportedModel, make_batch
 from inference.model.contiguous.encoder_decoder import EncoderDecoderRunner
 from inference.model.contiguous.runner import ContiguousRunner
 from inference.model.fused.module_map import map_modules
+from inference.model.kv_cost import KVCost
 from inference.model.paged.runner import PagedRunner
 from inference.model.quantization.find_weights import find_weights
 from inference.model.quantization.is_faster import sample_of
@@ -26,13 +27,11 @@ EXPERTS_IMPLEMENTATION = "batched_mm"  # works in any dtype and reads no value
 # The values of RUNNER.
 AUTO, FUSED, PAGED, CONTIGUOUS, UNCACHED = "auto", "fused", "paged", "contiguous", "uncached"
 
-KVCost = tuple[int, int]  # bytes per token, bytes per sequence
-
 
 def measure_kv_cost(model: Any, runner: str = AUTO, deterministic: bool = False) -> KVCost | None:
-    """Bytes of a sequence per token, and its constant part.
+    """What a sequence takes.
 
-    (0, 0) if every runner refuses the model: each step then recomputes the sequence without a cache. None if
+    Nothing if every runner refuses the model: each step then recomputes the sequence without a cache. None if
     the cost depends on values. deterministic: only runners whose rows do not change each other by a bit.
     The model is on the meta device in the dtype it computes in, and must not be used afterwards.
     """
@@ -41,10 +40,10 @@ def measure_kv_cost(model: Any, runner: str = AUTO, deterministic: bool = False)
     is_refused = True
     for cost in candidate_costs(model, runner, deterministic):
         result = try_cost(cost)
-        if isinstance(result, tuple):
+        if isinstance(result, KVCost):
             return result
         is_refused &= result is not None
-    return (0, 0) if is_refused else None
+    return KVCost() if is_refused else None
 
 
 def explain_refusal(model: Any, runner: str, deterministic: bool = False) -> str:
@@ -77,22 +76,19 @@ class KVAccounting:
 
     def __init__(self, cost: Callable[[], KVCost]) -> None:
         self.cost = cost
-        self.extra_per_token = self.extra_per_row = 0
+        self.extra = KVCost()
 
     def mark(self) -> KVCost:
         return self.cost()
 
     def delta(self, mark: KVCost, remaining_bytes: int) -> KVCost:
-        per_token, per_row = self.cost()
-        return per_token - mark[0], per_row - mark[1]
+        return self.cost() - mark
 
     def replay(self, delta: KVCost) -> None:
-        self.extra_per_token += delta[0]
-        self.extra_per_row += delta[1]
+        self.extra += delta
 
     def total(self) -> KVCost:
-        per_token, per_row = self.cost()
-        return per_token + self.extra_per_token, per_row + self.extra_per_row
+        return self.cost() + self.extra
 
 
 def candidate_costs(model: Any, runner: str, deterministic: bool) -> Iterator[Callable[[LayerMode], KVCost]]:

@@ -8,11 +8,12 @@ from math import prod
 from typing import Any
 
 from hub.model_config import DECODER_LAYER_COUNT_KEYS, LAYER_COUNT_KEYS
+from inference.model.kv_cost import KVCost
 
 STATE_ITEMSIZE = 4  # a recurrent state is in float32
 LATENT_KEY = "kv_lora_rank"
-# Values of config.layer_types whose layers have a state of constant size. Layers with a sliding window keep
-# every token too, because a later request may reuse the prefix.
+# Values of config.layer_types whose layers have a state of constant size. Layers with a sliding window count
+# as if they kept every token: that depends on the runner, which is not known here.
 RECURRENT_LAYER_TYPES = frozenset(
     {"linear_attention", "mamba", "mamba2", "conv", "recurrent", "gated_deltanet", "kda"}
 )
@@ -33,16 +34,17 @@ STATE_SHAPE_KEYS = (
 )
 
 
-def estimate_kv_cost(config: Any, itemsize: int) -> tuple[int, int]:
-    """Bytes of a sequence per token, and its constant part; a value has `itemsize` bytes."""
+def estimate_kv_cost(config: Any, itemsize: int) -> KVCost:
+    """What a sequence takes; a value has `itemsize` bytes."""
     num_layers = read_number(config, "layers", 0)
     layer_types = getattr(config, "layer_types", None) or ["full_attention"] * num_layers
     num_recurrent = sum(layer_type in RECURRENT_LAYER_TYPES for layer_type in layer_types)
     num_kv_layers = max(0, len(layer_types) - num_recurrent - read_number(config, "shared", 0))
     num_attentions = 2 if getattr(config, "is_encoder_decoder", False) else 1
-    return num_attentions * num_kv_layers * kv_values_per_token(
-        config
-    ) * itemsize, num_recurrent * recurrent_state_bytes(config)
+    return KVCost(
+        num_attentions * num_kv_layers * kv_values_per_token(config) * itemsize,
+        num_recurrent * recurrent_state_bytes(config),
+    )
 
 
 def kv_values_per_token(config: Any) -> int:

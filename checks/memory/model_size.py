@@ -19,6 +19,7 @@ from checks.memory.quantized_size import has_quantized_weights, quantized_size
 from checks.memory.tp_share import first_rank_share, splits_heads
 from hub.tensors import most_common_dtype
 from inference.errors import named_error
+from inference.model.kv_cost import KVCost
 from inference.model.load.checkpoint_quantization import QUANTIZATION_CONFIG, can_load_on_meta
 from inference.model.load.meta_model import (
     MetaLoadResult,
@@ -40,8 +41,7 @@ class ModelSize:
     dtype                       of the computation
     weights                     parameters and buffers
     buffers                     position tables, masks and so on
-    kv_bytes_per_token          KV cache of each token of a sequence
-    bytes_per_sequence          the constant part of a sequence's cache, such as recurrent states
+    kv_cost                     KV cache of a sequence
     layer_weights               of each layer, an encoder's before its decoder's; empty if unknown
     num_encoder_layers          the layers of an encoder, which have no KV cache
     quantization_savings        by value of QUANTIZE: how much smaller the weights become
@@ -62,8 +62,7 @@ class ModelSize:
     num_parameters: int
     dtype: str
     weights: int
-    kv_bytes_per_token: int
-    bytes_per_sequence: int
+    kv_cost: KVCost
     layer_weights: tuple[int, ...] = ()
     num_encoder_layers: int = 0
     quantization_savings: Mapping[str, int] = field(default_factory=dict)
@@ -126,11 +125,14 @@ def measure_model(
     pack_sample = 0 if is_fused else count_pack_sample(sized_model)
     kv_cost = measure_kv_cost(model.to(getattr(torch, dtype)), runner, deterministic)
     runner_error = (
-        explain_refusal(model, runner, deterministic) if kv_cost == (0, 0) and runner != AUTO else ""
+        explain_refusal(model, runner, deterministic) if kv_cost == KVCost() and runner != AUTO else ""
     )
-    kv_bytes_per_token, bytes_per_sequence = kv_cost or estimate_kv_cost(text_config, itemsize(dtype))
     model_size = ModelSize(
-        *(num_parameters, dtype, weights, kv_bytes_per_token, bytes_per_sequence, layer_weights),
+        num_parameters,
+        dtype,
+        weights,
+        kv_cost or estimate_kv_cost(text_config, itemsize(dtype)),
+        layer_weights,
         num_encoder_layers=len(stacks_of_layers[0]) if len(stacks_of_layers) > 1 else 0,
         quantization_savings=quantization_savings,
         buffers=buffers,
@@ -170,15 +172,13 @@ def estimate_from_files(
     dtype = choose_compute_dtype(num_parameters)
     text_config = raw_config.get("text_config")
     config = SimpleNamespace(**(text_config if isinstance(text_config, Mapping) else raw_config))
-    kv_bytes_per_token, bytes_per_sequence = estimate_kv_cost(config, itemsize(dtype))
     weights = stored_bytes if has_quantized_weights(raw_config) else num_parameters * itemsize(dtype)
     load_copy_bytes = count_converted_bytes(weights, dtype, raw_config)
     return ModelSize(
         num_parameters,
         dtype,
         weights,
-        kv_bytes_per_token,
-        bytes_per_sequence,
+        estimate_kv_cost(config, itemsize(dtype)),
         is_kv_measured=False,
         stored_dtype=most_common_dtype(tensors),
         load_copy_bytes=load_copy_bytes,
@@ -220,8 +220,7 @@ def size_per_rank(model_size: ModelSize, model: Any, num_shard: int, has_known_s
     return replace(
         model_size,
         weights=round((model_size.weights - replicated_bytes) * rank_fraction) + replicated_bytes,
-        kv_bytes_per_token=-(-model_size.kv_bytes_per_token // num_head_groups),
-        bytes_per_sequence=-(-model_size.bytes_per_sequence // num_head_groups),
+        kv_cost=model_size.kv_cost.divided_by(num_head_groups),
         layer_weights=tuple(int(layer * rank_fraction) for layer in model_size.layer_weights),
         load_copy_bytes=int(model_size.load_copy_bytes * rank_fraction),
     )

@@ -7,9 +7,11 @@ or sent to another process, unless some of its token ids are still on the device
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
+
+from inference.model.kv_cost import WindowGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +34,14 @@ class Swap:
 
 @dataclass(frozen=True, slots=True)
 class Clear:
-    """Zero row `row`, or page `row` of paged memory: masked values must be finite too, as 0 × nan is nan."""
+    """Zero row `row`, or page `row` of paged memory: masked values must be finite too, as 0 × nan is nan.
+
+    group: of the pages; 0 for those of all layers without a window group, else 1 + its index in
+    Runner.window_groups.
+    """
 
     row: int
+    group: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +71,17 @@ class PendingTokens:
     sampled_ids: torch.Tensor
 
 
+class GroupTable(NamedTuple):
+    """Where a window group (Runner.window_groups) has the tokens of a batch.
+
+    page_table    (R, …)  as Batch.page_table; pages behind the window are the group's null page
+    slot_mapping  (T,)    as Batch.slot_mapping
+    """
+
+    page_table: Sequence[Sequence[int]]
+    slot_mapping: list[int]
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """R rows, T tokens in total. Row i computes token_ids[query_start_loc[i]:query_start_loc[i+1]].
@@ -78,6 +96,7 @@ class Batch:
     cache_ops                changes to the memory, applied in order before the forward pass
     encoder_inputs           row → encoder token ids, for encoder-decoder rows in their first step
     page_table       (R, …)  paged memory only: the pages of row i's tokens, in order
+    window_tables            the same for each of Runner.window_groups
     pending_tokens           token ids that the host does not know yet; `token_ids` has 0 in their place
     pooled_rows      (P,)    indices i of the rows whose hidden states are summed: see Runner.hidden_sums
     """
@@ -94,6 +113,7 @@ class Batch:
     page_table: Sequence[Sequence[int]] = ()
     pending_tokens: PendingTokens | None = None
     pooled_rows: list[int] = field(default_factory=list)
+    window_tables: list[GroupTable] = field(default_factory=list)
 
     @property
     def num_computed_tokens(self) -> list[int]:
@@ -113,10 +133,12 @@ def make_batch(
     page_table: Sequence[Sequence[int]] = (),
     *,
     page_size: int,
+    num_windows: int = 0,
 ) -> Batch:
     """A Batch for trials and tests, with the positions and slots that follow from the other values.
 
-    page_size: as in slots_of. The engine's batches come from engine/build_batch.py.
+    page_size: as in slots_of. num_windows: window groups; all have the pages of page_table. The engine's
+    batches come from engine/build_batch.py.
     """
     starts, rows = list(query_start_loc), list(rows)
     positions: list[int] = []
@@ -139,6 +161,7 @@ def make_batch(
         cache_ops,
         encoder_inputs or {},
         page_table,
+        window_tables=[GroupTable(page_table, slot_mapping)] * num_windows,
     )
 
 
@@ -189,6 +212,8 @@ class Runner(Protocol):
     context        tokens that one row can hold
     kv_capacity    rows × columns (tokens) of the memory; a Resize never exceeds it
     page_size      tokens of a page; contiguous memory grows by multiples of it
+    window_groups  paged memory only: layers whose pages are freed behind their sliding window; the other
+                   layers have the kv_capacity / page_size pages of Batch.page_table
     vocab          width of the logits
     start_ids      the first tokens of a row in an encoder-decoder model; else empty
     hidden_sums    (P, d) float32, on its device: the sum of the hidden states (see pooling.py) that the last
@@ -200,6 +225,7 @@ class Runner(Protocol):
     context: int
     kv_capacity: int
     page_size: int
+    window_groups: tuple[WindowGroup, ...]
     vocab: int
     start_ids: tuple[int, ...]
     hidden_sums: torch.Tensor

@@ -17,6 +17,7 @@ from inference.model.fused.llama_model import LlamaSpec
 from inference.model.fused.module_map import map_modules
 from inference.model.fused.runner import FusedRunner
 from inference.model.fused.verify import extract_verified_spec
+from inference.model.kv_cost import KVCost, WindowGroup
 from inference.model.paged.attention import PagedAttention
 from inference.model.paged.compiled_layers import CompiledAttention, CompiledLayers
 from inference.model.paged.cuda import CudaGraphRecorder, is_single_gpu
@@ -44,15 +45,16 @@ class RunnerOption(NamedTuple):
 
     kind     "fused", "paged" or "contiguous"
     name     name in the log
-    build    builds a runner for max_sequences, context and kv_capacity; raises UnsupportedModel
-    kv_cost  returns (bytes per token, bytes per row) for a runner that has computed a step
+    build    builds a runner for max_sequences, context and kv_capacity, and for window_groups if its KV cost
+             has windows; raises UnsupportedModel
+    kv_cost  returns the KV cost of a runner that has computed a step
     slow_s   seconds: if this option is correct and its one-token step is slower, no later option is faster
     """
 
     kind: str
     name: str
     build: Callable[..., Runner]
-    kv_cost: Callable[[Any], tuple[int, int]]
+    kv_cost: Callable[[Any], KVCost]
     slow_s: float = SLOW_S
 
 
@@ -105,9 +107,10 @@ def build_fused_runner(
     max_sequences: int,
     context: int,
     kv_capacity: int,
+    window_groups: tuple[WindowGroup, ...] = (),
 ) -> FusedRunner:
     context = min(context, kv_capacity)
-    pool = create_pool(max_sequences, context, kv_capacity)
+    pool = create_pool(max_sequences, context, kv_capacity, window_groups=window_groups)
     return FusedRunner(model, get_spec(), pool, max_sequences=max_sequences, context=context)
 
 
@@ -121,6 +124,7 @@ def build_paged_runner(
     max_sequences: int,
     context: int,
     kv_capacity: int,
+    window_groups: tuple[WindowGroup, ...] = (),
     get_layers: Callable[[], CompiledLayers] | None = None,
 ) -> PagedRunner:
     """Build a paged runner, with CUDA graphs where the device and the kernel support them."""
@@ -131,7 +135,7 @@ def build_paged_runner(
     context = min(context, kv_capacity)
     runner = runner_class(
         model,
-        create_pool(max_sequences, context, kv_capacity, kernel.page_size, get_store()),
+        create_pool(max_sequences, context, kv_capacity, kernel.page_size, get_store(), window_groups),
         max_sequences=max_sequences,
         context=context,
         kernel=kernel.kernel,
@@ -150,20 +154,22 @@ def create_pool(
     kv_capacity: int,
     page_size: int = PAGE_SIZE,
     store: StoreKernel = store_by_index,
+    window_groups: tuple[WindowGroup, ...] = (),
 ) -> KVPool:
     """A pool of kv_capacity tokens, and at least of one row of the whole context.
 
     Each row of a trial or a benchmark has a page; an engine's rows wait for free pages.
     """
     num_pages = max(kv_capacity // page_size, -(-context // page_size), min(max_sequences, ROWS))
-    return KVPool(num_pages, page_size, store)
+    return KVPool(num_pages, page_size, store, window_groups)
 
 
-def paged_kv_cost(runner: PagedRunner | FusedRunner) -> tuple[int, int]:
-    return runner.pool.bytes_per_token(), 0
+def paged_kv_cost(runner: PagedRunner | FusedRunner) -> KVCost:
+    return runner.pool.cost()
 
 
-def contiguous_kv_cost(runner: ContiguousRunner) -> tuple[int, int]:
+def contiguous_kv_cost(runner: ContiguousRunner) -> KVCost:
     per_token, per_row = runner.memory.bytes_per_column(), runner.memory.bytes_per_row()
-    # An encoder token takes as many bytes as a decoder token.
-    return (2 * per_token, 0) if runner.capabilities.encoder_decoder else (per_token, per_row)
+    if runner.capabilities.encoder_decoder:
+        return KVCost(2 * per_token)  # an encoder token takes as many bytes as a decoder token
+    return KVCost(per_token, per_row)

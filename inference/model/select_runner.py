@@ -14,6 +14,7 @@ from transformers import PreTrainedModel
 from inference.errors import Unavailable
 from inference.model import benchmark
 from inference.model.batch import Runner, UnsupportedModel
+from inference.model.kv_cost import KVCost, KVLimits
 from inference.model.load.rope import freeze_frequencies
 from inference.model.prepare_weights import prepare_weights
 from inference.model.quantization.error import QuantError
@@ -31,19 +32,17 @@ RUNNERS = ("fused", "paged", "contiguous", "uncached")
 class SelectedRunner:
     """A runner verified for its model.
 
-    runner_kind      one of RUNNERS; `name` is more specific
-    error            largest difference of a logit from the reference, in standard deviations of the logits
-    bytes_per_token  KV memory of one token
-    bytes_per_row    memory of one row in addition to its tokens
-    quant_error      error caused by quantization; None if the weights are those of the files
+    runner_kind  one of RUNNERS; `name` is more specific
+    error        largest difference of a logit from the reference, in standard deviations of the logits
+    kv_cost      what its KV memory takes
+    quant_error  error caused by quantization; None if the weights are those of the files
     """
 
     runner: Runner
     runner_kind: str
     name: str
     error: float
-    bytes_per_token: int
-    bytes_per_row: int = 0
+    kv_cost: KVCost
     quant_error: QuantError | None = None
 
 
@@ -112,6 +111,7 @@ def select_runner(
         context=context,
         kv_memory_bytes=kv_memory_bytes,
         max_batch_total_tokens=max_batch_total_tokens,
+        max_batch_tokens=max_batch_tokens or context,
     )
     return replace(selected, quant_error=prepared.quant_error)
 
@@ -170,26 +170,26 @@ def with_memory(
     context: int,
     kv_memory_bytes: int,
     max_batch_total_tokens: int | None,
+    max_batch_tokens: int,
 ) -> SelectedRunner:
     """Build the candidate's runner with its final memory: at most the whole context for each row."""
-    per_token, per_row = candidate.option.kv_cost(candidate.runner)
-    available = kv_memory_bytes - per_row * max_sequences
-    if available < per_token * context:
-        needs = (per_row * max_sequences + per_token * context) / 2**20
+    page_size = candidate.runner.page_size if candidate.runner.capabilities.paged else 1
+    limits = KVLimits(max_sequences, context, max_batch_tokens, page_size)
+    kv_cost = candidate.option.kv_cost(candidate.runner)
+    required_bytes = kv_cost.required_bytes(limits)
+    if kv_memory_bytes < required_bytes:
         raise Unavailable(
-            f"one sequence of the whole context ({context} tokens) needs {needs:.0f} MiB of KV memory, "
+            f"one sequence of the whole context ({context} tokens) needs {required_bytes / 2**20:.0f} MiB of "
+            f"KV memory, "
             f"{kv_memory_bytes / 2**20:.0f} MiB are free: lower CONTEXT ({context}) "
             f"or MAX_SEQUENCES ({max_sequences})"
         )
-    page_size = candidate.runner.page_size if candidate.runner.capabilities.paged else 1
-    max_tokens = (
-        max_sequences * -(-context // page_size) * page_size
-    )  # a row's last page may be partly filled
-    affordable_tokens = available // per_token if per_token else max_tokens
-    kv_capacity = min(max_tokens, affordable_tokens, max_batch_total_tokens or max_tokens)
+    kv_capacity = min(
+        kv_cost.max_tokens(kv_memory_bytes, limits), max_batch_total_tokens or limits.max_tokens
+    )
     runner = candidate.option.build(max_sequences=max_sequences, context=context, kv_capacity=kv_capacity)
     option = candidate.option
-    selected = SelectedRunner(runner, option.kind, option.name, candidate.error, per_token, per_row)
+    selected = SelectedRunner(runner, option.kind, option.name, candidate.error, kv_cost)
     return log_selected(model, selected)
 
 
@@ -214,7 +214,7 @@ def select_uncached(
     if not is_causal and reference.cache_error() > tolerance:
         raise Unavailable(f"{model.config.model_type} computes different logits with a cache than without")
     runner = UncachedRunner(model, max_sequences=max_sequences, context=context, is_causal=is_causal)
-    return log_selected(model, SelectedRunner(runner, "uncached", "uncached", error, 0))
+    return log_selected(model, SelectedRunner(runner, "uncached", "uncached", error, KVCost()))
 
 
 def log_selected(model: PreTrainedModel, selected: SelectedRunner) -> SelectedRunner:

@@ -49,7 +49,7 @@ class Layer(ctypes.Structure):
         *((name, c_void_p) for name in ("before_attention", "after_attention", "before_mlp", "after_mlp")),
         *((name, c_void_p) for name in ("query_norm", "key_norm", "cos", "sin")),
         ("window", c_int32),
-        ("unused", c_int32),
+        ("group", c_int32),
         ("keys", c_void_p),
         ("values", c_void_p),
     )

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 
 from checks import enough_memory
 from checks.machine import Machine
+from checks.memory.estimate import kv_bytes_of
 from checks.memory.plan import Plan
 from checks.memory.terms import DeviceTerms
 from inference.factory import LoadedEngine
+from inference.model.kv_cost import KVCost
 from inference.model.memory_usage import MemoryUsage
 
 RAM, CPU = "RAM", "cpu"
@@ -22,8 +24,9 @@ KV_PER_TOKEN, KV_PER_ROW = "KV a token", "KV a row"
 class MemoryTerm:
     """Predicted and actual bytes of a memory term.
 
-    name  "disk"; KV_PER_TOKEN; KV_PER_ROW (the bytes of a row that do not grow with its tokens); a device and
-          a term, such as "RAM weights"; or only a device for its total, such as "RAM"
+    name  "disk"; KV_PER_TOKEN, followed by a window for the layers with it; KV_PER_ROW (the bytes of a row
+          that do not grow with its tokens); a device and a term, such as "RAM weights"; or only a device for
+          its total, such as "RAM"
     """
 
     name: str
@@ -83,12 +86,8 @@ class MemoryReport:
         disk_bytes = sum((self.loaded_engine.folder / file.name).stat().st_size for file in files)
         memory_terms = [
             MemoryTerm("disk", sum(file.size for file in files), disk_bytes),
-            MemoryTerm(KV_PER_TOKEN, self.model_size.kv_bytes_per_token, selected_runner.bytes_per_token),
+            *kv_cost_terms(self.model_size.kv_cost, selected_runner.kv_cost),
         ]
-        if self.model_size.bytes_per_sequence or selected_runner.bytes_per_row:
-            memory_terms.append(
-                MemoryTerm(KV_PER_ROW, self.model_size.bytes_per_sequence, selected_runner.bytes_per_row)
-            )
         for report in self.device_reports:
             memory_terms += (
                 self.ram_terms(report) if report.gpu is None else self.vram_terms(report, report.gpu)
@@ -143,15 +142,23 @@ class MemoryReport:
 
     def kv_bytes_touched(self) -> int:
         """KV bytes of the tokens ever written, and of all rows."""
-        tokens = self.loaded_engine.engine.stats().kv_touched
-        return (
-            self.model_size.kv_bytes_per_token * tokens
-            + self.model_size.bytes_per_sequence * self.plan.max_sequences
-        )
+        num_tokens = self.loaded_engine.engine.stats().kv_touched
+        context = enough_memory.plan_budget(self.plan, self.machine).context
+        return kv_bytes_of(self.plan, self.model_size, num_tokens, context)
 
     def gpu_bytes_used(self, usage: MemoryUsage, gpu: int) -> int:
         """Bytes of a GPU in use now that were free when the machine was inspected."""
         return self.machine.gpus[gpu].free - usage.gpus[gpu].free
+
+
+def kv_cost_terms(predicted: KVCost, actual: KVCost) -> Iterator[MemoryTerm]:
+    yield MemoryTerm(KV_PER_TOKEN, predicted.per_token, actual.per_token)
+    predicted_windows, actual_windows = dict(predicted.windowed), dict(actual.windowed)
+    for window in sorted(predicted_windows | actual_windows):
+        name = f"{KV_PER_TOKEN} within a window of {window}"
+        yield MemoryTerm(name, predicted_windows.get(window, 0), actual_windows.get(window, 0))
+    if predicted.per_row or actual.per_row:
+        yield MemoryTerm(KV_PER_ROW, predicted.per_row, actual.per_row)
 
 
 def gpu_number(name: str) -> int:

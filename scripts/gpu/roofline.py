@@ -7,6 +7,7 @@ earlier tokens. The bandwidth is measured by copying a large tensor; bytes read 
 from collections.abc import Iterator
 from typing import Any
 
+from inference.model.kv_cost import KVCost
 from scripts.gpu.device import measure_bandwidth
 from scripts.gpu.engine import PROMPT
 from scripts.gpu.section import Figure, SectionRun
@@ -18,12 +19,18 @@ def measure_section(run: SectionRun) -> Iterator[Figure]:
     engine, steps = run.engines.get(), run.choose(STEPS, 8)
     bytes_per_s = measure_bandwidth(run.bench.device)
     yield Figure("copy bandwidth", bytes_per_s / 1e9, "GB/s", "read and written")
-    size = weight_bytes_read(engine.model) + (PROMPT + steps / 2) * engine.selected.bytes_per_token
+    size = weight_bytes_read(engine.model) + kv_bytes_read(engine.selected.kv_cost, PROMPT + steps / 2)
     yield Figure("bytes per token", size / 1e9, "GB")
     seconds = engine.decode_step_s(1, steps)
     yield Figure("decode, 1 row", seconds * 1e3, "ms", f"{1 / seconds:.1f} tokens/s")
     share = size / bytes_per_s / seconds
     yield Figure("share of roofline", 100 * share, "%", f"{run.bench.dtype}, {engine.selected.name}")
+
+
+def kv_bytes_read(kv_cost: KVCost, num_tokens: float) -> float:
+    """Bytes of keys and values that decoding one token after num_tokens others reads."""
+    windowed = sum(num_bytes * min(window, num_tokens) for window, num_bytes in kv_cost.windowed)
+    return kv_cost.per_token * num_tokens + windowed
 
 
 def weight_bytes_read(model: Any) -> int:

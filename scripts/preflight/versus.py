@@ -25,6 +25,7 @@ from transformers import AutoConfig, AutoModel
 
 from checks.memory.kv_cost import cost_of_contiguous
 from inference.model import select_runner
+from inference.model.kv_cost import KVLimits
 from inference.model.load.architecture import auto_class_of
 from inference.model.load.meta_model import nbytes, try_build_on_meta
 from scripts.markdown import markdown_header, markdown_row
@@ -33,6 +34,7 @@ from scripts.preflight.sizes.table import measure_shape
 
 MAX_PARAMETERS = 4_000_000_000  # parameters
 TOKENS = 4096
+LIMITS = KVLimits(max_sequences=1, context=TOKENS, max_batch_tokens=512, page_size=16)
 HF_MEM = "hf-mem==0.5.6"
 COLUMNS = ("model", "weights: true", "ours", "accelerate", "hf-mem", "a sequence: true", "ours", "hf-mem")
 HF_MEM_PROGRAM = """
@@ -76,7 +78,7 @@ def compare(shape: Shape, python: Path) -> Iterator[str]:
     size = measure_shape(shape)
     hf_mem_weights, hf_mem_cache = run_hf_mem(shape, python)
     weights, sequence_bytes = measure_built_model(shape)
-    our_sequence_bytes = size.bytes_per_sequence + size.kv_bytes_per_token * TOKENS
+    our_sequence_bytes = size.kv_cost.sequence_bytes(TOKENS, LIMITS)
     yield markdown_row(
         (
             shape.name,
@@ -99,12 +101,12 @@ def measure_built_model(shape: Shape) -> tuple[int, int]:
     selected = select_runner.select_runner(
         model, max_sequences=1, context=64, kv_memory_bytes=10**9, timed=False
     )
-    per_token, per_sequence = (
+    kv_cost = (
         cost_of_contiguous(model, selected.runner.capabilities.chunked_prefill)
         if selected.runner_kind == "contiguous"
-        else (selected.bytes_per_token, 0)
+        else selected.kv_cost
     )
-    return weights, per_sequence + per_token * TOKENS
+    return weights, kv_cost.sequence_bytes(TOKENS, LIMITS)
 
 
 def accelerate_weights(shape: Shape) -> int:

@@ -20,6 +20,7 @@ from hub.repository import RepoFile
 from hub.resolve import from_folder
 from hub.weight_headers.safetensors import with_headers
 from inference.finding import Finding, Refused, format_size
+from inference.model.kv_cost import KVCost
 from inference.process.filesystem import SPARE_BYTES
 from tests import tiny
 
@@ -34,7 +35,7 @@ def finding_named(name: str, plan: Plan, machine: Machine) -> Finding:
 
 def eight_billion(planned: Planner, **changes: object) -> Plan:
     """A plan for a model of 16 GB in bfloat16 with 131,072 bytes of KV cache per token."""
-    measure = ModelSize(8 * 10**9, "bfloat16", 16 * GB, 131_072, 0)
+    measure = ModelSize(8 * 10**9, "bfloat16", 16 * GB, KVCost(131_072))
     plan = planned(
         **{key: value for key, value in changes.items() if key in ("device", "context", "kv_memory_bytes")}
     )
@@ -120,7 +121,7 @@ def test_kv_memory_is_at_most_what_all_rows_can_fill(planned: Planner, machine: 
     plan = planned(max_sequences=4)
     assert plan.model_size is not None
     assert enough_memory.plan_budget(plan, machine) == enough_memory.MemoryBudget(
-        512, 4 * 512 * plan.model_size.kv_bytes_per_token
+        512, 4 * 512 * plan.model_size.kv_cost.per_token
     )
 
 

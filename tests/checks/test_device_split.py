@@ -14,13 +14,14 @@ from checks.memory.overhead import DEFAULT_OVERHEAD
 from checks.memory.plan import Plan
 from checks.suggestions import suggest
 from inference.finding import Finding
+from inference.model.kv_cost import KVCost
 from inference.model.placement.device_map import layer_devices
 
 Split = Callable[..., Plan]
 GB = 10**9
 PROGRAM = DEFAULT_OVERHEAD.ram + DEFAULT_OVERHEAD.workspaces  # of a model in 16 bits
 # Ten layers of 1 GB and 2 GB of other weights; the KV cache of 2,048 tokens takes 1 GB.
-MEASURE = ModelSize(6 * GB, "bfloat16", 12 * GB, 500_000, 0, layer_weights=(GB,) * 10)
+MEASURE = ModelSize(6 * GB, "bfloat16", 12 * GB, KVCost(500_000), layer_weights=(GB,) * 10)
 KV = 2048 * 500_000
 
 

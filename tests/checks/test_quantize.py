@@ -15,6 +15,7 @@ from checks.memory.overhead import DEFAULT_OVERHEAD
 from checks.memory.plan import Plan
 from hub.resolve import from_folder
 from inference.finding import Finding
+from inference.model.kv_cost import KVCost
 from inference.native.library import SETTING, library
 from tests import tiny
 
@@ -22,7 +23,7 @@ Planner = Callable[..., Plan]
 GB = 10**9
 PROGRAM = DEFAULT_OVERHEAD.ram + DEFAULT_OVERHEAD.workspaces  # of a model in 16 bits
 MEASURE = ModelSize(
-    8 * 10**9, "bfloat16", 16 * GB, 131_072, 0, quantization_savings={"int8": 8 * GB, "int4": 11 * GB}
+    8 * 10**9, "bfloat16", 16 * GB, KVCost(131_072), quantization_savings={"int8": 8 * GB, "int4": 11 * GB}
 )
 
 

@@ -56,7 +56,7 @@ def test_each_of_two_shards_holds_half_of_the_weights_and_of_the_kv_cache(planne
     full, half = planned().model_size, planned(num_shard=2).model_size
     assert full is not None and half is not None
     assert 0.5 * full.weights <= half.weights < 0.51 * full.weights
-    assert half.kv_bytes_per_token == full.kv_bytes_per_token // 2
+    assert half.kv_cost.per_token == full.kv_cost.per_token // 2
 
 
 def test_each_of_two_shards_has_half_of_the_ram(planned: Planner, machine: Machine) -> None:

@@ -16,6 +16,7 @@ from checks.memory.plan import Plan
 from checks.preflight import plan_repository
 from checks.suggestions import fits, suggest
 from hub.resolve import resolve_model
+from inference.model.kv_cost import KVCost
 from settings.sources import Source, read_config_file, resolve
 from tests import tiny
 
@@ -26,8 +27,7 @@ MEASURE = ModelSize(
     8 * GB,
     "bfloat16",
     16 * GB,
-    131_072,
-    0,
+    KVCost(131_072),
     layer_weights=(GB,) * 16,
     quantization_savings={"int8": 8 * GB, "int4": 11 * GB},
 )

@@ -174,7 +174,7 @@ def test_the_capacity_follows_from_the_memory() -> None:
         fitted = select_runner(
             model, max_sequences=8, context=CONTEXT, kv_memory_bytes=300 * 256, allowed_runners=(kind,)
         )
-        assert fitted.bytes_per_token == 2 * 2 * 2 * 8 * 4  # layers, keys and values, heads, width, float32
+        assert fitted.kv_cost.per_token == 2 * 2 * 2 * 8 * 4  # layers, keys and values, heads, width, float32
         assert fitted.runner.kv_capacity == capacity
     assert (
         select_runner(model, max_sequences=2, context=CONTEXT, kv_memory_bytes=PLENTY).runner.kv_capacity

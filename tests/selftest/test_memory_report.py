@@ -79,7 +79,7 @@ def test_a_full_batch_writes_the_predicted_kv_memory(
     while opened.engine.step():
         pass
     after = by_term(report.terms_when_full())["RAM kv"]
-    assert after.predicted == ROWS * CONTEXT * planned.model_size.kv_bytes_per_token
+    assert after.predicted == ROWS * CONTEXT * planned.model_size.kv_cost.per_token
     assert after.actual >= after.predicted  # the system counts whole pages
 
 
@@ -89,7 +89,7 @@ def test_memory_is_predicted_for_the_engines_own_limits(
     runner = opened.selected_runner.runner
     [terms] = enough_memory.full_batch_terms(planned, machine).values()
     assert (runner.context, runner.max_sequences) == (CONTEXT, ROWS)
-    assert terms.kv == runner.kv_capacity * opened.selected_runner.bytes_per_token
+    assert terms.kv == runner.kv_capacity * opened.selected_runner.kv_cost.per_token
 
 
 def test_gpu_memory_is_the_decrease_of_its_free_memory(

@@ -52,7 +52,7 @@ def test_each_rank_reports_its_memory(planned: Plan, opened: LoadedEngine) -> No
     )
     opened.engine_thread.run(opened.engine.run_until_idle)
     assert planned.model_size is not None
-    tokens = planned.model_size.kv_bytes_per_token * 2 * PAGE_SIZE * ROWS  # each row has 20 + 4 tokens
+    tokens = planned.model_size.kv_cost.per_token * 2 * PAGE_SIZE * ROWS  # each row has 20 + 4 tokens
     served = by_term(report.terms_when_full())
     for rank in range(RANKS):
         kv = served[f"rank {rank} RAM kv"]

@@ -20,6 +20,7 @@ from inference.model.contiguous.host_calls import ONE_ROW, plan_calls
 from inference.model.contiguous.kv_memory import ContiguousMemory
 from inference.model.forward_context import set_forward_context
 from inference.model.forward_signature import accepts_through_decoder
+from inference.model.kv_cost import WindowGroup
 from inference.model.load.generation_config import vocab_size_of
 
 MAX_PADDING = 32  # padding tokens that cost less than another call of the model
@@ -36,6 +37,7 @@ class ContiguousRunner:
 
     encoder_decoder = False
     page_size = COLUMN_STEP
+    window_groups: tuple[WindowGroup, ...] = ()
     positions_name = "position_ids"
 
     def __init__(

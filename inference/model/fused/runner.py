@@ -40,6 +40,7 @@ class FusedRunner:
         self.hidden_sums = torch.empty(0)
         self.max_sequences, self.context = max_sequences, context
         self.pool, self.page_size, self.kv_capacity = pool, pool.page_size, pool.capacity
+        self.window_groups = pool.window_groups
         self.model, self.spec, self.native = model, spec, library()
         self.vocab = vocab_size_of(model)
         self.native_model = native_model(spec, pool, torch.get_num_threads())
@@ -82,7 +83,9 @@ class FusedRunner:
 def native_model(spec: LlamaSpec, pool: KVPool, threads: int) -> Model:
     """The Model struct of step.h. It points into the spec and the pool, which must outlive it."""
     layers = [
-        native_layer(layer_spec, pool.allocate(layer_spec.attention, spec.keys, spec.keys))
+        native_layer(
+            layer_spec, pool.allocate(layer_spec.attention, spec.keys, spec.keys, layer_spec.window or None)
+        )
         for layer_spec in spec.layers
     ]
     return Model(
@@ -109,6 +112,7 @@ def native_layer(layer_spec: LayerSpec, kv: LayerKV) -> Layer:
         cos=address_of(layer_spec.cos),
         sin=address_of(layer_spec.sin),
         window=layer_spec.window,
+        group=kv.group,
         keys=kv.keys.data_ptr(),
         values=kv.values.data_ptr(),
     )
@@ -126,16 +130,23 @@ def output_tokens(batch: Batch) -> list[int]:
 
 def native_step(batch: Batch, output_indices: list[int]) -> tuple[Step, "array[int]"]:
     """The Step struct of step.h, and the buffer that it points into, which must outlive it."""
+    slot_mapping, page_table = batch.slot_mapping, batch.page_table
+    if batch.window_tables:  # those of all cache groups, one after the other
+        slot_mapping = [
+            *slot_mapping,
+            *chain.from_iterable(each.slot_mapping for each in batch.window_tables),
+        ]
+        page_table = [*page_table, *chain.from_iterable(each.page_table for each in batch.window_tables)]
     arrays = {
         "ids": batch.token_ids,
         "positions": batch.positions,
-        "slot_mapping": batch.slot_mapping,
+        "slot_mapping": slot_mapping,
         "query_start_loc": batch.query_start_loc,
         "seq_lens": batch.seq_lens,
         "output_indices": output_indices,
         # The pages of all rows, row after row, and before them the index of each row's first page.
-        "page_table": list(accumulate(map(len, batch.page_table[:-1]), initial=0)),
-        "pages": list(chain.from_iterable(batch.page_table)),
+        "page_table": list(accumulate(map(len, page_table[:-1]), initial=0)),
+        "pages": list(chain.from_iterable(page_table)),
     }
     if output_indices is not batch.logits_indices:
         logits_rows = {token: row for row, token in enumerate(batch.logits_indices)}

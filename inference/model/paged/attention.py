@@ -17,7 +17,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from inference.model.attention import IGNORED_KWARGS, effective_kwargs
 from inference.model.batch import UnsupportedModel
 from inference.model.forward_context import ForwardContext, get_forward_context
-from inference.model.paged.attn_metadata import AttnMetadata
+from inference.model.paged.attn_metadata import AttnMetadata, StepMetadata
 from inference.model.paged.kv_pool import KVPool, LayerKV
 
 PROBE_POSITION = 1 << 20  # larger than any window
@@ -73,7 +73,7 @@ class AttentionKernel(Protocol):
 class PagedContext(ForwardContext):
     """A forward pass over pages: its metadata, the pool of the pages, and the kernel that reads them."""
 
-    metadata: AttnMetadata
+    metadata: StepMetadata
     pool: KVPool
     kernel: AttentionKernel
 
@@ -124,13 +124,16 @@ def attend(
         raise UnsupportedModel(
             f"the mask has {attention_mask}, but attention is called with {SlidingWindow(window)}"
         )
-    slot_mapping = context.metadata.slot_mapping
+    pool, key, value = context.pool, key[0].transpose(0, 1), value[0].transpose(0, 1)
+    kv = pool.layers.get(module) or pool.allocate(module, key, value, window)
+    metadata = context.metadata[kv.group]
+    slot_mapping = metadata.slot_mapping
     if slot_mapping.device != key.device:
         slot_mapping = context.copies.on_device(key.device, slot_mapping)
-    kv = context.pool.write(module, key[0].transpose(0, 1), value[0].transpose(0, 1), slot_mapping)
+    pool.write(kv, key, value, slot_mapping)
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     params = AttentionParams(scale, window, softcap, s_aux)
-    output = context.kernel(query[0].transpose(0, 1), kv, context.metadata, params)
+    output = context.kernel(query[0].transpose(0, 1), kv, metadata, params)
     return output[None], None
 
 

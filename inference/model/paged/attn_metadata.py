@@ -25,7 +25,7 @@ class QuerySpan(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class AttnMetadata:
-    """R rows compute T tokens in total.
+    """R rows compute T tokens in total; their slots are those of one cache group (see kv_pool.py).
 
     token_ids        (1, T)
     positions        (1, T)
@@ -33,7 +33,7 @@ class AttnMetadata:
     logits_indices   (W,)    tokens whose logits are returned; None: all
     spans            (R,)    the rows, on the host
     page_size        tokens of a page
-    per_step_cache   values that a kernel computes once for all layers of the step, by name
+    per_step_cache   values that a kernel computes once for all layers of the group, by name
     """
 
     token_ids: torch.Tensor
@@ -45,30 +45,38 @@ class AttnMetadata:
     per_step_cache: dict[Hashable, Any] = field(default_factory=dict)
 
 
-def build_metadata(batch: Batch, page_size: int, device: torch.device) -> AttnMetadata:
+StepMetadata = tuple[AttnMetadata, ...]  # of each cache group
+
+
+def build_metadata(batch: Batch, page_size: int, device: torch.device) -> StepMetadata:
     """Build the metadata of a batch with one host-to-device copy, and without waiting for the device."""
-    spans = [
-        QuerySpan(start, end, length, pages)
-        for (start, end), length, pages in zip(
-            pairwise(batch.query_start_loc), batch.seq_lens, batch.page_table, strict=True
-        )
-    ]
     every = len(batch.logits_indices) == len(batch.token_ids)
     pending = batch.pending_tokens
-    token_ids, positions, slot_mapping, logits_indices, pending_positions, sample_indices = lists_to_device(
+    token_ids, positions, logits_indices, pending_positions, sample_indices, *slot_mappings = lists_to_device(
         [
             batch.token_ids,
             batch.positions,
-            batch.slot_mapping,
             [] if every else batch.logits_indices,
             pending.token_indices if pending else [],
             pending.sample_indices if pending else [],
+            batch.slot_mapping,
+            *(table.slot_mapping for table in batch.window_tables),
         ],
         device,
     )
     if pending:
         pending_ids = pending.sampled_ids.index_select(0, sample_indices).clamp_(min=0)
         token_ids.index_copy_(0, pending_positions, pending_ids)
-    return AttnMetadata(
-        token_ids[None], positions[None], slot_mapping, None if every else logits_indices, spans, page_size
+    indices = None if every else logits_indices
+    page_tables = [batch.page_table, *(table.page_table for table in batch.window_tables)]
+    return tuple(
+        AttnMetadata(
+            token_ids[None], positions[None], slot_mapping, indices, query_spans(batch, page_table), page_size
+        )
+        for slot_mapping, page_table in zip(slot_mappings, page_tables, strict=True)
     )
+
+
+def query_spans(batch: Batch, page_table: Sequence[Sequence[int]]) -> list[QuerySpan]:
+    rows = zip(pairwise(batch.query_start_loc), batch.seq_lens, page_table, strict=True)
+    return [QuerySpan(start, end, length, pages) for (start, end), length, pages in rows]

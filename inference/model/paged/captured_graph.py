@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 
 from inference.model.batch import Batch, make_batch
-from inference.model.paged.attn_metadata import AttnMetadata, QuerySpan
+from inference.model.paged.attn_metadata import AttnMetadata, QuerySpan, StepMetadata
 from inference.model.paged.kernels.page_table import PageTable, cache_key
 from inference.model.paged.runner import PagedRunner
 
@@ -28,12 +28,17 @@ Capture = Callable[[Replay], Replay]  # computes logits → computes them again,
 
 
 class PagesShape(NamedTuple):
-    """The sizes of a runner and its pages that verification steps must fit."""
+    """The sizes of a runner and its pages that verification steps must fit.
+
+    num_pages    of the smallest cache group
+    num_windows  window groups
+    """
 
     max_sequences: int
     context: int
     num_pages: int
     page_size: int
+    num_windows: int
 
 
 class SharedTensors:
@@ -56,18 +61,22 @@ class SharedTensors:
         return self.logits[: len(logits)].copy_(logits)
 
     @cached_property
-    def mixed_page_table(self) -> PageTable:
-        """The page table of all mixed graphs: for a long context it takes many MB."""
-        return new_page_table(self.runner, self.runner.max_sequences, self.mixed_count)
+    def mixed_page_tables(self) -> list[PageTable]:
+        """The page tables of all mixed graphs: for a long context they take many MB."""
+        return new_page_tables(self.runner, self.runner.max_sequences, self.mixed_count)
 
 
-def new_page_table(runner: PagedRunner, rows: int, max_query_len: int) -> PageTable:
-    num_pages = -(-runner.context // runner.page_size)
-    return PageTable(rows, num_pages, runner.device, max_query_len=max_query_len, max_seq_len=runner.context)
+def new_page_tables(runner: PagedRunner, rows: int, max_query_len: int) -> list[PageTable]:
+    """A page table for each cache group."""
+    num_pages, max_seq_len = -(-runner.context // runner.page_size), runner.context
+    return [
+        PageTable(rows, num_pages, runner.device, max_query_len=max_query_len, max_seq_len=max_seq_len)
+        for _ in runner.pool.groups
+    ]
 
 
 class CapturedGraph:
-    """A graph of a step of `count` tokens in the rows of its page table, and its inputs at fixed addresses.
+    """A graph of a step of `count` tokens in the rows of its page tables, and its inputs at fixed addresses.
 
     It reads the runner's KV memory at its present addresses: the memory must not be resized afterwards.
     """
@@ -79,53 +88,62 @@ class CapturedGraph:
         shared: SharedTensors,
         *,
         count: int,
-        page_table: PageTable,
+        page_tables: Sequence[PageTable],
         logits_indices: torch.Tensor | None,
     ) -> None:
-        self.page_size, self.count, self.page_table = runner.page_size, count, page_table
-        self.padding_page = runner.pool.num_pages
+        self.page_size, self.count, self.page_tables = runner.page_size, count, page_tables
+        self.padding_pages = [runner.pool.num_pages_of(group) for group in runner.pool.groups]
         self.token_ids = torch.zeros(1, count, dtype=torch.int64, device=runner.device)
         self.positions = torch.zeros_like(self.token_ids)
-        self.slot_mapping = torch.zeros_like(self.token_ids[0])
+        self.slot_mappings = [torch.zeros_like(self.token_ids[0]) for _ in page_tables]
         self.logits_indices = logits_indices
-        self.set_spans([])
+        self.set_spans([[] for _ in page_tables])
         self.replay_graph = capture(
             lambda: shared.store_logits(PagedRunner.compute(runner, self.build_metadata()))
         )
 
-    def build_metadata(self) -> AttnMetadata:
+    def build_metadata(self) -> StepMetadata:
         """New metadata for each run: the capture must include what kernels compute into per_step_cache."""
-        per_step_cache: dict[Hashable, Any] = {cache_key(self.slot_mapping.device): self.page_table}
+        return tuple(map(self.group_metadata, self.slot_mappings, self.spans, self.page_tables))
+
+    def group_metadata(
+        self, slot_mapping: torch.Tensor, spans: list[QuerySpan], page_table: PageTable
+    ) -> AttnMetadata:
+        per_step_cache: dict[Hashable, Any] = {cache_key(slot_mapping.device): page_table}
         return AttnMetadata(
             self.token_ids,
             self.positions,
-            self.slot_mapping,
+            slot_mapping,
             self.logits_indices,
-            self.spans,
+            spans,
             self.page_size,
             per_step_cache=per_step_cache,
         )
 
-    def supports(self, metadata: AttnMetadata) -> bool:
+    def supports(self, metadata: StepMetadata) -> bool:
         """Whether the graph computes this step."""
         raise NotImplementedError
 
-    def set_spans(self, spans: Sequence[QuerySpan]) -> None:
-        """Make `spans` the rows of the graph, and pad them to its number of rows."""
-        self.spans = self.pad_spans(spans)
-        self.page_table.fill(self.spans)
+    def set_spans(self, group_spans: Sequence[Sequence[QuerySpan]]) -> None:
+        """Make the spans of each cache group the rows of the graph, and pad them to its number of rows."""
+        self.spans = list(map(self.pad_spans, group_spans, self.padding_pages))
+        for page_table, spans in zip(self.page_tables, self.spans, strict=True):
+            page_table.fill(spans)
 
-    def pad_spans(self, spans: Sequence[QuerySpan]) -> list[QuerySpan]:
+    def pad_spans(self, spans: Sequence[QuerySpan], padding_page: int) -> list[QuerySpan]:
         raise NotImplementedError
 
-    def replay(self, metadata: AttnMetadata) -> torch.Tensor:
+    def replay(self, metadata: StepMetadata) -> torch.Tensor:
         """The logits of the tokens that the step asks for; valid until the next replay."""
-        T = metadata.token_ids.shape[1]
-        self.token_ids[:, :T] = metadata.token_ids
-        self.positions[:, :T] = metadata.positions
-        self.slot_mapping[:T] = metadata.slot_mapping
-        self.slot_mapping[T:] = self.padding_page * self.page_size
-        self.set_spans(metadata.spans)
+        T = metadata[0].token_ids.shape[1]
+        self.token_ids[:, :T] = metadata[0].token_ids
+        self.positions[:, :T] = metadata[0].positions
+        for mapping, padding_page, group in zip(
+            self.slot_mappings, self.padding_pages, metadata, strict=True
+        ):
+            mapping[:T] = group.slot_mapping
+            mapping[T:] = padding_page * self.page_size
+        self.set_spans([group.spans for group in metadata])
         return self.replay_graph()
 
 
@@ -133,25 +151,27 @@ class DecodeGraph(CapturedGraph):
     """Each token is a row that ends with this token. Padding tokens are rows on the padding page."""
 
     def __init__(self, runner: PagedRunner, count: int, capture: Capture, shared: SharedTensors) -> None:
-        page_table = new_page_table(runner, count, max_query_len=1)
-        super().__init__(runner, capture, shared, count=count, page_table=page_table, logits_indices=None)
+        page_tables = new_page_tables(runner, count, max_query_len=1)
+        super().__init__(runner, capture, shared, count=count, page_tables=page_tables, logits_indices=None)
 
-    def supports(self, metadata: AttnMetadata) -> bool:
-        longest = max(span.end - span.start for span in metadata.spans)
-        return metadata.token_ids.shape[1] <= self.count and longest <= MAX_ROW_TOKENS
+    def supports(self, metadata: StepMetadata) -> bool:
+        longest = max(span.end - span.start for span in metadata[0].spans)
+        return metadata[0].token_ids.shape[1] <= self.count and longest <= MAX_ROW_TOKENS
 
-    def pad_spans(self, spans: Sequence[QuerySpan]) -> list[QuerySpan]:
+    def pad_spans(self, spans: Sequence[QuerySpan], padding_page: int) -> list[QuerySpan]:
         tokens = [
             (span.length - span.end + at + 1, span.pages)
             for span in spans
             for at in range(span.start, span.end)
         ]
-        tokens += [(1, (self.padding_page,))] * (self.count - len(tokens))
+        tokens += [(1, (padding_page,))] * (self.count - len(tokens))
         return [QuerySpan(at, at + 1, length, pages) for at, (length, pages) in enumerate(tokens)]
 
-    def replay(self, metadata: AttnMetadata) -> torch.Tensor:
-        logits = super().replay(metadata)[: metadata.token_ids.shape[1]]
-        return logits if metadata.logits_indices is None else logits.index_select(0, metadata.logits_indices)
+    def replay(self, metadata: StepMetadata) -> torch.Tensor:
+        logits, indices = super().replay(metadata), metadata[0].logits_indices
+        return (
+            logits[: metadata[0].token_ids.shape[1]] if indices is None else logits.index_select(0, indices)
+        )
 
     @staticmethod
     def verification_batches(count: int, shape: PagesShape) -> tuple[Batch, Batch]:
@@ -167,8 +187,8 @@ class DecodeGraph(CapturedGraph):
         num_new = [several, *[1] * (rows - 1)]
         pages = [(row,) for row in reversed(range(rows))]
         return (
-            verification_batch(num_computed, [0] * rows, pages, shape.page_size),
-            verification_batch(num_new, num_computed, pages, shape.page_size),
+            verification_batch(num_computed, [0] * rows, pages, shape),
+            verification_batch(num_new, num_computed, pages, shape),
         )
 
 
@@ -181,21 +201,24 @@ class MixedGraph(CapturedGraph):
     def __init__(self, runner: PagedRunner, count: int, capture: Capture, shared: SharedTensors) -> None:
         self.rows = runner.max_sequences
         indices = torch.zeros(self.rows, dtype=torch.int64, device=runner.device)
-        page_table = shared.mixed_page_table
-        super().__init__(runner, capture, shared, count=count, page_table=page_table, logits_indices=indices)
+        page_tables = shared.mixed_page_tables
+        super().__init__(
+            runner, capture, shared, count=count, page_tables=page_tables, logits_indices=indices
+        )
 
-    def supports(self, metadata: AttnMetadata) -> bool:
-        indices = metadata.logits_indices
-        return metadata.token_ids.shape[1] <= self.count and indices is not None and len(indices) <= self.rows
+    def supports(self, metadata: StepMetadata) -> bool:
+        num_tokens, indices = metadata[0].token_ids.shape[1], metadata[0].logits_indices
+        return num_tokens <= self.count and indices is not None and len(indices) <= self.rows
 
-    def pad_spans(self, spans: Sequence[QuerySpan]) -> list[QuerySpan]:
+    def pad_spans(self, spans: Sequence[QuerySpan], padding_page: int) -> list[QuerySpan]:
         end = spans[-1].end if spans else 0
         return [*spans, *[QuerySpan(end, end, 0, ())] * (self.rows - len(spans))]
 
-    def replay(self, metadata: AttnMetadata) -> torch.Tensor:
-        assert self.logits_indices is not None and metadata.logits_indices is not None
-        num_logits = len(metadata.logits_indices)
-        self.logits_indices[:num_logits] = metadata.logits_indices
+    def replay(self, metadata: StepMetadata) -> torch.Tensor:
+        indices = metadata[0].logits_indices
+        assert self.logits_indices is not None and indices is not None
+        num_logits = len(indices)
+        self.logits_indices[:num_logits] = indices
         return super().replay(metadata)[:num_logits]
 
     @staticmethod
@@ -210,8 +233,8 @@ class MixedGraph(CapturedGraph):
             tuple(range(num_decoding, num_decoding + num_pages)),
             *[(page,) for page in range(num_decoding)],
         ]
-        before = verification_batch(num_computed, [0] * len(pages), pages, shape.page_size)
-        step = verification_batch(num_new, num_computed, pages, shape.page_size)
+        before = verification_batch(num_computed, [0] * len(pages), pages, shape)
+        step = verification_batch(num_new, num_computed, pages, shape)
         last_tokens = [end - 1 for end in accumulate(num_new)]  # of each row
         return before, replace(step, logits_indices=last_tokens)
 
@@ -220,9 +243,18 @@ def verification_batch(
     num_new: Sequence[int],
     num_computed: Sequence[int],
     page_table: Sequence[Sequence[int]],
-    page_size: int,
+    shape: PagesShape,
 ) -> Batch:
     starts = list(accumulate(num_new, initial=0))
     ids = [(7 * i + 3 * num_computed[0]) % MIN_VOCAB for i in range(starts[-1])]
     rows, indices = range(len(num_new)), range(len(ids))
-    return make_batch(ids, starts, num_computed, rows, indices, page_table=page_table, page_size=page_size)
+    return make_batch(
+        ids,
+        starts,
+        num_computed,
+        rows,
+        indices,
+        page_table=page_table,
+        page_size=shape.page_size,
+        num_windows=shape.num_windows,
+    )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from inference.model.paged.attn_metadata import AttnMetadata, build_metadata
+from inference.model.paged.attn_metadata import StepMetadata, build_metadata
 from inference.model.paged.captured_graph import (
     Capture,
     CapturedGraph,
@@ -40,7 +40,7 @@ class GraphRunner(PagedRunner):
 
     graphs: tuple[CapturedGraph, ...] = ()  # the first that supports a step is replayed
 
-    def compute(self, metadata: AttnMetadata, pooled_spans: Sequence[Span] = ()) -> torch.Tensor:
+    def compute(self, metadata: StepMetadata, pooled_spans: Sequence[Span] = ()) -> torch.Tensor:
         graph = next((graph for graph in self.graphs if graph.supports(metadata)), None)
         if graph is None or pooled_spans:
             return super().compute(metadata, pooled_spans)
@@ -96,7 +96,10 @@ class GraphRunner(PagedRunner):
         """Capture the graph of `count` tokens and replay it once. Raises ArithmeticError for wrong logits."""
         began = time.monotonic()
         graph = kind(self, count, capture, shared)
-        shape = PagesShape(self.max_sequences, self.context, self.pool.num_pages, self.page_size)
+        num_pages = min(map(self.pool.num_pages_of, self.pool.groups))
+        shape = PagesShape(
+            self.max_sequences, self.context, num_pages, self.page_size, len(self.window_groups)
+        )
         before, step = kind.verification_batches(count, shape)
         try:
             PagedRunner.compute(self, build_metadata(before, self.page_size, self.device))
@@ -104,7 +107,8 @@ class GraphRunner(PagedRunner):
             replayed = graph.replay(metadata).float()  # first, so that it finds no results of compute()
             computed = PagedRunner.compute(self, metadata).float()
         finally:
-            self.pool.clear({page for pages in step.page_table for page in pages})
+            for group in self.pool.groups:
+                self.pool.clear({page for pages in step.page_table for page in pages}, group)
         error = ((replayed - computed).abs().max() / computed.std()).item()
         if not error <= tolerance:
             raise ArithmeticError(f"the {kind.__name__} of {count} tokens has error {error:.0e}")

@@ -1,7 +1,8 @@
 """The paged keys and values of all rows; each attention module's tensors are allocated at its first call.
 
-Made before the runners that compute with it, of which there may be several. Knows pages, widths and bytes;
-not which row owns a page.
+Attention modules are divided into cache groups with page tables of their own: group 0, and one for each
+WindowGroup. A page id stands for a page in every module of its group. Made before the runners that compute
+with it, of which there may be several. Knows pages, widths and bytes; not which row owns a page.
 """
 
 from collections.abc import Collection, Sequence
@@ -12,6 +13,7 @@ import torch
 
 from inference.device_copy import to_device
 from inference.model.batch import CacheOp, Clear
+from inference.model.kv_cost import KVCost, WindowGroup
 from inference.model.lazy_zeros import lazy_zeros
 
 PAGE_SIZE = 16  # tokens of a page
@@ -19,10 +21,15 @@ PAGE_SIZE = 16  # tokens of a page
 
 @dataclass(frozen=True, slots=True)
 class LayerKV:
-    """Keys (N, S, G, D) and values (N, S, G, E) of one attention module: N pages of S tokens, G heads."""
+    """Keys (N, S, G, D) and values (N, S, G, E) of one attention module: N pages of S tokens, G heads.
+
+    window  its sliding window, None for full attention; group: its cache group
+    """
 
     keys: torch.Tensor
     values: torch.Tensor
+    window: int | None = None
+    group: int = 0
 
 
 class StoreKernel(Protocol):
@@ -56,15 +63,23 @@ def store_by_index(
 class KVPool:
     """num_pages pages in each attention module, and a padding page: padding tokens write it, no row reads it.
 
+    A module whose window is that of a WindowGroup has this group's pages instead, a padding page, and the
+    group's null page.
+
     layers  the pages of each attention module; empty before the first step
     """
 
     def __init__(
-        self, num_pages: int, page_size: int = PAGE_SIZE, store: StoreKernel = store_by_index
+        self,
+        num_pages: int,
+        page_size: int = PAGE_SIZE,
+        store: StoreKernel = store_by_index,
+        window_groups: tuple[WindowGroup, ...] = (),
     ) -> None:
         self.num_pages = num_pages
         self.page_size = page_size
         self.store = store
+        self.window_groups = window_groups
         self.layers: dict[torch.nn.Module, LayerKV] = {}
 
     @property
@@ -72,39 +87,53 @@ class KVPool:
         """Tokens that the pages hold."""
         return self.num_pages * self.page_size
 
+    @property
+    def groups(self) -> range:
+        return range(1 + len(self.window_groups))
+
+    def num_pages_of(self, group: int) -> int:
+        """The pages of a cache group; this number is the id of its padding page."""
+        return self.window_groups[group - 1].num_pages if group else self.num_pages
+
     def apply(self, cache_ops: Sequence[CacheOp]) -> None:
         """Carry out the cache ops of a step."""
         if cache_ops:
             assert all(isinstance(op, Clear) for op in cache_ops), "pages are never moved"
-            self.clear({op.row for op in cache_ops if isinstance(op, Clear)})
+            clears = [op for op in cache_ops if isinstance(op, Clear)]
+            for group in {op.group for op in clears}:
+                self.clear({op.row for op in clears if op.group == group}, group)
 
-    def allocate(self, module: torch.nn.Module, key: torch.Tensor, value: torch.Tensor) -> LayerKV:
+    def allocate(
+        self, module: torch.nn.Module, key: torch.Tensor, value: torch.Tensor, window: int | None
+    ) -> LayerKV:
         """The module's pages; the first call allocates them for keys (T, G, D) and values (T, G, E)."""
         if module not in self.layers:
-            self.layers[module] = LayerKV(self._zeros(key), self._zeros(value))
+            windows = [each.window for each in self.window_groups]
+            group = windows.index(window) + 1 if window in windows else 0
+            num_pages = self.num_pages_of(group) + (2 if group else 1)
+            keys, values = (
+                lazy_zeros((num_pages, self.page_size, *states.shape[1:]), states) for states in (key, value)
+            )
+            self.layers[module] = LayerKV(keys, values, window, group)
         return self.layers[module]
 
-    def write(
-        self, module: torch.nn.Module, key: torch.Tensor, value: torch.Tensor, slot_mapping: torch.Tensor
-    ) -> LayerKV:
-        """Write keys (T, G, D) and values (T, G, E) at slot_mapping (T,); returns the module's pages."""
-        kv = self.layers.get(module) or self.allocate(module, key, value)
+    def write(self, kv: LayerKV, key: torch.Tensor, value: torch.Tensor, slot_mapping: torch.Tensor) -> None:
+        """Write keys (T, G, D) and values (T, G, E) of a module at slot_mapping (T,)."""
         self.store(key, value, kv.keys.flatten(0, 1), kv.values.flatten(0, 1), slot_mapping)
-        return kv
 
-    def clear(self, pages: Collection[int]) -> None:
-        """Zero the pages: masked values must be numbers too, because 0 × nan is nan."""
+    def clear(self, pages: Collection[int], group: int = 0) -> None:
+        """Zero the pages of a group: masked values must be numbers too, because 0 × nan is nan."""
         host_index = torch.tensor(list(pages))
         index_by_device: dict[torch.device, torch.Tensor] = {}
-        for kv in self.layers.values():
+        for kv in (each for each in self.layers.values() if each.group == group):
             device = kv.keys.device
             if device not in index_by_device:
                 index_by_device[device] = to_device(host_index, device)
             kv.keys.index_fill_(0, index_by_device[device], 0)
             kv.values.index_fill_(0, index_by_device[device], 0)
 
-    def bytes_per_token(self) -> int:
-        return sum(pages.keys[0, 0].nbytes + pages.values[0, 0].nbytes for pages in self.layers.values())
-
-    def _zeros(self, states: torch.Tensor) -> torch.Tensor:
-        return lazy_zeros((self.num_pages + 1, self.page_size, *states.shape[1:]), states)
+    def cost(self) -> KVCost:
+        """What a token takes in all layers that have computed a step."""
+        return KVCost(
+            sum(pages.keys[0, 0].nbytes + pages.values[0, 0].nbytes for pages in self.layers.values())
+        )

@@ -16,7 +16,7 @@ from inference.model.forward_context import set_forward_context
 from inference.model.forward_signature import accepts_through_decoder
 from inference.model.load.generation_config import vocab_size_of
 from inference.model.paged.attention import PROBE, AttentionKernel, PagedAttention, PagedContext
-from inference.model.paged.attn_metadata import AttnMetadata, build_metadata
+from inference.model.paged.attn_metadata import StepMetadata, build_metadata
 from inference.model.paged.kv_pool import KVPool
 from inference.model.paged.sdpa import sdpa_kernel
 
@@ -48,6 +48,7 @@ class PagedRunner:
         self.hidden_sums = torch.empty(0)
         self.max_sequences, self.context = max_sequences, context
         self.pool, self.page_size, self.kv_capacity = pool, pool.page_size, pool.capacity
+        self.window_groups = pool.window_groups
         self.kernel, self.vocab = kernel, vocab_size_of(model)
         self.attention = create_attention(model)
         check_supported(model)
@@ -60,13 +61,14 @@ class PagedRunner:
         spans = pooling.pooled_spans(batch)
         return self.compute(build_metadata(batch, self.page_size, self.device), spans)
 
-    def compute(self, metadata: AttnMetadata, pooled_spans: Sequence[pooling.Span] = ()) -> torch.Tensor:
+    def compute(self, metadata: StepMetadata, pooled_spans: Sequence[pooling.Span] = ()) -> torch.Tensor:
         """Run the model: logits (W, V). Stores the sums of the spans."""
-        context = PagedContext(metadata.logits_indices, metadata, self.pool, self.kernel)
+        tokens = metadata[0]
+        context = PagedContext(tokens.logits_indices, metadata, self.pool, self.kernel)
         context.pooled_spans = pooled_spans
         with self.attention.installed(), set_forward_context(context):
             logits = self.model(
-                input_ids=metadata.token_ids, position_ids=metadata.positions, use_cache=False
+                input_ids=tokens.token_ids, position_ids=tokens.positions, use_cache=False
             ).logits
         if pooled_spans:
             self.hidden_sums = torch.stack([*context.hidden_sums])
@@ -81,15 +83,23 @@ class PagedRunner:
         """
         T = NUM_PROBE_TOKENS
         batch = make_batch(
-            range(T), (0, T), (0,), (0,), range(T), page_table=((0,),), page_size=self.page_size
+            range(T),
+            (0, T),
+            (0,),
+            (0,),
+            range(T),
+            page_table=((0,),),
+            page_size=self.page_size,
+            num_windows=len(self.window_groups),
         )
         metadata = build_metadata(batch, self.page_size, self.device)
         context = PagedContext(None, metadata, self.pool, self.kernel)
         with self.attention.installed(PROBE), set_forward_context(context):
-            mask = torch.ones_like(metadata.token_ids)
+            token_ids, positions = metadata[0].token_ids, metadata[0].positions
+            mask = torch.ones_like(token_ids)
             self.model(
-                input_ids=metadata.token_ids,
-                position_ids=metadata.positions,
+                input_ids=token_ids,
+                position_ids=positions,
                 attention_mask=mask,
                 use_cache=False,
             )

@@ -12,6 +12,7 @@ from transformers import PreTrainedModel
 
 from inference.model.batch import Batch, CacheOp, Clear, Copy, Resize, RunnerCapabilities, Swap
 from inference.model.forward_signature import accepts
+from inference.model.kv_cost import WindowGroup
 from inference.model.load.generation_config import decoder_start_ids, vocab_size_of
 from inference.model.pooling import get_submodel, sum_hidden_states
 
@@ -24,6 +25,7 @@ class UncachedRunner:
     """
 
     page_size = 64
+    window_groups: tuple[WindowGroup, ...] = ()
 
     def __init__(
         self, model: PreTrainedModel, *, max_sequences: int, context: int, is_causal: bool = True

@@ -51,7 +51,7 @@ static Cached cached(const Run *run, const Layer *layer, const QueryTile *query_
     return (Cached){
         .keys = (const char *)layer->keys + group * bytes,
         .values = (const char *)layer->values + group * bytes,
-        .pages = run->step->pages + run->step->page_table[query_tile->row],
+        .pages = run->step->pages + run->step->page_table[layer->group * run->step->rows + query_tile->row],
         .page = model->page,
         .dtype = model->dtype,
         .head_dim = model->head_dim,

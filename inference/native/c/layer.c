@@ -63,7 +63,7 @@ static void finish_states(const Run *run, const Layer *layer, int token)
 {
     const Model *model = run->model;
     const int width = model->num_kv_heads * model->head_dim;
-    const int64_t slot = run->step->slot_mapping[token] * width;
+    const int64_t slot = run->step->slot_mapping[(int64_t)layer->group * run->step->tokens + token] * width;
     float *states = row_of(run->states, token, run->states_stride);
     add_bias(states, &layer->query);
     add_bias(states + run->key, &layer->key);

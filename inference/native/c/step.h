@@ -18,8 +18,8 @@ typedef struct Layer {
     const float *query_norm, *key_norm;     /* (head_dim,): for each head, before the rotation */
     const float *cos, *sin;                 /* (positions, rotary / 2); null: no rotation */
     int32_t window;                         /* sliding window in tokens, with the query's own; 0: none */
-    int32_t unused;
-    void *keys, *values;                    /* KV pool: (pages + 1, page, num_kv_heads, head_dim) */
+    int32_t group;                          /* cache group, see Step */
+    void *keys, *values;                    /* KV pool: (pages of the group, page, num_kv_heads, head_dim) */
 } Layer;
 
 typedef struct Model {
@@ -33,11 +33,13 @@ typedef struct Model {
 } Model;
 
 /* T tokens of R rows. Row r has the tokens [query_start_loc[r], query_start_loc[r + 1]): the last of its sequence,
- * which has seq_lens[r] tokens. Their keys and values are in pages[page_table[r]], pages[page_table[r] + 1], … */
+ * which has seq_lens[r] tokens. In layers of cache group g, their keys and values are in pages[page_table[g × R + r]],
+ * pages[page_table[g × R + r] + 1], … Pages behind a sliding window may be read: their values must be finite. */
 typedef struct Step {
     int32_t tokens, rows, num_logits, num_outputs;
-    const int64_t *ids, *positions, *slot_mapping;  /* (T,); slot: page number × page size + offset in the page */
-    const int64_t *query_start_loc, *seq_lens, *page_table;     /* (R + 1,), (R,), (R,) */
+    const int64_t *ids, *positions;             /* (T,) */
+    const int64_t *slot_mapping;                /* (groups, T): page number × page size + offset in the page */
+    const int64_t *query_start_loc, *seq_lens, *page_table;     /* (R + 1,), (R,), (groups, R) */
     const int64_t *pages;
     const int64_t *output_indices;              /* (num_outputs,): the tokens that the last layer outputs, ascending */
     const int64_t *logits_rows;                 /* (num_outputs,): their rows of `logits`, or -1; null: 0, 1, 2, … */

@@ -45,9 +45,9 @@ def shape_row(shape: Shape) -> str:
         size.num_parameters,
         size.weights,
         *bytes_of.values(),
-        size.kv_bytes_per_token,
-        contiguous.kv_bytes_per_token,
-        size.bytes_per_sequence,
+        size.kv_cost.per_recent_token,
+        contiguous.kv_cost.per_recent_token,
+        size.kv_cost.per_row,
     )
     return markdown_row((shape.name, *(f"{figure:,}" for figure in figures)))
 

@@ -14,6 +14,7 @@ from checks.machine import Machine
 from checks.memory import ModelSize, measure_model
 from checks.memory.plan import Plan
 from hub.resolve import from_folder
+from inference.model.kv_cost import KVCost
 from tests import tiny
 from tests.families import T5
 from tests.families import tiny as family
@@ -39,8 +40,7 @@ def test_the_weights_are_those_of_the_file(tmp_path: Path) -> None:
         count,
         "bfloat16",
         2 * count + rotary,
-        kv_bytes_per_token=2 * 2 * 2 * 8 * 2,
-        bytes_per_sequence=0,
+        KVCost(2 * 2 * 2 * 8 * 2),
         buffers=rotary,
     )
     rest = {"layer_weights": (), "quantization_savings": {}, "activation_bytes_per_token": 0}
@@ -86,12 +86,12 @@ def test_tied_weights_count_once() -> None:
 def test_a_sliding_window_costs_as_much_as_full_attention() -> None:
     """Runners keep every token, because a row may be rolled back to any of its tokens."""
     sliding = measure(LLAMA | {"model_type": "mistral", "sliding_window": 16})
-    assert (sliding.kv_bytes_per_token, sliding.bytes_per_sequence) == (measure(LLAMA).kv_bytes_per_token, 0)
+    assert sliding.kv_cost == measure(LLAMA).kv_cost
 
 
 def test_a_recurrent_model_has_only_a_state() -> None:
     state = measure({"model_type": "mamba", "hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 320})
-    assert state.kv_bytes_per_token == 0 and state.bytes_per_sequence > 0
+    assert state.kv_cost.per_token == 0 and state.kv_cost.per_row > 0
 
 
 def test_a_quantized_model_is_as_large_as_its_files() -> None:
@@ -104,8 +104,7 @@ def test_a_model_with_its_own_code_is_estimated_from_files_and_config() -> None:
         1000,
         "bfloat16",
         2000,
-        kv_bytes_per_token=2 * 2 * 2 * 8 * 2,
-        bytes_per_sequence=0,
+        KVCost(2 * 2 * 2 * 8 * 2),
         is_kv_measured=False,
         load_copy_bytes=2000,
     )
@@ -128,7 +127,7 @@ def test_layers_with_a_recurrent_state_do_not_count_per_token() -> None:
     raw = LLAMA | {"model_type": "own", "num_hidden_layers": 3, "layer_types": kinds}
     states = {"linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 8}
     size = measure(raw | states, stored=4000)
-    assert (size.kv_bytes_per_token, size.bytes_per_sequence) == (2 * 2 * 8 * 2, 2 * 4 * 8 * 8 * 4)
+    assert size.kv_cost == KVCost(2 * 2 * 8 * 2, 2 * 4 * 8 * 8 * 4)
     assert not size.is_kv_measured
 
 
@@ -136,7 +135,7 @@ def test_layers_with_a_recurrent_state_do_not_count_per_token() -> None:
 def test_the_formula_counts_the_decoders_own_layers(name: str) -> None:
     raw = T5 | {"model_type": "own", "is_encoder_decoder": True, name: 5}
     assert (
-        measure(raw, stored=4000).kv_bytes_per_token == 2 * 5 * 2 * 4 * 8 * 2
+        measure(raw, stored=4000).kv_cost.per_token == 2 * 5 * 2 * 4 * 8 * 2
     )  # self- and cross-attention, layers, keys and values, heads, width, bytes
 
 

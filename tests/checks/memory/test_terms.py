@@ -10,14 +10,14 @@ from checks.memory.overhead import DEFAULT_OVERHEAD
 from checks.memory.plan import Plan
 from checks.memory.terms import BYTES_PER_VOCAB_ENTRY, HEAP_FACTOR, PARITY_TOKENS, DeviceTerms, compute_terms
 from hub.repository import RepoFile
+from inference.model.kv_cost import KVCost
 
 GB, MB = 10**9, 10**6
 MEASURE = ModelSize(
     GB,
     "bfloat16",
     2 * GB,
-    1000,
-    0,
+    KVCost(1000),
     quantization_savings={"int8": GB},
     activation_bytes_per_token=50_000,
     largest_weight=200 * MB,

@@ -68,7 +68,7 @@ def test_pending_ids_are_read_on_the_device() -> None:
         page_size=16,
     )
     batch = replace(batch, pending_tokens=pending)
-    metadata = build_metadata(batch, 16, torch.device("cpu"))
+    [metadata] = build_metadata(batch, 16, torch.device("cpu"))
     assert metadata.token_ids.tolist() == [[5, 9, 6, 0]]
     assert metadata.positions.tolist() == [[0, 1, 4, 2]]
     assert metadata.logits_indices is not None and metadata.logits_indices.tolist() == [1, 2, 3]

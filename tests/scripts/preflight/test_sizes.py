@@ -88,7 +88,7 @@ def test_the_computed_size_is_what_is_loaded_and_cached(shape: Shape, dtype: str
     fitted = select_runner.select_runner(
         model, max_sequences=1, context=64, kv_memory_bytes=10**8, timed=False
     )
-    assert fitted.bytes_per_token == size.kv_bytes_per_token
+    assert fitted.kv_cost == size.kv_cost
     if table.LATENT_SETTING in shape.config:
         size = measure_model(config_settings, 0, lambda parameters: dtype, runner="contiguous")
         fitted = select_runner.select_runner(
@@ -99,4 +99,4 @@ def test_the_computed_size_is_what_is_loaded_and_cached(shape: Shape, dtype: str
             timed=False,
             allowed_runners=("contiguous",),
         )
-        assert fitted.bytes_per_token == size.kv_bytes_per_token
+        assert fitted.kv_cost == size.kv_cost
