@@ -90,12 +90,14 @@ class EngineProbe:
     def free_pages(self) -> int:
         """Pages that no sequence lists and that contain nothing reusable."""
         assert isinstance(self.kv_cache, PagedKVCacheManager)
-        return len(self.kv_cache.free_pages)
+        return len(self.kv_cache.pool.free_pages)
 
     @property
     def has_cached_prefixes(self) -> bool:
         """Whether tokens of ended sequences can be reused."""
         assert isinstance(self.kv_cache, PagedKVCacheManager | ContiguousKVCacheManager)
+        if isinstance(self.kv_cache, PagedKVCacheManager):
+            return bool(self.kv_cache.pool.evictable)
         return bool(self.kv_cache.evictable)
 
     @property

@@ -3,8 +3,10 @@
 Knows sequences, the shape of the KV memory and the Batch; computes nothing.
 """
 
+from collections.abc import Iterator
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple
 
 from torch import Tensor
@@ -12,7 +14,7 @@ from torch import Tensor
 from inference.engine.kv.manager import KVCacheManager
 from inference.engine.scheduler import SchedulerOutput
 from inference.engine.sequence import Sequence
-from inference.model.batch import Batch, CacheOp, PendingTokens, slots_of
+from inference.model.batch import Batch, CacheOp, GroupTable, PendingTokens, slots_of
 
 PENDING_ID = 0  # placeholder of a token id that the host does not know yet
 
@@ -91,7 +93,10 @@ def build_batch(
     page_table = tuple(sequence.pages for sequence, _ in scheduler_output if sequence.pages)
     pending = PendingTokens([], [], pending_ids.token_ids) if pending_ids else None
     tokens = token_ids, positions, slot_mapping, query_start_loc, seq_lens, rows, logits_indices
-    prepared = PreparedBatch(Batch(*tokens, cache_ops, encoder_inputs, page_table, pending, pooled_rows))
+    window_tables: list[GroupTable] = []
+    prepared = PreparedBatch(
+        Batch(*tokens, cache_ops, encoder_inputs, page_table, pending, pooled_rows, window_tables)
+    )
     for sequence, num_scheduled_tokens in scheduler_output:
         start = sequence.num_computed_tokens + sequence.num_in_flight_tokens
         end = start + num_scheduled_tokens
@@ -122,7 +127,20 @@ def build_batch(
         query_start_loc.append(len(token_ids))
         seq_lens.append(length)
         rows.append(sequence.row)
+    if scheduler_output and scheduler_output[0][0].window_pages:
+        window_tables += make_window_tables(prepared.batch, scheduler_output, slots_per_page)
     return prepared
+
+
+def make_window_tables(
+    batch: Batch, scheduler_output: SchedulerOutput, page_size: int
+) -> Iterator[GroupTable]:
+    """Where each window group has the tokens of the batch."""
+    spans = list(zip(batch.num_computed_tokens, batch.seq_lens, strict=True))
+    for page_table in zip(*(sequence.window_pages for sequence, _ in scheduler_output), strict=True):
+        rows = zip(page_table, spans, strict=True)
+        slots = (slots_of(pages, page_size, start, end) for pages, (start, end) in rows)
+        yield GroupTable(page_table, list(chain.from_iterable(slots)))
 
 
 def add_drafts(prepared: PreparedBatch, sequence: Sequence) -> None:

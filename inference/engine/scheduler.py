@@ -242,8 +242,9 @@ class Scheduler:
             reserved_tokens = 0 if sequence is oldest else reserved_tokens
             limit = PROMPT_LOGPROB_CHUNK if sequence.request.prompt_logprobs is not None else prompt_budget
             num_tokens = min(sequence.num_unscheduled_tokens, limit, prompt_budget - reserved_tokens)
-            prompt_budget -= num_tokens
             if num_tokens:
+                num_tokens = self.kv_cache_manager.reserve(sequence, num_tokens)
+                prompt_budget -= num_tokens
                 yield sequence, num_tokens
 
     def _chunk(self, prompts: list[Sequence], prompt_budget: int) -> Iterator[tuple[Sequence, int]]:

@@ -138,6 +138,7 @@ class Sequence:
     banned_tokens        tokens that the request bans or allows; None: it restricts none
     sampling_plan        what the request asks of the sampler; None until the first sample
     pages                in paged memory: the pages of its tokens, in order
+    window_pages         for each window group of the runner: as pages, with the null page behind the window
     max_pages            pages of its maximum length
     num_hashed_pages     how many of these pages prefix caching has registered
     page_hashes          hashes of the full pages
@@ -156,6 +157,7 @@ class Sequence:
     draft_token_ids: list[int] = field(default_factory=list)
     queue_time_s: float = 0.0
     pages: list[int] = field(default_factory=list)
+    window_pages: list[list[int]] = field(default_factory=list)
     max_pages: int = 0
     num_hashed_pages: int = 0
     page_hashes: list[bytes] = field(default_factory=list)
@@ -271,7 +273,7 @@ class Sequence:
         """
         self.row, self.num_computed_tokens = -1, 0
         self.num_in_flight_tokens = self.num_pending_tokens = 0
-        self.pages, self.num_hashed_pages = [], 0
+        self.pages, self.window_pages, self.num_hashed_pages = [], [], 0
         self.hidden_sum = None
 
     def with_drafts(self, num_drafts: int) -> "Sequence":

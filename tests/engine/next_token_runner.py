@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import torch
 
 from inference.model.batch import Batch, RunnerCapabilities
+from inference.model.kv_cost import WindowGroup
 
 PAGE_SIZE = 16
 CONTEXT = 1024
@@ -18,6 +19,7 @@ class NextTokenRunner:
     overlap: bool
     context: int = CONTEXT
     page_size: int = PAGE_SIZE
+    window_groups: tuple[WindowGroup, ...] = ()
     vocab: int = 200
     start_ids: tuple[int, ...] = ()
     capabilities: RunnerCapabilities = field(init=False)

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from inference.engine.engine import Engine
 from inference.engine.sampling.sampler import Sampler
 from inference.engine.scheduler import WaitingServedRatio
+from inference.model.kv_cost import WindowGroup
 from tests.engine.conftest import END, NAN, POISON, VOCAB
 from tests.engine_probe import EngineProbe
 from tests.generation_requests import make_request
@@ -86,6 +87,13 @@ PAGES: dict[str, dict[str, Any]] = {
         "admission": WaitingServedRatio(0.5, 6),
     },
     "last page": {"max_sequences": 3, "kv_capacity": 64, "context": 96, "drafts": "foreseen", "waiting": 200},
+}
+PAGES |= {
+    "windows": PAGES["pages"] | {"window_groups": (WindowGroup(10, 40),)},
+    "few pages in windows": PAGES["few pages"] | {"window_groups": (WindowGroup(7, 12), WindowGroup(20, 18))},
+    "windows of odd pages": PAGES["odd pages"] | {"window_groups": (WindowGroup(17, 5),)},
+    "windows of one": PAGES["pages of one"] | {"window_groups": (WindowGroup(1, 9), WindowGroup(8, 20))},
+    "the last window": PAGES["last page"] | {"window_groups": (WindowGroup(12, 9),)},
 }
 ASYNC = {f"{name}, asynchronous": shape | {"overlap": True} for name, shape in PAGES.items()}
 PAGES |= {f"{name}, early": shape | {"overlap": True} for name, shape in PAGES.items()}

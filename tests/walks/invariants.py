@@ -4,18 +4,21 @@ No sequence is lost, nothing is counted twice, and the KV memory contains what t
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
 from inference.engine.kv.contiguous import ContiguousKVCacheManager
+from inference.engine.kv.page_pool import PagePool
 from inference.engine.kv.paged import PagedKVCacheManager
 from inference.engine.kv.prefix import extend_page_hashes
+from inference.engine.kv.window_pages import WindowPages
 from inference.engine.sequence import StepOutput
+from inference.model.kv_cost import WindowGroup
 from inference.types import GenerationRequest
 from tests.engine.conftest import FakeRunner
 from tests.engine_probe import EngineProbe
-from tests.walks.paged_echo_runner import PagedEchoRunner
+from tests.walks.paged_echo_runner import Ids, PagedEchoRunner
 
 
 class RequestOutputs(Protocol):
@@ -39,7 +42,7 @@ def check_invariants(
         if isinstance(runner, FakeRunner):
             check_columns(kv_cache, runner)
     if isinstance(kv_cache, PagedKVCacheManager):
-        check_pages(kv_cache)
+        check_pages(kv_cache, runner.window_groups)
         if isinstance(runner, PagedEchoRunner):
             check_page_contents(kv_cache, runner)
 
@@ -125,14 +128,35 @@ def check_columns(rows: ContiguousKVCacheManager, runner: FakeRunner) -> None:
         assert memory.row_ids(row, len(cached_row.token_ids)) == cached_row.token_ids
 
 
-def check_pages(pages: PagedKVCacheManager) -> None:
+def check_accounts(pool: PagePool, listed: Counter[int]) -> None:
+    assert {page: count for page, count in pool.ref_count.items() if count} == listed
+    assert sorted([*pool.free_pages, *pool.evictable, *listed]) == list(range(pool.num_pages))
+
+
+def check_window(pages: PagedKVCacheManager, window: WindowPages, group: WindowGroup) -> None:
+    """Every page of a window group is accounted for; a sequence lists the pages of its window, and no more
+    than it can read once it has grown.
+    """
+    listed: Counter[int] = Counter()
+    for sequence in pages.active:
+        row_pages = sequence.window_pages[window.index]
+        live = [page for page in row_pages if page != group.null_page]
+        assert row_pages[len(row_pages) - len(live) :] == live, "a page within the window is missing"
+        first_read = max(0, sequence.num_computed_tokens - group.window + 1) // pages.page_size
+        assert len(row_pages) - len(live) <= first_read
+        listed.update(live)
+    check_accounts(window.pool, listed)
+
+
+def check_pages(pages: PagedKVCacheManager, window_groups: Sequence[WindowGroup] = ()) -> None:
     """Every page is free, evictable, or listed as often as its reference count.
 
     Shared pages are full and have the same tokens.
     """
     listed = Counter(page for sequence in pages.active for page in sequence.pages)
-    assert {page: count for page, count in pages.ref_count.items() if count} == listed
-    assert sorted([*pages.free_pages, *pages.evictable, *listed]) == list(range(pages.num_pages))
+    check_accounts(pages.pool, listed)
+    for window, group in zip(pages.windows, window_groups, strict=True):
+        check_window(pages, window, group)
     holders: dict[int, tuple[int, list[int]]] = {}
     for sequence in pages.active:
         for index, page in enumerate(sequence.pages):
@@ -150,9 +174,15 @@ def check_page_contents(pages: PagedKVCacheManager, runner: PagedEchoRunner) -> 
     for sequence in pages.active:
         stored_ids = runner.ids_in_pages(sequence.pages, sequence.num_computed_tokens)
         assert list(stored_ids) == sequence.token_ids[: sequence.num_computed_tokens]
-    for page_hash, page in pages.page_of_hash.items():
+    check_hashes(pages.pool, runner.pages)
+    for window, window_pages in zip(pages.windows, runner.window_pages, strict=True):
+        check_hashes(window.pool, window_pages)
+
+
+def check_hashes(pool: PagePool, pages: list[list[Ids]]) -> None:
+    for page_hash, page in pool.page_of_hash.items():
         page_hashes: list[bytes] = []
-        extend_page_hashes(page_hashes, runner.pages[page][-1], pages.page_size)
+        extend_page_hashes(page_hashes, pages[page][-1], len(pages[page]))
         assert page_hashes and page_hashes[-1] == page_hash, "a page is registered under the hash of another"
 
 

@@ -81,6 +81,10 @@ class ContiguousKVCacheManager:
         needed = max([len(sequence.token_ids) for sequence in self.active], default=0)
         return needed <= self.num_columns or self._resize(len(self.active), needed)
 
+    def reserve(self, sequence: Sequence, num_tokens: int) -> int:
+        """Returns num_tokens: `grow` and `allocate` make room for whole prompts."""
+        return num_tokens
+
     def free(self, sequence: Sequence, reusable: bool = True) -> None:
         """Free the row of sequence; the last active sequence moves into it.
 

@@ -50,7 +50,17 @@ class KVCacheManager(Protocol):
         ...
 
     def grow(self) -> bool:
-        """Make room for all tokens of every active sequence; False if the memory is too small."""
+        """Make room for all tokens of every active sequence; False if the memory is too small.
+
+        Layers with a sliding window get room for the next token; `reserve` makes room for more.
+        """
+        ...
+
+    def reserve(self, sequence: Sequence, num_tokens: int) -> int:
+        """Make room for the next num_tokens tokens of an active sequence, at least one.
+
+        Returns how many of them the next step may compute, at least one. The engine calls it for prompts.
+        """
         ...
 
     def free(self, sequence: Sequence, reusable: bool = True) -> None:
@@ -98,5 +108,7 @@ def create_kv_cache_manager(runner: Runner, prefix_caching: bool, chunking: Chun
     }
     if runner.capabilities.paged:
         assert not chunking.chunk_size, "a paged KV memory does not support chunks of a fixed size"
-        return PagedKVCacheManager(prefix_caching=prefix_caching, **bounds)
+        return PagedKVCacheManager(
+            prefix_caching=prefix_caching, window_groups=runner.window_groups, **bounds
+        )
     return ContiguousKVCacheManager(prefix_caching=prefix_caching, chunking=chunking, **bounds)

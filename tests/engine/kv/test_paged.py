@@ -60,7 +60,7 @@ def test_full_pages_are_shared_by_sequences_with_a_common_prefix() -> None:
     assert manager.allocate(other)
     assert other.pages[:2] == sequence.pages[:2] and other.pages[2] not in sequence.pages
     assert other.num_computed_tokens == 2 * SIZE
-    assert manager.ref_count[sequence.pages[0]] == 2
+    assert manager.pool.ref_count[sequence.pages[0]] == 2
     manager.check_integrity()
 
 
@@ -88,7 +88,7 @@ def test_used_tokens_count_a_shared_page_once() -> None:
     assert manager.used_tokens == (4 + 1) * SIZE, "two of its three pages are shared"
     manager.free(one)
     manager.free(other)
-    assert manager.used_tokens == 0 and manager.evictable
+    assert manager.used_tokens == 0 and manager.pool.evictable
 
 
 def test_at_least_one_token_is_left_to_compute() -> None:
@@ -104,10 +104,12 @@ def test_the_full_pages_of_an_ended_sequence_are_reused() -> None:
     pages_before = list(sequence.pages)
     manager.free(sequence)
     assert (sequence.row, sequence.pages, sequence.num_computed_tokens) == (-1, [], 0)
-    assert list(manager.evictable) == [pages_before[1], pages_before[0]], "the first page is evicted last"
+    assert list(manager.pool.evictable) == [pages_before[1], pages_before[0]], (
+        "the first page is evicted last"
+    )
     manager.check_integrity()
     again = make_sequence(range(10))
-    assert manager.allocate(again) and again.num_computed_tokens == 2 * SIZE and not manager.evictable
+    assert manager.allocate(again) and again.num_computed_tokens == 2 * SIZE and not manager.pool.evictable
 
 
 def test_the_least_recently_used_page_is_evicted_when_none_is_free() -> None:
@@ -117,7 +119,7 @@ def test_the_least_recently_used_page_is_evicted_when_none_is_free() -> None:
     newcomer = make_sequence([7] * 15, max_tokens=1)
     assert manager.allocate(newcomer)
     survivor = make_sequence(range(50, 60), max_tokens=0)
-    assert [page in manager.evictable for page in manager._cached_prefix(survivor)] == [True, True]
+    assert [page in manager.pool.evictable for page in manager._cached_prefix(survivor)] == [True, True]
     assert not manager._cached_prefix(make_sequence(range(10), max_tokens=0))
     manager.check_integrity()
 
@@ -128,7 +130,7 @@ def test_pages_freed_as_not_reusable_are_cleared_and_not_reused() -> None:
     pages_before = list(sequence.pages)
     manager.free(sequence, reusable=False)
     assert manager.take_ops() == [Clear(page) for page in reversed(pages_before)]
-    assert not manager.page_of_hash and not manager.evictable and len(manager.free_pages) == 32
+    assert not manager.pool.page_of_hash and not manager.pool.evictable and len(manager.pool.free_pages) == 32
 
 
 def test_a_page_that_another_sequence_uses_is_not_cleared() -> None:
@@ -224,7 +226,7 @@ def test_pages_that_a_step_in_flight_writes_are_cleared_when_they_are_freed() ->
     first, second, third, fourth = sequence.pages
     manager.free(sequence)
     assert manager.take_ops() == [Clear(fourth), Clear(third)]
-    assert list(manager.evictable) == [second, first]
+    assert list(manager.pool.evictable) == [second, first]
     assert (sequence.num_in_flight_tokens, sequence.num_pending_tokens) == (0, 0)
     manager.check_integrity()
 
@@ -245,10 +247,10 @@ def test_tokens_in_flight_are_not_shared() -> None:
     assert manager.allocate(sequence)
     sequence.num_in_flight_tokens = 10
     manager.grow()
-    assert not manager.page_of_hash
+    assert not manager.pool.page_of_hash
     sequence.num_computed_tokens, sequence.num_in_flight_tokens = 10, 0
     manager.grow()
-    assert len(manager.page_of_hash) == 2
+    assert len(manager.pool.page_of_hash) == 2
 
 
 def test_a_pending_token_has_its_place() -> None:
