@@ -21,10 +21,12 @@ from inference.model.contiguous.encoder_decoder import EncoderDecoderRunner
 from inference.model.contiguous.runner import ContiguousRunner
 from inference.model.fused.extract import extract_spec
 from inference.model.fused.runner import FusedRunner
+from inference.model.kv_cost import WindowGroup
 from inference.model.paged.kv_pool import KVPool
 from inference.model.paged.runner import PagedRunner
 from inference.model.runner_options import create_pool
 from inference.sampling import Sampling
+from tests import families
 from tests.families import VOCAB, needs_fused, tiny
 from tests.model.fused.llamas import tiny_with_packed_weights
 from tests.walks.event_counts import count_events, run_walks
@@ -56,14 +58,17 @@ def contiguous_runner(
     return runner
 
 
-def paged_runner(name: str, overlaps: bool = False) -> Runner:
-    pool = KVPool(KV_CAPACITY // 4, page_size=4)
+def paged_runner(name: str, overlaps: bool = False, window_pages: int = 0) -> Runner:
+    """window_pages: of the layers with a sliding window; 0: they have no pages of their own."""
+    window_groups = (WindowGroup(families.WINDOW["sliding_window"], window_pages),) if window_pages else ()
+    pool = KVPool(KV_CAPACITY // 4, page_size=4, window_groups=window_groups)
     return PagedRunner(tiny(name), pool, max_sequences=ROWS, context=CONTEXT, overlap=overlaps)
 
 
-def fused_runner(name: str) -> Runner:
+def fused_runner(name: str, window_pages: int = 0) -> Runner:
     model = tiny_with_packed_weights(name)
-    pool = create_pool(ROWS, CONTEXT, KV_CAPACITY)
+    window_groups = (WindowGroup(families.WINDOW["sliding_window"], window_pages),) if window_pages else ()
+    pool = create_pool(ROWS, CONTEXT, KV_CAPACITY, window_groups=window_groups)
     return FusedRunner(model, extract_spec(model, CONTEXT), pool, max_sequences=ROWS, context=CONTEXT)
 
 
@@ -79,6 +84,10 @@ RUNNERS: dict[str, Callable[[], Runner]] = {
     "llama paged overlapped": lambda: paged_runner("llama", overlaps=True),
     "gemma2 paged overlapped": lambda: paged_runner("gemma2", overlaps=True),
     "gemma2 fused": lambda: fused_runner("gemma2"),
+    "gemma2 paged in windows": lambda: paged_runner("gemma2", window_pages=12),
+    "gpt_oss paged in few windows": lambda: paged_runner("gpt_oss", window_pages=7),
+    "mistral paged in windows overlapped": lambda: paged_runner("mistral", overlaps=True, window_pages=14),
+    "gemma2 fused in windows": lambda: fused_runner("gemma2", window_pages=7),
 }
 
 

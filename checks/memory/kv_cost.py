@@ -1,7 +1,7 @@
 """The KV cost of a sequence, measured by running the model on the meta device in the runners.
 
-The cost differs from that of transformers' caches: a layer with a sliding window keeps all tokens here, and
-the paged runner stores keys and values as attention receives them.
+The cost differs from that of transformers' caches: in the contiguous runner a layer with a sliding window
+keeps all tokens, and the paged runner stores keys and values as attention receives them.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,7 +28,9 @@ EXPERTS_IMPLEMENTATION = "batched_mm"  # works in any dtype and reads no value
 AUTO, FUSED, PAGED, CONTIGUOUS, UNCACHED = "auto", "fused", "paged", "contiguous", "uncached"
 
 
-def measure_kv_cost(model: Any, runner: str = AUTO, deterministic: bool = False) -> KVCost | None:
+def measure_kv_cost(
+    model: Any, runner: str = AUTO, deterministic: bool = False, device: str = "cpu"
+) -> KVCost | None:
     """What a sequence takes.
 
     Nothing if every runner refuses the model: each step then recomputes the sequence without a cache. None if
@@ -38,7 +40,7 @@ def measure_kv_cost(model: Any, runner: str = AUTO, deterministic: bool = False)
     if hasattr(model, "set_experts_implementation"):
         model.set_experts_implementation(EXPERTS_IMPLEMENTATION)
     is_refused = True
-    for cost in candidate_costs(model, runner, deterministic):
+    for cost in candidate_costs(model, runner, deterministic, device):
         result = try_cost(cost)
         if isinstance(result, KVCost):
             return result
@@ -49,7 +51,7 @@ def measure_kv_cost(model: Any, runner: str = AUTO, deterministic: bool = False)
 def explain_refusal(model: Any, runner: str, deterministic: bool = False) -> str:
     """Why `runner`, which is not "auto", refuses the model; empty if it does not."""
     reason = ""
-    for cost in candidate_costs(model, runner, deterministic):
+    for cost in candidate_costs(model, runner, deterministic, "cpu"):
         result = try_cost(cost)
         if not isinstance(result, str):
             return ""
@@ -91,13 +93,14 @@ class KVAccounting:
         return self.cost() + self.extra
 
 
-def candidate_costs(model: Any, runner: str, deterministic: bool) -> Iterator[Callable[[LayerMode], KVCost]]:
+def candidate_costs(
+    model: Any, runner: str, deterministic: bool, device: str
+) -> Iterator[Callable[[LayerMode], KVCost]]:
     """The KV cost of each runner that may be selected, in the order in which loading tries them.
 
-    The fused runner has the KV layout of the paged runner. For the models that it supports, the contiguous
-    runner costs the same.
+    The fused runner, which computes on the CPU only, has the KV layout of the paged runner.
     """
-    if runner == FUSED:
+    if runner == FUSED or (runner == AUTO and deterministic and device == "cpu"):
         yield partial(cost_of_fused, model)
     if runner == PAGED or (runner == AUTO and not deterministic):
         yield partial(cost_of_paged, model)

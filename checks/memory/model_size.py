@@ -94,12 +94,14 @@ def measure_model(
     tensors: Mapping[str, Tensor] | None = None,
     runner: str = AUTO,
     deterministic: bool = False,
+    device: str = "cpu",
 ) -> ModelSize:
     """Measure the model of a config.json whose weights take `stored_bytes` in files.
 
     choose_compute_dtype: maps the number of parameters to a dtype. tensors: those of the files, on the meta
     device; None if unknown. runner: the value of RUNNER. deterministic: only runners whose rows do not
-    change each other by a bit. With num_shard > 1 the bytes are those of the first rank.
+    change each other by a bit. device: "cpu" or "cuda". With num_shard > 1 the bytes are those of the first
+    rank.
     """
     try:
         model = build_on_meta(raw_config)
@@ -123,7 +125,7 @@ def measure_model(
     )
     is_fused = may_run_fused(sized_model, runner)
     pack_sample = 0 if is_fused else count_pack_sample(sized_model)
-    kv_cost = measure_kv_cost(model.to(getattr(torch, dtype)), runner, deterministic)
+    kv_cost = measure_kv_cost(model.to(getattr(torch, dtype)), runner, deterministic, device)
     runner_error = (
         explain_refusal(model, runner, deterministic) if kv_cost == KVCost() and runner != AUTO else ""
     )

@@ -155,6 +155,7 @@ def measure_repository(
         tensors,
         request.runner,
         request.deterministic,
+        request.device,
     )
     return (
         replace(model_size, stored_dtype=GGUF_DTYPE, load_copy_bytes=model_size.weights)

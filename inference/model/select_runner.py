@@ -7,6 +7,7 @@ by their interface; nothing of their internals.
 import logging
 from collections.abc import Container
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from transformers import PreTrainedModel
@@ -53,6 +54,14 @@ class Candidate:
     option: RunnerOption
     runner: Runner
     error: float
+
+    @property
+    def kv_cost(self) -> KVCost:
+        return self.option.kv_cost(self.runner)
+
+    @property
+    def page_size(self) -> int:
+        return self.runner.page_size if self.runner.capabilities.paged else 1
 
 
 def select_runner(
@@ -103,15 +112,22 @@ def select_runner(
             model, reference, is_causal, tolerance, max_sequences=max_sequences, context=context
         )
         return replace(uncached, quant_error=prepared.quant_error)
-    best = fastest(model, reference, list(candidates.values()), context)
+    limits = {
+        kind: KVLimits(max_sequences, context, max_batch_tokens or context, candidate.page_size)
+        for kind, candidate in candidates.items()
+    }
+    fitting = [
+        candidate
+        for kind, candidate in candidates.items()
+        if candidate.kv_cost.required_bytes(limits[kind]) <= kv_memory_bytes
+    ]
+    best = fastest(model, reference, fitting or list(candidates.values()), context)
     selected = with_memory(
         model,
         best,
-        max_sequences=max_sequences,
-        context=context,
+        limits=limits[best.option.kind],
         kv_memory_bytes=kv_memory_bytes,
         max_batch_total_tokens=max_batch_total_tokens,
-        max_batch_tokens=max_batch_tokens or context,
     )
     return replace(selected, quant_error=prepared.quant_error)
 
@@ -166,16 +182,13 @@ def with_memory(
     model: PreTrainedModel,
     candidate: Candidate,
     *,
-    max_sequences: int,
-    context: int,
+    limits: KVLimits,
     kv_memory_bytes: int,
     max_batch_total_tokens: int | None,
-    max_batch_tokens: int,
 ) -> SelectedRunner:
     """Build the candidate's runner with its final memory: at most the whole context for each row."""
-    page_size = candidate.runner.page_size if candidate.runner.capabilities.paged else 1
-    limits = KVLimits(max_sequences, context, max_batch_tokens, page_size)
-    kv_cost = candidate.option.kv_cost(candidate.runner)
+    max_sequences, context = limits.max_sequences, limits.context
+    option, kv_cost = candidate.option, candidate.kv_cost
     required_bytes = kv_cost.required_bytes(limits)
     if kv_memory_bytes < required_bytes:
         raise Unavailable(
@@ -187,8 +200,9 @@ def with_memory(
     kv_capacity = min(
         kv_cost.max_tokens(kv_memory_bytes, limits), max_batch_total_tokens or limits.max_tokens
     )
-    runner = candidate.option.build(max_sequences=max_sequences, context=context, kv_capacity=kv_capacity)
-    option = candidate.option
+    window_groups = kv_cost.window_groups(kv_capacity, kv_memory_bytes, limits)
+    build = partial(option.build, window_groups=window_groups) if window_groups else option.build
+    runner = build(max_sequences=max_sequences, context=context, kv_capacity=kv_capacity)
     selected = SelectedRunner(runner, option.kind, option.name, candidate.error, kv_cost)
     return log_selected(model, selected)
 

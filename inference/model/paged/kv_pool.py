@@ -5,6 +5,7 @@ WindowGroup. A page id stands for a page in every module of its group. Made befo
 with it, of which there may be several. Knows pages, widths and bytes; not which row owns a page.
 """
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -134,6 +135,8 @@ class KVPool:
 
     def cost(self) -> KVCost:
         """What a token takes in all layers that have computed a step."""
-        return KVCost(
-            sum(pages.keys[0, 0].nbytes + pages.values[0, 0].nbytes for pages in self.layers.values())
-        )
+        sizes: Counter[int | None] = Counter()
+        for kv in self.layers.values():
+            sizes[kv.window] += kv.keys[0, 0].nbytes + kv.values[0, 0].nbytes
+        windowed = sorted((window, size) for window, size in sizes.items() if window is not None)
+        return KVCost(sizes[None], windowed=tuple(windowed))

@@ -108,6 +108,7 @@ def describe_runner(selected: SelectedRunner) -> tuple[Any, ...]:
         runner.max_sequences,
         runner.context,
         runner.kv_capacity,
+        runner.window_groups,
     )
 
 

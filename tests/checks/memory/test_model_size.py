@@ -83,10 +83,30 @@ def test_tied_weights_count_once() -> None:
     assert measure(LLAMA).num_parameters - tied.num_parameters == 320 * 32
 
 
-def test_a_sliding_window_costs_as_much_as_full_attention() -> None:
-    """Runners keep every token, because a row may be rolled back to any of its tokens."""
-    sliding = measure(LLAMA | {"model_type": "mistral", "sliding_window": 16})
-    assert sliding.kv_cost == measure(LLAMA).kv_cost
+MISTRAL = LLAMA | {"model_type": "mistral", "sliding_window": 16}
+
+
+def test_a_token_takes_its_bytes_while_it_is_within_the_window() -> None:
+    assert measure(MISTRAL).kv_cost == KVCost(windowed=((16, measure(LLAMA).kv_cost.per_token),))
+
+
+@pytest.mark.parametrize(
+    ("runner", "deterministic", "device", "is_windowed"),
+    [
+        ("auto", False, "cuda", True),
+        ("auto", True, "cpu", True),  # the fused runner
+        ("auto", True, "cuda", False),
+        ("contiguous", False, "cpu", False),
+    ],
+)
+def test_the_runner_decides_whether_tokens_behind_the_window_take_memory(
+    runner: str, deterministic: bool, device: str, is_windowed: bool
+) -> None:
+    size = measure_model(
+        MISTRAL, 0, lambda parameters: "bfloat16", runner=runner, deterministic=deterministic, device=device
+    )
+    assert bool(size.kv_cost.windowed) is is_windowed
+    assert size.kv_cost.per_recent_token == measure(LLAMA).kv_cost.per_token
 
 
 def test_a_recurrent_model_has_only_a_state() -> None:

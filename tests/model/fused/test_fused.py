@@ -12,17 +12,19 @@ from transformers import PreTrainedModel
 from inference.model.batch import Clear, make_batch
 from inference.model.fused.extract import extract_spec
 from inference.model.fused.runner import FusedRunner
+from inference.model.kv_cost import WindowGroup
 from inference.model.paged.kv_pool import PAGE_SIZE, KVPool
 from inference.model.paged.runner import PagedRunner
 from tests.families import CONTEXT, LLAMAS, VOCAB, tiny
 from tests.model.fused.llamas import tiny_with_packed_weights
+from tests.model.window_tables import with_window_table
 
 ROWS = 5
 PAGES = CONTEXT // 16
 
 
-def runner(model: PreTrainedModel) -> FusedRunner:
-    pool = KVPool(ROWS * CONTEXT // PAGE_SIZE)
+def runner(model: PreTrainedModel, window_groups: tuple[WindowGroup, ...] = ()) -> FusedRunner:
+    pool = KVPool(ROWS * CONTEXT // PAGE_SIZE, window_groups=window_groups)
     return FusedRunner(model, extract_spec(model, CONTEXT), pool, max_sequences=ROWS, context=CONTEXT)
 
 
@@ -48,6 +50,8 @@ def compute_steps(served: FusedRunner, steps: Sequence[dict[int, int]]) -> list[
             page_table=[[row + ROWS * place for place in range(PAGES)] for row in new_ids],
             page_size=PAGE_SIZE,
         )
+        for group in served.window_groups:
+            batch = with_window_table(batch, group, PAGE_SIZE)
         step_logits = served.forward(batch).float().clone()
         for (row, ids), start in zip(new_ids.items(), starts, strict=False):
             logits[row] = torch.cat([logits[row], step_logits[start : start + len(ids)]])
@@ -67,6 +71,19 @@ def test_a_row_gets_the_same_bits_alone_and_in_a_batch(name: str, dtype: torch.d
     )
     for row in range(ROWS):
         assert torch.equal(together[row], alone[row]) and torch.equal(chunked[row], alone[row])
+
+
+@pytest.mark.parametrize("name", ("gemma2", "mistral"))
+def test_a_row_gets_the_same_bits_with_pages_of_its_window_alone(name: str) -> None:
+    model = tiny_with_packed_weights(name)
+    windowed = runner(model, (WindowGroup(model.config.sliding_window, ROWS * PAGES),))
+    steps = [{0: 7, 2: 64}, {0: 1, 1: 2, 2: 1, 3: 16}, {0: 32, 1: 1, 2: 5, 3: 1, 4: 1}]
+    for ours, expected in zip(
+        compute_steps(windowed, steps), compute_steps(runner(model), steps), strict=True
+    ):
+        assert torch.equal(ours, expected)
+    groups = [windowed.pool.layers[layer.attention].group for layer in windowed.spec.layers]
+    assert groups == [bool(layer.window) for layer in windowed.spec.layers] and 1 in groups
 
 
 @pytest.mark.parametrize("name", LLAMAS)

@@ -17,6 +17,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from transformers import PreTrainedModel
 
 from inference.model.batch import Batch, Clear, make_batch
+from inference.model.kv_cost import WindowGroup
 from inference.model.paged import cuda
 from inference.model.paged.attention import AttentionParams
 from inference.model.paged.attn_metadata import AttnMetadata
@@ -32,6 +33,7 @@ from inference.model.paged.kernels.page_table import page_table_of
 from inference.model.paged.kv_pool import PAGE_SIZE, KVPool, LayerKV
 from inference.model.paged.runner import PagedRunner
 from tests.families import VOCAB, tiny
+from tests.model.window_tables import with_window_table
 
 PAGES, CONTEXT, ROWS = 24, 64, 5
 CLOSE = 1e-3  # in standard deviations of the logits
@@ -127,6 +129,29 @@ class BatchWalk:
         for row in reversed(range(len(self.rows))):
             if self.rows[row][0] + most > CONTEXT:
                 self.leave(row)
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("family", ["mistral", "gemma2"])
+def test_replayed_steps_with_a_window_group_equal_computed_steps_without(family: str, device: str) -> None:
+    model = tiny(family).to(device)
+    group = WindowGroup(model.config.sliding_window, PAGES)
+    recorder = trace if device == "cpu" else cuda.CudaGraphRecorder(model.device)
+    pool = KVPool(PAGES, window_groups=(group,))
+    replaying = GraphRunner(model, pool, max_sequences=ROWS, context=CONTEXT, kernel=indexed)
+    replaying.capture_graphs(recorder, CLOSE, 64)
+    computing, walk = runner_of(PagedRunner, model), BatchWalk(seed=5)
+    assert [graph.count for graph in replaying.graphs] == [1, 2, 4, 8, 32, 64]
+    assert not any(kv.keys[:PAGES].any() for kv in pool.layers.values()), "captures leave pages blank"
+    for turn in range(30):
+        most = 3 if turn % 10 else MAX_ROW_TOKENS + 2
+        walk.full(most)
+        batch = walk.step(most)
+        ours = replaying.forward(with_window_table(batch, group, PAGE_SIZE))
+        expected = computing.forward(batch)
+        assert (ours - expected).abs().max() < CLOSE * expected.std()
+    assert {kv.group for kv in pool.layers.values()} == ({1} if family == "mistral" else {0, 1})
+    assert not any(kv.keys[group.null_page].any() for kv in pool.layers.values() if kv.group)
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
