@@ -79,7 +79,7 @@ class Promise:
         assert (runner.context, runner.max_sequences) == (self.budget.context, self.plan.max_sequences)
         [terms] = enough_memory.full_batch_terms(self.plan, MACHINE).values()
         page = PAGE_SIZE if runner.capabilities.paged else 1
-        engine_bytes = kv_cost.bytes_of(runner.kv_capacity, kv_limits(self.plan, self.budget.context))
+        engine_bytes = kv_cost.useful_bytes(runner.kv_capacity, kv_limits(self.plan, self.budget.context))
         assert 0 <= engine_bytes - terms.kv < self.plan.max_sequences * page * max(1, self.token)
 
 

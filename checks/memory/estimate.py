@@ -94,8 +94,8 @@ def kv_limits(plan: Plan, context: int) -> KVLimits:
 
 
 def kv_bytes_of(plan: Plan, model_size: ModelSize, num_tokens: int, context: int) -> int:
-    """Bytes of the KV cache that holds num_tokens tokens of all sequences."""
-    return model_size.kv_cost.bytes_of(num_tokens, kv_limits(plan, context))
+    """Bytes that num_tokens tokens of all sequences take in the KV cache."""
+    return model_size.kv_cost.useful_bytes(num_tokens, kv_limits(plan, context))
 
 
 def available_bytes(plan: Plan, machine: Machine, device: str) -> int:

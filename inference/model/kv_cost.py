@@ -9,6 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+# A memory that is too small for the windows of all rows is divided so that it holds most sequences of this
+# length.
+TYPICAL_TOKENS = 2048
+SMALL_CHUNK = 512  # tokens of a prompt that a step computes where memory is short, and no loss of speed yet
+
 
 @dataclass(frozen=True, slots=True)
 class WindowGroup:
@@ -46,14 +51,20 @@ class KVLimits(NamedTuple):
         """Tokens of all rows with the whole context; a row's last page may be partly filled."""
         return self.max_sequences * self.whole_pages(self.context)
 
-    def kept_tokens(self, window: int, num_rows: int) -> int:
-        """Tokens, in whole pages, that the layers with this window hold at most for `num_rows` rows.
+    def kept_tokens(self, window: int) -> int:
+        """Tokens, in whole pages, that the layers with this window hold at most.
 
-        Each row has the pages of its window and one that it grows into; the tokens of the largest step are
-        stored before the pages behind its windows are free.
+        The tokens of the largest step are stored before the pages behind the windows are free.
         """
-        row_tokens = (window_pages(window, self.page_size) + 1) * self.page_size
-        return num_rows * row_tokens + self.whole_pages(self.max_batch_tokens)
+        return self.max_sequences * self.row_tokens(window) + self.whole_pages(self.max_batch_tokens)
+
+    def min_kept_tokens(self, window: int) -> int:
+        """Tokens, in whole pages, that they must hold at least: one row whose prompt has small chunks."""
+        return self.row_tokens(window) + self.whole_pages(min(self.max_batch_tokens, SMALL_CHUNK))
+
+    def row_tokens(self, window: int) -> int:
+        """Tokens that one row keeps to decode: the pages of its window, and one that it grows into."""
+        return (window_pages(window, self.page_size) + 1) * self.page_size
 
     def whole_pages(self, num_tokens: int) -> int:
         return -(-num_tokens // self.page_size) * self.page_size
@@ -79,12 +90,11 @@ class KVCost:
 
     def sequence_bytes(self, num_tokens: int, limits: KVLimits) -> int:
         """Bytes that one sequence of num_tokens tokens needs to run alone."""
-        return self.per_row + self._token_bytes(num_tokens, 1, limits)
+        return self.per_row + self._token_bytes(num_tokens, limits.min_kept_tokens)
 
-    def bytes_of(self, num_tokens: int, limits: KVLimits) -> int:
-        """Bytes of a memory that holds num_tokens tokens of max_sequences rows, however they are divided."""
-        num_rows = limits.max_sequences
-        return self.per_row * num_rows + self._token_bytes(num_tokens, num_rows, limits)
+    def useful_bytes(self, num_tokens: int, limits: KVLimits) -> int:
+        """Bytes that num_tokens tokens take at most, however they are divided among the rows."""
+        return self.per_row * limits.max_sequences + self._token_bytes(num_tokens, limits.kept_tokens)
 
     def required_bytes(self, limits: KVLimits) -> int:
         """The least bytes to run: one row of the whole context, and what each other row takes when empty."""
@@ -96,33 +106,37 @@ class KVCost:
         return last_fitting(lambda n: self.sequence_bytes(n, limits) <= num_bytes, limits.context)
 
     def max_tokens(self, num_bytes: int, limits: KVLimits) -> int:
-        """Tokens that `num_bytes` bytes hold: at least one whole context, if required_bytes allows it."""
-        num_tokens = last_fitting(lambda n: self.bytes_of(n, limits) <= num_bytes, limits.max_tokens)
+        """Tokens that `num_bytes` bytes hold: at least one whole context, if required_bytes allows it.
+
+        The bytes are divided among the windows as sequences of TYPICAL_TOKENS need them.
+        """
+        num_tokens = last_fitting(lambda n: self._divided_bytes(n, limits) <= num_bytes, limits.max_tokens)
         return max(num_tokens, limits.context if self.required_bytes(limits) <= num_bytes else 0)
 
     def window_groups(self, num_tokens: int, num_bytes: int, limits: KVLimits) -> tuple[WindowGroup, ...]:
         """The windows with pages of their own, in a memory of num_bytes bytes that holds num_tokens tokens.
 
-        A window group holds what all rows keep. If only the whole context of one row fits, the window groups
-        divide what it leaves. A window whose group would be no smaller than the pages of all tokens has none.
+        A group holds what all rows keep, or what the other layers leave. A window whose group would be no
+        smaller than the pages of all tokens has none.
         """
-        most = {
-            window: self._window_tokens(num_tokens, window, limits.max_sequences, limits)
-            for window in self._windows
+        missing_bytes = max(0, self.useful_bytes(num_tokens, limits) - num_bytes)
+        extents = {
+            window: (
+                min(num_tokens, limits.min_kept_tokens(window)),
+                min(num_tokens, limits.kept_tokens(window)),
+            )
+            for window, _ in self.windowed
         }
-        least = {window: self._window_tokens(num_tokens, window, 1, limits) for window in self._windows}
-        optional_bytes = sum(size * (most[window] - least[window]) for window, size in self.windowed)
-        missing_bytes = max(0, self.bytes_of(num_tokens, limits) - num_bytes)
-        num_pages = {
-            window: (most[window] - missing_bytes * (most[window] - least[window]) // max(1, optional_bytes))
-            // limits.page_size
-            for window in self._windows
-        }
-        return tuple(
-            WindowGroup(window, count)
-            for window, count in num_pages.items()
-            if count < num_tokens // limits.page_size
+        optional_bytes = sum(
+            size * (extents[window][1] - extents[window][0]) for window, size in self.windowed
         )
+        groups = []
+        for window, (least, most) in extents.items():
+            missing_tokens = -(-missing_bytes * (most - least) // max(1, optional_bytes))
+            num_pages = max(least, most - missing_tokens) // limits.page_size
+            if num_pages < num_tokens // limits.page_size:
+                groups.append(WindowGroup(window, num_pages))
+        return tuple(groups)
 
     def divided_by(self, count: int) -> "KVCost":
         """The cost in one of `count` processes that divide the KV heads."""
@@ -144,19 +158,26 @@ class KVCost:
             self.per_token - other.per_token, self.per_row - other.per_row, tuple(sorted(windowed.items()))
         )
 
-    @property
-    def _windows(self) -> list[int]:
-        return [window for window, _ in self.windowed]
+    def _divided_bytes(self, num_tokens: int, limits: KVLimits) -> int:
+        """Bytes of a memory for num_tokens tokens of sequences of TYPICAL_TOKENS.
 
-    def _token_bytes(self, num_tokens: int, num_rows: int, limits: KVLimits) -> int:
-        return self.per_token * num_tokens + sum(
-            num_bytes * self._window_tokens(num_tokens, window, num_rows, limits)
-            for window, num_bytes in self.windowed
-        )
+        The layers with a window hold fewer tokens than the others. At least as many as halve the number of
+        sequences that are shorter than the window, compared with a memory in which all layers hold the same.
+        """
+        typical_tokens = min(TYPICAL_TOKENS, limits.context)
+        half_share = self.per_token / max(1, self.per_token + self.per_recent_token)
 
-    @staticmethod
-    def _window_tokens(num_tokens: int, window: int, num_rows: int, limits: KVLimits) -> int:
-        return min(num_tokens, limits.kept_tokens(window, num_rows))
+        def kept_tokens(window: int) -> int:
+            share = max(limits.row_tokens(window) / typical_tokens, half_share)
+            least = max(limits.min_kept_tokens(window), int(share * num_tokens))
+            return min(limits.kept_tokens(window), least)
+
+        return self.per_row * limits.max_sequences + self._token_bytes(num_tokens, kept_tokens)
+
+    def _token_bytes(self, num_tokens: int, kept_tokens: Callable[[int], int]) -> int:
+        """Bytes of num_tokens tokens, of which the layers of a window hold at most kept_tokens(window)."""
+        windowed = sum(size * min(num_tokens, kept_tokens(window)) for window, size in self.windowed)
+        return self.per_token * num_tokens + windowed
 
 
 def window_pages(window: int, page_size: int) -> int:

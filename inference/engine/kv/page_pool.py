@@ -44,7 +44,7 @@ class PagePool:
         """Pages that were taken at least once."""
         return self.num_pages - len(self._never_used)
 
-    def num_available_beside(self, cached_pages: Iterable[int]) -> int:
+    def num_available_after(self, cached_pages: Iterable[int]) -> int:
         """Pages that `extend` can take once these cached pages are listed."""
         return self.num_available - sum(page in self.evictable for page in cached_pages)
 

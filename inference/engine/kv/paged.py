@@ -60,7 +60,7 @@ class PagedKVCacheManager:
         num_cached_pages = len(cached_pages)
         num_new_pages = self._num_pages_needed(sequence, extra=1) - num_cached_pages
         num_growing = sum(len(other.pages) < other.max_pages for other in self.active)
-        if num_new_pages + num_growing > self.pool.num_available_beside(cached_pages):
+        if num_new_pages + num_growing > self.pool.num_available_after(cached_pages):
             return False
         if not all(window.has_room(sequence, num_cached_pages, self.active) for window in self.windows):
             return False
@@ -79,9 +79,6 @@ class PagedKVCacheManager:
 
         Layers with a sliding window need pages of the next token only. False if there are too few pages.
         """
-        return self._grow_pages() and all(window.grow(self.active) for window in self.windows)
-
-    def _grow_pages(self) -> bool:
         growing = []
         for sequence in self.active:
             if sequence.num_computed_tokens >= (sequence.num_hashed_pages + 1) * self.page_size:
@@ -96,9 +93,12 @@ class PagedKVCacheManager:
                 if num_pages <= len(sequence.pages):
                     continue
                 if num_pages - len(sequence.pages) > self.pool.num_available:
-                    return bool(extra)
+                    return bool(extra) and self._grow_windows()
                 self.pool.extend(sequence.pages, num_pages)
-        return True
+        return not self.windows or self._grow_windows()
+
+    def _grow_windows(self) -> bool:
+        return all(window.grow(self.active) for window in self.windows)
 
     def reserve(self, sequence: Sequence, num_tokens: int) -> int:
         for window in self.windows:
@@ -170,7 +170,10 @@ class PagedKVCacheManager:
 
     @property
     def used_tokens(self) -> int:
-        return (self.pool.num_pages - self.pool.num_available) * self.page_size
+        pools = (self.pool, *(window.pool for window in self.windows))
+        return max(
+            (pool.num_pages - pool.num_available) * self.kv_capacity // pool.num_pages for pool in pools
+        )
 
     @property
     def touched_tokens(self) -> int:

@@ -44,7 +44,7 @@ class WindowPages:
         """Whether the pages suffice for `sequence` to decode, beside what active sequences still need to."""
         cached_pages = self._cached_window(sequence, num_cached_pages)
         num_needed = min(self.row_pages, sequence.max_pages) - len(cached_pages)
-        return num_needed + self._num_claimed(active) <= self.pool.num_available_beside(cached_pages)
+        return num_needed + self._num_claimed(active) <= self.pool.num_available_after(cached_pages)
 
     def allocate(self, sequence: Sequence, num_cached_pages: int) -> None:
         """List the last window of the cached prefix, and a page for the next token."""

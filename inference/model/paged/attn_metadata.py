@@ -52,31 +52,33 @@ def build_metadata(batch: Batch, page_size: int, device: torch.device) -> StepMe
     """Build the metadata of a batch with one host-to-device copy, and without waiting for the device."""
     every = len(batch.logits_indices) == len(batch.token_ids)
     pending = batch.pending_tokens
+    page_tables = [batch.page_table]
+    lists = [
+        batch.token_ids,
+        batch.positions,
+        [] if every else batch.logits_indices,
+        pending.token_indices if pending else [],
+        pending.sample_indices if pending else [],
+        batch.slot_mapping,
+    ]
+    for page_table, slot_mapping in batch.window_tables:
+        page_tables.append(page_table)
+        lists.append(slot_mapping)
     token_ids, positions, logits_indices, pending_positions, sample_indices, *slot_mappings = lists_to_device(
-        [
-            batch.token_ids,
-            batch.positions,
-            [] if every else batch.logits_indices,
-            pending.token_indices if pending else [],
-            pending.sample_indices if pending else [],
-            batch.slot_mapping,
-            *(table.slot_mapping for table in batch.window_tables),
-        ],
-        device,
+        lists, device
     )
     if pending:
         pending_ids = pending.sampled_ids.index_select(0, sample_indices).clamp_(min=0)
         token_ids.index_copy_(0, pending_positions, pending_ids)
+    inputs = token_ids[None], positions[None]
     indices = None if every else logits_indices
-    page_tables = [batch.page_table, *(table.page_table for table in batch.window_tables)]
-    return tuple(
-        AttnMetadata(
-            token_ids[None], positions[None], slot_mapping, indices, query_spans(batch, page_table), page_size
-        )
-        for slot_mapping, page_table in zip(slot_mappings, page_tables, strict=True)
-    )
-
-
-def query_spans(batch: Batch, page_table: Sequence[Sequence[int]]) -> list[QuerySpan]:
-    rows = zip(pairwise(batch.query_start_loc), batch.seq_lens, page_table, strict=True)
-    return [QuerySpan(start, end, length, pages) for (start, end), length, pages in rows]
+    metadata = []
+    for slots, page_table in zip(slot_mappings, page_tables, strict=True):
+        spans = [
+            QuerySpan(start, end, length, pages)
+            for (start, end), length, pages in zip(
+                pairwise(batch.query_start_loc), batch.seq_lens, page_table, strict=True
+            )
+        ]
+        metadata.append(AttnMetadata(*inputs, slots, indices, spans, page_size))
+    return tuple(metadata)

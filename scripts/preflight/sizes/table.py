@@ -19,14 +19,25 @@ the computation that the server does before a download.
 
 - `weights`: bytes of the loaded model, with buffers; tied weights count once.
 - `int8`, `int4`: the same with QUANTIZE.
-- `a token`: KV cache bytes of a token in the runner that is tried first. In it, layers with a sliding window
-  cache all tokens, and latents (DeepSeek) are expanded to keys and values.
+- `a token`: KV cache bytes of a token in the runner that is tried first, while it is within the sliding
+  window. In this runner, latents (DeepSeek) are expanded to keys and values.
+- `in full attention`: the part that a token takes as long as its sequence runs.
 - `contiguous`: the same with RUNNER = "contiguous", which caches the latents.
 - `a sequence`: bytes that a sequence needs regardless of its length.
 
 In an encoder-decoder model, `a token` is the sum for a source token (cross-attention) and an answer token
 (self-attention)."""
-COLUMNS = ("model", "parameters", "weights", "int8", "int4", "a token", "contiguous", "a sequence")
+COLUMNS = (
+    "model",
+    "parameters",
+    "weights",
+    "int8",
+    "int4",
+    "a token",
+    "in full attention",
+    "contiguous",
+    "a sequence",
+)
 
 
 def format_table() -> Iterator[str]:
@@ -46,6 +57,7 @@ def shape_row(shape: Shape) -> str:
         size.weights,
         *bytes_of.values(),
         size.kv_cost.per_recent_token,
+        size.kv_cost.per_token,
         contiguous.kv_cost.per_recent_token,
         size.kv_cost.per_row,
     )
