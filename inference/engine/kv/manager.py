@@ -22,8 +22,8 @@ class KVCacheManager(Protocol):
     prefix_caching  whether a sequence may reuse the KV memory of an earlier one with the same prefix
     active          the sequences that have memory
     slots_per_page  tokens of a page (see model/batch.py, slots_of), once all ops of take_ops are carried out
-    used_tokens     tokens of memory that active sequences use; a shared page counts once. If layers with a
-                    window use a larger share of their own pages, it counts
+    used_tokens     tokens of memory that active sequences use; a shared page counts once. Where layers with a
+                    sliding window have pages of their own, the larger share counts
     touched_tokens  tokens of memory that were ever written, derived from allocations and cache ops
     """
 

@@ -286,3 +286,11 @@ def test_a_group_must_hold_one_row() -> None:
     make_manager(WindowGroup(WINDOW, 2), context=8)
     with pytest.raises(AssertionError, match="one row"):
         make_manager(WindowGroup(WINDOW, ROW_PAGES - 1))
+
+
+def test_used_tokens_are_those_of_the_group_that_is_fuller() -> None:
+    manager = make_manager(WindowGroup(WINDOW, 8))
+    sequence = add_sequence(manager, range(9))
+    assert manager.used_tokens == 4 * 256 // 8, "4 of 8 pages, while 4 of 64 hold all tokens"
+    manager.free(sequence)
+    assert manager.used_tokens == 0
