@@ -13,7 +13,17 @@ from inference.model.batch import Batch, Resize
 from inference.model.contiguous import position_fixes
 from inference.model.contiguous.runner import ContiguousRunner
 from inference.model.select_runner import Candidate, select_runner
-from tests.families import ATTENTION, CONTEXT, ENCODERS, FAMILIES, RECURRENT, UNCACHED, UNUSUAL, tiny
+from tests.families import (
+    ATTENTION,
+    CONTEXT,
+    ENCODERS,
+    FAMILIES,
+    RECURRENT,
+    UNCACHED,
+    UNUSUAL,
+    needs_fused,
+    tiny,
+)
 from tests.walk import RunnerWalk, plain
 
 PLENTY = 1 << 24
@@ -180,6 +190,46 @@ def test_the_capacity_follows_from_the_memory() -> None:
         select_runner(model, max_sequences=2, context=CONTEXT, kv_memory_bytes=PLENTY).runner.kv_capacity
         == 2 * CONTEXT
     )
+
+
+@pytest.mark.parametrize(
+    ("family", "kind"),
+    [("gemma2", "paged"), ("mistral", "paged"), pytest.param("gemma2", "fused", marks=needs_fused)],
+)
+def test_the_same_memory_holds_more_tokens_if_layers_have_a_window(family: str, kind: str) -> None:
+    model = tiny(family)
+    limits = {"max_sequences": 16, "context": CONTEXT, "max_batch_tokens": 16, "allowed_runners": (kind,)}
+    num_bytes = 500 * 256
+    fitted = select_runner(model, kv_memory_bytes=num_bytes, **limits)
+    runner, (group,) = fitted.runner, fitted.runner.window_groups
+    assert runner.kv_capacity > 1.4 * 500
+    assert group.window == model.config.sliding_window and 16 * group.num_pages < runner.kv_capacity / 2
+    layers = runner.pool.layers.values()
+    padding = sum(kv.keys[0].nbytes + kv.values[0].nbytes for kv in layers) * 2  # padding and null pages
+    assert sum(kv.keys.nbytes + kv.values.nbytes for kv in layers) <= num_bytes + padding
+    contiguous = select_runner(
+        model, kv_memory_bytes=num_bytes, **limits | {"allowed_runners": ("contiguous",)}
+    )
+    assert contiguous.runner.kv_capacity == 500 and not contiguous.runner.window_groups
+
+
+def test_a_faster_runner_that_needs_more_memory_is_not_selected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(benchmark, "speed_ratio", lambda *args: 0.5)
+    limits = {"max_sequences": 4, "context": CONTEXT, "max_batch_tokens": 16}
+    kinds = {
+        num_bytes: select_runner(
+            tiny("gemma2"), kv_memory_bytes=num_bytes, allowed_runners=("paged", "contiguous"), **limits
+        ).runner_kind
+        for num_bytes in (CONTEXT * 256 - 1, CONTEXT * 256)
+    }
+    assert list(kinds.values()) == ["paged", "contiguous"]
+
+
+def test_a_short_context_needs_no_pages_of_its_own_for_a_window() -> None:
+    fitted = select_runner(
+        tiny("gemma2"), max_sequences=4, context=32, kv_memory_bytes=PLENTY, allowed_runners=("paged",)
+    )
+    assert fitted.runner.kv_capacity == 4 * 32 and not fitted.runner.window_groups
 
 
 @pytest.mark.parametrize(("limit", "capacity"), [(200, 200), (10**9, 8 * CONTEXT)])
