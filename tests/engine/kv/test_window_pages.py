@@ -3,6 +3,7 @@
 import pytest
 
 from inference.engine.kv.paged import PagedKVCacheManager
+from inference.engine.scheduler import Scheduler
 from inference.engine.sequence import Sequence
 from inference.model.batch import Clear
 from inference.model.kv_cost import WindowGroup
@@ -294,3 +295,34 @@ def test_used_tokens_are_those_of_the_group_that_is_fuller() -> None:
     assert manager.used_tokens == 4 * 256 // 8, "4 of 8 pages, while 4 of 64 hold all tokens"
     manager.free(sequence)
     assert manager.used_tokens == 0
+
+
+def test_the_scheduler_computes_no_more_of_a_prompt_than_has_pages() -> None:
+    manager = make_manager(WindowGroup(WINDOW, ROW_PAGES + 3))
+    scheduler = Scheduler(manager, max_batch_tokens=64, whole_prompts=False)
+    scheduler.waiting.append(make_sequence(range(100), max_tokens=2))
+    chunks = []
+    while scheduler.waiting or scheduler.running:
+        [(sequence, num_tokens)] = scheduler.schedule()
+        assert sequence.num_computed_tokens + num_tokens <= len(sequence.window_pages[0]) * SIZE
+        chunks.append(num_tokens)
+        sequence.num_computed_tokens += num_tokens
+        if sequence.num_uncomputed_tokens == 0:
+            sequence.token_ids.append(7)
+        manager.check_integrity()
+        if len(sequence.token_ids) == 102:
+            scheduler.finish(sequence)
+    assert chunks[0] == (ROW_PAGES + 3) * SIZE and sum(chunks) == 101
+
+
+def test_two_prompts_share_the_pages_of_a_step() -> None:
+    manager = make_manager(WindowGroup(WINDOW, 2 * ROW_PAGES + 1))
+    scheduler = Scheduler(manager, max_batch_tokens=128, whole_prompts=False)
+    sequences = [make_sequence(range(start, start + 60), max_tokens=2) for start in (0, 100)]
+    for id, sequence in enumerate(sequences):
+        sequence.id = id
+    scheduler.waiting += sequences
+    assert {sequence.id: num_tokens for sequence, num_tokens in scheduler.schedule()} == {
+        0: (ROW_PAGES + 1) * SIZE,
+        1: ROW_PAGES * SIZE,
+    }

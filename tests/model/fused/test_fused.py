@@ -84,6 +84,7 @@ def test_a_row_gets_the_same_bits_with_pages_of_its_window_alone(name: str) -> N
         assert torch.equal(ours, expected)
     groups = [windowed.pool.layers[layer.attention].group for layer in windowed.spec.layers]
     assert groups == [bool(layer.window) for layer in windowed.spec.layers] and 1 in groups
+    assert groups == [windowed.native_model.layer[index].group for index in range(len(groups))]
 
 
 @pytest.mark.parametrize("name", LLAMAS)
