@@ -129,6 +129,27 @@ def test_a_token_takes_the_planned_bytes(promised: Any, family: str, determinist
     promised(family, DETERMINISTIC=deterministic).check()
 
 
+@pytest.mark.parametrize("runner", ("fused", "paged"))
+@pytest.mark.parametrize(
+    "num_bytes", (0, 30_000)
+)  # as many as are useful; less than 120 tokens without window
+def test_layers_with_a_window_take_the_planned_bytes(promised: Any, runner: str, num_bytes: int) -> None:
+    limits = {"CONTEXT": 120, "MAX_BATCH_TOKENS": 16, "KV_MEMORY_GB": num_bytes / 10**9}
+    promise = promised("gemma3_text", RUNNER=runner, **limits)
+    selected = promise.opened.selected_runner
+    [group] = selected.runner.window_groups
+    assert selected.kv_cost == promise.plan.model_size.kv_cost and selected.kv_cost.windowed
+    assert selected.runner.context == promise.budget.context == 120
+    [terms] = enough_memory.full_batch_terms(promise.plan, MACHINE).values()
+    group_bytes = group.num_pages * PAGE_SIZE * dict(selected.kv_cost.windowed)[group.window]
+    full_bytes = selected.runner.kv_capacity * selected.kv_cost.per_token
+    if num_bytes:
+        assert group_bytes + full_bytes <= terms.kv == num_bytes < 120 * promise.token
+    else:
+        assert group_bytes + full_bytes == terms.kv
+    assert [code for code, _ in complete_concurrently(promise, 6, 100)] == [200] * 6
+
+
 def test_the_bytes_of_a_row_are_reported_apart_from_those_of_a_token(promised: Any) -> None:
     promise = promised("jamba")
     entries = {
