@@ -11,13 +11,15 @@ from typing import Any, NamedTuple, TypeVar, cast
 from flask import Response, request
 
 from api.errors import json_response
+from api.json_body import encode
 from api.openai.errors import InvalidParameter
 from api.openapi.operation import Operation
+from api.store import tables
 from api.store.access import request_owner, require_store
 from api.store.context import ContextTooLong
 from api.store.listing import Order, Page, PageQuery, page_of
 from api.store.store import Query
-from api.store.tables import StoredItem, UnknownId
+from api.store.tables import Kind, StoredItem, UnknownId
 from inference.errors import NotFound, short
 
 MAX_LIMIT, DEFAULT_LIMIT = 100, 20
@@ -59,6 +61,18 @@ def clients_errors() -> Iterator[None]:
         raise NotFound(f"{NAMES[error.kind]} with id {short(error.id)} not found.") from None
     except ContextTooLong as error:
         raise InvalidParameter(f"{error}: begin a new conversation", "input") from None
+
+
+def object_response(kind: Kind, id: str) -> Response:
+    """The JSON of a stored object. Raises NotFound."""
+    return json_response(200, run_query(tables.find, kind, id).encode())
+
+
+def update_metadata(kind: Kind, id: str, metadata: Mapping[str, str] | None) -> Response:
+    """Replace the metadata of a stored object; its JSON. Raises NotFound, InvalidParameter."""
+    check_metadata(metadata)
+    value = encode(metadata or {}).decode()
+    return json_response(200, run_query(tables.set_metadata, kind, id, value).encode())
 
 
 def page_query(default_order: Order = "desc") -> PageQuery:

@@ -14,7 +14,6 @@ from msgspec import Struct, to_builtins
 
 from api import json_body
 from api.client_detection import is_llama_stack
-from api.errors import json_response
 from api.json_body import encode
 from api.openai.errors import InvalidParameter
 from api.openai.parse import read_request
@@ -27,9 +26,11 @@ from api.openai.stored import (
     check_metadata,
     deleted_response,
     list_response,
+    object_response,
     page_query,
     page_response,
     run_query,
+    update_metadata,
 )
 from api.openapi.operation import Operation
 from api.response import Writer
@@ -112,15 +113,12 @@ def list_chats() -> Response:
 
 
 def get_chat(id: str) -> Response:
-    return json_response(200, run_query(tables.find, "chat", id).encode())
+    return object_response("chat", id)
 
 
 def update_chat(id: str) -> Response:
     """Replace the metadata."""
-    body = read_request(UpdateChat)
-    check_metadata(body.metadata)
-    metadata = encode(body.metadata or {}).decode()
-    return json_response(200, run_query(tables.set_metadata, "chat", id, metadata).encode())
+    return update_metadata("chat", id, read_request(UpdateChat).metadata)
 
 
 def delete_chat(id: str) -> Response:

@@ -37,8 +37,10 @@ from api.openai.stored import (
     deleted_response,
     list_of,
     list_response,
+    object_response,
     page_query,
     run_query,
+    update_metadata,
 )
 from api.store import listing, tables
 from api.store.tables import StoredItem, StoredObject
@@ -58,15 +60,12 @@ def create() -> Response:
 
 
 def get(id: str) -> Response:
-    return json_response(200, run_query(tables.find, "conversation", id).encode())
+    return object_response("conversation", id)
 
 
 def update(id: str) -> Response:
     """Replace the metadata."""
-    body = read_request(UpdateConversation)
-    check_metadata(body.metadata)
-    metadata = encode(body.metadata or {}).decode()
-    return json_response(200, run_query(tables.set_metadata, "conversation", id, metadata).encode())
+    return update_metadata("conversation", id, read_request(UpdateConversation).metadata)
 
 
 def delete(id: str) -> Response:
