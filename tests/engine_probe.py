@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from inference.engine import admission_control, core, scheduler, sequence
+from inference.engine import core, scheduler, sequence
 from inference.engine.background import BackgroundQueue
 from inference.engine.engine import Engine
 from inference.engine.kv.contiguous import ContiguousKVCacheManager
@@ -140,7 +140,7 @@ class EngineProbe:
 
     def set_clock(self, patch: pytest.MonkeyPatch, clock: Any) -> None:
         """Have deadlines, queue times and background tasks use this clock instead of the module `time`."""
-        modules: tuple[ModuleType, ...] = (core, admission_control, sequence)
+        modules: tuple[ModuleType, ...] = (core, sequence)
         for module in modules:
             patch.setattr(module, "time", clock)
         self.engine.core.background_queue = BackgroundQueue(clock.monotonic)

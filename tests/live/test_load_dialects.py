@@ -165,7 +165,7 @@ async def first_lines(port: int, number: int) -> list[bytes]:
 
 
 HEAVY: dict[str, tuple[str, dict[str, Any]]] = {
-    "embeddings": ("/v1/embeddings", {"input": [[5] * 2000] * 2048}),
+    "embeddings": ("/v1/embeddings", {"input": [[5] * 500] * 2048}),
     "contrastive search": (
         "/generate",
         {
