@@ -52,8 +52,10 @@ def main(url: str) -> None:
     }
     if hasattr(client, "chat"):
         probes |= {
-            "chat": lambda: client.chat(MESSAGES, max_tokens=9),
-            "chat_stream": lambda: read_chat(client.chat(MESSAGES, max_tokens=9, stream=True)),
+            "chat": lambda: client.chat(MESSAGES, max_tokens=9, temperature=0.0),
+            "chat_stream": lambda: read_chat(
+                client.chat(MESSAGES, max_tokens=9, temperature=0.0, stream=True)
+            ),
             "error_chat": lambda: client.chat(MESSAGES, temperature=-1.0),
         }
     print(json.dumps({name: outcome(probe) for name, probe in probes.items()}))
