@@ -2,7 +2,7 @@
 
     python -m scripts.soak http://127.0.0.1:8000 --pid PID --minutes 15
 
-Chats, completions, embeddings, tools, constraints, several answers and clients that hang up, streamed and
+Chats, completions, embeddings, tools, constraints, several choices and clients that hang up, streamed and
 whole, at random. Prints a line every 30 s, and at the end the growth in MB an hour once most of the time has
 passed.
 """
@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from inference.process.rss import resident_memory
 
 INTERVAL_S = 30.0
-SETTLING = 0.6  # share of the time after which growth counts
+WARM_UP = 0.6  # share of the time after which growth counts
 TIMEOUT_S = 120.0
 WORDS = ("river", "stone", "seven", "quick", "amber", "cloud", "listen", "paper", "north", "engine")
 SCHEMA = {
@@ -68,7 +68,7 @@ def random_request(draws: random.Random) -> tuple[str, dict[str, Any]]:
 
 
 class Traffic:
-    """Clients that send requests until `stop` is set. statuses: how often each was answered; 0: hung up."""
+    """Clients that send requests until `stop` is set. statuses: responses with each status; 0: hung up."""
 
     def __init__(self, url: str, num_clients: int) -> None:
         self.address = urlsplit(url)
@@ -133,10 +133,10 @@ def main() -> None:
             time.sleep(min(INTERVAL_S, options.minutes * 60 - elapsed_s + 0.01))
     finally:
         traffic.join()
-    settled = [point for point in points if point[0] >= SETTLING * options.minutes / 60]
-    slope = linear_regression(*zip(*settled, strict=True)).slope if len(settled) > 1 else float("nan")
+    late_points = [point for point in points if point[0] >= WARM_UP * options.minutes / 60]
+    slope = linear_regression(*zip(*late_points, strict=True)).slope if len(late_points) > 1 else float("nan")
     print(f"statuses: {dict(sorted(traffic.statuses.items()))}")
-    print(f"growth in the last {len(settled) * INTERVAL_S / 60:.0f} minutes: {slope:+.1f} MB an hour")
+    print(f"growth in the last {len(late_points) * INTERVAL_S / 60:.0f} minutes: {slope:+.1f} MB an hour")
 
 
 if __name__ == "__main__":

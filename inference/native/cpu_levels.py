@@ -33,6 +33,7 @@ AMX = ("-mamx-tile", "-mamx-bf16", "-mamx-int8")
 
 HAS_AVX2 = frozenset({"avx2", "fma", "f16c", "bmi2"})
 HAS_AVX512 = HAS_AVX2 | {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni", "avx512_bf16"}
+BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16"}  # any of them
 HAS_AMX = HAS_AVX512 | {"amx_tile", "amx_bf16", "amx_int8"}
 
 PLAIN = Level("plain", "plain")
@@ -62,3 +63,8 @@ def processor_features(path: Path = Path("/proc/cpuinfo")) -> set[str]:
     return next(
         (set(value.split()) for key, _, value in lines if key.strip() in ("flags", "Features")), set()
     )
+
+
+def multiplies_bfloat16() -> bool:
+    """Whether this processor multiplies bfloat16 natively."""
+    return bool(processor_features() & BFLOAT16)

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from inference.native.cpu_levels import processor_features
+from inference.native.cpu_levels import multiplies_bfloat16
 
 SMALL_MODEL_PARAMETERS = 100_000_000  # parameters below which "auto" means float32
 DTYPES = ("float32", "bfloat16", "float16")
@@ -96,7 +96,7 @@ def has_bfloat16(device: str) -> bool:
     """Whether the hardware multiplies bfloat16 natively; emulation is slower than float32."""
     if device == "cuda":
         return torch.cuda.get_device_capability() >= (8, 0)
-    return bool(processor_features() & {"avx512_bf16", "amx_bf16", "bf16"})
+    return multiplies_bfloat16()
 
 
 def max_length_of(config: Any) -> int | None:
