@@ -18,8 +18,8 @@ MAX_STOPS = 64
 MAX_STOP_CHARS = 2000  # of each
 # Of all patterns of a request together: 2.5 MB, and 5 ms in which the compiler lets no other thread run.
 MAX_ELEMENTS = 10_000
-# Seconds of search for all patterns of a request together: an allowance, and an addition for each token that is
-# not saved up. A simple pattern takes 2 µs, and up to 8 ns for each character of the text.
+# Seconds of search for all patterns of a request together: an allowance, and an addition for each token. What
+# is not used is not saved. A simple pattern takes 2 µs, and up to 8 ns for each character of the text.
 ALLOWANCE_S = 0.05
 ALLOWANCE_PER_TOKEN_S = 0.0002
 ALLOWANCE_PER_PATTERN_S = 20e-6
