@@ -1,5 +1,7 @@
 """What a grammar costs is found out in a process that may not take more than its share."""
 
+import os
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,14 +23,23 @@ from tests.structured_output.costly_schemas import combined_patterns
 
 @pytest.fixture
 def checker() -> Iterator[GrammarChecker]:
+    children_before = set(psutil.Process().children())
     checker = GrammarChecker()
     yield checker
     checker.close()
-    assert not processes()
+    assert set(psutil.Process().children()) <= children_before, "a process is left, or its exit status"
 
 
 def processes() -> list[psutil.Process]:
-    return [child for child in psutil.Process().children() if "check_process.py" in str(child.cmdline())]
+    return [child for child in psutil.Process().children() if "check_process.py" in command_of(child)]
+
+
+def command_of(process: psutil.Process) -> str:
+    """Its command line; "" if it has ended: another test may have left a child that nobody has waited for."""
+    try:
+        return str(process.cmdline())
+    except (psutil.ZombieProcess, psutil.NoSuchProcess):
+        return ""
 
 
 def grammar(num_patterns: int) -> str:
@@ -69,6 +80,15 @@ def test_a_check_ends_when_its_request_is_cancelled(checker: GrammarChecker) -> 
     with pytest.raises(CheckAbandoned):
         checker.check(grammar(24), lambda: time.monotonic() > end)
     assert not processes()
+
+
+def test_a_child_of_another_test_that_nobody_waited_for_is_no_process_of_the_checker(
+    checker: GrammarChecker,
+) -> None:
+    checker.check(grammar(1), never)
+    with subprocess.Popen(["true"]) as ended:
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+        assert len(processes()) == 1
 
 
 def test_an_invalid_grammar_has_an_error(checker: GrammarChecker) -> None:
