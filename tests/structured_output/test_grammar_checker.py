@@ -35,7 +35,7 @@ def processes() -> list[psutil.Process]:
 
 
 def command_of(process: psutil.Process) -> str:
-    """Its command line; "" if it has ended: another test may have left a child that nobody has waited for."""
+    """Its command line; "" if it is a zombie: another test may not have waited for its child."""
     try:
         return str(process.cmdline())
     except (psutil.ZombieProcess, psutil.NoSuchProcess):
@@ -82,12 +82,12 @@ def test_a_check_ends_when_its_request_is_cancelled(checker: GrammarChecker) -> 
     assert not processes()
 
 
-def test_a_child_of_another_test_that_nobody_waited_for_is_no_process_of_the_checker(
+def test_a_zombie_of_another_test_is_no_process_of_the_checker(
     checker: GrammarChecker,
 ) -> None:
     checker.check(grammar(1), never)
-    with subprocess.Popen(["true"]) as ended:
-        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+    with subprocess.Popen(["true"]) as zombie:
+        os.waitid(os.P_PID, zombie.pid, os.WEXITED | os.WNOWAIT)
         assert len(processes()) == 1
 
 
