@@ -17,6 +17,7 @@ FLOORS = {
     "main": 5,
     "startup": 5,
     "api": 4,
+    "tuning": 3,
     "inference": 0,
     "inference.factory": 4,
     "inference.selftest": 4,
@@ -41,21 +42,24 @@ FLOORS = {
 }
 NEVER = {
     "api": {"torch", "transformers", "inference.engine", "inference.model", "inference.local"},
+    "tuning": {"flask", "inference.engine", "inference.local"},
     "inference.engine": {"transformers", "flask", "tokenizers", "inference.text"},
     "inference.model": {"inference.engine", "flask"},
     "inference.native": {"inference.model", "inference.engine", "transformers", "flask"},
     "inference.text": {"torch", "flask", "inference.engine", "inference.model"},
     "inference.types": {"torch", "flask", "transformers"},
     "inference.backend": {"torch", "flask", "transformers"},
-    "checks": {"inference.engine", "inference.local", "flask"},
+    "checks": {"inference.engine", "inference.local", "flask", "tuning"},
     "hub": {"checks", "inference.engine", "inference.local", "flask"},
-    "settings": {"torch", "flask", "inference", "api", "checks", "hub"},
+    "settings": {"torch", "flask", "inference", "api", "tuning", "checks", "hub"},
 }
 
 
 def source_files() -> dict[str, Path]:
     files = [
-        p for top in ("api", "inference", "checks", "hub", "settings") for p in (ROOT / top).rglob("*.py")
+        p
+        for top in ("api", "tuning", "inference", "checks", "hub", "settings")
+        for p in (ROOT / top).rglob("*.py")
     ]
     files += [ROOT / f"{name}.py" for name in ROOT_MODULES if (ROOT / f"{name}.py").exists()]
     return {module_name(path): path for path in files}

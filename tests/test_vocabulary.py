@@ -56,17 +56,21 @@ PHRASES = re.compile(r"\b(be it|be they|anew|besides|but for|the like|whatever i
 
 # (path prefix, identifier in lower case): why the name is allowed.
 SETTING_SOURCES = "where settings come from: config.py, .env, the environment, flags"
-MEMORY_PLAN = "the memory plan: what serving a model will take"
+MEMORY_PLAN = "the memory plan: what serving a model, or training it, will take"
 ALLOWED: dict[tuple[str, str], str] = {
     ("checks/", "plan"): MEMORY_PLAN,
     ("inference/selftest/", "plan"): MEMORY_PLAN,
     ("startup.py", "plan"): MEMORY_PLAN,
+    ("tuning/", "plan"): MEMORY_PLAN,
+    ("tests/tuning/", "plan"): MEMORY_PLAN,
     ("tests/checks/", "plan"): MEMORY_PLAN,
     ("tests/hub/", "plan"): MEMORY_PLAN,
     ("tests/selftest/", "plan"): MEMORY_PLAN,
     ("tests/test_plan_matches_engine.py", "plan"): MEMORY_PLAN,
     ("settings/", "sources"): SETTING_SOURCES,
     ("tests/settings/", "sources"): SETTING_SOURCES,
+    ("tuning/", "early_stopping_patience"): "transformers and Keras call it so",
+    ("tests/tuning/", "early_stopping_patience"): "transformers and Keras call it so",
     ("api/", "connection_made"): "asyncio.Protocol calls it so",
 }
 
@@ -92,7 +96,7 @@ CEILINGS = {
     CLASSES: 0,
 }
 
-SERVER = ("api", "inference", "checks", "hub", "settings", "selftest")
+SERVER = ("api", "tuning", "inference", "checks", "hub", "settings", "selftest")
 NATIVE = "inference/native/c"
 NOT_CODE = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.DOTALL)
 
