@@ -72,6 +72,9 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("tuning/", "early_stopping_patience"): "transformers and Keras call it so",
     ("tests/tuning/", "early_stopping_patience"): "transformers and Keras call it so",
     ("api/", "connection_made"): "asyncio.Protocol calls it so",
+    **dict.fromkeys((("tuning/", "chosen"), ("tests/tuning/", "chosen")), "the column of preference data"),
+    **dict.fromkeys((("tuning/", "line"), ("tests/tuning/", "line")), "where a row begins in its file"),
+    **dict.fromkeys((("tuning/", "num_cut"), ("tests/tuning/", "num_cut")), "rows that max_length cuts"),
 }
 
 # Class names that may occur more than once, and why: implementations of one Protocol, for example.
