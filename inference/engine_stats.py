@@ -109,8 +109,3 @@ class EngineCounters:
     accepted_tokens: int = 0
     finished_by_reason: dict[str, int] = field(default_factory=lambda: dict.fromkeys(REASONS, 0))
     oom_steps: int = 0
-
-    @property
-    def processed_tokens(self) -> int:
-        """Tokens of completed prompts and of answers."""
-        return self.prompt_tokens + self.generated_tokens

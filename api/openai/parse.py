@@ -81,7 +81,7 @@ def chat_request(
     if max_tokens is None:
         max_tokens = settings.default_max_tokens
     num_logprobs = (body.top_logprobs or 0) if body.logprobs else None
-    if forces_named_tool(body) and structured_constraint(body):
+    if body.tool_choice is not None and forces_named_tool(body) and structured_constraint(body):
         raise InvalidBody(TOOLS_OR_CONSTRAINT, "structured_outputs")
     return replace(
         _request_without_prompt(body, num_logprobs, max_tokens, info, settings),

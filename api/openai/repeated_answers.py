@@ -31,7 +31,3 @@ class RepeatedAnswers:
 
     def error_in_stream(self, error: ServerError) -> list[Any]:
         return self.writer.error_in_stream(error)
-
-
-def repeat_answers(writer: Writer, times: int) -> Writer:
-    return RepeatedAnswers(writer, times) if times > 1 else writer

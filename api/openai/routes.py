@@ -34,7 +34,7 @@ from api.openai.protocol.tokenize import (
     TokenizeRequest,
     TokenizeResponse,
 )
-from api.openai.repeated_answers import repeat_answers
+from api.openai.repeated_answers import RepeatedAnswers
 from api.openai.reply import reply_options
 from api.openai.stored_chats import check_stored_chat, record_chat
 from api.openai.tool_choice import forces_named_tool
@@ -68,7 +68,9 @@ class CompletionRoutes:
         )
         prompt_echo = _prompt_echo(generation_requests, served.backend) if body.echo else None
         num_generated = generation_requests[0].n
-        writer = repeat_answers(CompletionWriter(options, prompt_echo), options.best_of // num_generated)
+        writer: Writer = CompletionWriter(options, prompt_echo)
+        if (times := options.best_of // num_generated) > 1:
+            writer = RepeatedAnswers(writer, times)
         acquire_permit()
         stream = submit_all(served.generate, generation_requests)
         return respond(
@@ -97,17 +99,23 @@ class CompletionRoutes:
         )
         writer_class = FunctionWriter if body.functions else ChatWriter
         last = body.messages[-1]
-        echo = parse_content(last.content, "messages") if body.echo and last.role == "assistant" else ""
+        echo = ""
+        if body.echo and last.role == "assistant":
+            echo = content_text(parse_content(last.content, "messages"))
 
         def make_writer() -> Writer:
-            writer = writer_class(options, content_text(echo), forces_named_tool(body))
-            return repeat_answers(writer, options.best_of // generation_request.n)
+            writer = writer_class(options, echo, body.tool_choice is not None and forces_named_tool(body))
+            times = options.best_of // generation_request.n
+            return RepeatedAnswers(writer, times) if times > 1 else writer
 
-        check_stored_chat(body)
+        if body.store:
+            check_stored_chat(body)
         acquire_permit()
         stream = served.generate(generation_request)
+        if body.store:
+            stream = record_chat(stream, body, generation_request.n, make_writer)
         return respond(
-            record_chat(stream, body, generation_request.n, make_writer),
+            stream,
             make_writer(),
             framing_for_client() if body.stream else None,
             generation_request.n,

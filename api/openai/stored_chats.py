@@ -52,9 +52,7 @@ class UpdateChat(Struct):
 
 
 def check_stored_chat(body: ChatCompletionRequest) -> None:
-    """Check the metadata of a chat completion to be stored: else it is ignored. Raises InvalidParameter."""
-    if not body.store:
-        return
+    """Check the metadata of a chat completion to be stored. Raises InvalidParameter."""
     if not isinstance(body.metadata, dict | None):
         raise InvalidParameter("metadata must be an object", "metadata")
     check_metadata(body.metadata)
@@ -63,12 +61,12 @@ def check_stored_chat(body: ChatCompletionRequest) -> None:
 def record_chat(
     stream: Stream, body: ChatCompletionRequest, num_answers: int, make_writer: Callable[[], Writer]
 ) -> Stream:
-    """The stream, which stores the chat completion at its end if the request says so.
+    """The stream, which stores the chat completion at its end, unless the server stores nothing.
 
     make_writer  makes a writer of this chat completion that has seen no event
     """
     store = current_store()
-    if not body.store or store is None:
+    if store is None:
         return stream
     owner, messages = request_owner(), json_body.read()["messages"]
     further_fields = {"metadata": body.metadata or {}, "input_messages": messages}

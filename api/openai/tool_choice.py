@@ -39,7 +39,7 @@ def allowed_tools(body: ChatCompletionRequest) -> frozenset[str] | None:
 
 def forces_named_tool(body: ChatCompletionRequest) -> bool:
     """Whether tool_choice names one tool. As in vLLM, finish_reason is then stop, not tool_calls."""
-    return body.tool_choice is not None and choice_name(body.tool_choice) not in TOOL_CHOICES
+    return choice_name(body.tool_choice) not in (None, *TOOL_CHOICES)
 
 
 def choice_name(choice: str | ToolChoice | None) -> str | None:

@@ -90,7 +90,7 @@ def build_batch(
     logits_indices: list[int] = []
     encoder_inputs: dict[int, SequenceOf[int]] = {}
     pooled_rows: list[int] = []
-    page_table = tuple(sequence.pages for sequence, _ in scheduler_output if sequence.pages)
+    page_table = tuple([sequence.pages for sequence, _ in scheduler_output if sequence.pages])
     pending = PendingTokens([], [], pending_ids.token_ids) if pending_ids else None
     tokens = token_ids, positions, slot_mapping, query_start_loc, seq_lens, rows, logits_indices
     window_tables: list[GroupTable] = []

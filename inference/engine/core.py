@@ -133,14 +133,14 @@ class EngineCore:
             self._complete(collected)
         if self._deadlines:
             self._expire()
-        if len(self.sequences) <= 1:
+        if collected is not None and len(self.sequences) <= 1:
             self.output_queue.send()
         if self.sequences and (completed := self.pipeline.advance()) is not None:
             self._complete(completed)
         if self.background_queue.tasks:
             self.background_queue.step(share_time=bool(self.sequences))
         self.output_queue.send()
-        if not self.is_idle:
+        if self.sequences or self.background_queue.tasks:
             return True
         self.pipeline.discard()
         self.kv_cache_manager.check_integrity()
@@ -176,12 +176,13 @@ class EngineCore:
 
     def _complete(self, step: CompletedStep) -> None:
         """Update the sequences from the results of a step, and report it."""
-        processed_before = self.counters.processed_tokens
+        num_prompt_tokens, num_generated_tokens = self.counters.prompt_tokens, self.counters.generated_tokens
         if step.out_of_memory is not None:
             self._handle_oom(step.out_of_memory, step.cache_ops)
         else:
             self._update_from_output(step.results)
-        num_processed_tokens = self.counters.processed_tokens - processed_before
+        num_processed_tokens = self.counters.prompt_tokens - num_prompt_tokens
+        num_processed_tokens += self.counters.generated_tokens - num_generated_tokens
         self._report_step(step.scheduled, num_processed_tokens, failed=step.out_of_memory is not None)
 
     def _report_step(self, scheduled: ScheduledStep, num_processed_tokens: int, failed: bool) -> None:

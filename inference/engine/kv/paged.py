@@ -36,7 +36,7 @@ class PagedKVCacheManager:
         window_groups: SequenceOf[WindowGroup] = (),
     ) -> None:
         self.max_sequences = max_sequences
-        self.page_size = page_size
+        self.page_size = self.slots_per_page = page_size
         self.pool = PagePool(kv_capacity // page_size)
         self.kv_capacity = self.pool.num_pages * page_size
         self.context = min(context, self.kv_capacity)
@@ -163,10 +163,6 @@ class PagedKVCacheManager:
     def restore_ops(self, lost_ops: SequenceOf[CacheOp]) -> None:
         """Take back ops of `take_ops` that may not have been carried out: the next step does them first."""
         self.cache_ops[:0] = lost_ops
-
-    @property
-    def slots_per_page(self) -> int:
-        return self.page_size
 
     @property
     def used_tokens(self) -> int:

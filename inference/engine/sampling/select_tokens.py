@@ -51,7 +51,8 @@ def select_tokens(
     """
     if native.supports(logits):
         selected, ambiguous_rows = _select_native(logits, sequences, rows)
-        blocks = [[row] for row in sorted([*rows.torch, *ambiguous_rows])]
+        torch_rows = sorted([*rows.torch, *ambiguous_rows])
+        blocks = [[row] for row in torch_rows] if torch_rows else []
     else:
         selected, torch_rows = _select_on_device(logits, sequences, rows)
         blocks = _split_into_blocks(logits, torch_rows)
