@@ -51,6 +51,22 @@ ROPE_SCALING = "none"
 # linear.
 ROPE_FACTOR = 1.0
 
+# LoRA adapters ---------------------------------------------------------------------------------------
+
+# LoRA adapters to serve, separated by commas: name=folder, or name=owner/adapter of the Hub, with @revision
+# behind it for a version. Without name= the adapter is called as its folder or its name on the Hub.
+LORA_ADAPTERS = ""
+
+# The folders, separated by colons, below which a folder must be that a client loads as an adapter; empty:
+# models in ~/.cache/hearth/tuning.
+ADAPTER_DIRS = ""
+
+# The largest rank of an adapter.
+MAX_LORA_RANK = 256
+
+# Adapters whose weights are held in memory, at most; the least used are let go and read again when needed.
+MAX_LORAS = 64
+
 # The server ------------------------------------------------------------------------------------------
 
 # The address to listen on: "127.0.0.1" serves this machine only, "0.0.0.0" every machine on its networks.

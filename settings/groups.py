@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar
 
 from settings.schema import Settings
 
+DEFAULT_ADAPTER_DIR = "~/.cache/hearth/tuning/models"
 StreamFormat = Literal["auto", "ndjson", "sse"]
 
 
@@ -42,6 +43,8 @@ class EngineSettings:
     context                 most tokens of a sequence
     kv_memory_bytes         bytes for the KV cache of all sequences, per process
     max_batch_total_tokens  most tokens of all sequences together; None: as many as kv_memory_bytes holds
+    max_lora_rank           largest rank of an adapter
+    max_loras               adapters whose weights are held in memory, at most
     """
 
     context: int
@@ -56,6 +59,8 @@ class EngineSettings:
     deterministic: bool = False
     waiting_served_ratio: float = 0.0
     max_waiting_tokens: int = 20
+    max_lora_rank: int = 256
+    max_loras: int = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +84,7 @@ class ServerSettings:
     max_best_of, max_stop_sequences, max_top_n_tokens, max_client_batch_size   limits of one request
     validation_workers       threads that run the Flask app
     max_input_tokens         of a prompt; None: as many as leave room for one token in the context
+    adapter_dirs             folders below which clients may load adapters
     """
 
     version: str = ""
@@ -101,6 +107,7 @@ class ServerSettings:
     max_client_batch_size: int = 2048
     validation_workers: int = 16
     max_input_tokens: int | None = None
+    adapter_dirs: tuple[str, ...] = (DEFAULT_ADAPTER_DIR,)
     disable_grammar_support: bool = False
     watermark_gamma: float = 0.5
     watermark_delta: float = 2.0
@@ -127,4 +134,5 @@ def server_settings(settings: Settings, version: str) -> ServerSettings:
         default_seed=None if settings.default_seed < 0 else settings.default_seed,
         request_timeout_s=settings.request_timeout or None,
         max_input_tokens=settings.max_input_tokens or None,
+        adapter_dirs=tuple(filter(None, settings.adapter_dirs.split(":"))) or (DEFAULT_ADAPTER_DIR,),
     )

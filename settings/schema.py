@@ -138,6 +138,10 @@ class Settings:
     chat_template: str
     rope_scaling: Literal["none", "linear", "dynamic", "yarn"]
     rope_factor: Annotated[float, Limits(1)]
+    lora_adapters: tuple[str, ...]
+    adapter_dirs: str
+    max_lora_rank: PositiveInt
+    max_loras: PositiveInt
     host: str
     port: Port
     prometheus_port: Port

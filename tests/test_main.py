@@ -105,9 +105,9 @@ def test_a_wrong_value_in_the_environment_ends_the_start_with_one_line() -> None
 
 
 def test_an_unsupported_flag_ends_the_start_with_one_line() -> None:
-    result = run("--lora-adapters", "a", HOSTNAME="box")
+    result = run("--otlp-endpoint", "a", HOSTNAME="box")
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr.startswith("hearth: flags: --lora-adapters a: ") and result.stderr.count("\n") == 1
+    assert result.stderr.startswith("hearth: flags: --otlp-endpoint a: ") and result.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(

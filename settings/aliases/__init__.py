@@ -19,9 +19,10 @@ ALIASES: Mapping[str, Alias] = {**tgi.ALIASES, **vllm.ALIASES, **llama_cpp.ALIAS
 UNSUPPORTED: Mapping[str, Unsupported] = {
     **tgi.UNSUPPORTED,
     **vllm.REFUSED,
+    **vllm.ENVIRONMENT,
     **vllm_without_effect.IGNORED,
     **llama_cpp.REFUSED,
     **llama_cpp_without_effect.IGNORED,
 }
-EVERYWHERE = frozenset({*tgi.ALIASES, *tgi.UNSUPPORTED})
+EVERYWHERE = frozenset({*tgi.ALIASES, *tgi.UNSUPPORTED, *vllm.ENVIRONMENT})
 SPELLINGS: Mapping[str, str] = {**tgi.SPELLINGS, **vllm.SPELLINGS, **llama_cpp.SPELLINGS}

@@ -55,6 +55,7 @@ IGNORED: Mapping[str, Unsupported] = {
     ),
     **no_effect("-b is the number of tokens in a step", "UBATCH_SIZE"),
     **no_effect("requests are always batched while they run", enabled="CONT_BATCHING"),
+    **no_effect("an adapter counts where a request names it", enabled="LORA_INIT_WITHOUT_APPLY"),
     **no_effect(
         NO_IMAGES,
         """IMAGE_MAX_TOKENS IMAGE_MIN_TOKENS MEDIA_PATH MMPROJ MMPROJ_DEVICE MMPROJ_URL MTMD_BATCH_MAX_TOKENS

@@ -5,6 +5,7 @@ Each is accepted as a flag, in .env, in the environment and in config.py; a form
 
 from collections.abc import Mapping
 
+from settings.adapter_list import LIST_RULE, to_adapters
 from settings.aliases.alias import OFF_VALUES, ON_VALUES, Alias, Unsupported
 from settings.aliases.convert import (
     FORMER_RUNNERS,
@@ -26,6 +27,7 @@ ALIASES: Mapping[str, Alias] = {
     "HF_HUB_OFFLINE": Alias("OFFLINE", is_fallback=True),
     "WEIGHTS_CACHE_OVERRIDE": Alias("CACHE_DIR"),
     "HUGGINGFACE_HUB_CACHE": Alias("CACHE_DIR", is_fallback=True),
+    "LORA_ADAPTERS": Alias("LORA_ADAPTERS", to_adapters, LIST_RULE, takes_several=True),
     "HOSTNAME": Alias("HOST"),
     "LISTEN_ADDRESS": Alias("HOST"),
     "LISTEN_PORT": Alias("PORT"),
@@ -67,9 +69,6 @@ UNSUPPORTED: Mapping[str, Unsupported] = {
         ignored=("exl2", "marlin"),
         refused_because="must be none, int8, int4, awq or gptq; for weights stored in another format leave "
         "it out",
-    ),
-    "LORA_ADAPTERS": Unsupported(
-        refused_because="this server cannot serve adapters: leave it out, or merge them into the model"
     ),
     "OTLP_ENDPOINT": Unsupported(
         refused_because="this server sends no traces: leave it out, and use /metrics instead"

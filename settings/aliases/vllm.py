@@ -5,7 +5,8 @@ A flag that has the name of a setting, or a row in tgi.py, is not repeated here.
 
 from collections.abc import Mapping
 
-from settings.aliases.alias import Alias, Unsupported, refused
+from settings.adapter_list import LIST_RULE, to_adapters
+from settings.aliases.alias import OFF_VALUES, ON_VALUES, Alias, Unsupported, refused
 from settings.aliases.convert import (
     bytes_to_gigabytes,
     config_to_speculate,
@@ -40,6 +41,10 @@ ALIASES: Mapping[str, Alias] = {
     "ALLOW_CREDENTIALS": Alias("CORS_CREDENTIALS", is_switch=True),
     "SEED": Alias("DEFAULT_SEED"),
     "DOWNLOAD_DIR": Alias("CACHE_DIR"),
+    "LORA_MODULES": Alias("LORA_ADAPTERS", to_adapters, LIST_RULE, takes_several=True),
+    # vLLM's --max-loras is of one batch, which holds any number here: --max-cpu-loras counts if it is set.
+    "MAX_CPU_LORAS": Alias("MAX_LORAS"),
+    "MAX_LORAS": Alias("MAX_LORAS", is_fallback=True),
     "TOOL_CALL_PARSER": Alias("TOOL_FORMAT", to_tool_format),
     "NUM_SPECULATIVE_TOKENS": Alias("SPECULATE"),
     "SPEC_TOKENS": Alias("SPECULATE"),
@@ -48,16 +53,18 @@ ALIASES: Mapping[str, Alias] = {
     "UVICORN_LOG_LEVEL": Alias("LOG_LEVEL", to_log_level, is_fallback=True),
 }
 
-ONE_MODEL = "this server cannot serve adapters: leave it out, or merge them into the model"
+ONLY_LORA = "the adapters of this server are those of LORA_ADAPTERS: leave it out"
 MODEL_CONFIG = "the model's config.json decides: leave it out, or edit a copy of the model's folder"
 NO_TRACES = "this server sends no traces: leave it out, and use /metrics instead"
 ONE_ADDRESS = "this server listens on HOST and PORT only: leave it out"
 
 REFUSED: Mapping[str, Unsupported] = {
     **refused(
-        ONE_MODEL, "QLORA_ADAPTER_NAME_OR_PATH DEFAULT_MM_LORAS", several="LORA_MODULES PROMPT_ADAPTERS"
+        ONLY_LORA,
+        "QLORA_ADAPTER_NAME_OR_PATH DEFAULT_MM_LORAS",
+        switches="ENABLE_PROMPT_ADAPTER",
+        several="PROMPT_ADAPTERS",
     ),
-    **refused(ONE_MODEL, switches="ENABLE_LORA ENABLE_PROMPT_ADAPTER"),
     **refused(MODEL_CONFIG, "HF_OVERRIDES MODEL_CLASS_OVERRIDES HF_CONFIG_PATH ROPE_THETA"),
     **refused(ONE_ADDRESS, "UDS GRPC_PORT", switches="GRPC HEADLESS"),
     **refused(NO_TRACES, "OTLP_TRACES_ENDPOINT"),
@@ -93,6 +100,13 @@ REFUSED: Mapping[str, Unsupported] = {
             "mistral",
         ),
         refused_because="must be auto, safetensors or gguf; for pickles set ALLOW_PICKLE",
+    ),
+}
+
+# Accepted in the environment, .env and config.py too.
+ENVIRONMENT: Mapping[str, Unsupported] = {
+    "VLLM_ALLOW_RUNTIME_LORA_UPDATING": Unsupported(
+        "adapters can always be loaded from ADAPTER_DIRS", (*ON_VALUES, *OFF_VALUES), is_switch=True
     ),
 }
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-from settings.aliases.alias import Unsupported, no_effect
+from settings.aliases.alias import OFF_VALUES, ON_VALUES, Unsupported, no_effect
 from settings.aliases.convert import QUANTIZATION_VALUES, TOOL_FORMATS, is_ngram_config
 
 NO_IMAGES = "this server reads no images, audio or video"
-NO_ADAPTERS = "this server serves no adapters"
+WHOLE_ADAPTERS = "an adapter is served with all its tensors, or refused"
 NO_PLUGIN = "this server loads no plugins"
 ONE_ENGINE = "one engine serves the model on this machine: NUM_SHARD splits its layers over several GPUs"
 OWN_KERNELS = "the engine selects its kernels itself, and proves their results at load"
@@ -59,10 +59,12 @@ IGNORED: Mapping[str, Unsupported] = {
         enabled="LANGUAGE_MODEL_ONLY",
         several="ALLOWED_MEDIA_DOMAINS",
     ),
+    "ENABLE_LORA": Unsupported("adapters can always be loaded", (*ON_VALUES, *OFF_VALUES), is_switch=True),
+    "LORA_DTYPE": Unsupported("the engine selects the dtype of adapters itself", accepted=("auto",)),
     **no_effect(
-        NO_ADAPTERS,
-        """LONG_LORA_SCALING_FACTORS LORA_DTYPE LORA_EXTRA_VOCAB_SIZE MAX_CPU_LORAS MAX_LORAS
-        MAX_LORA_CLS_LABELS MAX_LORA_RANK MAX_PROMPT_ADAPTERS MAX_PROMPT_ADAPTER_TOKEN""",
+        WHOLE_ADAPTERS,
+        """LONG_LORA_SCALING_FACTORS LORA_EXTRA_VOCAB_SIZE MAX_LORA_CLS_LABELS MAX_PROMPT_ADAPTERS
+        MAX_PROMPT_ADAPTER_TOKEN""",
         switches="""ENABLE_LORA_BIAS ENABLE_MIXED_MOE_LORA_FORMAT ENABLE_MOE_SHARED_LORAS
         ENABLE_TOWER_CONNECTOR_LORA FULLY_SHARDED_LORAS SPECIALIZE_ACTIVE_LORA""",
         several="LORA_TARGET_MODULES",

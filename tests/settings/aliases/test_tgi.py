@@ -72,6 +72,8 @@ UNDERSTOOD: list[tuple[str, str, str, Any]] = [
     ("graceful-termination-timeout", "90", "drain_seconds", 90.0),
     ("log-level", "INFO,text_generation_router=debug", "log_level", "info"),
     ("log-level", "warn", "log_level", "warning"),
+    ("lora-adapters", "acme/adapter", "lora_adapters", ("acme/adapter",)),
+    ("lora-adapters", "acme/a@v1,b=/data/b", "lora_adapters", ("acme/a@v1", "b=/data/b")),
     ("hf-token", "hf_1", "huggingface_access_token", "hf_1"),
     ("hugging-face-hub-token", "hf_1", "huggingface_access_token", "hf_1"),
     ("hf-hub-offline", "1", "offline", True),
@@ -139,10 +141,11 @@ SAME_AS_DEFAULT = [
     ("usage-stats", "no-stack"),
     ("safetensors", "true"),
     ("fused-mlp", "false"),
+    ("vllm-allow-runtime-lora-updating", "true"),
+    ("vllm-allow-runtime-lora-updating", "0"),
 ]
 LATER = [
     ("quantize", "hqq"),
-    ("lora-adapters", "acme/adapter"),
     ("otlp-endpoint", "http://localhost:4317"),
     ("usage-stats", "maybe"),
     ("safetensors", "false"),
