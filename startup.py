@@ -122,6 +122,8 @@ def serve(settings: Settings, pending: PendingRepository, version: str) -> int:
     raise_open_file_limit()
     metrics = Metrics()
     backend = make_backend(settings, loaded_engine, metrics)
+    if settings.lora_adapters and backend.adapters() is None:
+        raise BadSetting("LORA_ADAPTERS: this model is served without adapters")
     models = Models(ModelEntry(backend, (backend.info().id, *settings.served_names)))
     freeze_gc()
     report_memory(settings, report, loaded_engine, metrics)

@@ -29,24 +29,35 @@ class ModelCard(Struct, kw_only=True):
 
 
 def model_card(card: Card) -> ModelCard:
-    metadata: dict[str, str | int] = {} if card.info.context is None else {"context": card.info.context}
-    metadata |= card.info.details
-    if card.info.embedding_sizes:
-        metadata["embedding_dimension"] = card.info.embedding_sizes[-1]
-    provider = {"model_type": MODEL_TYPE, "provider_id": PROVIDER_ID, "provider_resource_id": card.info.id}
+    """An adapter has itself as its root and its base model as its parent, also in the metadata."""
+    root = card.adapter.name if card.adapter else card.info.id
+    parent = card.info.id if card.adapter else None
+    provider = {"model_type": MODEL_TYPE, "provider_id": PROVIDER_ID, "provider_resource_id": root}
+    metadata = _metadata(card)
     return ModelCard(
         identifier=card.name,
-        provider_resource_id=card.info.id,
+        provider_resource_id=root,
         metadata=metadata,
         custom_metadata={**metadata, **provider},
         llama_model=card.info.id,
         id=card.name,
-        created=card.info.created,
-        root=card.info.id,
+        created=card.adapter.created if card.adapter else card.info.created,
+        root=root,
+        parent=parent,
         max_model_len=card.info.context,
     )
 
 
+def _metadata(card: Card) -> dict[str, str | int]:
+    metadata: dict[str, str | int] = {} if card.info.context is None else {"context": card.info.context}
+    metadata |= card.info.details
+    if card.adapter:
+        return metadata | {"parent": card.info.id, "lora_rank": card.adapter.rank}
+    if card.info.embedding_sizes:
+        metadata["embedding_dimension"] = card.info.embedding_sizes[-1]
+    return metadata
+
+
 def model_cards(models: Models) -> list[ModelCard]:
-    """Every served model under each of its names."""
+    """Every served model under each of its names, and every adapter."""
     return [model_card(served.card) for served in models]

@@ -5,10 +5,12 @@ A dialect in api/ knows these two protocols and the types in types.py; it does n
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 from inference.backend_load import BackendLoad
 from inference.errors import ServerError
+from inference.lora.adapter import AdapterCard
 from inference.tokenized import Tokenized
 from inference.types import Event, GenerationRequest, ModelInfo
 
@@ -36,6 +38,25 @@ class Stream(Protocol):
 
     def close(self) -> None:
         """Cancel the unfinished answers. Idempotent; from any thread, at any time."""
+        ...
+
+
+class Adapters(Protocol):
+    """The LoRA adapters of a backend. Every method may be called from any thread."""
+
+    def cards(self) -> Sequence[AdapterCard]:
+        """The loaded adapters, in the order in which they were loaded."""
+        ...
+
+    def load(self, name: str, folder: Path, source: str, *, replace: bool = False) -> AdapterCard:
+        """Check, read, try (one forward), list. Blocks.
+
+        Raises BadRequest, which names the key or field and the limit; nothing has changed then.
+        """
+        ...
+
+    def unload(self, name: str) -> None:
+        """Remove it from the list. Running requests keep its weights to their end. Raises NotFound."""
         ...
 
 
@@ -67,6 +88,10 @@ class Backend(Protocol):
 
         Raises BadRequest for an empty or too long input, NotImplementedHere if the model makes no embeddings.
         """
+        ...
+
+    def adapters(self) -> Adapters | None:
+        """The LoRA adapters that requests may name; None: the backend serves none."""
         ...
 
     def load(self) -> BackendLoad: ...

@@ -1,13 +1,15 @@
 """The served models and their names: a name resolves to a backend, and an adapter within it.
 
-Knows backends by their protocol. Does not know how a model is loaded, nor how a dialect shows it.
+Knows backends by their protocol. Does not know how a model or an adapter is loaded, nor how a dialect shows
+it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from inference.backend import Backend, Stream
 from inference.errors import NotFound
+from inference.lora.adapter import AdapterCard
 from inference.types import GenerationRequest, ModelInfo
 
 PLACEHOLDER_NAMES = frozenset({"", "tgi", "dummy"})  # clients of TGI send them, whatever the model
@@ -28,25 +30,49 @@ class UnknownModel(NotFound):
         super().__init__(f"Model '{self.name}' not found: this server has {served}")
 
 
+class UnknownAdapter(NotFound):
+    """No adapter has this name. name: shortened for messages."""
+
+    def __init__(self, name: str) -> None:
+        self.name = shorten_name(name)
+        super().__init__(f"Adapter '{self.name}' not found: GET /v1/models lists the loaded adapters")
+
+
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A model under one of its names: the one that a request used, or one that lists of models show."""
+    """A model under one of its names: the one that a request used, or one that lists of models show.
+
+    info     of the base model, if it is an adapter
+    adapter  None: the model itself
+    """
 
     name: str
     info: ModelInfo
+    adapter: AdapterCard | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What answers a request. adapter: name of an adapter within the backend; None: the model itself."""
+    """What answers a request: a model, or an adapter of it."""
 
     backend: Backend
-    adapter: str | None
     card: Card
+
+    @property
+    def adapter(self) -> str | None:
+        """The name of the adapter within the backend; None: the model itself."""
+        return self.card.adapter.name if self.card.adapter else None
 
     def generate(self, request: GenerationRequest) -> Stream:
         """As Backend.generate, with the adapter."""
         return self.backend.generate(replace(request, adapter=self.adapter) if self.adapter else request)
+
+    def with_adapter(self, name: str) -> "Served":
+        """The adapter `name` of the same backend. Raises UnknownAdapter."""
+        adapter = find_adapter(self.backend, name)
+        if adapter is None:
+            raise UnknownAdapter(name)
+        return Served(self.backend, Card(name, self.card.info, adapter))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +81,17 @@ class ModelEntry:
 
     backend: Backend
     names: tuple[str, ...]
-    adapter: str | None = None
 
     def under_name(self, name: str) -> Served:
-        return Served(self.backend, self.adapter, Card(name, self.backend.info()))
+        return Served(self.backend, Card(name, self.backend.info()))
 
 
 class Models:
     """The served models: at least one, the default first. Immutable, hence safe to read from any thread.
 
-    Iteration yields every model under each of its names. A name that two models have is the first one's. The
-    last segment of an id resolves too, unless a model has that name.
+    Iteration yields every model under each of its names, then every adapter. A name that two models have is
+    the first one's. The last segment of an id resolves too, unless a model has that name. Adapters come and
+    go; the backends know them. An adapter also has the name model:adapter, as in SGLang.
 
     backends  the backends of all models, each once
     """
@@ -82,7 +108,10 @@ class Models:
         self.backends = tuple(dict.fromkeys(entry.backend for entry in entries))
 
     def __iter__(self) -> Iterator[Served]:
-        return (entry.under_name(name) for name, entry in self._listed.items())
+        yield from (entry.under_name(name) for name, entry in self._listed.items())
+        for backend in self.backends:
+            info = backend.info()
+            yield from (Served(backend, Card(card.name, info, card)) for card in adapter_cards(backend))
 
     @property
     def default(self) -> Served:
@@ -94,7 +123,7 @@ class Models:
         return ", ".join(repr(entry.names[0]) for entry in self._entries)
 
     def resolve(self, name: str | None) -> Served:
-        """The model of a request that names `name`; no name and placeholders mean the default model.
+        """The model or adapter that a request names; no name and placeholders mean the default model.
 
         Raises UnknownModel.
         """
@@ -103,9 +132,26 @@ class Models:
         entry = self._by_name.get(name)
         if entry is not None:
             return entry.under_name(name)
+        if adapter := self._resolve_adapter(name):
+            return adapter
         if is_placeholder(name):
             return self.default
         raise UnknownModel(name, self.ids)
+
+    def has_model(self, name: str) -> bool:
+        """Whether a model, not an adapter, answers requests that name `name`."""
+        return name in self._by_name or is_placeholder(name)
+
+    def _resolve_adapter(self, name: str) -> Served | None:
+        for backend in self.backends:
+            if card := find_adapter(backend, name):
+                return Served(backend, Card(name, backend.info(), card))
+        for model, entry in self._by_name.items():
+            if name.startswith(f"{model}:") and (
+                card := find_adapter(entry.backend, name.removeprefix(f"{model}:"))
+            ):
+                return Served(entry.backend, Card(name, entry.backend.info(), card))
+        return None
 
     def unavailable_reason(self) -> str:
         """Why a model cannot answer requests; empty if every model can."""
@@ -113,6 +159,16 @@ class Models:
             if reason := backend.unavailable_reason():
                 return reason if len(self.backends) == 1 else f"{backend.info().id}: {reason}"
         return ""
+
+
+def adapter_cards(backend: Backend) -> Sequence[AdapterCard]:
+    """The loaded adapters of the backend."""
+    adapters = backend.adapters()
+    return adapters.cards() if adapters else ()
+
+
+def find_adapter(backend: Backend, name: str) -> AdapterCard | None:
+    return next((card for card in adapter_cards(backend) if card.name == name), None)
 
 
 def is_placeholder(name: str) -> bool:

@@ -9,11 +9,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from inference.backend import Backend, Sink
 from inference.backend_load import BackendLoad
-from inference.errors import ServerError
+from inference.errors import BadRequest, NotFound, ServerError
+from inference.lora.adapter import AdapterCard
 from inference.models import ModelEntry, Models
 from inference.tokenized import Tokenized, TokenSpan
 from inference.types import (
@@ -45,10 +47,44 @@ def make_models(backend: Backend, *names: str) -> Models:
     return Models(ModelEntry(backend, (backend.info().id, *names)))
 
 
+class FakeAdapters:
+    """Adapters whose folders are never read, except that a folder must have an adapter_config.json.
+
+    loads  the folders so far, with the names
+    """
+
+    def __init__(self, *names: str) -> None:
+        self.loads: list[tuple[str, Path]] = []
+        self._cards: dict[str, AdapterCard] = {}
+        for name in names:
+            self._add(name, f"/adapters/{name}")
+
+    def cards(self) -> tuple[AdapterCard, ...]:
+        return tuple(self._cards.values())
+
+    def load(self, name: str, folder: Path, source: str, *, replace: bool = False) -> AdapterCard:
+        if not (folder / "adapter_config.json").is_file():
+            raise BadRequest("adapter_config.json", "is missing in the adapter's folder")
+        if name in self._cards and not replace:
+            raise BadRequest("lora_name", "is taken", name)
+        self.loads.append((name, folder))
+        return self._add(name, source)
+
+    def unload(self, name: str) -> None:
+        if self._cards.pop(name, None) is None:
+            raise NotFound(f"Adapter {name!r} not found")
+
+    def _add(self, name: str, source: str) -> AdapterCard:
+        number = len(self.loads) + len(self._cards) + 1
+        self._cards[name] = AdapterCard(name, source, number, rank=8, nbytes=1000, created=1700000001)
+        return self._cards[name]
+
+
 class FakeBackend:
     """Plays `script` (or what `script(request)` returns) for every request, one step every `pace_s`.
 
     error     raised at submission, if set
+    lora      the adapters; None: it serves none
     embed_s   seconds that an embedding takes
     requests  the requests so far
     streams   the streams returned so far, each with `closed_at`
@@ -69,6 +105,7 @@ class FakeBackend:
         self.embed_s = 0.0
         self.end_s: float | None = None
         self.embedding_sizes: Sequence[int] = (4,)
+        self.lora: FakeAdapters | None = None
         self.requests: list[GenerationRequest] = []
         self.streams: list[FakeStream] = []
         self.post: Callable[[Callable[[], None]], object] = lambda call: call()
@@ -123,6 +160,9 @@ class FakeBackend:
         embedded = Embedded(0, "stop", embeddings=tuple(map(embedding, inputs)))
         self.streams.append(FakeStream(self, [self.embed_s, embedded]))
         return self.streams[-1]
+
+    def adapters(self) -> FakeAdapters | None:
+        return self.lora
 
     def seconds_until_end(self) -> float | None:
         return self.end_s

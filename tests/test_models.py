@@ -2,9 +2,9 @@
 
 import pytest
 
-from inference.models import MAX_SHOWN_CHARS, ModelEntry, Models, UnknownModel
+from inference.models import MAX_SHOWN_CHARS, ModelEntry, Models, UnknownAdapter, UnknownModel
 from inference.types import GenerationRequest
-from tests.fake_backend import FakeBackend
+from tests.fake_backend import FakeAdapters, FakeBackend
 
 FIRST, SECOND = FakeBackend(model_id="acme/small"), FakeBackend(model_id="acme/large")
 MODELS = Models(
@@ -66,11 +66,50 @@ def test_a_model_may_be_served_under_a_url() -> None:
     assert models.resolve(url).backend is SECOND
 
 
-def test_an_adapter_is_an_entry_of_its_own_over_the_same_backend() -> None:
-    models = Models(ModelEntry(FIRST, ("acme/small",)), ModelEntry(FIRST, ("poet",), adapter="poet"))
-    served = models.resolve("poet")
-    assert (served.backend, served.adapter, served.card.name) == (FIRST, "poet", "poet")
-    assert models.backends == (FIRST,)
+def with_adapters(*names: str) -> FakeBackend:
+    backend = FakeBackend(model_id="acme/small")
+    backend.lora = FakeAdapters(*names)
+    return backend
+
+
+@pytest.mark.parametrize("name", ["poet", "acme/small:poet", "chat:poet", "small:poet"])
+def test_the_name_of_an_adapter_resolves_to_its_backend(name: str) -> None:
+    backend = with_adapters("poet")
+    served = Models(ModelEntry(FakeBackend(), ("m",)), ModelEntry(backend, ("acme/small", "chat"))).resolve(
+        name
+    )
+    assert (served.backend, served.adapter, served.card.name) == (backend, "poet", name)
+    assert served.card.adapter == backend.lora.cards()[0] and served.card.info == backend.info()
+
+
+@pytest.mark.parametrize("name", ["poe", "acme/small:poe", "other:poet", ":poet", "acme/small:acme/small"])
+def test_other_names_are_no_adapters(name: str) -> None:
+    models = Models(ModelEntry(with_adapters("poet"), ("acme/small",)))
+    with pytest.raises(UnknownModel):
+        models.resolve(name)
+
+
+def test_adapters_come_and_go_and_are_listed_behind_the_models() -> None:
+    backend = with_adapters("poet", "ft:small:local::1")
+    models = Models(ModelEntry(backend, ("acme/small", "chat")))
+    assert [served.card.name for served in models] == ["acme/small", "chat", "poet", "ft:small:local::1"]
+    backend.lora.unload("poet")
+    assert [served.card.name for served in models] == ["acme/small", "chat", "ft:small:local::1"]
+    with pytest.raises(UnknownModel):
+        models.resolve("poet")
+
+
+def test_the_name_of_a_model_comes_before_that_of_an_adapter() -> None:
+    models = Models(ModelEntry(with_adapters("chat"), ("acme/small", "chat")))
+    assert models.resolve("chat").adapter is None
+    assert models.has_model("chat") and models.has_model("small") and not models.has_model("poet")
+
+
+def test_another_adapter_of_the_same_backend_is_found_by_its_name() -> None:
+    models = Models(ModelEntry(with_adapters("poet"), ("acme/small",)))
+    assert models.default.with_adapter("poet").adapter == "poet"
+    with pytest.raises(UnknownAdapter, match="Adapter 'cook' not found"):
+        models.default.with_adapter("cook")
 
 
 def test_a_model_that_cannot_answer_is_named_if_there_are_several() -> None:
@@ -83,8 +122,8 @@ def test_a_model_that_cannot_answer_is_named_if_there_are_several() -> None:
 
 
 def test_an_adapter_travels_in_the_request() -> None:
-    backend = FakeBackend()
-    models = Models(ModelEntry(backend, ("m",)), ModelEntry(backend, ("poet",), adapter="poet"))
-    for name in ("m", "poet"):
+    backend = with_adapters("poet")
+    models = Models(ModelEntry(backend, ("m",)))
+    for name in ("m", "poet", "m:poet"):
         models.resolve(name).generate(GenerationRequest("hi"))
-    assert [request.adapter for request in backend.requests] == [None, "poet"]
+    assert [request.adapter for request in backend.requests] == [None, "poet", "poet"]

@@ -11,7 +11,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from inference.backend import Stream
+from inference.backend import Adapters, Stream
 from inference.backend_load import BackendLoad
 from inference.engine.engine import Engine
 from inference.engine.sequence import OutputSink
@@ -167,6 +167,9 @@ class LocalBackend:
 
     def embed(self, inputs: Sequence[str | Sequence[int]]) -> EmbeddingStream:
         return embed_inputs(self._engine, self._input_processor, inputs)
+
+    def adapters(self) -> Adapters | None:
+        return None
 
     def load(self) -> BackendLoad:
         stats = self._engine.stats()

@@ -1,0 +1,79 @@
+"""Only folders below ADAPTER_DIRS are found, whatever path, link or trick names another one."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from inference.lora.fence import Fence
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """allowed/poet, allowed/acme/cook and outside/secret are adapters; links lead out of allowed and back."""
+    for name in ("allowed/poet", "allowed/acme/cook", "outside/secret", "allowed-too/secret"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "adapter_config.json").write_text("{}")
+    (tmp_path / "allowed/out").symlink_to(tmp_path / "outside/secret")
+    (tmp_path / "allowed/inside").symlink_to(tmp_path / "allowed/poet")
+    (tmp_path / "allowed/loop").symlink_to(tmp_path / "allowed/loop")
+    (tmp_path / "link").symlink_to(tmp_path / "allowed")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("path", "folder"),
+    [
+        ("poet", "allowed/poet"),
+        ("acme/cook", "allowed/acme/cook"),
+        ("acme/../poet", "allowed/poet"),
+        ("inside", "allowed/poet"),
+        ("{root}/allowed/poet", "allowed/poet"),
+        ("{root}/allowed/poet/", "allowed/poet"),
+        ("{root}/outside/../allowed/poet", "allowed/poet"),
+    ],
+)
+def test_a_folder_below_is_found(root: Path, path: str, folder: str) -> None:
+    assert Fence([str(root / "allowed")]).find(path.format(root=root)) == root / folder
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "", ".", "poet/..", "..", "../outside/secret", "../allowed-too/secret", "out", "loop", "none",
+        "{root}/outside/secret", "{root}/allowed-too/secret", "{root}/allowed",
+        "{root}/allowed/../outside/secret", "poet/adapter_config.json", "a\0b", "x" * 5000,
+        "file://{root}/allowed/poet", "~", "~/x", "/", "/proc/self", "//etc", "%2e%2e/outside/secret",
+        "poet/../../outside/secret", "out/../secret",
+    ],
+)  # fmt: skip
+def test_no_other_path_is_found(root: Path, path: str) -> None:
+    assert Fence([str(root / "allowed")]).find(path.format(root=root)) is None
+
+
+def test_a_relative_path_is_tried_below_each_folder(root: Path) -> None:
+    fence = Fence([str(root / "none"), str(root / "outside"), str(root / "allowed")])
+    assert fence.find("secret") == root / "outside/secret"
+    assert fence.find("poet") == root / "allowed/poet"
+
+
+def test_a_fence_that_is_a_link_holds_what_it_leads_to(root: Path) -> None:
+    fence = Fence([str(root / "link")])
+    assert fence.find("poet") == fence.find(str(root / "link/poet")) == root / "allowed/poet"
+    assert fence.find(str(root / "allowed/poet")) == root / "allowed/poet"
+    assert fence.find("out") is None
+
+
+def test_a_home_folder_is_expanded(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(root))
+    assert Fence(["~/allowed"]).find("poet") == root / "allowed/poet"
+
+
+def test_nothing_outside_is_looked_up(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fence = Fence([str(root / "allowed")])
+    assert fence.find("poet")
+    monkeypatch.setattr(Path, "resolve", lambda *_, **__: pytest.fail("looked up"))
+    monkeypatch.setattr(Path, "is_dir", lambda *_: pytest.fail("looked up"))
+    assert fence.find(str(root / "outside/secret")) is None
+    assert fence.find("../outside/secret") is None
+    assert os.path.exists(root / "outside/secret")
