@@ -66,12 +66,16 @@ class SpecialTokenMarker:
         )
         return without_marks(apply(marked_values), mark)
 
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """The start and the end of each spelling in the text."""
+        return [] if self._pattern is None else [match.span() for match in self._pattern.finditer(text)]
+
     def split(self, text: str) -> MarkedText:
         """The text with the places to split at."""
         return MarkedText(text, tuple(start + 1 for start in self._spelling_starts(text)))
 
     def _spelling_starts(self, text: str) -> list[int]:
-        return [] if self._pattern is None else [match.start() for match in self._pattern.finditer(text)]
+        return [start for start, _ in self.spans(text)]
 
 
 def trie_pattern(names: list[str]) -> str:

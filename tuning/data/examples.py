@@ -45,7 +45,7 @@ class RatedExample:
 class Dataset:
     """An encoded dataset. One of examples, pairs and rated_examples has the rows, as the method needs them.
 
-    row_form   name of the form of its rows, see forms.py
+    row_form   name of the form of its rows, see row_forms.py
     num_cut    rows left out because max_length would cut an answer
     cut_lines  lines of the first of these
     events     what the user must know about the encoding, as sentences

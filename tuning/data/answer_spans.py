@@ -1,0 +1,196 @@
+"""Which characters of a rendered conversation are trained: the answers with their end of turn, no header.
+
+A template with generation blocks says it itself. For the others, the prompt of an answer must begin the text;
+what follows, up to the end of the turn, is the answer. Knows texts; knows no token ids.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
+
+from inference.content import content_text
+from inference.errors import BadRequest
+from inference.text.chat_template import ChatTemplate
+from inference.text.special_tokens import MarkedText
+from inference.types import Message, TemplateOptions, Tool
+from tuning.data.conversation import Conversation
+from tuning.data.generation_blocks import GenerationBlocks
+
+Span = tuple[int, int]
+
+PROBE_ANSWER = "xylograph"  # a word that occurs in no template
+PROBE = (Message("user", "Hi"), Message("assistant", PROBE_ANSWER))
+PROMPT, WITHOUT_PROMPT = TemplateOptions(), TemplateOptions(add_generation_prompt=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedConversation:
+    """The text of a conversation up to its last trained answer.
+
+    spans            the trained characters, ascending
+    needs_end        the template ends the last answer with no token: the tokenizer's end token must follow
+    is_only_last     of several answers only the last one is trained: the template writes the others
+                     differently once they are history, for example without thoughts
+    is_unlike_prompt the template's prompt for the last answer does not begin the text
+    template_start   what the template itself writes in front of an answer, left out of the spans
+    """
+
+    text: MarkedText
+    spans: tuple[Span, ...]
+    needs_end: bool = False
+    is_only_last: bool = False
+    is_unlike_prompt: bool = False
+    template_start: str = ""
+
+
+class AnswerSpans:
+    """Finds the answers in conversations that the served chat template renders.
+
+    template_start  what the template itself writes in front of an answer, behind its prompt: never trained
+    turn_end        the special token behind an answer; empty if the template writes none
+    """
+
+    def __init__(self, chat_template: ChatTemplate) -> None:
+        self.chat_template = chat_template
+        self._specials = chat_template.special_tokens
+        self._blocks = GenerationBlocks(chat_template)
+        self.template_start, self.turn_end, self._block_header = self._probe()
+
+    def _probe(self) -> tuple[str, str, str]:
+        """(template_start, turn_end, header inside of a generation block)"""
+        try:
+            prompt, text = (
+                self._render(PROBE[:1], (), PROMPT).text,
+                self._render(PROBE, (), WITHOUT_PROMPT).text,
+            )
+        except BadRequest:  # for these messages only, perhaps
+            return "", "", ""
+        before, _, behind = text.rpartition(PROBE_ANSWER)
+        specials = self._specials.spans(behind)
+        own_start = before[len(prompt) :] if before.startswith(prompt) else ""
+        blocks = self._blocks.find(PROBE, (), WITHOUT_PROMPT, text)
+        header = before.removesuffix(own_start)[blocks[-1][0] :] if blocks else ""
+        return own_start if own_start.strip() else "", behind[slice(*specials[0])] if specials else "", header
+
+    def render(self, conversation: Conversation) -> RenderedConversation:
+        """The text and its trained spans. Raises BadRequest if the template refuses the messages."""
+        messages = conversation.messages[: conversation.trained_indices[-1] + 1]
+        text = self._render(messages, conversation.tools, WITHOUT_PROMPT)
+        rendered = self._from_blocks(conversation, messages, text)
+        rendered = rendered or self._from_prompts(conversation, messages, text)
+        return self._without_template_start(without_tail(rendered))
+
+    def _render(
+        self, messages: Sequence[Message], tools: Sequence[Tool], template: TemplateOptions
+    ) -> MarkedText:
+        return self.chat_template.render(messages, tools, None, template)
+
+    def _from_blocks(
+        self, conversation: Conversation, messages: Sequence[Message], text: MarkedText
+    ) -> RenderedConversation | None:
+        """The template's own blocks; None if it has not one for each message of the assistant."""
+        blocks = self._blocks.find(messages, conversation.tools, WITHOUT_PROMPT, text.text)
+        indices = [i for i, message in enumerate(messages) if message.role == "assistant"]
+        if blocks is None or len(blocks) != len(indices):
+            return None
+        trained_indices = set(conversation.trained_indices)
+        spans = (
+            self._turn_in_block(text, block)
+            for block, i in zip(blocks, indices, strict=True)
+            if i in trained_indices
+        )
+        return RenderedConversation(text, tuple(spans))
+
+    def _turn_in_block(self, text: MarkedText, block: Span) -> Span:
+        """A block without the header of the turn, and without spaces behind its end."""
+        start, end = block
+        if text.text.startswith(self._block_header, start, end):
+            start += len(self._block_header)
+        return start, self._end_of_turn(first_chars(text, end), start) or end
+
+    def _from_prompts(
+        self, conversation: Conversation, messages: Sequence[Message], text: MarkedText
+    ) -> RenderedConversation:
+        tools = conversation.tools
+        earlier_spans = self._earlier_spans(conversation, text)
+        start = self._prompt_end(messages, tools, text)
+        answer_start = self._find_answer(messages, tools, text) if start is None else start
+        end = self._end_of_turn(text, answer_start)
+        last_span = (answer_start, end or max(answer_start, len(text.text.rstrip())))
+        return RenderedConversation(
+            text,
+            (*(earlier_spans or ()), last_span),
+            needs_end=end is None,
+            is_only_last=earlier_spans is None,
+            is_unlike_prompt=start is None,
+        )
+
+    def _earlier_spans(self, conversation: Conversation, text: MarkedText) -> list[Span] | None:
+        """The spans of all trained answers except the last; None if the template rewrites one of them."""
+        spans = []
+        for i in conversation.trained_indices[:-1]:
+            messages = conversation.messages[: i + 1]
+            earlier_text = self._render(messages, conversation.tools, WITHOUT_PROMPT)
+            start = self._prompt_end(messages, conversation.tools, earlier_text)
+            if start is None:
+                return None
+            end = self._end_of_turn(earlier_text, start) or max(start, len(earlier_text.text.rstrip()))
+            if not text.text.startswith(earlier_text.text[:end]):
+                return None
+            spans.append((start, end))
+        return spans
+
+    def _prompt_end(self, messages: Sequence[Message], tools: Sequence[Tool], text: MarkedText) -> int | None:
+        """Where the prompt of the last message ends in the text; None if the prompt does not begin it."""
+        if len(messages) == 1:
+            return None
+        prompt = self._render(messages[:-1], tools, PROMPT).text
+        return len(prompt) if text.text.startswith(prompt) else None
+
+    def _find_answer(self, messages: Sequence[Message], tools: Sequence[Tool], text: MarkedText) -> int:
+        """Where the last message begins in a text that its prompt does not begin."""
+        content = content_text(messages[-1].content).strip()
+        position = text.text.rfind(content) if content else -1
+        if position >= 0 or len(messages) == 1:
+            return max(position, 0)
+        prompt = self._render(messages[:-1], tools, PROMPT).text
+        common = sum(
+            1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(prompt, text.text, strict=False))
+        )
+        return next((start for start, end in self._specials.spans(text.text) if start < common < end), common)
+
+    def _end_of_turn(self, text: MarkedText, start: int) -> int | None:
+        """Behind the end token of the answer that begins at `start`; None if the text ends without one.
+
+        The text may end with several special tokens, and spaces between them: the first that is turn_end
+        ends the answer, else the last of them.
+        """
+        trailing: list[Span] = []
+        position = len(text.text)
+        for low, high in reversed(self._specials.spans(text.text[start:])):
+            span = low + start, high + start
+            if text.text[span[1] : position].strip() or span[0] + 1 in text.split_at:
+                break
+            trailing.insert(0, span)
+            position = span[0]
+        ends = (end for begin, end in trailing if text.text[begin:end] == self.turn_end)
+        return next(ends, trailing[-1][1] if trailing else None)
+
+    def _without_template_start(self, rendered: RenderedConversation) -> RenderedConversation:
+        own_start, text = self.template_start, rendered.text.text
+        if not own_start or not any(text.startswith(own_start, *span) for span in rendered.spans):
+            return rendered
+        spans = (
+            (start + len(own_start) * text.startswith(own_start, start, end), end)
+            for start, end in rendered.spans
+        )
+        return replace(rendered, spans=tuple(spans), template_start=own_start)
+
+
+def without_tail(rendered: RenderedConversation) -> RenderedConversation:
+    """The conversation up to the end of its last answer."""
+    return replace(rendered, text=first_chars(rendered.text, rendered.spans[-1][1]))
+
+
+def first_chars(text: MarkedText, num_chars: int) -> MarkedText:
+    return MarkedText(text.text[:num_chars], tuple(i for i in text.split_at if i < num_chars))
