@@ -1,6 +1,6 @@
 """The interface between the API and the inference: a Backend accepts requests, a Stream carries their events.
 
-A dialect in api/ knows these two protocols and the types in types.py; it does not know an implementation.
+A dialect in api/ knows these protocols and the types in types.py; it does not know an implementation.
 """
 
 import asyncio
@@ -42,21 +42,22 @@ class Stream(Protocol):
 
 
 class Adapters(Protocol):
-    """The LoRA adapters of a backend. Every method may be called from any thread."""
+    """The adapters of a backend. Every method may be called from any thread."""
 
     def cards(self) -> Sequence[AdapterCard]:
-        """The loaded adapters, in the order in which they were loaded."""
+        """The adapters that requests may name, in the order in which they were loaded."""
         ...
 
     def load(self, name: str, folder: Path, source: str, *, replace: bool = False) -> AdapterCard:
-        """Check, read, try (one forward), list. Blocks.
+        """Check, read and try the adapter in `folder`, then list it. Blocks; requests go on.
 
-        Raises BadRequest, which names the key or field and the limit; nothing has changed then.
+        replace: it may take the place of an adapter of this name, whose running requests keep their weights.
+        Raises BadRequest with the key or the limit, AdapterExists, and Overloaded; nothing has changed then.
         """
         ...
 
     def unload(self, name: str) -> None:
-        """Remove it from the list. Running requests keep its weights to their end. Raises NotFound."""
+        """Take the adapter off the list. Running requests keep its weights to their end. Raises NotFound."""
         ...
 
 
@@ -91,7 +92,7 @@ class Backend(Protocol):
         ...
 
     def adapters(self) -> Adapters | None:
-        """The LoRA adapters that requests may name; None: the backend serves none."""
+        """The adapters that requests may name; None: the backend has none and can load none."""
         ...
 
     def load(self) -> BackendLoad: ...

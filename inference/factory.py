@@ -3,10 +3,13 @@
 Knows the entry points of all layers below the API.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
+
+from transformers import PreTrainedModel
 
 from inference.backend import Backend
 from inference.contrastive_search.search import search, supports_contrastive_search
@@ -21,15 +24,19 @@ from inference.engine.scheduler import WaitingServedRatio
 from inference.engine_stats import CacheConfig
 from inference.errors import Internal
 from inference.local import LocalBackend
+from inference.lora.build import check_adapter
+from inference.lora.registry import AdapterRegistry
 from inference.metrics import Metrics
 from inference.model import select_runner
 from inference.model.load import loader
 from inference.model.load.device_dtype import limit_gpu
 from inference.model.load.formats import model_folder
 from inference.model.load.rope import rope_scaling
-from inference.model.memory_usage import MemoryUsage
+from inference.model.lora.runner import AdapterRunner
+from inference.model.memory_usage import MemoryUsage, free_adapter_bytes
 from inference.model.pooling import embedding_sizes
 from inference.model.runner_options import BATCH_INVARIANT
+from inference.model.select_runner import SelectedRunner
 from inference.model.tensor_parallel.executor import MultiProcess, SingleProcess
 from inference.model.tensor_parallel.worker import LoadRecipe
 from inference.process.malloc import trim_heap
@@ -51,6 +58,8 @@ class LoadedEngine:
     folder         the folder of the model's files
     deterministic  every bit of an answer is independent of the other rows of its batch
     gpu_memory_fraction  the share of each GPU's memory that the process may use; None: it uses no GPU
+    max_loras      adapters in memory at a time
+    max_lora_rank  the largest rank of an adapter
     """
 
     loaded_model: loader.LoadedModel
@@ -61,6 +70,8 @@ class LoadedEngine:
     folder: Path
     deterministic: bool = False
     gpu_memory_fraction: float | None = None
+    max_loras: int = 64
+    max_lora_rank: int = 256
 
     @property
     def cache_config(self) -> CacheConfig:
@@ -110,7 +121,7 @@ def open_engine(folder: Path, model_settings: ModelSettings, engine_settings: En
         allow_pickle=model_settings.allow_pickle,
     )
     pick_runner = partial(
-        select_runner.select_runner,
+        select_adapter_runner,
         max_sequences=engine_settings.max_sequences,
         context=engine_settings.context,
         kv_memory_bytes=engine_settings.kv_memory_bytes,
@@ -158,7 +169,15 @@ def open_engine(folder: Path, model_settings: ModelSettings, engine_settings: En
         model_folder(folder),
         deterministic=engine_settings.deterministic,
         gpu_memory_fraction=model_settings.cuda_memory_fraction if loaded_model.device == "cuda" else None,
+        max_loras=engine_settings.max_loras,
+        max_lora_rank=engine_settings.max_lora_rank,
     )
+
+
+def select_adapter_runner(model: PreTrainedModel, *, deterministic: bool, **options: Any) -> SelectedRunner:
+    """As select_runner; the runner also computes steps with adapters."""
+    selected = select_runner.select_runner(model, deterministic=deterministic, **options)
+    return replace(selected, runner=AdapterRunner(model, selected.runner, deterministic))
 
 
 def open_backend(
@@ -223,5 +242,23 @@ def open_backend(
         embedding_sizes=embedding_sizes(loaded_model.model)
         if selected_runner.runner.capabilities.pooling
         else (),
+        adapters=create_adapter_registry(loaded_engine),
         on_close=close,
+    )
+
+
+def create_adapter_registry(loaded_engine: LoadedEngine) -> AdapterRegistry:
+    """The adapters of the model; none is loaded yet."""
+    max_rank = loaded_engine.max_lora_rank
+    engine, executor, model = loaded_engine.engine, loaded_engine.executor, loaded_engine.loaded_model.model
+
+    def run_task(task: Callable[..., Any], *args: Any) -> Callable[[], Any]:
+        return engine.run(BackgroundTask(executor.run(task, model, *args))).result
+
+    return AdapterRegistry(
+        run_task,
+        lambda folder: check_adapter(model, folder, max_rank).nbytes,
+        partial(free_adapter_bytes, model, loaded_engine.selected_runner.runner),
+        max_adapters=loaded_engine.max_loras,
+        max_rank=max_rank,
     )

@@ -113,6 +113,7 @@ class GenerationRequest:
     cache_salt          prefix caching reuses tokens of requests with the same salt only
     deadline            seconds from submission; then the answer ends with finish_reason "deadline"
     adapter             name of the adapter to apply; None: the model itself
+    adapter_number      of the adapter's load, in a request that is resolved for the engine; 0: none
     """
 
     prompt: str | Sequence[int] | Sequence[Message]
@@ -143,6 +144,7 @@ class GenerationRequest:
     cache_salt: str = ""
     deadline: float | None = None
     adapter: str | None = None
+    adapter_number: int = 0
 
     @property
     def callable_tools(self) -> tuple[Tool, ...]:

@@ -94,8 +94,10 @@ def build_batch(
     pending = PendingTokens([], [], pending_ids.token_ids) if pending_ids else None
     tokens = token_ids, positions, slot_mapping, query_start_loc, seq_lens, rows, logits_indices
     window_tables: list[GroupTable] = []
+    adapter_ids = [sequence.request.adapter_number for sequence, _ in scheduler_output]
+    tables = window_tables, adapter_ids if any(adapter_ids) else []
     prepared = PreparedBatch(
-        Batch(*tokens, cache_ops, encoder_inputs, page_table, pending, pooled_rows, window_tables)
+        Batch(*tokens, cache_ops, encoder_inputs, page_table, pending, pooled_rows, *tables)
     )
     for sequence, num_scheduled_tokens in scheduler_output:
         start = sequence.num_computed_tokens + sequence.num_in_flight_tokens

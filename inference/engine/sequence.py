@@ -186,7 +186,7 @@ class Sequence:
         self.stop_token_ids = frozenset(request.stop_token_ids)
         self.greedy = sampling.greedy or sampling.temperature == 0
         self.seed = sampling.seed or 0
-        self.cache_key = (request.adapter or "", request.cache_salt)
+        self.cache_key = (str(request.adapter_number or ""), request.cache_salt)
         if request.deadline is not None:
             self.deadline = time.monotonic() + request.deadline
         if sampling.bad_words_ids or sampling.allowed_token_ids is not None:

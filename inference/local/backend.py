@@ -15,8 +15,8 @@ from inference.backend import Adapters, Stream
 from inference.backend_load import BackendLoad
 from inference.engine.engine import Engine
 from inference.engine.sequence import OutputSink
-from inference.errors import MaxTokensTooLarge, NotImplementedHere, TooLong
-from inference.local.answer_decoder import AnswerDecoder
+from inference.errors import MaxTokensTooLarge, NotFound, NotImplementedHere, TooLong
+from inference.local.answer_decoder import AnswerDecoder, stop_strings_for
 from inference.local.embeddings import EmbeddingStream, embed_inputs
 from inference.local.engine_probe import EngineProbe
 from inference.local.input_processor import InputProcessor, is_chat
@@ -24,12 +24,12 @@ from inference.local.output_stream import LocalStream, OutputCollector
 from inference.local.pending_stream import GrammarStage
 from inference.local.resolve_sampling import normalise_sampling, with_seeds
 from inference.local.tool_calling import AUTO, ToolCalling
+from inference.lora.registry import AdapterRegistry
 from inference.metrics import AnswerStats, ModelMetrics
 from inference.model.memory_usage import devices
 from inference.structured_output import GrammarCompiler, GrammarMatcher
 from inference.text.detokenizer import IncrementalDetokenizer
 from inference.text.special_tokens import SpecialTokensIn
-from inference.text.stop_strings import StopStrings, TokenEndStops
 from inference.text.tokenizer import bad_words_ids
 from inference.text.tokenizer_config import tokenizer_config
 from inference.text.vocabulary import Vocabulary
@@ -59,6 +59,7 @@ class LocalBackend:
     is_encoder_decoder  the prompt goes to the encoder and takes no context from the answer
     contrastive         starts a contrastive search; None: the model does not support it
     embedding_sizes     see ModelInfo
+    adapters            the adapters that requests may name; None: none can be loaded
     on_close            called after the engine has stopped
     """
 
@@ -81,9 +82,11 @@ class LocalBackend:
         is_encoder_decoder: bool = False,
         contrastive: StartSearch | None = None,
         embedding_sizes: Sequence[int] = (),
+        adapters: AdapterRegistry | None = None,
         on_close: Callable[[], None] = lambda: None,
     ) -> None:
         self._engine = engine
+        self._adapters = adapters
         self._contrastive = contrastive
         self._on_close = on_close
         self._metrics = metrics
@@ -122,7 +125,7 @@ class LocalBackend:
         start_s = time.monotonic()
         check_request(request, self._info.vocab)
         if request.adapter is not None:
-            raise NotImplementedHere(f"this model has no adapter {request.adapter!r}")
+            self._check_adapter(request)
         token_ids = self._input_processor.prompt_token_ids(request)
         constraint, field = self._constraint(request)
         resolved = self._resolve(request, token_ids, has_grammar=constraint is not None)
@@ -135,7 +138,25 @@ class LocalBackend:
         start_s: float,
         matcher: GrammarMatcher | None,
     ) -> Stream:
-        """Start the answers to `request`; `resolved` is what _resolve returns for it."""
+        """Start the answers; `resolved` is what _resolve returns. Their adapter stays until they end."""
+        if request.adapter is None or self._adapters is None:
+            return self._start(request, resolved, start_s, matcher)
+        lease = self._adapters.lease(request.adapter, request.n)
+        try:
+            resolved = replace(resolved, adapter_number=lease.number)
+            return self._start(request, resolved, start_s, matcher, lease.watch)
+        except BaseException:
+            lease.cancel()
+            raise
+
+    def _start(
+        self,
+        request: GenerationRequest,
+        resolved: GenerationRequest,
+        start_s: float,
+        matcher: GrammarMatcher | None,
+        watch: Callable[[Sequence[OutputSink]], Sequence[OutputSink]] = tuple,
+    ) -> Stream:
         token_ids = resolved.prompt_token_ids
         resolved_requests = with_seeds(resolved, self._default_seed)
         answer_stats = self._metrics.start_answers(
@@ -149,7 +170,8 @@ class LocalBackend:
             return LocalStream(self._start_search(resolved, matcher, answer_decoders))
         collector = OutputCollector(answer_decoders, self._engine.abort)
         matchers = [matcher.copy() for _ in resolved_requests] if matcher else ()
-        collector.sequence_ids = self._engine.submit(resolved_requests, collector.sinks(), matchers)
+        sinks = watch(collector.sinks())
+        collector.sequence_ids = self._engine.submit(resolved_requests, sinks, matchers)
         return LocalStream(collector)
 
     def tokenize(self, request: GenerationRequest) -> Tokenized:
@@ -169,7 +191,7 @@ class LocalBackend:
         return embed_inputs(self._engine, self._input_processor, inputs)
 
     def adapters(self) -> Adapters | None:
-        return None
+        return self._adapters
 
     def load(self) -> BackendLoad:
         stats = self._engine.stats()
@@ -208,6 +230,12 @@ class LocalBackend:
             max_tokens=self._max_output_tokens(request, token_ids),
             stop_token_ids=request.stop_token_ids + (() if ignores_eos else tuple(self._eos_token_ids)),
         )
+
+    def _check_adapter(self, request: GenerationRequest) -> None:
+        if self._adapters is None or not self._adapters.has(str(request.adapter)):
+            raise NotFound(f"adapter {request.adapter!r} not found")
+        if request.sampling.penalty_alpha:
+            raise NotImplementedHere("penalty_alpha is not supported with an adapter")
 
     def _max_output_tokens(self, request: GenerationRequest, token_ids: tuple[int, ...]) -> int:
         available = self._context - (0 if self._input_processor.is_encoder_decoder else len(token_ids))
@@ -268,18 +296,3 @@ class LocalBackend:
             )
             for index, (resolved, stats) in enumerate(zip(resolved_requests, answer_stats, strict=True))
         ]
-
-
-def stop_strings_for(
-    request: GenerationRequest, template_stops: tuple[str, ...]
-) -> StopStrings | TokenEndStops | None:
-    """The stop strings of a request; None if it has none. template_stops never appear in the text."""
-    if not request.stop and not template_stops:
-        return None
-    if request.stop_at_token_end:
-        return TokenEndStops(request.stop + template_stops)
-    return (
-        StopStrings(template_stops, request.stop)
-        if request.include_stop_str_in_output
-        else StopStrings(request.stop + template_stops)
-    )

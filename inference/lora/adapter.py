@@ -1,6 +1,11 @@
-"""A loaded adapter, as lists of models show it."""
+"""A loaded adapter as lists of models show it, and the names that adapters may have."""
 
+import re
 from dataclasses import dataclass
+
+from inference.errors import BadRequest
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,199}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -10,7 +15,7 @@ class AdapterCard:
     source   the path or Hub id as the client sent it
     number   of this load; never used twice
     rank     the largest rank of its modules
-    nbytes   of its weights in memory, in all processes together
+    nbytes   of its weights in the memory of each process
     created  Unix time of the load
     """
 
@@ -20,3 +25,20 @@ class AdapterCard:
     rank: int
     nbytes: int
     created: int
+
+
+class AdapterExists(BadRequest):
+    """An adapter has the name already."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__("adapter", f"{name!r} is loaded already: unload it first, or ask to replace it")
+
+
+def check_name(name: str) -> None:
+    """Raise BadRequest for a name that no adapter may have."""
+    if not NAME.fullmatch(name) or ".." in name:
+        raise BadRequest(
+            "adapter",
+            "names have 1 to 200 letters, digits and ._:/@-, begin with a letter or digit, and have no '..'",
+            name,
+        )

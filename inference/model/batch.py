@@ -99,6 +99,7 @@ class Batch:
     window_tables            the same for each of Runner.window_groups
     pending_tokens           token ids that the host does not know yet; `token_ids` has 0 in their place
     pooled_rows      (P,)    indices i of the rows whose hidden states are summed: see Runner.hidden_sums
+    adapter_ids      (R,)    number of each row's adapter, 0: none; empty if no row has one
     """
 
     token_ids: list[int]
@@ -114,6 +115,7 @@ class Batch:
     pending_tokens: PendingTokens | None = None
     pooled_rows: list[int] = field(default_factory=list)
     window_tables: list[GroupTable] = field(default_factory=list)
+    adapter_ids: list[int] = field(default_factory=list)
 
     @property
     def num_computed_tokens(self) -> list[int]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import torch
 
 from inference.model.placement.hooks import DeviceCopies
+from inference.model.step_adapters import StepAdapters
 
 
 @dataclass(slots=True, eq=False)
@@ -24,6 +25,7 @@ class ForwardContext:
     copies           copies of tensors for layers on other devices
     pooled_spans     spans of these tokens whose hidden states are summed: see pooling.py
     hidden_sums      (d,) of each span
+    adapters         the tokens that have an adapter: see lora/; None: no token has one
     """
 
     logits_indices: torch.Tensor | None
@@ -31,6 +33,7 @@ class ForwardContext:
     copies: DeviceCopies = field(default_factory=DeviceCopies, init=False)
     pooled_spans: Sequence[tuple[int, int]] = field(default=(), init=False)
     hidden_sums: Sequence[torch.Tensor] = field(default=(), init=False)
+    adapters: StepAdapters | None = field(default=None, init=False)
 
 
 _current: ContextVar[ForwardContext | None] = ContextVar("forward_context", default=None)

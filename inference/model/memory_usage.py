@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import psutil
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
@@ -15,8 +16,10 @@ from inference.backend_load import Device
 from inference.model.batch import Runner
 from inference.model.contiguous.runner import ContiguousRunner
 from inference.model.fused.runner import FusedRunner
+from inference.model.lora.runner import AdapterRunner
 from inference.model.paged.runner import PagedRunner
 from inference.model.quantization.packed_tensor import PackedExperts, PackedWeight
+from inference.process.cgroups import memory_limits
 from inference.process.rss import ResidentMemory, reset_peak, resident_memory, written_bytes
 
 BytesByDevice = dict[str, int]  # device ("cpu", "cuda:0", …) → bytes
@@ -120,11 +123,23 @@ def kv_cache_bytes(runner: Runner) -> BytesByDevice:
 
 def kv_cache_tensors(runner: Runner) -> list[Tensor]:
     """The tensors of a runner's KV cache and recurrent states; none for a runner without a cache."""
+    if isinstance(runner, AdapterRunner):
+        return kv_cache_tensors(runner.runner)
     if isinstance(runner, PagedRunner | FusedRunner):
         return [data for pages in runner.pool.layers.values() for data in (pages.keys, pages.values)]
     if isinstance(runner, ContiguousRunner):
         return [table.data for table in runner.memory.tensors if table.data is not None]
     return []
+
+
+def free_adapter_bytes(model: Any, runner: Runner) -> int:
+    """Bytes that adapters may take now on the model's device: what is free, less the KV cache to come."""
+    if model.device.type == "cuda":
+        free, reserved = torch.cuda.mem_get_info(model.device)[0], torch.cuda.memory_reserved(model.device)
+        return free + reserved - torch.cuda.memory_allocated(model.device)
+    untouched = sum(data.nbytes for data in kv_cache_tensors(runner)) - sum(kv_cache_bytes(runner).values())
+    limits = (limit.limit - limit.used + limit.reclaimable for limit in memory_limits())
+    return min([psutil.virtual_memory().available, *limits]) - untouched
 
 
 def sum_by_device(sizes: Iterator[tuple[str, int]]) -> BytesByDevice:

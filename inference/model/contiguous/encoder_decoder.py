@@ -15,7 +15,9 @@ from inference.model.batch import Batch, CacheOp, Clear, Copy, Resize, Swap
 from inference.model.contiguous.cache import CrossKVLayer
 from inference.model.contiguous.call import ForwardCall
 from inference.model.contiguous.runner import ContiguousRunner
+from inference.model.forward_context import ForwardContext, set_forward_context
 from inference.model.load.generation_config import decoder_start_ids
+from inference.model.step_adapters import uniform_adapters
 
 
 class EncoderDecoderRunner(ContiguousRunner):
@@ -49,9 +51,12 @@ class EncoderDecoderRunner(ContiguousRunner):
     def encode(self, batch: Batch) -> None:
         """Encode each encoder input of the batch alone, and keep its output (K, d) until the first call."""
         encoder = self.model.get_encoder()
+        adapter_of_row = dict(zip(batch.rows, batch.adapter_ids, strict=False))
         for row, ids in batch.encoder_inputs.items():
-            encoder_ids = torch.tensor([ids], device=self.device)
-            output = encoder(input_ids=encoder_ids)
+            encoder_ids, context = torch.tensor([ids], device=self.device), ForwardContext(None)
+            context.adapters = uniform_adapters(adapter_of_row.get(row, 0), len(ids), len(ids))
+            with set_forward_context(context):
+                output = encoder(input_ids=encoder_ids)
             self.encoder_states[row], self.output_type = output.last_hidden_state[0], type(output)
             self.encoder_lengths[row] = len(ids)
 

@@ -13,6 +13,7 @@ import torch
 from inference.device_copy import lists_to_device
 from inference.model.batch import Batch
 from inference.model.contiguous.call import ForwardCall
+from inference.model.step_adapters import StepAdapters, padded_adapters
 
 ONE_ROW = -1  # as max_padding: every row has a call of its own
 
@@ -24,6 +25,7 @@ class HostCall:
     real, logits_indices  also complete where ForwardCall has None
     logits_positions      (W,) where each of logits_indices is in batch.logits_indices
     pooled_spans          index into batch.rows → tokens of the row, among R × q: rows to be pooled
+    adapters              the tokens that have an adapter, among R × q
     """
 
     first: int
@@ -39,6 +41,7 @@ class HostCall:
     logits_indices: list[int]
     logits_positions: list[int]
     pooled_spans: dict[int, tuple[int, int]]
+    adapters: StepAdapters | None
 
     def index_lists(self) -> tuple[list[int], ...]:
         size = self.num_rows * self.width
@@ -63,7 +66,7 @@ class HostCall:
             logits_indices=None if len(self.logits_indices) == size else logits_indices,
             pooled_rows=list(self.pooled_spans),
         )
-        call.pooled_spans = list(self.pooled_spans.values())
+        call.pooled_spans, call.adapters = list(self.pooled_spans.values()), self.adapters
         return call
 
 
@@ -131,6 +134,7 @@ def build_host_call(batch: Batch, members: list[int], logits_of_row: list[list[t
     logits_positions: list[int] = []
     pooled_spans: dict[int, tuple[int, int]] = {}
     counts_before = set()
+    rows = [batch.rows[i] - first for i in members]
     for i in members:
         start, end = batch.query_start_loc[i], batch.query_start_loc[i + 1]
         at, count = (batch.rows[i] - first) * width, end - start
@@ -158,4 +162,7 @@ def build_host_call(batch: Batch, members: list[int], logits_of_row: list[list[t
         logits_indices=logits_indices,
         logits_positions=logits_positions,
         pooled_spans=pooled_spans,
+        adapters=padded_adapters([batch.adapter_ids[i] for i in members], rows, width, logits_indices)
+        if batch.adapter_ids
+        else None,
     )

@@ -21,6 +21,7 @@ from inference.model.paged.captured_graph import (
 )
 from inference.model.paged.runner import PagedRunner
 from inference.model.pooling import Span
+from inference.model.step_adapters import StepAdapters
 
 log = logging.getLogger(__name__)
 
@@ -40,10 +41,15 @@ class GraphRunner(PagedRunner):
 
     graphs: tuple[CapturedGraph, ...] = ()  # the first that supports a step is replayed
 
-    def compute(self, metadata: StepMetadata, pooled_spans: Sequence[Span] = ()) -> torch.Tensor:
+    def compute(
+        self,
+        metadata: StepMetadata,
+        pooled_spans: Sequence[Span] = (),
+        adapters: StepAdapters | None = None,
+    ) -> torch.Tensor:
         graph = next((graph for graph in self.graphs if graph.supports(metadata)), None)
-        if graph is None or pooled_spans:
-            return super().compute(metadata, pooled_spans)
+        if graph is None or pooled_spans or adapters:
+            return super().compute(metadata, pooled_spans, adapters)
         return graph.replay(metadata)
 
     @torch.inference_mode()

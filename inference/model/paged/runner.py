@@ -19,6 +19,7 @@ from inference.model.paged.attention import PROBE, AttentionKernel, PagedAttenti
 from inference.model.paged.attn_metadata import StepMetadata, build_metadata
 from inference.model.paged.kv_pool import KVPool
 from inference.model.paged.sdpa import sdpa_kernel
+from inference.model.step_adapters import StepAdapters, batch_adapters
 
 NUM_PROBE_TOKENS = 4
 
@@ -58,14 +59,19 @@ class PagedRunner:
     def forward(self, batch: Batch) -> torch.Tensor:
         """Compute the step: logits (W, V) in the model's dtype, on its device, valid until the next call."""
         self.pool.apply(batch.cache_ops)
-        spans = pooling.pooled_spans(batch)
-        return self.compute(build_metadata(batch, self.page_size, self.device), spans)
+        spans, adapters = pooling.pooled_spans(batch), batch_adapters(batch)
+        return self.compute(build_metadata(batch, self.page_size, self.device), spans, adapters)
 
-    def compute(self, metadata: StepMetadata, pooled_spans: Sequence[pooling.Span] = ()) -> torch.Tensor:
+    def compute(
+        self,
+        metadata: StepMetadata,
+        pooled_spans: Sequence[pooling.Span] = (),
+        adapters: StepAdapters | None = None,
+    ) -> torch.Tensor:
         """Run the model: logits (W, V). Stores the sums of the spans."""
         tokens = metadata[0]
         context = PagedContext(tokens.logits_indices, metadata, self.pool, self.kernel)
-        context.pooled_spans = pooled_spans
+        context.pooled_spans, context.adapters = pooled_spans, adapters
         with self.attention.installed(), set_forward_context(context):
             logits = self.model(
                 input_ids=tokens.token_ids, position_ids=tokens.positions, use_cache=False

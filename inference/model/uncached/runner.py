@@ -11,10 +11,12 @@ import torch
 from transformers import PreTrainedModel
 
 from inference.model.batch import Batch, CacheOp, Clear, Copy, Resize, RunnerCapabilities, Swap
+from inference.model.forward_context import ForwardContext, set_forward_context
 from inference.model.forward_signature import accepts
 from inference.model.kv_cost import WindowGroup
 from inference.model.load.generation_config import decoder_start_ids, vocab_size_of
 from inference.model.pooling import get_submodel, sum_hidden_states
+from inference.model.step_adapters import uniform_adapters
 
 
 class UncachedRunner:
@@ -31,7 +33,7 @@ class UncachedRunner:
         self, model: PreTrainedModel, *, max_sequences: int, context: int, is_causal: bool = True
     ) -> None:
         self.model, self.appends_mask_token = model, appends_mask_token(model)
-        self.whole_prefix = is_causal and not self.appends_mask_token
+        self.is_causal, self.whole_prefix = is_causal, is_causal and not self.appends_mask_token
         self.max_sequences, self.context, self.kv_capacity = max_sequences, context, max_sequences * context
         encoder_decoder = bool(model.config.is_encoder_decoder)
         self.submodel = get_submodel(model)
@@ -56,14 +58,15 @@ class UncachedRunner:
         for row, encoder_ids in batch.encoder_inputs.items():
             self.encoder_inputs[row] = list(encoder_ids)
         logits = [torch.empty(0, self.vocab, device=self.model.device, dtype=self.model.dtype)]
-        for row, num_computed, (start, end) in zip(
-            batch.rows, batch.num_computed_tokens, pairwise(batch.query_start_loc), strict=True
+        adapter_ids = batch.adapter_ids or [0] * len(batch.rows)
+        for row, adapter_id, num_computed, (start, end) in zip(
+            batch.rows, adapter_ids, batch.num_computed_tokens, pairwise(batch.query_start_loc), strict=True
         ):
             self.rows[row][num_computed:] = batch.token_ids[start:end]
             positions = [
                 num_computed + token - start for token in batch.logits_indices if start <= token < end
             ]
-            logits += [self.compute(row, positions)] if positions else []
+            logits += [self.compute(row, positions, adapter_id)] if positions else []
         if batch.pooled_rows:
             counts = batch.num_computed_tokens
             sums = [self.hidden_sum(batch.rows[i], counts[i]) for i in batch.pooled_rows]
@@ -82,15 +85,17 @@ class UncachedRunner:
             return hidden_sum
         return hidden_sum - sum_hidden_states(self.submodel, ids[:num_computed], device, **kwargs)
 
-    def compute(self, row: int, positions: list[int]) -> torch.Tensor:
+    def compute(self, row: int, positions: list[int], adapter_id: int) -> torch.Tensor:
         """The logits (W, V) of a row at W ascending positions."""
         if len(positions) > 1 and not self.whole_prefix:
-            return torch.cat([self.compute(row, [position]) for position in positions])
+            return torch.cat([self.compute(row, [position], adapter_id) for position in positions])
         ids = torch.tensor([self.rows[row][: positions[-1] + 1]], device=self.model.device)
-        inputs = self.model_inputs(ids, self.encoder_inputs[row])
+        inputs, context = self.model_inputs(ids, self.encoder_inputs[row]), ForwardContext(None)
+        context.adapters = uniform_adapters(adapter_id, ids.numel(), ids.numel())
         # The model may append a mask token, and return its logits alone: the last ones.
         indices = positions if self.whole_prefix else [-1]
-        return self.model(**inputs, **self.no_cache_kwargs).logits[0, indices]
+        with set_forward_context(context):
+            return self.model(**inputs, **self.no_cache_kwargs).logits[0, indices]
 
     def model_inputs(self, ids: torch.Tensor, encoder_ids: list[int]) -> dict[str, Any]:
         """Keyword arguments of the model for ids (1, T) and, in encoder-decoder models, the encoder's ids."""

@@ -1,0 +1,77 @@
+"""The two files of an adapter's folder: the config, and safetensors whose header is read before any value.
+
+Pickled weights and links out of the folder are refused. Knows files and shapes; not the model.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from inference.errors import error_line
+from inference.lora.config import CONFIG_FILE, refusal
+
+WEIGHTS_FILE = "adapter_model.safetensors"
+PICKLED_FILES = ("adapter_model.bin", "adapter_model.pt", "adapter_model.pth")
+MAX_HEADER_BYTES = 16_000_000
+LENGTH_BYTES = 8  # little-endian length of the header, at the start of the file
+DTYPES = ("F32", "F16", "BF16")
+
+Shape = tuple[int, ...]
+
+
+def check_files(folder: Path) -> None:
+    """Raise BadRequest unless both files are regular files of the folder."""
+    if not (folder / WEIGHTS_FILE).exists():
+        pickled = next((name for name in PICKLED_FILES if (folder / name).exists()), "")
+        if pickled:
+            raise refusal(f"has {pickled}, which can run code: save it with safe_serialization=True")
+        raise refusal(f"has no {WEIGHTS_FILE}")
+    for name in (CONFIG_FILE, WEIGHTS_FILE):
+        path = (folder / name).resolve()
+        if not path.is_file():
+            raise refusal(f"has no {name} that is a file")
+        if not any(path.is_relative_to(root) for root in roots_of(folder.resolve())):
+            raise refusal(f"has a {name} that is a link out of its folder")
+
+
+def roots_of(folder: Path) -> list[Path]:
+    """The folder and, in a snapshot of the Hub's cache, the folder that its links point into."""
+    return [folder, folder.parent.parent / "blobs"] if folder.parent.name == "snapshots" else [folder]
+
+
+def read_shapes(folder: Path) -> Mapping[str, Shape]:
+    """The shape of each tensor, from the header alone. Raises BadRequest for damage and other dtypes."""
+    path, shapes = folder / WEIGHTS_FILE, {}
+    try:
+        with path.open("rb") as file:
+            header_bytes = int.from_bytes(file.read(LENGTH_BYTES), "little")
+        if header_bytes > MAX_HEADER_BYTES:
+            raise refusal(f"has a header of {header_bytes} bytes, at most {MAX_HEADER_BYTES} are read")
+        with safe_open(path, "pt") as tensors:
+            for key in sorted(tensors.keys()):
+                entry = tensors.get_slice(key)
+                shapes[key] = tuple(entry.get_shape())
+                if entry.get_dtype() not in DTYPES:
+                    raise refusal(f"has {key} in {entry.get_dtype()}: it must be in {', '.join(DTYPES)}")
+    except (OSError, SafetensorError, ValueError) as error:
+        raise refusal(f"has weights that cannot be read: {error_line(error)}") from None
+    if not shapes:
+        raise refusal(f"has no weights in {WEIGHTS_FILE}")
+    return shapes
+
+
+class TensorFile:
+    """Reads tensors of the weights file, one at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = safe_open(folder / WEIGHTS_FILE, "pt")
+
+    def read(self, key: str) -> Tensor:
+        """The tensor, float32. Raises BadRequest for values that are not finite."""
+        values: Tensor = self._file.get_tensor(key).to(torch.float32)
+        if not bool(values.isfinite().all()):
+            raise refusal(f"has NaN or infinite values in {key}")
+        return values

@@ -1,0 +1,114 @@
+"""The runner of a model with adapters: steps without one go to the selected runner, others to one that can.
+
+The fused runner, compiled layers and CUDA graphs compute no deltas: a step with an adapter runs in a plain
+paged runner over the same pages. Knows batches and adapters; not where adapters come from.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+
+from inference.model.batch import Batch, Runner
+from inference.model.fused.runner import FusedRunner
+from inference.model.lora.modules import AdaptedModules
+from inference.model.lora.split import join_rows, logits_order, pooled_order, select_rows
+from inference.model.lora.weights import AdapterWeights
+from inference.model.paged.attention import PagedAttention
+from inference.model.paged.runner import PagedRunner
+from inference.model.paged.sdpa import sdpa_kernel
+
+ATTRIBUTE = "adapter_runner"  # of the model
+
+
+class AdapterRunner:
+    """A Runner (see batch.py) that also computes rows with adapters; other attributes are the runner's.
+
+    runner         computes the steps without adapters
+    delta_runner   computes the others
+    adapters       the loaded adapters, by number
+    deterministic  every row with an adapter is computed by itself
+    """
+
+    def __init__(self, model: PreTrainedModel, runner: Runner, deterministic: bool = False) -> None:
+        self.model, self.runner, self.deterministic = model, runner, deterministic
+        self._delta_runner: Runner | None = None
+        self.modules = AdaptedModules(model)
+        self.adapters: dict[int, AdapterWeights] = {}
+        self.hidden_sums = torch.empty(0)
+        setattr(model, ATTRIBUTE, self)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.runner, name)
+
+    @property
+    def delta_runner(self) -> Runner:
+        if self._delta_runner is None:
+            self._delta_runner = create_delta_runner(self.model, self.runner)
+        return self._delta_runner
+
+    def add(self, adapter: AdapterWeights) -> None:
+        self.modules.add(adapter)
+        self.adapters[adapter.number] = adapter
+
+    def remove(self, number: int) -> None:
+        """Forget the weights of an adapter that no row has any more. Idempotent."""
+        if number in self.adapters:
+            self.modules.remove(self.adapters.pop(number))
+
+    @torch.inference_mode()
+    def forward(self, batch: Batch) -> torch.Tensor:
+        """Compute the step: logits (W, V) in the model's dtype, on its device, valid until the next call."""
+        groups = self.divide(batch) if batch.adapter_ids else ()
+        if len(groups) <= 1:
+            return self.compute(batch)
+        logits, hidden_sums = [], []
+        for index, rows in enumerate(groups):
+            group = select_rows(batch, rows, with_ops=index == 0)
+            logits.append(self.compute(group).clone())
+            hidden_sums += [self.hidden_sums] if group.pooled_rows else []
+        if hidden_sums:
+            self.hidden_sums = join_rows(hidden_sums, pooled_order(batch, groups))
+        return join_rows(logits, logits_order(batch, groups))
+
+    def compute(self, batch: Batch) -> torch.Tensor:
+        """Compute a step that need not be divided."""
+        runner = self.delta_runner if batch.adapter_ids else self.runner
+        with self.modules.installed([self.adapters[number] for number in set(batch.adapter_ids) if number]):
+            logits = runner.forward(batch)
+        self.hidden_sums = runner.hidden_sums
+        return logits
+
+    def divide(self, batch: Batch) -> Sequence[Sequence[int]]:
+        """The rows to compute together, as lists of indices."""
+        if self.deterministic:
+            base = [row for row, number in enumerate(batch.adapter_ids) if not number]
+            return [each for each in (base, *([row] for row, n in enumerate(batch.adapter_ids) if n)) if each]
+        if not any(self.adapters[number].unbatched for number in set(batch.adapter_ids) if number):
+            return (range(len(batch.rows)),)
+        rows_of: dict[int, list[int]] = {}
+        for row, number in enumerate(batch.adapter_ids):
+            rows_of.setdefault(number, []).append(row)
+        return list(rows_of.values())
+
+
+def create_delta_runner(model: PreTrainedModel, runner: Runner) -> Runner:
+    """The runner itself if it calls the model's modules in every step, else a paged runner over its pages."""
+    if isinstance(runner, PagedRunner):
+        if type(runner) is PagedRunner and type(runner.attention) is PagedAttention:
+            return runner
+        kernel = runner.kernel
+    elif isinstance(runner, FusedRunner):
+        kernel = sdpa_kernel
+    else:
+        return runner
+    return PagedRunner(
+        model, runner.pool, max_sequences=runner.max_sequences, context=runner.context, kernel=kernel
+    )
+
+
+def adapter_runner_of(model: Any) -> AdapterRunner:
+    """The AdapterRunner that was created for the model."""
+    runner: AdapterRunner = getattr(model, ATTRIBUTE)
+    return runner
