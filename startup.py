@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from api import create_app
+from api.adapters import FetchAdapter, load_adapters
 from api.body_limits import make_body_limit
 from api.concurrency_limit import make_early_refusal
 from api.server.metrics_port import serve_metrics
@@ -28,6 +29,7 @@ from checks.memory.plan import Plan
 from checks.preflight import PreflightReport, preflight, print_findings, print_report
 from hub.download import fetch
 from hub.download.progress import Progress
+from hub.fetch_adapter import fetch_adapter
 from hub.resolve import PendingRepository, make_hub
 from inference.backend import Backend
 from inference.errors import ServerError
@@ -122,9 +124,11 @@ def serve(settings: Settings, pending: PendingRepository, version: str) -> int:
     raise_open_file_limit()
     metrics = Metrics()
     backend = make_backend(settings, loaded_engine, metrics)
-    if settings.lora_adapters and backend.adapters() is None:
-        raise BadSetting("LORA_ADAPTERS: this model is served without adapters")
     models = Models(ModelEntry(backend, (backend.info().id, *settings.served_names)))
+    if reason := load_adapters(models, settings.lora_adapters, make_adapter_fetch(settings)):
+        print(f"hearth: LORA_ADAPTERS: {reason}", file=sys.stderr)
+        backend.close()
+        return 1
     freeze_gc()
     report_memory(settings, report, loaded_engine, metrics)
     if not settings.api_keys and not is_loopback(settings.host):
@@ -236,6 +240,11 @@ def fetch_model(settings: Settings, plan: Plan) -> Path:
     return fetch(repository, make_hub(settings), progress) / repository.gguf_file
 
 
+def make_adapter_fetch(settings: Settings) -> FetchAdapter:
+    """What fetches an adapter from the Hub, or finds it in the cache if OFFLINE is set."""
+    return partial(fetch_adapter, make_hub(settings), offline=settings.offline)
+
+
 def make_backend(settings: Settings, loaded_engine: LoadedEngine, metrics: Metrics) -> Backend:
     """Start the engine and return the backend that the API serves."""
     return open_backend(
@@ -265,7 +274,7 @@ def run_server(settings: Settings, models: Models, metrics: Metrics, version: st
         )
         if store:
             stack.callback(store.close)
-        app = create_app(models, server, metrics, store)
+        app = create_app(models, server, metrics, store, make_adapter_fetch(settings))
         return serve_http(
             app,
             models,

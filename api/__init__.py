@@ -6,7 +6,7 @@ the engine or the model.
 
 from flask import Flask
 
-from api import allowed_hosts, api_keys, body_limits, concurrency_limit, cors, errors, request_log
+from api import adapters, allowed_hosts, api_keys, body_limits, concurrency_limit, cors, errors, request_log
 from api.store import access
 from api.store.store import Store
 from api.wsgi_environ import strip_root_path
@@ -20,17 +20,30 @@ def create_app(
     settings: ServerSettings,
     metrics: Metrics | None = None,
     store: Store | None = None,
+    fetch_adapter: adapters.FetchAdapter | None = None,
 ) -> Flask:
     """Build the app that serves `models`. Without `metrics` there is no /metrics route.
 
-    store  keeps responses, conversations and chat completions; None: nothing is stored
+    store          keeps responses, conversations and chat completions; None: nothing is stored
+    fetch_adapter  fetches an adapter from the Hub; None: clients cannot load one from there
     """
-    from api import doc_pages, health, llama_stack, neodim, openai, openapi, path_dispatch, playground, tgi
+    from api import (
+        doc_pages,
+        health,
+        llama_stack,
+        neodim,
+        openai,
+        openapi,
+        path_dispatch,
+        playground,
+        sglang,
+        tgi,
+    )
 
     app = Flask("hearth", static_folder=None)
     app.url_map.strict_slashes = app.url_map.merge_slashes = False  # a redirect would lose the request body
     app.register_blueprint(health.make_blueprint(models, settings, metrics))
-    for dialect in (llama_stack, openai, tgi, path_dispatch, playground, openapi, doc_pages):
+    for dialect in (llama_stack, openai, tgi, sglang, path_dispatch, playground, openapi, doc_pages):
         app.register_blueprint(dialect.make_blueprint(models, settings))
 
     # Flask calls before_request functions in this order, after_request functions in the reverse order.
@@ -38,6 +51,7 @@ def create_app(
     allowed_hosts.install(app, settings)
     concurrency_limit.install(app, settings.max_concurrent_requests, models)
     access.install(app, store)
+    adapters.install(app, adapters.AdapterLoader(models, settings.adapter_dirs, fetch_adapter))
     pages_of_neodim = () if settings.cors_origins else (neodim.PATH,)
     cors.install(app, settings.cors_origins, settings.cors_credentials, unchecked_paths=pages_of_neodim)
     body_limits.install(app, settings.max_body_bytes)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from inference.backend import Backend, Stream
-from inference.errors import NotFound
+from inference.errors import BadRequest, NotFound
 from inference.lora.adapter import AdapterCard
 from inference.types import GenerationRequest, ModelInfo
 
@@ -66,6 +66,13 @@ class Served:
     def generate(self, request: GenerationRequest) -> Stream:
         """As Backend.generate, with the adapter."""
         return self.backend.generate(replace(request, adapter=self.adapter) if self.adapter else request)
+
+    def embed(self, inputs: Sequence[str | Sequence[int]]) -> Stream:
+        """As Backend.embed. Raises BadRequest for an adapter: embeddings are those of the model itself."""
+        if self.card.adapter:
+            rule = f"is an adapter, and embeddings are those of the model itself: name {self.card.info.id}"
+            raise BadRequest("model", rule, shorten_name(self.card.name))
+        return self.backend.embed(inputs)
 
     def with_adapter(self, name: str) -> "Served":
         """The adapter `name` of the same backend. Raises UnknownAdapter."""

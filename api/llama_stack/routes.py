@@ -167,7 +167,7 @@ class InferenceRoutes:
             return EmbeddingsResponse([make_vector(each, body.output_dimension) for each in embeddings])
 
         acquire_permit()
-        stream = served.backend.embed([content_text(content) for content in contents])
+        stream = served.embed([content_text(content) for content in contents])
         return respond(stream, EmbeddingsWriter(render, error_before_start), None)
 
     def _make_writer(self, route: Route, body: InferenceRequest) -> CompletionReplyWriter | ChatReplyWriter:

@@ -13,6 +13,7 @@ from api.neodim.stop_strings import StopTracker, make_finder
 from api.neodim.validation import check_ranges, check_version, check_words
 from inference.backend import Backend
 from inference.errors import BadRequest
+from inference.models import find_adapter
 from inference.sampling import PenaltyScope, PenaltyWindow, Sampling
 from inference.types import GenerationRequest
 from settings.groups import ServerSettings
@@ -65,6 +66,8 @@ def parse_request(
     """Raises BadRequest; ImpossibleRequest if the input does not fit or the version is not served."""
     check_version(body.required_server_version)
     check_ranges(body)
+    if body.adapter is not None and find_adapter(backend, body.adapter) is None:
+        raise BadRequest("adapter", "must be the name of a loaded adapter", body.adapter)
     model_input = build_input(
         tokenizer,
         to_text(body.preamble),
@@ -84,6 +87,7 @@ def parse_request(
         reject_if_too_long=True,
         n=num_sequences,
         deadline=settings.request_timeout_s,
+        adapter=body.adapter,
     )
     return ParsedRequest(model_input, max_tokens, num_sequences, window, seed, generation_request)
 

@@ -1,7 +1,8 @@
 """The JSON of Neodim requests and responses: the fields of the last release, and additions of this server.
 
 Types only: validation.py and parse.py check values. Unknown fields of a request are ignored, every optional
-field accepts null, and numbers may be strings. `seed`, `stop_reason`, `stream` and StreamLine are additions.
+field accepts null, and numbers may be strings. `seed`, `adapter`, `stop_reason`, `stream` and StreamLine are
+additions.
 """
 
 from typing import Literal
@@ -43,6 +44,7 @@ class NeodimRequest(Struct, kw_only=True):
     no_repeat_ngram_size      no n-gram of this size occurs twice
     can_stop_early            end a sequence at the model's end token; else all have the full length
     seed                      the same seed gives the same answer; null: random, and reported
+    adapter                   name of a loaded adapter; null: the model itself
     stream                    send a line for each token, then the report
     """
 
@@ -77,6 +79,7 @@ class NeodimRequest(Struct, kw_only=True):
     no_repeat_ngram_size: int | None = None
     can_stop_early: bool | None = None
     seed: int | None = None
+    adapter: str | None = None
     stream: bool | None = None
 
 

@@ -10,7 +10,7 @@ from flask import Blueprint, Response
 
 from api import json_body
 from api.errors import render_errors
-from api.openai import conversations, info_routes, stored_chats
+from api.openai import adapter_routes, conversations, info_routes, stored_chats
 from api.openai.embeddings import create_embedding
 from api.openai.errors import InvalidBody, error_before_start
 from api.openai.protocol.chat import CHAT, ChatCompletionRequest, ChatCompletionResponse
@@ -57,6 +57,9 @@ def make_blueprint(models: Models, settings: ServerSettings) -> Blueprint:
     info_routes.install_tokenizer_info(blueprint, models)
     info_routes.install_unsupported(blueprint)
     info_routes.install_models(blueprint, LLAMA_STACK_PREFIX, models)
+    adapter_routes.install_adapters(blueprint, PREFIX)
+    for prefix in (PREFIX, LLAMA_STACK_PREFIX):
+        adapter_routes.install_delete(blueprint, prefix)
     render_errors(blueprint, error_before_start)
     return blueprint
 

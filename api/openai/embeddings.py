@@ -75,12 +75,12 @@ def create_embedding(models: Models) -> Response:
         )
 
     acquire_permit()
-    return respond(_submit(inputs, served.backend), EmbeddingsWriter(render, error_before_start), None)
+    return respond(_submit(inputs, served), EmbeddingsWriter(render, error_before_start), None)
 
 
-def _submit(inputs: Inputs, backend: Backend) -> Stream:
+def _submit(inputs: Inputs, served: Served) -> Stream:
     try:
-        return backend.embed(inputs)
+        return served.embed(inputs)
     except NotImplementedHere:
         raise unsupported_api("Embeddings") from None
 

@@ -25,6 +25,7 @@ from api.openai.messages import (
     parse_tools,
     sent_tools,
 )
+from api.openai.model_choice import resolve_model
 from api.openai.parse import make_template, read_request
 from api.openai.protocol.chat import ChatCompletionRequest
 from api.openai.protocol.completion import CompletionRequest
@@ -55,7 +56,7 @@ class CompletionRoutes:
 
     def complete(self) -> Response:
         body = read_request(CompletionRequest)
-        served = self.models.resolve(body.model)
+        served = resolve_model(body, self.models)
         generation_requests = parse.completion_requests(body, served.card.info, self.settings)
         options = reply_options(
             body,
@@ -84,7 +85,7 @@ class CompletionRoutes:
         body = read_request(ChatCompletionRequest)
         if body.functions or body.function_call is not None:
             body = functions_to_tools(body)
-        served = self.models.resolve(body.model)
+        served = resolve_model(body, self.models)
         generation_request = parse.chat_request(
             body, served.card.info, self.settings, sent_tools=sent_tools(json_body.read())
         )

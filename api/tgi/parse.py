@@ -12,9 +12,11 @@ from api.tgi.info_routes import max_input_tokens
 from api.tgi.protocol import GenerateParameters, GenerateRequest, Grammar, RegexGrammar, SchemaGrammar
 from api.tgi.validation import TgiRequest, check
 from inference import untrusted_json
+from inference.backend import Backend
 from inference.errors import BadRequest
+from inference.models import adapter_cards
 from inference.sampling import Sampling, Watermark
-from inference.types import Constraint, GenerationRequest, ModelInfo
+from inference.types import Constraint, GenerationRequest
 from settings.groups import ServerSettings
 
 DEFAULT_PARAMETERS = GenerateParameters(do_sample=True)  # for a body without `parameters`
@@ -55,11 +57,13 @@ def read_request(struct_type: type[T]) -> T:
 
 
 def to_generation_request(
-    body: GenerateRequest, settings: ServerSettings, info: ModelInfo, *, is_streamed: bool
+    body: GenerateRequest, settings: ServerSettings, backend: Backend, *, is_streamed: bool
 ) -> GenerationRequest:
     """Raises InvalidInput. Requests logprobs only if returned or needed for best_of: they cost time."""
     parameters = effective_parameters(body)
-    check(TgiRequest(body.inputs, parameters, settings, max_input_tokens(info, settings), is_streamed))
+    max_input = max_input_tokens(backend.info(), settings)
+    adapters = {card.name for card in adapter_cards(backend)}
+    check(TgiRequest(body.inputs, parameters, settings, max_input, is_streamed, adapters))
     best_of = parameters.best_of or 1
     num_alternatives = max(parameters.top_n_tokens, MIN_ALTERNATIVES) if parameters.top_n_tokens else 0
     with_logprobs = is_streamed or needs_details(parameters) or best_of > 1
@@ -79,6 +83,7 @@ def to_generation_request(
         processed_logprobs=True,
         prompt_logprobs=0 if parameters.decoder_input_details and settings.enable_prefill_logprobs else None,
         deadline=settings.request_timeout_s,
+        adapter=parameters.adapter_id,
     )
 
 

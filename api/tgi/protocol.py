@@ -65,7 +65,7 @@ class GenerateParameters(Struct, kw_only=True):
     seed                   the same seed gives the same text; absent: a random seed, which is reported
     top_n_tokens           return this many of the most probable tokens at each step
     grammar                JSON schema or regular expression that the text must match
-    adapter_id             must be null: this server has no adapters
+    adapter_id             name of a loaded adapter; null: the model itself
     """
 
     best_of: Count | None = None

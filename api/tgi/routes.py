@@ -191,7 +191,7 @@ class GenerateRoutes:
         return RequestTimer(compute_type(self.backend.info()), body.inputs)
 
     def _generation_request(self, body: GenerateRequest, *, is_streamed: bool) -> GenerationRequest:
-        return to_generation_request(body, self.settings, self.backend.info(), is_streamed=is_streamed)
+        return to_generation_request(body, self.settings, self.backend, is_streamed=is_streamed)
 
 
 def in_band_error(error: ServerError, timer: RequestTimer) -> Response:

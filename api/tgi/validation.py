@@ -3,12 +3,13 @@
 Knows requests and limits. The backend checks further rules, which TGI does not have.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from api.tgi.errors import InvalidInput
 from api.tgi.protocol import GenerateParameters
-from inference.errors import BadRequest, MaxTokensTooLarge, ServerError, TooLong
+from inference.errors import BadRequest, MaxTokensTooLarge, NotFound, ServerError, TooLong
+from inference.models import shorten_name
 from inference.types import GenerationRequest
 from settings.groups import ServerSettings
 
@@ -25,6 +26,7 @@ class TgiRequest(NamedTuple):
     """A request and the limits that apply to it.
 
     max_input  limit of the prompt in tokens; None: unknown
+    adapters   names of the loaded adapters
     """
 
     inputs: str
@@ -32,6 +34,7 @@ class TgiRequest(NamedTuple):
     limits: ServerSettings
     max_input: int | None
     is_streamed: bool
+    adapters: Collection[str]
 
     @property
     def best_of(self) -> int:
@@ -48,6 +51,11 @@ class TgiRequest(NamedTuple):
     def max_truncate(self) -> int:
         """The limit of `truncate`. The backend limits the prompt if max_input is unknown."""
         return LARGEST_TRUNCATE if self.max_input is None else self.max_input
+
+    @property
+    def adapter_id(self) -> str:
+        """For messages."""
+        return shorten_name(self.parameters.adapter_id or "")
 
     @property
     def num_stops(self) -> int:
@@ -126,8 +134,8 @@ RULES = (
         "`truncate` must be strictly positive and less than {a.max_truncate}. Given: {a.parameters.truncate}",
     ),
     ValidationRule(
-        lambda a: a.parameters.adapter_id is not None,
-        "`adapter_id` must be null: this server has no adapters. Given: {a.parameters.adapter_id}",
+        lambda a: a.parameters.adapter_id is not None and a.parameters.adapter_id not in a.adapters,
+        "`adapter_id` must be a loaded adapter, as GET /v1/models lists them. Given: {a.adapter_id}",
     ),
     ValidationRule(
         lambda a: a.parameters.grammar is not None and a.limits.disable_grammar_support,
@@ -150,6 +158,8 @@ def reword_error(error: ServerError, request: GenerationRequest, context: int | 
             return InvalidInput(TOTAL.format(error.limit, error.num_prompt_tokens, error.requested_tokens))
         case TooLong(unit="tokens"):
             return _too_long(error, (request.max_tokens or 0) if request.reject_if_too_long else 0, context)
+        case NotFound() if request.adapter:  # unloaded meanwhile
+            return InvalidInput(error.message)
         case BadRequest(field="response_format") if request.constraint:
             prefix = GRAMMAR_ERRORS.get(request.constraint.kind, GRAMMAR_ERROR)
             return InvalidInput(prefix + error.rule.partition(": ")[2])

@@ -63,7 +63,7 @@ def _generation_request(instance: dict[str, Any], field: str, routes: GenerateRo
     body = _to_struct(instance, GenerateRequest, field)
     parameters = body.parameters = body.parameters or GenerateParameters()
     parameters.do_sample, parameters.best_of = parameters.do_sample is not False, None
-    return to_generation_request(body, settings, info, is_streamed=False)
+    return to_generation_request(body, settings, routes.backend, is_streamed=False)
 
 
 def _to_struct(instance: dict[str, Any], struct_type: type[T], field: str) -> T:

@@ -9,7 +9,7 @@ from api import create_app
 from inference.content import MessageContent, TextPart, content_text, parts_of
 from inference.types import Constraint, GenerationRequest, Message, Tool, ToolCall
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend, make_models
+from tests.fake_backend import FakeAdapters, FakeBackend, make_models
 
 USER = {"role": "user", "content": "hi"}
 USER_MESSAGE = Message("user", "hi")
@@ -38,6 +38,33 @@ def complete(client: FlaskClient, backend: FakeBackend, **fields: Any) -> Genera
     response = client.post("/inference/completion", json={"model": "fake/model", "content": "Once"} | fields)
     assert response.status_code == 200, response.text
     return backend.requests[-1]
+
+
+@pytest.mark.parametrize("field", ["model", "model_id"])
+@pytest.mark.parametrize("prefix", ["/inference/completion", "/alpha/inference/completion"])
+def test_the_model_may_be_an_adapter(
+    client: FlaskClient, backend: FakeBackend, field: str, prefix: str
+) -> None:
+    backend.lora = FakeAdapters("poet")
+    assert client.post(prefix, json={field: "poet", "content": "Once"}).status_code == 200
+    assert backend.requests[-1].adapter == "poet"
+    reply = client.post(prefix, json={field: "cook", "content": "Once"})
+    message = "Invalid value: Model 'cook' not found, this server has 'fake/model'"
+    assert (reply.status_code, reply.get_json()["detail"]) == (400, message)
+
+
+@pytest.mark.parametrize("path", ["/models/list", "/alpha/models/list", "/v1/models"])
+def test_lists_of_models_have_the_base_of_an_adapter(
+    client: FlaskClient, backend: FakeBackend, path: str
+) -> None:
+    backend.lora = FakeAdapters("poet")
+    reply = client.get(path).get_json()
+    card = (reply["data"] if isinstance(reply, dict) else reply)[-1]
+    assert (card["identifier"], card["model_type"], card["metadata"]["parent"]) == (
+        "poet",
+        "llm",
+        "fake/model",
+    )
 
 
 def test_a_body_of_defaults_is_a_plain_request(client: FlaskClient, backend: FakeBackend) -> None:

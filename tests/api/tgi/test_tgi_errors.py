@@ -45,7 +45,10 @@ INVALID: list[tuple[dict[str, Any], str]] = [
     ({"top_n_tokens": 6}, "`top_n_tokens` must be >= 0 and <= 5. Given: 6"),
     ({"truncate": 0}, "`truncate` must be strictly positive and less than 127. Given: 0"),
     ({"truncate": 128}, "`truncate` must be strictly positive and less than 127. Given: 128"),
-    ({"adapter_id": "mine"}, "`adapter_id` must be null: this server has no adapters. Given: mine"),
+    (
+        {"adapter_id": "mine"},
+        "`adapter_id` must be a loaded adapter, as GET /v1/models lists them. Given: mine",
+    ),
     (
         {"grammar": {"type": "json", "value": "{"}},
         "grammar is not valid: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)",

@@ -9,7 +9,7 @@ from api import create_app
 from inference.sampling import Sampling, Watermark
 from inference.types import Constraint, GenerationRequest
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend, make_models, say
+from tests.fake_backend import FakeAdapters, FakeBackend, make_models, say
 
 SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}}}
 
@@ -28,6 +28,19 @@ def to_request(client: FlaskClient, backend: FakeBackend) -> Any:
         return backend.requests[-1]
 
     return post
+
+
+@pytest.mark.parametrize("path", ["/generate", "/", "/generate_stream"])
+def test_the_adapter_is_the_one_of_the_parameters(
+    client: FlaskClient, backend: FakeBackend, to_request: Any, path: str
+) -> None:
+    backend.lora = FakeAdapters("poet")
+    body = {"inputs": "Hi", "parameters": {"adapter_id": "poet"}}
+    assert client.post(path, json=body).status_code == 200
+    assert backend.requests[-1].adapter == "poet"
+    for parameters in ({"adapter_id": None}, {"max_new_tokens": 2}):
+        assert client.post(path, json={"inputs": "Hi", "parameters": parameters}).status_code == 200
+        assert backend.requests[-1].adapter is None
 
 
 def test_without_parameters_an_answer_is_sampled(client: FlaskClient, backend: FakeBackend) -> None:

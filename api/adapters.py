@@ -1,0 +1,137 @@
+"""Loads and unloads adapters while the server runs: checks the name, finds the folder, and calls the backend.
+
+Knows names, the fence of ADAPTER_DIRS and the Hub. What an adapter's files must hold is known to the backend.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from flask import Flask, current_app
+
+from hub.fetch_adapter import split_source
+from inference.backend import Adapters
+from inference.errors import BadRequest, NotImplementedHere, ServerError
+from inference.finding import Refused
+from inference.lora.adapter import AdapterCard
+from inference.lora.fence import Fence
+from inference.models import Models, UnknownModel, adapter_cards, find_adapter
+from settings.adapter_list import ADAPTER_NAME, AdapterEntry, parse_entry
+
+LOADER = "adapter_loader"  # key in app.extensions: the AdapterLoader
+NAME_RULE = "must be 1 to 200 letters, digits and . _ : / @ -, the first a letter or digit, without .."
+FENCE_RULE = "must be the folder of an adapter below ADAPTER_DIRS"
+FENCE_OR_HUB_RULE = f"{FENCE_RULE}, or owner/name on the Hub"
+
+PUBLIC_FINDINGS = ("access", "adapter")  # the others may name folders of this machine
+NOT_FETCHED = "it could not be fetched: the server's log says why"
+
+log = logging.getLogger(__name__)
+
+FetchAdapter = Callable[[str, str], Path]  # (name on the Hub, revision) -> folder; raises Refused
+
+
+class IsBaseModel(BadRequest):
+    """The name is that of the model itself, which cannot be removed."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__("model", "is the model itself, which is served as long as the server runs", name)
+
+
+class AdapterLoader:
+    """Loads adapters into the default model's backend.
+
+    adapter_dirs  folders below which a client's folders must lie
+    fetch         fetches an adapter from the Hub; None: clients cannot name one there
+    """
+
+    def __init__(
+        self, models: Models, adapter_dirs: Sequence[str], fetch: FetchAdapter | None = None
+    ) -> None:
+        self._models = models
+        self._fence = Fence(adapter_dirs)
+        self._fetch = fetch
+
+    def cards(self) -> Sequence[AdapterCard]:
+        return adapter_cards(self._models.default.backend)
+
+    def find(self, name: str) -> AdapterCard | None:
+        return find_adapter(self._models.default.backend, name)
+
+    def load(self, name: str, source: str, *, replace: bool = False) -> AdapterCard:
+        """Load the adapter that a client names. Raises ServerError; nothing has changed then.
+
+        Blocks while files are fetched and read. The fields in errors are those of vLLM's request.
+        """
+        adapters = self._adapters()
+        self.check_name(name)
+        return adapters.load(name, self._folder(source), source, replace=replace)
+
+    def load_at_start(self, entry: AdapterEntry) -> AdapterCard:
+        """Load an adapter of LORA_ADAPTERS, which may lie anywhere. Raises ServerError or Refused."""
+        adapters = self._adapters()
+        self.check_name(entry.name)
+        folder = Path(entry.source).expanduser()
+        if not folder.is_dir():
+            if self._fetch is None or split_source(entry.source) is None:
+                raise BadRequest("", f"{entry.source} is neither a folder nor owner/name on the Hub")
+            folder = self._fetch(entry.source, entry.revision)
+        return adapters.load(entry.name, folder.resolve(), entry.source)
+
+    def unload(self, name: str) -> None:
+        """Raises UnknownModel, or IsBaseModel for the name of the model."""
+        if self._models.has_model(name):
+            raise IsBaseModel(name)
+        if self.find(name) is None:
+            raise UnknownModel(name, self._models.ids)
+        self._adapters().unload(name)
+
+    def check_name(self, name: str) -> None:
+        """Raises BadRequest for a name that is malformed, or that of a model."""
+        if not ADAPTER_NAME.fullmatch(name):
+            raise BadRequest("lora_name", NAME_RULE, name)
+        if self._models.has_model(name):
+            raise BadRequest("lora_name", "is a name of the model: choose another one", name)
+
+    def _adapters(self) -> Adapters:
+        adapters = self._models.default.backend.adapters()
+        if adapters is None:
+            raise NotImplementedHere("this model is served without adapters")
+        return adapters
+
+    def _folder(self, source: str) -> Path:
+        if folder := self._fence.find(source):
+            return folder
+        on_hub = split_source(source)
+        if self._fetch is None or on_hub is None:
+            raise BadRequest("lora_path", FENCE_OR_HUB_RULE if self._fetch else FENCE_RULE, source)
+        try:
+            return self._fetch(*on_hub)
+        except Refused as error:
+            log.warning("adapter not fetched: source=%s: %s", source, error.finding.have)
+            reason = error.finding.have if error.finding.name in PUBLIC_FINDINGS else NOT_FETCHED
+            raise BadRequest("lora_path", f"{FENCE_OR_HUB_RULE} ({reason})", source) from None
+
+
+def load_adapters(models: Models, items: Iterable[str], fetch: FetchAdapter | None) -> str:
+    """Load the adapters of LORA_ADAPTERS. Returns why one of them cannot be served; empty: all are loaded."""
+    loader = AdapterLoader(models, (), fetch)
+    for item in items:
+        try:
+            card = loader.load_at_start(parse_entry(item))
+        except Refused as error:
+            return f"{item}: {error.finding.have}: {error.finding.fix}"
+        except ServerError as error:
+            return f"{item}: {error.message}"
+        log.info("adapter loaded: name=%s rank=%d bytes=%d", card.name, card.rank, card.nbytes)
+    return ""
+
+
+def install(app: Flask, loader: AdapterLoader) -> None:
+    app.extensions[LOADER] = loader
+
+
+def adapter_loader() -> AdapterLoader:
+    """The running app's loader."""
+    loader: AdapterLoader = current_app.extensions[LOADER]
+    return loader

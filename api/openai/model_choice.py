@@ -1,0 +1,30 @@
+"""Which model or adapter answers a completion or chat: `model`, and SGLang's `lora_path`."""
+
+from api.openai.errors import InvalidParameter
+from api.openai.protocol.generation import CommonRequest
+from inference.models import Models, Served, UnknownAdapter, shorten_name
+
+
+def resolve_model(body: CommonRequest, models: Models) -> Served:
+    """Raises UnknownModel and InvalidParameter."""
+    served = models.resolve(body.model)
+    name = _adapter_name(body)
+    if name is None or name == served.adapter:
+        return served
+    if served.adapter:
+        rule = f"lora_path is '{shorten_name(name)}', and model is another adapter: send one"
+        raise InvalidParameter(rule, "lora_path")
+    try:
+        return served.with_adapter(name)
+    except UnknownAdapter as error:
+        raise InvalidParameter(f"lora_path: {error.message}", "lora_path") from None
+
+
+def _adapter_name(body: CommonRequest) -> str | None:
+    """The name in lora_path; None: the field names none. A list has a name for each prompt, all the same."""
+    if not isinstance(body.lora_path, list):
+        return body.lora_path or None
+    names = set(body.lora_path)
+    if len(names) > 1:
+        raise InvalidParameter("lora_path must name the same adapter for all prompts", "lora_path")
+    return next(iter(names), None) or None

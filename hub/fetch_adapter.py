@@ -1,0 +1,76 @@
+"""Fetches an adapter from the Hub: its config and its weights, into the cache of all Hugging Face programs.
+
+Knows the file names of peft. What the files hold is checked when the adapter is loaded.
+"""
+
+import re
+from pathlib import Path
+
+from hub.cache import ModelCache, is_complete_file
+from hub.client import Hub
+from hub.download.fetch import fetch
+from hub.errors import HubUnavailable, explain_hub_errors
+from hub.listing import Listing, fetch_listing
+from hub.repository import RepoFile, Repository
+from hub.small_files import ADAPTER_CONFIG
+from inference.finding import Finding, Refused, format_size
+
+SEGMENT = r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}"
+HUB_SOURCE = re.compile(rf"(?!.*\.\.)({SEGMENT}/{SEGMENT})(?:@({SEGMENT}(?:/{SEGMENT})*))?")
+DEFAULT_REVISION = "main"
+ADAPTER_WEIGHTS = "adapter_model.safetensors"
+ADAPTER_FILES = (ADAPTER_CONFIG, ADAPTER_WEIGHTS)
+MAX_CONFIG_BYTES, MAX_WEIGHT_BYTES = 1 << 20, 8_000_000_000
+
+
+def split_source(source: str) -> tuple[str, str] | None:
+    """Name and revision of owner/name or owner/name@revision; None for other texts."""
+    match = HUB_SOURCE.fullmatch(source)
+    return (match[1], match[2] or DEFAULT_REVISION) if match else None
+
+
+def fetch_adapter(hub: Hub, name: str, revision: str, *, offline: bool) -> Path:
+    """The folder of an adapter's config and weights in the cache; the Hub is asked if they are not complete.
+
+    Raises Refused.
+    """
+    cache = ModelCache(hub.model_folder(name))
+    if folder := find_cached_adapter(cache, revision):
+        return folder
+    if offline:
+        have = "OFFLINE is set, and the cache has no copy"
+        raise Refused(Finding("adapter", name, have, False, "OFFLINE = False, to fetch it"))
+    try:
+        with explain_hub_errors(hub, name, revision):
+            listing = fetch_listing(hub, name, revision)
+    except HubUnavailable as error:
+        raise Refused(Finding("adapter", name, str(error), False, error.fix)) from error
+    return fetch(plan_adapter(name, revision, listing, cache), hub)
+
+
+def find_cached_adapter(cache: ModelCache, revision: str) -> Path | None:
+    """The folder of the revision as it was last fetched, if both files are complete."""
+    commit = cache.commit_of(revision)
+    folder, sizes = cache.snapshot(commit), cache.planned_files(commit)
+    is_complete = all(
+        name in sizes and is_complete_file(folder / name, sizes[name]) for name in ADAPTER_FILES
+    )
+    return folder if is_complete else None
+
+
+def plan_adapter(name: str, revision: str, listing: Listing, cache: ModelCache) -> Repository:
+    """The repository with the two files to fetch. Raises Refused if one is missing or too large."""
+    for file, limit in zip(ADAPTER_FILES, (MAX_CONFIG_BYTES, MAX_WEIGHT_BYTES), strict=True):
+        if file not in listing.files:
+            raise Refused(
+                Finding("adapter", file, f"{name} has none", False, "choose a LoRA adapter of peft")
+            )
+        if (size := listing.files[file].size) > limit:
+            need = f"{file} of at most {format_size(limit)}"
+            raise Refused(Finding("adapter", need, format_size(size), False, "choose a smaller adapter"))
+    entries = [(file, listing.files[file]) for file in ADAPTER_FILES]
+    files = tuple(
+        RepoFile(file, each.size, cache.has_file(listing.commit, file, each.etag, each.size), each.etag)
+        for file, each in entries
+    )
+    return Repository(name, revision, listing.commit, None, files, tuple(listing.files), {})
