@@ -160,11 +160,14 @@ def check_tls(settings: Settings) -> None:
 def freeze_gc() -> None:
     """Exempt all live objects from garbage collection: a full collection would stall every stream.
 
-    Also gives the system back the heap and prefaulted memory that loading and the trial of the runners left
-    free, about a tenth of the process's memory.
+    The second collection finds none of them. Python would else wait with the next one until a quarter of
+    their number were new objects, however much memory the garbage of requests takes. Also gives the system
+    back the heap and prefaulted memory that loading and the trial of the runners left free, about a tenth of
+    the process's memory.
     """
     gc.collect()
     gc.freeze()
+    gc.collect()
     prefault.release()
     trim_heap()
 

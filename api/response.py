@@ -14,7 +14,7 @@ from flask import Response, request
 from api.errors import envelope, error_headers
 from api.json_body import MIMETYPE, encode
 from api.wsgi_environ import HANDOVER
-from inference.backend import Stream
+from inference.backend import Sink, Stream
 from inference.errors import Internal, ServerError
 from inference.types import Event, Finished, Token
 
@@ -62,6 +62,27 @@ class Framing:
 
 NDJSON = Framing("application/x-ndjson", lambda value: encode(value) + b"\n")
 SSE = Framing("text/event-stream", lambda value: b"data: " + encode(value) + b"\n\n")
+
+
+class ClosedStream:
+    """The stream of a closed response, which no longer refers to its own one.
+
+    That one refers to the response, as to its sink: events and texts would stay in memory until the garbage
+    collector finds the cycle.
+    """
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Event:
+        raise StopIteration
+
+    def start(self, sink: Sink) -> None: ...
+
+    def close(self) -> None: ...
+
+
+CLOSED_STREAM = ClosedStream()
 
 
 class StreamEndedEarly(Internal):
@@ -112,7 +133,7 @@ class StreamedResponse:
         num_answers: int = 1,
         headers: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
-        self.stream = stream
+        self.stream: Stream = stream
         self.writer = writer
         self.framing = framing
         self.num_answers = num_answers
@@ -221,6 +242,7 @@ class StreamedResponse:
     def close(self) -> None:
         """Cancel the generation if it still runs, then call the on_close callbacks. Idempotent."""
         self.stream.close()
+        self.stream = CLOSED_STREAM
         self.cancelled |= not self.has_ended
         self.has_ended = True
         self._end_callback()

@@ -143,6 +143,7 @@ class EngineCore:
         if self.sequences or self.background_queue.tasks:
             return True
         self.pipeline.discard()
+        self.scheduler.newly_scheduled = []  # an idle engine refers to no request
         self.kv_cache_manager.check_integrity()
         return False
 
@@ -162,8 +163,7 @@ class EngineCore:
     def _schedule(self) -> ScheduledStep:
         start_s = time.perf_counter()
         scheduler_output = self.scheduler.schedule()
-        newly_scheduled = self.scheduler.newly_scheduled
-        if newly_scheduled:
+        if newly_scheduled := self.scheduler.newly_scheduled:
             self.mark_scheduled(newly_scheduled)
         num_tokens, has_prompt = 0, False
         for sequence, num_scheduled_tokens in scheduler_output:

@@ -1,6 +1,9 @@
 """One answer, streamed or whole, pulled as by any WSGI server or pushed as by the event loop."""
 
+import gc
 import logging
+import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,6 +13,7 @@ from flask.testing import FlaskClient
 from api import create_app
 from api.merged_stream import MergedStream, submit_all
 from api.response import NDJSON, SSE, StreamedResponse
+from inference.backend import Sink
 from inference.errors import Internal, Overloaded, ServerError, Unavailable
 from inference.types import Event, Finished, GenerationRequest, Started, Token
 from settings.groups import ServerSettings
@@ -191,3 +195,31 @@ def test_close_callbacks_are_called_once() -> None:
 
 def test_no_value_breaks_the_framing() -> None:
     assert SSE.encode({"text": "a\n\ndata: b\r"}).count(b"\n") == 2
+
+
+class KeepingStream:
+    """A stream that refers to its sink for good, as the real one does."""
+
+    def __iter__(self) -> Iterator[Event]:
+        return self
+
+    def __next__(self) -> Event:
+        raise StopIteration
+
+    def start(self, sink: Sink) -> None:
+        self.sink = sink
+
+    def close(self) -> None: ...
+
+
+def test_a_closed_response_is_freed_without_a_garbage_collection() -> None:
+    gc.disable()
+    try:
+        response = StreamedResponse(KeepingStream(), PlainWriter(), None)
+        response.start(lambda data: None)
+        response.close()
+        reference = weakref.ref(response)
+        del response
+        assert reference() is None
+    finally:
+        gc.enable()

@@ -1,5 +1,6 @@
 """The engine as its callers see it: requests in, outputs out, from any thread."""
 
+import gc
 import math
 import threading
 import time
@@ -9,7 +10,7 @@ import pytest
 
 from inference.engine.engine import Engine
 from inference.engine.scheduler import Scheduler
-from inference.engine.sequence import PromptLogprob
+from inference.engine.sequence import PromptLogprob, Sequence
 from inference.errors import BadRequest, Internal, Overloaded, TooLong, Unavailable
 from inference.model.batch import Clear
 from tests.engine.conftest import END, NAN, POISON, Bench, FakeRunner, GreedySampler, RecordingSink
@@ -187,6 +188,14 @@ def test_ended_sequences_leave_no_deadlines_behind(make_bench: Make) -> None:
     assert bench.probe.num_deadlines <= 2 and not unfinished.has_ended
     bench.run_until_idle()
     assert bench.probe.num_deadlines == 0
+
+
+def test_an_idle_engine_refers_to_no_request(make_bench: Make) -> None:
+    bench = make_bench()
+    sink = bench.submit([3, 4, 5], 1)
+    bench.run_until_idle()
+    sequences = [each for each in gc.get_objects() if type(each) is Sequence]
+    assert sink.token_ids and not [each for each in sequences if each.output_sink is sink]
 
 
 def test_cancelling_twice_or_after_the_end_does_nothing(make_bench: Make) -> None:

@@ -1,6 +1,8 @@
 """Templates that never end, or fill the memory, are refused; all others write what they wrote before."""
 
+import gc
 import time
+import weakref
 from pathlib import Path
 
 import pytest
@@ -153,3 +155,20 @@ def test_a_template_may_build_the_prompt_piece_by_piece() -> None:
         "{% for m in messages %}{% set ns.text = ns.text ~ m.content %}{% endfor %}{{ ns.text }}"
     )
     assert accumulating.render(LONG_CHAT).text == "".join(str(message.content) for message in LONG_CHAT)
+
+
+class Conversation(list[object]):
+    """A list that may have weak references."""
+
+
+def test_a_rendered_conversation_is_freed_without_a_garbage_collection() -> None:
+    template = BoundedEnvironment().from_string("{% macro m(n) %}{{ n }}{% endmacro %}{{ m(messages[0]) }}")
+    gc.disable()
+    try:
+        messages = Conversation(["hi"])
+        assert template.render(messages=messages) == "hi"
+        reference = weakref.ref(messages)
+        del messages
+        assert reference() is None
+    finally:
+        gc.enable()

@@ -55,6 +55,19 @@ class BoundedContext(Context):
         return context
 
 
+class BoundedTemplate(Template):
+    """A compiled template that keeps nothing of what it has rendered."""
+
+    def render(self, *args: Any, **kwargs: Any) -> str:
+        context = self.new_context(dict(*args, **kwargs))
+        try:
+            return self.environment.concat(self.root_render_func(context))
+        except Exception:
+            self.environment.handle_exception()
+        finally:
+            context.vars.clear()  # its macros refer to the context, and thereby to the whole conversation
+
+
 class BoundedIterator:
     """An iterator that a filter has returned; each item is a step."""
 
@@ -76,6 +89,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
 
     intercepted_binops = frozenset(OPERATOR_COSTS)
     context_class = BoundedContext
+    template_class = BoundedTemplate
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
