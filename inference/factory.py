@@ -24,7 +24,7 @@ from inference.engine.scheduler import WaitingServedRatio
 from inference.engine_stats import CacheConfig
 from inference.errors import Internal
 from inference.local import LocalBackend
-from inference.lora.build import check_adapter
+from inference.lora.check import check_adapter
 from inference.lora.registry import AdapterRegistry
 from inference.metrics import Metrics
 from inference.model import select_runner

@@ -1,99 +1,132 @@
-"""Builds an adapter's weights for a model: checks every tensor's shape against it, then reads the values.
+"""Builds the weights of a checked adapter: reads the values and makes the delta of each module.
 
-Knows the keys of a change and the deltas that compute them.
+The weights have the dtype of the model and the devices of its modules; of several ranks, each has its part.
 """
 
-from collections.abc import Generator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Generator
+from typing import Any, NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from inference.lora.config import AdapterConfig, read_config, refusal
-from inference.lora.files import Shape, TensorFile, check_files, read_shapes
-from inference.lora.keys import RoleKeys, TensorRole, group_keys
+from inference.lora.check import EMBEDDING, LINEAR, CheckedAdapter
+from inference.lora.config import refusal
+from inference.lora.files import TensorFile
+from inference.lora.keys import RoleKeys, TensorRole
+from inference.model.lora.base_weight import base_weight, row_norms
+from inference.model.lora.delta import AffineDelta, Delta, DeltaChain
+from inference.model.lora.replaced_module import ReplacedModule
 from inference.model.lora.shard import create_lora_delta
+from inference.model.lora.token_deltas import EmbeddingDelta, TokenEmbeddings, TokenLogits
 from inference.model.lora.weights import AdapterWeights
 
-A, B = TensorRole.LORA_A, TensorRole.LORA_B
+R = TensorRole
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedAdapter:
-    """An adapter whose config and header fit the model; its values are not read yet.
+class NamedModule(NamedTuple):
+    """A module that an adapter changes, its tensors (float32, by role) and the scale of its pair."""
 
-    modules  the tensors of each module, by its name
-    ranks    the rank of each module with a low-rank pair
-    """
+    model: Any
+    name: str
+    module: Any
+    tensors: dict[TensorRole, Tensor]
+    scale: float
 
-    folder: Path
-    config: AdapterConfig
-    modules: Mapping[str, RoleKeys]
-    ranks: Mapping[str, int]
-    nbytes: int
-
-    @property
-    def rank(self) -> int:
-        return max(self.ranks.values(), default=0)
-
-
-def check_adapter(model: Any, folder: Path, max_rank: int) -> CheckedAdapter:
-    """Check the files without reading a value. Raises BadRequest with the key, and both shapes."""
-    check_files(folder)
-    config, shapes = read_config(folder, max_rank), read_shapes(folder)
-    modules = group_keys(shapes)
-    ranks, num_values = {}, 0
-    for name, keys in modules.items():
-        inputs, outputs = linear_shape(model, name)
-        rank = config.rank_of(name)
-        check_shape(shapes, keys, A, (rank, inputs), name)
-        check_shape(shapes, keys, B, (outputs, rank), name)
-        ranks[name] = rank
-        num_values += rank * (inputs + outputs)
-    return CheckedAdapter(folder, config, modules, ranks, num_values * model.dtype.itemsize)
-
-
-def linear_shape(model: Any, name: str) -> Shape:
-    """(inputs, outputs) of a linear layer. Raises BadRequest if the model has none of this name."""
-    try:
-        module = model.get_submodule(name)
-    except AttributeError:
-        raise refusal(f"changes {name}, which this model does not have: it is of another model") from None
-    for inputs, outputs in (("in_features", "out_features"), ("nx", "nf")):
-        if hasattr(module, inputs) and hasattr(module, outputs):
-            return getattr(module, inputs), getattr(module, outputs)
-    raise refusal(f"changes {name}, a {type(module).__name__}, which is not served")
-
-
-def check_shape(
-    shapes: Mapping[str, Shape], keys: RoleKeys, role: TensorRole, expected: Shape, name: str
-) -> None:
-    if role not in keys:
-        raise refusal(f"has no {name}{role.value}")
-    shape = shapes[keys[role]]
-    if shape != expected:
-        raise refusal(f"has {keys[role]} of shape {list(shape)}: this model needs {list(expected)}")
+    def place(self, values: Tensor) -> Tensor:
+        """The values on the module's device, in the dtype of the model."""
+        return values.to(self.module.weight.device, self.model.dtype)
 
 
 def build_weights(model: Any, checked: CheckedAdapter, number: int) -> Generator[None, None, AdapterWeights]:
-    """Read the values, and yield after each module. Raises BadRequest for values that are not finite.
-
-    The weights have the dtype of the model and the devices of its modules; with several ranks they are this
-    rank's role.
-    """
-    tensors, deltas, has_effect = TensorFile(checked.folder), {}, False
+    """Read the values, and yield after each module. Raises BadRequest for values that are not finite."""
+    file, has_effect = TensorFile(checked.folder), False
+    deltas: dict[str, Delta] = {}
     for name, keys in checked.modules.items():
-        device = device_of(model.get_submodule(name))
-        a, b = tensors.read(keys[A]), tensors.read(keys[B])
-        has_effect |= bool(b.any())
-        b *= checked.config.scale_of(name)
-        a, b = (each.to(device, model.dtype) for each in (a, b))
-        deltas[name] = create_lora_delta(model, name, a, b)
+        tensors = {role: file.read(key) for role, key in keys.items()}
+        has_effect |= any(bool(values.any()) for role, values in tensors.items() if role not in NO_EFFECT)
+        named = NamedModule(model, name, model.get_submodule(name), tensors, checked.config.scale_of(name))
+        check_base_weight(named)
+        if R.TOKEN_ROWS in tensors:
+            deltas |= token_deltas(named, torch.tensor(checked.config.token_ids_of(name)))
+        else:
+            deltas[name] = builder_of(keys)(named)
         yield
     return AdapterWeights(number, deltas, has_effect)
 
 
-def device_of(module: nn.Module) -> torch.device:
-    return next(module.parameters()).device
+# Tensors that change nothing without the others: an A without its B, and a magnitude that is the base's.
+NO_EFFECT = frozenset((R.LORA_A, R.EMBEDDING_A, R.BASE_WEIGHT, R.MAGNITUDE))
+
+
+def builder_of(keys: RoleKeys) -> Callable[[NamedModule], Delta]:
+    if LINEAR[0] <= keys.keys():
+        return linear_delta
+    return embedding_delta if EMBEDDING[0] <= keys.keys() else replaced_delta
+
+
+def linear_delta(named: NamedModule) -> Delta:
+    """A low-rank pair, with a bias in the base's place and the factor of DoRA before it."""
+    tensors, deltas = named.tensors, []
+    a, b = tensors[R.LORA_A], tensors[R.LORA_B] * named.scale
+    bias = tensors.get(R.BIAS, tensors.get(R.BASE_BIAS))
+    if bias is not None:
+        deltas.append(bias_delta(named, bias))
+    if R.MAGNITUDE in tensors:
+        factor = tensors[R.MAGNITUDE] / row_norms(named.module, b @ a)
+        base_bias = named.module.bias if bias is None else bias
+        shift = None if base_bias is None else named.place((1 - factor) * base_bias.float().cpu())
+        deltas.append(AffineDelta(named.place(factor), shift))
+        b = factor[:, None] * b
+    lora_bias = named.place(tensors[R.LORA_BIAS] * named.scale) if R.LORA_BIAS in tensors else None
+    pair = create_lora_delta(named.model, named.name, named.place(a), named.place(b), lora_bias)
+    return DeltaChain([*deltas, pair]) if deltas else pair
+
+
+def bias_delta(named: NamedModule, bias: Tensor) -> Delta:
+    """A bias in the place of the linear layer's own."""
+    return AffineDelta(None, named.place(bias - named.module.bias.float().cpu()))
+
+
+def embedding_delta(named: NamedModule) -> Delta:
+    b = named.tensors[R.EMBEDDING_B] * (named.scale * embed_scale(named.module))
+    return EmbeddingDelta(named.place(named.tensors[R.EMBEDDING_A]), named.place(b))
+
+
+def replaced_delta(named: NamedModule) -> Delta:
+    tensors = named.tensors
+    if R.WEIGHT not in tensors and isinstance(named.module, nn.Linear):
+        return bias_delta(named, tensors[R.BIAS])
+    names = {R.WEIGHT: "weight", R.BIAS: "bias"}
+    return ReplacedModule(named.module, {names[role]: named.place(each) for role, each in tensors.items()})
+
+
+def token_deltas(named: NamedModule, token_ids: Tensor) -> dict[str, Delta]:
+    """The tokens' own embeddings; they are their rows in a tied output layer too."""
+    rows = named.tensors[R.TOKEN_ROWS]
+    token_ids = token_ids.to(named.module.weight.device)
+    scaled_rows = named.place(rows * embed_scale(named.module))
+    deltas: dict[str, Delta] = {named.name: TokenEmbeddings(token_ids, scaled_rows)}
+    model = named.model
+    head = model.get_output_embeddings()
+    is_tied = getattr(model.config.get_text_config(), "tie_word_embeddings", False)
+    if head is not None and is_tied and named.module is model.get_input_embeddings():
+        head_name = next(name for name, module in model.named_modules() if module is head)
+        deltas[head_name] = TokenLogits(token_ids, named.place(rows))
+    return deltas
+
+
+def embed_scale(module: nn.Module) -> float:
+    """The factor that the embedding layer itself applies, as in Gemma 3."""
+    return float(getattr(module, "embed_scale", 1.0))
+
+
+def check_base_weight(named: NamedModule) -> None:
+    """Raise BadRequest if the adapter holds another weight of the base than the model's."""
+    copy = named.tensors.get(R.BASE_WEIGHT)
+    if copy is None:
+        return
+    dtype = named.model.dtype
+    if not torch.equal(copy.to(dtype), base_weight(named.module).to("cpu", dtype)):
+        raise refusal(
+            f"has a base weight for {named.name} that is not the model's: it was trained on another model"
+        )

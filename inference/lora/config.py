@@ -5,7 +5,7 @@ The tensors show which modules were trained: target_modules may be a stranger's 
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ MAX_CONFIG_BYTES = 1 << 20
 # Options of training, of initialization or of file handling; or those whose effect the tensors' names show.
 WITHOUT_EFFECT = frozenset(
     (
-        *("auto_mapping", "base_model_name_or_path", "bias", "corda_config", "ensure_weight_tying"),
+        *("auto_mapping", "base_model_name_or_path", "bias", "corda_config"),
         *("eva_config", "exclude_modules", "fan_in_fan_out", "inference_mode", "init_lora_weights"),
         *("layers_pattern", "layers_to_transform", "loftq_config", "lora_bias", "lora_dropout"),
         *("lora_ga_config", "megatron_core", "modules_to_save", "peft_type", "peft_version"),
@@ -37,8 +37,8 @@ class AdapterConfig:
     """The scale of each module: alpha / r, or alpha / √r with use_rslora.
 
     rank_pattern, alpha_pattern  r and alpha of modules that a pattern of names matches: the first one counts
+    token_ids                    trainable tokens, by the end of the embedding's name; "": of the embedding
     base_name                    name of the base model; empty if unknown
-    ensure_weight_tying          what changes the embedding changes the tied output layer too
     """
 
     rank: int
@@ -46,8 +46,8 @@ class AdapterConfig:
     use_rslora: bool
     rank_pattern: Mapping[str, int]
     alpha_pattern: Mapping[str, float]
+    token_ids: Mapping[str, Sequence[int]]
     base_name: str
-    ensure_weight_tying: bool
 
     def rank_of(self, module: str) -> int:
         return self.rank_pattern.get(matching_key(self.rank_pattern, module), self.rank)
@@ -56,6 +56,11 @@ class AdapterConfig:
         rank = self.rank_of(module)
         alpha = self.alpha_pattern.get(matching_key(self.alpha_pattern, module), self.alpha)
         return alpha / (math.sqrt(rank) if self.use_rslora else rank)
+
+    def token_ids_of(self, module: str) -> Sequence[int]:
+        """The trainable tokens of an embedding."""
+        names = (name for name in self.token_ids if f".{module}".endswith(f".{name}"))
+        return self.token_ids.get(next(names, ""), ())
 
 
 def matching_key(patterns: Mapping[str, Any], module: str) -> str:
@@ -76,8 +81,8 @@ def read_config(folder: Path, max_rank: int) -> AdapterConfig:
             key: checked_rank(f"rank_pattern[{key!r}]", value, max_rank) for key, value in ranks.items()
         },
         alpha_pattern=number_pattern(values, "alpha_pattern"),
+        token_ids=trainable_tokens(values.get("trainable_token_indices")),
         base_name=str(values.get("base_model_name_or_path") or ""),
-        ensure_weight_tying=bool(values.get("ensure_weight_tying")),
     )
 
 
@@ -137,6 +142,17 @@ def number_pattern(values: Mapping[str, Any], key: str) -> dict[str, Any]:
         except ValueError as error:
             raise refusal(f"has {short(pattern)} in {key}: {error}") from None
     return patterns
+
+
+def trainable_tokens(value: Any) -> Mapping[str, Sequence[int]]:
+    """trainable_token_indices: a list, or lists by the names of embeddings."""
+    by_name = value if isinstance(value, dict) else {"": value or []}
+    for token_ids in by_name.values():
+        if not isinstance(token_ids, list) or not all(type(id) is int for id in token_ids):
+            raise refusal(f"has trainable_token_indices {short(value)}: they must be lists of token ids")
+        if len(set(token_ids)) < len(token_ids):
+            raise refusal("has trainable_token_indices with a token twice")
+    return by_name
 
 
 def refusal(rule: str) -> BadRequest:

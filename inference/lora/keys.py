@@ -1,6 +1,6 @@
-"""The names of an adapter's tensors, as peft 0.21 writes them: which module, and which role in the change.
+"""The names of an adapter's tensors, as peft 0.21 writes them: of which module, and in which role.
 
-Knows names only. Every tensor must have a meaning here: an unknown name is refused, never left out.
+Knows names only. Every tensor must have a role: an unknown name is refused, never left out.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,10 +12,23 @@ PREFIX = "base_model.model."
 
 
 class TensorRole(Enum):
-    """A tensor of a module's change, by the end of its name."""
+    """What a tensor is in the change of its module, by the end of its name: the first that matches.
+
+    BASE_WEIGHT  a copy of the base's weight that peft saves beside pairs of embeddings and the output layer
+    WEIGHT, BIAS, BASE_BIAS  a parameter in place of the model's
+    """
 
     LORA_A = ".lora_A.weight"
     LORA_B = ".lora_B.weight"
+    LORA_BIAS = ".lora_B.bias"
+    MAGNITUDE = ".lora_magnitude_vector"
+    EMBEDDING_A = ".lora_embedding_A"
+    EMBEDDING_B = ".lora_embedding_B"
+    TOKEN_ROWS = ".token_adapter.trainable_tokens_delta"
+    BASE_WEIGHT = ".base_layer.weight"
+    BASE_BIAS = ".base_layer.bias"
+    WEIGHT = ".weight"
+    BIAS = ".bias"
 
 
 RoleKeys = dict[TensorRole, str]  # the tensor's name in the file

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from inference.errors import ServerError, named_error
-from inference.lora.build import build_weights, check_adapter
+from inference.lora.build import build_weights
+from inference.lora.check import check_adapter
 from inference.lora.config import refusal
 from inference.model.lora.runner import adapter_runner_of
 from inference.model.lora.verify import UnusableAdapter, try_adapter

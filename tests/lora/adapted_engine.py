@@ -26,7 +26,9 @@ MAX_RANK = 64
 class AdaptedEngine:
     """An engine, and the adapters of its model."""
 
-    def __init__(self, model: PreTrainedModel, kinds: Sequence[str], **options: Any) -> None:
+    def __init__(
+        self, model: PreTrainedModel, kinds: Sequence[str] = select_runner.RUNNERS, **options: Any
+    ) -> None:
         selected = select_runner.select_runner(
             model, max_sequences=6, context=64, kv_memory_bytes=1 << 24, allowed_runners=kinds, **options
         )

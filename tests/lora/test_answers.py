@@ -23,3 +23,67 @@ def test_three_adapters_and_the_base_in_one_batch_answer_as_peft(tmp_path: Path,
     served.run()
     assert [[each.ids for each in sinks] for sinks in together] == expected
     assert len(set(map(str, expected))) == 4, "the adapters change the answers"
+
+
+TIED = {"tie_word_embeddings": True}
+ATTENTION = ["q_proj", "v_proj"]
+FEATURES = {
+    "rslora": ("llama", {}, {"use_rslora": True}),
+    "patterns": (
+        "llama",
+        {},
+        {
+            "rank_pattern": {"q_proj": 2, r"^model.layers.1.mlp.up_proj": 6},
+            "alpha_pattern": {r"layers\.\d.mlp.*": 3},
+        },
+    ),
+    "a layer alone": ("llama", {}, {"target_modules": ATTENTION, "layers_to_transform": [1]}),
+    "Conv1D": ("gpt2", {}, {"fan_in_fan_out": True}),
+    "merged projections": ("phi3", {}, {}),
+    "output layer": ("llama", {}, {"target_modules": ["q_proj", "lm_head"]}),
+    "tied output layer": ("llama", TIED, {"target_modules": ["q_proj", "lm_head"]}),
+    "embedding": ("llama", {}, {"target_modules": ["q_proj", "embed_tokens"]}),
+    "tied embedding": ("llama", TIED, {"target_modules": ["q_proj", "embed_tokens"]}),
+    "scaled embedding": ("gemma3_text", {}, {"target_modules": ["q_proj", "embed_tokens"]}),
+    "biases": ("phi", {}, {"target_modules": ATTENTION, "bias": "all"}),
+    "biases of the layers": ("gpt2", {}, {"bias": "lora_only", "fan_in_fan_out": True}),
+    "biases of B": ("phi", {}, {"lora_bias": True}),
+    "DoRA": ("llama", {}, {"use_dora": True}),
+    "DoRA with biases": ("phi", {}, {"use_dora": True, "bias": "lora_only"}),
+    "DoRA of Conv1D": ("gpt2", {}, {"use_dora": True, "fan_in_fan_out": True}),
+    "modules to save": ("llama", {}, {"target_modules": ATTENTION, "modules_to_save": ["lm_head", "norm"]}),
+    "embedding to save": ("llama", TIED, {"target_modules": ATTENTION, "modules_to_save": ["embed_tokens"]}),
+    "linear layers to save": (
+        "gpt2",
+        {},
+        {"target_modules": ["c_attn"], "modules_to_save": ["c_fc", "ln_1"]},
+    ),
+    "trainable tokens": (
+        "llama",
+        {},
+        {"target_modules": ATTENTION, "trainable_token_indices": [5, 30, 31, 60]},
+    ),
+    "tied trainable tokens": (
+        "llama",
+        TIED,
+        {"target_modules": ATTENTION, "trainable_token_indices": [5, 30]},
+    ),
+    "sliding windows": ("mistral", {}, {}),
+    "encoder and decoder": ("t5", {}, {"target_modules": ["q", "k", "v", "o", "wi", "wo"]}),
+    "recurrent states": ("jamba", {}, {"target_modules": ["q_proj", "in_proj", "out_proj", "up_proj"]}),
+}
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+def test_a_feature_of_peft_answers_as_peft(tmp_path: Path, feature: str) -> None:
+    family, settings, config = FEATURES[feature]
+    folders = [save_adapter(tmp_path / str(seed), family, seed, settings, **config) for seed in range(2)]
+    base = [generate_greedily(tiny(family, **settings), prompt) for prompt in prompts()]
+    expected = [base, *(peft_answers(folder, family, prompts(), settings) for folder in folders)]
+    served = AdaptedEngine(tiny(family, **settings))
+    for number, folder in enumerate(folders, 1):
+        served.load(folder, number)
+    together = [[served.submit(prompt, number) for number in range(3)] for prompt in prompts()]
+    served.run()
+    assert [[each.ids for each in sinks] for sinks in zip(*together, strict=True)] == expected
+    assert len(set(map(str, expected))) == 3, "the adapters change the answers"

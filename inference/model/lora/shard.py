@@ -1,4 +1,4 @@
-"""This rank's part of a low-rank pair, for a linear layer that several ranks share.
+"""This rank's part of the change of a linear layer that several ranks share.
 
 A column-wise layer computes some of the outputs, a row-wise one reads some of the inputs. All others get and
 return whole tensors on every rank.
@@ -12,6 +12,8 @@ from torch import Tensor, distributed
 
 from inference.model.lora.delta import Delta, LoraDelta
 
+COLWISE, ROWWISE = "colwise", "rowwise"
+
 
 class RowwiseLoraDelta(LoraDelta):
     """A LoraDelta whose a is (r, local inputs): the ranks' low-rank outputs are summed."""
@@ -22,14 +24,20 @@ class RowwiseLoraDelta(LoraDelta):
         return low_rank
 
 
-def create_lora_delta(model: Any, name: str, a: Tensor, b: Tensor) -> Delta:
-    """The delta of the model's module `name` on this rank. a (r, in), b (out, r): the whole pair."""
-    style = model.tp_plan.get(re.sub(r"\d+", "*", name)) if distributed.is_initialized() else None
-    if style == "colwise":
-        return LoraDelta(a, local_part(b, 0))
-    if style == "rowwise":
-        return RowwiseLoraDelta(local_part(a, 1), b)
-    return LoraDelta(a, b)
+def sharding_of(model: Any, name: str) -> str | None:
+    """How the ranks share the model's module `name`; None if one process has all of it."""
+    style: str | None = model.tp_plan.get(re.sub(r"\d+", "*", name)) if distributed.is_initialized() else None
+    return style
+
+
+def create_lora_delta(model: Any, name: str, a: Tensor, b: Tensor, bias: Tensor | None = None) -> Delta:
+    """The delta of the model's module `name` on this rank, from the whole a (r, in), b and bias (out, …)."""
+    style = sharding_of(model, name)
+    if style == COLWISE:
+        return LoraDelta(a, local_part(b, 0), None if bias is None else local_part(bias, 0))
+    if style == ROWWISE:
+        return RowwiseLoraDelta(local_part(a, 1), b, bias)
+    return LoraDelta(a, b, bias)
 
 
 def local_part(values: Tensor, dim: int) -> Tensor:

@@ -1,0 +1,126 @@
+"""Checks an adapter by its config and header alone: every tensor's module, role and shape."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from torch import distributed, nn
+
+from inference.lora.config import AdapterConfig, read_config, refusal
+from inference.lora.files import Shape, check_files, read_shapes
+from inference.lora.keys import RoleKeys, TensorRole, group_keys
+from inference.model.lora.replaced_module import can_replace
+
+R = TensorRole
+# The sets of roles that a module's tensors may have: the first must all be there, the second may.
+LINEAR = {R.LORA_A, R.LORA_B}, {R.LORA_BIAS, R.MAGNITUDE, R.BASE_WEIGHT, R.BASE_BIAS, R.BIAS}
+EMBEDDING = {R.EMBEDDING_A, R.EMBEDDING_B}, {R.BASE_WEIGHT}
+TOKENS = {R.TOKEN_ROWS}, {R.BASE_WEIGHT}
+REPLACED: tuple[set[TensorRole], set[TensorRole]] = set(), {R.WEIGHT, R.BIAS}
+OWN_PARAMETERS = {
+    **dict.fromkeys((R.WEIGHT, R.BASE_WEIGHT), "weight"),
+    **dict.fromkeys((R.BIAS, R.BASE_BIAS), "bias"),
+}
+SHARDED = {R.LORA_A, R.LORA_B, R.LORA_BIAS, R.EMBEDDING_A, R.EMBEDDING_B}  # served with several ranks
+ROLE_SETS = (LINEAR, EMBEDDING, TOKENS, REPLACED)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedAdapter:
+    """An adapter whose config and header fit the model; its values are not read yet.
+
+    modules  the tensors of each module, by its name
+    rank     the largest of its modules
+    nbytes   of its weights in memory
+    """
+
+    folder: Path
+    config: AdapterConfig
+    modules: Mapping[str, RoleKeys]
+    rank: int
+    nbytes: int
+
+
+def check_adapter(model: Any, folder: Path, max_rank: int) -> CheckedAdapter:
+    """Check the files without reading a value. Raises BadRequest with the key, and both shapes."""
+    check_files(folder)
+    config, shapes = read_config(folder, max_rank), read_shapes(folder)
+    modules = group_keys(shapes)
+    rank = num_values = 0
+    for name, keys in modules.items():
+        check_roles(name, keys)
+        module = find_module(model, name)
+        expected = expected_shapes(module, name, keys, config)
+        for role, key in keys.items():
+            if role not in expected:
+                raise refusal(f"has {key}, and this model has no such parameter")
+            if shapes[key] != expected[role]:
+                shape, needed = list(shapes[key]), list(expected[role])
+                raise refusal(f"has {key} of shape {shape}: this model and r need {needed}")
+            num_values += 0 if role is R.BASE_WEIGHT else prod(shapes[key])
+        rank = max(rank, config.rank_of(name) if LINEAR[0] <= keys.keys() else 0)
+    return CheckedAdapter(folder, config, modules, rank, num_values * model.dtype.itemsize)
+
+
+def check_roles(name: str, keys: RoleKeys) -> None:
+    """Raise BadRequest for tensors that belong together and do not come together."""
+    if distributed.is_initialized() and not keys.keys() <= SHARDED:
+        key = next(key for role, key in keys.items() if role not in SHARDED)
+        raise refusal(f"has {key}, which is served with NUM_SHARD=1 only")
+    if any(required <= keys.keys() <= required | optional for required, optional in ROLE_SETS):
+        return
+    required = next((each for each, _ in ROLE_SETS if each & keys.keys()), set())
+    missing = next((role for role in R if role in required - keys.keys()), None)
+    if missing:
+        raise refusal(f"has {min(keys.values())}, but no {name}{missing.value}")
+    raise refusal(f"has {', '.join(sorted(keys.values()))}, which are not served together")
+
+
+def find_module(model: Any, name: str) -> nn.Module:
+    try:
+        module: nn.Module = model.get_submodule(name)
+    except AttributeError:
+        raise refusal(f"changes {name}, which this model does not have: it is of another model") from None
+    return module
+
+
+def expected_shapes(
+    module: nn.Module, name: str, keys: RoleKeys, config: AdapterConfig
+) -> Mapping[TensorRole, Shape]:
+    """The shapes of the tensors that the module may have. Raises BadRequest for one that is not served."""
+    own = {
+        role: tuple(parameter.shape)
+        for role, parameter_name in OWN_PARAMETERS.items()
+        if (parameter := getattr(module, parameter_name, None)) is not None
+    }
+    rank = config.rank_of(name)
+    if LINEAR[0] <= keys.keys():
+        inputs, outputs = linear_shape(module, name)
+        per_output = dict.fromkeys((R.LORA_BIAS, R.MAGNITUDE), (outputs,))
+        return own | per_output | {R.LORA_A: (rank, inputs), R.LORA_B: (outputs, rank)}
+    if R.WEIGHT in keys or R.BIAS in keys:
+        check_replaceable(module, name)
+        return own
+    if not isinstance(module, nn.Embedding):
+        raise refusal(f"has embeddings for {name}, a {type(module).__name__}")
+    count, width = module.num_embeddings, module.embedding_dim
+    token_ids = config.token_ids_of(name) if R.TOKEN_ROWS in keys else ()
+    if not all(0 <= id < count for id in token_ids):
+        raise refusal(f"has trainable_token_indices beyond the {count} tokens of {name}")
+    pair = {R.EMBEDDING_A: (rank, count), R.EMBEDDING_B: (width, rank)}
+    return own | pair | {R.TOKEN_ROWS: (len(token_ids), width)}
+
+
+def linear_shape(module: nn.Module, name: str) -> Shape:
+    """(inputs, outputs) of a linear layer. Raises BadRequest for another module."""
+    for inputs, outputs in (("in_features", "out_features"), ("nx", "nf")):
+        if hasattr(module, inputs) and hasattr(module, outputs):
+            return getattr(module, inputs), getattr(module, outputs)
+    raise refusal(f"changes {name}, a {type(module).__name__}, which is not served")
+
+
+def check_replaceable(module: nn.Module, name: str) -> None:
+    if not can_replace(module):
+        raise refusal(f"replaces parameters of {name}, a {type(module).__name__}, which is not served")

@@ -1,0 +1,38 @@
+"""A module with parameters of the adapter in place of the model's: peft's modules_to_save."""
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor, nn
+
+from inference.model.merge_projections import MergedLinear
+
+
+class ReplacedModule:
+    """Computes the outputs by a copy of the module that has some other parameters.
+
+    The module must compute each token by itself.
+    """
+
+    def __init__(self, module: nn.Module, parameters: Mapping[str, Tensor]) -> None:
+        self.module: Any = copy.copy(module)
+        if isinstance(module, MergedLinear):
+            self.module.__class__ = nn.Linear
+        self.module._parameters = dict(module._parameters)
+        for name, values in parameters.items():
+            self.module._parameters[name] = nn.Parameter(values, requires_grad=False)
+        self.parameters = parameters
+
+    @property
+    def nbytes(self) -> int:
+        return sum(values.nbytes for values in self.parameters.values())
+
+    def apply(self, input: Tensor, output: Tensor) -> Tensor:
+        replaced: Tensor = self.module.forward(input)
+        return replaced
+
+
+def can_replace(module: nn.Module) -> bool:
+    """Whether the module computes each token by itself, as far as its class tells."""
+    return isinstance(module, nn.Linear | nn.Embedding) or type(module).__name__.endswith(("Conv1D", "Norm"))
