@@ -5,7 +5,7 @@ what follows, up to the end of the turn, is the answer. Knows texts; knows no to
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import takewhile
 
 from inference.content import content_text
@@ -15,32 +15,12 @@ from inference.text.special_tokens import MarkedText
 from inference.types import Message, TemplateOptions, Tool
 from tuning.data.conversation import Conversation
 from tuning.data.generation_blocks import GenerationBlocks
-
-Span = tuple[int, int]
+from tuning.data.marks import Span, mark_contents, spans_of_marks
+from tuning.data.rendered_conversation import RenderedConversation, first_chars
 
 PROBE_ANSWER = "xylograph"  # a word that occurs in no template
 PROBE = (Message("user", "Hi"), Message("assistant", PROBE_ANSWER))
 PROMPT, WITHOUT_PROMPT = TemplateOptions(), TemplateOptions(add_generation_prompt=False)
-
-
-@dataclass(frozen=True, slots=True)
-class RenderedConversation:
-    """The text of a conversation up to its last trained answer.
-
-    spans            the trained characters, ascending
-    needs_end        the template ends the last answer with no token: the tokenizer's end token must follow
-    is_only_last     of several answers only the last one is trained: the template writes the others
-                     differently once they are history, for example without thoughts
-    is_unlike_prompt the template's prompt for the last answer does not begin the text
-    template_start   what the template itself writes in front of an answer, left out of the spans
-    """
-
-    text: MarkedText
-    spans: tuple[Span, ...]
-    needs_end: bool = False
-    is_only_last: bool = False
-    is_unlike_prompt: bool = False
-    template_start: str = ""
 
 
 class AnswerSpans:
@@ -54,23 +34,31 @@ class AnswerSpans:
         self.chat_template = chat_template
         self._specials = chat_template.special_tokens
         self._blocks = GenerationBlocks(chat_template)
-        self.template_start, self.turn_end, self._block_header = self._probe()
+        self.template_start, self.turn_end, self._header, self._block_header = self._probe()
 
-    def _probe(self) -> tuple[str, str, str]:
-        """(template_start, turn_end, header inside of a generation block)"""
+    def _probe(self) -> tuple[str, str, str, str]:
+        """(template_start, turn_end, header of an answer, its part inside of a generation block)"""
         try:
-            prompt, text = (
-                self._render(PROBE[:1], (), PROMPT).text,
-                self._render(PROBE, (), WITHOUT_PROMPT).text,
+            question, prompt, text = (
+                self._render(messages, (), template).text
+                for messages, template in (
+                    (PROBE[:1], WITHOUT_PROMPT),
+                    (PROBE[:1], PROMPT),
+                    (PROBE, WITHOUT_PROMPT),
+                )
             )
         except BadRequest:  # for these messages only, perhaps
-            return "", "", ""
+            return "", "", "", ""
         before, _, behind = text.rpartition(PROBE_ANSWER)
         specials = self._specials.spans(behind)
         own_start = before[len(prompt) :] if before.startswith(prompt) else ""
         blocks = self._blocks.find(PROBE, (), WITHOUT_PROMPT, text)
-        header = before.removesuffix(own_start)[blocks[-1][0] :] if blocks else ""
-        return own_start if own_start.strip() else "", behind[slice(*specials[0])] if specials else "", header
+        return (
+            own_start if own_start.strip() else "",
+            behind[slice(*specials[0])] if specials else "",
+            prompt.removeprefix(question) if prompt.startswith(question) else "",
+            before.removesuffix(own_start)[blocks[-1][0] :] if blocks else "",
+        )
 
     def render(self, conversation: Conversation) -> RenderedConversation:
         """The text and its trained spans. Raises BadRequest if the template refuses the messages."""
@@ -78,7 +66,7 @@ class AnswerSpans:
         text = self._render(messages, conversation.tools, WITHOUT_PROMPT)
         rendered = self._from_blocks(conversation, messages, text)
         rendered = rendered or self._from_prompts(conversation, messages, text)
-        return self._without_template_start(without_tail(rendered))
+        return self._without_template_start(rendered.without_tail())
 
     def _render(
         self, messages: Sequence[Message], tools: Sequence[Tool], template: TemplateOptions
@@ -126,9 +114,26 @@ class AnswerSpans:
         )
 
     def _earlier_spans(self, conversation: Conversation, text: MarkedText) -> list[Span] | None:
-        """The spans of all trained answers except the last; None if the template rewrites one of them."""
-        spans = []
-        for i in conversation.trained_indices[:-1]:
+        """The spans of all trained answers except the last; None if the template rewrites one of them.
+
+        A span takes two renderings of the messages up to it. In a long conversation this is done for three
+        answers, and for those that marks do not find.
+        """
+        indices = conversation.trained_indices[:-1]
+        sample = (indices[0], indices[len(indices) // 2], indices[-1]) if len(indices) > 3 else indices
+        spans = self._rendered_spans(conversation, sample, text)
+        if spans is None or len(indices) == len(sample):
+            return None if spans is None else list(spans.values())
+        spans |= self._marked_spans(conversation, spans, text)
+        others = self._rendered_spans(conversation, [i for i in indices if i not in spans], text)
+        return None if others is None else [span for _, span in sorted((spans | others).items())]
+
+    def _rendered_spans(
+        self, conversation: Conversation, indices: Sequence[int], text: MarkedText
+    ) -> dict[int, Span] | None:
+        """The spans of these answers; None if one of them has another text when it is the last message."""
+        spans = {}
+        for i in indices:
             messages = conversation.messages[: i + 1]
             earlier_text = self._render(messages, conversation.tools, WITHOUT_PROMPT)
             start = self._prompt_end(messages, conversation.tools, earlier_text)
@@ -137,8 +142,39 @@ class AnswerSpans:
             end = self._end_of_turn(earlier_text, start) or max(start, len(earlier_text.text.rstrip()))
             if not text.text.startswith(earlier_text.text[:end]):
                 return None
-            spans.append((start, end))
+            spans[i] = (start, end)
         return spans
+
+    def _marked_spans(
+        self, conversation: Conversation, spans: dict[int, Span], text: MarkedText
+    ) -> dict[int, Span]:
+        """The spans of other answers, if the template writes around them what it writes around these."""
+        contents = self._content_spans(conversation, text)
+        surroundings = {
+            (text.text[start : contents[i][0]], text.text[contents[i][1] : end])
+            for i, (start, end) in spans.items()
+            if i in contents
+        }
+        if len(surroundings) != 1:
+            return {}
+        before, behind = surroundings.pop()
+        return {
+            i: (start - len(before), end + len(behind))
+            for i, (start, end) in contents.items()
+            if text.text.startswith(behind, end) and text.text.endswith(self._header + before, 0, start)
+        }
+
+    def _content_spans(self, conversation: Conversation, text: MarkedText) -> dict[int, Span]:
+        """Where the contents of earlier trained answers are; empty if marks change the text."""
+        *earlier, last = conversation.trained_indices
+        messages = mark_contents(conversation.messages[: last + 1], set(earlier))
+        try:
+            marked_text = self._render(messages, conversation.tools, WITHOUT_PROMPT).text
+        except BadRequest:
+            return {}
+        spans = spans_of_marks(marked_text, text.text)
+        indices = [i for i in earlier if messages[i] is not conversation.messages[i]]
+        return dict(zip(indices, spans, strict=True)) if spans and len(spans) == len(indices) else {}
 
     def _prompt_end(self, messages: Sequence[Message], tools: Sequence[Tool], text: MarkedText) -> int | None:
         """Where the prompt of the last message ends in the text; None if the prompt does not begin it."""
@@ -185,12 +221,3 @@ class AnswerSpans:
             for start, end in rendered.spans
         )
         return replace(rendered, spans=tuple(spans), template_start=own_start)
-
-
-def without_tail(rendered: RenderedConversation) -> RenderedConversation:
-    """The conversation up to the end of its last answer."""
-    return replace(rendered, text=first_chars(rendered.text, rendered.spans[-1][1]))
-
-
-def first_chars(text: MarkedText, num_chars: int) -> MarkedText:
-    return MarkedText(text.text[:num_chars], tuple(i for i in text.split_at if i < num_chars))

@@ -14,7 +14,8 @@ from inference.errors import BadRequest
 from inference.types import Message, Role, Tool, ToolCall
 from tuning.data.strict_json import InvalidJson, parse_row_json
 
-MAX_MESSAGES = 1000  # of a conversation: masks take time that grows with their square
+MAX_MESSAGES = 500  # of a conversation: masks take time that grows with their square
+MAX_TOOLS = 500
 ROLES: Mapping[str, Role] = {
     "system": "system",
     "developer": "system",
@@ -179,6 +180,8 @@ def parse_call(value: Any, key: str) -> ToolCall:
 def parse_tools(value: Any) -> tuple[Tool, ...]:
     """The tools of a row: a list of OpenAI's definitions, or of their functions alone; or its JSON text."""
     items = [] if value is None or value == "" else json_list(value, "tools")
+    if len(items) > MAX_TOOLS:
+        raise BadRequest("tools", f"may have at most {MAX_TOOLS} tools", len(items))
     return tuple(parse_tool(item, f"tools[{i}]") for i, item in enumerate(items))
 
 

@@ -7,14 +7,13 @@ again. Knows no roles and no token ids.
 import copy
 import re
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
 from typing import Any
 
 from inference.errors import BadRequest
 from inference.text.chat_template import ChatTemplate
 from inference.types import Message, TemplateOptions, Tool
+from tuning.data.marks import END, START, Span, spans_of_marks
 
-START, END = "\U000f8a01", "\U000f8a02"  # for private use: in no text and in no template
 TAG = re.compile(r"\{%([-+]?)\s*(end)?generation\s*([-+]?)%\}")
 
 
@@ -31,7 +30,7 @@ class GenerationBlocks:
 
     def find(
         self, messages: Sequence[Message], tools: Sequence[Tool], template: TemplateOptions, text: str
-    ) -> list[tuple[int, int]] | None:
+    ) -> list[Span] | None:
         """The span of each block in the text that the chat template renders.
 
         None if there are no blocks, or if the text with marks differs in more than the marks.
@@ -42,12 +41,7 @@ class GenerationBlocks:
             marked_text = self._marking_template.render(messages, tools, None, template).text
         except BadRequest:
             return None
-        fragments = re.split(f"([{START}{END}])", marked_text)
-        texts, marks = fragments[::2], fragments[1::2]
-        if "".join(texts) != text or marks != [START, END] * (len(marks) // 2):
-            return None
-        positions = list(accumulate(map(len, texts)))
-        return list(zip(positions[::2], positions[1::2], strict=False))
+        return spans_of_marks(marked_text, text)
 
 
 def with_marks(source: Any) -> Any:

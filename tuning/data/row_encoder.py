@@ -13,10 +13,11 @@ from inference.text.special_tokens import MarkedText
 from inference.text.tokenizer import PromptTokenizer, check_unicode, encode_inside
 from inference.text.vocabulary import Vocabulary
 from tuning.data import encoding_events as say
-from tuning.data.answer_spans import AnswerSpans, RenderedConversation
+from tuning.data.answer_spans import AnswerSpans
 from tuning.data.conversation import Conversation
 from tuning.data.encoding_events import EncodingEvents
 from tuning.data.examples import Example
+from tuning.data.rendered_conversation import RenderedConversation
 from tuning.data.row_forms import Completion, TrainedText
 
 MAX_CHARS_PER_TOKEN = 64  # a text longer than this times max_length is not even tokenized

@@ -15,6 +15,20 @@ from tests.tuning.data.datasets import chat, decode, encode, trained_texts
 
 DROPS_HISTORY = {"qwen 3", "gpt-oss", "deepseek r1"}  # they write an answer differently in the history
 WITHOUT_END = {"glm 4": "<|endoftext|>", "none": "</s>"}
+CALL = {"id": "a", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Paris"}'}}
+TOOL = {
+    "type": "function",
+    "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}},
+}
+TOOL_ROW = {
+    "messages": [
+        {"role": "user", "content": "Rain?"},
+        {"role": "assistant", "content": None, "tool_calls": [CALL]},
+        {"role": "tool", "content": "sunny", "tool_call_id": "a"},
+        {"role": "assistant", "content": "No."},
+    ],
+    "tools": [TOOL],
+}
 CONTENTS = ("The quick fox", "A lazy dog.")
 
 
@@ -87,6 +101,35 @@ def test_weight_0_leaves_an_answer_out(tmp_path: Path, name: str) -> None:
     assert [text.strip() for text in texts] == [f"A lazy dog.{end_of(name)}"]
 
 
+LONG = [f"The {number} fox " for number in range(12)]
+
+
+@pytest.mark.parametrize("name", sorted(TEMPLATES.keys() - DROPS_HISTORY))
+def test_every_answer_of_a_long_conversation_is_trained(tmp_path: Path, name: str) -> None:
+    rows = [chat(*(text for content in LONG for text in ("Which?", content)))]
+    texts = trained_texts(name, encode(tmp_path, name, rows).examples[0])
+    ends = [end_of(name).strip()] * 12 if TEMPLATES[name].end else [*[""] * 11, end_of(name)]
+    assert [text.replace(" ", "") for text in texts] == [
+        f"The{number}fox{end}" for number, end in enumerate(ends)
+    ]
+
+
+def test_answers_that_marks_do_not_find_are_rendered(tmp_path: Path) -> None:
+    """Tool calls, empty contents, spellings of special tokens, and marks in the text itself."""
+    call = {"role": "assistant", "content": "Let me see.", "tool_calls": [CALL]}
+    tool = {"role": "tool", "content": "sunny", "tool_call_id": "a"}
+    contents = ["Ho", "", "<|im_end|>", "\U000f8a01x\U000f8a02", "a <|im_end|>", " spaces "]
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "Hi"}, call, tool]
+    for content in contents:
+        messages += [{"role": "assistant", "content": content}, {"role": "user", "content": "And?"}]
+    example = encode(tmp_path, "qwen 2.5", [{"messages": messages}]).examples[0]
+    written = '{"name": "weather", "arguments": {"city": "Paris"}}'
+    assert trained_texts("qwen 2.5", example) == [
+        f"Let me see.\n<tool_call>\n{written}\n</tool_call><|im_end|>",
+        *(f"{content}<|im_end|>" for content in contents),
+    ]
+
+
 def test_what_follows_the_last_trained_answer_is_left_out(tmp_path: Path) -> None:
     row = chat("Hi there", CONTENTS[0], "And?", CONTENTS[1])
     row["messages"][3]["weight"] = 0
@@ -119,22 +162,6 @@ def test_a_thought_in_the_content_is_trained(tmp_path: Path) -> None:
     assert trained_texts("qwen 3", dataset.examples[0]) == [
         "<think>\nIt jumps.\n</think>\n\nThe quick fox<|im_end|>"
     ]
-
-
-CALL = {"id": "a", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Paris"}'}}
-TOOL = {
-    "type": "function",
-    "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}},
-}
-TOOL_ROW = {
-    "messages": [
-        {"role": "user", "content": "Rain?"},
-        {"role": "assistant", "content": None, "tool_calls": [CALL]},
-        {"role": "tool", "content": "sunny", "tool_call_id": "a"},
-        {"role": "assistant", "content": "No."},
-    ],
-    "tools": [TOOL],
-}
 
 
 def test_tool_calls_are_trained_as_the_template_writes_them(tmp_path: Path) -> None:

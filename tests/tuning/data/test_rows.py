@@ -102,7 +102,7 @@ BROKEN = {
     "deep objects": (b'{"a":' * 50_000, "it is nested deeper than 100 levels"),
     "half a surrogate pair": (b'{"a": "\\ud83d"}', r"'\ud83d' is half of a surrogate pair"),
     "a long line": (b'{"a": "' + b"x" * 16_000_000 + b'"}', "Line 1: is longer than 16.0 MB: divide the row"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", BROKEN)
