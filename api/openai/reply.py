@@ -163,7 +163,7 @@ class ReplyState:
 
 def make_usage(prompt: int, completion: int, cached: int = 0) -> UsageInfo:
     """All counts are in tokens; `cached` is the part of `prompt` taken from the prefix cache."""
-    return UsageInfo(prompt, prompt + completion, completion, PromptTokensDetails(cached) if cached else None)
+    return UsageInfo(prompt, prompt + completion, completion, PromptTokensDetails(cached))
 
 
 def tool_call_id(call: AccumulatedCall | CallDelta) -> str:

@@ -171,7 +171,7 @@ class UsageInfo(Struct):
     prompt_tokens: int
     total_tokens: int
     completion_tokens: int
-    prompt_tokens_details: PromptTokensDetails | None
+    prompt_tokens_details: PromptTokensDetails
 
 
 class RankedToken(Struct):

@@ -15,7 +15,7 @@ from api.openapi.operation import Operation
 from api.response import SSE
 
 
-class CustomFormat(Struct):
+class CustomFormat(Struct, omit_defaults=True):
     """The format of a custom tool's input: text, or a grammar of the syntax regex or lark."""
 
     type: str
@@ -101,7 +101,7 @@ class ResponsesToolChoice(ToolReference, omit_defaults=True):
     tools: list[ToolReference] | None = None
 
 
-class TextFormat(Struct):
+class TextFormat(Struct, omit_defaults=True):
     """The format of the answer: text, json_object, or json_schema with a `schema`."""
 
     type: str

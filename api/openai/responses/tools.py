@@ -129,4 +129,7 @@ def _echo(tool: NamespacedTool) -> dict[str, Any]:
     if isinstance(tool, ResponsesTool) and tool.type == "namespace":
         tools = [_echo(each) for each in tool.tools or () if each.type in ECHOED_FIELDS]
         return {"type": tool.type, "name": tool.name, "description": tool.description or "", "tools": tools}
-    return {"type": tool.type} | {name: getattr(tool, name) for name in ECHOED_FIELDS[tool.type]}
+    fields = {name: getattr(tool, name) for name in ECHOED_FIELDS[tool.type]}
+    if tool.type == "custom":  # OpenAI's schema has no null in its fields
+        fields = {name: value for name, value in fields.items() if value is not None}
+    return {"type": tool.type} | fields

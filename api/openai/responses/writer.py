@@ -30,7 +30,8 @@ NAMED_EVENTS = Framing(
     SSE.mimetype, lambda event: b"event: %b\n%b" % (event["type"].encode(), SSE.encode(event))
 )
 
-
+# Llama Stack's field, which its clients require in these events. OpenAI's clients ignore it.
+EVENTS_WITH_RESPONSE_ID = ("response.output_item.", "response.content_part.")
 FAILURE_CODES = {400: "invalid_prompt", 429: "rate_limit_exceeded"}  # by status; others: server_error
 
 
@@ -82,7 +83,7 @@ class ResponseWriter:
                 events = self._add_call_delta(event)
             case Finished():
                 events = self._finish(event)
-        return [self._with_sequence_number(event) for event in events]
+        return [self._numbered(event) for event in events]
 
     def full_response(self) -> ResponsesResponse:
         return self.response()
@@ -103,7 +104,7 @@ class ResponseWriter:
         if self.open_item:
             self.open_item.status = "incomplete"
         failed = {"type": "response.failed", "response": self.response()}
-        return [self._with_sequence_number(event), self._with_sequence_number(failed)]
+        return [self._numbered(event), self._numbered(failed)]
 
     def response(self) -> ResponsesResponse:
         """The response as accumulated so far."""
@@ -189,9 +190,11 @@ class ResponseWriter:
             total_tokens=input_tokens + end.num_tokens,
         )
 
-    def _with_sequence_number(self, event: dict[str, Any]) -> dict[str, Any]:
+    def _numbered(self, event: dict[str, Any]) -> dict[str, Any]:
+        """The event with its sequence number, and for items and their parts the id of the response."""
         self.num_events += 1
-        return event | {"sequence_number": self.num_events - 1}
+        id = {"response_id": self.id} if event["type"].startswith(EVENTS_WITH_RESPONSE_ID) else {}
+        return event | id | {"sequence_number": self.num_events - 1}
 
 
 def _incomplete_details(end: Finished) -> dict[str, str] | None:

@@ -42,14 +42,14 @@ def test_a_whole_completion_has_vllms_shape(client: FlaskClient, backend: FakeBa
         "stop_reason": None,
         "prompt_logprobs": None,
     }
-    usage = {"prompt_tokens": 3, "total_tokens": 4, "completion_tokens": 1, "prompt_tokens_details": None}
+    usage = {"prompt_tokens": 3, "total_tokens": 4, "completion_tokens": 1}
     assert fixed(got, id="", created=0) == {
         "id": "",
         "object": "text_completion",
         "created": 0,
         "model": "fake/model",
         "choices": [choice],
-        "usage": usage,
+        "usage": usage | {"prompt_tokens_details": {"cached_tokens": 0}},
         "system_fingerprint": "hearth-1.2.3",
     }
 

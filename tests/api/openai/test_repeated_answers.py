@@ -37,7 +37,7 @@ def test_a_stream_has_every_answer_with_its_index_and_end(client: FlaskClient) -
     assert "".join(delta.get("content", "") for delta, _ in by_index[0]) == "Hello world"
     assert [reason for _, reason in by_index[0]] == [None, None, None, "stop"]
     assert last["usage"] == {"prompt_tokens": 3, "total_tokens": 7, "completion_tokens": 4} | {
-        "prompt_tokens_details": None
+        "prompt_tokens_details": {"cached_tokens": 0}
     }
 
 

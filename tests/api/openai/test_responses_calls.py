@@ -67,6 +67,16 @@ def test_a_custom_call_streams_its_text(
     assert unstreamed | {"id": item["id"]} == item
 
 
+def test_events_of_items_have_the_id_of_the_response(client: FlaskClient, backend: FakeBackend) -> None:
+    """Llama Stack's Agent finds no calls without it: its client requires the field in these events."""
+    names = {"output_item.added", "output_item.done", "content_part.added", "content_part.done"}
+    backend.script = [*say("Hi")[:-1], *call("wait", "{}")[1:]]
+    got = events(client, tools=[FUNCTION])
+    with_id = [event for event in got if event["type"].removeprefix("response.") in names]
+    assert len(with_id) == 6
+    assert {event.get("response_id") for event in with_id} == {got[0]["response"]["id"]}
+
+
 def test_a_custom_call_without_the_parameter_keeps_its_arguments(
     client: FlaskClient, backend: FakeBackend
 ) -> None:

@@ -90,8 +90,22 @@ def test_a_later_definition_of_a_tool_replaces_an_earlier_one(offered: Any) -> N
 
 def test_a_response_repeats_the_tools_that_it_offered(client: FlaskClient) -> None:
     got = get_response(client, RESPONSES, tools=[FUNCTION, NAMESPACE, CUSTOM, *HOSTED])["tools"]
-    custom = CUSTOM | {"format": None}
-    assert got == [FUNCTION, NAMESPACE | {"tools": [FUNCTION, custom]}, custom]
+    assert got == [FUNCTION, NAMESPACE, CUSTOM]
+
+
+@pytest.mark.parametrize(
+    "format", [{"type": "text"}, {"type": "grammar", "syntax": "regex", "definition": "a"}]
+)
+def test_a_response_repeats_a_custom_tool_as_it_was_sent(client: FlaskClient, format: Any) -> None:
+    """OpenAI's schema has no null in these fields."""
+    tool = {"type": "custom", "name": "patch", "format": format}
+    assert get_response(client, RESPONSES, tools=[tool])["tools"] == [tool]
+
+
+def test_a_response_repeats_the_format_of_its_text_as_it_was_sent(client: FlaskClient) -> None:
+    format = {"type": "json_schema", "name": "a", "schema": {"type": "object"}}
+    for each in (format, format | {"description": "d", "strict": True}, {"type": "json_object"}):
+        assert get_response(client, RESPONSES, text={"format": each})["text"] == {"format": each}
 
 
 @pytest.mark.parametrize(
