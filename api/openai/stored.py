@@ -18,12 +18,13 @@ from api.store import tables
 from api.store.access import request_owner, require_store
 from api.store.context import ContextTooLong
 from api.store.listing import Order, Page, PageQuery, page_of
-from api.store.store import Query
 from api.store.tables import Kind, StoredItem, UnknownId
+from inference.database import Query
 from inference.errors import NotFound, short
 
 MAX_LIMIT, DEFAULT_LIMIT = 100, 20
 MAX_PAIRS, MAX_KEY_CHARS, MAX_VALUE_CHARS = 16, 64, 512  # of metadata; OpenAI's limits
+METADATA_FILTER = "metadata["  # metadata[key]=value in the query of a list
 NAMES = {"response": "Response", "chat": "Chat completion", "conversation": "Conversation", "item": "Item"}
 
 PAGE_PARAMETERS = {
@@ -75,11 +76,13 @@ def update_metadata(kind: Kind, id: str, metadata: Mapping[str, str] | None) -> 
     return json_response(200, run_query(tables.set_metadata, kind, id, value).encode())
 
 
-def page_query(default_order: Order = "desc") -> PageQuery:
+def page_query(
+    default_order: Order = "desc", default_limit: int = DEFAULT_LIMIT, max_limit: int = MAX_LIMIT
+) -> PageQuery:
     """The page that the request's query parameters name. Raises InvalidParameter."""
-    limit, order = request.args.get("limit", str(DEFAULT_LIMIT)), request.args.get("order", default_order)
-    if not (limit.isascii() and limit.isdigit() and len(limit) < 10 and 1 <= int(limit) <= MAX_LIMIT):
-        raise InvalidParameter(f"limit must be 1 to {MAX_LIMIT}, got {short(limit)}", "limit")
+    limit, order = request.args.get("limit", str(default_limit)), request.args.get("order", default_order)
+    if not (limit.isascii() and limit.isdigit() and len(limit) < 10 and 1 <= int(limit) <= max_limit):
+        raise InvalidParameter(f"limit must be 1 to {max_limit}, got {short(limit)}", "limit")
     if order not in ("asc", "desc"):
         raise InvalidParameter(f"order must be asc or desc, got {short(order)}", "order")
     return PageQuery(int(limit), cast(Order, order), request.args.get("after"))
@@ -104,6 +107,19 @@ def list_of(values: list[dict[str, Any]], has_more: bool) -> Response:
 
 def deleted_response(object_name: str, id: str) -> Response:
     return json_response(200, {"id": id, "object": object_name, "deleted": True})
+
+
+def read_metadata_filter() -> dict[str, str]:
+    """The pairs of metadata[key]=value in the request's query. Raises InvalidParameter."""
+    metadata = {
+        name.removeprefix(METADATA_FILTER).removesuffix("]"): value
+        for name, value in request.args.items()
+        if name.startswith(METADATA_FILTER)
+    }
+    if len(metadata) > MAX_PAIRS:
+        rule = f"metadata may have at most {MAX_PAIRS} pairs, got {len(metadata)}"
+        raise InvalidParameter(rule, "metadata")
+    return metadata
 
 
 def check_metadata(metadata: Mapping[str, Any] | None) -> None:

@@ -20,7 +20,6 @@ from api.openai.parse import read_request
 from api.openai.protocol.chat import ChatCompletionRequest, ChatCompletionResponse
 from api.openai.protocol.errors import ErrorResponse
 from api.openai.stored import (
-    MAX_PAIRS,
     PAGE_PARAMETERS,
     StoredRoute,
     check_metadata,
@@ -29,6 +28,7 @@ from api.openai.stored import (
     object_response,
     page_query,
     page_response,
+    read_metadata_filter,
     run_query,
     update_metadata,
 )
@@ -41,8 +41,6 @@ from api.store.recorded_stream import RecordedStream
 from api.store.tables import StoredItem, StoredObject
 from inference.backend import Stream
 from inference.types import Event
-
-METADATA_FILTER = "metadata["  # metadata[key]=value in the query of a list
 
 
 class UpdateChat(Struct):
@@ -96,18 +94,8 @@ def _write(
 def list_chats() -> Response:
     """Oldest first, as in OpenAI's API; newest first for the clients of Llama Stack, as in its API."""
     query = page_query("desc" if is_llama_stack(request.headers) else "asc")
-    metadata = {
-        name.removeprefix(METADATA_FILTER).removesuffix("]"): value
-        for name, value in request.args.items()
-        if name.startswith(METADATA_FILTER)
-    }
-    if len(metadata) > MAX_PAIRS:
-        raise InvalidParameter(
-            f"metadata may have at most {MAX_PAIRS} pairs, got {len(metadata)}", "metadata"
-        )
-    return list_response(
-        run_query(listing.list_objects, "chat", query, Filter(request.args.get("model"), metadata))
-    )
+    filter = Filter(request.args.get("model"), read_metadata_filter())
+    return list_response(run_query(listing.list_objects, "chat", query, filter))
 
 
 def get_chat(id: str) -> Response:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from functools import partial
 
-from api.store.store import wait_for
 from inference.backend import Sink, Stream
 from inference.errors import ServerError
 from inference.types import Event, Finished
@@ -53,7 +52,7 @@ class RecordedStream:
         event = next(self._stream)
         if self._record([event]):
             try:
-                wait_for(self._save(self._events), self._save_timeout_s)
+                self._save(self._events).result(self._save_timeout_s)
             except Exception as error:
                 self._fail(error)
         return event

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from api.store.recorded_stream import RecordedStream
-from api.store.store import StoreFailed
+from inference.database import StoreFailed
 from inference.errors import Unavailable
 from inference.types import Event, Finished
 from tests.fake_backend import FakeBackend, FakeStream, Script, say
@@ -79,7 +79,7 @@ def test_an_iterated_stream_saves_before_its_last_event() -> None:
     assert recording.saved == [HELLO] and not recording.failures
 
 
-@pytest.mark.parametrize("error", [StoreFailed("full"), KeyError("a bug")])
+@pytest.mark.parametrize("error", [StoreFailed("the store", "full"), KeyError("a bug")])
 def test_an_answer_that_cannot_be_saved_is_passed_on(error: Exception) -> None:
     iterated, delivered = Recording(HELLO, lambda: failure(error)), Recording(HELLO, lambda: failure(error))
     assert list(iterated.stream) == HELLO and iterated.failures == 1

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from api.store.context import find_items
-from api.store.database import TABLES
-from api.store.store import OFF, Store, StoreFailed, open_store
+from api.store.schema import TABLES
+from api.store.store import OFF, Store, open_store
 from api.store.tables import StoredItem, StoredObject, UnknownId, find, insert
+from inference.database import StoreFailed
 
 HOUR_S = 3600.0
 
