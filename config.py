@@ -134,6 +134,18 @@ RESPONSES_STORE_MB = 1000
 # Days after which what is stored is deleted, if it was not changed since.
 RESPONSES_STORE_DAYS = 30
 
+# Fine-tuning -----------------------------------------------------------------------------------------
+
+# The folder of uploaded files, datasets, fine-tuning jobs and their models; empty: tuning in ~/.cache/hearth;
+# off: there are no files and no jobs.
+TUNING_DIR = ""
+
+# The largest uploaded file, in MB.
+MAX_FILE_MB = 512
+
+# Fine-tuning jobs that run at the same time; further ones wait.
+TUNING_JOBS = 1
+
 # Answers ---------------------------------------------------------------------------------------------
 
 # Tokens of an answer, at most, if neither the request nor its API sets a limit; 0: as many as fit the

@@ -4,12 +4,14 @@ A field has the setting's name in lower case. A suffix shows that the unit diffe
 replaces a 0 that means "no limit". A default is the value in config.py.
 """
 
-from dataclasses import dataclass, fields
+import os
+from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from settings.schema import Settings
 
-DEFAULT_ADAPTER_DIR = "~/.cache/hearth/tuning/models"
+OFF = "off"  # value of TUNING_DIR
 StreamFormat = Literal["auto", "ndjson", "sse"]
 
 
@@ -75,6 +77,7 @@ class ServerSettings:
     cors_credentials         those pages may send the browser's credentials
     root_path                path prefix of a reverse proxy; empty: none
     max_body_bytes           largest request body
+    max_file_bytes           largest uploaded file
     stream_format            format of /inference/... streams if no header selects one; "auto" is ndjson
     request_timeout_s        seconds after which an answer is cut off; None: never
     default_max_tokens       of an answer if its request sets no limit; None: as many as the context holds
@@ -95,6 +98,7 @@ class ServerSettings:
     cors_credentials: bool = False
     root_path: str = ""
     max_body_bytes: int = 32_000_000
+    max_file_bytes: int = 512_000_000
     stream_format: StreamFormat = "auto"
     default_max_tokens: int | None = None
     request_timeout_s: float | None = None
@@ -107,7 +111,7 @@ class ServerSettings:
     max_client_batch_size: int = 2048
     validation_workers: int = 16
     max_input_tokens: int | None = None
-    adapter_dirs: tuple[str, ...] = (DEFAULT_ADAPTER_DIR,)
+    adapter_dirs: tuple[str, ...] = field(default_factory=lambda: (str(default_tuning_folder() / "models"),))
     disable_grammar_support: bool = False
     watermark_gamma: float = 0.5
     watermark_delta: float = 2.0
@@ -130,9 +134,28 @@ def server_settings(settings: Settings, version: str) -> ServerSettings:
         settings,
         version=version,
         max_body_bytes=round(settings.max_body_mb * 1e6),
+        max_file_bytes=round(settings.max_file_mb * 1e6),
         default_max_tokens=settings.default_max_tokens or None,
         default_seed=None if settings.default_seed < 0 else settings.default_seed,
         request_timeout_s=settings.request_timeout or None,
         max_input_tokens=settings.max_input_tokens or None,
-        adapter_dirs=tuple(filter(None, settings.adapter_dirs.split(":"))) or (DEFAULT_ADAPTER_DIR,),
+        adapter_dirs=adapter_folders(settings),
     )
+
+
+def adapter_folders(settings: Settings) -> tuple[str, ...]:
+    """The folders of ADAPTER_DIRS; by default, that of the fine-tuned models."""
+    folders = tuple(filter(None, settings.adapter_dirs.split(":")))
+    return folders or (str((tuning_folder(settings) or default_tuning_folder()) / "models"),)
+
+
+def tuning_folder(settings: Settings) -> Path | None:
+    """The folder that TUNING_DIR means; None: it is off."""
+    if settings.tuning_dir == OFF:
+        return None
+    return Path(settings.tuning_dir).expanduser() if settings.tuning_dir else default_tuning_folder()
+
+
+def default_tuning_folder() -> Path:
+    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(caches) / "hearth" / "tuning"

@@ -162,6 +162,9 @@ class Settings:
     responses_store: str
     responses_store_mb: Annotated[float, Limits(1)]
     responses_store_days: Annotated[float, Limits(0.001)]
+    tuning_dir: str
+    max_file_mb: Annotated[float, Limits(0.001)]
+    tuning_jobs: PositiveInt
     default_max_tokens: NonNegativeInt
     default_temperature: NonNegativeFloat
     default_seed: Annotated[int, Limits(-1, 2**63 - 1)]

@@ -1,9 +1,19 @@
-"""The types that the tuning endpoints, the job queue and the trainer share. Plain values only."""
+"""The types that the tuning endpoints, the job queue and the trainer share. Plain values only.
 
-from dataclasses import dataclass
-from typing import Literal
+Times are Unix times in whole seconds.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 Method = Literal["supervised", "dpo", "orpo", "kto"]
+Status = Literal["validating_files", "queued", "running", "paused", "succeeded", "failed", "cancelled"]
+Level = Literal["info", "warn", "error"]
+EventType = Literal["message", "metrics"]
+
+WAITING: frozenset[Status] = frozenset(("validating_files", "queued"))
+FINISHED: frozenset[Status] = frozenset(("succeeded", "failed", "cancelled"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,3 +87,161 @@ class JobSpec:
     training_file: str
     validation_file: str
     threads: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingBase:
+    """The served model as a trainer loads it.
+
+    names         its names for clients; the first one's last part is in the names of fine-tuned models
+    model_folder  or its GGUF file
+    context       most tokens of a row
+    threads       CPU threads of a trainer
+    """
+
+    names: tuple[str, ...]
+    model_folder: str
+    context: int
+    dtype: str = "auto"
+    chat_template: str = ""
+    tokenizer_config_path: str = ""
+    trust_remote_code: bool = False
+    threads: int = 1
+    max_lora_rank: int = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class File:
+    """An uploaded file, or the metrics of a job. expires: None: never."""
+
+    id: str
+    filename: str
+    purpose: str
+    num_bytes: int
+    created: int
+    expires: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisteredDataset:
+    """A dataset under the name that a client gave it.
+
+    source    where its rows came from, as the client sent it; without the rows themselves
+    content   name of the file with its rows, of which it has `num_bytes`
+    """
+
+    id: str
+    purpose: str
+    source: Mapping[str, Any]
+    metadata: Mapping[str, Any]
+    created: int
+    content: str
+    num_rows: int
+    num_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRequest:
+    """A job as a client orders it.
+
+    model            name of the base model, or of a fine-tuned one to go on from
+    training         id of a file or of a dataset
+    validation       as `training`; empty: none
+    suffix           part of the new model's name
+    seed             None: a random one
+    hyperparameters  values by the names of Hyperparameters; "auto" and absent ones are chosen
+    job_id           empty: a new id
+    face             the API that the request came through, which shows its own jobs
+    """
+
+    model: str
+    method: Method
+    training: str
+    validation: str = ""
+    suffix: str = ""
+    seed: int | None = None
+    metadata: Mapping[str, str] | None = None
+    hyperparameters: Mapping[str, Any] = field(default_factory=dict)
+    job_id: str = ""
+    face: str = "openai"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobError:
+    """Why a job failed. param: the field of the request that is to blame; None: none is."""
+
+    code: str
+    message: str
+    param: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobProgress:
+    """The last step of a job. time: of the step; eta_s: seconds from it to the job's end; None: unknown."""
+
+    time: int = 0
+    step: int = 0
+    total_steps: int = 0
+    epoch: float = 0.0
+    train_loss: float | None = None
+    tokens_per_second: float | None = None
+    eta_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A job and its state.
+
+    model             name that the result will have
+    folder            name of its folder
+    hyperparameters   as requested; the numbers of Hyperparameters once the files are validated
+    fine_tuned_model  `model` once it answers requests; None until then
+    trained_tokens    tokens with a weight in the loss, over all epochs; None until the training began
+    num_examples      rows of the training file that are trained on; 0 until they are validated
+    memory_plan       bytes of the trainer's memory by term
+    result_files      ids of the files with the job's metrics
+    """
+
+    id: str
+    request: JobRequest
+    model: str
+    status: Status
+    seed: int
+    created: int
+    folder: str
+    started: int | None = None
+    finished: int | None = None
+    hyperparameters: Mapping[str, Any] = field(default_factory=dict)
+    fine_tuned_model: str | None = None
+    trained_tokens: int | None = None
+    num_examples: int = 0
+    memory_plan: Mapping[str, int] = field(default_factory=dict)
+    result_files: tuple[str, ...] = ()
+    error: JobError | None = None
+    progress: JobProgress = JobProgress()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobEvent:
+    """data: of type "metrics", the figures of a step; else None."""
+
+    id: str
+    created: int
+    level: Level
+    message: str
+    type: EventType = "message"
+    data: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """An adapter saved within a job. model: the name under which it answers; folder: of its files."""
+
+    id: str
+    job_id: str
+    model: str
+    created: int
+    step: int
+    epoch: float
+    metrics: Mapping[str, float | None]
+    folder: str

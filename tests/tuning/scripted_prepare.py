@@ -1,0 +1,46 @@
+"""A program in place of tuning.jobs.prepare: counts the rows, without a model.
+
+A training file whose first row has "prepare" says what happens: "invalid", "die" or "sleep".
+"""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import orjson
+
+from tuning.jobs.draft import DRAFT_FILE, PREPARED_FILE, Draft, PreparedJob, read_value, write_value
+from tuning.jobs.hyperparameters import ModelSizes, resolve_hyperparameters
+from tuning.jobs.prepare import count_steps, make_spec
+from tuning.types import JobError
+
+
+def main(folder: Path) -> None:
+    draft = read_value(folder / DRAFT_FILE, Draft)
+    rows = [orjson.loads(line) for line in Path(draft.training_file).read_bytes().splitlines()]
+    match rows[0].get("prepare"):
+        case "invalid":
+            message = "Line 1: messages is required"
+            error = JobError(code="invalid_training_file", message=message, param="training_file")
+            write_value(folder / PREPARED_FILE, PreparedJob(error=error))
+            return
+        case "die":
+            print("Traceback: a bug")
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "sleep":
+            time.sleep(60)
+    sizes = ModelSizes(2000, "llama", 128)
+    hyperparameters = resolve_hyperparameters(draft.hyperparameters, draft.method, len(rows), sizes)
+    prepared = PreparedJob(
+        spec=make_spec(draft, hyperparameters),
+        num_examples=len(rows),
+        num_total_steps=count_steps(hyperparameters, len(rows)),
+        messages=("2 rows are cut",),
+    )
+    write_value(folder / PREPARED_FILE, prepared)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,163 @@
+"""The hyperparameters of a job: which values a request may set, and what "auto" becomes.
+
+Knows numbers alone: not the model beyond its sizes, nor the rows beyond their count.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+from inference.errors import BadRequest
+from tuning.types import Hyperparameters, Method
+
+AUTO = "auto"
+MIN_STEPS = 60  # that an automatic n_epochs leads to
+DEFAULT_EPOCHS, MAX_EPOCHS = 3, 50
+ROWS_PER_BATCH_ROW, MAX_AUTO_BATCH = 500, 16
+
+# Learning rate of an adapter for a model's hidden size: Thinking Machines, "LoRA Without Regret".
+RATE, REFERENCE_HIDDEN_SIZE = 5e-4, 2000
+EXPONENT, EXPONENTS = 0.781, {"qwen": 0.0775}  # by the start of the model's type
+PREFERENCE_SHARE = 0.1  # of that rate, for the methods that compare answers
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSizes:
+    """model_type: as in the model's config.json; context: most tokens of a row."""
+
+    hidden_size: int
+    model_type: str
+    context: int
+
+
+class Rule(NamedTuple):
+    """accepts: whether a value is allowed; words: which are, to follow the name of the field."""
+
+    accepts: Callable[[Any], bool]
+    words: str
+
+
+def whole_number(low: int, high: int) -> Rule:
+    return Rule(
+        lambda value: is_int(value) and low <= value <= high, f"must be a whole number, {low} to {high}"
+    )
+
+
+def number(low: float, high: float) -> Rule:
+    def accepts(value: Any) -> bool:
+        return is_number(value) and low <= value <= high
+
+    return Rule(accepts, f"must be a number, {low:g} to {high:g}")
+
+
+def positive(high: float) -> Rule:
+    def accepts(value: Any) -> bool:
+        return is_number(value) and 0 < value <= high
+
+    return Rule(accepts, f"must be a number above 0, at most {high:g}")
+
+
+def option(*values: str) -> Rule:
+    return Rule(lambda value: value in values, f"must be {' or '.join(values)}")
+
+
+def is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def is_names(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(name, str) and name for name in value)
+
+
+SWITCH = Rule(lambda value: isinstance(value, bool), "must be true or false")
+RULES: Mapping[str, Rule] = {
+    "n_epochs": whole_number(1, MAX_EPOCHS),
+    "batch_size": whole_number(1, 256),
+    "learning_rate": positive(1),
+    "learning_rate_multiplier": positive(1000),
+    "lora_rank": whole_number(1, 1024),
+    "lora_alpha": positive(1e6),
+    "target_modules": Rule(is_names, "must be a list of names of linear layers"),
+    "max_length": whole_number(0, 1 << 20),
+    "max_steps": whole_number(0, 1_000_000),
+    "gradient_accumulation_steps": whole_number(1, 1024),
+    "beta": positive(2),
+    "loss_type": option("sigmoid", "hinge", "ipo"),
+    "weight_decay": number(0, 10),
+    "warmup_steps": whole_number(0, 1_000_000),
+    "optimizer": option("adamw", "adam", "sgd"),
+    "grad_clip": positive(1e6),
+    "eval_steps": whole_number(0, 1_000_000),
+    "early_stopping_patience": whole_number(0, 1000),
+    **dict.fromkeys(
+        (
+            "use_dora",
+            "use_rslora",
+            "quantize_base",
+            "train_output",
+            "packing",
+            "activation_checkpointing",
+            "shuffle",
+            "keep_best",
+            "train_on_input",
+        ),
+        SWITCH,
+    ),
+}
+assert RULES.keys() == {field.name for field in fields(Hyperparameters)}
+
+
+def check_hyperparameters(values: Mapping[str, Any], max_lora_rank: int) -> None:
+    """Raises BadRequest, which names the hyperparameter and its limits."""
+    for name, value in values.items():
+        rule = RULES.get(name)
+        if rule is None:
+            raise BadRequest(name, f"is not a hyperparameter: use {', '.join(RULES)}")
+        if value != AUTO and value is not None and not rule.accepts(value):
+            raise BadRequest(name, rule.words, value)
+    rank: Any = values.get("lora_rank")
+    if is_int(rank) and rank > max_lora_rank:
+        raise BadRequest("lora_rank", f"must be at most MAX_LORA_RANK={max_lora_rank}", rank)
+
+
+def resolve_hyperparameters(
+    values: Mapping[str, Any], method: Method, num_examples: int, sizes: ModelSizes
+) -> Hyperparameters:
+    """Numbers for all hyperparameters. values: checked ones; "auto", null and absent ones are chosen."""
+    chosen = {name: value for name, value in values.items() if value != AUTO and value is not None}
+    batch_size = chosen.get("batch_size") or min(
+        MAX_AUTO_BATCH, max(1, round(num_examples / ROWS_PER_BATCH_ROW))
+    )
+    rows_of_step = batch_size * chosen.get("gradient_accumulation_steps", 1)
+    multiplier = chosen.get("learning_rate_multiplier", 1.0)
+    rank = chosen.get("lora_rank", Hyperparameters.__dataclass_fields__["lora_rank"].default)
+    defaults = {
+        "n_epochs": auto_epochs(num_examples, rows_of_step),
+        "batch_size": batch_size,
+        "learning_rate": auto_learning_rate(method, sizes) * multiplier,
+        "max_length": sizes.context,
+        "lora_alpha": 2.0 * rank,
+    }
+    if "target_modules" in chosen:
+        chosen["target_modules"] = tuple(chosen["target_modules"])
+    values = defaults | chosen
+    return Hyperparameters(
+        **(values | {"max_length": min(values["max_length"] or sizes.context, sizes.context)})
+    )
+
+
+def auto_epochs(num_examples: int, rows_of_step: int) -> int:
+    """DEFAULT_EPOCHS, or more for at least MIN_STEPS steps."""
+    steps_of_epoch = math.ceil(num_examples / rows_of_step)
+    return min(MAX_EPOCHS, max(DEFAULT_EPOCHS, math.ceil(MIN_STEPS / steps_of_epoch)))
+
+
+def auto_learning_rate(method: Method, sizes: ModelSizes) -> float:
+    exponents = (value for start, value in EXPONENTS.items() if sizes.model_type.startswith(start))
+    rate = RATE * (REFERENCE_HIDDEN_SIZE / sizes.hidden_size) ** next(exponents, EXPONENT)
+    return rate if method == "supervised" else rate * PREFERENCE_SHARE

@@ -1,0 +1,187 @@
+"""The jobs as the APIs use them: Jobs checks what a client orders, and the queue does it."""
+
+import dataclasses
+import re
+import secrets
+import shutil
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from inference.errors import BadRequest, NotFound
+from inference.models import Models
+from tuning.jobs.draft import DRAFT_FILE, Draft, PreparedJob, write_value
+from tuning.jobs.fine_tuned_models import trained_models
+from tuning.jobs.hyperparameters import check_hyperparameters
+from tuning.jobs.names import model_name
+from tuning.jobs.queue import JobQueue
+from tuning.jobs.workspace import Workspace
+from tuning.store.datasets import Datasets
+from tuning.store.files import TRAINING
+from tuning.store.jobs import find_job, insert_job, refuse_existing
+from tuning.store.schema import CHECKPOINTS, EVENTS, JOBS
+from tuning.store.table import ListPage
+from tuning.types import Checkpoint, Job, JobEvent, JobRequest, Method
+
+JOB_ID = re.compile(r"[A-Za-z0-9._-]{1,200}")
+SUFFIX = re.compile(r"[A-Za-z0-9._-]{0,64}")
+MAX_SEED = 2**31 - 1
+METHODS: tuple[Method, ...] = ("supervised", "dpo", "orpo", "kto")
+NUM_SHOWN_ROWS = 5  # of a dry run
+INITIAL_ADAPTER = "initial"  # folder in that of a job
+
+
+class Jobs:
+    def __init__(self, workspace: Workspace, datasets: Datasets, queue: JobQueue, models: Models) -> None:
+        self._workspace = workspace
+        self._database = workspace.database
+        self._datasets = datasets
+        self._queue = queue
+        self._models = models
+
+    def create(self, request: JobRequest) -> Job:
+        """Store a job, whose files are then validated. Raises BadRequest, and UnknownModel."""
+        self._check(request)
+        job_id = request.job_id or f"ftjob-{secrets.token_hex(12)}"
+        job = Job(
+            id=job_id,
+            request=request,
+            model=model_name(self._workspace.base.names[0], request.suffix, job_id),
+            status="validating_files",
+            seed=make_seed(request),
+            created=int(time.time()),
+            folder=secrets.token_hex(12),
+            hyperparameters=request.hyperparameters,
+        )
+        self._write_draft(job)
+        self._database.run(insert_job, job)
+        self._queue.wake()
+        return job
+
+    def dry_run(self, request: JobRequest) -> PreparedJob:
+        """Validate what `create` would, with the first rows as they would be trained. Nothing is stored.
+
+        Raises as `create`, and Overloaded.
+        """
+        self._check(request)
+        job_id = f"dry-run-{secrets.token_hex(8)}"
+        folder = self._workspace.folder / job_id
+        folder.mkdir(mode=0o700)
+        try:
+            draft = self._draft(request, job_id, make_seed(request), folder)
+            write_value(folder / DRAFT_FILE, dataclasses.replace(draft, num_shown_rows=NUM_SHOWN_ROWS))
+            return self._queue.dry_run(job_id, folder)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def get(self, id: str) -> Job:
+        """Raises UnknownJob."""
+        return self._database.run(find_job, id)
+
+    def list(
+        self, *, limit: int, after: str | None = None, accept: Callable[[Job], bool] = lambda job: True
+    ) -> ListPage[Job]:
+        """Newest first. Raises BadRequest if there is no job `after`."""
+        return self._database.run(
+            lambda connection: JOBS.page(connection, limit=limit, after=after, accept=accept)
+        )
+
+    def cancel(self, id: str) -> Job:
+        """End the job now. Its checkpoints stay. Raises UnknownJob, and BadRequest if it has ended."""
+        return self._queue.cancel(id)
+
+    def pause(self, id: str) -> Job:
+        """The job is "paused" once its trainer has saved its state. Raises as `cancel`."""
+        return self._queue.pause(id)
+
+    def resume(self, id: str) -> Job:
+        """Queue a paused job again. Raises as `cancel`, and BadRequest if it is not paused."""
+        return self._queue.resume(id)
+
+    def events(self, id: str, *, limit: int, after: str | None = None) -> ListPage[JobEvent]:
+        """Newest first. Raises UnknownJob, and BadRequest if there is no event `after`."""
+        self.get(id)
+        return self._database.run(lambda connection: EVENTS.page(connection, id, limit=limit, after=after))
+
+    def checkpoints(self, id: str, *, limit: int, after: str | None = None) -> ListPage[Checkpoint]:
+        """Newest first. Raises UnknownJob, and BadRequest if there is no checkpoint `after`."""
+        self.get(id)
+        return self._database.run(
+            lambda connection: CHECKPOINTS.page(connection, id, limit=limit, after=after)
+        )
+
+    def _check(self, request: JobRequest) -> None:
+        """Raises BadRequest, which names the field."""
+        if request.job_id and not JOB_ID.fullmatch(request.job_id):
+            raise BadRequest("job_id", "must be 1 to 200 letters, digits and ._-", request.job_id)
+        if not SUFFIX.fullmatch(request.suffix) or ".." in request.suffix:
+            raise BadRequest("suffix", "must be up to 64 letters, digits and ._-, without ..", request.suffix)
+        if request.method not in METHODS:
+            raise BadRequest("method", f"must be one of {', '.join(METHODS)}", request.method)
+        if request.seed is not None and not 0 <= request.seed <= MAX_SEED:
+            raise BadRequest("seed", f"must be 0 to {MAX_SEED}", request.seed)
+        check_hyperparameters(request.hyperparameters, self._workspace.base.max_lora_rank)
+
+    def _trained_folder(self, model: str) -> Path | None:
+        """The folder of a fine-tuned model; None for the base model. Raises UnknownModel, BadRequest."""
+        if not model or model in self._workspace.base.names:
+            return None
+        jobs, checkpoints = self._database.run(read_trained)
+        folders = dict(trained_models(jobs, checkpoints, self._workspace.models))
+        if model in folders:
+            return folders[model]
+        if self._models.resolve(model).adapter is None:
+            return None
+        raise BadRequest("model", "is an adapter that was not trained here: name the base model", model)
+
+    def _write_draft(self, job: Job) -> None:
+        """Make the job's folder, with what its programs read."""
+        self._database.run(refuse_existing, job.id)
+        folder = self._workspace.job_folder(job)
+        folder.mkdir(mode=0o700)
+        try:
+            write_value(folder / DRAFT_FILE, self._draft(job.request, job.id, job.seed, folder))
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+
+    def _draft(self, request: JobRequest, job_id: str, seed: int, folder: Path) -> Draft:
+        """What can change or be deleted is copied to the folder. Raises UnknownModel, BadRequest."""
+        validation = request.validation
+        trained_folder = self._trained_folder(request.model)
+        if trained_folder:
+            shutil.copytree(trained_folder, folder / INITIAL_ADAPTER)
+        return Draft(
+            job_id=job_id,
+            method=request.method,
+            hyperparameters=request.hyperparameters,
+            seed=seed,
+            base=self._workspace.base,
+            initial_adapter=str(folder / INITIAL_ADAPTER) if trained_folder else "",
+            training_file=self._rows_file(request.training, "training_file", folder),
+            validation_file=self._rows_file(validation, "validation_file", folder) if validation else "",
+        )
+
+    def _rows_file(self, id: str, field: str, folder: Path) -> str:
+        """The path of a file's rows, or of a copy of a dataset's rows."""
+        try:
+            if id.startswith("file-"):
+                file = self._workspace.files.get(id)
+                if file.purpose != TRAINING:
+                    raise BadRequest(field, f"must be a file with the purpose {TRAINING}", file.purpose)
+                return str(self._workspace.files.content(id))
+            copy = folder / f"{field}.jsonl"
+            self._datasets.copy_rows(id, copy)
+            return str(copy)
+        except NotFound as error:
+            raise BadRequest(field, f"does not exist: {error.message}") from None
+
+
+def make_seed(request: JobRequest) -> int:
+    return secrets.randbelow(MAX_SEED + 1) if request.seed is None else request.seed
+
+
+def read_trained(connection: sqlite3.Connection) -> tuple[list[Job], list[Checkpoint]]:
+    jobs = JOBS.all(connection)
+    return jobs, [checkpoint for job in jobs for checkpoint in CHECKPOINTS.all(connection, job.id)]

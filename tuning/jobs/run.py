@@ -1,0 +1,38 @@
+"""A program that runs for a job: the validation of its files, its training, or a dry run."""
+
+import math
+import time
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from tuning.jobs.draft import PreparedJob
+from tuning.jobs.process import ChildProcess
+
+Stage = Literal["validation", "training", "dry_run"]
+StopReason = Literal["", "pause", "shutdown"]
+
+SAVE_TIMEOUT_S = 60.0  # a trainer that is to pause may take so long for its step and its state
+
+
+@dataclass(slots=True, eq=False)
+class JobRun:
+    """stop_reason  why the trainer was told to save its state and to end
+    deadline     time.monotonic() at which it is killed
+    prepared     the result of a dry run
+    """
+
+    job_id: str
+    stage: Stage
+    folder: Path
+    process: ChildProcess
+    stop_reason: StopReason = ""
+    deadline: float = math.inf
+    prepared: Future[PreparedJob] = field(default_factory=Future)
+
+    def stop(self, reason: StopReason, timeout_s: float = SAVE_TIMEOUT_S) -> None:
+        """Tell the trainer to save its state and to end."""
+        self.stop_reason = reason
+        self.deadline = time.monotonic() + timeout_s
+        self.process.terminate()

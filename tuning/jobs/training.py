@@ -1,0 +1,145 @@
+"""The second stage of a job: its trainer starts, is followed, and ends with a model or an error."""
+
+import logging
+import sqlite3
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from inference.errors import ServerError
+from tuning.jobs.process import KILLED, TERMINATED, ChildProcess, describe_exit
+from tuning.jobs.progress import PROGRESS_FILE, read_all_lines, record_new_lines
+from tuning.jobs.result_file import metrics_csv
+from tuning.jobs.run import JobRun
+from tuning.jobs.validation import last_line
+from tuning.jobs.workspace import Workspace
+from tuning.store.jobs import RunState, change_job, find_job, read_run, write_run
+from tuning.store.schema import CHECKPOINTS
+from tuning.types import Checkpoint, Job, JobError
+
+NUM_CHECKPOINTS = 3  # of a job that answer requests, the last ones
+
+log = logging.getLogger(__name__)
+
+
+def start_training(workspace: Workspace, job: Job) -> JobRun | None:
+    """Start the trainer, where its folder has it go on from the last saved state. None: the job has ended."""
+    folder = workspace.job_folder(job)
+    follow_training(workspace, job.id, folder)  # what a killed server has not read
+    outcome = workspace.database.run(read_run, job.id).outcome
+    if outcome and outcome["type"] == "finished":  # the server ended before it had published the result
+        publish_result(workspace, job.id, folder, Path(outcome["folder"]))
+        return None
+    complete_last_line(folder / PROGRESS_FILE)
+    process = ChildProcess(workspace.programs.train, folder, workspace.base.threads)
+    workspace.database.run(begin_run, job.id)
+    log.info("job=%s status=running pid=%d", job.id, process.pid)
+    return JobRun(job.id, "training", folder, process)
+
+
+def complete_last_line(progress: Path) -> None:
+    """End the line that a killed trainer has left unfinished."""
+    if progress.exists():
+        with progress.open("r+b") as file:
+            if file.seek(0, 2):
+                file.seek(-1, 2)
+                if file.read(1) != b"\n":
+                    file.write(b"\n")
+
+
+def begin_run(connection: sqlite3.Connection, job_id: str) -> None:
+    job, run = find_job(connection, job_id), read_run(connection, job_id)
+    write_run(connection, job_id, RunState(run.num_bytes, outcome=None))
+    resumes = job.started is not None
+    message = "Fine-tuning job resumed from its last saved state" if resumes else "Fine-tuning job started"
+    change_job(connection, job_id, message, status="running", started=job.started or int(time.time()))
+
+
+def follow_training(workspace: Workspace, job_id: str, folder: Path) -> None:
+    """Record what the trainer has written, and serve the last of its checkpoints. Their files are its own."""
+    new_checkpoints = workspace.database.run(record_new_lines, job_id, folder)
+    if not new_checkpoints:
+        return
+    old_checkpoints = workspace.database.run(delete_old_checkpoints, job_id)
+    for checkpoint in old_checkpoints:
+        workspace.models.unload(checkpoint.model)
+    for checkpoint in new_checkpoints:
+        if checkpoint not in old_checkpoints:
+            serve_checkpoint(workspace, checkpoint)
+
+
+def serve_checkpoint(workspace: Workspace, checkpoint: Checkpoint) -> None:
+    try:
+        workspace.models.load(checkpoint.model, Path(checkpoint.folder))
+    except (ServerError, OSError) as error:
+        log.warning("job=%s model=%s cannot be served: %s", checkpoint.job_id, checkpoint.model, error)
+
+
+def delete_old_checkpoints(connection: sqlite3.Connection, job_id: str) -> list[Checkpoint]:
+    old = CHECKPOINTS.all(connection, job_id)[:-NUM_CHECKPOINTS]
+    for checkpoint in old:
+        CHECKPOINTS.delete(connection, checkpoint.id)
+    return old
+
+
+def end_training(workspace: Workspace, run: JobRun, exit_code: int) -> None:
+    """Decide what the end of the trainer means for its job."""
+    outcome: Mapping[str, Any] = workspace.database.run(read_run, run.job_id).outcome or {}
+    kind = outcome.get("type")
+    if kind == "finished" and exit_code == 0:
+        publish_result(workspace, run.job_id, run.folder, Path(outcome["folder"]))
+    elif run.stop_reason == "shutdown":
+        return  # the next start queues the job again
+    elif run.stop_reason == "pause":
+        workspace.change_job(run.job_id, "Fine-tuning job paused", status="paused")
+    elif kind == "failed":
+        error = JobError(code=outcome["code"], message=outcome["message"], param=outcome.get("param"))
+        fail_job(workspace, run.job_id, error)
+    elif exit_code == TERMINATED or (kind == "paused" and exit_code == 0):
+        message = "The trainer was told to end: the job is queued again"
+        workspace.change_job(run.job_id, message, "warn", status="queued")
+    else:
+        fail_job(workspace, run.job_id, death_of(run, exit_code))
+
+
+def death_of(run: JobRun, exit_code: int) -> JobError:
+    reason, last_words = describe_exit(exit_code), run.process.last_words()
+    log.error("job=%s trainer: %s\n%s", run.job_id, reason, last_words)
+    if exit_code == KILLED:
+        fix = "if memory was short, use a smaller batch_size or max_length, or activation_checkpointing"
+        return JobError(code="out_of_memory", message=f"the trainer died: {reason}: {fix}")
+    return JobError(code="server_error", message=f"the trainer died: {reason}: {last_line(last_words)}")
+
+
+def fail_job(workspace: Workspace, job_id: str, error: JobError) -> None:
+    workspace.change_job(job_id, error.message, "error", status="failed", error=error)
+    log.warning("job=%s status=failed code=%s: %s", job_id, error.code, error.message)
+
+
+def publish_result(workspace: Workspace, job_id: str, folder: Path, adapter: Path) -> None:
+    """Serve the result under its name, and end the job. It fails if the result cannot be served."""
+    job = workspace.database.run(find_job, job_id)
+    try:
+        workspace.models.publish(job.model, adapter)
+    except (ServerError, OSError) as error:
+        message = f"the trained adapter cannot be served: {error}"
+        fail_job(workspace, job_id, JobError(code="invalid_adapter", message=message))
+        return
+    lines = read_all_lines(folder / PROGRESS_FILE)
+    file = workspace.files.add_results(metrics_csv(lines), "step_metrics.csv")
+    workspace.database.run(succeed, job_id, file.id)
+    log.info("job=%s status=succeeded model=%s", job_id, job.model)
+
+
+def succeed(connection: sqlite3.Connection, job_id: str, file_id: str) -> None:
+    model = find_job(connection, job_id).model
+    change_job(connection, job_id, f"New fine-tuned model created: {model}")
+    change_job(
+        connection,
+        job_id,
+        "The job has successfully completed",
+        status="succeeded",
+        fine_tuned_model=model,
+        result_files=(file_id,),
+    )

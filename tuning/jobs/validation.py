@@ -1,0 +1,68 @@
+"""The first stage of a job: a program checks its files and chooses its hyperparameters."""
+
+import logging
+import sqlite3
+from pathlib import Path
+
+import msgspec
+
+from tuning.jobs.draft import PREPARED_FILE, SPEC_FILE, PreparedJob, read_value, write_value
+from tuning.jobs.process import TERMINATED, ChildProcess, describe_exit
+from tuning.jobs.run import JobRun
+from tuning.jobs.workspace import Workspace
+from tuning.store.jobs import add_event, change_job
+from tuning.types import Job, JobError
+
+log = logging.getLogger(__name__)
+
+
+def start_validation(workspace: Workspace, job: Job) -> JobRun:
+    folder = workspace.job_folder(job)
+    return JobRun(job.id, "validation", folder, start_preparing(workspace, folder))
+
+
+def start_preparing(workspace: Workspace, folder: Path) -> ChildProcess:
+    (folder / PREPARED_FILE).unlink(missing_ok=True)
+    return ChildProcess(workspace.programs.prepare, folder, threads=1)
+
+
+def end_validation(workspace: Workspace, run: JobRun) -> None:
+    """Queue the job for its training, or fail it. One whose program was told to end is validated again."""
+    prepared = read_prepared(run)
+    if prepared.spec is None and run.process.exit_code() == TERMINATED:
+        return
+    if error := prepared.error:
+        workspace.change_job(run.job_id, error.message, "error", status="failed", error=error)
+        return
+    write_value(run.folder / SPEC_FILE, prepared.spec)
+    workspace.database.run(queue_job, run.job_id, prepared)
+
+
+def read_prepared(run: JobRun) -> PreparedJob:
+    """What the program has found out. Its death is an error with its last words."""
+    path = run.folder / PREPARED_FILE
+    if path.exists():
+        return read_value(path, PreparedJob)
+    reason = describe_exit(run.process.exit_code() or 0)
+    log.error("job=%s validation: %s\n%s", run.job_id, reason, run.process.last_words())
+    message = f"the validation of the files failed: {reason}: {last_line(run.process.last_words())}"
+    return PreparedJob(error=JobError(code="server_error", message=message))
+
+
+def last_line(text: str) -> str:
+    return text.rpartition("\n")[2].strip() or "it printed nothing"
+
+
+def queue_job(connection: sqlite3.Connection, job_id: str, prepared: PreparedJob) -> None:
+    assert prepared.spec is not None
+    for message in prepared.messages:
+        add_event(connection, job_id, message, "warn")
+    change_job(
+        connection,
+        job_id,
+        "Files validated, moving job to queued state",
+        status="queued",
+        hyperparameters=msgspec.to_builtins(prepared.spec.hyperparameters),
+        num_examples=prepared.num_examples,
+        memory_plan=prepared.memory_plan,
+    )

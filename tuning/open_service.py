@@ -1,0 +1,74 @@
+"""Opens the tuning service of a server: what the settings and the served model mean for training."""
+
+import logging
+import os
+import sqlite3
+from functools import partial
+from pathlib import Path
+
+from checks.enough_memory import full_batch_terms
+from checks.machine import Machine
+from checks.machine.limits import available_ram
+from checks.memory.plan import Plan
+from inference.backend import Backend
+from inference.models import Models
+from inference.process.rss import resident_memory
+from settings.groups import tuning_folder
+from settings.schema import Settings
+from tuning.service import InUse, TuningService
+from tuning.types import TrainingBase
+
+RAM = "RAM"  # in the memory terms of the checks
+
+log = logging.getLogger(__name__)
+
+
+def open_service(
+    settings: Settings, models: Models, model_folder: Path, plan: Plan, machine: Machine
+) -> TuningService | None:
+    """The service in TUNING_DIR; None if it is off, or cannot be opened, which is logged.
+
+    model_folder  of the served model, or its GGUF file; plan, machine: with which it was loaded
+    """
+    assert plan.model_size is not None
+    backend = models.backends[0]
+    terms = full_batch_terms(plan, machine)
+    serving_bytes = terms[RAM].serving if RAM in terms else 0
+    folder = tuning_folder(settings)
+    if folder is None:
+        return None
+    try:
+        service = TuningService(
+            folder,
+            models,
+            training_base(settings, backend, model_folder, plan.model_size.dtype),
+            backend.adapters(),
+            max_file_bytes=round(settings.max_file_mb * 1e6),
+            num_slots=settings.tuning_jobs,
+            free_bytes=partial(free_bytes, serving_bytes),
+        )
+    except (OSError, sqlite3.Error, InUse) as error:
+        log.warning("TUNING_DIR=%s cannot be opened, so there is no tuning: %s", folder, error)
+        return None
+    log.info("files, fine-tuning jobs and their models are in %s", folder)
+    return service
+
+
+def free_bytes(serving_bytes: int) -> int:
+    """RAM for trainers: what is free, without what the server still lacks of a full batch."""
+    return max(0, available_ram().remaining - max(0, serving_bytes - resident_memory().total))
+
+
+def training_base(settings: Settings, backend: Backend, model_folder: Path, dtype: str) -> TrainingBase:
+    info = backend.info()
+    return TrainingBase(
+        names=(info.id, *settings.served_names),
+        model_folder=str(model_folder),
+        context=info.context or 0,
+        dtype=dtype,
+        chat_template=settings.chat_template,
+        tokenizer_config_path=settings.tokenizer_config_path,
+        trust_remote_code=settings.trust_remote_code,
+        threads=max(1, (settings.threads or os.cpu_count() or 1) - 1),
+        max_lora_rank=settings.max_lora_rank,
+    )

@@ -1,0 +1,87 @@
+"""The tuning service: files, datasets and jobs below one folder. Entry point: TuningService.
+
+The APIs translate their requests into calls of it. Knows its parts, and what a killed server leaves behind.
+"""
+
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from inference.backend import Adapters
+from inference.database import Database
+from inference.models import Models
+from tuning.jobs.fine_tuned_models import FineTunedModels, trained_models
+from tuning.jobs.jobs import Jobs, read_trained
+from tuning.jobs.queue import POLL_S, JobQueue
+from tuning.jobs.workspace import Programs, Workspace
+from tuning.store.datasets import Datasets
+from tuning.store.files import Files
+from tuning.store.jobs import job_that_needs
+from tuning.store.schema import JOBS, SCHEMA
+from tuning.types import TrainingBase
+
+DATABASE_FILE = "tuning.db"
+OWN_PROGRAMS = Programs(
+    prepare=(sys.executable, "-m", "tuning.jobs.prepare"),
+    train=(sys.executable, "-m", "tuning.trainer.child"),
+)
+
+
+class TuningService:
+    """max_file_bytes: of an upload; num_slots: jobs that train at the same time.
+
+    adapters    what serves the results; None: the backend serves no adapters
+    free_bytes  memory that a trainer may take beside what the server keeps
+
+    Raises sqlite3.Error and OSError; InUse if another server has the folder.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        models: Models,
+        base: TrainingBase,
+        adapters: Adapters | None,
+        *,
+        max_file_bytes: int,
+        num_slots: int = 1,
+        free_bytes: Callable[[], int] = lambda: 1 << 62,
+        programs: Programs = OWN_PROGRAMS,
+        poll_s: float = POLL_S,
+    ) -> None:
+        self.folder = folder
+        self._database = Database(folder / DATABASE_FILE, SCHEMA)
+        if not self._database.is_exclusive:
+            self._database.close()
+            raise InUse(f"another server uses {folder}: give one of them another TUNING_DIR")
+        self.files = Files(self._database, folder / "files", max_file_bytes, job_that_needs)
+        self.datasets = Datasets(self._database, folder / "datasets", self.files)
+        results = FineTunedModels(folder / "models", adapters)
+        workspace = Workspace(
+            self._database, folder / "jobs", base, self.files, results, programs, free_bytes
+        )
+        self._remove_leftovers(workspace)
+        jobs, checkpoints = self._database.run(read_trained)
+        results.load_all(trained_models(jobs, checkpoints, results))
+        self._queue = JobQueue(workspace, num_slots, poll_s)
+        self.jobs = Jobs(workspace, self.datasets, self._queue, models)
+
+    def close(self) -> None:
+        """Pause the running jobs: they go on after the next start."""
+        self._queue.close()
+        self._database.close()
+
+    def _remove_leftovers(self, workspace: Workspace) -> None:
+        """Delete what a killed server had not finished: uploads, datasets, and folders without a job."""
+        self.files.remove_leftovers()
+        self.datasets.remove_leftovers()
+        workspace.folder.mkdir(mode=0o700, exist_ok=True)
+        known = {job.folder for job in self._database.run(JOBS.all)}
+        for folder in workspace.folder.iterdir():
+            if folder.name not in known:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+class InUse(Exception):
+    """Another server uses the folder."""
