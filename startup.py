@@ -5,7 +5,6 @@ Connects the entry points of checks, hub, inference and api, and gives each its 
 
 import contextlib
 import gc
-import ipaddress
 import json
 import logging
 import sys
@@ -18,6 +17,7 @@ from api import create_app
 from api.adapters import FetchAdapter, load_adapters
 from api.body_limits import make_body_limit
 from api.concurrency_limit import make_early_refusal
+from api.open_host import warn_if_open
 from api.server.metrics_port import serve_metrics
 from api.server.serve import check_certificate
 from api.server.serve import serve as serve_http
@@ -51,6 +51,8 @@ from inference.selftest.report import (
 from settings.device_defaults import fill_defaults
 from settings.groups import EngineSettings, ModelSettings, group, server_settings
 from settings.schema import BadSetting, Settings
+from tuning.open_service import open_service
+from tuning.service import TuningService
 
 log = logging.getLogger("hearth")
 
@@ -131,16 +133,13 @@ def serve(settings: Settings, pending: PendingRepository, version: str) -> int:
         return 1
     freeze_gc()
     report_memory(settings, report, loaded_engine, metrics)
-    if not settings.api_keys and not is_loopback(settings.host):
-        log.warning(
-            "HOST=%s opens the server to everyone on its networks, without a key: set API_KEYS. Until then, "
-            "requests whose Host is a public name get status 403, unless ALLOWED_HOSTS lists the name",
-            settings.host,
-        )
-    try:
-        return run_server(settings, models, metrics, version)
-    finally:
-        backend.close()
+    warn_if_open(settings.host, settings.api_keys)
+    with contextlib.closing(backend), contextlib.ExitStack() as stack:
+        model_folder = loaded_engine.folder / report.plan.repository.gguf_file
+        tuning = open_service(settings, models, model_folder, report.plan, report.machine)
+        if tuning:
+            stack.callback(tuning.close)
+        return run_server(settings, models, metrics, tuning, version)
 
 
 def check_tls(settings: Settings) -> None:
@@ -266,7 +265,9 @@ def public_name(model: str) -> str:
     return Path(model).expanduser().resolve().name if model.startswith(("/", ".", "~")) else model
 
 
-def run_server(settings: Settings, models: Models, metrics: Metrics, version: str) -> int:
+def run_server(
+    settings: Settings, models: Models, metrics: Metrics, tuning: TuningService | None, version: str
+) -> int:
     """Serve the models, and the metrics on PROMETHEUS_PORT if it is set. Returns the exit code."""
     with contextlib.ExitStack() as stack:
         if settings.prometheus_port:
@@ -277,7 +278,7 @@ def run_server(settings: Settings, models: Models, metrics: Metrics, version: st
         )
         if store:
             stack.callback(store.close)
-        app = create_app(models, server, metrics, store, make_adapter_fetch(settings))
+        app = create_app(models, server, metrics, store, make_adapter_fetch(settings), tuning)
         return serve_http(
             app,
             models,
@@ -290,11 +291,3 @@ def run_server(settings: Settings, models: Models, metrics: Metrics, version: st
             certfile=settings.ssl_certfile,
             keyfile=settings.ssl_keyfile,
         )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches `host`, an address or a name."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"

@@ -6,13 +6,24 @@ the engine or the model.
 
 from flask import Flask
 
-from api import adapters, allowed_hosts, api_keys, body_limits, concurrency_limit, cors, errors, request_log
+from api import (
+    adapters,
+    allowed_hosts,
+    api_keys,
+    body_limits,
+    concurrency_limit,
+    cors,
+    errors,
+    request_log,
+    tuning_access,
+)
 from api.store import access
 from api.store.store import Store
 from api.wsgi_environ import strip_root_path
 from inference.metrics import Metrics
 from inference.models import Models
 from settings.groups import ServerSettings
+from tuning.service import TuningService
 
 
 def create_app(
@@ -21,11 +32,13 @@ def create_app(
     metrics: Metrics | None = None,
     store: Store | None = None,
     fetch_adapter: adapters.FetchAdapter | None = None,
+    tuning: TuningService | None = None,
 ) -> Flask:
     """Build the app that serves `models`. Without `metrics` there is no /metrics route.
 
     store          keeps responses, conversations and chat completions; None: nothing is stored
     fetch_adapter  fetches an adapter from the Hub; None: clients cannot load one from there
+    tuning         keeps files and jobs; None: their routes answer 404
     """
     from api import (
         doc_pages,
@@ -52,6 +65,7 @@ def create_app(
     concurrency_limit.install(app, settings.max_concurrent_requests, models)
     access.install(app, store)
     adapters.install(app, adapters.AdapterLoader(models, settings.adapter_dirs, fetch_adapter))
+    tuning_access.install(app, tuning)
     pages_of_neodim = () if settings.cors_origins else (neodim.PATH,)
     cors.install(app, settings.cors_origins, settings.cors_credentials, unchecked_paths=pages_of_neodim)
     body_limits.install(app, settings.max_body_bytes)

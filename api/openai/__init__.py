@@ -4,13 +4,14 @@ Entry points: make_blueprint; views and error_before_start, which path_dispatch.
 this dialect shares with TGI.
 """
 
+from collections.abc import Iterable
 from functools import partial
 
 from flask import Blueprint, Response
 
 from api import json_body
 from api.errors import render_errors
-from api.openai import adapter_routes, conversations, info_routes, stored_chats
+from api.openai import adapter_routes, conversations, files, fine_tuning, info_routes, stored_chats
 from api.openai.embeddings import create_embedding
 from api.openai.errors import InvalidBody, error_before_start
 from api.openai.protocol.chat import CHAT, ChatCompletionRequest, ChatCompletionResponse
@@ -21,6 +22,7 @@ from api.openai.protocol.tokenize import DETOKENIZE, TOKENIZE
 from api.openai.responses import count_input_tokens, create_response, stored_routes
 from api.openai.responses.protocol import COUNT_INPUT_TOKENS, RESPOND
 from api.openai.routes import CompletionRoutes, detokenize, tokenize
+from api.openai.stored import StoredRoute
 from api.openapi.operation import Operation, attach_operation
 from api.response import SSE, View
 from inference.models import Models
@@ -47,10 +49,8 @@ def make_blueprint(models: Models, settings: ServerSettings) -> Blueprint:
     for prefix in (PREFIX, LLAMA_STACK_PREFIX):
         for path, view in post_views.items():
             blueprint.add_url_rule(prefix + path, prefix + path, view, methods=["POST"])
-        for route in STORED_ROUTES:
-            rule = prefix + route.path
-            view = attach_operation(partial(route.view), route.operation)
-            blueprint.add_url_rule(rule, f"{route.method} {rule}", view, methods=[route.method])
+        _add_routes(blueprint, prefix, (*STORED_ROUTES, *files.make_routes(settings.max_file_bytes)))
+    _add_routes(blueprint, PREFIX, fine_tuning.ROUTES)
     view = attach_operation(partial(detokenize, models), DETOKENIZE)
     blueprint.add_url_rule("/detokenize", "detokenize", view, methods=["POST"])
     info_routes.install_status(blueprint, models)
@@ -62,6 +62,13 @@ def make_blueprint(models: Models, settings: ServerSettings) -> Blueprint:
         adapter_routes.install_delete(blueprint, prefix)
     render_errors(blueprint, error_before_start)
     return blueprint
+
+
+def _add_routes(blueprint: Blueprint, prefix: str, routes: Iterable[StoredRoute]) -> None:
+    for route in routes:
+        rule = prefix + route.path
+        view = attach_operation(partial(route.view), route.operation)
+        blueprint.add_url_rule(rule, f"{route.method} {rule}", view, methods=[route.method])
 
 
 def views(models: Models, settings: ServerSettings) -> dict[str, View]:

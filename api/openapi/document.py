@@ -20,6 +20,7 @@ PARAMETER = re.compile(r"<(?:\w+:)?(\w+)>")
 KEY = {"type": "http", "scheme": "bearer", "description": "A key of the setting API_KEYS, if any is set."}
 
 REFUSALS = "refusals"
+FORM_DATA = "multipart/form-data"
 
 TEXT: Json = {"type": "string"}
 EVENT: Json = {"type": "object", "properties": {"event": TEXT, "data": TEXT}, "required": ["data"]}
@@ -91,9 +92,10 @@ def operation_object(
     }
     if operation.description:
         operation_json["description"] = inspect.cleandoc(operation.description)
-    if operation.body is not None:
-        content = {MIMETYPE: {"schema": schemas.schema_of(operation.body)}}
-        operation_json["requestBody"] = {"required": True, "content": content}
+    for media_type, kind in ((MIMETYPE, operation.body), (FORM_DATA, operation.form_data)):
+        if kind is not None:
+            content = {media_type: {"schema": schemas.schema_of(kind)}}
+            operation_json["requestBody"] = {"required": True, "content": content}
     return operation_json
 
 

@@ -16,7 +16,7 @@ class Operation:
 
     summary      one line: what the route does
     description  further details
-    body         type of the request's JSON; None: the request has no body
+    body         type of the request's JSON; None: the request has no JSON body
     response     type of the response's JSON; None: the response has no JSON body
     stream       media types of a streamed response
     media_type   media type of a response that is not JSON
@@ -24,6 +24,7 @@ class Operation:
     query        query parameter -> its meaning
     refuses      every request gets an error; the summary has the reason
     body_limit   largest body of a request, in bytes; 0: MAX_BODY_MB
+    form_data    type of the request's multipart/form-data; None: the request has no form
     takes_permit each request takes a permit (concurrency_limit.py), and is refused with a status
     """
 
@@ -38,6 +39,7 @@ class Operation:
     refuses: bool = False
     body_limit: int = 0
     takes_permit: bool = False
+    form_data: Any = None
 
 
 def attach_operation(view: AnyView, operation: Operation) -> AnyView:

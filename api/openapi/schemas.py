@@ -24,7 +24,7 @@ class Schemas:
     """The JSON schemas of all types in the operations. Structs become components of the document."""
 
     def __init__(self, operations: Iterator[Operation]) -> None:
-        types_by_operation = ((each.body, each.response, each.error) for each in operations)
+        types_by_operation = ((each.body, each.form_data, each.response, each.error) for each in operations)
         self._types = [
             one
             for types in types_by_operation

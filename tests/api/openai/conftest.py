@@ -1,4 +1,4 @@
-"""A server with a store, for the tests of what is stored."""
+"""A server with a store, and one with a tuning service, for the tests of what is stored."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +10,8 @@ from api import create_app
 from api.store.store import Store
 from settings.groups import ServerSettings
 from tests.fake_backend import FakeBackend, make_models
+from tests.tuning.scripted_service import RecordingAdapters, make_service
+from tuning.service import TuningService
 
 
 @pytest.fixture
@@ -22,3 +24,15 @@ def store(tmp_path: Path) -> Iterator[Store]:
 @pytest.fixture
 def stored_client(backend: FakeBackend, store: Store) -> FlaskClient:
     return create_app(make_models(backend), ServerSettings(), store=store).test_client()
+
+
+@pytest.fixture
+def tuning(tmp_path: Path) -> Iterator[TuningService]:
+    service = make_service(tmp_path / "tuning", RecordingAdapters())
+    yield service
+    service.close()
+
+
+@pytest.fixture
+def tuning_client(backend: FakeBackend, tuning: TuningService) -> FlaskClient:
+    return create_app(make_models(backend), ServerSettings(), tuning=tuning).test_client()

@@ -1,0 +1,73 @@
+"""The JSON of a job, of its events and of its checkpoints."""
+
+from typing import Any
+
+from api.openai.fine_tuning.parse import TARGETS
+from api.openai.fine_tuning.protocol import CheckpointObject, EventObject, JobErrorObject, JobObject
+from tuning.jobs.names import ORGANIZATION
+from tuning.types import Checkpoint, Job, JobEvent
+
+AUTO = "auto"
+OPENAI_HYPERPARAMETERS = ("n_epochs", "batch_size", "learning_rate_multiplier")
+
+
+def job_object(job: Job) -> JobObject:
+    hyperparameters = {name: job.hyperparameters.get(name, AUTO) for name in OPENAI_HYPERPARAMETERS}
+    return JobObject(
+        id=job.id,
+        model=job.request.model,
+        created_at=job.created,
+        finished_at=job.finished,
+        fine_tuned_model=job.fine_tuned_model,
+        organization_id=ORGANIZATION,
+        result_files=list(job.result_files),
+        status=job.status,
+        training_file=job.request.training,
+        validation_file=job.request.validation or None,
+        trained_tokens=job.trained_tokens,
+        estimated_finish=estimated_finish(job),
+        seed=job.seed,
+        hyperparameters=hyperparameters,
+        method=method_object(job, hyperparameters),
+        metadata=dict(job.request.metadata) if job.request.metadata is not None else None,
+        integrations=[],
+        error=JobErrorObject(job.error.code, job.error.message, job.error.param) if job.error else None,
+    )
+
+
+def method_object(job: Job, hyperparameters: dict[str, Any]) -> dict[str, Any]:
+    """All hyperparameters that are known, the server's own among them."""
+    values = {
+        TARGETS if name == "target_modules" else name: job.hyperparameters[name]
+        for name in job.hyperparameters
+    }
+    return {"type": job.request.method, job.request.method: {"hyperparameters": hyperparameters | values}}
+
+
+def estimated_finish(job: Job) -> int | None:
+    """Unix time; None unless the job runs and its speed is known."""
+    if job.status != "running" or job.progress.eta_s is None:
+        return None
+    return round(job.progress.time + job.progress.eta_s)
+
+
+def event_object(event: JobEvent) -> EventObject:
+    return EventObject(
+        id=event.id,
+        created_at=event.created,
+        level=event.level,
+        message=event.message,
+        type=event.type,
+        data=dict(event.data) if event.data is not None else None,
+    )
+
+
+def checkpoint_object(checkpoint: Checkpoint) -> CheckpointObject:
+    return CheckpointObject(
+        id=checkpoint.id,
+        created_at=checkpoint.created,
+        fine_tuned_model_checkpoint=checkpoint.model,
+        fine_tuning_job_id=checkpoint.job_id,
+        step_number=checkpoint.step,
+        metrics=dict(checkpoint.metrics),
+    )
