@@ -11,6 +11,8 @@ class Stats:
 
     running               sequences with a row
     waiting               sequences without a row
+    running_adapters      names of the adapters of running sequences, in order
+    waiting_adapters      those of waiting sequences
     waiting_tokens        prompt tokens of sequences that have not started
     kv_capacity           tokens the KV memory can hold
     kv_used               tokens of KV memory that running sequences use; a shared page counts once
@@ -34,6 +36,8 @@ class Stats:
 
     running: int
     waiting: int
+    running_adapters: tuple[str, ...]
+    waiting_adapters: tuple[str, ...]
     waiting_tokens: int
     kv_capacity: int
     kv_used: int

@@ -206,7 +206,11 @@ def open_backend(
     )
     context = selected_runner.runner.context
     model_metrics = metrics.observe_engine(
-        engine.stats, model=model_id, context=context, cache_config=loaded_engine.cache_config
+        engine.stats,
+        model=model_id,
+        context=context,
+        cache_config=loaded_engine.cache_config,
+        max_loras=loaded_engine.max_loras,
     )
     engine.set_step_listener(model_metrics.record_step)
     engine.start(loaded_engine.engine_thread)

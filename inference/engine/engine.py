@@ -22,7 +22,7 @@ from inference.engine.core import EngineCore
 from inference.engine.engine_thread import EngineThread
 from inference.engine.output_queue import Post
 from inference.engine.sampling.sampler import Sampler
-from inference.engine.scheduler import WaitingServedRatio
+from inference.engine.scheduler import WaitingServedRatio, adapter_names
 from inference.engine.sequence import POOLING, Matcher, OutputSink, PromptLogprob, Sequence
 from inference.engine_stats import Stats, StepStats
 from inference.errors import BadRequest, Internal, ServerError, TooLong, Unavailable
@@ -225,6 +225,8 @@ class Engine:
         return Stats(
             running=len(running),
             waiting=len(scheduler.waiting),
+            running_adapters=adapter_names(running),
+            waiting_adapters=adapter_names(tuple(scheduler.waiting)),
             waiting_tokens=self._admission_control.queued_tokens,
             kv_capacity=kv_cache_manager.kv_capacity,
             kv_used=kv_cache_manager.used_tokens,

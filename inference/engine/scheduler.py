@@ -272,3 +272,8 @@ def cost(sequence: Sequence) -> int:
 
 
 id_of, row_of = attrgetter("id"), attrgetter("row")
+
+
+def adapter_names(sequences: Iterable[Sequence]) -> tuple[str, ...]:
+    """The names of the sequences' adapters, each once and in order."""
+    return tuple(sorted({sequence.request.adapter or "" for sequence in sequences} - {""}))

@@ -30,7 +30,13 @@ class Metrics:
         self._tgi: TgiMetrics | None = None
 
     def observe_engine(
-        self, stats: Callable[[], Stats], *, model: str, context: int, cache_config: CacheConfig
+        self,
+        stats: Callable[[], Stats],
+        *,
+        model: str,
+        context: int,
+        cache_config: CacheConfig,
+        max_loras: int = 0,
     ) -> "ModelMetrics":
         """Call `stats` for the engine's state at every scrape. Returns what records the model's answers.
 
@@ -40,7 +46,7 @@ class Metrics:
         inter_token_times = InterTokenTimes(*SHORT_S, *INTER_TOKEN_S)
         self._hearth.observe_engine(stats, inter_token_times)
         self._vllm = self._vllm or VllmMetrics(self.registry, context)
-        vllm_series = self._vllm.observe_engine(stats, inter_token_times, model, cache_config)
+        vllm_series = self._vllm.observe_engine(stats, inter_token_times, model, cache_config, max_loras)
         self._tgi = self._tgi or TgiMetrics(self.registry, context)
         self._tgi.observe_engine(stats)
         return ModelMetrics(self._hearth, vllm_series, self._tgi, inter_token_times, self.clock)

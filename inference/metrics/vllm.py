@@ -4,6 +4,7 @@ Names and labels: vLLM, vllm/v1/metrics/loggers.py. A request in these metrics i
 only REQUEST_HISTOGRAMS record the n answers of a request once.
 """
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from operator import attrgetter
@@ -72,9 +73,11 @@ class VllmMetrics:
         inter_token_times: InterTokenTimes,
         model: str,
         cache_config: CacheConfig,
+        max_loras: int,
     ) -> "VllmSeries":
         labels = {"model_name": model, "engine": "0"}
-        self._collector.engines.append(ObservedEngine(stats, inter_token_times, cache_config, labels))
+        engine = ObservedEngine(stats, inter_token_times, cache_config, max_loras, labels)
+        self._collector.engines.append(engine)
         return VllmSeries(self, labels)
 
     def _counter(self, name: str, help: str, *labels: str) -> Counter:
@@ -141,6 +144,7 @@ class ObservedEngine:
     stats: Callable[[], Stats]
     inter_token_times: InterTokenTimes
     cache_config: CacheConfig
+    max_loras: int
     labels: dict[str, str]
 
     def families(self) -> Iterator[Metric]:
@@ -159,11 +163,25 @@ class ObservedEngine:
         yield self._gauge("kv_cache_usage_perc", "Share of the KV cache that running answers use", used)
         yield self._gauge("gpu_cache_usage_perc", "Older name of kv_cache_usage_perc", used)
         yield self._gauge("cache_config_info", "The KV cache", 1, **cache_labels(self.cache_config))
+        yield self._lora_requests(stats)
         for name, (help, read) in ENGINE_COUNTERS.items():
             yield self._total(name, help, read(stats))
         yield self.inter_token_times.counter("vllm:generation_tokens", "Generated tokens", self.labels)
         for name, help in INTER_TOKEN_HISTOGRAMS.items():
             yield self.inter_token_times.histogram(f"vllm:{name}", help, INTER_TOKEN_S, self.labels)
+
+    def _lora_requests(self, stats: Stats) -> Metric:
+        """As in vLLM, the labels are the state, and the value is the time."""
+        labels = {
+            "max_lora": str(self.max_loras),
+            "running_lora_adapters": ",".join(stats.running_adapters),
+            "waiting_lora_adapters": ",".join(stats.waiting_adapters),
+        }
+        gauge = GaugeMetricFamily(
+            "vllm:lora_requests_info", "Adapters of running and waiting answers", labels=tuple(labels)
+        )
+        gauge.add_metric(tuple(labels.values()), time.time())
+        return gauge
 
     def _total(self, name: str, help: str, value: int) -> Metric:
         total = CounterMetricFamily(f"vllm:{name}", help, labels=LABELS)

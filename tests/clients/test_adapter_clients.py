@@ -19,23 +19,23 @@ HUB = ("huggingface-hub-0.36", "huggingface-hub-2.4")
 
 
 class AdapterServer(NamedTuple):
-    """A server whose adapter `poet` answers PROMPT with `answer`."""
+    """A server whose adapter `poet` answers PROMPT with `poem`."""
 
     url: str
-    answer: str
+    poem: str
     folder: Path
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdapterServer]:
     folder = save_adapter(tmp_path_factory.mktemp("adapters") / "poet", seed=1)
-    answer = peft_answer(folder, PROMPT, TOKENS)
-    assert answer.strip() and not answer.startswith(" Paris")
+    poem = peft_answer(folder, PROMPT, TOKENS)
+    assert poem.strip() and not poem.startswith(" Paris")
     flags = ("--dtype", "float32", "--adapter-dirs", str(folder.parent), "--lora-modules", f"poet={folder}")
     with serving(*flags) as running:
         for name in OPENAI:
             running.post("/v1/load_lora_adapter", {"lora_name": name, "lora_path": "poet"})
-        yield AdapterServer(running.url, answer, folder)
+        yield AdapterServer(running.url, poem, folder)
 
 
 def drive(environment: str, client: str, served: AdapterServer, adapter: str = "poet") -> Any:
@@ -43,9 +43,9 @@ def drive(environment: str, client: str, served: AdapterServer, adapter: str = "
 
 
 @pytest.mark.parametrize("environment", OPENAI)
-def test_openais_client_asks_lists_and_deletes_an_adapter(served: AdapterServer, environment: str) -> None:
+def test_openais_client_calls_lists_and_deletes_an_adapter(served: AdapterServer, environment: str) -> None:
     results = drive(environment, "openai", served, environment)
-    assert (results["model"].strip(), results["adapter"]) == ("Paris.", served.answer)
+    assert (results["model"].strip(), results["adapter"]) == ("Paris.", served.poem)
     assert results["unknown"][0] == 404
     assert results["unknown"][1]["message"] == "The model `none` does not exist."
     assert {MODEL, "poet", environment} <= set(results["names"])
@@ -58,7 +58,7 @@ def test_openais_client_asks_lists_and_deletes_an_adapter(served: AdapterServer,
 @pytest.mark.parametrize("environment", LLAMA_STACK)
 def test_llama_stacks_clients_ask_an_adapter(served: AdapterServer, environment: str) -> None:
     results = drive(environment, "llama_stack", served)
-    assert (results["model"].strip(), results["adapter"]) == ("Paris.", served.answer)
+    assert (results["model"].strip(), results["adapter"]) == ("Paris.", served.poem)
     assert results["unknown"] == [400]
     assert (results["parents"][MODEL], results["parents"]["poet"]) == (None, MODEL)
 
@@ -66,7 +66,7 @@ def test_llama_stacks_clients_ask_an_adapter(served: AdapterServer, environment:
 @pytest.mark.parametrize("environment", HUB)
 def test_huggingface_hub_sends_an_adapter_id(served: AdapterServer, environment: str) -> None:
     results = drive(environment, "huggingface_hub", served)
-    assert (results["model"].strip(), results["adapter"]) == ("Paris.", served.answer)
-    assert results["adapter_stream"] == served.answer
+    assert (results["model"].strip(), results["adapter"]) == ("Paris.", served.poem)
+    assert results["adapter_stream"] == served.poem
     assert results["unknown"][0] == "ValidationError"
     assert "`adapter_id` must be a loaded adapter" in results["unknown"][1]

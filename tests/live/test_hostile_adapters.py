@@ -34,10 +34,10 @@ def set_config(**values: Any) -> Spoil:
     return spoil
 
 
-def set_tensor(change: Callable[[torch.Tensor], torch.Tensor], part: str = "lora_A") -> Spoil:
+def set_tensor(change: Callable[[torch.Tensor], torch.Tensor], matrix: str = "lora_A") -> Spoil:
     def spoil(folder: Path) -> None:
         tensors = load_file(folder / WEIGHTS)
-        name = next(name for name in sorted(tensors) if part in name)
+        name = next(name for name in sorted(tensors) if matrix in name)
         tensors[name] = change(tensors[name]).contiguous()
         save_file(tensors, folder / WEIGHTS)
 

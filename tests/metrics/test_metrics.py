@@ -26,6 +26,8 @@ class FakeStats:
 
     running: int = 3
     waiting: int = 2
+    running_adapters: tuple[str, ...] = ()
+    waiting_adapters: tuple[str, ...] = ()
     waiting_tokens: int = 50
     steps: int = 9
     step_seconds: float = 1.5
@@ -234,3 +236,11 @@ def test_metrics_without_a_model_label_count_all_models() -> None:
     assert values["tgi_request_generated_tokens_sum"] == 8
     assert values['tgi_batch_inference_count{method="prefill"}'] == 2
     assert values['tgi_request_input_length_bucket{le="64.0"}'] == 2
+
+
+def test_the_adapters_of_answers_are_named_as_in_vllm() -> None:
+    metrics = Metrics()
+    stats = FakeStats(running_adapters=("cook", "poet"), waiting_adapters=("poet",))
+    metrics.observe_engine(lambda: stats, model="m", context=64, cache_config=CACHE, max_loras=8)
+    labels = 'max_lora="8",running_lora_adapters="cook,poet",waiting_lora_adapters="poet"'
+    assert read(metrics)[f"vllm:lora_requests_info{{{labels}}}"] > 1.7e9
