@@ -121,6 +121,19 @@ class PackedMatrix:
             )
         return output.view(*x.shape[:-1], self.outputs)
 
+    def input_gradient(self, gradient: Tensor) -> Tensor:
+        """gradient (…, outputs) @ weight: (…, inputs), in the dtype of the gradient, computed by torch.
+
+        Dequantizes a block of rows at a time.
+        """
+        rows = gradient.reshape(-1, self.outputs)
+        total = rows.new_zeros(rows.shape[0], self.inputs)
+        for first, end in row_ranges(self.outputs):
+            weight = torch.empty(end - first, self.inputs, dtype=rows.dtype)
+            self.unpack_rows(weight, first, end)
+            total.addmm_(rows[:, first:end], weight)
+        return total.view(*gradient.shape[:-1], self.inputs)
+
 
 def row_ranges(outputs: int) -> Iterator[tuple[int, int]]:
     """Ranges [first, end) that cover all rows, in whole panels."""

@@ -14,6 +14,8 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
 
+from inference.model.quantization.packed_gradient import PackedProduct
+
 
 class WeightMatrix(Protocol):
     """A packed weight (outputs, inputs), see inference/native/packed_matrix.py."""
@@ -31,6 +33,10 @@ class WeightMatrix(Protocol):
 
     def unpack(self, dtype: torch.dtype) -> Tensor:
         """The dequantized weight (outputs, inputs), rounded to the dtype."""
+        ...
+
+    def input_gradient(self, gradient: Tensor) -> Tensor:
+        """gradient (…, outputs) @ the dequantized weight: (…, inputs), in the same dtype."""
         ...
 
 
@@ -144,6 +150,8 @@ def linear(
         return None
     if bias is not weight.bias or input.dtype != weight.values_dtype:
         return None
+    if input.requires_grad and torch.is_grad_enabled():
+        return PackedProduct.apply(input, weight.matrix)
     return weight.matrix.linear(input)
 
 

@@ -1,0 +1,30 @@
+"""Products with packed weights that gradients pass through; the weights themselves have none.
+
+Knows torch's autograd and a weight's matrix. Used in training only: no runner computes gradients.
+"""
+
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+
+class DifferentiableMatrix(Protocol):
+    """See PackedMatrix."""
+
+    def linear(self, x: Tensor) -> Tensor: ...
+
+    def input_gradient(self, gradient: Tensor) -> Tensor: ...
+
+
+class PackedProduct(torch.autograd.Function):
+    """x (…, inputs) → (…, outputs); the gradient of x is the gradient of the output times the weight."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, matrix: DifferentiableMatrix) -> Tensor:
+        ctx.matrix = matrix
+        return matrix.linear(x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return ctx.matrix.input_gradient(gradient), None

@@ -1,0 +1,67 @@
+"""The memory plan: its terms grow as memory does, and a job that does not fit is told what it needs."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests import tiny
+from tests.tuning.trainer.conftest import job_spec
+from tuning.data.examples import Dataset, Example
+from tuning.memory_plan import TrainingPlan, check_memory, largest_pass, plan_memory
+
+CONFIG: dict[str, Any] = {"model_type": "llama", **tiny.LLAMA, "hidden_size": 128, "num_hidden_layers": 4}
+
+
+def plan(num_tokens: int = 1024, **changes: Any) -> TrainingPlan:
+    return plan_memory(CONFIG, job_spec(**changes), num_tokens)
+
+
+def test_the_step_grows_with_the_tokens() -> None:
+    few, many = plan(1024), plan(2048)
+    assert many.step == pytest.approx(2 * few.step, rel=0.01)
+    assert (many.weights, many.adapter) == (few.weights, few.adapter)
+
+
+def test_weights_are_counted_in_the_dtype_of_the_trainer() -> None:
+    assert plan_memory(CONFIG, replace(job_spec(), dtype="bfloat16"), 64).weights == plan().weights // 2
+
+
+def test_the_adapter_is_its_weights_and_their_moments() -> None:
+    """Rank 4 on q, k, v, o, gate, up and down of four layers; 12 bytes for each trained weight."""
+    shapes = [(128, 128), (128, 64), (128, 64), (128, 128), (128, 64), (128, 64), (64, 128)]
+    trained = 4 * sum(4 * (inputs + outputs) for inputs, outputs in shapes)
+    assert plan().adapter == 12 * trained
+
+
+def test_checkpointing_and_quantization_save_memory() -> None:
+    assert plan(activation_checkpointing=True).step < 0.6 * plan().step
+    quantized = plan(quantize_base=True)
+    assert quantized.weights < 0.4 * plan().weights
+    assert quantized.weights + quantized.loading == plan().weights
+
+
+def test_dora_keeps_more_than_lora_but_not_by_the_token() -> None:
+    lora, dora = (
+        plan(2048, use_dora=value).step - plan(1024, use_dora=value).step for value in (False, True)
+    )
+    assert plan(use_dora=True).step > plan().step
+    assert dora < 2 * lora
+
+
+def test_a_job_that_does_not_fit_is_refused_with_need_and_have() -> None:
+    needed = plan().total
+    assert check_memory(plan(), needed).ok
+    finding = check_memory(plan(), 100_000_000, fix="batch_size 1")
+    assert not finding.ok and finding.have == "100.0 MB free" and finding.fix == "batch_size 1"
+    assert "weights" in finding.need and "step" in finding.need
+
+
+def test_a_pass_has_the_longest_rows_of_a_batch() -> None:
+    def examples(*lengths: int) -> list[Example]:
+        return [Example((1,) * length, (1.0,) * length, 1) for length in lengths]
+
+    spec = job_spec(batch_size=4)
+    assert largest_pass(Dataset(row_form="chat", examples=examples(11, 6)), spec) == 2 * 10
+    assert largest_pass(Dataset(row_form="chat", examples=examples(11, *[5] * 9)), spec) == 4 * 10
+    assert largest_pass(Dataset(row_form="chat", examples=examples(9001)), spec) == 9000

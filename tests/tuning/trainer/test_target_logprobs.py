@@ -1,0 +1,39 @@
+"""Log probabilities by blocks equal those of all logits at once, with their gradients."""
+
+import pytest
+import torch
+
+from tuning.trainer import target_logprobs as module
+from tuning.trainer.target_logprobs import target_logprobs, tokens_per_block
+
+VOCAB, WIDTH, TOKENS = 50, 8, 100
+
+
+def test_blocks_change_neither_values_nor_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    head, hidden = (
+        torch.randn(VOCAB, WIDTH, requires_grad=True),
+        torch.randn(TOKENS, WIDTH, requires_grad=True),
+    )
+    targets = torch.randint(VOCAB, (TOKENS,))
+    expected = (hidden @ head.T).log_softmax(-1).gather(1, targets[:, None])[:, 0]
+    expected_gradients = torch.autograd.grad(expected.square().sum(), (head, hidden))
+    largest: list[int] = []
+
+    def logits_of(block: torch.Tensor) -> torch.Tensor:
+        largest.append(len(block))
+        return block @ head.T
+
+    monkeypatch.setattr(module, "LOGITS_BYTES", 4 * VOCAB * 30)
+    logprobs, is_top = target_logprobs(logits_of, hidden, targets, VOCAB)
+    gradients = torch.autograd.grad(logprobs.square().sum(), (head, hidden))
+    assert max(largest) == 30
+    assert torch.allclose(logprobs, expected, atol=1e-5)
+    assert torch.equal(is_top, (hidden @ head.T).argmax(-1) == targets)
+    for gradient, other in zip(gradients, expected_gradients, strict=True):
+        assert torch.allclose(gradient, other, atol=1e-4)
+
+
+def test_a_block_is_bounded_by_bytes_but_never_tiny() -> None:
+    assert tokens_per_block(150_000) * 150_000 * 4 <= 1 << 26
+    assert tokens_per_block(100_000_000) == 16

@@ -1,0 +1,167 @@
+"""The frozen base model of a trainer: loaded once, split into its backbone and its output layer.
+
+Knows transformers' causal models; not what is trained. Its weights are those that the server computes with.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from inference.errors import BadRequest, Unavailable
+from inference.model.load import loader
+from inference.model.load.architecture import auto_class_of
+from inference.model.load.device_dtype import has_bfloat16, resolve_device, resolve_dtype
+from inference.model.load.generation_config import vocab_size_of
+from inference.model.load.meta_model import count_parameters
+from inference.model.quantization.quantize import pack_weights
+from inference.model.quantization.schemes import NONE
+from inference.native.build import NativeUnavailable
+from inference.native.packed_matrix import PackedMatrix, ensure_library
+
+AUTO = "auto"
+PROBE_IDS = (1, 5, 2, 7, 3, 6, 4, 8)  # arbitrary token ids for which both ways to the logits are compared
+ATTENTION_DROPOUT = "attention_dropout"  # the attribute of attention modules in transformers
+MAX_SPLIT_ERROR = 1e-3  # largest accepted difference of a logit, in standard deviations of the logits
+
+
+@dataclass(frozen=True, slots=True)
+class BaseModel:
+    """A causal model whose weights are frozen, and its tokenizer.
+
+    causal    the model with its output layer; LoRA layers may be inserted into it
+    backbone  its submodel, which computes the hidden states
+    context   most tokens of a sequence
+    """
+
+    causal: Any
+    backbone: Any
+    tokenizer: Any
+    vocab_size: int
+    context: int
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.causal.parameters()).device
+
+    def hidden_states(self, ids: Tensor, position_ids: Tensor | None) -> Any:
+        """The backbone's output for ids (B, T); its last_hidden_state is (B, T, H).
+
+        position_ids  (B, T) where several sequences follow one another in a row; None: one sequence a row
+        """
+        positions = {} if position_ids is None else {"position_ids": position_ids}
+        return self.backbone(input_ids=ids, use_cache=False, **positions)
+
+    def logits(self, output: Any, hidden: Tensor) -> Tensor:
+        """The logits (M, V) of hidden states (M, H), which belong to the backbone's `output`.
+
+        The whole model is called, with the hidden states in place of what its backbone would compute: some
+        architectures scale or cap their logits.
+        """
+        ids = torch.zeros(1, hidden.shape[0], dtype=torch.long, device=hidden.device)
+        with returns(self.backbone, dataclasses.replace(output, last_hidden_state=hidden[None])):
+            return self.causal(input_ids=ids, use_cache=False).logits[0]
+
+
+@contextmanager
+def returns(module: nn.Module, output: Any) -> Iterator[None]:
+    """Within the block, a call of the module returns `output`."""
+    module.forward = lambda *args, **kwargs: output
+    try:
+        yield
+    finally:
+        del module.forward
+
+
+def load_base(
+    folder: Path,
+    *,
+    dtype: str,
+    device: str = AUTO,
+    trust_remote_code: bool = False,
+    tokenizer_config: Path | None = None,
+    chat_template: str = "",
+    quantize: str = NONE,
+) -> BaseModel:
+    """Load and freeze the model in `folder`. Raises BadRequest, or Unavailable without kernels to quantize.
+
+    dtype     float32, bfloat16 or float16; "auto": as the server chooses it
+    quantize  the scheme by which the weights are packed (QLoRA); "none": they are not
+    """
+    device = resolve_device(device)
+    loaded = loader.load(
+        folder,
+        dtype=training_dtype(dtype, device, count_weights(folder, trust_remote_code)),
+        device=device,
+        trust_remote_code=trust_remote_code,
+        tokenizer_config=tokenizer_config,
+        chat_template=chat_template,
+    )
+    model = loaded.model
+    if loaded.is_encoder_decoder or model.base_model is model:
+        raise BadRequest(
+            "model", "cannot be fine-tuned here: only decoder models can", model.config.model_type
+        )
+    disable_dropout(model)
+    base = BaseModel(model, model.base_model, loaded.tokenizer, vocab_size_of(model), loaded.context)
+    check_split(base)
+    if quantize != NONE:
+        quantize_frozen(model, device, quantize)
+    return base
+
+
+def count_weights(folder: Path, trust_remote_code: bool) -> int:
+    """The number of the model's parameters, which are not loaded."""
+    config = loader.config_of(folder, trust_remote_code)
+    with torch.device("meta"):
+        return count_parameters(
+            auto_class_of(config).from_config(config, trust_remote_code=trust_remote_code)
+        )
+
+
+def training_dtype(dtype: str, device: str, num_parameters: int) -> str:
+    """The dtype of the frozen weights: float16 has too small a range for gradients without a loss scale."""
+    if dtype not in (AUTO, "float16"):
+        return dtype
+    return resolve_dtype(
+        AUTO, device=device, stored="bfloat16", parameters=num_parameters, bfloat16=has_bfloat16(device)
+    )
+
+
+def disable_dropout(model: nn.Module) -> None:
+    """Set every dropout to 0: layers that recompute their activations must be in training mode."""
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+        if isinstance(getattr(module, ATTENTION_DROPOUT, None), float):
+            setattr(module, ATTENTION_DROPOUT, 0.0)
+
+
+@torch.no_grad()
+def check_split(base: BaseModel) -> None:
+    """Raise Unavailable if backbone and output layer together do not compute the model's own logits."""
+    ids = torch.tensor([PROBE_IDS], device=base.device).clamp(max=base.vocab_size - 1)
+    expected = base.causal(input_ids=ids, use_cache=False).logits[0].float()
+    output = base.hidden_states(ids, None)
+    logits = base.logits(output, output.last_hidden_state[0]).float()
+    if not (logits - expected).abs().max() <= MAX_SPLIT_ERROR * expected.std():
+        kind = base.causal.config.model_type
+        raise Unavailable(
+            f"{kind} cannot be fine-tuned here: its backbone and its output layer do not give its logits"
+        )
+
+
+def quantize_frozen(model: Any, device: str, quantize: str) -> None:
+    """Pack the weights into native matrices. Raises Unavailable."""
+    if device != "cpu":
+        raise Unavailable("quantize_base needs a CPU: on a GPU, the base stays in bfloat16; set it to false")
+    try:
+        ensure_library()
+    except NativeUnavailable as reason:
+        raise Unavailable(f"quantize_base has no kernels: {reason}; set it to false") from reason
+    pack_weights(model, quantize, PackedMatrix.pack)

@@ -1,0 +1,234 @@
+"""A training job: a loop over the trainer's verbs, with a schedule, evaluations, checkpoints and a state.
+
+Knows encoded data and the job's folder; nothing of processes, signals and the format of a dataset.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from inference.process.rss import resident_memory
+from tuning.trainer.checkpoints import checkpoint_folder, remove_checkpoints, write_checkpoint
+from tuning.trainer.evaluation import batch_measures, evaluate, score
+from tuning.trainer.failures import NOT_FINITE, JobFailed
+from tuning.trainer.job_state import (
+    JobState,
+    read_counters,
+    read_reference,
+    save_reference,
+    save_state,
+    saved_state_folder,
+)
+from tuning.trainer.lora import LoraOptions
+from tuning.trainer.optimizers import AdamParams
+from tuning.trainer.progress import ProgressLog
+from tuning.trainer.schedule import Schedule, make_schedule
+from tuning.trainer.trainer import PassResult, Trainer
+from tuning.trainer.training_data import TrainingBatch, TrainingData, add_reference
+from tuning.types import JobSpec
+
+RUN_ID = "job"
+MAX_NOT_FINITE = 3  # steps in a row
+STATE_INTERVAL_S = 60.0
+
+
+class Job:
+    """Trains one adapter.
+
+    folder           of the job: its progress, its checkpoints and its state
+    validation_data  None: the job has no validation file
+    is_stopped       whether the job shall pause after the running step
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        spec: JobSpec,
+        trainer: Trainer,
+        training_data: TrainingData,
+        validation_data: TrainingData | None,
+        progress: ProgressLog,
+        is_stopped: Callable[[], bool],
+    ) -> None:
+        self.folder, self.spec, self.trainer, self.progress = folder, spec, trainer, progress
+        self.training_data, self.validation_data = training_data, validation_data
+        self.is_stopped = is_stopped
+        self.schedule: Schedule = make_schedule(len(training_data), spec.hyperparameters, spec.seed)
+        self.state = JobState()
+        self._state_saved_at = time.monotonic()
+        self._last_loss = 0.0
+
+    def run(self, **started: Any) -> None:
+        """Train to the end, or to a pause. `started`: more fields for the progress line of that name.
+
+        Raises JobFailed, and whatever computing the model raises.
+        """
+        num_trained = self._open_run()
+        self.progress.write(
+            "started",
+            total_steps=self.schedule.num_steps,
+            num_examples=len(self.training_data),
+            trainable_parameters=num_trained,
+            **started,
+        )
+        self._prepare_reference()
+        while self.state.step < self.schedule.num_steps and not self._has_stopped_improving():
+            if self.is_stopped():
+                self._save_state()
+                self.progress.write("paused", step=self.state.step)
+                return
+            self._take_step()
+            self._finish_step()
+        self._finish()
+
+    def _open_run(self) -> int:
+        """Create the run: with a new adapter, from another one, or as it was in the saved state."""
+        hyperparameters, spec = self.spec.hyperparameters, self.spec
+        if spec.initial_adapter:
+            num_trained = self.trainer.create_run_from(
+                RUN_ID, Path(spec.initial_adapter), hyperparameters.optimizer
+            )
+        else:
+            options = LoraOptions(
+                rank=hyperparameters.lora_rank,
+                alpha=hyperparameters.lora_alpha,
+                target_modules=hyperparameters.target_modules,
+                use_dora=hyperparameters.use_dora,
+                use_rslora=hyperparameters.use_rslora,
+                train_output=hyperparameters.train_output,
+                seed=spec.seed,
+            )
+            num_trained = self.trainer.create_run(RUN_ID, options, hyperparameters.optimizer)
+        state_folder = saved_state_folder(self.folder)
+        if state_folder is not None:
+            self.trainer.load(RUN_ID, state_folder, with_optimizer=True)
+            self.state = read_counters(state_folder)
+            self.progress.message(f"The training goes on after step {self.state.step}")
+        return num_trained
+
+    def _prepare_reference(self) -> None:
+        """Score all data once with the model that the job starts from, before its first step."""
+        all_data = [data for data in (self.training_data, self.validation_data) if data is not None]
+        if not self.training_data.needs_reference:
+            return
+        logprobs = read_reference(self.folder)
+        if logprobs is None:
+            logprobs = [values for data in all_data for values in score(self.trainer, RUN_ID, data.data)]
+            save_reference(self.folder, logprobs)
+        for data in all_data:
+            add_reference(data, logprobs[: len(data.data)])
+            logprobs = logprobs[len(data.data) :]
+
+    def _take_step(self) -> None:
+        began, step = time.monotonic(), self.state.step
+        rows = self.schedule.rows_of(step)
+        batch = self.training_data.batch(rows, lambda data: score(self.trainer, RUN_ID, data))
+        result = self.trainer.forward_backward(RUN_ID, batch.data, batch.loss_fn, batch.config)
+        grad_norm = self._update(result, self.schedule.rate_of(step))
+        self.state.step += 1
+        elapsed_s = time.monotonic() - began
+        self.state.seconds += elapsed_s
+        if grad_norm is not None:
+            self._last_loss = result.loss
+            self._report_step(batch, result, grad_norm, elapsed_s)
+
+    def _update(self, result: PassResult, learning_rate: float) -> float | None:
+        """Take the optimizer's step; returns the norm of the gradients, None if the step was skipped."""
+        hyperparameters = self.spec.hyperparameters
+        params = AdamParams(
+            learning_rate=learning_rate,
+            weight_decay=hyperparameters.weight_decay,
+            grad_clip_norm=hyperparameters.grad_clip,
+        )
+        if math.isfinite(result.loss):
+            grad_norm = self.trainer.optim_step(RUN_ID, params)
+            if math.isfinite(grad_norm):
+                self.state.num_not_finite = 0
+                return grad_norm
+        self.trainer.drop_gradients(RUN_ID)
+        self.state.num_not_finite += 1
+        text = f"Step {self.state.step + 1} was skipped: its loss or gradients are not finite"
+        self.progress.message(text, level="warn")
+        if self.state.num_not_finite >= MAX_NOT_FINITE:
+            raise JobFailed("non_finite_loss", NOT_FINITE.format(count=MAX_NOT_FINITE))
+        return None
+
+    def _report_step(
+        self, batch: TrainingBatch, result: PassResult, grad_norm: float, elapsed_s: float
+    ) -> None:
+        step, num_steps = self.state.step, self.schedule.num_steps
+        measures = batch_measures(batch, result)
+        self.progress.write(
+            "step",
+            step=step,
+            total_steps=num_steps,
+            epoch=self.schedule.epoch_of(step - 1) + 1,
+            train_loss=result.loss,
+            learning_rate=self.schedule.rate_of(step - 1),
+            grad_norm=grad_norm,
+            tokens_per_second=sum(map(len, batch.data)) / max(elapsed_s, 1e-9),
+            eta_s=self.state.seconds / step * (num_steps - step),
+            **{f"train_{name}": value for name, value in measures.items()},
+        )
+
+    def _finish_step(self) -> None:
+        """After a step: what is due at the end of an epoch or of an interval."""
+        ends_epoch = self.schedule.ends_epoch(self.state.step - 1)
+        eval_steps = self.spec.hyperparameters.eval_steps
+        is_evaluated = self.state.step % eval_steps == 0 if eval_steps else ends_epoch
+        measures = self._evaluate() if self.validation_data is not None and is_evaluated else {}
+        if ends_epoch or self.state.best_step == self.state.step:
+            self._write_checkpoint(measures)
+        if ends_epoch or time.monotonic() - self._state_saved_at > STATE_INTERVAL_S:
+            self._save_state()
+
+    def _evaluate(self) -> dict[str, float]:
+        assert self.validation_data is not None
+        measures = evaluate(self.trainer, RUN_ID, self.validation_data)
+        if not math.isfinite(measures["valid_loss"]):
+            self.progress.message("The loss on the validation file is not finite", level="warn")
+            measures = {}
+        else:
+            self.progress.write("evaluation", step=self.state.step, **measures)
+        if measures.get("valid_loss", math.inf) < self.state.best_loss:
+            self.state.best_loss, self.state.best_step = measures["valid_loss"], self.state.step
+            self.state.num_worse = 0
+        else:
+            self.state.num_worse += 1
+        return measures
+
+    def _has_stopped_improving(self) -> bool:
+        max_worse = self.spec.hyperparameters.early_stopping_patience
+        return 0 < max_worse <= self.state.num_worse
+
+    def _write_checkpoint(self, measures: dict[str, float]) -> None:
+        state, step = self.state, self.state.step
+        path = write_checkpoint(self.folder, step, self.trainer, RUN_ID)
+        state.checkpoints = remove_checkpoints(self.folder, {*state.checkpoints, step}, state.best_step)
+        self.progress.write(
+            "checkpoint",
+            step=step,
+            epoch=self.schedule.epoch_of(step - 1) + 1,
+            folder=str(path),
+            train_loss=self._last_loss,
+            **measures,
+        )
+
+    def _save_state(self) -> None:
+        save_state(self.folder, self.state, self.trainer, RUN_ID)
+        self._state_saved_at = time.monotonic()
+
+    def _finish(self) -> None:
+        if self.state.step not in self.state.checkpoints:
+            self._write_checkpoint({})
+            self._save_state()
+        keeps_best = self.spec.hyperparameters.keep_best and self.state.best_step
+        step = self.state.best_step if keeps_best else self.state.step
+        self.progress.write(
+            "finished",
+            folder=str(checkpoint_folder(self.folder, step)),
+            best_step=step,
+            peak_bytes=resident_memory().peak,
+        )

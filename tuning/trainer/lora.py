@@ -1,0 +1,162 @@
+"""LoRA adapters of a base model as peft makes, reads and writes them.
+
+Knows peft, and which layers of a model an adapter may change; nothing of losses and optimizers.
+"""
+
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from transformers.pytorch_utils import Conv1D
+
+from inference.errors import BadRequest, NotFound
+from inference.finding import join_names
+from inference.model.quantization.find_weights import ROUTERS
+from tuning.trainer.durable_files import write_json, write_tensors
+
+ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+LINEAR = (nn.Linear, Conv1D)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoraOptions:
+    """The shape of a new adapter.
+
+    target_modules  names of linear layers, such as q_proj; empty: all linears of the layers
+    train_output    the output layer gets an adapter, too; with tied embeddings it changes the output only
+    seed            of the initial values
+    """
+
+    rank: int = 16
+    alpha: float = 32.0
+    target_modules: tuple[str, ...] = ()
+    use_dora: bool = False
+    use_rslora: bool = False
+    train_output: bool = False
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LinearNames:
+    """The last names of a model's linear layers: in its layers, in order, and of its output layer."""
+
+    layers: tuple[str, ...]
+    output: tuple[str, ...]
+
+
+class PeftAdapters:
+    """The adapters that are inserted into one base model. At most one is in effect at a time.
+
+    linear_names  as they were before the first adapter was inserted
+    """
+
+    def __init__(self, causal: Any) -> None:
+        self.causal = causal
+        self.linear_names = find_linear_names(causal)
+        self.peft_model: PeftModel | None = None
+
+    def new_config(self, options: LoraOptions) -> LoraConfig:
+        """peft's configuration of a new adapter. Raises BadRequest for layers that the model lacks."""
+        return LoraConfig(
+            r=options.rank,
+            lora_alpha=options.alpha,  # type: ignore[arg-type]  # peft computes with floats, too
+            target_modules=list(target_names(self.linear_names, options)),
+            lora_dropout=0.0,
+            use_dora=options.use_dora,
+            use_rslora=options.use_rslora,
+            bias="none",
+            task_type="CAUSAL_LM",
+            base_model_name_or_path=str(self.causal.name_or_path),
+        )
+
+    def add(self, name: str, config: LoraConfig, seed: int) -> None:
+        """Insert a new adapter that changes nothing yet: A is random, B is 0."""
+        torch.manual_seed(seed)
+        with warnings.catch_warnings(action="ignore"):  # peft's remarks on tied weights and Conv1D
+            if self.peft_model is None:
+                self.peft_model = get_peft_model(self.causal, config, adapter_name=name)
+            else:
+                self.peft_model.add_adapter(name, config)
+
+    def remove(self, name: str) -> None:
+        self._model.delete_adapter(name)
+
+    def activate(self, name: str) -> None:
+        """Compute with this adapter; its weights alone require gradients."""
+        self._model.set_adapter(name)
+
+    def parameters(self, name: str) -> dict[str, nn.Parameter]:
+        """The trained weights of the active adapter `name`, by their names without that of the adapter."""
+        trained = [item for item in self.causal.named_parameters() if item[1].requires_grad]
+        return {key.replace(f".{name}", ""): weight for key, weight in trained}
+
+    def save(self, name: str, folder: Path) -> None:
+        """Write the adapter into `folder` as peft reads it."""
+        with warnings.catch_warnings(action="ignore"):
+            state = get_peft_model_state_dict(self._model, adapter_name=name, save_embedding_layers=False)
+        write_tensors(folder / ADAPTER_WEIGHTS, {key: value.contiguous() for key, value in state.items()})
+        config = self._model.peft_config[name].to_dict() | {"inference_mode": True}
+        write_json(folder / ADAPTER_CONFIG, {key: as_json(value) for key, value in config.items()})
+
+    def load(self, name: str, folder: Path) -> None:
+        """Give the adapter the weights in `folder`. Raises BadRequest if they are not this adapter's."""
+        state = load_file(folder / ADAPTER_WEIGHTS)
+        self._check_keys(name, state)
+        set_peft_model_state_dict(self._model, state, adapter_name=name)
+
+    def _check_keys(self, name: str, state: Mapping[str, Tensor]) -> None:
+        own = get_peft_model_state_dict(self._model, adapter_name=name, save_embedding_layers=False)
+        shapes = {key: tuple(value.shape) for key, value in own.items()}
+        for key in sorted({*shapes, *state}):
+            shape = tuple(state[key].shape) if key in state else None
+            if shape != shapes.get(key):
+                rule = f"does not fit: {key} has the shape {shape}, the model needs {shapes.get(key)}"
+                raise BadRequest("adapter", rule)
+
+    @property
+    def _model(self) -> PeftModel:
+        if self.peft_model is None:
+            raise NotFound("the base model has no adapter")
+        return self.peft_model
+
+
+def read_config(folder: Path) -> LoraConfig:
+    """The configuration of a saved adapter, to train it on."""
+    return LoraConfig.from_pretrained(str(folder))
+
+
+def find_linear_names(causal: Any) -> LinearNames:
+    head = causal.get_output_embeddings()
+    linear = [(name, module) for name, module in causal.named_modules() if isinstance(module, LINEAR)]
+    return LinearNames(
+        unique_names(name for name, module in linear if module is not head),
+        unique_names(name for name, module in linear if module is head),
+    )
+
+
+def target_names(linear_names: LinearNames, options: LoraOptions) -> tuple[str, ...]:
+    """The names of the layers that get an adapter, in the model's order."""
+    unknown = [name for name in options.target_modules if name not in linear_names.layers]
+    if unknown:
+        rule = f"must be among {', '.join(linear_names.layers)}"
+        raise BadRequest("lora_target_modules", rule, join_names(unknown))
+    chosen = options.target_modules or tuple(name for name in linear_names.layers if name not in ROUTERS)
+    return chosen + (linear_names.output if options.train_output else ())
+
+
+def unique_names(paths: Iterable[str]) -> tuple[str, ...]:
+    """The last components of the paths, each once."""
+    return tuple(dict.fromkeys(path.rpartition(".")[2] for path in paths))
+
+
+def as_json(value: Any) -> Any:
+    """The value as JSON has it: peft's configurations hold sets and enums."""
+    if isinstance(value, set | tuple):
+        return sorted(value)
+    return value if value is None or isinstance(value, bool | int | float | str | list | dict) else str(value)

@@ -1,0 +1,143 @@
+"""The memory that a training job takes, predicted from a model's config before the job starts.
+
+Frozen weights, trained weights with their moments, what autograd keeps of a micro-batch with its logits, and
+the programs. Knows the trainer's way to compute; needs neither weights nor the engine.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from inference.finding import Finding, format_size
+from inference.model.load.device_dtype import resolve_device
+from inference.model.load.meta_model import build_on_meta, count_parameters, nbytes
+from inference.model.quantization.find_weights import find_weights
+from inference.model.quantization.schemes import INT8, weight_bytes_saved
+from tuning.data.examples import Dataset
+from tuning.trainer.base_model import AUTO, training_dtype
+from tuning.trainer.lora import LoraOptions, PeftAdapters, read_config
+from tuning.trainer.micro_batches import MAX_PASS_TOKENS
+from tuning.trainer.saved_activations import saved_bytes
+from tuning.trainer.target_logprobs import tokens_per_block
+from tuning.types import JobSpec
+
+PROGRAM_BYTES = 400_000_000  # torch, transformers, peft, this code and a tokenizer
+FLOAT_BYTES = 4
+TRAINED_FACTOR = 3  # a trained weight and its two moments
+PROBE_TOKENS = (64, 128)  # activations are measured with these numbers of tokens, and are linear in them
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingPlan:
+    """Bytes of a training process at its peak.
+
+    weights      the frozen weights
+    adapter      the trained weights and the optimizer's moments
+    step         a micro-batch: what autograd keeps, and logits with their gradients; or all gradients
+    programs     libraries, code and tokenizer
+    loading      what loading needs beyond weights and programs; it is over when the training begins
+    """
+
+    weights: int
+    adapter: int
+    step: int
+    programs: int
+    loading: int
+
+    @property
+    def terms(self) -> dict[str, int]:
+        """The terms of the peak, by name."""
+        peak = {"weights": self.weights, "programs": self.programs}
+        training = {"adapter": self.adapter, "step": self.step}
+        return peak | (training if sum(training.values()) >= self.loading else {"loading": self.loading})
+
+    @property
+    def total(self) -> int:
+        return sum(self.terms.values())
+
+
+def largest_pass(dataset: Dataset, spec: JobSpec) -> int:
+    """The most tokens that a micro-batch of the job may have, padding included."""
+    group_size = 2 if dataset.pairs else 1
+    longest = max(len(example.token_ids) for example in dataset.sequences()) - 1
+    num_rows = min(len(dataset), spec.hyperparameters.batch_size) * group_size
+    return max(longest * group_size, min(longest * num_rows, MAX_PASS_TOKENS))
+
+
+def plan_memory(raw_config: Mapping[str, Any], spec: JobSpec, num_tokens: int) -> TrainingPlan:
+    """Plan a job on the model of a config.json, in micro-batches of num_tokens tokens.
+
+    Raises BadRequest for an adapter that the model cannot have, and whatever the architecture raises.
+    """
+    model = build_on_meta(raw_config)
+    dtype = training_dtype(spec.dtype, resolve_device(AUTO), count_parameters(model))
+    model.to(getattr(torch, dtype))
+    full_weights, frozen_weights = nbytes(model.parameters()), weight_bytes(model, spec)
+    trained = insert_adapter(model, spec)
+    adapter_bytes = trained * FLOAT_BYTES
+    activations = activation_bytes(model, spec, num_tokens)
+    return TrainingPlan(
+        weights=frozen_weights,
+        adapter=TRAINED_FACTOR * adapter_bytes,
+        step=max(activations + logits_bytes(model, num_tokens), adapter_bytes),
+        programs=PROGRAM_BYTES,
+        loading=full_weights - frozen_weights,
+    )
+
+
+def weight_bytes(model: Any, spec: JobSpec) -> int:
+    """Bytes of the frozen weights as the trainer has them."""
+    full = nbytes(model.parameters())
+    if not spec.hyperparameters.quantize_base:
+        return full
+    itemsize = model.dtype.itemsize
+    return full - sum(weight_bytes_saved(weight, INT8, itemsize) for weight in find_weights(model, "meta"))
+
+
+def insert_adapter(model: Any, spec: JobSpec) -> int:
+    """Insert the job's adapter; returns the number of trained parameters."""
+    hyperparameters = spec.hyperparameters
+    model.requires_grad_(False)
+    options = LoraOptions(
+        rank=hyperparameters.lora_rank,
+        alpha=hyperparameters.lora_alpha,
+        target_modules=hyperparameters.target_modules,
+        use_dora=hyperparameters.use_dora,
+        use_rslora=hyperparameters.use_rslora,
+        train_output=hyperparameters.train_output,
+    )
+    initial = spec.initial_adapter
+    adapters = PeftAdapters(model)
+    config = read_config(Path(initial)) if initial else adapters.new_config(options)
+    with torch.device("meta"):
+        adapters.add("planned", config, seed=0)
+    adapters.activate("planned")
+    return sum(weight.numel() for weight in adapters.parameters("planned").values())
+
+
+def activation_bytes(model: Any, spec: JobSpec, num_tokens: int) -> int:
+    """Bytes that the layers keep for the backward pass of a micro-batch."""
+    few, more = (saved_bytes(model, count) for count in PROBE_TOKENS)
+    all_layers = few + (more - few) * (num_tokens - PROBE_TOKENS[0]) // (PROBE_TOKENS[1] - PROBE_TOKENS[0])
+    if not spec.hyperparameters.activation_checkpointing:
+        return all_layers
+    text_config = model.config.get_text_config()
+    num_layers = text_config.num_hidden_layers
+    layer_inputs = num_layers * num_tokens * text_config.hidden_size * model.dtype.itemsize
+    return layer_inputs + all_layers // num_layers
+
+
+def logits_bytes(model: Any, num_tokens: int) -> int:
+    """Bytes of the logits that are computed at once, and of their gradients, in float32."""
+    vocab_size = model.config.get_text_config().vocab_size
+    return 2 * FLOAT_BYTES * vocab_size * min(num_tokens, tokens_per_block(vocab_size))
+
+
+def check_memory(plan: TrainingPlan, free_bytes: int, fix: str = "") -> Finding:
+    """Whether the job fits into the memory that serving leaves. fix: from `nearest_that_fits`."""
+    terms = ", ".join(f"{name} {format_size(size)}" for name, size in plan.terms.items())
+    need = f"{format_size(plan.total)} ({terms})"
+    return Finding("training memory", need, f"{format_size(free_bytes)} free", plan.total <= free_bytes, fix)

@@ -1,0 +1,198 @@
+"""The trainer: one frozen base model, and runs over it that each train an adapter of their own.
+
+Its verbs are forward_backward, optim_step, save and load. Losses are sums, and gradients add up until the
+next optim_step: what a batch means is for the caller to say. Knows no jobs, files of rows or schedules.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import torch
+from peft import LoraConfig
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from inference.errors import BadRequest, NotFound
+from tuning.trainer.base_model import BaseModel
+from tuning.trainer.datum import Datum, check_datum
+from tuning.trainer.durable_files import write_tensors
+from tuning.trainer.lora import LoraOptions, PeftAdapters, read_config
+from tuning.trainer.losses import Loss, complete_config, find_loss
+from tuning.trainer.micro_batches import Layout, MicroBatch, divide, lay_out, split_rows
+from tuning.trainer.optimizers import (
+    AdamParams,
+    check_optimizer,
+    create_optimizer,
+    optimizer_tensors,
+    restore_optimizer,
+    take_step,
+)
+from tuning.trainer.target_logprobs import target_logprobs
+from tuning.trainer.token_losses import ScoredTokens
+
+OPTIMIZER_FILE = "optimizer.safetensors"
+DEFAULT_LAYOUT = Layout()
+
+
+@dataclass(frozen=True, slots=True)
+class PassResult:
+    """The result of a pass over some data.
+
+    loss         the sum
+    logprobs     by datum: the log probability of each target (N,), float32; NaN where it changes nothing
+    num_correct  targets that were the most probable token
+    num_scored   targets that the loss depends on
+    """
+
+    loss: float
+    logprobs: list[Tensor]
+    num_correct: int
+    num_scored: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingRun:
+    """One adapter in training. parameters: by their names in the model."""
+
+    adapter_name: str
+    optimizer_name: str
+    parameters: Mapping[str, nn.Parameter]
+    optimizer: torch.optim.Optimizer
+
+
+class Trainer:
+    """Trains adapters over one base model; call it from one thread.
+
+    layout         of the micro-batches
+    checkpointing  layers compute their activations again in the backward pass instead of keeping them
+    """
+
+    def __init__(
+        self, base: BaseModel, *, layout: Layout = DEFAULT_LAYOUT, checkpointing: bool = False
+    ) -> None:
+        self.base, self.layout, self.checkpointing = base, layout, checkpointing
+        self.adapters = PeftAdapters(base.causal)
+        self.runs: dict[str, TrainingRun] = {}
+        self._num_created = 0
+
+    def create_run(self, run_id: str, options: LoraOptions, optimizer: str = "adamw") -> int:
+        """Begin a run with a new adapter; returns the number of trained parameters. Raises BadRequest."""
+        return self._add_run(run_id, self.adapters.new_config(options), optimizer, options.seed)
+
+    def create_run_from(self, run_id: str, folder: Path, optimizer: str = "adamw") -> int:
+        """Begin a run with the adapter in `folder`; returns the number of trained parameters."""
+        num_trained = self._add_run(run_id, read_config(folder), optimizer, seed=0)
+        try:
+            self.load(run_id, folder, with_optimizer=False)
+        except BadRequest:
+            self.delete_run(run_id)
+            raise
+        return num_trained
+
+    def forward_backward(
+        self, run_id: str, data: Sequence[Datum], loss_fn: str, config: Mapping[str, float] | None = None
+    ) -> PassResult:
+        """Compute the loss and add its gradients to the run's. Raises BadRequest before the first pass."""
+        return self._pass(run_id, data, loss_fn, config or {})
+
+    @torch.no_grad()
+    def forward(
+        self, run_id: str, data: Sequence[Datum], loss_fn: str, config: Mapping[str, float] | None = None
+    ) -> PassResult:
+        """Compute the loss, without gradients."""
+        return self._pass(run_id, data, loss_fn, config or {})
+
+    def optim_step(self, run_id: str, params: AdamParams) -> float:
+        """Update the run's adapter; returns the norm of its gradients before clipping, and forgets them.
+
+        If the norm is not finite, the adapter stays as it is.
+        """
+        return take_step(self._find(run_id).optimizer, params)
+
+    def drop_gradients(self, run_id: str) -> None:
+        self._find(run_id).optimizer.zero_grad()
+
+    def save(self, run_id: str, folder: Path, *, with_optimizer: bool) -> None:
+        """Write the adapter into an existing folder as peft reads it, and the optimizer's state beside it."""
+        run = self._find(run_id)
+        self.adapters.save(run.adapter_name, folder)
+        if with_optimizer:
+            write_tensors(folder / OPTIMIZER_FILE, optimizer_tensors(run.optimizer, run.parameters))
+
+    def load(self, run_id: str, folder: Path, *, with_optimizer: bool) -> None:
+        """Give the run the adapter in `folder`, and the optimizer's state. Raises BadRequest."""
+        run = self._find(run_id)
+        self.adapters.load(run.adapter_name, folder)
+        run.optimizer.zero_grad()
+        run.optimizer.state.clear()
+        if with_optimizer:
+            restore_optimizer(run.optimizer, run.parameters, load_file(folder / OPTIMIZER_FILE))
+
+    def delete_run(self, run_id: str) -> None:
+        self.adapters.remove(self._find(run_id).adapter_name)
+        del self.runs[run_id]
+
+    def _add_run(self, run_id: str, config: LoraConfig, optimizer: str, seed: int) -> int:
+        if run_id in self.runs:
+            raise BadRequest("run_id", "is taken", run_id)
+        check_optimizer(optimizer)
+        name = f"run{self._num_created}"  # peft allows no dots in the name of an adapter
+        self.adapters.add(name, config, seed)
+        self._num_created += 1
+        self.adapters.activate(name)
+        parameters = self.adapters.parameters(name)
+        self.runs[run_id] = TrainingRun(
+            name, optimizer, parameters, create_optimizer(optimizer, parameters.values())
+        )
+        self._set_checkpointing()
+        return sum(weight.numel() for weight in parameters.values())
+
+    def _set_checkpointing(self) -> None:
+        if self.checkpointing:  # only layers in training mode compute anything again
+            self.base.causal.activation_checkpointing_enable({"use_reentrant": False})
+            self.base.causal.train()
+
+    def _find(self, run_id: str) -> TrainingRun:
+        if run_id not in self.runs:
+            raise NotFound(f"there is no run {run_id!r}")
+        return self.runs[run_id]
+
+    def _pass(
+        self, run_id: str, data: Sequence[Datum], loss_fn: str, config: Mapping[str, float]
+    ) -> PassResult:
+        loss = find_loss(loss_fn)
+        complete = complete_config(loss, config)
+        self._check(data, loss)
+        self.adapters.activate(self._find(run_id).adapter_name)
+        total, num_correct, num_scored = 0.0, 0, 0
+        logprobs: dict[int, Tensor] = {}
+        for indices in divide(data, loss, self.layout):
+            batch = lay_out(data, indices, loss, self.layout.packing, self.base.device)
+            tokens, is_top = self._score(batch)
+            value = loss.function(tokens, complete)
+            if value.requires_grad:
+                value.backward()
+            total += value.item()  # sync
+            num_correct += int(is_top.sum())
+            num_scored += len(batch.targets)
+            logprobs |= zip(indices, split_rows(tokens.logprobs.detach(), batch, data, loss), strict=True)
+        return PassResult(total, [logprobs[index] for index in range(len(data))], num_correct, num_scored)
+
+    def _check(self, data: Sequence[Datum], loss: Loss) -> None:
+        if not data or len(data) % loss.group_size:
+            raise BadRequest(
+                "data", f"must have a multiple of {loss.group_size} items, and one at least", len(data)
+            )
+        limits = {"vocab_size": self.base.vocab_size, "context": self.base.context}
+        for index, datum in enumerate(data):
+            check_datum(datum, index, names=loss.inputs, **limits)
+
+    def _score(self, batch: MicroBatch) -> tuple[ScoredTokens, Tensor]:
+        output = self.base.hidden_states(batch.ids, batch.position_ids)
+        hidden = output.last_hidden_state.flatten(0, 1)[batch.scored]  # (M, H)
+        logprobs, is_top = target_logprobs(
+            partial(self.base.logits, output), hidden, batch.targets, self.base.vocab_size
+        )
+        return ScoredTokens(logprobs, batch.rows, len(batch.indices), batch.inputs), is_top
