@@ -13,13 +13,12 @@ from hub.fetch_adapter import split_source
 from inference.backend import Adapters
 from inference.errors import BadRequest, NotImplementedHere, ServerError
 from inference.finding import Refused
-from inference.lora.adapter import AdapterCard
+from inference.lora.adapter import AdapterCard, check_name
 from inference.lora.fence import Fence
 from inference.models import Models, UnknownModel, adapter_cards, find_adapter
-from settings.adapter_list import ADAPTER_NAME, AdapterEntry, parse_entry
+from settings.adapter_list import AdapterEntry, parse_entry
 
 LOADER = "adapter_loader"  # key in app.extensions: the AdapterLoader
-NAME_RULE = "must be 1 to 200 letters, digits and . _ : / @ -, the first a letter or digit, without .."
 FENCE_RULE = "must be the folder of an adapter below ADAPTER_DIRS"
 FENCE_OR_HUB_RULE = f"{FENCE_RULE}, or owner/name on the Hub"
 
@@ -80,16 +79,19 @@ class AdapterLoader:
 
     def unload(self, name: str) -> None:
         """Raises UnknownModel, or IsBaseModel for the name of the model."""
-        if self._models.has_model(name):
-            raise IsBaseModel(name)
+        self.check_is_adapter(name)
         if self.find(name) is None:
             raise UnknownModel(name, self._models.ids)
         self._adapters().unload(name)
 
+    def check_is_adapter(self, name: str) -> None:
+        """Raises IsBaseModel for a name of the model."""
+        if self._models.has_model(name):
+            raise IsBaseModel(name)
+
     def check_name(self, name: str) -> None:
         """Raises BadRequest for a name that is malformed, or that of a model."""
-        if not ADAPTER_NAME.fullmatch(name):
-            raise BadRequest("lora_name", NAME_RULE, name)
+        check_name(name)
         if self._models.has_model(name):
             raise BadRequest("lora_name", "is a name of the model: choose another one", name)
 

@@ -14,6 +14,7 @@ from api.openai.errors import InvalidParameter
 from api.openai.parse import read_request
 from api.openai.protocol.errors import ErrorResponse
 from api.openapi.operation import Operation, attach_operation
+from api.tuning_access import current_service
 from inference.errors import NotFound
 from inference.models import shorten_name
 
@@ -66,7 +67,11 @@ LOAD_ADAPTER = Operation(
 UNLOAD_ADAPTER = Operation(
     "Unload a LoRA adapter", body=UnloadAdapterRequest, response=None, media_type=TEXT, error=ErrorResponse
 )
-DELETE_MODEL = Operation("Unload an adapter", response=DeletedModel, error=ErrorResponse)
+DELETE_MODEL = Operation(
+    "Unload an adapter, and delete what a job of this server has trained",
+    response=DeletedModel,
+    error=ErrorResponse,
+)
 
 
 def install_adapters(blueprint: Blueprint, prefix: str) -> None:
@@ -102,5 +107,10 @@ def unload() -> Response:
 
 
 def delete_model(name: str) -> Response:
-    adapter_loader().unload(name)
+    """Unload the adapter; if it was trained here, delete its files too."""
+    loader, tuning = adapter_loader(), current_service()
+    loader.check_is_adapter(name)
+    is_deleted = tuning is not None and tuning.jobs.delete_model(name)
+    if loader.find(name) or not is_deleted:
+        loader.unload(name)
     return json_response(200, DeletedModel(id=name))

@@ -60,6 +60,7 @@ class FineTunedModels:
 def trained_models(
     jobs: Iterable[Job], checkpoints: Iterable[Checkpoint], results: FineTunedModels
 ) -> list[tuple[str, Path]]:
-    """Name and folder of everything that jobs have trained."""
+    """Name and folder of everything that jobs have trained and nobody has deleted."""
     models = [(job.fine_tuned_model, results.folder_of(job.model)) for job in jobs if job.fine_tuned_model]
-    return [*models, *((each.model, Path(each.folder)) for each in checkpoints)]
+    models += [(each.model, Path(each.folder)) for each in checkpoints]
+    return [(model, folder) for model, folder in models if folder.is_dir()]

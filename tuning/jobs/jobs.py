@@ -111,6 +111,14 @@ class Jobs:
             lambda connection: CHECKPOINTS.page(connection, id, limit=limit, after=after)
         )
 
+    def delete_model(self, model: str) -> bool:
+        """Delete the files of a result or checkpoint. Returns whether a job of this server has trained it."""
+        jobs, checkpoints = self._database.run(read_trained)
+        folder = dict(trained_models(jobs, checkpoints, self._workspace.models)).get(model)
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+        return folder is not None
+
     def _check(self, request: JobRequest) -> None:
         """Raises BadRequest, which names the field."""
         if request.job_id and not JOB_ID.fullmatch(request.job_id):

@@ -1,13 +1,25 @@
 """OpenAI's fine-tuning jobs: the JSON of jobs, events and checkpoints, and what is refused."""
 
+import contextlib
 import io
+from pathlib import Path
 from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
 
+from api import create_app
+from settings.groups import ServerSettings
 from tests.api.openai.app_requests import refusal
-from tests.tuning.scripted_service import ROW, create_job, upload, wait_for_job
+from tests.fake_backend import FakeBackend, make_models
+from tests.tuning.scripted_service import (
+    ROW,
+    RecordingAdapters,
+    create_job,
+    make_service,
+    upload,
+    wait_for_job,
+)
 from tuning.service import TuningService
 
 JOBS = "/v1/fine_tuning/jobs"
@@ -153,3 +165,31 @@ def test_a_dry_run_creates_nothing(tuning_client: FlaskClient, tuning: TuningSer
     result = post_job(tuning_client, tuning, dry_run=True).get_json()
     assert (result["object"], result["num_examples"], result["error"]) == ("fine_tuning.job.dry_run", 1, None)
     assert tuning_client.get(JOBS).get_json()["data"] == []
+
+
+def test_a_deleted_model_leaves_the_disk_and_does_not_return(backend: FakeBackend, tmp_path: Path) -> None:
+    backend.lora = adapters = RecordingAdapters()
+    with contextlib.closing(make_service(tmp_path, adapters)) as service:
+        client = create_app(make_models(backend), ServerSettings(), tuning=service).test_client()
+        model = wait_for_job(service, create_job(service).id).fine_tuned_model
+        folder = adapters.loaded[model]
+        assert folder.is_dir() and client.get(f"/v1/models/{model}").status_code == 200
+        reply = client.delete(f"/v1/models/{model}")
+        assert reply.get_json() == {"id": model, "object": "model", "deleted": True}
+        assert not folder.exists() and model not in adapters.loaded
+        checkpoints = set(adapters.loaded)
+        assert client.delete(f"/v1/models/{model}").status_code == 404
+    after = RecordingAdapters()
+    with contextlib.closing(make_service(tmp_path, after)) as service:
+        assert set(after.loaded) == checkpoints
+
+
+def test_a_trained_model_that_cannot_be_served_is_deleted_too(backend: FakeBackend, tmp_path: Path) -> None:
+    backend.lora = adapters = RecordingAdapters()
+    with contextlib.closing(make_service(tmp_path, adapters)) as service:
+        client = create_app(make_models(backend), ServerSettings(), tuning=service).test_client()
+        model = wait_for_job(service, create_job(service).id).fine_tuned_model
+        folder = adapters.loaded[model]
+        adapters.unload(model)
+        assert client.delete(f"/v1/models/{model}").status_code == 200
+        assert not folder.exists()
