@@ -13,6 +13,7 @@ from huggingface_hub.utils import build_hf_headers
 
 from inference import untrusted_json
 
+DATASETS = "datasets/"  # begins the Hub's paths of datasets; no model's owner has this name
 TIMEOUT_S = 10  # for requests that the preflight report needs
 HINT_TIMEOUT_S = 2.5  # for requests that only add a hint to a refusal
 
@@ -35,8 +36,9 @@ class Hub:
         return build_hf_headers(token=self.auth_token, library_name="hearth")
 
     def model_folder(self, name: str) -> Path:
-        """The folder of a model in the cache."""
-        return self.cache_dir / f"models--{name.replace('/', '--')}"
+        """The folder of a model in the cache, or of a dataset, whose name begins with DATASETS."""
+        kind = "" if name.startswith(DATASETS) else "models--"
+        return self.cache_dir / f"{kind}{name.replace('/', '--')}"
 
     def get_json(self, path: str, **query: Any) -> tuple[int, Any]:
         """GET a route. Returns the status (0: no response in time) and the JSON (None: not JSON)."""

@@ -83,7 +83,7 @@ class HubRequest(NamedTuple):
 
 @dataclass
 class FakeHub:
-    """`repos` may change while it runs.
+    """`repos` may change while it runs; the name of a dataset begins with datasets/.
 
     broken  if not 0, the status of every response
     wire    bytes of requests and responses, heads and bodies
@@ -149,9 +149,9 @@ class HubRequestHandler(BaseHTTPRequestHandler):
             self.send(307, b"", {"Location": place})
         elif listing := self.hub.names.listing(path, parse_qs(url.query), self.hub.repos):
             self.send(200, *listing)
-        elif model := re.fullmatch(r"/api/models/([^/]+/[^/]+)(/.*)?", path):
+        elif model := re.fullmatch(r"/api/(?:models/|(?=datasets/))((?:datasets/)?[^/]+/[^/]+)(/.*)?", path):
             self.send_info(model[1], model[2] or "", parse_qs(url.query))
-        elif file := re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path):
+        elif file := re.fullmatch(r"/((?:datasets/)?[^/]+/[^/]+)/resolve/([^/]+)/(.+)", path):
             self.send_file(*file.groups())
         elif stored := re.fullmatch(r"/kept/([^/]+/[^/]+)/(.+)", path):
             self.send_bytes(self.hub.repos[stored[1]], stored[2], {})

@@ -29,15 +29,20 @@ def open_rows(path: Path, media_type: str = JSONL) -> Rows:
 
     media_type  a key of READERS; its parameters, such as charset, have no effect
     """
+    with path.open("rb") as file:
+        yield from read_rows(file, media_type)
+
+
+def read_rows(file: IO[bytes], media_type: str) -> Rows:
+    """As open_rows, for an open file."""
     kind = media_type.partition(";")[0].strip().lower()
     if kind not in READERS:
         known_types = ", ".join(READERS)
         raise InvalidDataset(None, f"the media type of a dataset must be one of {known_types}", media_type)
     has_rows = False
-    with path.open("rb") as file:
-        for numbered_row in READERS[kind](file):
-            has_rows = True
-            yield numbered_row
+    for numbered_row in READERS[kind](file):
+        has_rows = True
+        yield numbered_row
     if not has_rows:
         raise InvalidDataset(None, "the dataset is empty: it must have at least one row")
 
