@@ -10,6 +10,8 @@ from checks.enough_memory import full_batch_terms
 from checks.machine import Machine
 from checks.machine.limits import available_ram
 from checks.memory.plan import Plan
+from hub.fetch_dataset import fetch_dataset
+from hub.resolve import make_hub
 from inference.backend import Backend
 from inference.models import Models
 from inference.process.rss import resident_memory
@@ -46,6 +48,12 @@ def open_service(
             max_file_bytes=round(settings.max_file_mb * 1e6),
             num_slots=settings.tuning_jobs,
             free_bytes=partial(free_bytes, serving_bytes),
+            fetch_dataset=partial(
+                fetch_dataset,
+                make_hub(settings),
+                max_bytes=round(settings.max_file_mb * 1e6),
+                offline=settings.offline,
+            ),
         )
     except (OSError, sqlite3.Error, InUse) as error:
         log.warning("TUNING_DIR=%s cannot be opened, so there is no tuning: %s", folder, error)

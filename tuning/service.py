@@ -11,6 +11,7 @@ from pathlib import Path
 from inference.backend import Adapters
 from inference.database import Database
 from inference.models import Models
+from tuning.data.hub_rows import FetchDataset
 from tuning.jobs.fine_tuned_models import FineTunedModels, trained_models
 from tuning.jobs.jobs import Jobs, read_trained
 from tuning.jobs.queue import POLL_S, JobQueue
@@ -31,8 +32,9 @@ OWN_PROGRAMS = Programs(
 class TuningService:
     """max_file_bytes: of an upload; num_slots: jobs that train at the same time.
 
-    adapters    what serves the results; None: the backend serves no adapters
-    free_bytes  memory that a trainer may take beside what the server keeps
+    adapters       what serves the results; None: the backend serves no adapters
+    free_bytes     memory that a trainer may take beside what the server keeps
+    fetch_dataset  fetches a dataset of the Hub; None: none can be named
 
     Raises sqlite3.Error and OSError; InUse if another server has the folder.
     """
@@ -47,6 +49,7 @@ class TuningService:
         max_file_bytes: int,
         num_slots: int = 1,
         free_bytes: Callable[[], int] = lambda: 1 << 62,
+        fetch_dataset: FetchDataset | None = None,
         programs: Programs = OWN_PROGRAMS,
         poll_s: float = POLL_S,
     ) -> None:
@@ -56,7 +59,7 @@ class TuningService:
             self._database.close()
             raise InUse(f"another server uses {folder}: give one of them another TUNING_DIR")
         self.files = Files(self._database, folder / "files", max_file_bytes, job_that_needs)
-        self.datasets = Datasets(self._database, folder / "datasets", self.files)
+        self.datasets = Datasets(self._database, folder / "datasets", self.files, fetch_dataset)
         results = FineTunedModels(folder / "models", adapters)
         workspace = Workspace(
             self._database, folder / "jobs", base, self.files, results, programs, free_bytes

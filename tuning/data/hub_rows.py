@@ -3,6 +3,7 @@
 Knows addresses and formats of files; fetches nothing itself.
 """
 
+import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,9 +12,12 @@ from urllib.parse import parse_qsl
 
 from hub.dataset_files import DatasetSource
 from inference.errors import BadRequest, short
+from inference.finding import Refused
 from tuning.data.examples import InvalidDataset
 from tuning.data.parquet import PARQUET
 from tuning.data.rows import JSONL, open_rows
+
+log = logging.getLogger(__name__)
 
 FetchDataset = Callable[[DatasetSource], Sequence[Path]]  # the files of a split; raises finding.Refused
 
@@ -31,6 +35,8 @@ MEDIA_TYPES: Mapping[str, str] = {
     ".csv": "text/csv",
     ".parquet": PARQUET,
 }
+PUBLIC_FINDINGS = ("access", "dataset")  # the others may name folders of this machine
+NOT_FETCHED = "it could not be fetched: the server's log says why"
 SNIFFED_BYTES = 1000  # of a .json file, which may be an array or JSON lines
 
 
@@ -48,6 +54,19 @@ def parse_address(address: str) -> DatasetSource:
             raise BadRequest("source.uri", f"has an option without a usable value; it {RULE}", value)
     revision = match["revision"] or options.get("revision", "main")
     return DatasetSource(match["name"], revision, options.get("split", "train"), options.get("subset", ""))
+
+
+def hub_rows(address: str, fetch: FetchDataset) -> Iterator[dict[str, Any]]:
+    """The rows of a dataset on the Hub. Raises BadRequest, InvalidDataset."""
+    source = parse_address(address)
+    try:
+        paths = fetch(source)
+    except Refused as error:
+        log.warning("dataset not fetched: source=%s: %s", address, error.finding.have)
+        finding = error.finding
+        reason = f"{finding.have}: {finding.fix}" if finding.name in PUBLIC_FINDINGS else NOT_FETCHED
+        raise BadRequest("source.uri", f"{source.name} cannot be used: {reason}") from None
+    yield from file_rows(paths)
 
 
 def file_rows(paths: Iterable[Path]) -> Iterator[dict[str, Any]]:

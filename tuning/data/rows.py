@@ -47,11 +47,6 @@ def read_rows(file: IO[bytes], media_type: str) -> Rows:
         raise InvalidDataset(None, "the dataset is empty: it must have at least one row")
 
 
-def count_rows(path: Path, media_type: str = JSONL) -> int:
-    """The number of rows, each of which is parsed. Raises InvalidDataset."""
-    return sum(1 for _ in open_rows(path, media_type))
-
-
 def jsonl_rows(file: IO[bytes]) -> Rows:
     """One object a line; blank lines are passed over."""
     for line, text in enumerate(utf8_lines(file), 1):

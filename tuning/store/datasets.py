@@ -19,6 +19,7 @@ from typing import Any, BinaryIO
 
 from inference.database import Database
 from inference.errors import BadRequest, NotFound, short
+from tuning.data.hub_rows import FetchDataset
 from tuning.store.dataset_source import read_source
 from tuning.store.files import Files
 from tuning.store.schema import DATASETS
@@ -35,10 +36,15 @@ class UnknownDataset(NotFound):
 
 
 class Datasets:
-    def __init__(self, database: Database, folder: Path, files: Files) -> None:
+    """fetch: fetches a dataset of the Hub; None: none can be named."""
+
+    def __init__(
+        self, database: Database, folder: Path, files: Files, fetch: FetchDataset | None = None
+    ) -> None:
         self._database = database
         self._folder = folder
         self._files = files
+        self._fetch = fetch
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def register(
@@ -53,10 +59,14 @@ class Datasets:
             raise BadRequest("dataset_id", ID_RULE, id)
         self._database.run(refuse_existing_dataset, id)
         content = secrets.token_hex(12)
-        num_rows, num_bytes = write_rows(self._folder / content, 0, read_source(source, self._files))
-        if not num_rows:
-            (self._folder / content).unlink()
-            raise BadRequest("source", "has no rows")
+        try:
+            rows = read_source(source, self._files, self._fetch)
+            num_rows, num_bytes = write_rows(self._folder / content, 0, rows)
+            if not num_rows:
+                raise BadRequest("source", "has no rows")
+        except BaseException:
+            (self._folder / content).unlink(missing_ok=True)
+            raise
         dataset = RegisteredDataset(
             id=id,
             purpose=purpose,
