@@ -1,7 +1,7 @@
 /** The playground's entry point: creates the state, the actions on it and the views of it. */
 
 import { Actions } from "./actions.js";
-import { callServer } from "./server.js";
+import { followModels } from "./models.js";
 import { loadState, persistState } from "./state.js";
 import { Store } from "./store.js";
 import { countTokens } from "./tokens.js";
@@ -32,13 +32,4 @@ curlView(store);
 machineView(store);
 persistState(store);
 countTokens(store);
-store.subscribe(["key"], loadModel);
-
-async function loadModel({ key }) {
-  try {
-    const { data } = await (await callServer("/v1/models", { key })).json();
-    store.set({ model: { id: data[0].id, context: data[0].max_model_len }, error: null });
-  } catch (error) {
-    store.set({ error });
-  }
-}
+followModels(store);

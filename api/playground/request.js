@@ -4,6 +4,7 @@
  * @typedef {object} GenerationRequest
  * @property {"text"|"chat"} mode
  * @property {string} model
+ * @property {string|null} adapter  of the model; null: the model itself
  * @property {string} preamble  text that precedes the prompt; not sent in chat mode
  * @property {string} prompt
  * @property {{role: string, content: string}[]} messages  including the system message, if there is one
@@ -18,6 +19,7 @@ export function buildRequest(state) {
   return {
     mode,
     model: model?.id ?? "",
+    adapter: model?.adapter ?? null,
     preamble,
     prompt,
     messages: system.trim() ? [{ role: "system", content: system }, ...turns] : turns,

@@ -13,7 +13,9 @@ const API_KEY_ITEM = "hearth.key";
  * turns        the conversation: {role, content}; `draft` is the next user message
  * completions  of the last generation (completions.js); `selected` is the index of the one to continue with
  * source       the prompt or turns that the completions were generated for
- * model        {id, context}: name and context length in tokens; null: not yet known
+ * models       the model and its adapters: {id, context, adapter}: name, context length in tokens, and the
+ *              adapter's name, or null for the model itself
+ * model        the one of them that answers; null: not yet known
  * promptTokens tokens of the next request's prompt; null: not known
  * truncated    {preamble, prompt}: characters of each that the server will truncate
  * generation   the last generation (generation.js)
@@ -34,6 +36,7 @@ const initialState = () => ({
   source: null,
   running: false,
   error: null,
+  models: [],
   model: null,
   promptTokens: null,
   truncated: NOT_TRUNCATED,

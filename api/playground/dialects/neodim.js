@@ -41,7 +41,7 @@ const SERIALIZERS = {
   truncate: () => ({}),
 };
 
-function serialize({ preamble, prompt, params, context }, stream) {
+function serialize({ preamble, prompt, params, context, adapter }, stream) {
   const maxTokens = params.max_tokens ?? DEFAULT_MAX_TOKENS;
   const body = {
     preamble,
@@ -50,6 +50,7 @@ function serialize({ preamble, prompt, params, context }, stream) {
     max_total_tokens: params.truncate === null ? context : Math.min(context, params.truncate + maxTokens),
     can_stop_early: !params.ignore_eos,
   };
+  if (adapter) body.adapter = adapter;
   for (const [name, value] of Object.entries(activeParams(params, FIELDS))) {
     Object.assign(body, SERIALIZERS[name]?.() ?? { [FIELDS[name]]: value });
   }

@@ -27,12 +27,13 @@ const FORMATS = {
 };
 const FINISH_REASONS = { length: "length", eos_token: "stop", stop_sequence: "stop" };
 
-function serialize({ preamble, prompt, params }, stream) {
+function serialize({ preamble, prompt, params, adapter }, stream) {
   const active = activeParams(params, FIELDS);
   const { temperature } = active;
   if (temperature === 0) for (const name of SAMPLING) delete active[name];
   const { response_format, format_spec, n, ...simple } = active;
   const parameters = { do_sample: temperature !== 0, details: true };
+  if (adapter) parameters.adapter_id = adapter;
   for (const [name, value] of Object.entries(simple)) parameters[FIELDS[name]] = value;
   if (response_format in FORMATS) parameters.grammar = FORMATS[response_format](format_spec);
   const path = stream ? "/generate_stream" : "/generate";

@@ -1,7 +1,7 @@
-/** The header: model name, colour theme and API key; below it the switches for the mode and the dialect. */
+/** The header: the model, colour theme and API key; below it the switches for the mode and the dialect. */
 
 import { DIALECTS } from "../dialects/index.js";
-import { byId } from "./dom.js";
+import { byId, h } from "./dom.js";
 import { segmentedControl } from "./segmented_control.js";
 
 const THEMES = { auto: ["◐", "as the system"], light: ["○", "light"], dark: ["●", "dark"] };
@@ -16,11 +16,20 @@ export function topView(store, actions) {
     updateMode(mode);
     updateDialect(dialect, (id) => (DIALECTS[id].modes.includes(mode) ? "" : NO_CHAT[id]));
   });
-  store.subscribe(["model"], ({ model }) => {
-    byId("model").textContent = model?.id ?? "";
-  });
+  store.subscribe(["models", "model"], (state) => byId("model").replaceChildren(modelMenu(state, store)));
   themeButton(store);
   keyForm(store);
+}
+
+/** The model's name, or a menu if the model has adapters. */
+function modelMenu({ models, model }, store) {
+  if (models.length < 2) return model?.id ?? "";
+  const options = models.map(({ id, adapter }) =>
+    h("option", { value: id, selected: id === model.id }, adapter ? `${id} (adapter)` : id),
+  );
+  const menu = h("select", { "aria-label": "Model" }, ...options);
+  menu.addEventListener("change", () => store.set({ model: models.find(({ id }) => id === menu.value) }));
+  return menu;
 }
 
 function themeButton(store) {
