@@ -82,12 +82,15 @@ class AnswerSpans:
         if blocks is None or len(blocks) != len(indices):
             return None
         trained_indices = set(conversation.trained_indices)
-        spans = (
+        spans = [
             self._turn_in_block(text, block)
             for block, i in zip(blocks, indices, strict=True)
             if i in trained_indices
-        )
-        return RenderedConversation(text, tuple(spans))
+        ]
+        end = spans[-1][1]
+        has_end = self._end_of_turn(first_chars(text, end), spans[-1][0]) is not None
+        is_end_untrained = not has_end and self.turn_end != "" and self.turn_end in text.text[end:]
+        return RenderedConversation(text, tuple(spans), is_end_untrained=is_end_untrained)
 
     def _turn_in_block(self, text: MarkedText, block: Span) -> Span:
         """A block without the header of the turn, and without spaces behind its end."""

@@ -79,6 +79,7 @@ class RowEncoder:
         sentences = {
             say.ONLY_LAST: rendered.is_only_last,
             say.UNLIKE_PROMPT: rendered.is_unlike_prompt,
+            say.UNTRAINED_END: rendered.is_end_untrained,
             say.LOST_REASONING: reasoning not in rendered.text.text,
             say.TEMPLATE_START.format(short(rendered.template_start)): bool(rendered.template_start),
             say.ADDED_END.format(end_name) if end_name else say.NO_END: rendered.needs_end,

@@ -179,6 +179,9 @@ GENERATION_BODY = (
     "{%- else %}{{- '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}{%- endif %}"
     "{%- endfor %}{%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}{%- endif %}"
 )
+GENERATION_CONTENT = GENERATION_BODY.replace(" + '<|im_end|>' }}", " }}").replace(
+    "{%- endgeneration -%}{{- '\n' }}", "{%- endgeneration -%}{{- '<|im_end|>\n' }}"
+)
 # GLM 4: an answer has no end of its own; the next turn's header ends it.
 GLM_4 = (
     "[gMASK]<sop>{% for message in messages %}<|{{ message.role }}|>\n{{ message.content }}{% endfor %}"
@@ -252,10 +255,13 @@ TEMPLATES = {
 }
 
 
+PARTIAL_TEMPLATES = {"generation without end": PublishedTemplate(GENERATION_CONTENT, IM, "")}
+
+
 @cache
 def tokenizer_of(name: str) -> Any:
     """A small tokenizer with the template and its special tokens."""
-    template = TEMPLATES[name]
+    template = (TEMPLATES | PARTIAL_TEMPLATES)[name]
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=KINDS[template.kind](),
         unk_token="<unk>",

@@ -213,6 +213,12 @@ def test_generation_blocks_are_those_that_transformers_finds(tmp_path: Path, nam
         assert list(example.weights) == theirs["assistant_masks"][: len(example.weights)]
 
 
+def test_a_generation_block_without_the_end_of_the_turn_is_said(tmp_path: Path) -> None:
+    dataset = encode(tmp_path, "generation without end", [chat("Hi there", "The quick fox")])
+    assert trained_texts("generation without end", dataset.examples[0]) == ["The quick fox"]
+    assert "leaves out the end of the turn: it is not trained" in dataset.events[0]
+
+
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_all_tokens_are_trained_with_train_on_input(tmp_path: Path, name: str) -> None:
     example = encode(tmp_path, name, [chat("Hi there", "The quick fox")], train_on_input=True).examples[0]
