@@ -5,12 +5,14 @@ Knows the file names of peft.
 
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 from hub.small_files import ADAPTER_CONFIG, INDEX, read_json
 from hub.weight_files import PICKLE_PATTERN, SINGLE_FILE
 from inference.finding import Finding, Refused
 from inference.model.load.gguf.shards import GGUF
 
+SERVED_KIND = "LORA"
 BASE = "its base model"
 HOW_TO_MERGE = (
     "(merge_and_unload() of the package peft, then save_pretrained), and set MODEL_NAME to the merged folder"
@@ -26,11 +28,18 @@ def refuse_adapter(folder: Path, name: str, names: Collection[str]) -> None:
     base_name = base if isinstance(base, str) and base else ""
     label = f"an adapter ({kind})" if isinstance(kind, str) else "an adapter"
     have = f"{label} of {base_name or BASE}, without the model itself"
+    raise Refused(Finding("weights", "a model", have, False, explain_fix(name, base_name, kind)))
+
+
+def explain_fix(name: str, base_name: str, kind: Any) -> str:
+    """How to serve an adapter of this kind with its base model."""
+    if kind == SERVED_KIND:
+        model = f'MODEL_NAME = "{base_name}"' if base_name else f"set MODEL_NAME to {BASE}"
+        return f'{model}, and LORA_ADAPTERS = "{name}" beside it'
     serve_base = (
         f'MODEL_NAME = "{base_name}" serves the base model; to serve the adapter, ' if base_name else ""
     )
-    fix = f"{serve_base}merge it into {'that model' if base_name else BASE} {HOW_TO_MERGE}"
-    raise Refused(Finding("weights", "a model", have, False, fix))
+    return f"{serve_base}merge it into {'that model' if base_name else BASE} {HOW_TO_MERGE}"
 
 
 def has_model_weights(name: str) -> bool:

@@ -30,6 +30,14 @@ def test_a_folder_with_an_adapter_alone_is_refused(tmp_path: Path, has_config: b
         from_folder("mine", folder, trust_remote_code=False)
     finding = caught.value.finding
     assert finding.have == "an adapter (LORA) of acme/base, without the model itself"
+    assert finding.fix == 'MODEL_NAME = "acme/base", and LORA_ADAPTERS = "mine" beside it'
+
+
+def test_an_adapter_of_another_kind_is_to_be_merged(tmp_path: Path) -> None:
+    with pytest.raises(Refused) as caught:
+        from_folder("mine", write_adapter(tmp_path, peft_type="IA3"), trust_remote_code=False)
+    finding = caught.value.finding
+    assert finding.have == "an adapter (IA3) of acme/base, without the model itself"
     assert finding.fix.startswith(
         'MODEL_NAME = "acme/base" serves the base model; to serve the adapter, merge'
     )
@@ -45,7 +53,8 @@ def test_an_adapter_without_a_base_is_still_called_one(tmp_path: Path, base: obj
     with pytest.raises(Refused) as caught:
         from_folder("mine", write_adapter(tmp_path, base_model_name_or_path=base), trust_remote_code=False)
     assert caught.value.finding.have == "an adapter (LORA) of its base model, without the model itself"
-    assert "merge it into its base model" in caught.value.finding.fix
+    fix = 'set MODEL_NAME to its base model, and LORA_ADAPTERS = "mine" beside it'
+    assert caught.value.finding.fix == fix
 
 
 def test_a_model_with_an_adapter_in_its_folder_is_a_model(tmp_path: Path) -> None:
