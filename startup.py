@@ -15,6 +15,7 @@ from pathlib import Path
 
 from api import create_app
 from api.adapters import FetchAdapter, load_adapters
+from api.api_keys import make_key_check
 from api.body_limits import make_body_limit
 from api.concurrency_limit import make_early_refusal
 from api.open_host import warn_if_open
@@ -287,6 +288,7 @@ def run_server(
             drain_seconds=settings.drain_seconds,
             body_limit=make_body_limit(app, server.max_body_bytes, server.root_path),
             refuse_early=make_early_refusal(app, server.root_path),
+            check_key=make_key_check(server.api_keys, server.root_path),
             workers=settings.validation_workers,
             certfile=settings.ssl_certfile,
             keyfile=settings.ssl_keyfile,

@@ -5,9 +5,12 @@ import binascii
 import hashlib
 import hmac
 import re
+from collections.abc import Callable, Mapping, Sequence
 
 from flask import Flask, g, request
+from werkzeug.datastructures import Headers as WerkzeugHeaders
 
+from api.wsgi_environ import without_root_path
 from inference.errors import Unauthorized
 
 # Every version of the Llama Stack dialect has its own health and version routes.
@@ -26,6 +29,10 @@ HOW_TO_SEND = (
 )
 
 
+Headers = Mapping[str, str]  # of a request, by their names in lower case
+KeyCheck = Callable[[str, str, Headers], Unauthorized | None]  # (method, path, headers) -> why it is refused
+
+
 def install(app: Flask, keys: tuple[str, ...]) -> None:
     """Refuse requests without one of `keys`, unless `is_open`. With no `keys`, every request passes."""
     digests = [_digest(key.encode()) for key in keys]
@@ -33,14 +40,31 @@ def install(app: Flask, keys: tuple[str, ...]) -> None:
     def check_key() -> None:
         if is_open(request.method, request.path):
             return
-        request_digest = _digest(_key_of_request())
-        # sum() compares with every key: the time does not show which one matched.
-        if not sum(hmac.compare_digest(request_digest, digest) for digest in digests):
+        request_digest = _digest(_key_in(request.headers))
+        if not _is_one_of(request_digest, digests):
             raise Unauthorized(HOW_TO_SEND)
         g.api_key_digest = request_digest
 
     if keys:
         app.before_request(check_key)
+
+
+def make_key_check(keys: tuple[str, ...], root_path: str = "") -> KeyCheck:
+    """The check of `install`, for the server to make before it reads a body."""
+    digests = [_digest(key.encode()) for key in keys]
+
+    def check_key(method: str, path: str, headers: Headers) -> Unauthorized | None:
+        if not keys or is_open(method, without_root_path(path, root_path)):
+            return None
+        is_known = _is_one_of(_digest(_key_in(headers)), digests)
+        return None if is_known else Unauthorized(HOW_TO_SEND)
+
+    return check_key
+
+
+def _is_one_of(request_digest: bytes, digests: Sequence[bytes]) -> bool:
+    """sum() compares with every key: the time does not show which one matched."""
+    return bool(sum(hmac.compare_digest(request_digest, digest) for digest in digests))
 
 
 def is_open(method: str, path: str) -> bool:
@@ -51,11 +75,11 @@ def is_open(method: str, path: str) -> bool:
     return path in OPEN_PATHS or any(pattern.fullmatch(path) for pattern in patterns)
 
 
-def _key_of_request() -> bytes:
-    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+def _key_in(headers: Headers | WerkzeugHeaders) -> bytes:
+    scheme, _, token = headers.get("authorization", "").partition(" ")
     if scheme.lower() == "basic":
         return _password(token)
-    key = token.strip() if scheme.lower() == "bearer" else request.headers.get("X-Api-Key", "")
+    key = token.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
     return key.encode("latin1")  # WSGI decodes header bytes as latin1
 
 

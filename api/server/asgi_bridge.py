@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-from api.body_limits import BodyLimit
+from api.api_keys import KeyCheck
+from api.body_limits import UNUSED_BODY_BYTES, BodyLimit
 from api.concurrency_limit import EarlyRefusal
 from api.errors import envelope
 from api.json_body import MIMETYPE, encode
@@ -52,6 +53,7 @@ class Bridge:
     drain_deadline  time.monotonic() at which unfinished responses are aborted; None: no drain has started
     idle            set when no request is unfinished
     refuse_early    why a request is refused by its method and path alone; None: it is not
+    check_key       why a request with a large body is refused by its headers, before its body is read
     closed          the drain has ended; a request pipelined after an aborted one is dropped
     workers         threads that run the app for requests with a small body; large_workers: with a large one
     """
@@ -63,9 +65,11 @@ class Bridge:
         body_idle_s: float = BODY_IDLE_S,
         workers: int = NUM_WORKERS,
         refuse_early: EarlyRefusal = lambda method, path: None,
+        check_key: KeyCheck = lambda method, path, headers: None,
     ) -> None:
         self.app = app
         self.refuse_early = refuse_early
+        self.check_key = check_key
         self.body_limit = body_limit
         self.body_idle_s = body_idle_s
         self.drain_deadline: float | None = None
@@ -123,6 +127,7 @@ class Bridge:
     async def _handle(self, scope: dict[str, Any], receive: Receive, send: Send, held_body: HeldBody) -> None:
         refusal: ServerError | None = None
         try:
+            self._check_key_of_large_body(scope)
             body = await read_body(scope, receive, self.body_limit, self.body_idle_s, held_body)
         except ServerError as error:
             held_body.release()
@@ -155,6 +160,13 @@ class Bridge:
                 await _send(send, app_response, app_response.body)
         finally:
             disconnect.cancel()
+
+    def _check_key_of_large_body(self, scope: dict[str, Any]) -> None:
+        """Raise Unauthorized for a request without a key, unless its body is small."""
+        headers = {name.decode("latin1").lower(): value.decode("latin1") for name, value in scope["headers"]}
+        is_large = int(headers.get("content-length", 0)) > UNUSED_BODY_BYTES or "transfer-encoding" in headers
+        if is_large and (error := self.check_key(scope["method"], scope["path"], headers)):
+            raise error
 
     async def _refuse(self, environ: dict[str, Any], receive: Receive, send: Send) -> None:
         """Send the refusal, then read for LINGER_S: closing with unread bytes would lose the response."""

@@ -15,6 +15,7 @@ from types import FrameType
 
 import uvicorn
 
+from api.api_keys import KeyCheck
 from api.body_limits import BodyLimit
 from api.concurrency_limit import EarlyRefusal
 from api.server.asgi_bridge import NUM_WORKERS, Bridge, Wsgi
@@ -38,6 +39,7 @@ def serve(
     drain_seconds: float,
     body_limit: BodyLimit,
     refuse_early: EarlyRefusal = lambda method, path: None,
+    check_key: KeyCheck = lambda method, path, headers: None,
     workers: int = NUM_WORKERS,
     certfile: str = "",
     keyfile: str = "",
@@ -49,6 +51,7 @@ def serve(
     port        0 selects a free port
     body_limit  largest body of a request, in bytes, by method and path
     refuse_early  why a request is refused by its method and path alone; None: it is not
+    check_key     why a request with a large body is refused before its body is read
     workers     number of threads that run the app
     certfile    TLS certificate, which check_certificate has accepted; empty: HTTP. keyfile: its private key
     on_ready    called when connections are accepted; HttpServer.stop, from any thread, acts like a signal
@@ -62,7 +65,7 @@ def serve(
         log.error("cannot listen on %s port %d: %s; set another PORT or HOST", host, port, error.strerror)
         return 1
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        bridge = Bridge(app, body_limit, workers=workers, refuse_early=refuse_early)
+        bridge = Bridge(app, body_limit, workers=workers, refuse_early=refuse_early, check_key=check_key)
         server = HttpServer(bridge, listener, drain_seconds, certfile, keyfile)
         runner.run(server.run(models, on_ready))
     return 0

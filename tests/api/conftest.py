@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 import pytest
 
 from api import create_app
+from api.api_keys import make_key_check
 from api.body_limits import make_body_limit
 from api.concurrency_limit import make_early_refusal
 from api.server.serve import HttpServer, serve
@@ -89,6 +90,7 @@ def served(backend: FakeBackend, drain_s: float = 0.2, **settings: Any) -> Itera
     ready: queue.Queue[HttpServer] = queue.Queue()
     options = {"host": "127.0.0.1", "port": 0, "drain_seconds": drain_s, "body_limit": body_limit}
     options["refuse_early"] = make_early_refusal(app, limits.root_path)
+    options["check_key"] = make_key_check(limits.api_keys, limits.root_path)
     thread = threading.Thread(target=serve, args=(app, models), kwargs={**options, "on_ready": ready.put})
     thread.start()
     http_server = ready.get(timeout=10)
