@@ -1,5 +1,6 @@
 """Opens the tuning service of a server: what the settings and the served model mean for training."""
 
+import contextlib
 import logging
 import os
 import sqlite3
@@ -68,15 +69,24 @@ def free_bytes(serving_bytes: int) -> int:
 
 
 def training_base(settings: Settings, backend: Backend, model_folder: Path, dtype: str) -> TrainingBase:
+    """Paths are absolute: a job may outlive this server and its working directory."""
     info = backend.info()
     return TrainingBase(
         names=(info.id, *settings.served_names),
-        model_folder=str(model_folder),
+        model_folder=absolute(str(model_folder)),
         context=info.context or 0,
         dtype=dtype,
-        chat_template=settings.chat_template,
-        tokenizer_config_path=settings.tokenizer_config_path,
+        chat_template=absolute(settings.chat_template),
+        tokenizer_config_path=absolute(settings.tokenizer_config_path),
         trust_remote_code=settings.trust_remote_code,
         threads=max(1, (settings.threads or os.cpu_count() or 1) - 1),
         max_lora_rank=settings.max_lora_rank,
     )
+
+
+def absolute(path: str) -> str:
+    """The path from the root; a text that is no path of anything stays as it is."""
+    with contextlib.suppress(OSError, ValueError):  # a template can be longer than a path may be
+        if path and Path(path).expanduser().exists():
+            return str(Path(path).expanduser().absolute())
+    return path

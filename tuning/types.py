@@ -166,7 +166,7 @@ class JobRequest:
     face: str = "openai"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class JobError:
     """Why a job failed. param: the field of the request that is to blame; None: none is."""
 

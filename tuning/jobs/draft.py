@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from tuning.data.inspection import InspectedRow
 from tuning.types import JobError, JobSpec, Method, TrainingBase
 
 DRAFT_FILE, PREPARED_FILE, SPEC_FILE = "draft.json", "prepared.json", "job.json"
@@ -41,6 +42,7 @@ class PreparedJob:
     num_examples        rows of the training file that are trained on
     num_cut             rows left out because they are too long
     num_tokens          of all examples, prompts included; num_trained_tokens: those with a weight in the loss
+    max_row_tokens      of the longest example
     num_total_steps     optimizer steps
     messages            what the user must know, as sentences
     memory_plan         bytes by term
@@ -52,10 +54,11 @@ class PreparedJob:
     num_cut: int = 0
     num_tokens: int = 0
     num_trained_tokens: int = 0
+    max_row_tokens: int = 0
     num_total_steps: int = 0
     messages: tuple[str, ...] = ()
     memory_plan: Mapping[str, int] = field(default_factory=dict)
-    shown_rows: tuple[Any, ...] = ()
+    shown_rows: tuple[InspectedRow, ...] = ()
     error: JobError | None = None
 
 

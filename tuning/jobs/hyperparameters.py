@@ -129,7 +129,7 @@ def resolve_hyperparameters(
     values: Mapping[str, Any], method: Method, num_examples: int, sizes: ModelSizes
 ) -> Hyperparameters:
     """Numbers for all hyperparameters. values: checked ones; "auto", null and absent ones are chosen."""
-    chosen = {name: value for name, value in values.items() if value != AUTO and value is not None}
+    chosen = chosen_values(values)
     batch_size = chosen.get("batch_size") or min(
         MAX_AUTO_BATCH, max(1, round(num_examples / ROWS_PER_BATCH_ROW))
     )
@@ -149,6 +149,11 @@ def resolve_hyperparameters(
     return Hyperparameters(
         **(values | {"max_length": min(values["max_length"] or sizes.context, sizes.context)})
     )
+
+
+def chosen_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values without those that are "auto" or null."""
+    return {name: value for name, value in values.items() if value != AUTO and value is not None}
 
 
 def auto_epochs(num_examples: int, rows_of_step: int) -> int:

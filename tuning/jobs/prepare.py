@@ -1,19 +1,32 @@
 """The program that validates the files of a job and chooses its hyperparameters: python -m … FOLDER.
 
-A process of its own: reading many rows would slow the server. Reads FOLDER/draft.json and writes
+A process of its own: encoding many rows would slow the server. Reads FOLDER/draft.json and writes
 FOLDER/prepared.json.
 """
 
-import json
 import math
 import sys
 from pathlib import Path
+from typing import Any
 
 from inference.errors import ServerError
+from inference.model.load.formats import read_config, read_tokenizer
+from inference.model.load.tokenizer import read_chat_template, replace_settings
+from inference.text.chat_template import ChatTemplate
+from tuning.data.encoder import Encoder
+from tuning.data.examples import Dataset, InvalidDataset
+from tuning.data.inspection import inspect
 from tuning.jobs.draft import DRAFT_FILE, PREPARED_FILE, Draft, PreparedJob, read_value, write_value
-from tuning.jobs.hyperparameters import ModelSizes, resolve_hyperparameters
-from tuning.jsonl import InvalidLine, count_rows
-from tuning.types import Hyperparameters, JobError, JobSpec
+from tuning.jobs.hyperparameters import ModelSizes, chosen_values, resolve_hyperparameters
+from tuning.types import Hyperparameters, JobError, JobSpec, TrainingBase
+
+
+class InvalidFile(Exception):
+    """A dataset of the job is invalid. field: training_file or validation_file."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field, self.message = field, message
 
 
 def main() -> None:
@@ -26,27 +39,58 @@ def prepare(draft: Draft) -> PreparedJob:
     """Never raises a ServerError: it is in the result."""
     try:
         return validate(draft)
-    except InvalidLine as error:
-        return PreparedJob(
-            error=JobError(code=f"invalid_{error.field}", message=error.message, param=error.field)
-        )
+    except InvalidFile as error:
+        return PreparedJob(error=JobError(f"invalid_{error.field}", error.message, error.field))
     except ServerError as error:
         param = getattr(error, "field", None) or None
-        return PreparedJob(error=JobError(code="invalid_request", message=error.message, param=param))
+        return PreparedJob(error=JobError("invalid_request", error.message, param))
 
 
 def validate(draft: Draft) -> PreparedJob:
-    num_examples = count_rows(Path(draft.training_file), "training_file")
+    """Raises InvalidFile, and ServerError if the model has no tokenizer or template that can be read."""
+    encoder = open_encoder(draft)
+    dataset = encode(encoder, draft, draft.training_file, "training_file")
     if draft.validation_file:
-        count_rows(Path(draft.validation_file), "validation_file")
-    sizes = model_sizes(Path(draft.base.model_folder), draft.base.context)
-    hyperparameters = resolve_hyperparameters(draft.hyperparameters, draft.method, num_examples, sizes)
-    spec = make_spec(draft, hyperparameters)
-    return PreparedJob(
-        spec=spec,
-        num_examples=num_examples,
-        num_total_steps=count_steps(hyperparameters, num_examples),
+        encode(encoder, draft, draft.validation_file, "validation_file")
+    config = read_config(Path(draft.base.model_folder), draft.base.trust_remote_code).to_dict()
+    hyperparameters = resolve_hyperparameters(
+        draft.hyperparameters, draft.method, len(dataset), model_sizes(config, draft.base)
     )
+    inspection = inspect(dataset, encoder, draft.num_shown_rows)
+    return PreparedJob(
+        spec=make_spec(draft, hyperparameters),
+        num_examples=inspection.num_rows,
+        num_cut=inspection.num_cut,
+        num_tokens=inspection.num_tokens,
+        num_trained_tokens=inspection.num_trained_tokens,
+        max_row_tokens=inspection.max_row_tokens,
+        num_total_steps=count_steps(hyperparameters, len(dataset)),
+        messages=inspection.events,
+        shown_rows=inspection.rows,
+    )
+
+
+def open_encoder(draft: Draft) -> Encoder:
+    """The encoder of the served model's tokenizer and chat template."""
+    base, values = draft.base, chosen_values(draft.hyperparameters)
+    tokenizer = read_tokenizer(Path(base.model_folder), base.trust_remote_code)
+    if base.tokenizer_config_path:
+        replace_settings(tokenizer, Path(base.tokenizer_config_path))
+    if base.chat_template:
+        tokenizer.chat_template = read_chat_template(base.chat_template)
+    return Encoder(
+        tokenizer,
+        ChatTemplate(tokenizer),
+        max_length=min(values.get("max_length") or base.context, base.context),
+        train_on_input=values.get("train_on_input", False),
+    )
+
+
+def encode(encoder: Encoder, draft: Draft, path: str, field: str) -> Dataset:
+    try:
+        return encoder.encode(Path(path), draft.method)
+    except InvalidDataset as error:
+        raise InvalidFile(field, error.message) from error
 
 
 def make_spec(draft: Draft, hyperparameters: Hyperparameters) -> JobSpec:
@@ -74,10 +118,9 @@ def count_steps(hyperparameters: Hyperparameters, num_examples: int) -> int:
     return min(num_steps, hyperparameters.max_steps or num_steps)
 
 
-def model_sizes(model_folder: Path, context: int) -> ModelSizes:
-    config = json.loads((model_folder / "config.json").read_text())
+def model_sizes(config: dict[str, Any], base: TrainingBase) -> ModelSizes:
     text_config = config.get("text_config") or config
-    return ModelSizes(int(text_config["hidden_size"]), str(text_config.get("model_type", "")), context)
+    return ModelSizes(text_config["hidden_size"], str(config.get("model_type", "")), base.context)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ Each line is recorded once: the database holds how far the file was read.
 """
 
 import dataclasses
+import math
 import secrets
 import sqlite3
 import time
@@ -15,7 +16,7 @@ import orjson
 
 from tuning.jobs.names import checkpoint_name
 from tuning.store.jobs import RunState, add_event, change_job, find_job, read_run, write_run
-from tuning.store.schema import CHECKPOINTS
+from tuning.store.schema import CHECKPOINTS, EVENTS
 from tuning.types import Checkpoint, Job, JobProgress
 
 PROGRESS_FILE = "progress.jsonl"
@@ -90,13 +91,23 @@ def parse_line(line: bytes) -> Line:
 
 
 def record_started(connection: sqlite3.Connection, job: Job, line: Line) -> None:
-    progress = dataclasses.replace(job.progress, total_steps=int(line.get("total_steps", 0)))
-    change_job(connection, job.id, progress=progress, trained_tokens=line.get("num_trained_tokens"))
+    total_steps = int(line.get("total_steps", 0))
+    progress = dataclasses.replace(job.progress, total_steps=total_steps)
+    trained_tokens = round(line.get("num_trained_tokens", 0) * total_steps / steps_of_epoch(job))
+    change_job(connection, job.id, progress=progress, trained_tokens=trained_tokens)
+
+
+def steps_of_epoch(job: Job) -> int:
+    values = job.hyperparameters
+    rows_of_step = values["batch_size"] * values["gradient_accumulation_steps"]
+    return math.ceil(job.num_examples / rows_of_step)
 
 
 def record_message(connection: sqlite3.Connection, job: Job, line: Line) -> None:
-    level = line.get("level", "info")
-    text = str(line.get("text", ""))
+    """A sentence about the dataset comes from the validation, and from each start of the trainer: once."""
+    level, text = line.get("level", "info"), str(line.get("text", ""))
+    if any(event.message == text for event in EVENTS.all(connection, job.id)):
+        return
     add_event(connection, job.id, text, level if level in ("warn", "error") else "info")
 
 

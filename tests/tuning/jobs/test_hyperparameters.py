@@ -1,0 +1,76 @@
+"""Which hyperparameters a job may set, and what "auto" becomes."""
+
+from typing import Any
+
+import pytest
+
+from inference.errors import BadRequest
+from tuning.jobs.hyperparameters import ModelSizes, check_hyperparameters, resolve_hyperparameters
+from tuning.types import Hyperparameters, Method
+
+SIZES = ModelSizes(hidden_size=192, model_type="llama", context=512)
+
+
+def resolve(num_examples: int = 24, method: Method = "supervised", **values: Any) -> Hyperparameters:
+    return resolve_hyperparameters(values, method, num_examples, SIZES)
+
+
+def test_auto_null_and_absent_values_are_chosen() -> None:
+    assert resolve(n_epochs="auto", batch_size=None) == resolve()
+
+
+@pytest.mark.parametrize(
+    ("num_examples", "batch_size", "n_epochs"),
+    [(24, 1, 3), (5, 1, 12), (1, 1, 50), (2000, 4, 3), (50_000, 16, 3)],
+)
+def test_the_batch_grows_with_the_rows_and_epochs_make_60_steps(
+    num_examples: int, batch_size: int, n_epochs: int
+) -> None:
+    resolved = resolve(num_examples)
+    assert (resolved.batch_size, resolved.n_epochs) == (batch_size, n_epochs)
+
+
+def test_the_learning_rate_follows_the_hidden_size_the_method_and_the_multiplier() -> None:
+    assert resolve().learning_rate == pytest.approx(3.1e-3, rel=0.01)
+    assert resolve(learning_rate_multiplier=2).learning_rate == pytest.approx(6.2e-3, rel=0.01)
+    assert resolve(method="dpo").learning_rate == pytest.approx(3.1e-4, rel=0.01)
+    assert resolve(learning_rate=0.5, learning_rate_multiplier=2).learning_rate == 0.5
+
+
+def test_alpha_is_twice_the_rank() -> None:
+    assert (resolve().lora_alpha, resolve(lora_rank=4).lora_alpha) == (32, 8)
+
+
+def test_a_row_is_no_longer_than_the_context() -> None:
+    lengths = [resolve(max_length=value).max_length for value in (0, 100, 5000)]
+    assert lengths == [512, 100, 512]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("n_epochs", 0),
+        ("n_epochs", 2.5),
+        ("n_epochs", "3"),
+        ("batch_size", 257),
+        ("learning_rate", float("nan")),
+        ("learning_rate", float("inf")),
+        ("learning_rate_multiplier", -1),
+        ("beta", 2.1),
+        ("loss_type", "kto_pair"),
+        ("packing", 1),
+        ("target_modules", "q_proj"),
+        ("target_modules", [1]),
+        ("warmth", 1),
+    ],
+)
+def test_a_value_beyond_its_limits_is_named(name: str, value: Any) -> None:
+    with pytest.raises(BadRequest) as refused:
+        check_hyperparameters({name: value}, max_lora_rank=256)
+    assert refused.value.field == name
+
+
+def test_the_rank_is_limited_by_the_server() -> None:
+    check_hyperparameters({"lora_rank": 8, "n_epochs": "auto", "packing": None}, max_lora_rank=8)
+    with pytest.raises(BadRequest, match="must be at most MAX_LORA_RANK=8, got 9"):
+        check_hyperparameters({"lora_rank": 9}, max_lora_rank=8)

@@ -1,0 +1,85 @@
+"""The validation of a job's files with the tokenizer and template of models/demo."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tuning.jobs.draft import Draft, PreparedJob
+from tuning.jobs.prepare import prepare
+from tuning.jobs.process import ROOT
+from tuning.types import Method, TrainingBase
+
+BASE = TrainingBase(names=("demo",), model_folder=str(ROOT / "models" / "demo"), context=512)
+
+
+def row(question: str, answer: str) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]}
+
+
+ROWS = [row(f"Who is person {number}?", f"Person {number} is a baker.") for number in range(24)]
+
+
+def prepare_rows(
+    folder: Path,
+    *rows: Any,
+    validation: list[Any] | None = None,
+    method: Method = "supervised",
+    **values: Any,
+) -> PreparedJob:
+    files = {"training": rows, "validation": validation or []}
+    for name, contents in files.items():
+        (folder / name).write_text("".join(json.dumps(each) + "\n" for each in contents))
+    return prepare(
+        Draft(
+            job_id="job",
+            method=method,
+            hyperparameters=values,
+            seed=1,
+            base=BASE,
+            initial_adapter="",
+            training_file=str(folder / "training"),
+            validation_file=str(folder / "validation") if validation is not None else "",
+            num_shown_rows=1,
+        )
+    )
+
+
+def test_rows_are_counted_and_auto_becomes_numbers(tmp_path: Path) -> None:
+    prepared = prepare_rows(tmp_path, *ROWS)
+    assert prepared.error is None and prepared.spec
+    assert (prepared.num_examples, prepared.num_cut, prepared.num_total_steps) == (24, 0, 72)
+    assert 0 < prepared.num_trained_tokens < prepared.num_tokens
+    hyperparameters = prepared.spec.hyperparameters
+    assert (hyperparameters.n_epochs, hyperparameters.batch_size, hyperparameters.max_length) == (3, 1, 512)
+    assert hyperparameters.learning_rate == pytest.approx(3.1e-3, rel=0.01)
+
+
+def test_the_first_rows_are_shown_with_what_is_trained(tmp_path: Path) -> None:
+    (shown_row,) = prepare_rows(tmp_path, *ROWS).shown_rows
+    texts = {segment.is_trained: segment.text for segment in shown_row.segments}
+    assert texts[True] == "Person 0 is a baker.<|eot_id|>" and "Who is person 0?" in texts[False]
+
+
+def test_a_row_that_is_too_long_is_counted(tmp_path: Path) -> None:
+    prepared = prepare_rows(tmp_path, *ROWS, row("a " * 600, "b " * 600))
+    assert (prepared.num_examples, prepared.num_cut) == (24, 1)
+    assert "line 25" in prepared.messages[0]
+
+
+def test_an_invalid_row_is_named(tmp_path: Path) -> None:
+    error = prepare_rows(tmp_path, *ROWS, {"messages": [{"role": "user", "content": "x"}]}).error
+    assert error and (error.code, error.param) == ("invalid_training_file", "training_file")
+    assert error.message.startswith("Line 25: ")
+
+
+def test_the_validation_file_is_checked_as_well(tmp_path: Path) -> None:
+    error = prepare_rows(tmp_path, *ROWS, validation=[ROWS[0], {"text": "x"}]).error
+    assert error and (error.code, error.param) == ("invalid_validation_file", "validation_file")
+    assert error.message.startswith("Line 2: ")
+
+
+def test_a_method_needs_its_rows(tmp_path: Path) -> None:
+    error = prepare_rows(tmp_path, *ROWS, method="dpo").error
+    assert error and error.code == "invalid_training_file" and error.message.startswith("Line 1: ")
