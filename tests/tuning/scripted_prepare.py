@@ -38,6 +38,7 @@ def main(folder: Path) -> None:
         num_examples=len(rows),
         num_total_steps=count_steps(hyperparameters, len(rows)),
         messages=("2 rows are cut",),
+        memory_plan={"weights": 1000},
     )
     write_value(folder / PREPARED_FILE, prepared)
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from inference.finding import Finding
 from tuning.data.inspection import InspectedRow
 from tuning.types import JobError, JobSpec, Method, TrainingBase
 
@@ -20,6 +21,7 @@ Value = TypeVar("Value")
 class Draft:
     """A job whose hyperparameters are as requested. The other fields are those of JobSpec.
 
+    free_bytes      memory that serving leaves for the trainer
     num_shown_rows  rows to return with their tokens; 0: none
     """
 
@@ -31,6 +33,7 @@ class Draft:
     initial_adapter: str
     training_file: str
     validation_file: str
+    free_bytes: int
     num_shown_rows: int = 0
 
 
@@ -38,13 +41,14 @@ class Draft:
 class PreparedJob:
     """A draft whose files are valid, or why they are not.
 
-    spec                what to train; None if `error` is set
+    spec                what to train; None if the files are invalid
     num_examples        rows of the training file that are trained on
     num_cut             rows left out because they are too long
     num_tokens          of all examples, prompts included; num_trained_tokens: those with a weight in the loss
     max_row_tokens      of the longest example
     num_total_steps     optimizer steps
     messages            what the user must know, as sentences
+    memory              whether the training fits beside serving: need, have and fix
     memory_plan         bytes by term
     shown_rows          the first rows with their tokens and masks
     """
@@ -57,6 +61,7 @@ class PreparedJob:
     max_row_tokens: int = 0
     num_total_steps: int = 0
     messages: tuple[str, ...] = ()
+    memory: Finding | None = None
     memory_plan: Mapping[str, int] = field(default_factory=dict)
     shown_rows: tuple[InspectedRow, ...] = ()
     error: JobError | None = None

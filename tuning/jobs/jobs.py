@@ -166,6 +166,7 @@ class Jobs:
             hyperparameters=request.hyperparameters,
             seed=seed,
             base=self._workspace.base,
+            free_bytes=self._workspace.free_bytes(),
             initial_adapter=str(folder / INITIAL_ADAPTER) if trained_folder else "",
             training_file=self._rows_file(request.training, "training_file", folder),
             validation_file=self._rows_file(validation, "validation_file", folder) if validation else "",

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from inference.errors import ServerError
+from inference.finding import Finding
 from inference.model.load.formats import read_config, read_tokenizer
 from inference.model.load.tokenizer import read_chat_template, replace_settings
 from inference.text.chat_template import ChatTemplate
@@ -18,6 +19,8 @@ from tuning.data.examples import Dataset, InvalidDataset
 from tuning.data.inspection import inspect
 from tuning.jobs.draft import DRAFT_FILE, PREPARED_FILE, Draft, PreparedJob, read_value, write_value
 from tuning.jobs.hyperparameters import ModelSizes, chosen_values, resolve_hyperparameters
+from tuning.jobs.memory_check import check_job_memory
+from tuning.memory_plan import TrainingPlan, largest_pass, plan_memory
 from tuning.types import Hyperparameters, JobError, JobSpec, TrainingBase
 
 
@@ -56,6 +59,12 @@ def validate(draft: Draft) -> PreparedJob:
     hyperparameters = resolve_hyperparameters(
         draft.hyperparameters, draft.method, len(dataset), model_sizes(config, draft.base)
     )
+
+    def make_plan(values: Hyperparameters) -> TrainingPlan:
+        spec = make_spec(draft, values)
+        return plan_memory(config, spec, largest_pass(dataset, spec))
+
+    memory = check_job_memory(hyperparameters, make_plan, draft.free_bytes)
     inspection = inspect(dataset, encoder, draft.num_shown_rows)
     return PreparedJob(
         spec=make_spec(draft, hyperparameters),
@@ -66,8 +75,16 @@ def validate(draft: Draft) -> PreparedJob:
         max_row_tokens=inspection.max_row_tokens,
         num_total_steps=count_steps(hyperparameters, len(dataset)),
         messages=inspection.events,
+        memory=memory,
+        memory_plan=make_plan(hyperparameters).terms,
         shown_rows=inspection.rows,
+        error=None if memory.ok else memory_error(memory),
     )
+
+
+def memory_error(memory: Finding) -> JobError:
+    message = f"the training needs {memory.need}; beside serving there is {memory.have}: {memory.fix}"
+    return JobError("insufficient_memory", message)
 
 
 def open_encoder(draft: Draft) -> Encoder:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from inference.errors import ServerError
+from inference.finding import format_size
 from tuning.jobs.process import KILLED, TERMINATED, ChildProcess, describe_exit
 from tuning.jobs.progress import PROGRESS_FILE, read_all_lines, record_new_lines
 from tuning.jobs.result_file import metrics_csv
@@ -24,18 +25,32 @@ log = logging.getLogger(__name__)
 
 
 def start_training(workspace: Workspace, job: Job) -> JobRun | None:
-    """Start the trainer, where its folder has it go on from the last saved state. None: the job has ended."""
+    """Start the trainer; with a saved state in its folder, it goes on from there. None: the job has ended."""
     folder = workspace.job_folder(job)
     follow_training(workspace, job.id, folder)  # what a killed server has not read
     outcome = workspace.database.run(read_run, job.id).outcome
     if outcome and outcome["type"] == "finished":  # the server ended before it had published the result
         publish_result(workspace, job.id, folder, Path(outcome["folder"]))
         return None
+    if error := memory_shortage(workspace, job):
+        fail_job(workspace, job.id, error)
+        return None
     complete_last_line(folder / PROGRESS_FILE)
     process = ChildProcess(workspace.programs.train, folder, workspace.base.threads)
     workspace.database.run(begin_run, job.id)
     log.info("job=%s status=running pid=%d", job.id, process.pid)
     return JobRun(job.id, "training", folder, process)
+
+
+def memory_shortage(workspace: Workspace, job: Job) -> JobError | None:
+    """Why the job does not fit now; when its files were validated, it did. None: it fits."""
+    need, have = sum(job.memory_plan.values()), workspace.free_bytes()
+    if need <= have:
+        return None
+    message = (
+        f"the training needs {format_size(need)} of memory; beside serving there is {format_size(have)} now"
+    )
+    return JobError("insufficient_memory", f"{message}: free memory, and create the job again")
 
 
 def complete_last_line(progress: Path) -> None:

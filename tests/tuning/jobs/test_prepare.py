@@ -14,8 +14,8 @@ from tuning.types import Method, TrainingBase
 BASE = TrainingBase(names=("demo",), model_folder=str(ROOT / "models" / "demo"), context=512)
 
 
-def row(question: str, answer: str) -> dict[str, Any]:
-    return {"messages": [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]}
+def row(question: str, reply: str) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": question}, {"role": "assistant", "content": reply}]}
 
 
 ROWS = [row(f"Who is person {number}?", f"Person {number} is a baker.") for number in range(24)]
@@ -26,6 +26,7 @@ def prepare_rows(
     *rows: Any,
     validation: list[Any] | None = None,
     method: Method = "supervised",
+    free_bytes: int = 10**12,
     **values: Any,
 ) -> PreparedJob:
     files = {"training": rows, "validation": validation or []}
@@ -38,6 +39,7 @@ def prepare_rows(
             hyperparameters=values,
             seed=1,
             base=BASE,
+            free_bytes=free_bytes,
             initial_adapter="",
             training_file=str(folder / "training"),
             validation_file=str(folder / "validation") if validation is not None else "",
@@ -83,3 +85,13 @@ def test_the_validation_file_is_checked_as_well(tmp_path: Path) -> None:
 def test_a_method_needs_its_rows(tmp_path: Path) -> None:
     error = prepare_rows(tmp_path, *ROWS, method="dpo").error
     assert error and error.code == "invalid_training_file" and error.message.startswith("Line 1: ")
+
+
+def test_a_job_that_does_not_fit_says_what_does(tmp_path: Path) -> None:
+    prepared = prepare_rows(tmp_path, *ROWS, batch_size=16)
+    need = sum(prepared.memory_plan.values())
+    error = prepare_rows(tmp_path, *ROWS, batch_size=16, free_bytes=need - 1_000_000).error
+    assert error and error.code == "insufficient_memory"
+    assert error.message.endswith(": use batch_size=8, gradient_accumulation_steps=2")
+    hopeless = prepare_rows(tmp_path, *ROWS, free_bytes=1000)
+    assert hopeless.memory and not hopeless.memory.ok and "a smaller max_length" in hopeless.memory.fix

@@ -217,3 +217,17 @@ def test_a_dry_run_stores_nothing(service: TuningService) -> None:
     prepared = service.jobs.dry_run(request)
     assert (prepared.num_examples, prepared.error) == (2, None)
     assert service.jobs.list(limit=10).values == [] and list((service.folder / "jobs").iterdir()) == []
+
+
+def test_a_job_that_no_longer_fits_fails_before_it_starts(open_services: MakeService) -> None:
+    free_bytes = [10**12]
+    service = open_services(free_bytes=lambda: free_bytes[0])
+    running = create_job(service, {"step_s": 0.05}, steps=1000)
+    wait_for_step(service, running.id)
+    job = create_job(service)
+    wait_for_job(service, job.id, "queued")
+    free_bytes[0] = 500
+    service.jobs.cancel(running.id)
+    job = wait_for_job(service, job.id)
+    assert job.error and job.error.code == "insufficient_memory" and job.started is None
+    assert "needs 1.0 kB of memory; beside serving there is 500 bytes now" in job.error.message
