@@ -11,9 +11,16 @@ from pathlib import Path
 
 import orjson
 
-from tuning.jobs.draft import DRAFT_FILE, PREPARED_FILE, Draft, PreparedJob, read_value, write_value
+from tuning.jobs.draft import (
+    DRAFT_FILE,
+    PREPARED_FILE,
+    Draft,
+    count_steps,
+    make_spec,
+    read_value,
+    write_value,
+)
 from tuning.jobs.hyperparameters import ModelSizes, resolve_hyperparameters
-from tuning.jobs.prepare import count_steps, make_spec
 from tuning.types import JobError
 
 
@@ -24,7 +31,7 @@ def main(folder: Path) -> None:
         case "invalid":
             message = "Line 1: messages is required"
             error = JobError(code="invalid_training_file", message=message, param="training_file")
-            write_value(folder / PREPARED_FILE, PreparedJob(error=error))
+            write_value(folder / PREPARED_FILE, {"error": error})
             return
         case "die":
             print("Traceback: a bug")
@@ -33,13 +40,13 @@ def main(folder: Path) -> None:
             time.sleep(60)
     sizes = ModelSizes(2000, "llama", 128)
     hyperparameters = resolve_hyperparameters(draft.hyperparameters, draft.method, len(rows), sizes)
-    prepared = PreparedJob(
-        spec=make_spec(draft, hyperparameters),
-        num_examples=len(rows),
-        num_total_steps=count_steps(hyperparameters, len(rows)),
-        messages=("2 rows are cut",),
-        memory_plan={"weights": 1000},
-    )
+    prepared = {
+        "spec": make_spec(draft, hyperparameters),
+        "num_examples": len(rows),
+        "num_total_steps": count_steps(hyperparameters, len(rows)),
+        "messages": ("2 rows are cut",),
+        "memory_plan": {"weights": 1000},
+    }
     write_value(folder / PREPARED_FILE, prepared)
 
 

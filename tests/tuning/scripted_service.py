@@ -18,9 +18,10 @@ from tuning.types import FINISHED, Job, JobRequest, Status, TrainingBase
 SCRIPTS = Programs(
     prepare=(sys.executable, "-m", "tests.tuning.scripted_prepare"),
     train=(sys.executable, "-m", "tests.tuning.scripted_trainer"),
+    nice=1,  # the tests wait for them
 )
 ROW = {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]}
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 
 
 class RecordingAdapters(FakeAdapters):

@@ -1,16 +1,15 @@
-"""A job before its files are validated, and what the validation found out: files between processes."""
+"""A job before its files are validated, and how values pass between processes as files."""
 
+import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
-from inference.finding import Finding
-from tuning.data.inspection import InspectedRow
-from tuning.types import JobError, JobSpec, Method, TrainingBase
+from tuning.types import Hyperparameters, JobSpec, Method, TrainingBase
 
 DRAFT_FILE, PREPARED_FILE, SPEC_FILE = "draft.json", "prepared.json", "job.json"
 
@@ -37,34 +36,29 @@ class Draft:
     num_shown_rows: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreparedJob:
-    """A draft whose files are valid, or why they are not.
+def make_spec(draft: Draft, hyperparameters: Hyperparameters) -> JobSpec:
+    base = draft.base
+    return JobSpec(
+        job_id=draft.job_id,
+        method=draft.method,
+        hyperparameters=hyperparameters,
+        seed=draft.seed,
+        model_folder=base.model_folder,
+        dtype=base.dtype,
+        chat_template=base.chat_template,
+        tokenizer_config_path=base.tokenizer_config_path,
+        trust_remote_code=base.trust_remote_code,
+        initial_adapter=draft.initial_adapter,
+        training_file=draft.training_file,
+        validation_file=draft.validation_file,
+        threads=base.threads,
+    )
 
-    spec                what to train; None if the files are invalid
-    num_examples        rows of the training file that are trained on
-    num_cut             rows left out because they are too long
-    num_tokens          of all examples, prompts included; num_trained_tokens: those with a weight in the loss
-    max_row_tokens      of the longest example
-    num_total_steps     optimizer steps
-    messages            what the user must know, as sentences
-    memory              whether the training fits beside serving: need, have and fix
-    memory_plan         bytes by term
-    shown_rows          the first rows with their tokens and masks
-    """
 
-    spec: JobSpec | None = None
-    num_examples: int = 0
-    num_cut: int = 0
-    num_tokens: int = 0
-    num_trained_tokens: int = 0
-    max_row_tokens: int = 0
-    num_total_steps: int = 0
-    messages: tuple[str, ...] = ()
-    memory: Finding | None = None
-    memory_plan: Mapping[str, int] = field(default_factory=dict)
-    shown_rows: tuple[InspectedRow, ...] = ()
-    error: JobError | None = None
+def count_steps(hyperparameters: Hyperparameters, num_examples: int) -> int:
+    rows_of_step = hyperparameters.batch_size * hyperparameters.gradient_accumulation_steps
+    num_steps = hyperparameters.n_epochs * math.ceil(num_examples / rows_of_step)
+    return min(num_steps, hyperparameters.max_steps or num_steps)
 
 
 def read_value(path: Path, type: type[Value]) -> Value:

@@ -12,8 +12,8 @@ from inference.errors import BadRequest
 from tuning.types import Hyperparameters, Method
 
 AUTO = "auto"
-MIN_STEPS = 60  # that an automatic n_epochs leads to
-DEFAULT_EPOCHS, MAX_EPOCHS = 3, 50
+MIN_ROWS = 480  # that an automatic n_epochs trains: 24 facts are learned when each was seen 20 times
+DEFAULT_EPOCHS, MAX_EPOCHS, MIN_STEPS = 3, 50, 60
 ROWS_PER_BATCH_ROW, MAX_AUTO_BATCH = 500, 16
 
 # Learning rate of an adapter for a model's hidden size: Thinking Machines, "LoRA Without Regret".
@@ -157,9 +157,9 @@ def chosen_values(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def auto_epochs(num_examples: int, rows_of_step: int) -> int:
-    """DEFAULT_EPOCHS, or more for at least MIN_STEPS steps."""
-    steps_of_epoch = math.ceil(num_examples / rows_of_step)
-    return min(MAX_EPOCHS, max(DEFAULT_EPOCHS, math.ceil(MIN_STEPS / steps_of_epoch)))
+    """DEFAULT_EPOCHS, or more for at least MIN_STEPS steps and MIN_ROWS rows."""
+    num_rows = max(MIN_ROWS, MIN_STEPS * rows_of_step)
+    return min(MAX_EPOCHS, max(DEFAULT_EPOCHS, math.ceil(num_rows / num_examples)))
 
 
 def auto_learning_rate(method: Method, sizes: ModelSizes) -> float:

@@ -11,10 +11,11 @@ from pathlib import Path
 
 from inference.errors import BadRequest, NotFound
 from inference.models import Models
-from tuning.jobs.draft import DRAFT_FILE, Draft, PreparedJob, write_value
+from tuning.jobs.draft import DRAFT_FILE, Draft, write_value
 from tuning.jobs.fine_tuned_models import trained_models
 from tuning.jobs.hyperparameters import check_hyperparameters
 from tuning.jobs.names import model_name
+from tuning.jobs.prepared_job import PreparedJob
 from tuning.jobs.queue import JobQueue
 from tuning.jobs.workspace import Workspace
 from tuning.store.datasets import Datasets

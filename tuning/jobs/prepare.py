@@ -4,7 +4,6 @@ A process of its own: encoding many rows would slow the server. Reads FOLDER/dra
 FOLDER/prepared.json.
 """
 
-import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,11 +16,20 @@ from inference.text.chat_template import ChatTemplate
 from tuning.data.encoder import Encoder
 from tuning.data.examples import Dataset, InvalidDataset
 from tuning.data.inspection import inspect
-from tuning.jobs.draft import DRAFT_FILE, PREPARED_FILE, Draft, PreparedJob, read_value, write_value
+from tuning.jobs.draft import (
+    DRAFT_FILE,
+    PREPARED_FILE,
+    Draft,
+    count_steps,
+    make_spec,
+    read_value,
+    write_value,
+)
 from tuning.jobs.hyperparameters import ModelSizes, chosen_values, resolve_hyperparameters
 from tuning.jobs.memory_check import check_job_memory
+from tuning.jobs.prepared_job import PreparedJob
 from tuning.memory_plan import TrainingPlan, largest_pass, plan_memory
-from tuning.types import Hyperparameters, JobError, JobSpec, TrainingBase
+from tuning.types import Hyperparameters, JobError, TrainingBase
 
 
 class InvalidFile(Exception):
@@ -108,31 +116,6 @@ def encode(encoder: Encoder, draft: Draft, path: str, field: str) -> Dataset:
         return encoder.encode(Path(path), draft.method)
     except InvalidDataset as error:
         raise InvalidFile(field, error.message) from error
-
-
-def make_spec(draft: Draft, hyperparameters: Hyperparameters) -> JobSpec:
-    base = draft.base
-    return JobSpec(
-        job_id=draft.job_id,
-        method=draft.method,
-        hyperparameters=hyperparameters,
-        seed=draft.seed,
-        model_folder=base.model_folder,
-        dtype=base.dtype,
-        chat_template=base.chat_template,
-        tokenizer_config_path=base.tokenizer_config_path,
-        trust_remote_code=base.trust_remote_code,
-        initial_adapter=draft.initial_adapter,
-        training_file=draft.training_file,
-        validation_file=draft.validation_file,
-        threads=base.threads,
-    )
-
-
-def count_steps(hyperparameters: Hyperparameters, num_examples: int) -> int:
-    rows_of_step = hyperparameters.batch_size * hyperparameters.gradient_accumulation_steps
-    num_steps = hyperparameters.n_epochs * math.ceil(num_examples / rows_of_step)
-    return min(num_steps, hyperparameters.max_steps or num_steps)
 
 
 def model_sizes(config: dict[str, Any], base: TrainingBase) -> ModelSizes:

@@ -13,7 +13,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]  # `python -m` finds this project's modules here
 LAUNCHER = Path(__file__).with_name("launch.py")
-NICE = 10
 MAX_LAST_WORDS = 2000  # bytes of the error output
 KILLED, TERMINATED = -signal.SIGKILL, -signal.SIGTERM  # exit codes
 OUTPUT_FILE = "output.txt"  # what the child printed, errors included
@@ -26,11 +25,11 @@ SECRETS = ("API_KEYS", "HUGGINGFACE_ACCESS_TOKEN", "HF_TOKEN", "HUGGING_FACE_HUB
 class ChildProcess:
     """A program at work in `folder`. Start it on a thread that lives as long as the child may."""
 
-    def __init__(self, command: Sequence[str], folder: Path, threads: int) -> None:
+    def __init__(self, command: Sequence[str], folder: Path, *, threads: int, nice: int) -> None:
         self.folder = folder
         with (folder / OUTPUT_FILE).open("wb") as output:
             self._process = subprocess.Popen(
-                [sys.executable, str(LAUNCHER), str(os.getpid()), str(NICE), *command, str(folder)],
+                [sys.executable, str(LAUNCHER), str(os.getpid()), str(nice), *command, str(folder)],
                 cwd=ROOT,
                 env=child_environment(os.environ, threads),
                 stdin=subprocess.DEVNULL,

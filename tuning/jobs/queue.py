@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from inference.database import StoreFailed
 from inference.errors import BadRequest, Overloaded, Unavailable
-from tuning.jobs.draft import PreparedJob
+from tuning.jobs.prepared_job import PreparedJob
 from tuning.jobs.run import JobRun
 from tuning.jobs.training import end_training, fail_job, follow_training, start_training
 from tuning.jobs.validation import end_validation, read_prepared, start_preparing, start_validation

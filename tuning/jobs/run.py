@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from tuning.jobs.draft import PreparedJob
+from tuning.jobs.prepared_job import PreparedJob
 from tuning.jobs.process import ChildProcess
 
 Stage = Literal["validation", "training", "dry_run"]

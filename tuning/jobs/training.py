@@ -36,7 +36,8 @@ def start_training(workspace: Workspace, job: Job) -> JobRun | None:
         fail_job(workspace, job.id, error)
         return None
     complete_last_line(folder / PROGRESS_FILE)
-    process = ChildProcess(workspace.programs.train, folder, workspace.base.threads)
+    programs, threads = workspace.programs, workspace.base.threads
+    process = ChildProcess(programs.train, folder, threads=threads, nice=programs.nice)
     workspace.database.run(begin_run, job.id)
     log.info("job=%s status=running pid=%d", job.id, process.pid)
     return JobRun(job.id, "training", folder, process)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from tuning.jobs.draft import PREPARED_FILE, SPEC_FILE, PreparedJob, read_value, write_value
+from tuning.jobs.draft import PREPARED_FILE, SPEC_FILE, read_value, write_value
+from tuning.jobs.prepared_job import PreparedJob
 from tuning.jobs.process import TERMINATED, ChildProcess, describe_exit
 from tuning.jobs.run import JobRun
 from tuning.jobs.workspace import Workspace
@@ -23,7 +24,7 @@ def start_validation(workspace: Workspace, job: Job) -> JobRun:
 
 def start_preparing(workspace: Workspace, folder: Path) -> ChildProcess:
     (folder / PREPARED_FILE).unlink(missing_ok=True)
-    return ChildProcess(workspace.programs.prepare, folder, threads=1)
+    return ChildProcess(workspace.programs.prepare, folder, threads=1, nice=workspace.programs.nice)
 
 
 def end_validation(workspace: Workspace, run: JobRun) -> None:

@@ -14,10 +14,11 @@ from tuning.types import Job, Level, TrainingBase
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """Command lines; the folder of the job follows them."""
+    """Command lines, which the folder of the job follows. nice: how far they yield to the server."""
 
     prepare: tuple[str, ...]
     train: tuple[str, ...]
+    nice: int = 10
 
 
 @dataclass(frozen=True, slots=True)

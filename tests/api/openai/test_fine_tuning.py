@@ -68,7 +68,7 @@ def test_a_finished_job_has_numbers_events_and_checkpoints(
     assert job["status"] == "succeeded" and job["fine_tuned_model"] == f"ft:model:local::{id[6:14]}"
     assert job["hyperparameters"] == {"n_epochs": 50, "batch_size": 1, "learning_rate_multiplier": 1.0}
     assert job["method"]["supervised"]["hyperparameters"]["lora_rank"] == 16
-    assert job["finished_at"] and job["trained_tokens"] == 10 and len(job["result_files"]) == 1
+    assert job["finished_at"] and job["trained_tokens"] == 100 and len(job["result_files"]) == 1
     events = tuning_client.get(f"{JOBS}/{id}/events?limit=2").get_json()
     assert (events["object"], events["has_more"]) == ("list", True)
     assert events["data"][0]["message"] == "The job has successfully completed"

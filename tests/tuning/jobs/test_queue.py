@@ -39,7 +39,7 @@ def test_a_job_succeeds(service: TuningService, adapters: RecordingAdapters) -> 
     job = wait_for_job(service, job.id)
     model = f"ft:model:local:mine:{job.id.removeprefix('ftjob-')[:8]}"
     assert (job.status, job.fine_tuned_model, job.error) == ("succeeded", model, None)
-    assert job.hyperparameters["batch_size"] == 1 and job.trained_tokens == 10
+    assert job.hyperparameters["batch_size"] == 1 and job.trained_tokens == 100
     assert job.progress.step == job.progress.total_steps == 10
     assert adapters.loaded.keys() == {model, f"{model}:ckpt-step-5", f"{model}:ckpt-step-10"}
     assert messages(service, job.id) == [
