@@ -147,7 +147,7 @@ class ChatTemplate:
             text = self._apply(PROBE_REASONING, self.uses_content_parts, (), uses_thinking_parts=True)
         except TEMPLATE_ERRORS:
             return False
-        return MARKER in text and "'type'" not in text
+        return MARKER in text and "'type'" not in text and '"type"' not in text
 
     def _check_roles(self, messages: Messages) -> None:
         """Raise BadRequest for a role that the template does not render."""

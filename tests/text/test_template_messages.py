@@ -105,7 +105,13 @@ NO_REASONING = TURNS.replace(
 )
 
 
-@pytest.mark.parametrize("template", [FREE, CONTENT_PARTS, NO_REASONING])
+JSON_CONTENT = (
+    "{% for m in messages %}<{{ m.role }}>"
+    "{{ m.content if m.content is string else m.content | tojson }}{% endfor %}<assistant>"
+)
+
+
+@pytest.mark.parametrize("template", [FREE, CONTENT_PARTS, NO_REASONING, JSON_CONTENT])
 def test_reasoning_is_left_out_for_a_template_that_does_not_render_it(template: str) -> None:
     assert render(template, [ASK, THOUGHT, ASK]) == "<user>Hi<assistant>Ho<user>Hi<assistant>"
 
