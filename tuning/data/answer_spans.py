@@ -216,11 +216,13 @@ class AnswerSpans:
         return next(ends, trailing[-1][1] if trailing else None)
 
     def _without_template_start(self, rendered: RenderedConversation) -> RenderedConversation:
-        own_start, text = self.template_start, rendered.text.text
-        if not own_start or not any(text.startswith(own_start, *span) for span in rendered.spans):
-            return rendered
-        spans = (
-            (start + len(own_start) * text.startswith(own_start, start, end), end)
-            for start, end in rendered.spans
+        """Spans without a header, which a prompt behind the result of a tool may lack, and template_start."""
+        spans, has_own_start = [], False
+        for start, end in rendered.spans:
+            start += len(self._header) * rendered.text.text.startswith(self._header, start, end)
+            if self.template_start and rendered.text.text.startswith(self.template_start, start, end):
+                start, has_own_start = start + len(self.template_start), True
+            spans.append((start, end))
+        return replace(
+            rendered, spans=tuple(spans), template_start=self.template_start if has_own_start else ""
         )
-        return replace(rendered, spans=tuple(spans), template_start=own_start)

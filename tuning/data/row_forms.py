@@ -91,7 +91,7 @@ def unread_columns(row: Row, row_form: RowForm) -> Iterator[str]:
     known_columns = {*row_form.columns, *row_form.optional}
     for name, value in row.items():
         if name in known_columns:
-            yield from (f"{name}[].{key}" for key in unread_keys(value))
+            yield from (f"{name}[].{key}" for key in unread_keys(value) if name != "tools")
         elif value is not None:
             yield name
 

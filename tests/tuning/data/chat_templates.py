@@ -195,6 +195,14 @@ GPT_OSS = (
     "{%- else %}{{- '<|start|>' + message.role + '<|message|>' + message.content + '<|end|>' }}{%- endif %}"
     "{%- endfor %}{%- if add_generation_prompt %}{{- '<|start|>assistant' }}{%- endif %}"
 )
+# Gemma 4 of diffusion models: no header is prompted behind the result of a tool, but the text has one.
+WITHOUT_TOOL_HEADER = (
+    "{%- for message in messages %}{%- if message.tool_calls %}"
+    "{{- '<|im_start|>assistant\n' + message.tool_calls[0].function | tojson + '<|im_end|>' }}"
+    "{%- else %}{{- '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>' }}{%- endif %}"
+    "{%- endfor %}{%- if add_generation_prompt and messages[-1].role != 'tool' %}"
+    "{{- '<|im_start|>assistant\n' }}{%- endif %}"
+)
 
 IM = ("<|im_start|>", "<|im_end|>")
 
@@ -255,7 +263,10 @@ TEMPLATES = {
 }
 
 
-PARTIAL_TEMPLATES = {"generation without end": PublishedTemplate(GENERATION_CONTENT, IM, "")}
+PARTIAL_TEMPLATES = {
+    "generation without end": PublishedTemplate(GENERATION_CONTENT, IM, ""),
+    "without tool header": PublishedTemplate(WITHOUT_TOOL_HEADER, IM, "<|im_end|>"),
+}
 
 
 @cache

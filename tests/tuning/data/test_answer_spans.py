@@ -174,6 +174,15 @@ def test_tool_calls_are_trained_as_the_template_writes_them(tmp_path: Path) -> N
     assert '"name": "weather", "parameters"' in decode("qwen 2.5", example.token_ids)
 
 
+def test_a_header_that_the_prompt_lacks_is_not_trained(tmp_path: Path) -> None:
+    dataset = encode(tmp_path, "without tool header", [TOOL_ROW])
+    assert trained_texts("without tool header", dataset.examples[0])[1] == "No.<|im_end|>"
+
+
+def test_the_tools_of_a_row_are_used(tmp_path: Path) -> None:
+    assert encode(tmp_path, "qwen 2.5", [TOOL_ROW]).events == ()
+
+
 def test_tool_calls_are_text_for_a_template_without_them(tmp_path: Path) -> None:
     example = encode(tmp_path, "llama 3", [TOOL_ROW]).examples[0]
     call = '{"name": "weather", "parameters": {"city": "Paris"}}'
