@@ -1,12 +1,8 @@
-"""Routes that describe the server: models, health, version, providers, routes; and routes that answer 501.
-
-501 explains paths that clients may call but that this server does not support. Other unknown paths get the
-app's 404.
-"""
+"""Routes that describe the server: models, health, version, providers, routes."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import Any
 
 from flask import Blueprint, Response, current_app, request
 from msgspec import UNSET, Struct, UnsetType
@@ -17,7 +13,7 @@ from api.llama_stack.versions import ProtocolVersion
 from api.model_card import PROVIDER_ID, ModelCard, model_card, model_cards
 from api.openapi.document import listed_methods
 from api.openapi.operation import Operation, attach_operation
-from inference.errors import BadRequest, NotFound, NotImplementedHere
+from inference.errors import BadRequest, NotFound
 from inference.models import Models, shorten_name
 
 
@@ -71,9 +67,6 @@ Views = dict[str, Callable[..., Response]]
 PROVIDER_TYPE = "inline::hearth"
 PROTOCOL = "0.2.12"  # the release of Llama Stack that these routes are compatible with
 HEALTH = HealthInfo("OK")  # clients compare the status with this text
-UNSUPPORTED = {
-    "/post training/<path:rest>": "this server does not train models",
-}
 
 
 def install_info(blueprint: Blueprint, version: ProtocolVersion, models: Models) -> None:
@@ -168,19 +161,3 @@ def _routes(prefix: str) -> list[RouteInfo]:
         if rule.rule.startswith(f"{prefix}/")
         for method in listed_methods(rule)
     ]
-
-
-def install_unsupported(blueprint: Blueprint, version: ProtocolVersion) -> None:
-    for path, reason in UNSUPPORTED.items():
-        view = attach_operation(
-            _refusing_view(reason),
-            Operation(f"Answers 501: {reason}", response=None, error=LlamaStackErrorResponse, refuses=True),
-        )
-        blueprint.add_url_rule(version.path(path), path, view, methods=["GET", "POST"])
-
-
-def _refusing_view(reason: str) -> Callable[..., NoReturn]:
-    def refuse(rest: str = "") -> NoReturn:
-        raise NotImplementedHere(f"Not implemented: {reason}")
-
-    return refuse

@@ -45,6 +45,11 @@ class ProtocolVersion:
     repeats_message: bool = False
     object_content: bool = False
 
+    @property
+    def lists_in_data(self) -> bool:
+        """Lists are in the field `data`, as in OpenAI's API; before 0.1 they are plain arrays."""
+        return self.typed_deltas
+
     def path(self, words: str) -> str:
         """`words` with this version's separator in place of spaces."""
         return words.replace(" ", self.separator)
@@ -74,7 +79,12 @@ PASSTHROUGH = ProtocolVersion(
     "passthrough", "/passthrough/v1", "-", typed_deltas=True, object_content=True
 )  # a 0.2 distribution
 
-VERSIONS = (ROOT, ALPHA, V1, PASSTHROUGH)
+V1ALPHA = ProtocolVersion("v1alpha", "/v1alpha", "-", typed_deltas=True)  # post-training since 0.3
+V1BETA = ProtocolVersion("v1beta", "/v1beta", "-", typed_deltas=True)  # datasets since 0.3
+
+VERSIONS = (ROOT, ALPHA, V1, PASSTHROUGH)  # that have inference
+POST_TRAINING_VERSIONS = (ROOT, ALPHA, V1, V1ALPHA)
+DATASET_VERSIONS = (ROOT, ALPHA, V1, V1BETA)
 
 
 def choose_framing(headers: Headers, version: ProtocolVersion, stream_format: str) -> Framing:

@@ -16,6 +16,8 @@ from inference.types import CallDelta, Finished, GenerationRequest, Message, Sta
 from settings.groups import ServerSettings
 from tests.fake_backend import FakeBackend, Script, make_models, say
 from tests.serving import serving
+from tests.tuning.scripted_service import FakeAdapters, make_service
+from tuning.service import TuningService
 
 ANSWER_WORDS = ("The", " capital", " of", " France", " is", " Paris", ".")
 JSON_WORDS = ('{"capital"', ': "Paris"}')
@@ -36,6 +38,15 @@ def scripted() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
+def training(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server with scripted answers and scripted training."""
+    service = make_service(tmp_path_factory.mktemp("tuning") / "tuning", FakeAdapters())
+    with running(FakeBackend(script), ServerSettings(version="1.2.3"), tuning=service) as url:
+        yield url
+    service.close()
+
+
+@pytest.fixture(scope="session")
 def locked() -> Iterator[str]:
     """The address of a scripted server that requires the API key `secret`."""
     with running(FakeBackend(script), ServerSettings(version="1.2.3", api_keys=("secret",))) as url:
@@ -43,12 +54,14 @@ def locked() -> Iterator[str]:
 
 
 @contextmanager
-def running(backend: FakeBackend, settings: ServerSettings, *names: str) -> Iterator[str]:
+def running(
+    backend: FakeBackend, settings: ServerSettings, *names: str, tuning: TuningService | None = None
+) -> Iterator[str]:
     """The address of a server whose model has these further names."""
     ready: queue.Queue[HttpServer] = queue.Queue()
     options = {"host": "127.0.0.1", "port": 0, "drain_seconds": 1, "on_ready": ready.put}
     models = make_models(backend, *names)
-    app = create_app(models, settings)
+    app = create_app(models, settings, tuning=tuning)
     options["body_limit"] = make_body_limit(app, settings.max_body_bytes)
     thread = threading.Thread(target=serve, args=(app, models), kwargs=options)
     thread.start()

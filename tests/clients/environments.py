@@ -9,6 +9,17 @@ from typing import Any
 
 ENVIRONMENTS = Path(__file__).parents[2] / ".clients"
 
+# The clients since 0.2.13 declare Python 3.12, and run with 3.11 and these packages.
+LATER_LLAMA_STACK = (
+    "--ignore-requires-python",
+    "--only-binary=:all:",
+    "numpy==2.2.6",
+    "pandas==2.2.3",
+    "httpx==0.28.1",
+    "fire==0.7.1",
+    "requests==2.32.4",
+)
+
 # The pins of each environment: the client, then dependencies that it does not declare, or not closely enough.
 PINS = {
     "llama-stack-0.0.41": ("llama-stack-client==0.0.41", "httpx==0.27.2", "termcolor==3.1.0"),
@@ -17,6 +28,11 @@ PINS = {
     "llama-stack-0.1.0": ("llama-stack-client==0.1.0", "httpx==0.28.1", "termcolor==3.1.0"),
     "llama-stack-0.1.9": ("llama-stack-client==0.1.9", "httpx==0.28.1", "termcolor==3.1.0"),
     "llama-stack-0.2.12": ("llama-stack-client==0.2.12", "httpx==0.28.1", "fire==0.7.0", "requests==2.32.4"),
+    "llama-stack-0.2.23": (*LATER_LLAMA_STACK, "llama-stack-client==0.2.23"),
+    "llama-stack-0.3.5": (*LATER_LLAMA_STACK, "llama-stack-client==0.3.5"),
+    "llama-stack-0.6.0": (*LATER_LLAMA_STACK, "llama-stack-client==0.6.0"),
+    "llama-stack-0.7.0": (*LATER_LLAMA_STACK, "llama-stack-client==0.7.0"),
+    "llama-stack-0.7.5": (*LATER_LLAMA_STACK, "llama-stack-client==0.7.5"),
     "llama-stack-distribution-0.2.12": (
         "llama-stack==0.2.12",
         "llama-stack-client==0.2.12",

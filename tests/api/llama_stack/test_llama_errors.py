@@ -158,20 +158,6 @@ def test_an_empty_batch_is_refused(client: FlaskClient, field: str) -> None:
     assert client.post(f"/v1/inference/{path}", json={"model": "model", field: []}).status_code == 400
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/post_training/supervised_fine_tune",
-        "/alpha/post-training/supervised-fine-tune",
-        "/v1/post-training/job/cancel",
-    ],
-)
-def test_an_unimplemented_route_says_so(client: FlaskClient, path: str) -> None:
-    response = client.post(path, json={})
-    assert response.status_code == 501
-    assert response.get_json()["detail"].startswith("Not implemented: ")
-
-
 @pytest.mark.parametrize("path", ["/v1/shields", "/alpha/memory/query", "/inference/x", "/v1/inference"])
 def test_an_unknown_path_gives_a_404_in_json(client: FlaskClient, path: str) -> None:
     response = client.get(path)

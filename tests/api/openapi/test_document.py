@@ -59,7 +59,8 @@ def test_every_post_documents_its_body(document: dict[str, Any]) -> None:
     undocumented = [
         path for path, route in posts.items() if "requestBody" not in route and path not in refused
     ]
-    actions = re.compile(r"/v1(/openai/v1)?/(responses|fine_tuning/jobs)/{\w+}/(cancel|pause|resume)")
+    names = r"/v1(/openai/v1)?/(responses|fine_tuning/jobs)|/v1alpha/post-training/jobs"
+    actions = re.compile(rf"({names})/{{\w+}}/(cancel|pause|resume)")
     assert [path for path in undocumented if not actions.fullmatch(path)] == ["/ping"]
 
 
