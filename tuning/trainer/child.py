@@ -15,11 +15,12 @@ from typing import Any
 import torch
 
 from inference.model.quantization.schemes import INT8, NONE
+from inference.process.malloc import LARGE_BLOCK, set_mmap_threshold
 from inference.text.chat_template import ChatTemplate
 from tuning.data.encoder import Encoder
 from tuning.trainer.base_model import BaseModel, load_base
 from tuning.trainer.failures import to_failure
-from tuning.trainer.job import Job
+from tuning.trainer.job import TrainingJob
 from tuning.trainer.memory_plan import largest_pass, plan_memory
 from tuning.trainer.micro_batches import Layout
 from tuning.trainer.progress import ProgressLog
@@ -68,6 +69,7 @@ def run_job(folder: Path, spec: JobSpec, progress: ProgressLog, stop_request: St
         chat_template=spec.chat_template,
         quantize=INT8 if hyperparameters.quantize_base else NONE,
     )
+    set_mmap_threshold(LARGE_BLOCK)  # else freed activations leave holes, which double the resident memory
     encoder = make_encoder(base, hyperparameters)
     dataset = encoder.encode(Path(spec.training_file), spec.method)
     for text in dataset.events:
@@ -76,7 +78,7 @@ def run_job(folder: Path, spec: JobSpec, progress: ProgressLog, stop_request: St
     layout = Layout(max_rows=hyperparameters.batch_size * data.group_size, packing=hyperparameters.packing)
     trainer = Trainer(base, layout=layout, checkpointing=hyperparameters.activation_checkpointing)
     plan = plan_memory(base.causal.config.to_dict(), spec, largest_pass(dataset, spec))
-    job = Job(
+    job = TrainingJob(
         folder, spec, trainer, data, validation_data(encoder, spec), progress, lambda: stop_request.is_set
     )
     job.run(num_trained_tokens=dataset.num_trained_tokens, plan=plan.terms)

@@ -34,7 +34,7 @@ MAX_NOT_FINITE = 3  # steps in a row
 STATE_INTERVAL_S = 60.0
 
 
-class Job:
+class TrainingJob:
     """Trains one adapter.
 
     folder           of the job: its progress, its checkpoints and its state

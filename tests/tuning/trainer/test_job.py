@@ -13,7 +13,7 @@ from tests.tuning.trainer.conftest import VOCAB, job_spec
 from tuning.data.examples import Dataset, Example, PreferencePair, RatedExample
 from tuning.trainer.base_model import load_base
 from tuning.trainer.failures import JobFailed
-from tuning.trainer.job import Job
+from tuning.trainer.job import TrainingJob
 from tuning.trainer.job_state import saved_state_folder
 from tuning.trainer.progress import PROGRESS_FILE, ProgressLog
 from tuning.trainer.trainer import Trainer
@@ -61,7 +61,7 @@ def run_job(
     data = training_data(dataset(spec.method, seed=seed), spec.method, spec.hyperparameters)
     valid = training_data(validation, spec.method, spec.hyperparameters) if validation else None
     try:
-        Job(folder, spec, Trainer(base), data, valid, ProgressLog(folder), is_stopped).run()
+        TrainingJob(folder, spec, Trainer(base), data, valid, ProgressLog(folder), is_stopped).run()
     finally:
         lines = path.read_text().splitlines()[num_lines:]
     return [json.loads(line) for line in lines]
