@@ -16,6 +16,8 @@ from inference.process.malloc import trim_heap
 
 MAX_STOPS = 64
 MAX_STOP_CHARS = 2000  # of each
+# Of all patterns of a request together. Parsing takes 3 µs a character, during which streams are slower.
+MAX_PATTERN_CHARS = 10_000
 # Of all patterns of a request together: 2.5 MB, and 5 ms in which the compiler lets no other thread run.
 MAX_ELEMENTS = 10_000
 # Seconds of search for all patterns of a request together: an allowance, and an addition for each token. What
@@ -89,6 +91,9 @@ class PatternFinder:
 
 def check_elements(stops: Sequence[str]) -> None:
     """Raise BadRequest for an invalid pattern, and for patterns that are too large together."""
+    num_chars = sum(map(len, stops))
+    if num_chars > MAX_PATTERN_CHARS:
+        raise BadRequest(FIELD, f"may have at most {MAX_PATTERN_CHARS} characters in all patterns", num_chars)
     num_elements = 0
     for stop in stops:
         try:

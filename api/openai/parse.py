@@ -37,8 +37,11 @@ MIXED = "must be text, token ids, or a list of either"
 T = TypeVar("T")
 
 
-def read_request(struct_type: type[T]) -> T:
-    """The request's JSON body as `struct_type`. As in vLLM, numbers may be strings. Raises InvalidBody.
+def read_request(struct_type: type[T], strict: bool = False) -> T:
+    """The request's JSON body as `struct_type`. Raises InvalidBody.
+
+    strict: numbers and booleans have their own types, as in OpenAI's API; else they may be strings, and
+    booleans 0 or 1, as in vLLM.
 
     A body without a content type is read as JSON. Other content types are refused: pages of other sites can
     send forms and plain text without a CORS preflight.
@@ -46,7 +49,7 @@ def read_request(struct_type: type[T]) -> T:
     if request.mimetype and not request.is_json:
         raise InvalidBody(NOT_JSON)
     try:
-        return read_struct(struct_type, strict=False)
+        return read_struct(struct_type, strict)
     except BadRequest as error:
         raise InvalidBody(error.message, "" if error.field == WHOLE_BODY else error.field) from None
 

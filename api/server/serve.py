@@ -21,6 +21,7 @@ from api.concurrency_limit import EarlyRefusal
 from api.server.asgi_bridge import NUM_WORKERS, Bridge, Wsgi
 from api.server.http_protocol import LimitedHttpProtocol
 from inference.models import Models
+from inference.process.heap_trimmer import trimming_heap
 
 KEEP_ALIVE_S = 60
 BACKLOG = 2048
@@ -64,7 +65,7 @@ def serve(
     except OSError as error:
         log.error("cannot listen on %s port %d: %s; set another PORT or HOST", host, port, error.strerror)
         return 1
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+    with trimming_heap(), asyncio.Runner(loop_factory=loop_factory()) as runner:
         bridge = Bridge(app, body_limit, workers=workers, refuse_early=refuse_early, check_key=check_key)
         server = HttpServer(bridge, listener, drain_seconds, certfile, keyfile)
         runner.run(server.run(models, on_ready))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import requests
 
-from scripts.hostile_bodies import BODIES, measure
+from scripts.robustness.hostile_bodies import BODIES, measure
 from tests.live.hostile import CHAT, MESSAGES, NEODIM, PROMPT, TGI, check_response, send, undisturbed
 from tests.serving import ServerProcess
 

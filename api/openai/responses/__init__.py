@@ -32,7 +32,7 @@ from settings.groups import ServerSettings
 
 @named_as_in_responses()
 def create_response(models: Models, settings: ServerSettings) -> Response:
-    body = read_request(ResponsesRequest)
+    body = read_request(ResponsesRequest, strict=True)
     served = models.resolve(body.model)
     is_stored = current_store() is not None and body.store is not False
     check_background(body, is_stored)
@@ -78,7 +78,7 @@ def _recorder(
 @named_as_in_responses()
 def count_input_tokens(models: Models, settings: ServerSettings) -> Response:
     """The number of tokens that the same body's response would report as its input."""
-    body = read_request(InputTokensRequest)
+    body = read_request(InputTokensRequest, strict=True)
     served = models.resolve(body.model)
     full_body = resolve_context(body).body
     chat = to_chat_request(full_body, callable_tools(full_body))

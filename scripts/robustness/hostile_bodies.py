@@ -1,6 +1,6 @@
 """Measures how long a running server takes to answer /health/live while it gets hostile bodies.
 
-    python -m scripts.hostile_bodies http://127.0.0.1:8000
+    python -m scripts.robustness.hostile_bodies http://127.0.0.1:8000
 
 Prints a line per kind of body: the statuses, the time until all were answered, and the slowest health check.
 """

@@ -1,6 +1,6 @@
 """Sends mixed traffic to a running server for some minutes, and measures how its memory grows.
 
-    python -m scripts.soak http://127.0.0.1:8000 --pid PID --minutes 15
+    python -m scripts.robustness.soak http://127.0.0.1:8000 --pid PID --minutes 15
 
 Chats, completions, embeddings, tools, constraints, several choices and clients that hang up, streamed and
 whole, at random. Prints a line every 30 s, and at the end the growth in MB an hour once most of the time has
@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from inference.process.rss import resident_memory
 
 INTERVAL_S = 30.0
-WARM_UP = 0.6  # share of the time after which growth counts
+WARM_UP = 1 / 3  # share of the time after which growth counts: ten of thirty minutes
 TIMEOUT_S = 120.0
 WORDS = ("river", "stone", "seven", "quick", "amber", "cloud", "listen", "paper", "north", "engine")
 SCHEMA = {

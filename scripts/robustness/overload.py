@@ -1,7 +1,7 @@
 """Measures an overloaded server: whether Retry-After tells the truth, and what a refusal costs.
 
     python3 main.py --max-concurrent-requests 4
-    python -m scripts.overload http://127.0.0.1:8000 --clients 4
+    python -m scripts.robustness.overload http://127.0.0.1:8000 --clients 4
 
 Start the server with a limit that CLIENTS requests reach. Each round sends a request until it is accepted,
 and prints what some of its refusals named and what was true.
