@@ -16,9 +16,9 @@ from inference.process.malloc import trim_heap
 
 MAX_STOPS = 64
 MAX_STOP_CHARS = 2000  # of each
-# Of all patterns of a request together. Parsing takes 3 µs a character, during which streams are slower.
+# All patterns of a request together. Parsing takes 3 µs a character, during which streams are slower.
 MAX_PATTERN_CHARS = 10_000
-# Of all patterns of a request together: 2.5 MB, and 5 ms in which the compiler lets no other thread run.
+# All patterns of a request together: 2.5 MB, and 5 ms in which the compiler lets no other thread run.
 MAX_ELEMENTS = 10_000
 # Seconds of search for all patterns of a request together: an allowance, and an addition for each token. What
 # is not used is not saved. A simple pattern takes 2 µs, and up to 8 ns for each character of the text.

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 
-class Figure(NamedTuple):
+class TableRow(NamedTuple):
     """A measured value and its target. is_met: None if the machine was too busy to tell."""
 
     name: str
@@ -16,12 +16,12 @@ class Figure(NamedTuple):
 VERDICTS = {True: "met", False: "MISSED", None: "machine too busy to tell"}
 
 
-def print_table(title: str, figures: Sequence[Figure]) -> None:
+def print_table(title: str, figures: Sequence[TableRow]) -> None:
     """Print the figures as a table of markdown."""
     print(f"\n{title}\n\n| figure | value | target | verdict |\n|---|---|---|---|")
     for figure in figures:
         print(f"| {figure.name} | {figure.value} | {figure.target} | {VERDICTS[figure.is_met]} |", flush=True)
 
 
-def exit_code(figures: Sequence[Figure]) -> int:
+def exit_code(figures: Sequence[TableRow]) -> int:
     return int(any(figure.is_met is False for figure in figures))

@@ -14,7 +14,7 @@ import time
 from collections import Counter
 
 from scripts.robustness.bystanders import Waits, bystanders, figures_of, idle_server
-from scripts.robustness.figures import Figure, exit_code, print_table
+from scripts.robustness.figures import TableRow, exit_code, print_table
 from scripts.robustness.hostile_inputs import INPUTS, HostileInput
 from scripts.robustness.ordinary import warm_up
 from scripts.robustness.server import SMALL_KV_CACHE, Server, serving
@@ -36,8 +36,8 @@ def exchange(server: Server, data: bytes) -> set[int]:
     received = b""
     with server.open_socket() as connection:
         connection.sendall(data)
-        while part := connection.recv(65536):
-            received += part
+        while data_received := connection.recv(65536):
+            received += data_received
     return set(map(int, STATUS.findall(received))) or {0}
 
 
@@ -97,7 +97,7 @@ def main() -> int:
             add(total, waits)
         server.wait_until_idle()
         figures = [
-            Figure(
+            TableRow(
                 "inputs answered as expected",
                 f"{num_expected} of {len(names)}",
                 "all",

@@ -24,7 +24,7 @@ SMALL_KV_CACHE = "--kv-memory-gb=0.05"  # full after a few requests: its memory 
 JSON_TYPE = {"Content-Type": "application/json"}
 
 
-class Answer(NamedTuple):
+class ServerResponse(NamedTuple):
     """A response; status 0: the connection ended without one."""
 
     status: int
@@ -55,19 +55,19 @@ class Server:
     def open_socket(self, timeout_s: float = TIMEOUT_S) -> socket.socket:
         return socket.create_connection((HOST, self.port), timeout_s)
 
-    def request(self, method: str, path: str, body: bytes = b"", **headers: str) -> Answer:
+    def request(self, method: str, path: str, body: bytes = b"", **headers: str) -> ServerResponse:
         """Send a request on a connection of its own."""
         start, connection = time.perf_counter(), self.connect()
         try:
             connection.request(method, path, body or None, JSON_TYPE | headers)
             response = connection.getresponse()
-            return Answer(response.status, response.read(), time.perf_counter() - start)
+            return ServerResponse(response.status, response.read(), time.perf_counter() - start)
         except (OSError, http.client.HTTPException):
-            return Answer(0, b"", time.perf_counter() - start)
+            return ServerResponse(0, b"", time.perf_counter() - start)
         finally:
             connection.close()
 
-    def post(self, path: str, body: Any) -> Answer:
+    def post(self, path: str, body: Any) -> ServerResponse:
         """Post `body`: bytes unchanged, anything else as JSON."""
         return self.request("POST", path, body if isinstance(body, bytes) else json.dumps(body).encode())
 
