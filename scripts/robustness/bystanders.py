@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from scripts.loopback import HOST, free_port
-from scripts.robustness.figures import TableRow
+from scripts.robustness.figures import JudgedFigure
 from scripts.robustness.server import JSON_TYPE, Server
 
 CHECK_INTERVAL_S = 0.02
@@ -127,31 +127,33 @@ def record_memory(server: Server, memory_mb: list[float], over: threading.Event)
         memory_mb.append(server.usage().memory_mb)
 
 
-def figures_of(waits: Waits, alone: Waits, memory_before_mb: float, memory_after_mb: float) -> list[TableRow]:
+def figures_of(
+    waits: Waits, alone: Waits, memory_before_mb: float, memory_after_mb: float
+) -> list[JudgedFigure]:
     """The figures of all measurements: alone: bystanders beside nothing hostile."""
     slowest, noise = max(waits.health_s) * 1e3, max(waits.noise_s) * 1e3
     gap, gap_alone = waits.longest_gap_s * 1e3, alone.longest_gap_s * 1e3
     health_met = slowest <= MAX_HEALTH_S * 1e3
     return [
-        TableRow(
+        JudgedFigure(
             "slowest /health/live",
             f"{slowest:.0f} ms; the idle server's {noise:.0f} ms",
             f"{MAX_HEALTH_S * 1e3:.0f} ms",
             health_met or (None if waits.is_noisy else False),
         ),
-        TableRow(
+        JudgedFigure(
             "longest gap of a stream",
             f"{gap:.0f} ms; alone {gap_alone:.0f} ms",
             f"{MAX_GAP_RATIO:g} x alone",
             gap <= MAX_GAP_RATIO * gap_alone or (None if waits.is_noisy else False),
         ),
-        TableRow(
+        JudgedFigure(
             "texts of the stream",
             f"{len(waits.texts | alone.texts)}",
             "1",
             len(waits.texts | alone.texts) == 1,
         ),
-        TableRow(
+        JudgedFigure(
             "memory",
             f"{memory_before_mb:.0f} MB, peak {max(waits.memory_mb):.0f} MB, then {memory_after_mb:.0f} MB",
             "back within 10 %",

@@ -16,7 +16,7 @@ import threading
 import time
 
 from scripts.robustness.bystanders import MAX_MEMORY_RATIO, STREAM
-from scripts.robustness.figures import TableRow, exit_code, print_table
+from scripts.robustness.figures import JudgedFigure, exit_code, print_table
 from scripts.robustness.ordinary import ORDINARY, warm_up
 from scripts.robustness.server import SMALL_KV_CACHE, Server, Usage, serving
 
@@ -65,24 +65,24 @@ class Clients:
             connection.close()
 
 
-def figures_of(server: Server, num_disconnects: int, before: Usage, after: Usage) -> list[TableRow]:
+def figures_of(server: Server, num_disconnects: int, before: Usage, after: Usage) -> list[JudgedFigure]:
     num_tokens = server.metric("hearth_kv_used")
     growth = after.memory_mb / before.memory_mb
     return [
-        TableRow(
+        JudgedFigure(
             "disconnects", f"{num_disconnects}", f"{NUM_DISCONNECTS}", num_disconnects == NUM_DISCONNECTS
         ),
-        TableRow("tokens of the KV cache still in use", f"{num_tokens:g}", "0", num_tokens == 0),
-        TableRow(
+        JudgedFigure("tokens of the KV cache still in use", f"{num_tokens:g}", "0", num_tokens == 0),
+        JudgedFigure(
             "threads", f"{before.threads}, then {after.threads}", "the same", after.threads <= before.threads
         ),
-        TableRow(
+        JudgedFigure(
             "descriptors",
             f"{before.descriptors}, then {after.descriptors}",
             "the same",
             after.descriptors <= before.descriptors,
         ),
-        TableRow(
+        JudgedFigure(
             "memory",
             f"{before.memory_mb:.0f} MB, then {after.memory_mb:.0f} MB",
             "within 10 %",
@@ -108,7 +108,7 @@ def main() -> int:
         figures = figures_of(server, clients.num_disconnects, before, server.usage())
         is_same = server.post("/v1/completions", STREAM).body.count(b"data:") == text.count(b"data:")
         figures.append(
-            TableRow("an answer afterwards", "as before" if is_same else "differs", "as before", is_same)
+            JudgedFigure("an answer afterwards", "as before" if is_same else "differs", "as before", is_same)
         )
     print_table("Random disconnects", figures)
     return exit_code(figures)

@@ -20,7 +20,7 @@ from schemathesis import Case, GenerationMode
 from schemathesis.schemas import APIOperation
 
 from scripts.loopback import HOST
-from scripts.robustness.figures import TableRow, exit_code, print_table
+from scripts.robustness.figures import JudgedFigure, exit_code, print_table
 from scripts.robustness.ordinary import warm_up
 from scripts.robustness.server import SMALL_KV_CACHE, Server, serving
 
@@ -99,12 +99,12 @@ def main() -> int:
         status: count for status, count in results.items() if status.startswith("5") and status != "501"
     }
     figures = [
-        TableRow("operations of the document", f"{len(known)}", "all", bool(known)),
-        TableRow(
+        JudgedFigure("operations of the document", f"{len(known)}", "all", bool(known)),
+        JudgedFigure(
             "cases", f"{results.total()}: {dict(sorted(results.items()))}", "50,000 in all batches", True
         ),
-        TableRow("server errors but 501", f"{errors or 0}", "0", not errors),
-        TableRow("/health/ready at the end", "200" if is_ready else "no", "200", is_ready),
+        JudgedFigure("server errors but 501", f"{errors or 0}", "0", not errors),
+        JudgedFigure("/health/ready at the end", "200" if is_ready else "no", "200", is_ready),
     ]
     print_table("Cases of the OpenAPI document", figures)
     return exit_code(figures)

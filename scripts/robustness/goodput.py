@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass, field
 from statistics import quantiles
 
-from scripts.robustness.figures import TableRow, exit_code, print_table
+from scripts.robustness.figures import JudgedFigure, exit_code, print_table
 from scripts.robustness.ordinary import warm_up
 from scripts.robustness.server import JSON_TYPE, Server, serving
 
@@ -74,20 +74,20 @@ def main() -> int:
     peak_rate, rate = (load.num_answers * NUM_TOKENS / options.seconds for load in (peak, overloaded))
     p50, p99 = (quantiles(overloaded.refusals_s, n=100)[percent - 1] * 1e3 for percent in (50, 99))
     figures = [
-        TableRow("goodput with a client for each row", f"{peak_rate:.0f} tokens/s", "", True),
-        TableRow(
+        JudgedFigure("goodput with a client for each row", f"{peak_rate:.0f} tokens/s", "", True),
+        JudgedFigure(
             f"goodput with {OVERLOAD} clients for each row",
             f"{rate:.0f} tokens/s, {rate / peak_rate:.0%}",
             f"{MIN_SHARE:.0%}",
             rate >= MIN_SHARE * peak_rate,
         ),
-        TableRow(
+        JudgedFigure(
             "refusals",
             f"{len(overloaded.refusals_s)}: p50 {p50:.1f} ms, p99 {p99:.1f} ms",
             "p99 5 ms",
             p99 <= 5,
         ),
-        TableRow(
+        JudgedFigure(
             "other statuses",
             f"{overloaded.unexpected | peak.unexpected or 'none'}",
             "none",

@@ -14,7 +14,7 @@ import time
 from collections import Counter
 
 from scripts.robustness.bystanders import Waits, bystanders, figures_of, idle_server
-from scripts.robustness.figures import TableRow, exit_code, print_table
+from scripts.robustness.figures import JudgedFigure, exit_code, print_table
 from scripts.robustness.hostile_inputs import INPUTS, HostileInput
 from scripts.robustness.ordinary import warm_up
 from scripts.robustness.server import SMALL_KV_CACHE, Server, serving
@@ -97,7 +97,7 @@ def main() -> int:
             add(total, waits)
         server.wait_until_idle()
         figures = [
-            TableRow(
+            JudgedFigure(
                 "inputs answered as expected",
                 f"{num_expected} of {len(names)}",
                 "all",

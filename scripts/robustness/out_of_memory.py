@@ -17,7 +17,7 @@ from collections import Counter
 import psutil
 
 from scripts.robustness.bystanders import STREAM
-from scripts.robustness.figures import TableRow, exit_code, print_table
+from scripts.robustness.figures import JudgedFigure, exit_code, print_table
 from scripts.robustness.hostile_inputs import INPUTS
 from scripts.robustness.ordinary import ORDINARY, warm_up
 from scripts.robustness.server import Server, serving
@@ -101,9 +101,9 @@ def main() -> int:
     unexpected = {status: count for status, count in totals.items() if status not in ALLOWED}
     num_dead = ends["alive, and does not answer as before"]
     figures = [
-        TableRow("rounds", f"{dict(ends)}", "", True),
-        TableRow("servers that live and do not answer", f"{num_dead}", "0", not num_dead),
-        TableRow("answers while memory was refused", f"{dict(totals)}", "no other 5xx", not unexpected),
+        JudgedFigure("rounds", f"{dict(ends)}", "", True),
+        JudgedFigure("servers that live and do not answer", f"{num_dead}", "0", not num_dead),
+        JudgedFigure("answers while memory was refused", f"{dict(totals)}", "no other 5xx", not unexpected),
     ]
     print_table("Memory refused", figures)
     return exit_code(figures)

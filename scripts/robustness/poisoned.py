@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from scripts.robustness.bystanders import bystanders, figures_of, idle_server
-from scripts.robustness.figures import TableRow, exit_code, print_table
+from scripts.robustness.figures import JudgedFigure, exit_code, print_table
 from scripts.robustness.ordinary import MESSAGES, warm_up
 from scripts.robustness.server import SMALL_KV_CACHE, Server, serving
 
@@ -96,14 +96,14 @@ def main() -> int:
         for (_, status), count in statuses.items():
             by_status[status] += count
         figures = [
-            TableRow("kinds of requests", f"{len(KINDS)}", "20", len(KINDS) == 20),
-            TableRow(
+            JudgedFigure("kinds of requests", f"{len(KINDS)}", "20", len(KINDS) == 20),
+            JudgedFigure(
                 "answers",
                 f"{num_answers}: {dict(by_status)}",
                 f"{options.requests}",
                 num_answers >= options.requests,
             ),
-            TableRow("server errors", f"{failed or 0}", "0", not failed),
+            JudgedFigure("server errors", f"{failed or 0}", "0", not failed),
             *figures_of(waits, alone, before_mb, server.usage().memory_mb),
         ]
     print_table("Poisoned requests", figures)

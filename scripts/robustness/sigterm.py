@@ -15,7 +15,7 @@ from collections import Counter
 
 from scripts.loopback import free_port
 from scripts.robustness.bystanders import STREAM
-from scripts.robustness.figures import TableRow, exit_code, print_table
+from scripts.robustness.figures import JudgedFigure, exit_code, print_table
 from scripts.robustness.ordinary import ORDINARY
 from scripts.robustness.server import JSON_TYPE, Server, serving, start_server
 
@@ -84,14 +84,14 @@ def main() -> int:
     results += [terminate_serving(moment_s, ends) for moment_s in SERVING_MOMENTS_S]
     num_proper, slowest = sum(is_proper for is_proper, _ in results), max(seconds for _, seconds in results)
     figures = [
-        TableRow(
+        JudgedFigure(
             "ends with a known exit code",
             f"{num_proper} of {len(results)}",
             "all",
             num_proper == len(results),
         ),
-        TableRow("slowest end", f"{slowest:.1f} s", f"{MAX_EXIT_S:g} s", slowest <= MAX_EXIT_S),
-        TableRow("streams", f"{dict(ends)}", "none torn", not ends["torn"]),
+        JudgedFigure("slowest end", f"{slowest:.1f} s", f"{MAX_EXIT_S:g} s", slowest <= MAX_EXIT_S),
+        JudgedFigure("streams", f"{dict(ends)}", "none torn", not ends["torn"]),
     ]
     print_table("SIGTERM at 20 moments", figures)
     return exit_code(figures)

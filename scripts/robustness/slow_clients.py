@@ -13,7 +13,7 @@ import sys
 import time
 
 from scripts.robustness.bystanders import bystanders, figures_of, idle_server
-from scripts.robustness.figures import TableRow, exit_code, print_table
+from scripts.robustness.figures import JudgedFigure, exit_code, print_table
 from scripts.robustness.ordinary import warm_up
 from scripts.robustness.server import SMALL_KV_CACHE, Server, serving
 
@@ -100,13 +100,13 @@ def main() -> int:
         server.wait_until_idle()
         after = server.usage()
         figures = [
-            TableRow(
+            JudgedFigure(
                 f"connections closed within {MAX_OPEN_S:g} s",
                 f"{num_closed} of {len(clients)}",
                 "all",
                 num_closed == len(clients),
             ),
-            TableRow(
+            JudgedFigure(
                 "descriptors",
                 f"{before.descriptors}, then {after.descriptors}",
                 "the same",
