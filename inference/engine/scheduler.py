@@ -13,6 +13,7 @@ from operator import attrgetter
 
 from inference.engine.chunking import UNCHUNKED, Chunking
 from inference.engine.kv.manager import KVCacheManager
+from inference.engine.kv.paged import PagedKVCacheManager
 from inference.engine.pooling_policy import PoolingPolicy
 from inference.engine.sequence import PRIORITIES, Sequence
 from inference.model.batch import CacheOp
@@ -67,6 +68,7 @@ class Scheduler:
     admission_policy  when waiting sequences may join; None: at once
     pooling_policy    which sequences may compute and join; None: all
     chunking          how prompts are split into chunks
+    groups_adapters   whether sequences with the same adapter are adjacent in a step
     """
 
     def __init__(
@@ -88,11 +90,14 @@ class Scheduler:
         self.chunking = chunking
         self.max_running = kv_cache_manager.max_sequences
         self.pooling_policy: PoolingPolicy | None = None
+        self.groups_adapters = isinstance(kv_cache_manager, PagedKVCacheManager)
         self.preemptions = 0
         self._steps_since_oom = 0
 
     def schedule(self) -> SchedulerOutput:
         """The sequences of the next step and their token counts, in the order of their rows.
+
+        In paged memory, those with the same adapter are adjacent: one product computes its part of them.
 
         While the KV memory cannot hold all running sequences, the youngest is preempted. Waiting sequences
         are admitted in order as long as rows, KV memory and budget suffice; `newly_scheduled` lists them. A
@@ -130,6 +135,8 @@ class Scheduler:
             prompts.sort(key=id_of)
             scheduler_output += self._split_budget(prompts, prompt_budget)
             scheduler_output.sort(key=lambda entry: entry[0].row)
+        if self.groups_adapters:
+            scheduler_output.sort(key=lambda entry: entry[0].request.adapter_number)
         return scheduler_output
 
     def preempt(self, sequence: Sequence, reusable: bool = True) -> None:

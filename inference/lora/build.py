@@ -14,7 +14,7 @@ from inference.lora.config import refusal
 from inference.lora.files import TensorFile
 from inference.lora.keys import RoleKeys, TensorRole
 from inference.model.lora.base_weight import base_weight, row_norms
-from inference.model.lora.delta import AffineDelta, Delta, DeltaChain
+from inference.model.lora.delta import AffineDelta, DeltaChain, ModuleDelta
 from inference.model.lora.replaced_module import ReplacedModule
 from inference.model.lora.shard import create_lora_delta
 from inference.model.lora.token_deltas import EmbeddingDelta, TokenEmbeddings, TokenLogits
@@ -40,7 +40,7 @@ class NamedModule(NamedTuple):
 def build_weights(model: Any, checked: CheckedAdapter, number: int) -> Generator[None, None, AdapterWeights]:
     """Read the values, and yield after each module. Raises BadRequest for values that are not finite."""
     file, has_effect = TensorFile(checked.folder), False
-    deltas: dict[str, Delta] = {}
+    deltas: dict[str, ModuleDelta] = {}
     for name, keys in checked.modules.items():
         tensors = {role: file.read(key) for role, key in keys.items()}
         has_effect |= any(bool(values.any()) for role, values in tensors.items() if role not in NO_EFFECT)
@@ -58,13 +58,13 @@ def build_weights(model: Any, checked: CheckedAdapter, number: int) -> Generator
 NO_EFFECT = frozenset((R.LORA_A, R.EMBEDDING_A, R.BASE_WEIGHT, R.MAGNITUDE))
 
 
-def builder_of(keys: RoleKeys) -> Callable[[NamedModule], Delta]:
+def builder_of(keys: RoleKeys) -> Callable[[NamedModule], ModuleDelta]:
     if LINEAR[0] <= keys.keys():
         return linear_delta
     return embedding_delta if EMBEDDING[0] <= keys.keys() else replaced_delta
 
 
-def linear_delta(named: NamedModule) -> Delta:
+def linear_delta(named: NamedModule) -> ModuleDelta:
     """A low-rank pair, with a bias in the base's place and the factor of DoRA before it."""
     tensors, deltas = named.tensors, []
     a, b = tensors[R.LORA_A], tensors[R.LORA_B] * named.scale
@@ -82,17 +82,17 @@ def linear_delta(named: NamedModule) -> Delta:
     return DeltaChain([*deltas, pair]) if deltas else pair
 
 
-def bias_delta(named: NamedModule, bias: Tensor) -> Delta:
+def bias_delta(named: NamedModule, bias: Tensor) -> ModuleDelta:
     """A bias in the place of the linear layer's own."""
     return AffineDelta(None, named.place(bias - named.module.bias.float().cpu()))
 
 
-def embedding_delta(named: NamedModule) -> Delta:
+def embedding_delta(named: NamedModule) -> ModuleDelta:
     b = named.tensors[R.EMBEDDING_B] * (named.scale * embed_scale(named.module))
     return EmbeddingDelta(named.place(named.tensors[R.EMBEDDING_A]), named.place(b))
 
 
-def replaced_delta(named: NamedModule) -> Delta:
+def replaced_delta(named: NamedModule) -> ModuleDelta:
     tensors = named.tensors
     if R.WEIGHT not in tensors and isinstance(named.module, nn.Linear):
         return bias_delta(named, tensors[R.BIAS])
@@ -100,12 +100,12 @@ def replaced_delta(named: NamedModule) -> Delta:
     return ReplacedModule(named.module, {names[role]: named.place(each) for role, each in tensors.items()})
 
 
-def token_deltas(named: NamedModule, token_ids: Tensor) -> dict[str, Delta]:
+def token_deltas(named: NamedModule, token_ids: Tensor) -> dict[str, ModuleDelta]:
     """The tokens' own embeddings; they are their rows in a tied output layer too."""
     rows = named.tensors[R.TOKEN_ROWS]
     token_ids = token_ids.to(named.module.weight.device)
     scaled_rows = named.place(rows * embed_scale(named.module))
-    deltas: dict[str, Delta] = {named.name: TokenEmbeddings(token_ids, scaled_rows)}
+    deltas: dict[str, ModuleDelta] = {named.name: TokenEmbeddings(token_ids, scaled_rows)}
     model = named.model
     head = model.get_output_embeddings()
     is_tied = getattr(model.config.get_text_config(), "tie_word_embeddings", False)

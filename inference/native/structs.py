@@ -32,6 +32,9 @@ class Matrix(ctypes.Structure):
     )
 
 
+DELTA_PLACES = ("query", "key", "value", "output", "gate", "up", "down")  # of a layer's matrices
+
+
 class Inputs(ctypes.Structure):
     _fields_ = (
         ("dtype", c_int32),
@@ -68,12 +71,34 @@ class Model(ctypes.Structure):
     )
 
 
+class Delta(ctypes.Structure):
+    _fields_ = (("a", Matrix), ("b", Matrix), ("factor", c_void_p), ("shift", c_void_p))
+
+
+class LayerDeltas(ctypes.Structure):
+    """The deltas of DELTA_PLACES, in this order."""
+
+    _fields_ = (("of", Delta * len(DELTA_PLACES)),)
+
+
+class AdapterSpan(ctypes.Structure):
+    _fields_ = (
+        *((name, c_int32) for name in ("first", "end", "logits_first", "logits_end")),
+        ("layers", POINTER(LayerDeltas)),
+        ("head", POINTER(Delta)),
+    )
+
+
 class Step(ctypes.Structure):
     _fields_ = (
-        *((name, c_int32) for name in ("tokens", "rows", "num_logits", "num_outputs")),
+        *(
+            (name, c_int32)
+            for name in ("tokens", "rows", "num_logits", "num_outputs", "num_spans", "max_rank")
+        ),
         *((name, c_void_p) for name in ("ids", "positions", "slot_mapping")),
         *((name, c_void_p) for name in ("query_start_loc", "seq_lens", "page_table", "pages")),
-        *((name, c_void_p) for name in ("output_indices", "logits_rows", "logits", "hidden", "workspace")),
+        *((name, c_void_p) for name in ("output_indices", "logits_rows", "spans")),
+        *((name, c_void_p) for name in ("logits", "hidden", "workspace")),
     )
 
 

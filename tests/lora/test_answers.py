@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.families import tiny
+from tests.families import needs_fused, tiny
 from tests.lora.adapted_engine import AdaptedEngine, prompts
 from tests.lora.peft_adapters import generate_greedily, peft_answers, save_adapter
 
@@ -48,7 +48,13 @@ FEATURES = {
     "biases": ("phi", {}, {"target_modules": ATTENTION, "bias": "all"}),
     "biases of the layers": ("gpt2", {}, {"bias": "lora_only", "fan_in_fan_out": True}),
     "biases of B": ("phi", {}, {"lora_bias": True}),
+    "biases of Qwen": ("qwen2", {}, {"lora_bias": True, "bias": "lora_only"}),
     "DoRA": ("llama", {}, {"use_dora": True}),
+    "DoRA of Qwen": (
+        "qwen2",
+        {},
+        {"use_dora": True, "bias": "lora_only", "target_modules": ["q_proj", "o_proj"]},
+    ),
     "DoRA with biases": ("phi", {}, {"use_dora": True, "bias": "lora_only"}),
     "DoRA of Conv1D": ("gpt2", {}, {"use_dora": True, "fan_in_fan_out": True}),
     "modules to save": ("llama", {}, {"target_modules": ATTENTION, "modules_to_save": ["lm_head", "norm"]}),
@@ -87,3 +93,15 @@ def test_a_feature_of_peft_answers_as_peft(tmp_path: Path, feature: str) -> None
     served.run()
     assert [[each.ids for each in sinks] for sinks in zip(*together, strict=True)] == expected
     assert len(set(map(str, expected))) == 3, "the adapters change the answers"
+
+
+@needs_fused
+@pytest.mark.parametrize(
+    "feature", ["rslora", "merged projections", "output layer", "biases of Qwen", "DoRA of Qwen"]
+)
+def test_native_code_computes_what_changes_matrices(tmp_path: Path, feature: str) -> None:
+    """The answers are compared in test_a_feature_of_peft_answers_as_peft."""
+    family, settings, config = FEATURES[feature]
+    served = AdaptedEngine(tiny(family, **settings), ("fused",))
+    served.load(save_adapter(tmp_path, family, 1, settings, **config), 1)
+    assert served.runner.adapters[1].native is not None and not served.runner.modules.forwards

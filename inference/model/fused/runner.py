@@ -6,20 +6,21 @@ arithmetic is in inference/native/c.
 
 from array import array
 from bisect import bisect_left
-from ctypes import POINTER, cast
-from itertools import accumulate, chain
+from ctypes import POINTER, Array, addressof, cast
+from itertools import accumulate, chain, pairwise
 
 import torch
 from transformers import PreTrainedModel
 
 from inference.model.batch import Batch, RunnerCapabilities
 from inference.model.fused.llama_model import LayerSpec, LlamaSpec
+from inference.model.fused.native_adapter import NativeAdapter, native_spans
 from inference.model.load.generation_config import vocab_size_of
 from inference.model.paged.kv_pool import KVPool, LayerKV
 from inference.model.pooling import pooled_spans
 from inference.native.library import library
 from inference.native.packed_matrix import NATIVE_DTYPES, address_of, alloc
-from inference.native.structs import Layer, Model, Step
+from inference.native.structs import AdapterSpan, Layer, Model, Step
 
 BYTES = array("q").itemsize
 MAX_BUFFERED_ROWS = 64  # up to this many rows of logits, a step reuses the same buffer
@@ -29,6 +30,8 @@ class FusedRunner:
     """A Runner (see batch.py) over the pages of a KVPool that computes steps in C from a LlamaSpec.
 
     The context must not exceed the positions of the spec's rotary tables. The GIL is released during a step.
+
+    adapters  those that the steps may name, by number
     """
 
     start_ids: tuple[int, ...] = ()
@@ -43,6 +46,7 @@ class FusedRunner:
         self.window_groups = pool.window_groups
         self.model, self.spec, self.native = model, spec, library()
         self.vocab = vocab_size_of(model)
+        self.adapters: dict[int, NativeAdapter] = {}
         self.native_model = native_model(spec, pool, torch.get_num_threads())
         self.workspace = alloc(0)
         self.logits = torch.empty(0, spec.lm_head.outputs, dtype=model.dtype)
@@ -53,17 +57,30 @@ class FusedRunner:
         output_indices = output_tokens(batch)
         step, buffer = native_step(batch, output_indices)
         logits = self.logits_buffer(len(batch.logits_indices))
-        step.logits = logits.data_ptr()
+        step.logits, spans = logits.data_ptr(), None
         if batch.pooled_rows:
             hidden = torch.empty(len(output_indices), self.spec.shape.hidden)
             step.hidden = hidden.data_ptr()
+        if batch.adapter_ids:
+            spans = self.adapter_spans(batch, step)
         step.workspace = self.workspace_address(self.native.step_bytes(self.native_model, step))
         self.native.step_run(self.native_model, step)
-        del buffer  # the step pointed into it until here
+        del buffer, spans  # the step pointed into them until here
         if batch.pooled_rows:
             firsts = [(bisect_left(output_indices, start), end - start) for start, end in pooled_spans(batch)]
             self.hidden_sums = torch.stack([hidden[first : first + n].sum(0) for first, n in firsts])
         return logits
+
+    def adapter_spans(self, batch: Batch, step: Step) -> "Array[AdapterSpan]":
+        """The spans of the step's adapters, which the step points into from now on."""
+        rows = zip(batch.adapter_ids, pairwise(batch.query_start_loc), strict=True)
+        spans = [(number, first, end) for number, (first, end) in rows if number]
+        indices = batch.logits_indices
+        logits_rows = [(bisect_left(indices, first), bisect_left(indices, end)) for _, first, end in spans]
+        native = native_spans(self.adapters, spans, logits_rows)
+        step.num_spans, step.spans = len(spans), addressof(native)
+        step.max_rank = max(self.adapters[number].max_rank for number, _, _ in spans)
+        return native
 
     def logits_buffer(self, count: int) -> torch.Tensor:
         """A tensor for logits (count, V): the reused buffer up to MAX_BUFFERED_ROWS, else a new one."""

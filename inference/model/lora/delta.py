@@ -1,4 +1,4 @@
-"""What an adapter changes in a linear layer: a Delta turns the layer's outputs into the adapter's.
+"""What an adapter changes in a linear layer: a ModuleDelta turns the layer's outputs into the adapter's.
 
 Knows tensors; neither modules nor which tokens have the adapter.
 """
@@ -9,7 +9,7 @@ from typing import Protocol
 from torch import Tensor
 
 
-class Delta(Protocol):
+class ModuleDelta(Protocol):
     """nbytes: of its tensors."""
 
     @property
@@ -70,7 +70,7 @@ class AffineDelta:
 class DeltaChain:
     """Several changes of one module, one after the other."""
 
-    def __init__(self, deltas: Sequence[Delta]) -> None:
+    def __init__(self, deltas: Sequence[ModuleDelta]) -> None:
         self.deltas = deltas
 
     @property

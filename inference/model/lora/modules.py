@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from inference.model.forward_context import ForwardContext, get_forward_context
-from inference.model.lora.delta import Delta
+from inference.model.lora.delta import ModuleDelta
 from inference.model.lora.weights import AdapterWeights
 from inference.model.step_adapters import StepAdapters, TokenGroup
 
@@ -31,7 +31,7 @@ class AdaptedForward:
     def __init__(self, module: nn.Module, is_head: bool) -> None:
         self.module, self.inner, self.is_head = module, module.forward, is_head
         self.by_id = isinstance(module, nn.Embedding)
-        self.deltas: dict[int, Delta] = {}
+        self.deltas: dict[int, ModuleDelta] = {}
         self.num_calls: Counter[int] = Counter()
         self.has_other_inputs = False
 

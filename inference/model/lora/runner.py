@@ -11,6 +11,7 @@ import torch
 from transformers import PreTrainedModel
 
 from inference.model.batch import Batch, Runner
+from inference.model.fused.native_adapter import NativeAdapter
 from inference.model.fused.runner import FusedRunner
 from inference.model.lora.modules import AdaptedModules
 from inference.model.lora.split import join_rows, logits_order, pooled_order, select_rows
@@ -56,6 +57,15 @@ class AdapterRunner:
         """Forget the weights of an adapter that no row has any more. Idempotent."""
         if number in self.adapters:
             self.modules.remove(self.adapters.pop(number))
+        if isinstance(self.runner, FusedRunner):
+            self.runner.adapters.pop(number, None)
+
+    def use_native(self, adapter: AdapterWeights, native: NativeAdapter) -> None:
+        """Compute the adapter in the fused runner from now on."""
+        assert isinstance(self.runner, FusedRunner)
+        self.modules.remove(adapter)
+        self.runner.adapters[adapter.number] = adapter.native = native
+        adapter.deltas = {}
 
     @torch.inference_mode()
     def forward(self, batch: Batch) -> torch.Tensor:
@@ -74,23 +84,27 @@ class AdapterRunner:
 
     def compute(self, batch: Batch) -> torch.Tensor:
         """Compute a step that need not be divided."""
-        runner = self.delta_runner if batch.adapter_ids else self.runner
-        with self.modules.installed([self.adapters[number] for number in set(batch.adapter_ids) if number]):
+        adapters = [self.adapters[number] for number in set(batch.adapter_ids) if number]
+        in_torch = any(adapter.native is None for adapter in adapters)
+        runner = self.delta_runner if in_torch else self.runner
+        with self.modules.installed(adapters):
             logits = runner.forward(batch)
         self.hidden_sums = runner.hidden_sums
         return logits
 
     def divide(self, batch: Batch) -> Sequence[Sequence[int]]:
-        """The rows to compute together, as lists of indices."""
-        if self.deterministic:
-            base = [row for row, number in enumerate(batch.adapter_ids) if not number]
-            return [each for each in (base, *([row] for row, n in enumerate(batch.adapter_ids) if n)) if each]
-        if not any(self.adapters[number].unbatched for number in set(batch.adapter_ids) if number):
-            return (range(len(batch.rows)),)
-        rows_of: dict[int, list[int]] = {}
-        for row, number in enumerate(batch.adapter_ids):
-            rows_of.setdefault(number, []).append(row)
-        return list(rows_of.values())
+        """The rows to compute together, as lists of indices: one list unless that is impossible."""
+        adapters = [self.adapters.get(number) for number in batch.adapter_ids]
+        in_torch = [adapter for adapter in adapters if adapter is not None and adapter.native is None]
+        if not in_torch:
+            return (range(len(adapters)),)
+        shares = not self.deterministic and not any(adapter.unbatched for adapter in in_torch)
+        groups: dict[tuple[bool, int], list[int]] = {}
+        for row, adapter in enumerate(adapters):
+            is_native = adapter.native is not None if adapter is not None else not shares
+            number = 0 if adapter is None or is_native or shares else adapter.number
+            groups.setdefault((is_native, row if self.deterministic and number else number), []).append(row)
+        return list(groups.values())
 
 
 def create_delta_runner(model: PreTrainedModel, runner: Runner) -> Runner:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, distributed
 
-from inference.model.lora.delta import Delta, LoraDelta
+from inference.model.lora.delta import LoraDelta, ModuleDelta
 
 COLWISE, ROWWISE = "colwise", "rowwise"
 
@@ -30,7 +30,7 @@ def sharding_of(model: Any, name: str) -> str | None:
     return style
 
 
-def create_lora_delta(model: Any, name: str, a: Tensor, b: Tensor, bias: Tensor | None = None) -> Delta:
+def create_lora_delta(model: Any, name: str, a: Tensor, b: Tensor, bias: Tensor | None = None) -> ModuleDelta:
     """The delta of the model's module `name` on this rank, from the whole a (r, in), b and bias (out, …)."""
     style = sharding_of(model, name)
     if style == COLWISE:

@@ -3,8 +3,10 @@
 Knows the runners and which memory of theirs no sequence uses; not where the adapter came from.
 """
 
+import logging
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,13 +15,19 @@ import torch
 from inference.model.batch import Batch, GroupTable, Resize, Runner, make_batch, slots_of
 from inference.model.contiguous.runner import ContiguousRunner
 from inference.model.fused.runner import FusedRunner
+from inference.model.lora.native import create_native_adapter
 from inference.model.lora.runner import AdapterRunner
 from inference.model.lora.weights import AdapterWeights
 from inference.model.paged.runner import PagedRunner
 from inference.model.reference import ordinary_token_ids
 from inference.model.uncached.runner import UncachedRunner
 
+log = logging.getLogger(__name__)
+
 NUM_TOKENS = 8
+# Largest accepted error of native code: in standard deviations of the logits, and as a multiple of the error
+# without the adapter.
+MIN_TOLERANCE, NOISE = 1e-3, 4
 
 
 class UnusableAdapter(Exception):
@@ -30,16 +38,16 @@ class UnusableAdapter(Exception):
 def try_adapter(runner: AdapterRunner, adapter: AdapterWeights) -> None:
     """Compute a few tokens with and without the adapter, which `runner` has.
 
-    Finds out whether the adapter may share steps. Raises UnusableAdapter if the model fails, if logits are
-    not finite, if they equal the base's although the adapter has an effect, and for a module that is never
-    called.
+    Finds out whether the adapter may share steps, and whether native code computes it. Raises UnusableAdapter
+    if the model fails, if logits are not finite, if they equal the base's although the adapter has an effect,
+    and for a module that is never called.
     """
     scratch = scratch_runner(runner.model, runner.delta_runner)
     batch = trial_batch(scratch, ordinary_token_ids(runner.model)[:NUM_TOKENS])
     base = scratch.forward(batch).float().clone()
-    batch.adapter_ids.append(adapter.number)
+    with_adapter = replace(batch, adapter_ids=[adapter.number])
     with runner.modules.installed([adapter]):
-        logits = scratch.forward(batch).float()
+        logits = scratch.forward(with_adapter).float().clone()
     if not bool(logits.isfinite().all()):
         raise UnusableAdapter("the model's logits with it are NaN or infinite")
     if name := uncalled_module(runner.modules.num_calls(adapter)):
@@ -47,6 +55,31 @@ def try_adapter(runner: AdapterRunner, adapter: AdapterWeights) -> None:
     if adapter.has_effect and torch.equal(base, logits):
         raise UnusableAdapter("the model computes the same logits with it as without it")
     adapter.unbatched = runner.modules.has_other_inputs(adapter)
+    if isinstance(runner.runner, FusedRunner):
+        try_native(runner, adapter, (batch, base), (with_adapter, logits))
+
+
+def try_native(runner: AdapterRunner, adapter: AdapterWeights, *expected: tuple[Batch, torch.Tensor]) -> None:
+    """Have native code compute the adapter, if its logits are right.
+
+    expected: a batch without and one with the adapter, and their logits. The difference between the runners
+    without the adapter is what rounding causes.
+    """
+    fused = runner.runner
+    assert isinstance(fused, FusedRunner)
+    native = create_native_adapter(fused, adapter)
+    if native is None:
+        return
+    fused.adapters[adapter.number] = native
+    errors = [
+        (fused.forward(batch).float() - logits).abs().max() / logits.std() for batch, logits in expected
+    ]
+    rounding, error = (float(each) for each in errors)
+    if error <= max(MIN_TOLERANCE, NOISE * rounding):
+        runner.use_native(adapter, native)
+        return
+    del fused.adapters[adapter.number]
+    log.warning("adapter number=%d: native code has error %.0e: torch computes it", adapter.number, error)
 
 
 def uncalled_module(num_calls: Mapping[str, int]) -> str:

@@ -1,9 +1,10 @@
-"""The weights of a loaded adapter: a Delta for each module that it changes. Belongs to the model's thread."""
+"""The weights of a loaded adapter. They belong to the model's thread."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from inference.model.lora.delta import Delta
+from inference.model.fused.native_adapter import NativeAdapter
+from inference.model.lora.delta import ModuleDelta
 
 
 @dataclass(slots=True, eq=False)
@@ -11,17 +12,20 @@ class AdapterWeights:
     """The weights of one adapter, on the devices and in the dtype of the model.
 
     number      of the load: Batch.adapter_ids names it
-    deltas      what it changes, by the module's name in the model
+    deltas      what it changes, by the module's name in the model; empty if native code computes it
     has_effect  whether a value of it changes anything
     unbatched   whether all rows of a step with it must have it: a module of the model gets the tokens in an
                 order of its own, as a router's experts do
+    native      the same for native code
     """
 
     number: int
-    deltas: Mapping[str, Delta]
+    deltas: Mapping[str, ModuleDelta]
     has_effect: bool
     unbatched: bool = False
+    native: NativeAdapter | None = None
 
     @property
     def nbytes(self) -> int:
-        return sum(delta.nbytes for delta in self.deltas.values())
+        in_torch = sum(delta.nbytes for delta in self.deltas.values())
+        return in_torch if self.native is None else self.native.nbytes

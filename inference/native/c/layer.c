@@ -6,6 +6,7 @@
 
 #include "activation.h"
 #include "attention.h"
+#include "delta.h"
 #include "norm.h"
 #include "products.h"
 #include "rotary.h"
@@ -120,8 +121,9 @@ static void after_down(const Run *run, int number, int first, int end)
 }
 
 /* A tile of activation(gate(n)) × up(n), written to `activated`. */
-static void gate_and_up(const Run *run, const Layer *layer, const Tile *tile, const Tile *next, Scratch *scratch)
+static void gate_and_up(const Run *run, int number, int rows, const Tile *tile, const Tile *next, Scratch *scratch)
 {
+    const Layer *layer = &run->model->layer[number];
     const Matrix *gate = &layer->gate, *up = &layer->up;
     const int output = tile->panel * PANEL, stride = TILE_PANELS * PANEL;
     const int remaining = gate->outputs - output, width = (tile->panels - tile->panel) * PANEL;
@@ -131,6 +133,10 @@ static void gate_and_up(const Run *run, const Layer *layer, const Tile *tile, co
     const GemmTask ups = task_of(up, to_up, tile, scratch->other, stride, next ? panel_at(gate, next->panel) : NULL);
     multiply(&gates);
     multiply(&ups);
+    if (run->step->num_spans) {
+        deltas_add(run, (DeltaOf){GATE_DELTA, number, rows}, 0, &gates);
+        deltas_add(run, (DeltaOf){UP_DELTA, number, rows}, 1, &ups);
+    }
     for (int row = tile->first; row < tile->end; row++) {
         float *gated = row_of(scratch->tile, row - tile->first, stride);
         float *other = row_of(scratch->other, row - tile->first, stride);
@@ -143,14 +149,16 @@ static void gate_and_up(const Run *run, const Layer *layer, const Tile *tile, co
     }
 }
 
-static void mlp(const Run *run, const Layer *layer, int rows, Team *team, Scratch *scratch)
+static void mlp(const Run *run, int number, int rows, Team *team, Scratch *scratch)
 {
-    const Tiling tiling = tiling_of(run, &layer->gate, rows, GROUP / PANEL);
+    const Tiling tiling = tiling_of(run, &run->model->layer[number].gate, rows, GROUP / PANEL);
     int task;
+    if (run->step->num_spans)
+        deltas_project(run, team, scratch, &run->normed, (DeltaOf){GATE_DELTA, number, rows}, 2);
     while ((task = team_take(team, tiling.num_tasks)) >= 0) {
         const int next = team_after(team, task, tiling.num_tasks);
         const Tile tile = tile_of(run, &tiling, task), after = tile_of(run, &tiling, next);
-        gate_and_up(run, layer, &tile, next < 0 ? NULL : &after, scratch);
+        gate_and_up(run, number, rows, &tile, next < 0 ? NULL : &after, scratch);
     }
     team_meet(team);
 }
@@ -159,19 +167,19 @@ void layer_run(const Run *run, int number, Team *team, Scratch *scratch)
 {
     const Layer *layer = &run->model->layer[number];
     const Product states[] = {
-        {&layer->query, &run->normed, run->states, run->states_stride},
-        {&layer->key, &run->normed, run->states + run->key, run->states_stride},
-        {&layer->value, &run->normed, run->states + run->value, run->states_stride},
+        {&layer->query, &run->normed, run->states, run->states_stride, QUERY_DELTA},
+        {&layer->key, &run->normed, run->states + run->key, run->states_stride, KEY_DELTA},
+        {&layer->value, &run->normed, run->states + run->value, run->states_stride, VALUE_DELTA},
     };
-    const Product output = {&layer->output, &run->attended, run->y, run->wide};
-    const Product down = {&layer->down, &run->activated, run->y, run->wide};
+    const Product output = {&layer->output, &run->attended, run->y, run->wide, OUTPUT_DELTA};
+    const Product down = {&layer->down, &run->activated, run->y, run->wide, DOWN_DELTA};
     const int rows = run_rows(run, number);
-    products(run, team, states, 3, run->step->tokens, after_states, number);
+    products(run, team, scratch, states, 3, run->step->tokens, after_states, number);
     if (!rows)
         return;
     attention(run, number, team, scratch);
     team_meet(team);
-    products(run, team, &output, 1, rows, after_output, number);
-    mlp(run, layer, rows, team, scratch);
-    products(run, team, &down, 1, rows, after_down, number);
+    products(run, team, scratch, &output, 1, rows, after_output, number);
+    mlp(run, number, rows, team, scratch);
+    products(run, team, scratch, &down, 1, rows, after_down, number);
 }

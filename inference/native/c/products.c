@@ -2,6 +2,7 @@
  * for sequential reads. With many rows, the weights of a task should fit the core's own cache. */
 #include "products.h"
 
+#include "delta.h"
 #include "rounding.h"
 
 enum { PARTS_OF_A_THREAD = 8, PART_BYTES = 1 << 18, SIDE_BY_SIDE = 4 };
@@ -75,7 +76,7 @@ static Place place_of(const Run *run, const Product *product, const Tiling *tili
     return (Place){product, tiling, tile_of(run, tiling, task)};
 }
 
-static void product_task(const Place *place, const void *next)
+static void product_task(const Run *run, const Place *place, DeltaOf of, int number, const void *next)
 {
     const Product *product = place->product;
     const Tile *tile = &place->tile;
@@ -83,9 +84,12 @@ static void product_task(const Place *place, const void *next)
     const Inputs *rows = &product->rows->of[product->matrix->dtype];
     const GemmTask task = task_of(product->matrix, rows, tile, out, product->wide, next);
     multiply(&task);
+    if (run->step->num_spans)
+        deltas_add(run, of, number, &task);
 }
 
-void products(const Run *run, Team *team, const Product *product, int count, int rows, Finish *finish, int layer)
+void products(const Run *run, Team *team, Scratch *scratch, const Product *product, int count, int rows, Finish *finish,
+              int layer)
 {
     Tiling tilings[MOST_PRODUCTS];
     int num_tasks = 0, task;
@@ -93,11 +97,15 @@ void products(const Run *run, Team *team, const Product *product, int count, int
         tilings[i] = tiling_of(run, product[i].matrix, rows, 1);
         num_tasks += tilings[i].num_tasks;
     }
+    if (run->step->num_spans)
+        deltas_project(run, team, scratch, product->rows, (DeltaOf){product->delta, layer, rows}, count);
     while ((task = team_take(team, num_tasks)) >= 0) {
         const int next = team_after(team, task, num_tasks);
         const Place place = place_of(run, product, tilings, task);
+        const DeltaOf of = {place.product->delta, layer, rows};
         const Place after = place_of(run, product, tilings, next < 0 ? task : next);
-        product_task(&place, next < 0 ? NULL : panel_at(after.product->matrix, after.tile.panel));
+        const int number = (int)(place.product - product);
+        product_task(run, &place, of, number, next < 0 ? NULL : panel_at(after.product->matrix, after.tile.panel));
         const Tile *tile = &place.tile;
         atomic_int *done = &run->done[tile->block];
         if (atomic_fetch_add_explicit(done, 1, memory_order_acq_rel) + 1 == num_tasks / place.tiling->blocks) {

@@ -32,14 +32,14 @@ typedef struct Product {
     const Activations *rows;
     float *out;
     int wide;               /* floats from one row of out to the next */
+    int delta;              /* number of LayerDeltas; those of a phase follow each other */
 } Product;
-
-enum { MOST_PRODUCTS = 3 };
 
 /* Called with rows [first, end) when all products of these rows are computed. */
 typedef void Finish(const Run *run, int layer, int first, int end);
 
 /* A phase of the team: multiply rows [0, rows) with each of `count` matrices. Ends when all threads are done. */
-void products(const Run *run, Team *team, const Product *product, int count, int rows, Finish *finish, int layer);
+void products(const Run *run, Team *team, Scratch *scratch, const Product *product, int count, int rows, Finish *finish,
+              int layer);
 
 #endif

@@ -71,10 +71,15 @@ Mix run_partial(const Run *run, int item, int group)
     return mix_at((char *)run->partial + number * bytes, run->attention_plan.rows, run->width);
 }
 
+static int rows_at_most(const Run *run)
+{
+    return run->step->tokens > run->step->num_logits ? run->step->tokens : run->step->num_logits;
+}
+
 /* Choose the block size: if there are several blocks, a multiple of PANEL. */
 static void divide_rows(Run *run)
 {
-    const int rows = run->step->tokens > run->step->num_logits ? run->step->tokens : run->step->num_logits;
+    const int rows = rows_at_most(run);
     const int blocks = ceil_div(rows, MOST_BLOCK);
     run->block = blocks > 1 ? padded(ceil_div(rows, blocks)) : rows;
     run->blocks = ceil_div(run->step->tokens, run->block);
@@ -96,7 +101,8 @@ static void take_rows(Run *run, Arena *arena)
 {
     const Model *model = run->model;
     const int tokens = run->step->tokens;
-    unsigned normed = 0, attended = 0, activated = 0;
+    const unsigned of_deltas = run->step->num_spans ? 1u << model->dtype : 0;
+    unsigned normed = of_deltas, attended = of_deltas, activated = of_deltas;
     int inner = 0;
     for (int i = 0; i < model->layers; i++) {
         const Layer *layer = &model->layer[i];
@@ -113,7 +119,11 @@ static void take_rows(Run *run, Arena *arena)
     run->normed = take_activations(arena, normed, tokens, model->hidden);
     run->attended = take_activations(arena, attended, tokens, model->num_heads * model->head_dim);
     run->activated = take_activations(arena, activated, tokens, inner);
-    run->last = take_activations(arena, kind_of(&model->lm_head), run->step->num_logits, model->hidden);
+    run->last = take_activations(arena, kind_of(&model->lm_head) | of_deltas, run->step->num_logits, model->hidden);
+    for (int i = 0; i < MOST_PRODUCTS && of_deltas; i++) {
+        void *at = take(arena, inputs_bytes(model->dtype, rows_at_most(run), run->step->max_rank));
+        run->low[i] = at ? inputs_at(at, model->dtype, rows_at_most(run), run->step->max_rank) : (Inputs){0};
+    }
 }
 
 Run run_at(const Model *model, const Step *step, void *memory, size_t *bytes)

@@ -16,7 +16,7 @@ typedef struct Scratch {
     float *tile, *other;                        /* (block, TILE_PANELS × PANEL): products of a tile */
 } Scratch;
 
-enum { TILE_PANELS = 8, MOST_BLOCK = 64 };
+enum { TILE_PANELS = 8, MOST_BLOCK = 64, MOST_PRODUCTS = 3 };   /* MOST_PRODUCTS: of a phase */
 
 typedef struct Run {
     const Model *model;
@@ -30,6 +30,7 @@ typedef struct Run {
     float *mixed;                   /* (T, num_heads × head): attention output */
     float *partial;                 /* for each item that is a span, and each group: a Mix */
     Activations normed, attended, activated, last;    /* inputs of matrices; last: (num_logits, hidden) */
+    Inputs low[MOST_PRODUCTS];      /* (T, rank): low-rank outputs of adapters, for each product of a phase */
     atomic_int *done;               /* (blocks,): finished tasks of each block in this phase */
     AttentionPlan attention_plan;
     char *scratch;

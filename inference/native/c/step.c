@@ -2,6 +2,7 @@
  * each phase; see layer.c. */
 #include "step.h"
 
+#include "delta.h"
 #include "lanes.h"
 #include "layer.h"
 #include "products.h"
@@ -38,6 +39,8 @@ static void write_logits(const Run *run, const Tile *tile, const void *next, Scr
     const int count = head->outputs - output < width ? head->outputs - output : width;
     const GemmTask task = task_of(head, &run->last.of[head->dtype], tile, scratch->tile, stride, next);
     multiply(&task);
+    if (run->step->num_spans)
+        deltas_add(run, (DeltaOf){HEAD_DELTA, 0, run->step->num_logits}, 0, &task);
     for (int row = tile->first; row < tile->end; row++) {
         float *logits = scratch->tile + (size_t)(row - tile->first) * stride;
         for (int k = 0; head->bias && k < count; k++)
@@ -52,6 +55,8 @@ static void head(const Run *run, Team *team, Scratch *scratch)
 {
     const Tiling tiling = tiling_of(run, &run->model->lm_head, run->step->num_logits, 1);
     int task;
+    if (run->step->num_spans)
+        deltas_project(run, team, scratch, &run->last, (DeltaOf){HEAD_DELTA, 0, run->step->num_logits}, 1);
     while ((task = team_take(team, tiling.num_tasks)) >= 0) {
         const int next = team_after(team, task, tiling.num_tasks);
         const Tile tile = tile_of(run, &tiling, task), after = tile_of(run, &tiling, next);

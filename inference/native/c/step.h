@@ -32,17 +32,38 @@ typedef struct Model {
     Layer *layer;
 } Model;
 
+/* What an adapter changes in the outputs of a matrix, before its bias: y = factor ∘ y + shift + (x aᵀ) bᵀ. */
+typedef struct Delta {
+    Matrix a, b;                            /* (rank, inputs), (outputs, rank), in the model's dtype; or no values */
+    const float *factor, *shift;            /* (outputs,), or null */
+} Delta;
+
+enum { QUERY_DELTA, KEY_DELTA, VALUE_DELTA, OUTPUT_DELTA, GATE_DELTA, UP_DELTA, DOWN_DELTA, DELTAS };
+
+typedef struct LayerDeltas {
+    Delta of[DELTAS];
+} LayerDeltas;
+
+/* Tokens [first, end) of a step, rows [logits_first, logits_end) of its logits: they have this adapter. */
+typedef struct AdapterSpan {
+    int32_t first, end, logits_first, logits_end;
+    const LayerDeltas *layers;              /* (layers of the model,) */
+    const Delta *head;                      /* of lm_head, or null */
+} AdapterSpan;
+
 /* T tokens of R rows. Row r has the tokens [query_start_loc[r], query_start_loc[r + 1]): the last of its sequence,
  * which has seq_lens[r] tokens. In layers of cache group g, their keys and values are in pages[page_table[g × R + r]],
  * pages[page_table[g × R + r] + 1], … Pages behind a sliding window may be read: their values must be finite. */
 typedef struct Step {
     int32_t tokens, rows, num_logits, num_outputs;
+    int32_t num_spans, max_rank;                /* of spans; 0: no token has an adapter */
     const int64_t *ids, *positions;             /* (T,) */
     const int64_t *slot_mapping;                /* (groups, T): page number × page size + offset in the page */
     const int64_t *query_start_loc, *seq_lens, *page_table;     /* (R + 1,), (R,), (groups, R) */
     const int64_t *pages;
     const int64_t *output_indices;              /* (num_outputs,): the tokens that the last layer outputs, ascending */
     const int64_t *logits_rows;                 /* (num_outputs,): their rows of `logits`, or -1; null: 0, 1, 2, … */
+    const AdapterSpan *spans;                   /* (num_spans,), ascending */
     void *logits;                               /* (num_logits, outputs of lm_head), in the model's dtype */
     float *hidden;                              /* (num_outputs, hidden): the input of lm_head; null: not written */
     void *workspace;                            /* step_bytes bytes, 64-byte aligned */

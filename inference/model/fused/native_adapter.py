@@ -1,0 +1,158 @@
+"""An adapter as the structs of step.h: packed low-rank pairs for the matrices of the layers and the head.
+
+Knows which matrix each module of a Llama-like model computes; inference/native/c/delta.c has the arithmetic.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from ctypes import Array, pointer
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from inference.model.fused.llama_model import HeadShape
+from inference.model.fused.module_map import (
+    DOWN,
+    GATE,
+    GATE_AND_UP,
+    KEY,
+    OUTPUT,
+    QUERY,
+    QUERY_KEY_VALUE,
+    UP,
+    VALUE,
+    map_modules_on_cpu,
+)
+from inference.native.packed_matrix import ALIGNED, NATIVE_DTYPES, PackedMatrix, alloc
+from inference.native.structs import DELTA_PLACES, AdapterSpan, Delta, LayerDeltas
+
+HEAD = "head"
+# transformers' names of the modules → the matrices of step.h that they compute, in order.
+ATTENTION_PLACES = {
+    QUERY: ("query",),
+    KEY: ("key",),
+    VALUE: ("value",),
+    QUERY_KEY_VALUE: ("query", "key", "value"),
+    OUTPUT: ("output",),
+}
+MLP_PLACES = {GATE: ("gate",), UP: ("up",), GATE_AND_UP: ("gate", "up"), DOWN: ("down",)}
+
+
+class DeltaPlace(NamedTuple):
+    """Outputs [first, end) of a module are those of the matrix `name` of a layer, or of HEAD."""
+
+    layer: int
+    name: str
+    first: int
+    end: int
+
+
+class DeltaTensors(NamedTuple):
+    """y = factor ∘ y + shift + (x aᵀ) bᵀ, before the bias of the layer is added.
+
+    a (r, in), b (out, r), factor and shift (out,); None: no change of this kind
+    """
+
+    a: Tensor | None = None
+    b: Tensor | None = None
+    factor: Tensor | None = None
+    shift: Tensor | None = None
+
+
+class NativeAdapter:
+    """The deltas of an adapter, for native code. Owns the memory that the structs point into."""
+
+    def __init__(self, num_layers: int, tensors: Mapping[DeltaPlace, DeltaTensors]) -> None:
+        """tensors: of each matrix that changes, in the order in which a step reads them."""
+        self.layers = (LayerDeltas * num_layers)()
+        self.head = Delta()
+        self.max_rank = 0
+        pairs = {place: pack_pair(each, place) for place, each in tensors.items()}
+        # One block of huge pages: a step reads the adapter in order, as it reads the model's weights.
+        self.memory = [move_to_one_block([matrix for pair in pairs.values() for matrix in pair])]
+        for place, each in tensors.items():
+            self.add(place, each, pairs[place])
+
+    @property
+    def nbytes(self) -> int:
+        return sum(values.nbytes for values in self.memory)
+
+    def add(self, place: DeltaPlace, tensors: DeltaTensors, pair: Sequence[PackedMatrix]) -> None:
+        """Fill in the change of one matrix."""
+        delta = Delta()
+        if pair:
+            delta.a, delta.b = (matrix.struct for matrix in pair)
+            self.max_rank = max(self.max_rank, pair[0].outputs)
+        delta.factor, delta.shift = (self.floats(each, place) for each in (tensors.factor, tensors.shift))
+        if place.name == HEAD:
+            self.head = delta
+        else:
+            self.layers[place.layer].of[DELTA_PLACES.index(place.name)] = delta
+
+    def floats(self, values: Tensor | None, place: DeltaPlace) -> int | None:
+        """The address of the place's values as floats; None for None."""
+        if values is None:
+            return None
+        floats = values[place.first : place.end].float().contiguous().clone()
+        self.memory.append(floats)
+        return floats.data_ptr()
+
+
+def pack_pair(tensors: DeltaTensors, place: DeltaPlace) -> Sequence[PackedMatrix]:
+    """The packed low-rank pair of a place; empty if it has none."""
+    if tensors.a is None or tensors.b is None:
+        return ()
+    dtype = NATIVE_DTYPES[tensors.a.dtype]
+    return [PackedMatrix.pack(each, dtype) for each in (tensors.a, tensors.b[place.first : place.end])]
+
+
+def move_to_one_block(matrices: Sequence[PackedMatrix]) -> Tensor:
+    """Move the values of the matrices into one block of memory, which is returned."""
+    sizes = [-(-matrix.values.nbytes // ALIGNED) * ALIGNED for matrix in matrices]
+    block, start = alloc(sum(sizes)), 0
+    for matrix, size in zip(matrices, sizes, strict=True):
+        values = block[start : start + matrix.values.nbytes].copy_(matrix.values)
+        matrix.values, matrix.struct.values = values, values.data_ptr()
+        start += size
+    return block
+
+
+def native_spans(
+    adapters: Mapping[int, NativeAdapter],
+    spans: Sequence[tuple[int, int, int]],
+    logits_rows: Sequence[tuple[int, int]],
+) -> "Array[AdapterSpan]":
+    """The AdapterSpans of spans (number, first, end); logits_rows: the rows of the logits of each span."""
+    native = (AdapterSpan * len(spans))()
+    for place, ((number, first, end), rows) in enumerate(zip(spans, logits_rows, strict=True)):
+        adapter = adapters[number]
+        native[place] = AdapterSpan(first, end, *rows, adapter.layers, pointer(adapter.head))
+    return native
+
+
+def delta_places(model: PreTrainedModel, shape: HeadShape) -> dict[nn.Module, list[DeltaPlace]]:
+    """The matrices that each module computes."""
+    modules = map_modules_on_cpu(model)
+    attention_sizes = [shape.num_heads * shape.head_dim, *[shape.num_kv_heads * shape.head_dim] * 2]
+    places = {modules.output: list(divide_outputs(0, modules.output, (HEAD,), ()))}
+    for index, layer in enumerate(modules.layers):
+        for parent, matrices_of, sizes in (
+            (layer.self_attn, ATTENTION_PLACES, attention_sizes),
+            (layer.mlp, MLP_PLACES, ()),
+        ):
+            for name, matrices in matrices_of.items():
+                if (module := getattr(parent, name, None)) is not None:
+                    places[module] = list(divide_outputs(index, module, matrices, sizes))
+    return places
+
+
+def divide_outputs(
+    layer: int, module: Any, matrices: Sequence[str], sizes: Sequence[int]
+) -> Iterator[DeltaPlace]:
+    """The outputs of each matrix: of several, sizes[i], or equally many each."""
+    if len(matrices) == 1 or not sizes:
+        sizes = [module.out_features // len(matrices)] * len(matrices)
+    first = 0
+    for name, size in zip(matrices, sizes, strict=True):
+        yield DeltaPlace(layer, name, first, first + size)
+        first += size

@@ -1,0 +1,45 @@
+"""Turns an adapter into a NativeAdapter, where native code can compute all that it changes."""
+
+import torch
+from torch import Tensor
+
+from inference.model.fused.native_adapter import DeltaPlace, DeltaTensors, NativeAdapter, delta_places
+from inference.model.fused.runner import FusedRunner
+from inference.model.lora.delta import AffineDelta, DeltaChain, LoraDelta, ModuleDelta
+from inference.model.lora.weights import AdapterWeights
+
+
+def create_native_adapter(runner: FusedRunner, adapter: AdapterWeights) -> NativeAdapter | None:
+    """The adapter for the runner; None if it changes something that native code does not compute."""
+    places = delta_places(runner.model, runner.spec.shape)
+    tensors: dict[DeltaPlace, DeltaTensors] = {}
+    for name, delta in adapter.deltas.items():
+        module = runner.model.get_submodule(name)
+        changes = delta_tensors(delta, getattr(module, "bias", None))
+        if changes is None or module not in places:
+            return None
+        tensors |= dict.fromkeys(places[module], changes)
+    in_order = [place for each in places.values() for place in each if place in tensors]
+    return NativeAdapter(len(runner.spec.layers), {place: tensors[place] for place in in_order})
+
+
+def delta_tensors(delta: ModuleDelta, bias: Tensor | None) -> DeltaTensors | None:
+    """The change of a linear layer with this bias, which native code adds last; None for another change.
+
+    The outputs are factor ∘ (x Wᵀ) + constant + the low-rank outputs.
+    """
+    a, b, factor = None, None, None
+    own_bias = torch.zeros(()) if bias is None else bias.float()
+    constant = own_bias
+    for each in delta.deltas if isinstance(delta, DeltaChain) else [delta]:
+        if isinstance(each, AffineDelta) and a is None:
+            if each.factor is not None:
+                factor = each.factor.float() * (1 if factor is None else factor)
+                constant = constant * each.factor.float()
+            constant = constant if each.shift is None else constant + each.shift.float()
+        elif type(each) is LoraDelta and a is None:
+            a, b = each.a_t.T, each.b_t.T
+            constant = constant if each.bias is None else constant + each.bias.float()
+        else:
+            return None
+    return DeltaTensors(a, b, factor, None if constant is own_bias else constant - own_bias)
