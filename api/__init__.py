@@ -7,6 +7,7 @@ the engine or the model.
 from flask import Flask
 
 from api import (
+    adapter_sums,
     adapters,
     allowed_hosts,
     api_keys,
@@ -43,6 +44,7 @@ def create_app(
     from api import (
         doc_pages,
         health,
+        llama_cpp,
         llama_stack,
         neodim,
         openai,
@@ -56,7 +58,17 @@ def create_app(
     app = Flask("hearth", static_folder=None)
     app.url_map.strict_slashes = app.url_map.merge_slashes = False  # a redirect would lose the request body
     app.register_blueprint(health.make_blueprint(models, settings, metrics))
-    for dialect in (llama_stack, openai, tgi, sglang, path_dispatch, playground, openapi, doc_pages):
+    for dialect in (
+        llama_stack,
+        openai,
+        tgi,
+        sglang,
+        llama_cpp,
+        path_dispatch,
+        playground,
+        openapi,
+        doc_pages,
+    ):
         app.register_blueprint(dialect.make_blueprint(models, settings))
 
     # Flask calls before_request functions in this order, after_request functions in the reverse order.
@@ -64,6 +76,7 @@ def create_app(
     allowed_hosts.install(app, settings)
     concurrency_limit.install(app, settings.max_concurrent_requests, models)
     access.install(app, store)
+    adapter_sums.install(app)
     adapters.install(app, adapters.AdapterLoader(models, settings.adapter_dirs, fetch_adapter))
     tuning_access.install(app, tuning)
     pages_of_neodim = () if settings.cors_origins else (neodim.PATH,)

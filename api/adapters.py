@@ -15,7 +15,7 @@ from inference.errors import BadRequest, NotImplementedHere, ServerError
 from inference.finding import Refused
 from inference.lora.adapter import AdapterCard, check_name
 from inference.lora.fence import Fence
-from inference.models import Models, UnknownModel, adapter_cards, find_adapter
+from inference.models import Models, UnknownModel, find_adapter, listed_adapters
 from settings.adapter_list import AdapterEntry, parse_entry
 
 LOADER = "adapter_loader"  # key in app.extensions: the AdapterLoader
@@ -52,7 +52,7 @@ class AdapterLoader:
         self._fetch = fetch
 
     def cards(self) -> Sequence[AdapterCard]:
-        return adapter_cards(self._models.default.backend)
+        return listed_adapters(self._models.default.backend)
 
     def find(self, name: str) -> AdapterCard | None:
         return find_adapter(self._models.default.backend, name)

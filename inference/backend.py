@@ -56,6 +56,10 @@ class Adapters(Protocol):
         """
         ...
 
+    def folder_of(self, name: str) -> Path:
+        """The folder that the adapter was read from. Raises NotFound."""
+        ...
+
     def unload(self, name: str) -> None:
         """Take the adapter off the list. Running requests keep its weights to their end. Raises NotFound."""
         ...

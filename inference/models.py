@@ -74,6 +74,10 @@ class Served:
             raise BadRequest("model", rule, shorten_name(self.card.name))
         return self.backend.embed(inputs)
 
+    def computed_with(self, adapter: AdapterCard) -> "Served":
+        """The same under the same name, with an adapter of the same backend."""
+        return Served(self.backend, Card(self.card.name, self.card.info, adapter))
+
     def with_adapter(self, name: str) -> "Served":
         """The adapter `name` of the same backend. Raises UnknownAdapter."""
         adapter = find_adapter(self.backend, name)
@@ -118,7 +122,7 @@ class Models:
         yield from (entry.under_name(name) for name, entry in self._listed.items())
         for backend in self.backends:
             info = backend.info()
-            yield from (Served(backend, Card(card.name, info, card)) for card in adapter_cards(backend))
+            yield from (Served(backend, Card(card.name, info, card)) for card in listed_adapters(backend))
 
     @property
     def default(self) -> Served:
@@ -172,6 +176,11 @@ def adapter_cards(backend: Backend) -> Sequence[AdapterCard]:
     """The loaded adapters of the backend."""
     adapters = backend.adapters()
     return adapters.cards() if adapters else ()
+
+
+def listed_adapters(backend: Backend) -> Sequence[AdapterCard]:
+    """The adapters that have a source of their own: sums of others have none."""
+    return [card for card in adapter_cards(backend) if card.source]
 
 
 def find_adapter(backend: Backend, name: str) -> AdapterCard | None:

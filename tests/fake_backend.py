@@ -70,6 +70,9 @@ class FakeAdapters:
         self.loads.append((name, folder))
         return self._add(name, source)
 
+    def folder_of(self, name: str) -> Path:
+        return dict(self.loads)[name]
+
     def unload(self, name: str) -> None:
         if self._cards.pop(name, None) is None:
             raise NotFound(f"Adapter {name!r} not found")

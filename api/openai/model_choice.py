@@ -1,15 +1,22 @@
-"""Which model or adapter answers a completion or chat: `model`, and SGLang's `lora_path`."""
+"""Which model or adapter answers a completion or chat: `model`, SGLang's `lora_path`, llama.cpp's `lora`."""
 
+from api.adapter_sums import adapter_sums, parse_scales
 from api.openai.errors import InvalidParameter
 from api.openai.protocol.generation import CommonRequest
 from inference.models import Models, Served, UnknownAdapter, shorten_name
 
 
 def resolve_model(body: CommonRequest, models: Models) -> Served:
-    """Raises UnknownModel and InvalidParameter."""
+    """Raises UnknownModel and BadRequest."""
     served = models.resolve(body.model)
     name = _adapter_name(body)
-    if name is None or name == served.adapter:
+    if body.lora is not None:
+        if name or served.adapter:
+            raise InvalidParameter("lora has scales, and an adapter is named too: send one of both", "lora")
+        return adapter_sums().with_sum(served, parse_scales(served, body.lora, "lora"))
+    if name is None:
+        return served if served.adapter else adapter_sums().default_for(served)
+    if name == served.adapter:
         return served
     if served.adapter:
         rule = f"lora_path is '{shorten_name(name)}', and model is another adapter: send one"

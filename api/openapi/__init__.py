@@ -28,6 +28,7 @@ TAGS = {
         "Llama Stack", "Inference, embeddings, models and server information for clients of all its versions."
     ),
     "tgi": Tag("Text Generation Inference", "Generation and server information, as TGI serves them."),
+    "llama_cpp": Tag("llama.cpp", "The scales of LoRA adapters, as llama.cpp has them."),
     "sglang": Tag("SGLang", "LoRA adapters, as SGLang loads and unloads them."),
     "neodim": Tag("Neodim", "Neodim's own route is POST /generate, listed under Shared paths."),
     "shared": Tag("Shared paths", "Paths that two of the APIs have. The fields of the body select the API."),

@@ -92,6 +92,13 @@ class AdapterRegistry:
                 self._retire(before)
             return card
 
+    def folder_of(self, name: str) -> Path:
+        with self._lock:
+            entry = self._entries.get(name)
+        if entry is None:
+            raise NotFound(f"adapter {name!r} not found")
+        return entry.folder
+
     def unload(self, name: str) -> None:
         with self._lock:
             entry = self._entries.pop(name, None)

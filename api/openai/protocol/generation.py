@@ -7,6 +7,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from api.adapter_sums import AdapterScale
+
 Number = int | float
 
 
@@ -121,6 +123,7 @@ class CommonRequest(ConstraintFields, kw_only=True):
     request_id                     part of the response's id; default: the header X-Request-Id
     priority                       must be 0
     use_beam_search, logits_processors   must be unset
+    lora                           scales of adapters, whose sum changes the model, as in llama.cpp
     lora_path                      name of an adapter of the model, as in SGLang
     cache_salt                     the prefix cache is shared with requests of the same salt only
     user, length_penalty, spaces_between_special_tokens   ignored
@@ -156,6 +159,7 @@ class CommonRequest(ConstraintFields, kw_only=True):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     request_id: str | None = None
+    lora: list[AdapterScale] | None = None
     lora_path: str | list[str | None] | None = None
     cache_salt: str | None = None
     priority: int | None = None
