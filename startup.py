@@ -140,6 +140,7 @@ def serve(settings: Settings, pending: PendingRepository, version: str) -> int:
         tuning = open_service(settings, models, model_folder, report.plan, report.machine)
         if tuning:
             stack.callback(tuning.close)
+            metrics.registry.register(tuning.metrics)
         return run_server(settings, models, metrics, tuning, version)
 
 

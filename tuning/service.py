@@ -6,6 +6,7 @@ The APIs translate their requests into calls of it. Knows its parts, and what a 
 import shutil
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from inference.backend import Adapters
@@ -16,6 +17,7 @@ from tuning.jobs.fine_tuned_models import FineTunedModels, trained_models
 from tuning.jobs.jobs import Jobs, read_trained
 from tuning.jobs.queue import POLL_S, JobQueue
 from tuning.jobs.workspace import Programs, Workspace
+from tuning.metrics import TuningCollector
 from tuning.store.datasets import Datasets
 from tuning.store.files import Files
 from tuning.store.jobs import job_that_needs
@@ -69,6 +71,7 @@ class TuningService:
         results.load_all(trained_models(jobs, checkpoints, results))
         self._queue = JobQueue(workspace, num_slots, poll_s)
         self.jobs = Jobs(workspace, self.datasets, self._queue, models)
+        self.metrics = TuningCollector(partial(self._database.run, JOBS.all))
 
     def close(self) -> None:
         """Pause the running jobs: they go on after the next start."""

@@ -23,7 +23,7 @@ from tuning.store.files import TRAINING
 from tuning.store.jobs import find_job, insert_job, refuse_existing
 from tuning.store.schema import CHECKPOINTS, EVENTS, JOBS
 from tuning.store.table import ListPage
-from tuning.types import Checkpoint, Job, JobEvent, JobRequest, Method
+from tuning.types import FINISHED, Checkpoint, Job, JobEvent, JobRequest, Method
 
 JOB_ID = re.compile(r"[A-Za-z0-9._-]{1,200}")
 SUFFIX = re.compile(r"[A-Za-z0-9._-]{0,64}")
@@ -113,9 +113,16 @@ class Jobs:
         )
 
     def delete_model(self, model: str) -> bool:
-        """Delete the files of a result or checkpoint. Returns whether a job of this server has trained it."""
+        """Delete a result or checkpoint. Returns whether a job of this server has trained it.
+
+        The files of a checkpoint stay until its job has ended: the trainer may need them.
+        """
         jobs, checkpoints = self._database.run(read_trained)
         folder = dict(trained_models(jobs, checkpoints, self._workspace.models)).get(model)
+        for checkpoint in (each for each in checkpoints if each.model == model):
+            self._database.run(CHECKPOINTS.delete, checkpoint.id)
+            if self.get(checkpoint.job_id).status not in FINISHED:
+                return True
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
         return folder is not None

@@ -17,7 +17,7 @@ from inference.database import StoreFailed
 from inference.errors import BadRequest, Overloaded, Unavailable
 from tuning.jobs.prepared_job import PreparedJob
 from tuning.jobs.run import JobRun
-from tuning.jobs.training import end_training, fail_job, follow_training, start_training
+from tuning.jobs.training import end_training, fail_job, follow_training, log_progress, start_training
 from tuning.jobs.validation import end_validation, read_prepared, start_preparing, start_validation
 from tuning.jobs.workspace import Workspace
 from tuning.store.jobs import find_job, jobs_with_status
@@ -156,6 +156,7 @@ class JobQueue:
         exit_code = run.process.exit_code()  # before the files are read: what it wrote last is then in them
         if run.stage == "training":
             follow_training(self._workspace, run.job_id, run.folder)
+            log_progress(self._workspace, run)
         if exit_code is None:
             if time.monotonic() > run.deadline:
                 run.process.kill()

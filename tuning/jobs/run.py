@@ -20,6 +20,7 @@ SAVE_TIMEOUT_S = 60.0  # a trainer that is to pause may take so long for its ste
 class JobRun:
     """stop_reason  why the trainer was told to save its state and to end
     deadline     time.monotonic() at which it is killed
+    next_log     time.monotonic() of the next log line of its progress
     prepared     the result of a dry run
     """
 
@@ -29,6 +30,7 @@ class JobRun:
     process: ChildProcess
     stop_reason: StopReason = ""
     deadline: float = math.inf
+    next_log: float = 0.0
     prepared: Future[PreparedJob] = field(default_factory=Future)
 
     def stop(self, reason: StopReason, timeout_s: float = SAVE_TIMEOUT_S) -> None:

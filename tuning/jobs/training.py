@@ -10,7 +10,7 @@ from typing import Any
 from inference.errors import ServerError
 from inference.finding import format_size
 from tuning.jobs.process import KILLED, TERMINATED, ChildProcess, describe_exit
-from tuning.jobs.progress import PROGRESS_FILE, read_all_lines, record_new_lines
+from tuning.jobs.progress import PROGRESS_FILE, figure, read_all_lines, record_new_lines
 from tuning.jobs.result_file import metrics_csv
 from tuning.jobs.run import JobRun
 from tuning.jobs.validation import last_line
@@ -19,6 +19,7 @@ from tuning.store.jobs import RunState, change_job, find_job, read_run, write_ru
 from tuning.store.schema import CHECKPOINTS
 from tuning.types import Checkpoint, Job, JobError
 
+LOG_EVERY_S = 10.0
 NUM_CHECKPOINTS = 3  # of a job that answer requests, the last ones
 
 log = logging.getLogger(__name__)
@@ -83,6 +84,22 @@ def follow_training(workspace: Workspace, job_id: str, folder: Path) -> None:
     for checkpoint in new_checkpoints:
         if checkpoint not in old_checkpoints:
             serve_checkpoint(workspace, checkpoint)
+
+
+def log_progress(workspace: Workspace, run: JobRun) -> None:
+    """Log the last step, the rate and the time left, every LOG_EVERY_S."""
+    if time.monotonic() < run.next_log:
+        return
+    run.next_log = time.monotonic() + LOG_EVERY_S
+    progress = workspace.database.run(find_job, run.job_id).progress
+    if progress.step:
+        figures = {
+            "loss": progress.train_loss,
+            "tokens_per_s": progress.tokens_per_second,
+            "eta_s": progress.eta_s,
+        }
+        text = " ".join(f"{name}={figure(value)}" for name, value in figures.items())
+        log.info("job=%s step=%d/%d %s", run.job_id, progress.step, progress.total_steps, text)
 
 
 def serve_checkpoint(workspace: Workspace, checkpoint: Checkpoint) -> None:

@@ -137,7 +137,7 @@ class Files:
         self._delete_expired()
 
         def accept(file: File) -> bool:
-            return purpose is None or file.purpose == purpose
+            return purpose in (None, file.purpose) and not is_expired(file)
 
         return self._database.run(
             lambda connection: FILES.page(connection, limit=limit, after=after, sort=sort, accept=accept)
@@ -149,11 +149,14 @@ class Files:
 
     def delete(self, id: str) -> None:
         """Raises UnknownFile, and BadRequest if a job still needs the file."""
+        self.get(id)
+        self._delete(id)
+
+    def _delete(self, id: str) -> None:
         self._database.run(self._delete_row, id)
         (self._folder / id).unlink(missing_ok=True)
 
     def _delete_row(self, connection: sqlite3.Connection, id: str) -> None:
-        find_file(connection, id)
         if job := self._in_use(connection, id):
             raise BadRequest("file_id", f"the fine-tuning job {job} still needs it: cancel the job first", id)
         FILES.delete(connection, id)
@@ -171,16 +174,20 @@ class Files:
             return
         self._next_sweep = time.monotonic() + SWEEP_EVERY_S
         for file in self._database.run(FILES.all):
-            if file.expires is not None and file.expires <= time.time():
-                with contextlib.suppress(BadRequest, NotFound):
-                    self.delete(file.id)
+            if is_expired(file):
+                with contextlib.suppress(BadRequest):
+                    self._delete(file.id)
 
 
 def find_file(connection: sqlite3.Connection, id: str) -> File:
     file = FILES.find(connection, id)
-    if file is None or (file.expires is not None and file.expires <= time.time()):
+    if file is None or is_expired(file):
         raise UnknownFile(id)
     return file
+
+
+def is_expired(file: File) -> bool:
+    return file.expires is not None and file.expires <= time.time()
 
 
 def check_upload(purpose: str, expires_after_s: int | None) -> None:

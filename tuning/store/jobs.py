@@ -79,7 +79,7 @@ def add_event(
 
 def jobs_with_status(connection: sqlite3.Connection, *statuses: Status) -> list[Job]:
     """Oldest first."""
-    return [job for job in JOBS.all(connection) if job.status in statuses]
+    return list(JOBS.select(connection, "status", statuses))
 
 
 def job_that_needs(connection: sqlite3.Connection, file_id: str) -> str:

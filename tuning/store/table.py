@@ -4,7 +4,7 @@ Every function runs in the caller's transaction.
 """
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -67,6 +67,15 @@ class Table(Generic[Value]):
     def all(self, connection: sqlite3.Connection, parent: str = "") -> list[Value]:
         """The values of a parent, oldest first."""
         return list(self._iterate(connection, parent, "asc"))
+
+    def select(self, connection: sqlite3.Connection, field: str, options: Sequence[str]) -> Iterator[Value]:
+        """The values with one of these texts in a field, oldest first."""
+        marks = ",".join("?" * len(options))
+        rows = connection.execute(
+            f"SELECT value FROM {self.name} WHERE json_extract(value, ?) IN ({marks}) ORDER BY number",
+            (f"$.{field}", *options),
+        )
+        return (msgspec.json.decode(value, type=self.type) for (value,) in rows)
 
     def page(
         self,

@@ -231,3 +231,24 @@ def test_a_job_that_no_longer_fits_fails_before_it_starts(open_services: MakeSer
     job = wait_for_job(service, job.id)
     assert job.error and job.error.code == "insufficient_memory" and job.started is None
     assert "needs 1.0 kB of memory; beside serving there is 500 bytes now" in job.error.message
+
+
+def test_a_deleted_model_is_gone(service: TuningService, adapters: RecordingAdapters) -> None:
+    job = wait_for_job(service, create_job(service).id)
+    names = [job.model, f"{job.model}:ckpt-step-5"]
+    folders = [adapters.loaded[name] for name in names]
+    assert all(folder.exists() for folder in folders)
+    assert [service.jobs.delete_model(name) for name in names] == [True, True]
+    assert not any(folder.exists() for folder in folders)
+    assert [service.jobs.delete_model(name) for name in names] == [False, False]
+    assert len(service.jobs.checkpoints(job.id, limit=10).values) == 1
+
+
+def test_the_files_of_a_checkpoint_stay_while_its_job_runs(
+    service: TuningService, adapters: RecordingAdapters
+) -> None:
+    job = create_job(service, {"step_s": 0.05}, steps=1000)
+    name = f"{job.model}:ckpt-step-5"
+    wait_until(lambda: dict(adapters.loaded), lambda loaded: name in loaded)
+    assert service.jobs.delete_model(name) and adapters.loaded[name].exists()
+    service.jobs.cancel(job.id)
