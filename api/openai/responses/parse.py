@@ -12,6 +12,10 @@ from inference.errors import short
 
 LOGPROBS = "message.output_text.logprobs"
 FORMAT_TYPES = ("text", "json_object", "json_schema")
+FORMAT_HAS_MOVED = (  # OpenAI's words
+    "Unsupported parameter: 'response_format'. In the Responses API, this parameter has moved to "
+    "'text.format'."
+)
 TRUNCATIONS = ("auto", "disabled")
 
 
@@ -19,6 +23,8 @@ def to_chat_request(body: ResponsesRequest, tools: CallableTools) -> ChatComplet
     """`tools` are the body's; its input has all earlier items. Raises InvalidBody, InvalidParameter."""
     if body.prompt:
         raise InvalidParameter("prompt is not supported: this server stores no prompt templates", "prompt")
+    if body.response_format is not None:
+        raise InvalidParameter(FORMAT_HAS_MOVED, "response_format")
     if body.truncation not in (None, *TRUNCATIONS):
         rule = f"truncation must be one of {', '.join(TRUNCATIONS)}, got {short(body.truncation)}"
         raise InvalidBody(rule, "truncation")

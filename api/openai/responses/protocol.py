@@ -149,6 +149,7 @@ class ResponsesRequest(ConstraintFields, kw_only=True):
     store                 false: the response cannot be read again, nor continued by previous_response_id
     background            answer at once; the response is generated without the client, which polls it
     prompt                must be unset
+    response_format       must be unset: it is text.format here
     metadata              up to 16 pairs of text, repeated in the response
     """
 
@@ -172,6 +173,7 @@ class ResponsesRequest(ConstraintFields, kw_only=True):
     background: bool | None = None
     conversation: str | ConversationReference | None = None
     prompt: Any = None
+    response_format: Any = None
     metadata: dict[str, Any] | None = None
 
     @property

@@ -133,6 +133,12 @@ def test_a_value_out_of_range_is_refused_in_vllms_words(
             {"prompt": {"id": "p"}},
             "prompt is not supported: this server stores no prompt templates",
         ),
+        (
+            RESPONSES,
+            {"response_format": {"type": "json_object"}},
+            "Unsupported parameter: 'response_format'. In the Responses API, this parameter has moved to "
+            "'text.format'.",
+        ),
         (RESPONSES, {"max_output_tokens": 0}, "max_output_tokens must be at least 1, got 0."),
     ],
 )
