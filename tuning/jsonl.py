@@ -7,8 +7,7 @@ import orjson
 
 from inference.errors import BadRequest
 from inference.untrusted_json import MAX_LEVELS, TooDeep, check_levels
-
-MAX_LINE_BYTES = 4 << 20  # a million tokens of text; parsing it takes some ten milliseconds
+from tuning.data.rows import MAX_LINE_BYTES, UTF_8_MARK
 
 
 def count_rows(path: Path, field: str) -> int:
@@ -21,6 +20,7 @@ def count_rows(path: Path, field: str) -> int:
         number = 0
         while line := file.readline(MAX_LINE_BYTES + 1):
             number += 1
+            line = line if number > 1 else line.removeprefix(UTF_8_MARK)
             if line.strip():
                 check_row(line, number, field)
                 num_rows += 1
