@@ -1,7 +1,8 @@
 """The runner of a model with adapters: steps without one go to the selected runner, others to one that can.
 
-The fused runner, compiled layers and CUDA graphs compute no deltas: a step with an adapter runs in a plain
-paged runner over the same pages. Knows batches and adapters; not where adapters come from.
+Compiled layers and CUDA graphs compute no deltas, and the fused runner only those that native code has: other
+steps with an adapter run in a plain paged runner over the same pages. Knows batches and adapters; not where
+adapters come from.
 """
 
 from collections.abc import Sequence
@@ -67,11 +68,19 @@ class AdapterRunner:
         self.runner.adapters[adapter.number] = adapter.native = native
         adapter.deltas = {}
 
-    @torch.inference_mode()
     def forward(self, batch: Batch) -> torch.Tensor:
         """Compute the step: logits (W, V) in the model's dtype, on its device, valid until the next call."""
-        groups = self.divide(batch) if batch.adapter_ids else ()
-        if len(groups) <= 1:
+        if batch.adapter_ids:
+            return self.forward_adapted(batch)
+        logits = self.runner.forward(batch)
+        self.hidden_sums = self.runner.hidden_sums
+        return logits
+
+    @torch.inference_mode()
+    def forward_adapted(self, batch: Batch) -> torch.Tensor:
+        """As forward, for a step in which some rows have adapters."""
+        groups = self.divide(batch)
+        if len(groups) == 1:
             return self.compute(batch)
         logits, hidden_sums = [], []
         for index, rows in enumerate(groups):
