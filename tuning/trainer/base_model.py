@@ -27,7 +27,8 @@ from inference.native.packed_matrix import PackedMatrix, ensure_library
 AUTO = "auto"
 PROBE_IDS = (1, 5, 2, 7, 3, 6, 4, 8)  # arbitrary token ids for which both ways to the logits are compared
 ATTENTION_DROPOUT = "attention_dropout"  # the attribute of attention modules in transformers
-MAX_SPLIT_ERROR = 1e-3  # largest accepted difference of a logit, in standard deviations of the logits
+# Largest accepted difference, in standard deviations. Half precision rounds otherwise in another order.
+MAX_PROBE_ERROR = {torch.float32: 1e-3, torch.bfloat16: 0.2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +104,11 @@ def load_base(
         chat_template=chat_template,
     )
     model = loaded.model
-    if loaded.is_encoder_decoder or model.base_model is model:
-        raise BadRequest(
-            "model", "cannot be fine-tuned here: only decoder models can", model.config.model_type
-        )
+    if loaded.is_encoder_decoder:
+        kind = model.config.model_type
+        raise BadRequest("model", "cannot be fine-tuned here: only decoder models can", kind)
     disable_dropout(model)
-    base = BaseModel(model, model.base_model, loaded.tokenizer, vocab_size_of(model), loaded.context)
-    check_split(base)
+    base = split_model(model, loaded.tokenizer, vocab_size_of(model), loaded.context)
     if quantize != NONE:
         quantize_frozen(model, device, quantize)
     return base
@@ -142,18 +141,43 @@ def disable_dropout(model: nn.Module) -> None:
             setattr(module, ATTENTION_DROPOUT, 0.0)
 
 
+def split_model(causal: Any, tokenizer: Any, vocab_size: int, context: int) -> BaseModel:
+    """Find the backbone of a model. Raises Unavailable if none and the output layer give its logits."""
+    for backbone in (causal.base_model, causal.get_decoder()):
+        base = BaseModel(causal, backbone, tokenizer, vocab_size, context)
+        if backbone is not causal and is_right_split(base):
+            return base
+    kind = causal.config.model_type
+    raise Unavailable(f"{kind} cannot be fine-tuned here: backbone and output layer do not give its logits")
+
+
 @torch.no_grad()
-def check_split(base: BaseModel) -> None:
-    """Raise Unavailable if backbone and output layer together do not compute the model's own logits."""
+def is_right_split(base: BaseModel) -> bool:
+    """Whether backbone and output layer together compute the model's own logits."""
     ids = torch.tensor([PROBE_IDS], device=base.device).clamp(max=base.vocab_size - 1)
-    expected = base.causal(input_ids=ids, use_cache=False).logits[0].float()
+    expected = base.causal(input_ids=ids, use_cache=False).logits[0]
     output = base.hidden_states(ids, None)
-    logits = base.logits(output, output.last_hidden_state[0]).float()
-    if not (logits - expected).abs().max() <= MAX_SPLIT_ERROR * expected.std():
+    return is_close(base.logits(output, output.last_hidden_state[0]), expected)
+
+
+@torch.no_grad()
+def check_packing(base: BaseModel) -> None:
+    """Raise BadRequest if sequences that follow one another in a row change each other's hidden states.
+
+    Models with positions of their own, such as ALiBi, and recurrent ones ignore position ids that restart.
+    """
+    ids = torch.tensor([PROBE_IDS], device=base.device).clamp(max=base.vocab_size - 1)
+    positions = torch.arange(ids.shape[1], device=base.device)[None]
+    expected = base.hidden_states(ids, None).last_hidden_state[0]
+    neighbours = base.hidden_states(ids.repeat(1, 2), positions.repeat(1, 2)).last_hidden_state[0]
+    if not is_close(neighbours[ids.shape[1] :], expected):
         kind = base.causal.config.model_type
-        raise Unavailable(
-            f"{kind} cannot be fine-tuned here: its backbone and its output layer do not give its logits"
-        )
+        raise BadRequest("packing", f"must be false: {kind} cannot keep sequences in a row apart")
+
+
+def is_close(values: Tensor, expected: Tensor) -> bool:
+    difference = (values.float() - expected.float()).abs().max()
+    return bool(difference <= MAX_PROBE_ERROR[expected.dtype] * expected.float().std())
 
 
 def quantize_frozen(model: Any, device: str, quantize: str) -> None:

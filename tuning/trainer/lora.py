@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
-from inference.errors import BadRequest, NotFound
+from inference.errors import BadRequest, NotFound, error_line
 from inference.finding import join_names
 from inference.model.quantization.find_weights import ROUTERS
 from tuning.trainer.durable_files import write_json, write_tensors
@@ -78,11 +78,14 @@ class PeftAdapters:
     def add(self, name: str, config: LoraConfig, seed: int) -> None:
         """Insert a new adapter that changes nothing yet: A is random, B is 0."""
         torch.manual_seed(seed)
-        with warnings.catch_warnings(action="ignore"):  # peft's remarks on tied weights and Conv1D
-            if self.peft_model is None:
-                self.peft_model = get_peft_model(self.causal, config, adapter_name=name)
-            else:
-                self.peft_model.add_adapter(name, config)
+        try:
+            with warnings.catch_warnings(action="ignore"):  # peft's remarks on tied weights and Conv1D
+                if self.peft_model is None:
+                    self.peft_model = get_peft_model(self.causal, config, adapter_name=name)
+                else:
+                    self.peft_model.add_adapter(name, config)
+        except ValueError as error:  # layers that peft has no adapter for
+            raise BadRequest("lora_target_modules", error_line(error, 400)) from error
 
     def remove(self, name: str) -> None:
         self._model.delete_adapter(name)

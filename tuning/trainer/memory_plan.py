@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from checks.memory.activations import count_experts
 from inference.finding import Finding, format_size
 from inference.model.load.device_dtype import resolve_device
 from inference.model.load.meta_model import build_on_meta, count_parameters, nbytes
@@ -120,7 +121,7 @@ def insert_adapter(model: Any, spec: JobSpec) -> int:
 
 def activation_bytes(model: Any, spec: JobSpec, num_tokens: int) -> int:
     """Bytes that the layers keep for the backward pass of a micro-batch."""
-    few, more = (saved_bytes(model, count) for count in PROBE_TOKENS)
+    few, more = (probe_activations(model, count) for count in PROBE_TOKENS)
     all_layers = few + (more - few) * (num_tokens - PROBE_TOKENS[0]) // (PROBE_TOKENS[1] - PROBE_TOKENS[0])
     if not spec.hyperparameters.activation_checkpointing:
         return all_layers
@@ -128,6 +129,14 @@ def activation_bytes(model: Any, spec: JobSpec, num_tokens: int) -> int:
     num_layers = text_config.num_hidden_layers
     layer_inputs = num_layers * num_tokens * text_config.hidden_size * model.dtype.itemsize
     return layer_inputs + all_layers // num_layers
+
+
+def probe_activations(model: Any, num_tokens: int) -> int:
+    """As saved_bytes. On the meta device, torch multiplies the tokens of experts in bfloat16 only."""
+    itemsize = model.dtype.itemsize
+    if not count_experts(model.config.get_text_config()):
+        return saved_bytes(model, num_tokens)
+    return saved_bytes(model.to(torch.bfloat16), num_tokens) * itemsize // torch.bfloat16.itemsize
 
 
 def logits_bytes(model: Any, num_tokens: int) -> int:

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from inference.errors import BadRequest, NotFound
-from tuning.trainer.base_model import BaseModel
+from tuning.trainer.base_model import BaseModel, check_packing
 from tuning.trainer.datum import Datum, check_datum
 from tuning.trainer.durable_files import write_tensors
 from tuning.trainer.lora import LoraOptions, PeftAdapters, read_config
@@ -63,7 +63,7 @@ class TrainingRun:
 
 
 class Trainer:
-    """Trains adapters over one base model; call it from one thread.
+    """Trains adapters over one base model; call it from one thread. Raises BadRequest if it cannot pack.
 
     layout         of the micro-batches
     checkpointing  layers compute their activations again in the backward pass instead of keeping them
@@ -72,6 +72,8 @@ class Trainer:
     def __init__(
         self, base: BaseModel, *, layout: Layout = DEFAULT_LAYOUT, checkpointing: bool = False
     ) -> None:
+        if layout.packing:
+            check_packing(base)
         self.base, self.layout, self.checkpointing = base, layout, checkpointing
         self.adapters = PeftAdapters(base.causal)
         self.runs: dict[str, TrainingRun] = {}

@@ -24,12 +24,14 @@ def base(model_folder: Path) -> BaseModel:
     return load_base(model_folder, dtype="float32", device="cpu")
 
 
-def make_data(lengths: list[int], seed: int = 0, **names: Callable[[Random], float]) -> list[Datum]:
+def make_data(
+    lengths: list[int], seed: int = 0, vocab_size: int = VOCAB, **names: Callable[[Random], float]
+) -> list[Datum]:
     """Random sequences. names: of inputs, with a function that draws a value."""
     random = Random(seed)
     data = []
     for length in lengths:
-        ids = [random.randrange(VOCAB) for _ in range(length + 1)]
+        ids = [random.randrange(vocab_size) for _ in range(length + 1)]
         inputs = {name: [draw(random) for _ in range(length)] for name, draw in names.items()}
         data.append(Datum(ids[:-1], ids[1:], inputs))
     return data
