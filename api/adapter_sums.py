@@ -20,6 +20,7 @@ from inference.lora.sum import Summand, write_sum
 from inference.models import Served, find_adapter, listed_adapters
 
 SUMS = "adapter_sums"  # key in app.extensions: the AdapterSums
+SUM_PREFIX = "sum:"  # of their names, which no other adapter may have
 MAX_SUMS = 16  # kept at a time; the least used one is removed
 MAX_SCALE = 100.0
 NO_SOURCE = ""  # lists do not show it
@@ -99,7 +100,7 @@ class AdapterSums:
 def sum_name(scales: Scales) -> str:
     """A name for the sum of these loads: another load of an adapter has another number."""
     text = " ".join(sorted(f"{card.number}={scale!r}" for card, scale in scales.items()))
-    return f"sum:{hashlib.sha256(text.encode()).hexdigest()[:24]}"
+    return f"{SUM_PREFIX}{hashlib.sha256(text.encode()).hexdigest()[:24]}"
 
 
 def parse_scales(served: Served, listed: Sequence[AdapterScale], field: str) -> Scales:

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from flask import Flask, current_app
 
+from api.adapter_sums import SUM_PREFIX
 from hub.fetch_adapter import split_source
 from inference.backend import Adapters
-from inference.errors import BadRequest, NotImplementedHere, ServerError
+from inference.errors import BadRequest, ServerError
 from inference.finding import Refused
 from inference.lora.adapter import AdapterCard, check_name
 from inference.lora.fence import Fence
@@ -90,15 +91,19 @@ class AdapterLoader:
             raise IsBaseModel(name)
 
     def check_name(self, name: str) -> None:
-        """Raises BadRequest for a name that is malformed, or that of a model."""
+        """Raises BadRequest for a name that is malformed, that of a model, or that of a sum."""
         check_name(name)
+        if name.startswith(SUM_PREFIX):
+            raise BadRequest(
+                "lora_name", f"must not begin with {SUM_PREFIX}, as the sums of adapters do", name
+            )
         if self._models.has_model(name):
             raise BadRequest("lora_name", "is a name of the model: choose another one", name)
 
     def _adapters(self) -> Adapters:
         adapters = self._models.default.backend.adapters()
         if adapters is None:
-            raise NotImplementedHere("this model is served without adapters")
+            raise BadRequest("", "this model is served without adapters")
         return adapters
 
     def _folder(self, source: str) -> Path:

@@ -92,7 +92,8 @@ def test_every_other_path_is_refused_in_the_same_words(
 
 
 @pytest.mark.parametrize(
-    "name", ["-x", "a..b", "a b", "é", "x" * 201, "a/../b", "a\nb", "fake/model", "chat", "model", "tgi"]
+    "name",
+    ["-x", "a..b", "a b", "é", "x" * 201, "a/../b", "a\nb", "fake/model", "chat", "model", "tgi", "sum:1"],
 )
 def test_a_name_that_is_malformed_or_of_the_model_is_refused(
     client: FlaskClient, backend: FakeBackend, folder: Path, name: str
@@ -147,10 +148,7 @@ def test_a_form_of_another_page_is_refused(client: FlaskClient) -> None:
 def test_a_model_without_adapters_loads_none(folder: Path) -> None:
     client = create_app(make_models(FakeBackend()), ServerSettings(adapter_dirs=(str(folder.parent),)))
     reply = load(client.test_client(), folder)
-    assert (reply.status_code, reply.get_json()["error"]["message"]) == (
-        501,
-        "this model is served without adapters",
-    )
+    refusal(reply, 400, "this model is served without adapters", "BadRequestError")
 
 
 def test_a_card_has_the_lineage(client: FlaskClient, backend: FakeBackend) -> None:
