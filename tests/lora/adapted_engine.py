@@ -27,14 +27,20 @@ class AdaptedEngine:
     """An engine, and the adapters of its model."""
 
     def __init__(
-        self, model: PreTrainedModel, kinds: Sequence[str] = select_runner.RUNNERS, **options: Any
+        self,
+        model: PreTrainedModel,
+        kinds: Sequence[str] = select_runner.RUNNERS,
+        speculate: int = 0,
+        **options: Any,
     ) -> None:
         selected = select_runner.select_runner(
             model, max_sequences=6, context=64, kv_memory_bytes=1 << 24, allowed_runners=kinds, **options
         )
         self.model = model
         self.runner = AdapterRunner(model, selected.runner, options.get("deterministic", False))
-        self.engine = Engine(self.runner, Sampler(VOCAB), max_batch_tokens=16, max_queued_tokens=10_000)
+        self.engine = Engine(
+            self.runner, Sampler(VOCAB), max_batch_tokens=16, max_queued_tokens=10_000, speculate=speculate
+        )
 
     def load(self, folder: Path, number: int) -> None:
         with torch.inference_mode():

@@ -57,6 +57,10 @@ def try_adapter(runner: AdapterRunner, adapter: AdapterWeights) -> None:
     adapter.unbatched = runner.modules.has_other_inputs(adapter)
     if isinstance(runner.runner, FusedRunner):
         try_native(runner, adapter, (batch, base), (with_adapter, logits))
+        if runner.deterministic and adapter.native is None:
+            raise UnusableAdapter(
+                "DETERMINISTIC=true serves adapters of the layers' matrices and lm_head only"
+            )
 
 
 def try_native(runner: AdapterRunner, adapter: AdapterWeights, *expected: tuple[Batch, torch.Tensor]) -> None:
