@@ -127,7 +127,8 @@ def serve(settings: Settings, pending: PendingRepository, version: str) -> int:
     raise_open_file_limit()
     metrics = Metrics()
     backend = make_backend(settings, loaded_engine, metrics)
-    models = Models(ModelEntry(backend, (backend.info().id, *settings.served_names)))
+    names = (backend.info().id, *settings.served_names)
+    models = Models(ModelEntry(backend, names, unlisted=(settings.model_name,)))
     if reason := load_adapters(models, settings.lora_adapters, make_adapter_fetch(settings)):
         print(f"hearth: LORA_ADAPTERS: {reason}", file=sys.stderr)
         backend.close()

@@ -88,10 +88,15 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class ModelEntry:
-    """A model to serve. names: its id, then its further names."""
+    """A model to serve.
+
+    names     its id, then its further names
+    unlisted  names that requests may use, but that no list shows: the path of its folder
+    """
 
     backend: Backend
     names: tuple[str, ...]
+    unlisted: tuple[str, ...] = ()
 
     def under_name(self, name: str) -> Served:
         return Served(self.backend, Card(name, self.backend.info()))
@@ -115,7 +120,8 @@ class Models:
                 self._listed.setdefault(name, entry)
         self._by_name = dict(self._listed)
         for entry in entries:
-            self._by_name.setdefault(entry.names[0].rpartition("/")[2], entry)
+            for name in (entry.names[0].rpartition("/")[2], *entry.unlisted):
+                self._by_name.setdefault(name, entry)
         self.backends = tuple(dict.fromkeys(entry.backend for entry in entries))
 
     def __iter__(self) -> Iterator[Served]:

@@ -302,8 +302,10 @@ def test_a_started_server_answers_and_stops_with_code_0(tmp_path: Path) -> None:
         url,
     ):
         body = {"model": "mine", "content": "hi"}
-        response = requests.post(f"{url}/inference/completion", json=body, timeout=60)
-        assert response.ok, response.text
+        for name in ("mine", str(tmp_path), tmp_path.name):
+            response = requests.post(f"{url}/inference/completion", json=body | {"model": name}, timeout=60)
+            assert response.ok, response.text
+        assert str(tmp_path) not in requests.get(f"{url}/v1/models", timeout=60).text
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=30) == 0
 

@@ -56,6 +56,16 @@ def test_iteration_yields_each_listed_name_once_and_in_order() -> None:
     ]
 
 
+def test_an_unlisted_name_resolves_and_is_not_shown() -> None:
+    """vLLM's users name a model by its folder, as they gave it to the server."""
+    entries = (ModelEntry(FIRST, ("acme/small",), ("/srv/small", "large")), ModelEntry(SECOND, ("large",)))
+    models = Models(*entries)
+    assert (models.resolve("/srv/small").backend, models.resolve("large").backend) == (FIRST, SECOND)
+    assert models.has_model("/srv/small")
+    assert [served.card.name for served in models] == ["acme/small", "large"]
+    assert models.ids == "'acme/small', 'large'"
+
+
 def test_the_first_model_is_the_default() -> None:
     assert (MODELS.default.backend, MODELS.default.card.name) == (FIRST, "acme/small")
 
