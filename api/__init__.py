@@ -54,6 +54,7 @@ def create_app(
         sglang,
         tgi,
     )
+    from api import tuning as tuning_page
 
     app = Flask("hearth", static_folder=None)
     app.url_map.strict_slashes = app.url_map.merge_slashes = False  # a redirect would lose the request body
@@ -66,6 +67,7 @@ def create_app(
         llama_cpp,
         path_dispatch,
         playground,
+        tuning_page,
         openapi,
         doc_pages,
     ):

@@ -21,7 +21,9 @@ OPEN_PATHS = frozenset(
 )
 READ_METHODS = ("GET", "HEAD")
 # The pages are open. The API requests that they send need a key.
-PAGE_PATH = re.compile(r"/playground\.html|/(playground|docs)(/|/[\w/-]+\.(css|js|svg|png|md))?", re.ASCII)
+PAGE_PATH = re.compile(
+    r"/playground\.html|/(playground|docs|tuning)(/|/[\w/-]+\.(css|js|svg|png|md))?", re.ASCII
+)
 
 HOW_TO_SEND = (
     "this server requires an API key: send the header Authorization: Bearer KEY, or X-Api-Key: KEY, or the "

@@ -108,7 +108,12 @@ def test_every_route_in_the_docs_exists(app: Flask) -> None:
 
 
 def test_the_docs_name_every_route(app: Flask) -> None:
-    files = {"/playground/{name}", "/docs/{name}", "/docs/"}  # of pages, which no client calls
+    files = {
+        "/playground/{name}",
+        "/tuning/{name}",
+        "/docs/{name}",
+        "/docs/",
+    }  # of pages, which no client calls
     docs = {f"/{relative_path(path)}" for path in [*PAGES, *DOCS.rglob("*")] if path.is_file()}
     silent = find_existing_routes(app) - find_described_routes()
     assert {route for route in silent if route[1] not in files | docs} == set()

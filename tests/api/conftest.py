@@ -23,6 +23,7 @@ from api.server.serve import HttpServer, serve
 from settings.groups import ServerSettings
 from tests.fake_backend import FakeBackend, make_models
 from tests.plain_dialect import routes
+from tuning.service import TuningService
 
 MAX_BODY = 1 << 20
 
@@ -80,11 +81,13 @@ def read_response(connection: socket.socket) -> bytes:
 
 
 @contextlib.contextmanager
-def served(backend: FakeBackend, drain_s: float = 0.2, **settings: Any) -> Iterator[LiveServer]:
+def served(
+    backend: FakeBackend, drain_s: float = 0.2, tuning: TuningService | None = None, **settings: Any
+) -> Iterator[LiveServer]:
     """A server in its own thread, stopped at the end."""
     limits = ServerSettings(**{"max_body_bytes": MAX_BODY, **settings})
     models = make_models(backend)
-    app = create_app(models, limits)
+    app = create_app(models, limits, tuning=tuning)
     app.register_blueprint(routes(backend))
     body_limit = make_body_limit(app, limits.max_body_bytes, limits.root_path)
     ready: queue.Queue[HttpServer] = queue.Queue()

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from inference.finding import format_size
 from tuning.terminal.progress_bar import format_duration
 
 TRAINED_COLOUR, PLAIN = "\x1b[32m", "\x1b[0m"
 MARKS = ("⟦", "⟧")  # around trained text, where there are no colours
-MB = 1 << 20
 
 
 def dry_run_report(report: Mapping[str, Any], use_colour: bool) -> str:
@@ -16,6 +16,8 @@ def dry_run_report(report: Mapping[str, Any], use_colour: bool) -> str:
     sections.append(table(list(counts(report))))
     if report["memory_plan"]:
         sections.append("Memory of the training process:\n" + table(list(memory(report["memory_plan"]))))
+    if finding := report.get("memory"):
+        sections += [] if finding["ok"] else [f"It does not fit, {finding['have']}: {finding['fix']}\n"]
     sections += [f"- {message}" for message in report["messages"]]
     return "\n".join(sections)
 
@@ -52,8 +54,8 @@ def counts(report: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def memory(terms: Mapping[str, int]) -> Iterator[tuple[str, str]]:
     for name, num_bytes in terms.items():
-        yield name.replace("_", " "), f"{num_bytes / MB:,.0f} MB"
-    yield "sum", f"{sum(terms.values()) / MB:,.0f} MB"
+        yield name.replace("_", " "), format_size(num_bytes)
+    yield "sum", format_size(sum(terms.values()))
 
 
 def table(rows: Sequence[tuple[str, str]]) -> str:

@@ -18,6 +18,8 @@ PAGES = {
     "playground.page",
     "playground.file",
     "playground.neodims_page",
+    "tuning.page",
+    "tuning.file",
     "openapi.docs",
     "openapi.file",
     "doc_pages.page",

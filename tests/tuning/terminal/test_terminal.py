@@ -28,7 +28,7 @@ REPORT: dict[str, Any] = {
     "num_trained_tokens": 2400,
     "num_total_steps": 60,
     "spec": {"hyperparameters": {"n_epochs": 3, "learning_rate": 0.003}},
-    "memory_plan": {"frozen_weights": 100 << 20, "activations": 20 << 20},
+    "memory_plan": {"frozen_weights": 100_000_000, "activations": 20_000_000},
     "messages": ["3 rows were left out."],
 }
 
@@ -64,9 +64,9 @@ def test_a_dry_run_marks_trained_text_and_lines_up() -> None:
         "  learning_rate            0.003\n"
         "\n"
         "Memory of the training process:\n"
-        "  frozen weights  100 MB\n"
-        "  activations      20 MB\n"
-        "  sum             120 MB\n"
+        "  frozen weights  100.0 MB\n"
+        "  activations      20.0 MB\n"
+        "  sum             120.0 MB\n"
         "\n"
         "- 3 rows were left out."
     )
@@ -108,3 +108,10 @@ def test_an_upload_has_the_length_that_it_says() -> None:
     file_form = FileForm(io.BytesIO(b"x" * 1000), 'a"b.jsonl')
     body = b"".join(iter(lambda: file_form.read(300), b""))
     assert len(body) == len(file_form) and b'filename="a%22b.jsonl"' in body and body.count(b"x" * 1000) == 1
+
+
+def test_a_dry_run_says_what_to_do_where_the_memory_is_short() -> None:
+    finding = {"ok": False, "have": "1.0 GB free", "fix": "set batch_size=1"}
+    assert "It does not fit, 1.0 GB free: set batch_size=1" in dry_run_report(
+        REPORT | {"memory": finding}, False
+    )

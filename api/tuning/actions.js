@@ -1,0 +1,97 @@
+/** What a user can do: choose rows, train, follow a job, end it, and ask both models. */
+
+import { ask, changeJob, createJob, dryRun, getJob, jobBody, listJobs, newEvents, uploadFile } from "./requests.js";
+
+const POLL_MS = 700;
+const ENDED = ["succeeded", "failed", "cancelled"];
+
+export const hasEnded = (job) => ENDED.includes(job.status);
+
+export class Actions {
+  #store;
+  #timer = null;
+
+  constructor(store) {
+    this.#store = store;
+  }
+
+  async chooseFile(file) {
+    this.#store.set({ file: { name: file.name, id: null }, report: null });
+    await this.#during("Uploading", async ({ key }) => {
+      const id = await uploadFile(file, key);
+      this.#store.set({ file: { name: file.name, id } });
+    });
+    if (this.#store.state.file.id) await this.check();
+    else this.#store.set({ file: null });
+  }
+
+  /** Dry run of the file with the options. */
+  check() {
+    return this.#during("Reading the rows", async (state) => {
+      this.#store.set({ report: await dryRun(jobBody(state), state.key) });
+    });
+  }
+
+  train() {
+    return this.#during("Creating the job", async (state) => {
+      const job = await createJob(jobBody(state), state.key);
+      this.#store.set({ jobs: [job, ...state.jobs] });
+      this.follow(job);
+    });
+  }
+
+  async loadJobs() {
+    const jobs = await listJobs(this.#store.state.key);
+    this.#store.set({ jobs });
+    if (jobs.length) this.follow(jobs[0]);
+  }
+
+  /** Show a job, and keep it up to date until it has ended. */
+  follow(job) {
+    clearTimeout(this.#timer);
+    this.#store.set({ job, events: [], answers: null });
+    return this.#poll(job.id);
+  }
+
+  change(action) {
+    return this.#during("", async ({ job, key }) => {
+      this.#store.set({ job: await changeJob(job.id, action, key) });
+      this.follow(this.#store.state.job);
+    });
+  }
+
+  compare(question) {
+    this.#store.set({ answers: { question, base: null, tuned: null } });
+    return this.#during("Asking", async ({ model, job, key }) => {
+      const names = [model, job.fine_tuned_model];
+      const [base, tuned] = await Promise.all(names.map((name) => ask(name, question, key)));
+      this.#store.set({ answers: { question, base, tuned } });
+    });
+  }
+
+  async #poll(id) {
+    const { key, events } = this.#store.state;
+    try {
+      const job = await getJob(id, key);
+      const added = await newEvents(id, events, key);
+      if (this.#store.state.job?.id !== id) return;
+      const jobs = this.#store.state.jobs.map((each) => (each.id === id ? job : each));
+      this.#store.set({ job, jobs, events: added.length ? [...added, ...events] : events });
+      if (!hasEnded(job)) this.#timer = setTimeout(() => this.#poll(id), POLL_MS);
+    } catch (error) {
+      this.#store.set({ error });
+    }
+  }
+
+  /** Run `work` with the state; meanwhile `busy` says what the page waits for. */
+  async #during(busy, work) {
+    this.#store.set({ busy, error: null });
+    try {
+      await work(this.#store.state);
+    } catch (error) {
+      this.#store.set({ error });
+    } finally {
+      this.#store.set({ busy: "" });
+    }
+  }
+}
