@@ -9,6 +9,7 @@ from inference.engine.scheduler import (
     STEPS_TO_RECOVER,
     Scheduler,
     WaitingServedRatio,
+    adapter_names,
 )
 from inference.engine.sequence import Sequence
 from tests.generation_requests import make_request
@@ -362,3 +363,9 @@ def test_no_sequence_is_preempted_while_steps_are_in_flight() -> None:
     first.num_in_flight_tokens = second.num_in_flight_tokens = 0
     first.num_pending_tokens = second.num_pending_tokens = 0
     assert scheduler.schedule() and scheduler.running == [first] and scheduler.preemptions == 1
+
+
+def test_the_adapters_of_sequences_are_named_once_and_in_order() -> None:
+    sequences = [make_sequence(4, adapter=name) for name in ("poet", None, "cook", "poet")]
+    assert adapter_names(sequences) == ("cook", "poet")
+    assert adapter_names([]) == ()
