@@ -12,7 +12,7 @@ from inference.content import content_text
 from inference.errors import BadRequest
 from inference.text.chat_template import ChatTemplate
 from inference.text.special_tokens import MarkedText
-from inference.types import Message, TemplateOptions, Tool
+from inference.types import Message, TemplateOptions, Tool, ToolCall
 from tuning.data.conversation import Conversation
 from tuning.data.generation_blocks import GenerationBlocks
 from tuning.data.marks import Span, mark_contents, spans_of_marks
@@ -158,13 +158,12 @@ class AnswerSpans:
             for i, (start, end) in spans.items()
             if i in contents
         }
-        if len(surroundings) != 1:
-            return {}
-        before, behind = surroundings.pop()
         return {
             i: (start - len(before), end + len(behind))
             for i, (start, end) in contents.items()
-            if text.text.startswith(behind, end) and text.text.endswith(self._header + before, 0, start)
+            for before, behind in surroundings
+            if has_end_at(text, end, behind, conversation.messages[i].tool_calls)
+            and has_start_at(text, start, self._header + before, conversation.messages[i].reasoning)
         }
 
     def _content_spans(self, conversation: Conversation, text: MarkedText) -> dict[int, Span]:
@@ -226,3 +225,13 @@ class AnswerSpans:
         return replace(
             rendered, spans=tuple(spans), template_start=self.template_start if has_own_start else ""
         )
+
+
+def has_end_at(text: MarkedText, position: int, behind: str, calls: Sequence[ToolCall]) -> bool:
+    """Whether an answer ends with `behind`; unknown if that is empty and calls may stand there."""
+    return text.text.startswith(behind, position) and bool(behind or not calls)
+
+
+def has_start_at(text: MarkedText, position: int, before: str, reasoning: str) -> bool:
+    """Whether an answer begins with `before`; unknown if that is empty and a thought may stand there."""
+    return text.text.endswith(before, 0, position) and bool(before or not reasoning)

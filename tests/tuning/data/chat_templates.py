@@ -203,6 +203,14 @@ WITHOUT_TOOL_HEADER = (
     "{%- endfor %}{%- if add_generation_prompt and messages[-1].role != 'tool' %}"
     "{{- '<|im_start|>assistant\n' }}{%- endif %}"
 )
+# No header, no end of a turn: nothing surrounds an answer.
+BARE = (
+    "{%- for message in messages %}{%- if message.role == 'assistant' %}"
+    "{%- if message.reasoning_content %}{{- '(' + message.reasoning_content + ')' }}{%- endif %}"
+    "{{- message.content }}{%- for call in message.tool_calls or [] %}"
+    "{{- {'arguments': call.function.arguments, 'name': call.function.name} | tojson }}{%- endfor %}"
+    "{%- else %}{{- '[' + message.content + ']' }}{%- endif %}{%- endfor %}"
+)
 
 IM = ("<|im_start|>", "<|im_end|>")
 
@@ -265,6 +273,7 @@ TEMPLATES = {
 
 PARTIAL_TEMPLATES = {
     "generation without end": PublishedTemplate(GENERATION_CONTENT, IM, ""),
+    "bare": PublishedTemplate(BARE, (), ""),
     "without tool header": PublishedTemplate(WITHOUT_TOOL_HEADER, IM, "<|im_end|>"),
 }
 

@@ -130,6 +130,19 @@ def test_answers_that_marks_do_not_find_are_rendered(tmp_path: Path) -> None:
     ]
 
 
+def test_calls_and_thoughts_are_trained_in_long_conversations(tmp_path: Path) -> None:
+    question = {"role": "user", "content": "Hi"}
+    plain = {"role": "assistant", "content": "Ho"}
+    thoughtful = plain | {"reasoning_content": "Hm"}
+    calling = plain | {"tool_calls": [CALL]}
+    turns = [plain, plain, plain, thoughtful, calling, plain, thoughtful, calling, plain, plain]
+    messages = [message for each in turns for message in (question, each)]
+    example = encode(tmp_path, "bare", [{"messages": messages}]).examples[0]
+    written = '{"arguments": {"city": "Paris"}, "name": "weather"}'
+    texts = {id(plain): "Ho", id(thoughtful): "(Hm)Ho", id(calling): "Ho" + written}
+    assert trained_texts("bare", example) == [*(texts[id(each)] for each in turns[:-1]), "Ho</s>"]
+
+
 def test_what_follows_the_last_trained_answer_is_left_out(tmp_path: Path) -> None:
     row = chat("Hi there", CONTENTS[0], "And?", CONTENTS[1])
     row["messages"][3]["weight"] = 0
