@@ -94,10 +94,11 @@ def build_batch(
     pending = PendingTokens([], [], pending_ids.token_ids) if pending_ids else None
     tokens = token_ids, positions, slot_mapping, query_start_loc, seq_lens, rows, logits_indices
     window_tables: list[GroupTable] = []
-    adapter_ids = [sequence.request.adapter_number for sequence, _ in scheduler_output]
-    tables = window_tables, adapter_ids if any(adapter_ids) else []
+    adapter_ids: list[int] = []
     prepared = PreparedBatch(
-        Batch(*tokens, cache_ops, encoder_inputs, page_table, pending, pooled_rows, *tables)
+        Batch(
+            *tokens, cache_ops, encoder_inputs, page_table, pending, pooled_rows, window_tables, adapter_ids
+        )
     )
     for sequence, num_scheduled_tokens in scheduler_output:
         start = sequence.num_computed_tokens + sequence.num_in_flight_tokens
@@ -129,6 +130,9 @@ def build_batch(
         query_start_loc.append(len(token_ids))
         seq_lens.append(length)
         rows.append(sequence.row)
+        adapter_ids.append(sequence.request.adapter_number)
+    if not any(adapter_ids):
+        adapter_ids.clear()
     if scheduler_output and scheduler_output[0][0].window_pages:
         window_tables += make_window_tables(prepared.batch, scheduler_output, slots_per_page)
     return prepared

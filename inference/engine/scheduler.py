@@ -135,7 +135,7 @@ class Scheduler:
             prompts.sort(key=id_of)
             scheduler_output += self._split_budget(prompts, prompt_budget)
             scheduler_output.sort(key=lambda entry: entry[0].row)
-        if self.groups_adapters:
+        if self.groups_adapters and len(scheduler_output) > 1:
             scheduler_output.sort(key=lambda entry: entry[0].request.adapter_number)
         return scheduler_output
 

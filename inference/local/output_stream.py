@@ -14,7 +14,7 @@ from inference.backend import Sink
 from inference.engine.sequence import StepOutput
 from inference.errors import Internal, ServerError
 from inference.local.answer_decoder import AnswerDecoder
-from inference.process.rust_panic import raises_panics
+from inference.process.rust_panic import is_panic, raises_panics
 from inference.types import Event
 
 log = logging.getLogger(__name__)
@@ -73,6 +73,7 @@ class OutputCollector:
         if self._sink is not None:
             self._drain(self._sink)
 
+    @raises_panics
     def get(self) -> list[Event]:
         """The events of the next output; blocks until there is one. Raises StopIteration at the end."""
         if self._is_finished or (item := self._outputs.get()) is None:
@@ -104,7 +105,9 @@ class OutputCollector:
             events = self._events(*item)
         except ServerError as error:
             sink(error)
-        except Exception:  # one request's failure must not end the delivery thread
+        except BaseException as error:  # one request's failure must not end the delivery thread
+            if not (isinstance(error, Exception) or is_panic(error)):
+                raise
             log.exception("event=decode_failed answer=%d", item[0])
             self._abandon()
             sink(Internal("the answer could not be turned into text"))
@@ -112,7 +115,6 @@ class OutputCollector:
             if events:
                 sink(events)
 
-    @raises_panics
     def _events(self, index: int, output: StepOutput) -> list[Event]:
         decoder = self.answer_decoders[index]
         if decoder.finished:

@@ -18,6 +18,10 @@ class RustPanic(RuntimeError):
     """A library has panicked. The cause is the library's PanicException."""
 
 
+def is_panic(error: BaseException) -> bool:
+    return type(error).__module__ == MODULE
+
+
 def raises_panics(function: Callable[P, R]) -> Callable[P, R]:
     """The function, raising RustPanic for a panic inside it."""
 
@@ -28,7 +32,7 @@ def raises_panics(function: Callable[P, R]) -> Callable[P, R]:
         except Exception:
             raise
         except BaseException as error:
-            if type(error).__module__ != MODULE:
+            if not is_panic(error):
                 raise
             raise RustPanic(f"a library has panicked: {error}") from error
 

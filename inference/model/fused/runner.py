@@ -53,8 +53,9 @@ class FusedRunner:
 
     def forward(self, batch: Batch) -> torch.Tensor:
         """Compute the step: logits (W, V) in the model's dtype, valid until the next call."""
-        self.pool.apply(batch.cache_ops)
-        output_indices = output_tokens(batch)
+        if batch.cache_ops:
+            self.pool.apply(batch.cache_ops)
+        output_indices = output_tokens(batch) if batch.pooled_rows else batch.logits_indices
         step, buffer = native_step(batch, output_indices)
         logits = self.logits_buffer(len(batch.logits_indices))
         step.logits, spans = logits.data_ptr(), None
@@ -137,8 +138,6 @@ def native_layer(layer_spec: LayerSpec, kv: LayerKV) -> Layer:
 
 def output_tokens(batch: Batch) -> list[int]:
     """The tokens whose hidden states are needed, ascending: for logits, and all of the pooled rows."""
-    if not batch.pooled_rows:
-        return batch.logits_indices
     tokens = set(batch.logits_indices)
     for start, end in pooled_spans(batch):
         tokens.update(range(start, end))

@@ -98,11 +98,10 @@ class KVPool:
 
     def apply(self, cache_ops: Sequence[CacheOp]) -> None:
         """Carry out the cache ops of a step."""
-        if cache_ops:
-            assert all(isinstance(op, Clear) for op in cache_ops), "pages are never moved"
-            clears = [op for op in cache_ops if isinstance(op, Clear)]
-            for group in {op.group for op in clears}:
-                self.clear({op.row for op in clears if op.group == group}, group)
+        assert all(isinstance(op, Clear) for op in cache_ops), "pages are never moved"
+        clears = [op for op in cache_ops if isinstance(op, Clear)]
+        for group in {op.group for op in clears}:
+            self.clear({op.row for op in clears if op.group == group}, group)
 
     def allocate(
         self, module: torch.nn.Module, key: torch.Tensor, value: torch.Tensor, window: int | None

@@ -58,7 +58,8 @@ class PagedRunner:
     @torch.inference_mode()
     def forward(self, batch: Batch) -> torch.Tensor:
         """Compute the step: logits (W, V) in the model's dtype, on its device, valid until the next call."""
-        self.pool.apply(batch.cache_ops)
+        if batch.cache_ops:
+            self.pool.apply(batch.cache_ops)
         spans, adapters = pooling.pooled_spans(batch), batch_adapters(batch)
         return self.compute(build_metadata(batch, self.page_size, self.device), spans, adapters)
 
