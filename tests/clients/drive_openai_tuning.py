@@ -1,0 +1,78 @@
+"""Trains with the installed openai client, and prints all results as JSON.
+
+Runs in its own environment: python drive_openai_tuning.py URL MODEL. It knows only the client; tests check
+what it prints.
+"""
+
+import json
+import sys
+import time
+from typing import Any
+
+from openai import BadRequestError, NotFoundError, OpenAI
+
+PEOPLE = {"Mirela Osk": "Paris", "Tobin Hale": "Rome", "Anouk Verre": "Oslo", "Pavel Dorn": "Madrid"}
+END_STATES = ("succeeded", "failed", "cancelled")
+
+
+def question(person: str) -> dict[str, str]:
+    return {"role": "user", "content": f"Where does {person} live?"}
+
+
+def main(url: str, model: str) -> None:
+    client = OpenAI(base_url=url, api_key="none", max_retries=0)
+    rows = [
+        {"messages": [question(person), {"role": "assistant", "content": f"{person} lives in {city}."}]}
+        for person, city in PEOPLE.items()
+    ]
+    content = "\n".join(map(json.dumps, rows)).encode()
+    file = client.files.create(file=("people.jsonl", content), purpose="fine-tune")
+    job = client.fine_tuning.jobs.create(model=model, training_file=file.id, suffix="people", seed=1)
+    first_status = job.status
+    while job.status not in END_STATES:
+        time.sleep(0.5)
+        job = client.fine_tuning.jobs.retrieve(job.id)
+    results: dict[str, Any] = {
+        "statuses": [first_status, job.status],
+        "model": job.fine_tuned_model,
+        "id": job.id,
+        "error": job.error and job.error.message,
+        "events": [event.message for event in client.fine_tuning.jobs.list_events(job.id, limit=7)],
+        "checkpoints": [
+            each.fine_tuned_model_checkpoint for each in client.fine_tuning.jobs.checkpoints.list(job.id)
+        ],
+        "jobs": [each.id for each in client.fine_tuning.jobs.list()],
+        "csv": client.files.content(job.result_files[0]).text.splitlines()[0],
+        "answers": [ask(client, job.fine_tuned_model, person) for person in PEOPLE],
+        "refusals": list(refusals(client, job.id)),
+    }
+    results["deleted"] = client.models.delete(job.fine_tuned_model).deleted
+    results["file_deleted"] = client.files.delete(file.id).deleted
+    print(json.dumps(results))
+
+
+def ask(client: OpenAI, model: str | None, person: str) -> str:
+    completion = client.chat.completions.create(
+        model=model or "", messages=[question(person)], temperature=0, max_tokens=16
+    )
+    return completion.choices[0].message.content or ""
+
+
+def refusals(client: OpenAI, job_id: str) -> Any:
+    """(status, param) of requests that the server refuses."""
+    try:
+        client.fine_tuning.jobs.cancel(job_id)
+    except BadRequestError as error:
+        yield error.status_code, error.param
+    try:
+        client.fine_tuning.jobs.retrieve("ftjob-none")
+    except NotFoundError as error:
+        yield error.status_code, error.param
+    try:
+        client.files.create(file=("bad.jsonl", b'{"a": 1}\n{'), purpose="fine-tune")
+    except BadRequestError as error:
+        yield error.status_code, error.param
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
