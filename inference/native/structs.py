@@ -72,7 +72,7 @@ class Model(ctypes.Structure):
 
 
 class Delta(ctypes.Structure):
-    _fields_ = (("a", Matrix), ("b", Matrix), ("factor", c_void_p), ("shift", c_void_p))
+    _fields_ = (("a", Matrix), *((name, c_void_p) for name in ("b", "factor", "shift")))
 
 
 class LayerDeltas(ctypes.Structure):

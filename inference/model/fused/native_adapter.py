@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ctypes import Array, pointer
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
@@ -23,7 +24,7 @@ from inference.model.fused.module_map import (
     VALUE,
     map_modules_on_cpu,
 )
-from inference.native.packed_matrix import ALIGNED, NATIVE_DTYPES, PackedMatrix, alloc
+from inference.native.packed_matrix import ALIGNED, NATIVE_DTYPES, PANEL, PackedMatrix, alloc
 from inference.native.structs import DELTA_PLACES, AdapterSpan, Delta, LayerDeltas
 
 HEAD = "head"
@@ -67,22 +68,22 @@ class NativeAdapter:
         self.layers = (LayerDeltas * num_layers)()
         self.head = Delta()
         self.max_rank = 0
-        pairs = {place: pack_pair(each, place) for place, each in tensors.items()}
+        pairs = {place: PackedPair(each, place) for place, each in tensors.items() if each.a is not None}
         # One block of huge pages: a step reads the adapter in order, as it reads the model's weights.
-        self.memory = [move_to_one_block([matrix for pair in pairs.values() for matrix in pair])]
+        self.memory = [move_to_one_block(list(pairs.values()))]
         for place, each in tensors.items():
-            self.add(place, each, pairs[place])
+            self.add(place, each, pairs.get(place))
 
     @property
     def nbytes(self) -> int:
         return sum(values.nbytes for values in self.memory)
 
-    def add(self, place: DeltaPlace, tensors: DeltaTensors, pair: Sequence[PackedMatrix]) -> None:
+    def add(self, place: DeltaPlace, tensors: DeltaTensors, pair: "PackedPair | None") -> None:
         """Fill in the change of one matrix."""
         delta = Delta()
-        if pair:
-            delta.a, delta.b = (matrix.struct for matrix in pair)
-            self.max_rank = max(self.max_rank, pair[0].outputs)
+        if pair is not None:
+            delta.a, delta.b = pair.a.struct, pair.b.data_ptr()
+            self.max_rank = max(self.max_rank, pair.a.outputs)
         delta.factor, delta.shift = (self.floats(each, place) for each in (tensors.factor, tensors.shift))
         if place.name == HEAD:
             self.head = delta
@@ -93,28 +94,40 @@ class NativeAdapter:
         """The address of the place's values as floats; None for None."""
         if values is None:
             return None
-        floats = values[place.first : place.end].float().contiguous().clone()
+        floats = pad_outputs(values[place.first : place.end].float()).clone()
         self.memory.append(floats)
         return floats.data_ptr()
 
 
-def pack_pair(tensors: DeltaTensors, place: DeltaPlace) -> Sequence[PackedMatrix]:
-    """The packed low-rank pair of a place; empty if it has none."""
-    if tensors.a is None or tensors.b is None:
-        return ()
-    dtype = NATIVE_DTYPES[tensors.a.dtype]
-    return [PackedMatrix.pack(each, dtype) for each in (tensors.a, tensors.b[place.first : place.end])]
+class PackedPair:
+    """A low-rank pair as in step.h. a: packed; b: (panels, rank, PANEL)."""
+
+    def __init__(self, tensors: DeltaTensors, place: DeltaPlace) -> None:
+        assert tensors.a is not None and tensors.b is not None
+        self.a = PackedMatrix.pack(tensors.a, NATIVE_DTYPES[tensors.a.dtype])
+        self.b = pad_outputs(tensors.b[place.first : place.end]).unflatten(0, (-1, PANEL)).mT.contiguous()
 
 
-def move_to_one_block(matrices: Sequence[PackedMatrix]) -> Tensor:
-    """Move the values of the matrices into one block of memory, which is returned."""
-    sizes = [-(-matrix.values.nbytes // ALIGNED) * ALIGNED for matrix in matrices]
-    block, start = alloc(sum(sizes)), 0
-    for matrix, size in zip(matrices, sizes, strict=True):
-        values = block[start : start + matrix.values.nbytes].copy_(matrix.values)
-        matrix.values, matrix.struct.values = values, values.data_ptr()
-        start += size
+def pad_outputs(values: Tensor) -> Tensor:
+    """The values (outputs, …) with zeros up to a whole panel."""
+    return torch.cat([values, values.new_zeros(-len(values) % PANEL, *values.shape[1:])])
+
+
+def move_to_one_block(pairs: Sequence[PackedPair]) -> Tensor:
+    """Move the values of the pairs into one block of memory, which is returned."""
+    block, start = alloc(sum(aligned(pair.a.values) + aligned(pair.b) for pair in pairs)), 0
+    for pair in pairs:
+        values = block[start : start + pair.a.values.nbytes].copy_(pair.a.values)
+        pair.a.values, pair.a.struct.values = values, values.data_ptr()
+        start += aligned(values)
+        pair.b = block[start : start + pair.b.nbytes].copy_(pair.b.flatten().view(torch.uint8))
+        start += aligned(pair.b)
     return block
+
+
+def aligned(values: Tensor) -> int:
+    """The bytes of the values, up to the next aligned address."""
+    return -(-values.nbytes // ALIGNED) * ALIGNED
 
 
 def native_spans(

@@ -1,7 +1,10 @@
-/* Deltas of adapters: (x aᵀ) bᵀ by the kernels of the products, for the rows of each span. */
+/* Deltas of adapters: x aᵀ by the kernels of the products, into floats; then bᵀ, whose few inputs need no blocking. */
 #include "delta.h"
 
+#include "lanes.h"
 #include "rounding.h"
+
+enum { ROWS_AT_ONCE = 4 };
 
 typedef struct Rows {
     int first, end;
@@ -10,7 +13,7 @@ typedef struct Rows {
 static const Delta *delta_of(const AdapterSpan *span, DeltaOf of)
 {
     const Delta *delta = of.which == HEAD_DELTA ? span->head : &span->layers[of.layer].of[of.which];
-    return delta && (delta->a.values || delta->factor || delta->shift) ? delta : NULL;
+    return delta && (delta->b || delta->factor || delta->shift) ? delta : NULL;
 }
 
 /* The rows of a span among those of the product, within [first, end). The rows of a product are the step's tokens, those
@@ -25,28 +28,7 @@ static Rows rows_of(const Run *run, const AdapterSpan *span, DeltaOf of, int fir
     return (Rows){rows.first > first ? rows.first : first, rows.end < end ? rows.end : end};
 }
 
-static void project(const Run *run, const Delta *delta, const Activations *inputs, Rows rows, int place, float *low)
-{
-    const int panels = ceil_div(delta->a.outputs, PANEL), stride = TILE_PANELS * PANEL;
-    for (int panel = 0; panel < panels; panel += TILE_PANELS) {
-        const int end = panel + TILE_PANELS < panels ? panel + TILE_PANELS : panels, first = panel * PANEL;
-        const int count = end * PANEL < delta->a.outputs ? end * PANEL - first : delta->a.outputs - first;
-        multiply(&(GemmTask){
-            .weight = &delta->a,
-            .rows = &inputs->of[delta->a.dtype],
-            .first = rows.first,
-            .end = rows.end,
-            .panel = panel,
-            .panels = end,
-            .out = low,
-            .stride = stride,
-        });
-        for (int row = rows.first; row < rows.end; row++)
-            inputs_write_part(&run->low[place], row, first, low + (size_t)(row - rows.first) * stride, count);
-    }
-}
-
-void deltas_project(const Run *run, Team *team, Scratch *scratch, const Activations *inputs, DeltaOf of, int count)
+void deltas_project(const Run *run, Team *team, const Activations *inputs, DeltaOf of, int count)
 {
     const int spans = run->step->num_spans, blocks = ceil_div(of.rows, run->block);
     int task;
@@ -55,23 +37,50 @@ void deltas_project(const Run *run, Team *team, Scratch *scratch, const Activati
         const int block = task / spans % blocks, place = task / spans / blocks;
         const Delta *delta = delta_of(span, (DeltaOf){of.which + place, of.layer, of.rows});
         const Rows rows = rows_of(run, span, of, block * run->block, (block + 1) * run->block);
-        if (delta && delta->a.values && rows.first < rows.end)
-            project(run, delta, inputs, rows, place, scratch->tile);
+        if (delta && delta->b && rows.first < rows.end)
+            multiply(&(GemmTask){
+                .weight = &delta->a,
+                .rows = &inputs->of[delta->a.dtype],
+                .first = rows.first,
+                .end = rows.end,
+                .panels = ceil_div(delta->a.outputs, PANEL),
+                .out = run->low[place] + (size_t)rows.first * run->low_stride,
+                .stride = run->low_stride,
+            });
     }
     team_meet(team);
 }
 
-static void change(const Delta *delta, const GemmTask *task)
+static inline Lanes weights_at(const Delta *delta, size_t place)
 {
-    const int first = task->panel * PANEL, end = task->panels * PANEL;
-    const int count = (end < delta->b.outputs ? end : delta->b.outputs) - first;
-    for (int row = 0; row < task->end - task->first; row++) {
-        float *out = task->out + row * task->stride;
-        for (int k = 0; delta->factor && k < count; k++)
-            out[k] *= delta->factor[first + k];
-        for (int k = 0; delta->shift && k < count; k++)
-            out[k] += delta->shift[first + k];
+    if (delta->a.dtype == F32)
+        return lanes_load((const float *)delta->b + place);
+    HalfLanes halves;
+    memcpy(&halves, (const uint16_t *)delta->b + place, sizeof halves);
+    return (Lanes)(__builtin_convertvector(halves, WordLanes) << 16);
+}
+
+/* Change a panel of a few rows. `low`: their low-rank outputs. */
+static inline __attribute__((always_inline)) void change_panel(const Run *run, const Delta *delta, int panel,
+                                                               const float *low, float *out, ptrdiff_t stride,
+                                                               const int rows)
+{
+    const int rank = delta->b ? delta->a.outputs : 0;
+    Lanes sums[ROWS_AT_ONCE];
+    for (int r = 0; r < rows; r++) {
+        sums[r] = lanes_load(out + r * stride);
+        if (delta->factor)
+            sums[r] *= lanes_load(delta->factor + panel * PANEL);
+        if (delta->shift)
+            sums[r] += lanes_load(delta->shift + panel * PANEL);
     }
+    for (int k = 0; k < rank; k++) {
+        const Lanes weights = weights_at(delta, ((size_t)panel * rank + k) * PANEL);
+        for (int r = 0; r < rows; r++)
+            sums[r] += low[r * run->low_stride + k] * weights;
+    }
+    for (int r = 0; r < rows; r++)
+        lanes_store(out + r * stride, sums[r]);
 }
 
 void deltas_add(const Run *run, DeltaOf of, int place, const GemmTask *task)
@@ -79,18 +88,17 @@ void deltas_add(const Run *run, DeltaOf of, int place, const GemmTask *task)
     for (int i = 0; i < run->step->num_spans; i++) {
         const Delta *delta = delta_of(&run->step->spans[i], of);
         const Rows rows = rows_of(run, &run->step->spans[i], of, task->first, task->end);
-        if (!delta || rows.first >= rows.end)
+        if (!delta)
             continue;
-        GemmTask low = *task;
-        low.weight = &delta->b;
-        low.rows = &run->low[place];
-        low.first = rows.first;
-        low.end = rows.end;
-        low.out += (rows.first - task->first) * task->stride;
-        low.adds = 1;
-        low.next = NULL;
-        change(delta, &low);
-        if (delta->a.values)
-            multiply(&low);
+        for (int panel = task->panel; panel < task->panels; panel++) {
+            float *out = task->out + (panel - task->panel) * PANEL - task->first * task->stride;
+            int row = rows.first;
+            for (; row + ROWS_AT_ONCE <= rows.end; row += ROWS_AT_ONCE)
+                change_panel(run, delta, panel, run->low[place] + (size_t)row * run->low_stride,
+                             out + row * task->stride, task->stride, ROWS_AT_ONCE);
+            for (; row < rows.end; row++)
+                change_panel(run, delta, panel, run->low[place] + (size_t)row * run->low_stride,
+                             out + row * task->stride, task->stride, 1);
+        }
     }
 }

@@ -15,7 +15,7 @@ enum { HEAD_DELTA = DELTAS };
 
 /* A phase of the team: the low-rank outputs of `inputs` for product number `place` and the `count` - 1 after it, whose
  * numbers of LayerDeltas follow each other. */
-void deltas_project(const Run *run, Team *team, Scratch *scratch, const Activations *inputs, DeltaOf of, int count);
+void deltas_project(const Run *run, Team *team, const Activations *inputs, DeltaOf of, int count);
 
 /* Change rows [first, end) × panels [panel, panels) of the product at place `place` of its phase. `out`: as in
  * GemmTask. */

@@ -154,7 +154,7 @@ static void mlp(const Run *run, int number, int rows, Team *team, Scratch *scrat
     const Tiling tiling = tiling_of(run, &run->model->layer[number].gate, rows, GROUP / PANEL);
     int task;
     if (run->step->num_spans)
-        deltas_project(run, team, scratch, &run->normed, (DeltaOf){GATE_DELTA, number, rows}, 2);
+        deltas_project(run, team, &run->normed, (DeltaOf){GATE_DELTA, number, rows}, 2);
     while ((task = team_take(team, tiling.num_tasks)) >= 0) {
         const int next = team_after(team, task, tiling.num_tasks);
         const Tile tile = tile_of(run, &tiling, task), after = tile_of(run, &tiling, next);
@@ -174,12 +174,12 @@ void layer_run(const Run *run, int number, Team *team, Scratch *scratch)
     const Product output = {&layer->output, &run->attended, run->y, run->wide, OUTPUT_DELTA};
     const Product down = {&layer->down, &run->activated, run->y, run->wide, DOWN_DELTA};
     const int rows = run_rows(run, number);
-    products(run, team, scratch, states, 3, run->step->tokens, after_states, number);
+    products(run, team, states, 3, run->step->tokens, after_states, number);
     if (!rows)
         return;
     attention(run, number, team, scratch);
     team_meet(team);
-    products(run, team, scratch, &output, 1, rows, after_output, number);
+    products(run, team, &output, 1, rows, after_output, number);
     mlp(run, number, rows, team, scratch);
-    products(run, team, scratch, &down, 1, rows, after_down, number);
+    products(run, team, &down, 1, rows, after_down, number);
 }

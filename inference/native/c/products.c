@@ -88,8 +88,7 @@ static void product_task(const Run *run, const Place *place, DeltaOf of, int num
         deltas_add(run, of, number, &task);
 }
 
-void products(const Run *run, Team *team, Scratch *scratch, const Product *product, int count, int rows, Finish *finish,
-              int layer)
+void products(const Run *run, Team *team, const Product *product, int count, int rows, Finish *finish, int layer)
 {
     Tiling tilings[MOST_PRODUCTS];
     int num_tasks = 0, task;
@@ -98,7 +97,7 @@ void products(const Run *run, Team *team, Scratch *scratch, const Product *produ
         num_tasks += tilings[i].num_tasks;
     }
     if (run->step->num_spans)
-        deltas_project(run, team, scratch, product->rows, (DeltaOf){product->delta, layer, rows}, count);
+        deltas_project(run, team, product->rows, (DeltaOf){product->delta, layer, rows}, count);
     while ((task = team_take(team, num_tasks)) >= 0) {
         const int next = team_after(team, task, num_tasks);
         const Place place = place_of(run, product, tilings, task);

@@ -39,7 +39,6 @@ typedef struct Product {
 typedef void Finish(const Run *run, int layer, int first, int end);
 
 /* A phase of the team: multiply rows [0, rows) with each of `count` matrices. Ends when all threads are done. */
-void products(const Run *run, Team *team, Scratch *scratch, const Product *product, int count, int rows, Finish *finish,
-              int layer);
+void products(const Run *run, Team *team, const Product *product, int count, int rows, Finish *finish, int layer);
 
 #endif

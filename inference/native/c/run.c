@@ -120,10 +120,9 @@ static void take_rows(Run *run, Arena *arena)
     run->attended = take_activations(arena, attended, tokens, model->num_heads * model->head_dim);
     run->activated = take_activations(arena, activated, tokens, inner);
     run->last = take_activations(arena, kind_of(&model->lm_head) | of_deltas, run->step->num_logits, model->hidden);
-    for (int i = 0; i < MOST_PRODUCTS && of_deltas; i++) {
-        void *at = take(arena, inputs_bytes(model->dtype, rows_at_most(run), run->step->max_rank));
-        run->low[i] = at ? inputs_at(at, model->dtype, rows_at_most(run), run->step->max_rank) : (Inputs){0};
-    }
+    run->low_stride = padded(run->step->max_rank);
+    for (int i = 0; i < MOST_PRODUCTS && of_deltas; i++)
+        run->low[i] = take_floats(arena, rows_at_most(run), run->low_stride);
 }
 
 Run run_at(const Model *model, const Step *step, void *memory, size_t *bytes)

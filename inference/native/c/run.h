@@ -30,7 +30,8 @@ typedef struct Run {
     float *mixed;                   /* (T, num_heads × head): attention output */
     float *partial;                 /* for each item that is a span, and each group: a Mix */
     Activations normed, attended, activated, last;    /* inputs of matrices; last: (num_logits, hidden) */
-    Inputs low[MOST_PRODUCTS];      /* (T, rank): low-rank outputs of adapters, for each product of a phase */
+    float *low[MOST_PRODUCTS];      /* (T, rank): low-rank outputs of adapters, for each product of a phase */
+    int low_stride;
     atomic_int *done;               /* (blocks,): finished tasks of each block in this phase */
     AttentionPlan attention_plan;
     char *scratch;

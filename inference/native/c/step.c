@@ -56,7 +56,7 @@ static void head(const Run *run, Team *team, Scratch *scratch)
     const Tiling tiling = tiling_of(run, &run->model->lm_head, run->step->num_logits, 1);
     int task;
     if (run->step->num_spans)
-        deltas_project(run, team, scratch, &run->last, (DeltaOf){HEAD_DELTA, 0, run->step->num_logits}, 1);
+        deltas_project(run, team, &run->last, (DeltaOf){HEAD_DELTA, 0, run->step->num_logits}, 1);
     while ((task = team_take(team, tiling.num_tasks)) >= 0) {
         const int next = team_after(team, task, tiling.num_tasks);
         const Tile tile = tile_of(run, &tiling, task), after = tile_of(run, &tiling, next);

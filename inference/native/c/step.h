@@ -34,8 +34,9 @@ typedef struct Model {
 
 /* What an adapter changes in the outputs of a matrix, before its bias: y = factor ∘ y + shift + (x aᵀ) bᵀ. */
 typedef struct Delta {
-    Matrix a, b;                            /* (rank, inputs), (outputs, rank), in the model's dtype; or no values */
-    const float *factor, *shift;            /* (outputs,), or null */
+    Matrix a;                               /* (rank, inputs), in the model's dtype */
+    const void *b;                          /* panels of [rank][PANEL] values of this dtype; null: no a and b */
+    const float *factor, *shift;            /* (outputs,), in whole panels; or null */
 } Delta;
 
 enum { QUERY_DELTA, KEY_DELTA, VALUE_DELTA, OUTPUT_DELTA, GATE_DELTA, UP_DELTA, DOWN_DELTA, DELTAS };
