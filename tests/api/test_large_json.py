@@ -1,6 +1,8 @@
 """Large bodies are counted before they are parsed, and parsed as strictly as small ones."""
 
 import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from api import json_body, large_json
 from api.large_json import LARGE_BYTES, LIMITS, MAX_ESCAPE_SIGNS, MAX_STRINGS, check_counts, count_keys
 from inference.errors import BadRequest, TooLarge
+from main import HOME
 
 VALUES, CONTAINERS, KEYS = (limit.limit for limit in LIMITS)
 TOO_MANY = {
@@ -80,3 +83,25 @@ def test_a_large_body_is_parsed_as_a_small_one() -> None:
     data = b'\xef\xbb\xbf{"a": [1, -0, 1.5, 1e5, 123456789012345678901234567890, null, "\\ud83d\\ude00\\n"]}'
     value = json_body.parse(data + b" " * LARGE_BYTES)
     assert value == json_body.parse(data) and repr(value) == repr(json_body.parse(data))
+
+
+LITTLE_MEMORY = """
+import resource
+from api.large_json import parse_large
+from inference.errors import Overloaded
+data = b"[" + b'"ab",' * 250_000 + b"0]"
+with open("/proc/self/statm") as statm:
+    size = int(statm.read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (size + (4 << 20), resource.RLIM_INFINITY))
+try:
+    parse_large(data)
+except Overloaded as error:
+    print(error.status)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not limit the address space")
+def test_a_body_that_does_not_fit_into_memory_is_refused() -> None:
+    command = [sys.executable, "-c", LITTLE_MEMORY]
+    process = subprocess.run(command, cwd=HOME, capture_output=True, text=True)
+    assert (process.returncode, process.stdout) == (0, "429\n"), process.stderr

@@ -4,10 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 from flask import Response
-from msgspec import to_builtins
 
 from api.errors import json_response
-from api.openai.fine_tuning.objects import checkpoint_object, event_object, job_object
+from api.openai.fine_tuning.objects import checkpoint_object, dry_run_object, event_object, job_object
 from api.openai.fine_tuning.parse import to_job_request
 from api.openai.fine_tuning.protocol import (
     CANCEL,
@@ -34,8 +33,7 @@ def create() -> Response:
     body = read_request(CreateJob)
     jobs, job_request = require_service().jobs, to_job_request(body)
     if body.dry_run:
-        prepared = to_builtins(jobs.dry_run(job_request))
-        return json_response(200, {"object": "fine_tuning.job.dry_run", **prepared})
+        return json_response(200, dry_run_object(jobs.dry_run(job_request)))
     return json_response(200, job_object(jobs.create(job_request)))
 
 

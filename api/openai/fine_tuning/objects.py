@@ -2,13 +2,17 @@
 
 from typing import Any
 
+from msgspec import to_builtins
+
 from api.openai.fine_tuning.parse import TARGETS
 from api.openai.fine_tuning.protocol import CheckpointObject, EventObject, JobErrorObject, JobObject
+from tuning.jobs.draft import PreparedJob
 from tuning.jobs.names import ORGANIZATION
 from tuning.types import Checkpoint, Job, JobEvent
 
 AUTO = "auto"
 OPENAI_HYPERPARAMETERS = ("n_epochs", "batch_size", "learning_rate_multiplier")
+PUBLIC_SPEC_FIELDS = ("method", "hyperparameters", "seed")  # the others may name folders of this machine
 
 
 def job_object(job: Job) -> JobObject:
@@ -71,3 +75,10 @@ def checkpoint_object(checkpoint: Checkpoint) -> CheckpointObject:
         step_number=checkpoint.step,
         metrics=dict(checkpoint.metrics),
     )
+
+
+def dry_run_object(prepared: PreparedJob) -> dict[str, Any]:
+    """What would be trained, and how."""
+    values = to_builtins(prepared)
+    spec = values["spec"] and {name: values["spec"][name] for name in PUBLIC_SPEC_FIELDS}
+    return {"object": "fine_tuning.job.dry_run", **values, "spec": spec}
