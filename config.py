@@ -58,7 +58,7 @@ ROPE_FACTOR = 1.0
 LORA_ADAPTERS = ""
 
 # The folders, separated by colons, below which a folder must be that a client loads as an adapter; empty:
-# models in ~/.cache/hearth/tuning.
+# models in TUNING_DIR.
 ADAPTER_DIRS = ""
 
 # The largest rank of an adapter.

@@ -9,7 +9,7 @@ from inference.models import Models, Served, UnknownAdapter, shorten_name
 def resolve_model(body: CommonRequest, models: Models) -> Served:
     """Raises UnknownModel and BadRequest."""
     served = models.resolve(body.model)
-    name = _adapter_name(body)
+    name = _adapter_name(body.lora_path) if body.lora_path else None
     if body.lora is not None:
         if name or served.adapter:
             raise InvalidParameter("lora has scales, and an adapter is named too: send one of both", "lora")
@@ -27,11 +27,11 @@ def resolve_model(body: CommonRequest, models: Models) -> Served:
         raise InvalidParameter(f"lora_path: {error.message}", "lora_path") from None
 
 
-def _adapter_name(body: CommonRequest) -> str | None:
-    """The name in lora_path; None: the field names none. A list has a name for each prompt, all the same."""
-    if not isinstance(body.lora_path, list):
-        return body.lora_path or None
-    names = set(body.lora_path)
+def _adapter_name(lora_path: str | list[str | None]) -> str | None:
+    """The name in lora_path; None: it names none. A list has a name for each prompt, all the same."""
+    if isinstance(lora_path, str):
+        return lora_path
+    names = set(lora_path)
     if len(names) > 1:
         raise InvalidParameter("lora_path must name the same adapter for all prompts", "lora_path")
     return next(iter(names), None) or None
