@@ -6,8 +6,8 @@ from msgspec import to_builtins
 
 from api.openai.fine_tuning.parse import TARGETS
 from api.openai.fine_tuning.protocol import CheckpointObject, EventObject, JobErrorObject, JobObject
-from tuning.jobs.prepared_job import PreparedJob
 from tuning.jobs.names import ORGANIZATION
+from tuning.jobs.prepared_job import PreparedJob
 from tuning.types import Checkpoint, Job, JobEvent
 
 AUTO = "auto"
