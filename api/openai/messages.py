@@ -154,7 +154,8 @@ def parse_tools(
     """
     for i, tool in enumerate(definitions or ()):
         if tool.type != "function":
-            raise InvalidBody(f"tools[{i}].type must be function, got {short(tool.type)}", f"tools[{i}].type")
+            rule = f"must be function, got {short(tool.type)}: only /v1/responses takes other tools"
+            raise InvalidBody(f"tools[{i}].type {rule}", f"tools[{i}].type")
         if not tool.function.name:
             raise InvalidBody(f"tools[{i}].function.name must not be empty", f"tools[{i}].function.name")
     return tuple(map(_tool, definitions or (), sent_tools or map(_definition, definitions or ())))

@@ -5,7 +5,7 @@ Types only: validation.py checks values. Unknown fields are ignored, and every o
 
 from typing import Any, Literal
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType, field
 
 from api.openai.protocol.completion import STREAM_NOTE
 from api.openai.protocol.errors import ErrorResponse
@@ -83,9 +83,9 @@ class FunctionDefinition(Struct):
 
 
 class ToolParam(Struct):
-    """A tool; the only `type` is function."""
+    """A tool; the only `type` is function, and `function` is required."""
 
-    function: FunctionDefinition
+    function: FunctionDefinition = field(default_factory=lambda: FunctionDefinition(""))
     type: str = "function"
 
 

@@ -236,7 +236,12 @@ def test_an_unsupported_field_is_refused(
         (CHATS, {"messages": [{"role": "user", "content": [{"type": "text"}]}]}, None),
         (CHATS, {"messages": None}, None),
         (CHATS, {"tools": [{"type": "web", "function": {"name": "f"}}]}, None),
-        (CHATS, {"tools": [{"type": "function"}]}, None),
+        (CHATS, {"tools": [{"type": "function"}]}, "tools[0].function.name must not be empty"),
+        (
+            CHATS,
+            {"tools": [{"type": "custom", "custom": {"name": "f"}}]},
+            "tools[0].type must be function, got 'custom': only /v1/responses takes other tools",
+        ),
         (CHATS, {"response_format": {"type": "yaml"}}, None),
         (CHATS, {"response_format": {"type": "json_schema"}}, "response_format.json_schema is required"),
         (CHATS, {"response_format": {"type": "regex"}}, None),
