@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, NoReturn
 import msgspec
 
 from inference import untrusted_json
-from inference.errors import BadRequest, TooLarge
+from inference.errors import BadRequest, Overloaded, TooLarge
 
 COUNTED_BYTES = 64 << 10  # a smaller body cannot exceed the limits below
 LARGE_BYTES = 1 << 20  # parse_large parses the bodies that are larger
@@ -38,6 +38,9 @@ MAX_STRINGS = 1 << 18
 MAX_ESCAPE_SIGNS = 1 << 22  # backslashes
 QUOTE, BACKSLASH, SIGNS = b'"', b"\\", b"".join(limit.signs for limit in LIMITS)
 CONTAINERS = (dict, list)
+VALUE_BYTES = 64 << 20  # of as many values as LIMITS allows, without the characters of their texts
+MAX_CHAR_BYTES = 4  # in memory, of a character that takes one byte in the body
+MEMORY_RETRY_S = 2.0
 UNCOUNTED = bytes(set(range(256)) - set(QUOTE + SIGNS))
 
 
@@ -85,9 +88,10 @@ def refuse_above(count: int, limit: int, what: str) -> None:
 def parse_large(data: bytes) -> Any:
     """Parse JSON in UTF-8, as strictly as json_body.parse, in less time and with shorter messages.
 
-    Raises BadRequest, and TooLarge for more values than LIMITS.
+    Raises BadRequest; TooLarge for more values than LIMITS; Overloaded if the values may not fit into memory.
     """
     num_keys = check_counts(data)
+    check_memory(VALUE_BYTES + MAX_CHAR_BYTES * len(data))
     start = len(BYTE_ORDER_MARK) if data.startswith(BYTE_ORDER_MARK) else 0
     try:
         value = msgspec.json.decode(memoryview(data)[start:])
@@ -101,6 +105,14 @@ def parse_large(data: bytes) -> Any:
     if count_keys(value) < num_keys:
         refuse("repeats a key in one object")
     return value
+
+
+def check_memory(num_bytes: int) -> None:
+    """Raise Overloaded unless `num_bytes` can be allocated: where an allocation fails, msgspec crashes."""
+    try:
+        bytearray(num_bytes)
+    except MemoryError:
+        raise Overloaded(MEMORY_RETRY_S) from None
 
 
 def count_keys(value: Any) -> int:
