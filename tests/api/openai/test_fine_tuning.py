@@ -164,6 +164,7 @@ def test_a_file_for_another_purpose_is_refused(tuning_client: FlaskClient, tunin
 def test_a_dry_run_creates_nothing(tuning_client: FlaskClient, tuning: TuningService) -> None:
     result = post_job(tuning_client, tuning, dry_run=True).get_json()
     assert (result["object"], result["num_examples"], result["error"]) == ("fine_tuning.job.dry_run", 1, None)
+    assert str(tuning.folder) not in str(result)
     assert tuning_client.get(JOBS).get_json()["data"] == []
 
 
