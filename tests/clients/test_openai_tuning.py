@@ -21,7 +21,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("environment", ["openai-1", "openai-3"])
-def test_openais_client_trains_and_asks_a_model(url: str, environment: str) -> None:
+def test_openais_client_trains_a_model_and_calls_it(url: str, environment: str) -> None:
     results = run_driver(environment, "drive_openai_tuning.py", url, "models/demo")
     model = f"ft:demo:local:people:{results['id'][6:14]}"
     assert (results["statuses"], results["error"]) == (["validating_files", "succeeded"], None)

@@ -43,6 +43,7 @@ def main(folder: Path) -> None:
     prepared = {
         "spec": make_spec(draft, hyperparameters),
         "num_examples": len(rows),
+        "num_tokens": 10 * len(rows),
         "num_total_steps": count_steps(hyperparameters, len(rows)),
         "messages": ("2 rows are cut",),
         "memory_plan": {"weights": 1000},

@@ -56,9 +56,13 @@ def make_spec(draft: Draft, hyperparameters: Hyperparameters) -> JobSpec:
 
 
 def count_steps(hyperparameters: Hyperparameters, num_examples: int) -> int:
-    rows_of_step = hyperparameters.batch_size * hyperparameters.gradient_accumulation_steps
-    num_steps = hyperparameters.n_epochs * math.ceil(num_examples / rows_of_step)
+    num_steps = hyperparameters.n_epochs * count_steps_of_epoch(hyperparameters, num_examples)
     return min(num_steps, hyperparameters.max_steps or num_steps)
+
+
+def count_steps_of_epoch(hyperparameters: Hyperparameters, num_examples: int) -> int:
+    rows_of_step = hyperparameters.batch_size * hyperparameters.gradient_accumulation_steps
+    return math.ceil(num_examples / rows_of_step)
 
 
 def read_value(path: Path, type: type[Value]) -> Value:

@@ -18,6 +18,7 @@ class PreparedJob:
     num_tokens          of all examples, prompts included; num_trained_tokens: those with a weight in the loss
     max_row_tokens      of the longest example
     num_total_steps     optimizer steps
+    estimated_s         seconds of the training, from the speed of earlier jobs; None: there are none
     messages            what the user must know, as sentences
     memory              whether the training fits beside serving: need, have and fix
     memory_plan         bytes by term
@@ -31,6 +32,7 @@ class PreparedJob:
     num_trained_tokens: int = 0
     max_row_tokens: int = 0
     num_total_steps: int = 0
+    estimated_s: float | None = None
     messages: tuple[str, ...] = ()
     memory: Finding | None = None
     memory_plan: Mapping[str, int] = field(default_factory=dict)

@@ -8,6 +8,7 @@ from flask.testing import FlaskClient
 
 from tests.api.openai.app_requests import refusal
 from tests.tuning.scripted_service import create_job
+from tuning.data.rows import MAX_LINE_BYTES
 from tuning.service import TuningService
 
 ROWS = b'{"messages": []}\n\n{"prompt": "a"}\r\n'
@@ -61,7 +62,7 @@ def test_files_are_listed_page_by_page(tuning_client: FlaskClient) -> None:
         (b'{"a": "\xff"}\n', "Line 1: is not JSON in UTF-8"),
         (b"[1]\n", 'Line 1: must be a JSON object, such as {"messages": […]}'),
         (b'{"a": ' + b"[" * 101 + b"]" * 101 + b"}", "Line 1: it is nested deeper than 100 levels"),
-        (b'{"a": 1}\n"' + b"x" * (4 << 20), "Line 2: a line may have at most 4194304 bytes"),
+        (b'{"a": 1}\n"' + b"x" * MAX_LINE_BYTES, f"Line 2: a line may have at most {MAX_LINE_BYTES} bytes"),
     ],
 )
 def test_a_file_that_is_no_json_lines_is_refused(

@@ -18,7 +18,7 @@ FILE = b'--b\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\
 MULTIPART = "multipart/form-data; boundary=b"
 
 # (body, Content-Type)
-FORMS: list[tuple[bytes, str]] = [
+MULTIPART_BODIES: list[tuple[bytes, str]] = [
     (b"", ""),
     (b"", "multipart/form-data"),
     (b"", MULTIPART),
@@ -189,9 +189,9 @@ def check(tuning_client: FlaskClient, tuning: TuningService) -> Callable[[Any], 
     return check_response
 
 
-@pytest.mark.parametrize("index", range(len(FORMS)))
+@pytest.mark.parametrize("index", range(len(MULTIPART_BODIES)))
 def test_a_hostile_form(tuning_client: FlaskClient, check: Callable[[Any], None], index: int) -> None:
-    data, content_type = FORMS[index]
+    data, content_type = MULTIPART_BODIES[index]
     check(tuning_client.post(FILES, data=data, content_type=content_type))
 
 

@@ -252,3 +252,16 @@ def test_the_files_of_a_checkpoint_stay_while_its_job_runs(
     wait_until(lambda: dict(adapters.loaded), lambda loaded: name in loaded)
     assert service.jobs.delete_model(name) and adapters.loaded[name].exists()
     service.jobs.cancel(job.id)
+
+
+def test_a_dry_run_estimates_the_time_from_earlier_jobs(service: TuningService) -> None:
+    request = JobRequest(
+        model="fake/model",
+        method="supervised",
+        training=upload(service, ROW, ROW),
+        hyperparameters={"max_steps": 30},
+    )
+    assert service.jobs.dry_run(request).estimated_s is None
+    wait_for_job(service, create_job(service).id)
+    prepared = service.jobs.dry_run(request)
+    assert prepared.num_tokens == 20 and prepared.estimated_s == 20 * 15 / 100
