@@ -21,6 +21,8 @@ from inference.model.lora.token_deltas import EmbeddingDelta, TokenEmbeddings, T
 from inference.model.lora.weights import AdapterWeights
 
 R = TensorRole
+# Between two steps of the model. Bytes and not seconds: all ranks must yield at the same places.
+PIECE_BYTES = 4_000_000
 
 
 class NamedModule(NamedTuple):
@@ -37,9 +39,11 @@ class NamedModule(NamedTuple):
         return values.to(self.module.weight.device, self.model.dtype)
 
 
-def build_weights(model: Any, checked: CheckedAdapter, number: int) -> Generator[None, None, AdapterWeights]:
-    """Read the values, and yield after each module. Raises BadRequest for values that are not finite."""
-    file, has_effect = TensorFile(checked.folder), False
+def build_weights(
+    model: Any, checked: CheckedAdapter, number: int, piece_bytes: int = PIECE_BYTES
+) -> Generator[None, None, AdapterWeights]:
+    """Read the values, and yield after each piece_bytes. Raises BadRequest for values that are not finite."""
+    file, has_effect, num_bytes = TensorFile(checked.folder), False, 0
     deltas: dict[str, ModuleDelta] = {}
     for name, keys in checked.modules.items():
         tensors = {role: file.read(key) for role, key in keys.items()}
@@ -50,7 +54,10 @@ def build_weights(model: Any, checked: CheckedAdapter, number: int) -> Generator
             deltas |= token_deltas(named, torch.tensor(checked.config.token_ids_of(name)))
         else:
             deltas[name] = builder_of(keys)(named)
-        yield
+        num_bytes += sum(values.nbytes for values in tensors.values())
+        if num_bytes > piece_bytes:
+            num_bytes = 0
+            yield
     return AdapterWeights(number, deltas, has_effect)
 
 

@@ -13,6 +13,8 @@ from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel
 
 from inference.errors import BadRequest
+from inference.lora.build import build_weights
+from inference.lora.check import check_adapter
 from inference.lora.load import load_adapter
 from inference.model import select_runner
 from inference.model.lora.runner import AdapterRunner
@@ -175,3 +177,9 @@ def test_files_of_the_hubs_cache_may_be_links_to_its_blobs(model: PreTrainedMode
         (snapshot / name).symlink_to(f"../../blobs/{name}")
     load(model, snapshot)
     model.adapter_runner.remove(1)
+
+
+def test_an_adapter_is_read_in_pieces_between_steps(model: PreTrainedModel, folder: Path) -> None:
+    checked = check_adapter(model, folder, 8)
+    assert len(list(build_weights(model, checked, 1, piece_bytes=1))) == 4, "one for each module"
+    assert not list(build_weights(model, checked, 1)), "the adapter is smaller than a piece"
