@@ -7,6 +7,7 @@ from flask import Response, request
 from msgspec import Struct, to_builtins
 
 from api.errors import json_response
+from api.file_body import FileBody
 from api.multipart import read_form
 from api.openai.errors import InvalidParameter
 from api.openai.protocol.errors import ErrorResponse
@@ -20,6 +21,7 @@ from tuning.types import File
 MAX_LIMIT = 10_000
 FORM_BYTES = 1 << 20  # of a form beside its file
 ANCHOR = "created_at"
+BINARY = "application/octet-stream"
 
 
 class FileObject(Struct, kw_only=True):
@@ -96,8 +98,8 @@ def get(file_id: str) -> Response:
 
 def content(file_id: str) -> Response:
     """The file's bytes."""
-    path = require_service().files.content(file_id)
-    return Response(path.read_bytes(), content_type="application/octet-stream")
+    body = FileBody(require_service().files.content(file_id))
+    return Response(body, content_type=BINARY, direct_passthrough=True)
 
 
 def delete(file_id: str) -> Response:
@@ -134,7 +136,7 @@ def make_routes(max_file_bytes: int) -> tuple[StoredRoute, ...]:
             "GET",
             "/files/<file_id>/content",
             content,
-            _operation("Read the content of a file", media_type="application/octet-stream"),
+            _operation("Read the content of a file", media_type=BINARY),
         ),
         StoredRoute("DELETE", "/files/<file_id>", delete, _operation("Delete a file")),
     )

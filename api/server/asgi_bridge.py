@@ -16,6 +16,7 @@ from api.api_keys import KeyCheck
 from api.body_limits import UNUSED_BODY_BYTES, BodyLimit
 from api.concurrency_limit import EarlyRefusal
 from api.errors import envelope
+from api.file_body import FileBody
 from api.json_body import MIMETYPE, encode
 from api.large_json import COUNTED_BYTES
 from api.request_log import printable_path
@@ -42,7 +43,7 @@ log = logging.getLogger(__name__)
 class AppResponse(NamedTuple):
     status: int
     headers: Headers
-    body: bytes | StreamedResponse
+    body: bytes | StreamedResponse | FileBody
 
 
 class Bridge:
@@ -156,6 +157,8 @@ class Bridge:
                 await self._stream(
                     app_response.body, app_response.headers, scope["extensions"][ABORT], disconnect, send
                 )
+            elif isinstance(app_response.body, FileBody):
+                await _send_file(send, app_response, app_response.body, disconnect.done)
             else:
                 await _send(send, app_response, app_response.body)
         finally:
@@ -195,7 +198,7 @@ class Bridge:
 
     @raises_panics
     def _call(self, environ: dict[str, Any], is_disconnected: Callable[[], bool]) -> AppResponse:
-        """Run the app; called in a worker thread. A body other than a StreamedResponse is joined.
+        """Run the app; called in a worker thread. A body that is no StreamedResponse and no file is joined.
 
         The request's body is deleted when the app returns.
         """
@@ -205,7 +208,7 @@ class Bridge:
             head: list[Any] = []
             result = self.app(environ, lambda status, headers, exc_info=None: head.extend((status, headers)))
             status, headers = int(head[0].split()[0]), encode_headers(head[1])
-            if isinstance(result, StreamedResponse):
+            if isinstance(result, StreamedResponse | FileBody):
                 return AppResponse(status, headers, result)
             try:
                 return AppResponse(status, headers, b"".join(result))
@@ -250,6 +253,20 @@ async def _send(send: Send, app_response: AppResponse, body: bytes, more: bool =
         headers = [*headers, (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": app_response.status, "headers": headers})
     await send({"type": "http.response.body", "body": body, "more_body": more})
+
+
+async def _send_file(
+    send: Send, app_response: AppResponse, body: FileBody, is_disconnected: Callable[[], bool]
+) -> None:
+    """Send the pieces as the client takes them."""
+    headers = [*app_response.headers, (b"content-length", str(body.size).encode())]
+    try:
+        await send({"type": "http.response.start", "status": app_response.status, "headers": headers})
+        while not is_disconnected() and (piece := await asyncio.to_thread(body.read_piece)):
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+    finally:
+        body.close()
 
 
 def _shutdown_error() -> Unavailable:
