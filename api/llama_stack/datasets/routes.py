@@ -12,6 +12,7 @@ from api.llama_stack.datasets.protocol import (
     DatasetCard,
     DatasetIdRequest,
     DatasetUuidRequest,
+    DataSource,
     IteratedRows,
     ListDatasets,
     PaginatedRows,
@@ -58,8 +59,7 @@ class DatasetRoutes:
             return None
         purpose = DEFAULT_PURPOSE if body.purpose is None else body.purpose
         check_purpose(purpose)
-        source = {"type": body.source.type, "uri": body.source.uri, "rows": body.source.rows}
-        source = {name: value for name, value in source.items() if value is not None}
+        source = to_source(body.source)
         return self._full_card(datasets().register(body.dataset_id or "", purpose, source, body.metadata))
 
     def list(self) -> ListDatasets | list[DatasetCard]:
@@ -104,6 +104,15 @@ class DatasetRoutes:
         has_rows = dataset.source.get("type") == "rows"
         rows = datasets().rows(dataset.id, 0, ALL_ROWS) if has_rows else []
         return dataset_card(dataset, self.version, rows)
+
+
+def to_source(source: DataSource) -> dict[str, Any]:
+    """As the store takes it. A command line sends a `uri` without a type."""
+    if source.type in (None, "uri") and source.uri is not None:
+        return uri_source(source.uri, None)
+    kind = source.type or ("rows" if source.rows is not None else None)
+    values = {"type": kind, "uri": source.uri, "rows": source.rows}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def datasets() -> Datasets:

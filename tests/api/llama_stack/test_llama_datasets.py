@@ -1,6 +1,7 @@
 """Datasets and their rows, in the paths and bodies of every generation of clients."""
 
 import base64
+import json
 from typing import Any
 
 import pytest
@@ -191,3 +192,15 @@ def test_a_filter_is_refused(trainer_client: FlaskClient) -> None:
 def test_a_server_that_does_not_train_says_so(client: FlaskClient) -> None:
     response = client.get("/v1/datasets")
     assert response.status_code == 404 and "TUNING_DIR" in response.json["detail"]
+
+
+def test_a_command_line_sends_a_file_without_a_type(trainer_client: FlaskClient) -> None:
+    lines = "\n".join(json.dumps(row) for row in ROWS)
+    encoded = base64.b64encode(lines.encode()).decode()
+    response = register(trainer_client, source={"uri": f"data:None;base64,{encoded}"})
+    assert response.json["source"] == {"type": "uri", "uri": f"data:application/jsonl;base64,{encoded}"}
+    assert trainer_client.get("/v1/datasetio/iterrows/d").json["data"] == ROWS
+
+
+def test_rows_without_a_type_are_rows(trainer_client: FlaskClient) -> None:
+    assert register(trainer_client, source={"rows": ROWS}).json["source"] == SOURCE
