@@ -15,9 +15,10 @@ from hub.push import push_folder
 from hub.resolve import make_hub
 from inference.errors import ServerError
 from inference.finding import Refused
+from settings.groups import tuning_folder
 from settings.schema import BadSetting
 from settings.sources import read_sources, resolve
-from tuning.export.find_model import find_adapter, find_base, tuning_folder
+from tuning.export.find_model import find_adapter, find_base
 from tuning.export.formats import FORMATS, write_adapter
 from tuning.export.merge import merge_adapter
 

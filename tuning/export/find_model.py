@@ -1,6 +1,5 @@
 """Finds what to export: an adapter, by its folder or the name of a fine-tuned model, and its base model."""
 
-import os
 from pathlib import Path
 
 from hub.download import fetch
@@ -13,25 +12,22 @@ from settings.schema import Settings
 RESULTS = "models"  # folder of the fine-tuned models below TUNING_DIR
 
 
-def find_adapter(name: str, tuning_folder: Path) -> Path:
-    """Raises BadRequest if neither a folder nor a fine-tuned model has the name."""
+def find_adapter(name: str, tuning_folder: Path | None) -> Path:
+    """Raises BadRequest if neither a folder nor a fine-tuned model has the name.
+
+    tuning_folder  None: there are no fine-tuned models
+    """
     candidates = [Path(name).expanduser()]
-    if NAME.fullmatch(name) and ".." not in name:
+    if tuning_folder and NAME.fullmatch(name) and ".." not in name:
         candidates.append(tuning_folder / RESULTS / name.replace(":", "_"))
     for folder in candidates:
         if (folder / CONFIG_FILE).is_file():
             return folder
-    where = tuning_folder / RESULTS
-    raise BadRequest("NAME", f"must be the folder of an adapter, or a fine-tuned model in {where}", name)
+    trained = f", or a fine-tuned model in {tuning_folder / RESULTS}" if tuning_folder else ""
+    raise BadRequest("NAME", f"must be the folder of an adapter{trained}", name)
 
 
 def find_base(settings: Settings, home: Path) -> Path:
     """The folder of MODEL_NAME, fetched from the Hub if it is not here. Raises Refused."""
     repository = resolve_model(settings, home)
     return fetch(repository, make_hub(settings)) / repository.gguf_file
-
-
-def tuning_folder(settings: Settings) -> Path:
-    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    setting = getattr(settings, "tuning_dir", "")
-    return Path(setting).expanduser() if setting else Path(caches) / "hearth" / "tuning"
