@@ -1,6 +1,6 @@
 """Builds the weights of a checked adapter: reads the values and makes the delta of each module.
 
-The weights have the dtype of the model and the devices of its modules; of several ranks, each has its part.
+The weights have the dtypes and devices of the model's modules; of several ranks, each has its part.
 """
 
 from collections.abc import Callable, Generator
@@ -21,6 +21,8 @@ from inference.model.lora.token_deltas import EmbeddingDelta, TokenEmbeddings, T
 from inference.model.lora.weights import AdapterWeights
 
 R = TensorRole
+# A module may keep float32 in a model of another dtype, as some of T5 do.
+COMPUTE_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 # Between two steps of the model. Bytes and not seconds: all ranks must yield at the same places.
 PIECE_BYTES = 4_000_000
 
@@ -35,8 +37,9 @@ class NamedModule(NamedTuple):
     scale: float
 
     def place(self, values: Tensor) -> Tensor:
-        """The values on the module's device, in the dtype of the model."""
-        return values.to(self.module.weight.device, self.model.dtype)
+        """The values on the module's device, in its dtype; in the model's if the module is quantized."""
+        weight = self.module.weight
+        return values.to(weight.device, weight.dtype if weight.dtype in COMPUTE_DTYPES else self.model.dtype)
 
 
 def build_weights(

@@ -156,6 +156,14 @@ def test_an_adapter_is_refused_by_name_and_nothing_changes(
     assert not model.adapter_runner.adapters and not model.adapter_runner.modules.forwards
 
 
+def test_pairs_on_the_parameters_of_experts_are_refused_by_name(tmp_path: Path) -> None:
+    folder = save_adapter(tmp_path, "mixtral", 0)
+    with pytest.raises(
+        BadRequest, match=r"has pairs on the parameters of model.layers.0.mlp.experts, which is not"
+    ):
+        check_adapter(tiny("mixtral"), folder, 8)
+
+
 def test_the_template_is_served(model: PreTrainedModel, folder: Path) -> None:
     load(model, folder)
     assert list(model.adapter_runner.adapters) == [1]

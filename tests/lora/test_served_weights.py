@@ -1,6 +1,6 @@
 """Adapters over quantized weights, in DETERMINISTIC, and over weights that several ranks share."""
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,8 +11,11 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from inference.engine.sequence import StepOutput
 from inference.errors import BadRequest
 from inference.factory import create_adapter_registry, open_engine
+from inference.lora.build import build_weights
+from inference.lora.check import check_adapter
 from inference.model.lora.base_weight import base_weight
 from inference.model.lora.verify import trial_batch
+from inference.model.lora.weights import AdapterWeights
 from inference.model.reference import ordinary_token_ids
 from settings.groups import EngineSettings, ModelSettings
 from tests import tiny as tiny_folder
@@ -59,6 +62,26 @@ def test_an_adapter_over_quantized_weights_computes_as_over_the_dequantized(
     )
     assert error <= max(MAX_ERROR, 2 * base_error), f"without the adapter: {base_error}"
     assert (expected - plain_base).abs().max() / expected.std() > 1, "the adapter changes the logits"
+
+
+def test_modules_in_float32_have_pairs_in_float32(tmp_path: Path) -> None:
+    """T5 keeps some of its layers in float32 in every dtype."""
+    model = tiny("t5").bfloat16()
+    for name, module in model.named_modules():
+        if name.endswith(".wo"):
+            module.float()
+    folder = save_adapter(tmp_path, "t5", 1, target_modules=["q", "wo"])
+    weights = run_to_end(build_weights(model, check_adapter(model, folder, 8), 1))
+    dtypes = {name.rpartition(".")[2]: delta.a_t.dtype for name, delta in weights.deltas.items()}
+    assert dtypes == {"q": torch.bfloat16, "wo": torch.float32}
+
+
+def run_to_end(work: Generator[None, None, AdapterWeights]) -> AdapterWeights:
+    while True:
+        try:
+            next(work)
+        except StopIteration as done:
+            return done.value
 
 
 @needs_fused
