@@ -1,0 +1,40 @@
+"""The measurements under attack send what their figures name, and fail where a target is missed."""
+
+import pytest
+
+from scripts.robustness.bystanders import Waits, figures_of
+from scripts.robustness.figures import JudgedFigure, exit_code, print_table
+from scripts.robustness.hostile_inputs import INPUTS
+from scripts.robustness.poisoned import KINDS
+
+ALONE = Waits([0.001], [0.001], [0.01, 0.02], {b"text"}, [100.0])
+
+
+def verdicts(waits: Waits, memory_after_mb: float = 100.0) -> list[bool | None]:
+    """Of the health checks, the gaps, the texts and the memory."""
+    return [figure.is_met for figure in figures_of(waits, ALONE, 100.0, memory_after_mb)]
+
+
+def test_the_inputs_and_kinds_are_those_that_the_documentation_counts() -> None:
+    assert (len(INPUTS), len(KINDS)) == (40, 20)
+
+
+def test_bystanders_that_wait_no_longer_than_alone_meet_the_targets() -> None:
+    assert verdicts(ALONE) == [True] * 4
+
+
+def test_long_waits_changed_texts_and_memory_are_missed() -> None:
+    disturbed = Waits([0.2], [0.001], [0.07], {b"other"}, [300.0])
+    assert verdicts(disturbed, 120.0) == [False] * 4
+
+
+def test_a_machine_on_which_an_idle_server_is_slow_cannot_tell() -> None:
+    assert verdicts(Waits([0.2], [0.15], [0.07], {b"text"}, [100.0])) == [None, None, True, True]
+
+
+def test_a_missed_figure_fails_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    figures = [JudgedFigure("a", "1", "2", True), JudgedFigure("b", "1", "2", None)]
+    assert exit_code(figures) == 0
+    assert exit_code([*figures, JudgedFigure("c", "3", "2", False)]) == 1
+    print_table("Title", figures)
+    assert capsys.readouterr().out.splitlines()[-1] == "| b | 1 | 2 | machine too busy to tell |"
