@@ -11,7 +11,7 @@ ALONE = Waits([0.001], [0.001], [0.01, 0.02], {b"text"}, [100.0])
 
 
 def verdicts(waits: Waits, memory_after_mb: float = 100.0) -> list[bool | None]:
-    """Of the health checks, the gaps, the texts and the memory."""
+    """The verdicts on health checks, gaps, texts and memory."""
     return [figure.is_met for figure in figures_of(waits, ALONE, 100.0, memory_after_mb)]
 
 
