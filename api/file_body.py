@@ -4,23 +4,23 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-PIECE_BYTES = 1 << 20
+CHUNK_BYTES = 1 << 20
 
 
 class FileBody:
-    """A file that is open until `close`. As a WSGI body it yields its pieces. size: in bytes."""
+    """A file that is open until `close`. As a WSGI body it yields its chunks. size: in bytes."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("rb")
         self.size = os.fstat(self._file.fileno()).st_size
 
-    def read_piece(self) -> bytes:
+    def read_chunk(self) -> bytes:
         """The next bytes; empty at the end."""
-        return self._file.read(PIECE_BYTES)
+        return self._file.read(CHUNK_BYTES)
 
     def __iter__(self) -> Iterator[bytes]:
-        while piece := self.read_piece():
-            yield piece
+        while chunk := self.read_chunk():
+            yield chunk
 
     def close(self) -> None:
         self._file.close()

@@ -258,12 +258,12 @@ async def _send(send: Send, app_response: AppResponse, body: bytes, more: bool =
 async def _send_file(
     send: Send, app_response: AppResponse, body: FileBody, is_disconnected: Callable[[], bool]
 ) -> None:
-    """Send the pieces as the client takes them."""
+    """Send the chunks as the client takes them."""
     headers = [*app_response.headers, (b"content-length", str(body.size).encode())]
     try:
         await send({"type": "http.response.start", "status": app_response.status, "headers": headers})
-        while not is_disconnected() and (piece := await asyncio.to_thread(body.read_piece)):
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        while not is_disconnected() and (chunk := await asyncio.to_thread(body.read_chunk)):
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
     finally:
         body.close()

@@ -7,7 +7,7 @@ import psutil
 import pytest
 from flask import Response
 
-from api.file_body import PIECE_BYTES, FileBody
+from api.file_body import CHUNK_BYTES, FileBody
 from tests.api.conftest import LiveServer, read, read_response
 from tests.api.conftest import request as http_request
 from tests.fake_backend import FakeBackend
@@ -18,7 +18,7 @@ Start = Callable[..., LiveServer]
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "file"
-    path.write_bytes(bytes(range(256)) * (20 * PIECE_BYTES // 256) + b"end")
+    path.write_bytes(bytes(range(256)) * (20 * CHUNK_BYTES // 256) + b"end")
     return path
 
 
