@@ -14,10 +14,12 @@ from typing import Any
 
 import torch
 
+from inference.errors import named_error
 from inference.model.quantization.schemes import INT8, NONE
 from inference.process.malloc import LARGE_BLOCK, set_mmap_threshold
 from inference.text.chat_template import ChatTemplate
 from tuning.data.encoder import Encoder
+from tuning.data.examples import Dataset
 from tuning.trainer.base_model import BaseModel, load_base
 from tuning.trainer.failures import to_failure
 from tuning.trainer.job import TrainingJob
@@ -77,11 +79,10 @@ def run_job(folder: Path, spec: JobSpec, progress: ProgressLog, stop_request: St
     data = training_data(dataset, spec.method, hyperparameters)
     layout = Layout(max_rows=hyperparameters.batch_size * data.group_size, packing=hyperparameters.packing)
     trainer = Trainer(base, layout=layout, checkpointing=hyperparameters.activation_checkpointing)
-    plan = plan_memory(base.causal.config.to_dict(), spec, largest_pass(dataset, spec))
     job = TrainingJob(
         folder, spec, trainer, data, validation_data(encoder, spec), progress, lambda: stop_request.is_set
     )
-    job.run(num_trained_tokens=dataset.num_trained_tokens, plan=plan.terms)
+    job.run(num_trained_tokens=dataset.num_trained_tokens, plan=plan_terms(base, spec, dataset))
 
 
 def read_spec(path: Path) -> JobSpec:
@@ -89,6 +90,15 @@ def read_spec(path: Path) -> JobSpec:
     hyperparameters = dict(raw["hyperparameters"])
     hyperparameters["target_modules"] = tuple(hyperparameters.get("target_modules", ()))
     return JobSpec(**{**raw, "hyperparameters": Hyperparameters(**hyperparameters)})
+
+
+def plan_terms(base: BaseModel, spec: JobSpec, dataset: Dataset) -> dict[str, int]:
+    """The memory plan by term; empty for an architecture that cannot be planned: it trains all the same."""
+    try:
+        return plan_memory(base.causal.config.to_dict(), spec, largest_pass(dataset, spec)).terms
+    except Exception as error:  # an architecture's own failure
+        log.warning("no memory plan: %s", named_error(error))
+        return {}
 
 
 def make_encoder(base: BaseModel, hyperparameters: Hyperparameters) -> Encoder:

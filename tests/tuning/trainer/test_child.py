@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from tests.tuning.trainer.conftest import job_spec
-from tuning.trainer.child import read_spec
+from tuning.data.examples import Dataset, Example
+from tuning.trainer.base_model import BaseModel
+from tuning.trainer.child import plan_terms, read_spec
 from tuning.types import JobSpec
 
 ROOT = Path(__file__).parents[3]
@@ -82,6 +84,13 @@ def wait_for_step(folder: Path, step: int) -> None:
 def test_a_spec_survives_its_file(tmp_path: Path, model_folder: Path) -> None:
     spec = write_job(tmp_path, model_folder, chat_rows(1), target_modules=("q_proj",), warmup_steps=None)
     assert read_spec(tmp_path / "job.json") == spec
+
+
+def test_an_architecture_without_a_plan_trains_all_the_same(base: BaseModel) -> None:
+    dataset = Dataset(row_form="chat", examples=[Example((1, 2, 3), (0.0, 1.0, 1.0), 1)])
+    assert plan_terms(base, job_spec(), dataset)["weights"] > 0
+    base.causal.config.hidden_act = "unheard_of"
+    assert plan_terms(base, job_spec(), dataset) == {}
 
 
 @pytest.mark.slow

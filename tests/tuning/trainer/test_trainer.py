@@ -172,6 +172,19 @@ def test_peft_computes_with_a_saved_adapter_what_the_trainer_does(
     assert torch.allclose(logprobs, expected, atol=1e-4)
 
 
+@pytest.mark.parametrize("use_dora", [False, True])
+def test_gradients_over_a_quantized_base_are_close_to_those_of_the_plain_one(
+    model_folder: Path, use_dora: bool
+) -> None:
+    directions = []
+    for quantize in ("none", "int8"):
+        base = load_base(model_folder, dtype="float32", device="cpu", quantize=quantize)
+        trainer = warm(Trainer(base), use_dora=use_dora)
+        trainer.forward_backward("a", DATA, "cross_entropy")
+        directions.append(torch.cat([gradient.flatten() for gradient in gradients(trainer, "a").values()]))
+    assert torch.cosine_similarity(*directions, dim=0) > 0.95
+
+
 def test_training_goes_on_from_a_saved_adapter(base: BaseModel, tmp_path: Path) -> None:
     trainer = warm(Trainer(base))
     trainer.save("a", tmp_path, with_optimizer=False)
