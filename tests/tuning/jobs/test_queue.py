@@ -259,7 +259,7 @@ def test_a_dry_run_estimates_the_time_from_earlier_jobs(service: TuningService) 
         model="fake/model",
         method="supervised",
         training=upload(service, ROW, ROW),
-        hyperparameters={"max_steps": 30},
+        hyperparameters={"max_steps": 30, "batch_size": 1},
     )
     assert service.jobs.dry_run(request).estimated_s is None
     wait_for_job(service, create_job(service).id)
