@@ -28,7 +28,7 @@ from tuning.jobs.draft import (
 from tuning.jobs.hyperparameters import ModelSizes, chosen_values, resolve_hyperparameters
 from tuning.jobs.memory_check import check_job_memory
 from tuning.jobs.prepared_job import PreparedJob
-from tuning.memory_plan import TrainingPlan, largest_pass, plan_memory
+from tuning.trainer.memory_plan import TrainingPlan, largest_pass, plan_memory
 from tuning.types import Hyperparameters, JobError, TrainingBase
 
 

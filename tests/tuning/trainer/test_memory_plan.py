@@ -8,7 +8,7 @@ import pytest
 from tests import tiny
 from tests.tuning.trainer.conftest import job_spec
 from tuning.data.examples import Dataset, Example
-from tuning.memory_plan import TrainingPlan, check_memory, largest_pass, plan_memory
+from tuning.trainer.memory_plan import TrainingPlan, check_memory, largest_pass, plan_memory
 
 CONFIG: dict[str, Any] = {"model_type": "llama", **tiny.LLAMA, "hidden_size": 128, "num_hidden_layers": 4}
 
