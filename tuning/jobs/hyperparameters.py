@@ -15,8 +15,8 @@ AUTO = "auto"
 MIN_ROWS = 480  # that an automatic n_epochs trains: 24 facts are learned when each was seen 20 times
 DEFAULT_EPOCHS, MAX_EPOCHS, MIN_STEPS = 3, 50, 60
 ROWS_PER_BATCH_ROW = 500
-# A step of one row at the automatic learning rate damages what the model knew: after 24 made-up facts models/demo
-# kept 45 % of its exam with 480 steps of one row, and 83 % with 120 steps of four (other facts).
+# A step of one row at the automatic learning rate damages what the model knew: after 24 made-up facts,
+# models/demo kept 45 % of its exam with 480 steps of one row, and 83 % with 120 steps of four (other facts).
 MIN_AUTO_BATCH, MAX_AUTO_BATCH = 4, 16
 
 # Learning rate of an adapter for a model's hidden size: Thinking Machines, "LoRA Without Regret".

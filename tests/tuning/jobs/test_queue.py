@@ -3,6 +3,7 @@
 import csv
 import os
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -22,11 +23,21 @@ from tuning.service import TuningService
 from tuning.types import JobRequest
 
 
+def processes_in(folder: Path) -> list[psutil.Process]:
+    """The running processes that this one started with a folder of that one: other tests have others."""
+    return [each for each in psutil.Process().children(recursive=True) if names_folder(each, str(folder))]
+
+
+def names_folder(process: psutil.Process, folder: str) -> bool:
+    try:
+        return any(argument.startswith(folder) for argument in process.cmdline())
+    except psutil.NoSuchProcess:  # or a zombie
+        return False
+
+
 def trainer_pid(service: TuningService, job_id: str) -> int:
     """The pid of the job's running trainer."""
-    folder = str(service.folder / "jobs" / service.jobs.get(job_id).folder)
-    processes = psutil.Process(os.getpid()).children(recursive=True)
-    return next(each.pid for each in processes if folder in each.cmdline())
+    return processes_in(service.folder / "jobs" / service.jobs.get(job_id).folder)[0].pid
 
 
 def wait_for_step(service: TuningService, job_id: str, step: int = 1) -> None:
@@ -152,9 +163,9 @@ def test_cancelling_kills_the_trainer_at_once(service: TuningService) -> None:
 
 def test_a_job_is_cancelled_during_its_validation(service: TuningService) -> None:
     job = create_job(service, training=upload(service, {"prepare": "sleep"}))
-    wait_until(lambda: psutil.Process().children(), bool)
+    wait_until(lambda: processes_in(service.folder), bool)
     service.jobs.cancel(job.id)
-    assert service.jobs.get(job.id).status == "cancelled" and not psutil.Process().children()
+    assert service.jobs.get(job.id).status == "cancelled" and not processes_in(service.folder)
 
 
 def test_a_job_that_has_ended_cannot_be_cancelled_paused_or_resumed(service: TuningService) -> None:
@@ -170,7 +181,7 @@ def test_a_paused_job_goes_on_from_where_it_was(service: TuningService) -> None:
     service.jobs.pause(job.id)
     job = wait_for_job(service, job.id, "paused")
     step = job.progress.step
-    assert not psutil.Process().children()
+    assert not processes_in(service.folder)
     assert service.jobs.resume(job.id).status == "queued"
     job = wait_for_job(service, job.id)
     assert job.status == "succeeded"

@@ -13,7 +13,7 @@ import pytest
 
 from inference.errors import BadRequest
 from tests.tuning.conftest import MakeService
-from tests.tuning.jobs.test_queue import wait_for_step
+from tests.tuning.jobs.test_queue import processes_in, wait_for_step
 from tests.tuning.scripted_service import (
     ROW,
     RecordingAdapters,
@@ -63,7 +63,7 @@ def test_a_stopped_server_goes_on_with_its_jobs(open_services: MakeService) -> N
     waiting = create_job(first)
     wait_for_step(first, job.id, 7)
     first.close()
-    assert not psutil.Process().children()
+    assert not processes_in(first.folder)
     second = open_services()
     assert wait_for_job(second, job.id).status == wait_for_job(second, waiting.id).status == "succeeded"
     assert step_events(second, job.id) == list(range(1, 61))
