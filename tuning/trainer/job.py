@@ -21,7 +21,7 @@ from tuning.trainer.job_state import (
     save_state,
     saved_state_folder,
 )
-from tuning.trainer.lora import LoraOptions
+from tuning.trainer.lora import lora_options
 from tuning.trainer.optimizers import AdamParams
 from tuning.trainer.progress import ProgressLog
 from tuning.trainer.schedule import Schedule, make_schedule
@@ -85,22 +85,11 @@ class TrainingJob:
 
     def _open_run(self) -> int:
         """Create the run: with a new adapter, from another one, or as it was in the saved state."""
-        hyperparameters, spec = self.spec.hyperparameters, self.spec
+        spec, optimizer = self.spec, self.spec.hyperparameters.optimizer
         if spec.initial_adapter:
-            num_trained = self.trainer.create_run_from(
-                RUN_ID, Path(spec.initial_adapter), hyperparameters.optimizer
-            )
+            num_trained = self.trainer.create_run_from(RUN_ID, Path(spec.initial_adapter), optimizer)
         else:
-            options = LoraOptions(
-                rank=hyperparameters.lora_rank,
-                alpha=hyperparameters.lora_alpha,
-                target_modules=hyperparameters.target_modules,
-                use_dora=hyperparameters.use_dora,
-                use_rslora=hyperparameters.use_rslora,
-                train_output=hyperparameters.train_output,
-                seed=spec.seed,
-            )
-            num_trained = self.trainer.create_run(RUN_ID, options, hyperparameters.optimizer)
+            num_trained = self.trainer.create_run(RUN_ID, lora_options(spec), optimizer)
         state_folder = saved_state_folder(self.folder)
         if state_folder is not None:
             self.trainer.load(RUN_ID, state_folder, with_optimizer=True)

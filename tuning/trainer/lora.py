@@ -19,6 +19,7 @@ from inference.errors import BadRequest, NotFound, error_line
 from inference.finding import join_names
 from inference.model.quantization.find_weights import ROUTERS
 from tuning.trainer.durable_files import write_json, write_tensors
+from tuning.types import JobSpec
 
 ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 LINEAR = (nn.Linear, Conv1D)
@@ -40,6 +41,20 @@ class LoraOptions:
     use_rslora: bool = False
     train_output: bool = False
     seed: int = 0
+
+
+def lora_options(spec: JobSpec) -> LoraOptions:
+    """The shape of the adapter that a job trains, unless it goes on from another one."""
+    hyperparameters = spec.hyperparameters
+    return LoraOptions(
+        rank=hyperparameters.lora_rank,
+        alpha=hyperparameters.lora_alpha,
+        target_modules=hyperparameters.target_modules,
+        use_dora=hyperparameters.use_dora,
+        use_rslora=hyperparameters.use_rslora,
+        train_output=hyperparameters.train_output,
+        seed=spec.seed,
+    )
 
 
 @dataclass(frozen=True, slots=True)

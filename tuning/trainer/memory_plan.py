@@ -19,7 +19,7 @@ from inference.model.quantization.find_weights import find_weights
 from inference.model.quantization.schemes import INT8, weight_bytes_saved
 from tuning.data.examples import Dataset
 from tuning.trainer.base_model import AUTO, training_dtype
-from tuning.trainer.lora import LoraOptions, PeftAdapters, read_config
+from tuning.trainer.lora import PeftAdapters, lora_options, read_config
 from tuning.trainer.micro_batches import MAX_PASS_TOKENS
 from tuning.trainer.saved_activations import saved_bytes
 from tuning.trainer.target_logprobs import tokens_per_block
@@ -100,19 +100,10 @@ def weight_bytes(model: Any, spec: JobSpec) -> int:
 
 def insert_adapter(model: Any, spec: JobSpec) -> int:
     """Insert the job's adapter; returns the number of trained parameters."""
-    hyperparameters = spec.hyperparameters
     model.requires_grad_(False)
-    options = LoraOptions(
-        rank=hyperparameters.lora_rank,
-        alpha=hyperparameters.lora_alpha,
-        target_modules=hyperparameters.target_modules,
-        use_dora=hyperparameters.use_dora,
-        use_rslora=hyperparameters.use_rslora,
-        train_output=hyperparameters.train_output,
-    )
     initial = spec.initial_adapter
     adapters = PeftAdapters(model)
-    config = read_config(Path(initial)) if initial else adapters.new_config(options)
+    config = read_config(Path(initial)) if initial else adapters.new_config(lora_options(spec))
     with torch.device("meta"):
         adapters.add("planned", config, seed=0)
     adapters.activate("planned")
