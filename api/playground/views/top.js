@@ -2,9 +2,10 @@
 
 import { DIALECTS } from "../dialects/index.js";
 import { byId, h } from "./dom.js";
+import { keyForm } from "./key_form.js";
 import { segmentedControl } from "./segmented_control.js";
+import { themeButton } from "./theme_button.js";
 
-const THEMES = { auto: ["◐", "as the system"], light: ["○", "light"], dark: ["●", "dark"] };
 const NO_CHAT = { tgi: "TGI's chat is OpenAI's: use that dialect", neodim: "Neodim has no chat" };
 
 export function topView(store, actions) {
@@ -30,34 +31,4 @@ function modelMenu({ models, model }, store) {
   const menu = h("select", { "aria-label": "Model" }, ...options);
   menu.addEventListener("change", () => store.set({ model: models.find(({ id }) => id === menu.value) }));
   return menu;
-}
-
-function themeButton(store) {
-  const themes = Object.keys(THEMES);
-  byId("theme").addEventListener("click", () => {
-    store.set({ theme: themes[(themes.indexOf(store.state.theme) + 1) % themes.length] });
-  });
-  store.subscribe(["theme"], ({ theme }) => {
-    const [icon, label] = THEMES[theme];
-    document.documentElement.dataset.theme = theme;
-    byId("theme").textContent = icon;
-    byId("theme").title = `Colours: ${label}`;
-    byId("theme").setAttribute("aria-label", `Colours: ${label}. Change`);
-  });
-}
-
-function keyForm(store) {
-  const input = byId("key-value");
-  input.value = store.state.key;
-  input.addEventListener("change", () => store.set({ key: input.value.trim() }));
-  input.form.addEventListener("submit", (event) => {
-    event.preventDefault();
-    store.set({ key: input.value.trim(), error: null });
-    byId("key").open = false;
-  });
-  store.subscribe(["error"], ({ error }) => {
-    if (error?.status !== 401) return;
-    byId("key").open = true;
-    input.focus();
-  });
 }
