@@ -9,9 +9,9 @@ import itertools
 import logging
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar
 
@@ -49,11 +49,17 @@ class StoreFailed(ServerError):
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """title: what the database is, for messages; version: PRAGMA user_version of a file with `tables`."""
+    """The tables of a file.
+
+    title     what the database is, for messages
+    version   PRAGMA user_version of a file with `tables`
+    upgrades  by version: the statements that make of it the next one
+    """
 
     title: str
     version: int
     tables: str
+    upgrades: Mapping[int, str] = field(default_factory=dict)
 
 
 class Database:
@@ -182,12 +188,19 @@ def _open(path: Path, schema: Schema) -> sqlite3.Connection:
 def _create_tables(connection: sqlite3.Connection, schema: Schema) -> None:
     """Raises DatabaseError with the code of a corrupt file for a file of another version."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
+    while version in schema.upgrades:
+        version = _create(connection, schema.upgrades[version], version + 1)
     if version not in (0, schema.version):
         reason = f"it has version {version}, and this server reads version {schema.version}"
         error = sqlite3.DatabaseError(reason)
         error.sqlite_errorcode = sqlite3.SQLITE_NOTADB
         raise error
     if version == 0:
-        script = f"BEGIN IMMEDIATE;{schema.tables}PRAGMA user_version = {schema.version};COMMIT;"
-        connection.executescript(script)
+        _create(connection, schema.tables, schema.version)
     connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+
+
+def _create(connection: sqlite3.Connection, tables: str, version: int) -> int:
+    """Create the tables, all or none of them; the file then has this version, which is returned."""
+    connection.executescript(f"BEGIN IMMEDIATE;{tables}PRAGMA user_version = {version};COMMIT;")
+    return version

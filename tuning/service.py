@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from inference.backend import Adapters
-from inference.database import Database
+from inference.database import Database, Schema
 from inference.models import Models
 from tuning.data.hub_rows import FetchDataset
 from tuning.jobs.fine_tuned_models import FineTunedModels, trained_models
@@ -18,13 +18,16 @@ from tuning.jobs.jobs import Jobs, read_trained
 from tuning.jobs.queue import POLL_S, JobQueue
 from tuning.jobs.workspace import Programs, Workspace
 from tuning.metrics import TuningCollector
+from tuning.runs.service import TrainingRuns
+from tuning.runs.store import RUN_TABLES
 from tuning.store.datasets import Datasets
 from tuning.store.files import Files
 from tuning.store.jobs import job_that_needs
-from tuning.store.schema import JOBS, SCHEMA
+from tuning.store.schema import JOB_TABLES, JOBS
 from tuning.types import TrainingBase
 
 DATABASE_FILE = "tuning.db"
+SCHEMA = Schema("the tuning store", 2, JOB_TABLES + RUN_TABLES, upgrades={1: RUN_TABLES})
 OWN_PROGRAMS = Programs(
     prepare=(sys.executable, "-m", "tuning.jobs.prepare"),
     train=(sys.executable, "-m", "tuning.trainer.child"),
@@ -71,6 +74,7 @@ class TuningService:
         results.load_all(trained_models(jobs, checkpoints, results))
         self._queue = JobQueue(workspace, num_slots, poll_s)
         self.jobs = Jobs(workspace, self.datasets, self._queue, models)
+        self.runs = TrainingRuns(folder / "runs", self._database, base, adapters)
         self.metrics = TuningCollector(partial(self._database.run, JOBS.all))
 
     def close(self) -> None:

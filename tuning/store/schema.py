@@ -1,8 +1,7 @@
-"""The tables of the tuning store: files, datasets, jobs, events and checkpoints, each value as JSON text."""
+"""The tables of files, datasets and jobs with their events and checkpoints, each value as JSON text."""
 
 from typing import Any
 
-from inference.database import Schema
 from tuning.store.table import Table
 from tuning.types import Checkpoint, File, Job, JobEvent, RegisteredDataset
 
@@ -15,4 +14,4 @@ ALL_TABLES: tuple[Table[Any], ...] = (FILES, DATASETS, JOBS, EVENTS, CHECKPOINTS
 
 # How far a job's progress file was read, and how its last run ended: see RunState.
 RUNS = "CREATE TABLE runs (job TEXT PRIMARY KEY, num_bytes INTEGER NOT NULL, outcome TEXT NOT NULL);"
-SCHEMA = Schema("the tuning store", 1, "".join(table.definition for table in ALL_TABLES) + RUNS)
+JOB_TABLES = "".join(table.definition for table in ALL_TABLES) + RUNS

@@ -68,6 +68,11 @@ class Table(Generic[Value]):
         """The values of a parent, oldest first."""
         return list(self._iterate(connection, parent, "asc"))
 
+    def everything(self, connection: sqlite3.Connection) -> list[Value]:
+        """The values of all parents, newest first."""
+        rows = connection.execute(f"SELECT value FROM {self.name} ORDER BY number DESC")
+        return [msgspec.json.decode(value, type=self.type) for (value,) in rows]
+
     def select(self, connection: sqlite3.Connection, field: str, options: Sequence[str]) -> Iterator[Value]:
         """The values with one of these texts in a field, oldest first."""
         marks = ",".join("?" * len(options))

@@ -1,0 +1,78 @@
+"""The requests to one run, in the order of their seq_ids; a request that comes again is the same one.
+
+Knows numbers and promises; not what a request does. Belongs to the thread of the runs.
+"""
+
+import time
+from dataclasses import dataclass
+
+from tuning.runs.promise import Promise
+from tuning.runs.types import Failure, RunRequest, RunResult
+
+GAP_S = 120.0  # requests wait so long for one with a lower seq_id that has not arrived
+CREATION = 0  # the seq_id of a run's creation
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedRequest:
+    seq_id: int
+    request: RunRequest
+    promise: Promise
+
+
+class RunQueue:
+    """next_seq_id: of the request that is to run next; those before it are done or running."""
+
+    def __init__(self, run_id: str, next_seq_id: int = CREATION + 1) -> None:
+        self.run_id, self.next_seq_id = run_id, next_seq_id
+        self.promises: dict[int, Promise] = {}
+        self.waiting: dict[int, QueuedRequest] = {}
+        self.last_arrival = time.monotonic()
+
+    def promise(self, seq_id: int) -> Promise:
+        """The promise of this seq_id, perhaps a new one."""
+        return self.promises.setdefault(seq_id, Promise(f"{self.run_id}:{seq_id}"))
+
+    def add(self, seq_id: int, request: RunRequest) -> Promise:
+        """Queue a request; its promise. A repeated one has the promise that it had."""
+        if seq_id in self.promises:
+            return self.promises[seq_id]
+        promise = self.promise(seq_id)
+        if seq_id < self.next_seq_id:
+            message = f"seq_id {seq_id} came too late: the run is at {self.next_seq_id}"
+            promise.resolve(Failure(message=message, category="user"))
+            return promise
+        self.last_arrival = time.monotonic()
+        self.waiting[seq_id] = QueuedRequest(seq_id, request, promise)
+        return promise
+
+    @property
+    def is_ready(self) -> bool:
+        return self.next_seq_id in self.waiting
+
+    def take(self) -> QueuedRequest:
+        """The next request, which must be there."""
+        queued = self.waiting.pop(self.next_seq_id)
+        self.next_seq_id += 1
+        return queued
+
+    def fail_gap(self) -> None:
+        """Fail what has waited GAP_S for a missing request: the run goes on behind it."""
+        if not self.waiting or self.is_ready or time.monotonic() < self.last_arrival + GAP_S:
+            return
+        message = f"seq_id {self.next_seq_id} has not arrived within {GAP_S:.0f} s: send the batch again"
+        self.next_seq_id = max(self.waiting) + 1
+        self.fail_waiting(Failure(message=message, category="user"))
+
+    def fail_waiting(self, failure: Failure) -> None:
+        for queued in self.waiting.values():
+            queued.promise.resolve(failure)
+        self.waiting.clear()
+
+    def remove_expired(self) -> None:
+        """Forget results that nobody will fetch any more."""
+        for seq_id in [seq_id for seq_id, promise in self.promises.items() if promise.is_expired]:
+            del self.promises[seq_id]
+
+    def resolve(self, seq_id: int, result: RunResult | Failure) -> None:
+        self.promise(seq_id).resolve(result)

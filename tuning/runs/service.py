@@ -1,0 +1,192 @@
+"""Training runs for clients with a loop of their own (Tinker's API). Entry point: TrainingRuns.
+
+Sessions, runs, their requests and checkpoints. Every method may be called from any thread. Knows no HTTP.
+"""
+
+import time
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+from inference.backend import Adapters
+from inference.database import Database
+from inference.errors import BadRequest, NotFound, short
+from inference.finding import join_names
+from tuning.runs.paths import parse_path, run_id_of, sampler_id_of
+from tuning.runs.promise import Promise
+from tuning.runs.sessions import Sessions
+from tuning.runs.store import RUN_CHECKPOINTS, RUN_INFOS, SAMPLERS, change, latest, require
+from tuning.runs.types import (
+    ClientSession,
+    RunCheckpoint,
+    RunInfo,
+    RunOptions,
+    RunRequest,
+    SamplingSession,
+)
+from tuning.types import TrainingBase
+
+MIN_TTL_S = 3600
+
+
+class TrainingRuns:
+    """folder: of the runs' files; adapters: what serves samples of them; None: the backend serves none."""
+
+    def __init__(
+        self, folder: Path, database: Database, base: TrainingBase, adapters: Adapters | None
+    ) -> None:
+        self._database, self._base, self._adapters = database, base, adapters
+        self._folder = folder
+        self._sessions = Sessions(database)
+
+    def create_session(
+        self, user_metadata: Mapping[str, str], display_name: str | None, sdk_version: str
+    ) -> str:
+        """Returns the session's id."""
+        return self._sessions.create(user_metadata, display_name, sdk_version)
+
+    def heartbeat(self, session_id: str) -> None:
+        """Raises NotFound, and SessionFinished once the session is finished."""
+        self._sessions.heartbeat(session_id)
+
+    def finish(self, session_id: str) -> None:
+        """Close the session: its runs are parked, its snapshots removed. Raises NotFound."""
+        self._sessions.finish(session_id)
+
+    def sessions(self) -> list[ClientSession]:
+        """Newest first."""
+        return self._sessions.list()
+
+    def session(self, session_id: str) -> ClientSession:
+        """Raises NotFound."""
+        return self._sessions.get(session_id)
+
+    def create_run(self, session_id: str, model_seq_id: int, options: RunOptions) -> Promise:
+        """Begin run SESSION:train:NUMBER with a new adapter; the same numbers again: the same promise.
+
+        Raises NotFound, and BadRequest for a finished session or options that cannot be served.
+        """
+        self._sessions.require_open(session_id)
+        self._check_base(options.base_model)
+        return Promise(f"{run_id_of(session_id, model_seq_id)}:0")
+
+    def create_run_from(
+        self,
+        session_id: str,
+        model_seq_id: int,
+        path: str,
+        *,
+        with_optimizer: bool,
+        base_model: str = "",
+        user_metadata: Mapping[str, str] | None = None,
+    ) -> Promise:
+        """As create_run, with the weights, and perhaps the optimizer's state, of a checkpoint.
+
+        base_model  as the client calls it; empty: as the checkpoint's run called it
+        """
+        self._sessions.require_open(session_id)
+        parse_path(path)
+        return Promise(f"{run_id_of(session_id, model_seq_id)}:0")
+
+    def submit(self, run_id: str, seq_id: int, request: RunRequest) -> Promise:
+        """Queue a request; requests of a run are computed by their seq_ids, from 1, without gaps.
+
+        A repeated seq_id gives the same promise. Once run and seq_id are known, a refusal is a
+        RejectedRequest: its seq_id is used up. Raises NotFound, and BadRequest for a finished session.
+        """
+        self._sessions.require_open(self.run(run_id).session_id)
+        return Promise(f"{run_id}:{seq_id}")
+
+    def promise(self, request_id: str) -> Promise:
+        """Raises NotFound."""
+        raise NotFound(f"there is no request {short(request_id)}")
+
+    def unload(self, run_id: str) -> None:
+        """Free the run's memory until its next request. Raises NotFound."""
+        self.run(run_id)
+
+    def create_sampler(
+        self,
+        session_id: str,
+        sampling_session_seq_id: int,
+        *,
+        base_model: str | None = None,
+        model_path: str | None = None,
+    ) -> SamplingSession:
+        """What samples of the base model, or of a checkpoint, name; the same numbers again: the same.
+
+        Raises NotFound, and BadRequest.
+        """
+        self._sessions.require_open(session_id)
+        id = sampler_id_of(session_id, sampling_session_seq_id)
+        return self._database.run(SAMPLERS.find, id) or self._new_sampler(id, base_model, model_path)
+
+    def sampler(self, sampler_id: str) -> SamplingSession:
+        """Raises NotFound."""
+        sampler: SamplingSession = self._database.run(require, SAMPLERS, sampler_id)
+        return sampler
+
+    def samplers(self, session_id: str) -> list[SamplingSession]:
+        """Newest first."""
+        return self._database.run(latest, SAMPLERS, session_id)
+
+    def runs(self, session_id: str | None = None) -> list[RunInfo]:
+        """Those of a session, or all; newest first."""
+        return self._database.run(latest, RUN_INFOS, session_id)
+
+    def run(self, run_id: str) -> RunInfo:
+        """Raises NotFound."""
+        run: RunInfo = self._database.run(require, RUN_INFOS, run_id)
+        return run
+
+    def checkpoints(self, run_id: str | None = None) -> list[RunCheckpoint]:
+        """Those of a run, or all; newest first."""
+        return self._database.run(latest, RUN_CHECKPOINTS, run_id)
+
+    def checkpoint(self, path: str) -> RunCheckpoint:
+        """Raises BadRequest for what is no path of a checkpoint, and NotFound."""
+        checkpoint: RunCheckpoint = self._database.run(require, RUN_CHECKPOINTS, str(parse_path(path)))
+        return checkpoint
+
+    def checkpoint_folder(self, path: str) -> Path:
+        """The folder of a checkpoint's files: adapter_config.json and others. Raises as `checkpoint`."""
+        checkpoint = self.checkpoint(path)
+        return self._folder / self.run(checkpoint.run_id).folder / checkpoint.folder
+
+    def delete_checkpoint(self, path: str) -> None:
+        """Raises as `checkpoint`."""
+        self.checkpoint(path)
+
+    def set_ttl(self, path: str, ttl_s: int | None) -> None:
+        """Remove the checkpoint after so many seconds; None: never. Raises as `checkpoint`."""
+        if ttl_s is not None and ttl_s < MIN_TTL_S:
+            raise BadRequest("ttl_seconds", f"must be at least {MIN_TTL_S}, or null", ttl_s)
+        expires = None if ttl_s is None else int(time.time()) + ttl_s
+        self._database.run(partial(change, expires=expires), RUN_CHECKPOINTS, str(parse_path(path)))
+
+    def publish(self, path: str, is_public: bool) -> None:
+        """Mark a checkpoint as public. Raises as `checkpoint`."""
+        self._database.run(partial(change, is_public=is_public), RUN_CHECKPOINTS, str(parse_path(path)))
+
+    def _check_base(self, name: str) -> None:
+        """Raise BadRequest for a name that the served model does not have."""
+        if name not in self._base.names and name.rpartition(":")[0] not in self._base.names:
+            raise BadRequest("base_model", f"must be one of {join_names(self._base.names)}", name)
+
+    def _new_sampler(self, id: str, base_model: str | None, model_path: str | None) -> SamplingSession:
+        if (base_model is None) == (model_path is None):
+            raise BadRequest("base_model", "or model_path must be there, and not both")
+        if base_model is not None:
+            self._check_base(base_model)
+        session_id = id.partition(":")[0]
+        checkpoint = None if model_path is None else self.checkpoint(model_path)
+        sampler = SamplingSession(
+            id=id,
+            session_id=session_id,
+            base_model=base_model or (checkpoint.options.base_model if checkpoint else ""),
+            created=int(time.time()),
+            model_path=model_path,
+            adapter=model_path or "",
+        )
+        self._database.run(SAMPLERS.insert, sampler, session_id)
+        return sampler

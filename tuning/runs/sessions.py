@@ -1,0 +1,75 @@
+"""The sessions of clients and their sampling sessions: who is there, and what samples are asked of.
+
+Called from any thread; what must survive is in the database.
+"""
+
+import secrets
+import time
+from collections.abc import Mapping
+from functools import partial
+from typing import ClassVar
+
+from inference.database import Database
+from inference.errors import BadRequest, ServerError
+from tuning.runs.store import SESSIONS, change, latest, require
+from tuning.runs.types import ClientSession
+
+
+class SessionFinished(ServerError):
+    status: ClassVar[int] = 410
+
+    def __init__(self, id: str) -> None:
+        super().__init__(f"session {id} is finished: create a new one")
+
+
+class Sessions:
+    """heartbeats: time.monotonic() of the last one of each session, since the start of the server."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._started = time.monotonic()
+        self.heartbeats: dict[str, float] = {}
+
+    def create(self, user_metadata: Mapping[str, str], display_name: str | None, sdk_version: str) -> str:
+        session = ClientSession(
+            id=secrets.token_hex(8),  # no secret: keys protect the runs
+            created=int(time.time()),
+            user_metadata=user_metadata,
+            display_name=display_name,
+            sdk_version=sdk_version,
+        )
+        self._database.run(SESSIONS.insert, session)
+        self.heartbeats[session.id] = time.monotonic()
+        return session.id
+
+    def heartbeat(self, id: str) -> None:
+        """Raises NotFound, and SessionFinished once it is finished."""
+        if self.get(id).is_finished:
+            raise SessionFinished(id)
+        self.heartbeats[id] = time.monotonic()
+
+    def require_open(self, id: str) -> ClientSession:
+        """Raises NotFound, and BadRequest once it is finished."""
+        session = self.get(id)
+        if session.is_finished:
+            raise BadRequest("session_id", "is finished: create a new session", id)
+        self.heartbeats[id] = time.monotonic()
+        return session
+
+    def finish(self, id: str) -> None:
+        """Raises NotFound."""
+        self._database.run(partial(change, is_finished=True), SESSIONS, id)
+        self.heartbeats.pop(id, None)
+
+    def get(self, id: str) -> ClientSession:
+        """Raises NotFound."""
+        session: ClientSession = self._database.run(require, SESSIONS, id)
+        return session
+
+    def list(self) -> "list[ClientSession]":
+        """Newest first."""
+        return self._database.run(latest, SESSIONS)
+
+    def silent_s(self, id: str) -> float:
+        """Seconds since the session's last sign of life."""
+        return time.monotonic() - self.heartbeats.get(id, self._started)
