@@ -8,7 +8,9 @@ import pytest
 
 from api.tinker.pass_body import OtherChunk
 from api.tinker.protobuf.forward_backward import read_ids, read_pass, write_output
+from api.tinker.protobuf.sample import write_sample
 from api.tinker.protobuf.wire import bytes_field, integer_field, read_fields, varint
+from api.tinker.sample_result import SampledSequence, SampleResult
 from inference.errors import BadRequest
 
 REQUEST = base64.b64decode(
@@ -93,3 +95,16 @@ def test_flipped_bytes_raise_bad_request_or_nothing() -> None:
             read_ids(bytes(body)), read_pass(bytes(body))
         except BadRequest:
             pass
+
+
+def test_a_sample_is_written() -> None:
+    sequence = SampledSequence("length", [7, 8], [-0.25, -1.5], [((5, -0.5), (6, -1.0)), ((7, -0.125),)])
+    fields = read_fields(write_sample(SampleResult([sequence], prompt_logprobs=[None, -2.0])))
+    written = read_fields(fields[1][0])
+    assert written[1] == [1] and np.frombuffer(written[2][0], "<i4").tolist() == [7, 8]
+    assert np.frombuffer(written[3][0], "<f4").tolist() == [-0.25, -1.5]
+    top = read_fields(written[4][0])
+    assert (top[3], top[4], np.frombuffer(top[1][0], "<i4").tolist()) == ([2], [2], [5, 6, 7, 0])
+    assert np.frombuffer(top[2][0], "<f4").tolist() == [-0.5, -1.0, -0.125, np.float32(-99999.0)]
+    first, second = np.frombuffer(fields[2][0], "<f4")
+    assert np.isnan(first) and second == -2.0
