@@ -23,6 +23,8 @@ class Loss:
     mask        the input whose zeros say that a target changes nothing; empty: every target counts
     defaults    its config
     group_size  data that belong together and are computed in one pass: 2 for pairs
+    absent      the number that each target of a datum has for an input that the datum lacks
+    candidates  whether a place may have several targets
     """
 
     function: LossFunction
@@ -30,11 +32,15 @@ class Loss:
     mask: str = ""
     defaults: Mapping[str, float] = field(default_factory=dict)
     group_size: int = 1
+    absent: Mapping[str, float] = field(default_factory=dict)
+    candidates: bool = False
 
 
 LOSSES: Mapping[str, Loss] = {
-    "cross_entropy": Loss(token_losses.cross_entropy, ("weights",), "weights"),
-    "importance_sampling": Loss(token_losses.importance_sampling, SAMPLED, "advantages"),
+    "cross_entropy": Loss(
+        token_losses.cross_entropy, ("weights",), "weights", absent={"weights": 1.0}, candidates=True
+    ),
+    "importance_sampling": Loss(token_losses.importance_sampling, SAMPLED, "advantages", candidates=True),
     "ppo": Loss(token_losses.ppo, SAMPLED, "advantages", PPO_CLIP),
     "cispo": Loss(token_losses.cispo, SAMPLED, "advantages", CISPO_CLIP),
     "dro": Loss(token_losses.dro, SAMPLED, "", {"beta": 0.05}),

@@ -9,13 +9,28 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from tuning.trainer.datum import Datum
+from tuning.trainer.datum import Array, Datum
 from tuning.trainer.losses import Loss
 
 MAX_PASS_TOKENS = 4096  # tokens of a micro-batch: more make a pass no faster
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """Some of the targets of a micro-batch.
+
+    positions  (P,) the tokens before them, in the flattened (B × T)
+    ids        (M,)
+    places     (M,) the index in `positions` of the token before each target; None: one target a token
+    """
+
+    positions: Tensor
+    ids: Tensor
+    places: Tensor | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,17 +40,17 @@ class MicroBatch:
     indices       of the data, in the order of the rows
     ids           (B, T) what the model reads
     position_ids  (1, T) of packed data; None: one datum a row
-    scored        (M,) places in the flattened (B × T) whose targets are scored
-    targets       (M,)
-    rows          (M,) the row, counted from 0, of each scored place
-    inputs        (M,) each
+    scored        the targets that the loss depends on
+    masked        the others
+    rows          (M,) the row, counted from 0, of each scored target
+    inputs        (M,) each, of the scored targets
     """
 
     indices: tuple[int, ...]
     ids: Tensor
     position_ids: Tensor | None
-    scored: Tensor
-    targets: Tensor
+    scored: Targets
+    masked: Targets
     rows: Tensor
     inputs: dict[str, Tensor]
 
@@ -81,31 +96,47 @@ def lay_out(
     rows = [data[index] for index in indices]
     width = max(map(len, rows))
     starts = packed_starts(rows) if packing else [number * width for number in range(len(rows))]
-    places = [scored_places(row, loss) for row in rows]
-    scored = [start + place for start, row in zip(starts, places, strict=True) for place in row]
-    row_numbers = [number for number, row in enumerate(places) for _ in row]
+    is_scored = [scored_targets(row, loss) for row in rows]
+    row_numbers = np.repeat(np.arange(len(rows)), [each.sum() for each in is_scored])
 
-    def gathered(name: str) -> Tensor:
-        values = (row.inputs[name][place] for row, each in zip(rows, places, strict=True) for place in each)
-        return torch.tensor(list(values), dtype=torch.float32, device=device)
+    def gather(name: str) -> Tensor:
+        values = [row.input(name, loss.absent.get(name)) for row in rows]
+        return to_tensor([each[mask] for each, mask in zip(values, is_scored, strict=True)], device)
 
-    targets = [row.target_ids[place] for row, each in zip(rows, places, strict=True) for place in each]
     return MicroBatch(
         indices,
         packed_ids(rows, device) if packing else padded_ids(rows, width, device),
         packed_positions(rows, device) if packing else None,
-        torch.tensor(scored, dtype=torch.long, device=device),
-        torch.tensor(targets, dtype=torch.long, device=device),
-        torch.tensor(row_numbers, dtype=torch.long, device=device),
-        {name: gathered(name) for name in loss.inputs},
+        gather_targets(rows, starts, is_scored, device),
+        gather_targets(rows, starts, [~each for each in is_scored], device),
+        torch.from_numpy(row_numbers).to(device),
+        {name: gather(name) for name in loss.inputs},
     )
 
 
-def scored_places(datum: Datum, loss: Loss) -> list[int]:
-    """The targets that the loss depends on."""
+def scored_targets(datum: Datum, loss: Loss) -> Array:
+    """Which targets the loss depends on: booleans (N,) or (N, K)."""
     if not loss.mask:
-        return list(range(len(datum)))
-    return [place for place, value in enumerate(datum.inputs[loss.mask]) if value]
+        return np.ones(np.shape(datum.target_ids), bool)
+    return datum.input(loss.mask, loss.absent.get(loss.mask)) != 0
+
+
+def gather_targets(
+    rows: Sequence[Datum], starts: Sequence[int], selected: Sequence[Array], device: torch.device
+) -> Targets:
+    """The selected targets of all rows, which begin at `starts` in the flattened micro-batch."""
+    before = [start + np.nonzero(mask)[0] for start, mask in zip(starts, selected, strict=True)]
+    ids = [np.asarray(row.target_ids)[mask] for row, mask in zip(rows, selected, strict=True)]
+    positions, places = np.unique(np.concatenate(before), return_inverse=True)
+    return Targets(
+        torch.from_numpy(positions).to(device),
+        to_tensor(ids, device).long(),
+        None if len(positions) == len(places) else torch.from_numpy(places).to(device),
+    )
+
+
+def to_tensor(arrays: Sequence[Array], device: torch.device) -> Tensor:
+    return torch.from_numpy(np.concatenate(arrays)).to(device)
 
 
 def packed_starts(rows: Sequence[Datum]) -> list[int]:
@@ -116,7 +147,8 @@ def packed_starts(rows: Sequence[Datum]) -> list[int]:
 
 
 def packed_ids(rows: Sequence[Datum], device: torch.device) -> Tensor:
-    return torch.tensor([list(chain.from_iterable(row.token_ids for row in rows))], device=device)
+    ids = np.concatenate([np.asarray(row.token_ids) for row in rows])
+    return torch.from_numpy(ids)[None].to(device)
 
 
 def packed_positions(rows: Sequence[Datum], device: torch.device) -> Tensor:
@@ -128,10 +160,20 @@ def padded_ids(rows: Sequence[Datum], width: int, device: torch.device) -> Tenso
     return torch.tensor([[*row.token_ids, *[0] * (width - len(row))] for row in rows], device=device)
 
 
-def split_rows(values: Tensor, batch: MicroBatch, data: Sequence[Datum], loss: Loss) -> Iterator[Tensor]:
-    """For each datum of the batch, a tensor (N,) with its values (M,), and NaN at the other targets."""
-    counts = torch.bincount(batch.rows, minlength=len(batch.indices)).tolist()
-    for index, scores in zip(batch.indices, values.split(counts), strict=True):
-        spread = torch.full((len(data[index]),), torch.nan)
-        spread[scored_places(data[index], loss)] = scores.cpu()
+def split_rows(
+    scored: Tensor, masked: Tensor | None, batch: MicroBatch, data: Sequence[Datum], loss: Loss
+) -> Iterator[Tensor]:
+    """For each datum of the batch, a tensor (N,) or (N, K) with the values of its targets.
+
+    scored  (M,) of the targets that the loss depends on; masked: of the others; None: they get NaN
+    """
+    selected = [torch.from_numpy(scored_targets(data[index], loss)) for index in batch.indices]
+    counts = [int(each.sum()) for each in selected]
+    rest = [each.numel() - count for each, count in zip(selected, counts, strict=True)]
+    other = scored.new_full((sum(rest),), torch.nan) if masked is None else masked
+    for is_scored, own, others in zip(
+        selected, scored.cpu().split(counts), other.cpu().split(rest), strict=True
+    ):
+        spread = torch.empty(is_scored.shape)
+        spread[is_scored], spread[~is_scored] = own, others
         yield spread

@@ -21,24 +21,42 @@ def tokens_per_block(vocab_size: int) -> int:
 
 
 def target_logprobs(
-    logits_of: LogitsFn, hidden: Tensor, targets: Tensor, vocab_size: int
+    logits_of: LogitsFn, hidden: Tensor, targets: Tensor, vocab_size: int, places: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """The log probability of each target (M,), float32, and whether it is the most probable token (M,).
+
+    hidden  (P, H) of the tokens before the targets
+    places  (M,) ascending: the row of `hidden` before each target; None: one target a row
 
     With gradients, blocks are computed again in the backward pass instead of being kept.
     """
     block = tokens_per_block(vocab_size)
     score = partial(score_block, logits_of)
-    if len(targets) <= block:
-        return score(hidden, targets)
+    if len(hidden) <= block:
+        return score(hidden, targets, places)
     if torch.is_grad_enabled():
         score = partial(checkpoint, score, use_reentrant=False)
-    scores = [score(*each) for each in zip(hidden.split(block), targets.split(block), strict=True)]
+    scores = [
+        score(rows, *targets_of(targets, places, first, first + len(rows)))
+        for first, rows in zip(range(0, len(hidden), block), hidden.split(block), strict=True)
+    ]
     logprobs, is_top = zip(*scores, strict=True)
     return torch.cat(logprobs), torch.cat(is_top)
 
 
-def score_block(logits_of: LogitsFn, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+def targets_of(targets: Tensor, places: Tensor | None, first: int, end: int) -> tuple[Tensor, Tensor | None]:
+    """The targets behind rows first to end, and their places counted from `first`."""
+    if places is None:
+        return targets[first:end], None
+    is_within = (places >= first) & (places < end)
+    return targets[is_within], places[is_within] - first
+
+
+def score_block(
+    logits_of: LogitsFn, hidden: Tensor, targets: Tensor, places: Tensor | None
+) -> tuple[Tensor, Tensor]:
     logits = logits_of(hidden).float()
-    is_top = logits.detach().argmax(-1) == targets
-    return -torch.nn.functional.cross_entropy(logits, targets, reduction="none"), is_top
+    top_ids = logits.detach().argmax(-1)
+    if places is None:
+        return -torch.nn.functional.cross_entropy(logits, targets, reduction="none"), top_ids == targets
+    return logits.log_softmax(-1)[places, targets], top_ids[places] == targets

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from peft import LoraConfig
@@ -20,7 +21,7 @@ from tuning.trainer.datum import Datum, check_datum
 from tuning.trainer.durable_files import write_tensors
 from tuning.trainer.lora import LoraOptions, PeftAdapters, read_config
 from tuning.trainer.losses import Loss, complete_config, find_loss
-from tuning.trainer.micro_batches import Layout, MicroBatch, divide, lay_out, split_rows
+from tuning.trainer.micro_batches import Layout, MicroBatch, Targets, divide, lay_out, split_rows
 from tuning.trainer.optimizers import (
     AdamParams,
     check_optimizer,
@@ -41,7 +42,8 @@ class PassResult:
     """The result of a pass over some data.
 
     loss         the sum
-    logprobs     by datum: the log probability of each target (N,), float32; NaN where it changes nothing
+    logprobs     by datum: the log probability of each target, float32, (N,) or (N, K) as the targets; NaN
+                 where it changes nothing, unless the trainer scores masked targets
     num_correct  targets that were the most probable token
     num_scored   targets that the loss depends on
     """
@@ -67,14 +69,21 @@ class Trainer:
 
     layout         of the micro-batches
     checkpointing  layers compute their activations again in the backward pass instead of keeping them
+    scores_masked  targets that a loss leaves out get log probabilities, too
     """
 
     def __init__(
-        self, base: BaseModel, *, layout: Layout = DEFAULT_LAYOUT, checkpointing: bool = False
+        self,
+        base: BaseModel,
+        *,
+        layout: Layout = DEFAULT_LAYOUT,
+        checkpointing: bool = False,
+        scores_masked: bool = False,
     ) -> None:
         if layout.packing:
             check_packing(base)
         self.base, self.layout, self.checkpointing = base, layout, checkpointing
+        self.scores_masked = scores_masked
         self.adapters = PeftAdapters(base.causal)
         self.runs: dict[str, TrainingRun] = {}
         self._num_created = 0
@@ -172,14 +181,15 @@ class Trainer:
         logprobs: dict[int, Tensor] = {}
         for indices in divide(data, loss, self.layout):
             batch = lay_out(data, indices, loss, self.layout.packing, self.base.device)
-            tokens, is_top = self._score(batch)
+            tokens, is_top, masked = self._score(batch)
             value = loss.function(tokens, complete)
             if value.requires_grad:
                 value.backward()
             total += value.item()  # sync
             num_correct += int(is_top.sum())
-            num_scored += len(batch.targets)
-            logprobs |= zip(indices, split_rows(tokens.logprobs.detach(), batch, data, loss), strict=True)
+            num_scored += len(batch.scored.ids)
+            rows = split_rows(tokens.logprobs.detach(), masked, batch, data, loss)
+            logprobs |= zip(indices, rows, strict=True)
         return PassResult(total, [logprobs[index] for index in range(len(data))], num_correct, num_scored)
 
     def _check(self, data: Sequence[Datum], loss: Loss) -> None:
@@ -187,14 +197,29 @@ class Trainer:
             raise BadRequest(
                 "data", f"must have a multiple of {loss.group_size} items, and one at least", len(data)
             )
-        limits = {"vocab_size": self.base.vocab_size, "context": self.base.context}
         for index, datum in enumerate(data):
-            check_datum(datum, index, names=loss.inputs, **limits)
+            check_datum(
+                datum,
+                index,
+                names=loss.inputs,
+                optional=loss.absent,
+                candidates=loss.candidates,
+                vocab_size=self.base.vocab_size,
+                context=self.base.context,
+            )
 
-    def _score(self, batch: MicroBatch) -> tuple[ScoredTokens, Tensor]:
+    def _score(self, batch: MicroBatch) -> tuple[ScoredTokens, Tensor, Tensor | None]:
+        """The scored tokens, whether each is the most probable one, and the masked targets' logprobs."""
         output = self.base.hidden_states(batch.ids, batch.position_ids)
-        hidden = output.last_hidden_state.flatten(0, 1)[batch.scored]  # (M, H)
-        logprobs, is_top = target_logprobs(
-            partial(self.base.logits, output), hidden, batch.targets, self.base.vocab_size
+        logprobs, is_top = self._target_logprobs(output, batch.scored)
+        masked = None
+        if self.scores_masked and len(batch.masked.ids):
+            with torch.no_grad():
+                masked, _ = self._target_logprobs(output, batch.masked)
+        return ScoredTokens(logprobs, batch.rows, len(batch.indices), batch.inputs), is_top, masked
+
+    def _target_logprobs(self, output: Any, targets: Targets) -> tuple[Tensor, Tensor]:
+        hidden = output.last_hidden_state.flatten(0, 1)[targets.positions]  # (P, H)
+        return target_logprobs(
+            partial(self.base.logits, output), hidden, targets.ids, self.base.vocab_size, targets.places
         )
-        return ScoredTokens(logprobs, batch.rows, len(batch.indices), batch.inputs), is_top

@@ -34,6 +34,28 @@ def test_blocks_change_neither_values_nor_gradients(monkeypatch: pytest.MonkeyPa
         assert torch.allclose(gradient, other, atol=1e-4)
 
 
+@pytest.mark.parametrize("rows_per_block", [16, TOKENS])
+def test_several_targets_behind_a_token_are_those_of_its_logits(
+    monkeypatch: pytest.MonkeyPatch, rows_per_block: int
+) -> None:
+    torch.manual_seed(1)
+    head, hidden = (
+        torch.randn(VOCAB, WIDTH, requires_grad=True),
+        torch.randn(TOKENS, WIDTH, requires_grad=True),
+    )
+    places = torch.arange(TOKENS).repeat_interleave(torch.randint(0, 4, (TOKENS,)))
+    targets = torch.randint(VOCAB, (len(places),))
+    expected = (hidden @ head.T).log_softmax(-1)[places, targets]
+    expected_gradients = torch.autograd.grad(expected.square().sum(), (head, hidden))
+    monkeypatch.setattr(module, "LOGITS_BYTES", 4 * VOCAB * rows_per_block)
+    logprobs, is_top = target_logprobs(lambda block: block @ head.T, hidden, targets, VOCAB, places)
+    gradients = torch.autograd.grad(logprobs.square().sum(), (head, hidden))
+    assert torch.allclose(logprobs, expected, atol=1e-5)
+    assert torch.equal(is_top, (hidden @ head.T).argmax(-1)[places] == targets)
+    for gradient, other in zip(gradients, expected_gradients, strict=True):
+        assert torch.allclose(gradient, other, atol=1e-4)
+
+
 def test_a_block_is_bounded_by_bytes_but_never_tiny() -> None:
     assert tokens_per_block(150_000) * 150_000 * 4 <= 1 << 26
     assert tokens_per_block(100_000_000) == 16

@@ -213,7 +213,12 @@ def bad_data() -> list[tuple[Datum, str]]:
         (Datum([], [], {"weights": []}), r"data\[1\]\.token_ids must have 1 to 512 tokens, got 0"),
         (Datum(ids, ids[1:], {"weights": weights}), r"data\[1\]\.target_ids must have as many tokens"),
         (Datum([*ids[:-1], VOCAB], ids, {"weights": weights}), "must have token ids below 320, got 320"),
-        (Datum(ids, ids, {}), r"data\[1\]\.inputs must have 'weights'"),
+        (Datum(ids, [ids, ids], {}), r"data\[1\]\.target_ids must have as many tokens"),
+        (Datum(ids, [[]] * len(ids), {}), r"must have one token, or a list of them, a place, got \[9, 0\]"),
+        (
+            Datum(ids, [[token] for token in ids], {"weights": weights}),
+            r"each of the 9 x 1 tokens, got \[9\]",
+        ),
         (Datum(ids, ids, {"weights": weights[1:]}), "must have a number for each of the 9 tokens, got 8"),
         (Datum(ids, ids, {"weights": [float("nan"), *weights[1:]]}), "must be finite numbers"),
     ]
@@ -225,6 +230,16 @@ def test_a_bad_datum_is_refused_before_the_first_pass(base: BaseModel, datum: Da
     with pytest.raises(BadRequest, match=message):
         trainer.forward_backward("a", [DATA[0], datum], "cross_entropy")
     assert not gradients(trainer, "a")
+
+
+def test_only_losses_of_single_tokens_take_candidates(base: BaseModel) -> None:
+    (datum,) = make_data([3], logprobs=lambda random: -1.0, advantages=lambda random: 1.0)
+    trainer = warm(Trainer(base))
+    with pytest.raises(BadRequest, match=r"data\[0\]\.inputs must have 'logprobs'"):
+        trainer.forward("a", DATA, "ppo")
+    candidates = Datum(datum.token_ids, [[token] for token in datum.target_ids], datum.inputs)
+    with pytest.raises(BadRequest, match=r"must have one token a place, got \[3, 1\]"):
+        trainer.forward("a", [candidates], "ppo")
 
 
 def test_unknown_runs_layers_and_optimizers_are_refused(base: BaseModel) -> None:
