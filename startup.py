@@ -77,7 +77,7 @@ def print_environment(version: str) -> int:
 
 def run_selftest(settings: Settings, pending: PendingRepository, *, as_json: bool) -> int:
     """Open the model as for serving, but without a port, and run the self-test. Returns 0 if it passes."""
-    report = preflight(replace(settings, port=0, prometheus_port=0), pending)
+    report = preflight(replace(settings, port=0, prometheus_port=0, lora_adapters=()), pending)
     if not report.ok or report.plan is None:
         print_report(report, as_json=as_json)
         return 1

@@ -15,12 +15,11 @@ from flask import Flask, current_app
 from msgspec import Struct
 
 from inference.errors import BadRequest
-from inference.lora.adapter import AdapterCard
+from inference.lora.adapter import SUM_PREFIX, AdapterCard
 from inference.lora.sum import Summand, write_sum
 from inference.models import Served, find_adapter, listed_adapters
 
 SUMS = "adapter_sums"  # key in app.extensions: the AdapterSums
-SUM_PREFIX = "sum:"  # of their names, which no other adapter may have
 MAX_SUMS = 16  # kept at a time; the least used one is removed
 MAX_SCALE = 100.0
 NO_SOURCE = ""  # lists do not show it

@@ -9,12 +9,11 @@ from pathlib import Path
 
 from flask import Flask, current_app
 
-from api.adapter_sums import SUM_PREFIX
 from hub.fetch_adapter import split_source
 from inference.backend import Adapters
 from inference.errors import BadRequest, ServerError
 from inference.finding import Refused
-from inference.lora.adapter import AdapterCard, check_name
+from inference.lora.adapter import AdapterCard, check_own_name
 from inference.lora.fence import Fence
 from inference.models import Models, UnknownModel, find_adapter, listed_adapters
 from settings.adapter_list import AdapterEntry, parse_entry
@@ -92,13 +91,7 @@ class AdapterLoader:
 
     def check_name(self, name: str) -> None:
         """Raises BadRequest for a name that is malformed, that of a model, or that of a sum."""
-        check_name(name)
-        if name.startswith(SUM_PREFIX):
-            raise BadRequest(
-                "lora_name", f"must not begin with {SUM_PREFIX}, as the sums of adapters do", name
-            )
-        if self._models.has_model(name):
-            raise BadRequest("lora_name", "is a name of the model: choose another one", name)
+        check_own_name(name, self._models.has_model)
 
     def _adapters(self) -> Adapters:
         adapters = self._models.default.backend.adapters()

@@ -24,9 +24,10 @@ from checks import (
     triton,
     weights,
 )
+from checks.adapters import check_adapters, num_resident_values
 from checks.machine import Machine, inspect
 from checks.memory.overhead import measure_overhead
-from checks.memory.plan import Plan, PlanRequest, make_plan
+from checks.memory.plan import Plan, PlanRequest, make_plan, replan
 from checks.network import check_network
 from checks.report import align_columns
 from checks.repository import check_access, check_licence, check_remote_code
@@ -104,7 +105,10 @@ def preflight(settings: Settings, pending: PendingRepository) -> PreflightReport
         plan = plan_repository(settings, pending(), machine)
     except Refused as error:
         return PreflightReport((*early_findings, error.finding), machine, None)
-    report = PreflightReport((*early_findings, *run_checks(plan, machine)), machine, plan)
+    adapter_checks = check_adapters(settings, plan.repository, make_hub(settings))
+    plan = replan(plan, num_adapter_values=num_resident_values(adapter_checks, settings.max_loras))
+    findings = (*early_findings, *run_checks(plan, machine), *(each.finding for each in adapter_checks))
+    report = PreflightReport(findings, machine, plan)
     if not report.ok:
         return replace(report, suggestions=tuple(suggest(plan, machine)))
     if not settings.max_input_tokens:

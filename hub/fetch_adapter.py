@@ -4,6 +4,9 @@ Knows the file names of peft. What the files hold is checked when the adapter is
 """
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from hub.cache import ModelCache, is_complete_file
@@ -12,7 +15,8 @@ from hub.download.fetch import fetch
 from hub.errors import HubUnavailable, explain_hub_errors
 from hub.listing import Listing, fetch_listing
 from hub.repository import RepoFile, Repository
-from hub.small_files import ADAPTER_CONFIG
+from hub.small_files import ADAPTER_CONFIG, fetch_metadata
+from hub.weight_headers.safetensors import with_headers
 from inference.finding import Finding, Refused, format_size
 
 SEGMENT = r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}"
@@ -34,18 +38,47 @@ def fetch_adapter(hub: Hub, name: str, revision: str, *, offline: bool) -> Path:
 
     Raises Refused.
     """
+    return fetch(look_up_adapter(hub, name, revision, offline=offline), hub)
+
+
+def inspect_adapter(hub: Hub, name: str, revision: str, *, offline: bool) -> Repository:
+    """The adapter with its config in metadata_folder, and the header of weights that the cache does not have.
+
+    Raises Refused.
+    """
+    repository = look_up_adapter(hub, name, revision, offline=offline)
+    if repository.folder is not None:
+        return repository
+    config = {file.name: file for file in repository.files if file.name == ADAPTER_CONFIG}
+    with refuse_hub_errors(hub, name, revision):
+        folder = fetch_metadata(hub, name, repository.commit, config, gated=False)
+    return with_headers(replace(repository, metadata_folder=folder), hub)
+
+
+def look_up_adapter(hub: Hub, name: str, revision: str, *, offline: bool) -> Repository:
+    """The adapter and its two files; with a folder if the cache has both. Raises Refused."""
     cache = ModelCache(hub.model_folder(name))
     if folder := find_cached_adapter(cache, revision):
-        return folder
+        files = tuple(RepoFile(file, (folder / file).stat().st_size, True) for file in ADAPTER_FILES)
+        return Repository(
+            name, revision, folder.name, folder, files, ADAPTER_FILES, {}, metadata_folder=folder
+        )
     if offline:
         have = "OFFLINE is set, and the cache has no copy"
         raise Refused(Finding("adapter", name, have, False, "OFFLINE = False, to fetch it"))
+    with refuse_hub_errors(hub, name, revision):
+        listing = fetch_listing(hub, name, revision)
+    return plan_adapter(name, revision, listing, cache)
+
+
+@contextmanager
+def refuse_hub_errors(hub: Hub, name: str, revision: str) -> Iterator[None]:
+    """Raise Refused for everything that the Hub may answer but the adapter."""
     try:
         with explain_hub_errors(hub, name, revision):
-            listing = fetch_listing(hub, name, revision)
+            yield
     except HubUnavailable as error:
         raise Refused(Finding("adapter", name, str(error), False, error.fix)) from error
-    return fetch(plan_adapter(name, revision, listing, cache), hub)
 
 
 def find_cached_adapter(cache: ModelCache, revision: str) -> Path | None:

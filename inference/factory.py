@@ -261,7 +261,7 @@ def create_adapter_registry(loaded_engine: LoadedEngine) -> AdapterRegistry:
 
     return AdapterRegistry(
         run_task,
-        lambda folder: check_adapter(model, folder, max_rank).nbytes,
+        lambda folder: check_adapter(model, folder, max_rank).num_values * model.dtype.itemsize,
         partial(free_adapter_bytes, model, loaded_engine.selected_runner.runner),
         max_adapters=loaded_engine.max_loras,
         max_rank=max_rank,

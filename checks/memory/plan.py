@@ -49,6 +49,7 @@ class PlanRequest:
     overhead                memory of the server in addition to the model
     tokenizer_config_path   a file whose chat template replaces the model's
     chat_template           a Jinja file or template that replaces both; empty: none
+    num_adapter_values      numbers of the adapters in memory, in the dtype of the computation
     """
 
     device: str
@@ -70,6 +71,7 @@ class PlanRequest:
     overhead: Overhead = DEFAULT_OVERHEAD
     tokenizer_config_path: Path | None = None
     chat_template: str = ""
+    num_adapter_values: int = 0
 
 
 @dataclass(frozen=True, slots=True)

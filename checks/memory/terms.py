@@ -23,6 +23,7 @@ class DeviceTerms:
 
     baseline     the libraries, this code and the tokenizer; on a GPU what CUDA takes in addition to tensors
     weights      the weights when the model is ready
+    adapters     the adapters that the start loads
     kv           KV cache and recurrent states of the running sequences
     activations  of a step of max_batch_tokens tokens, with the work buffers that it allocates
     logits       of a step of max_sequences rows, with the sampler's copies
@@ -32,6 +33,7 @@ class DeviceTerms:
 
     baseline: int
     weights: int
+    adapters: int
     kv: int
     activations: int
     logits: int
@@ -43,9 +45,14 @@ class DeviceTerms:
         return self.activations + self.logits
 
     @property
+    def when_ready(self) -> int:
+        """What is there before the first request, without the KV cache."""
+        return self.baseline + self.weights + self.adapters
+
+    @property
     def fixed(self) -> int:
         """Everything except the KV cache."""
-        return self.baseline + self.weights + self.step
+        return self.when_ready + self.step
 
     @property
     def serving(self) -> int:
@@ -75,6 +82,7 @@ def compute_terms(
     return DeviceTerms(
         baseline=overhead.ram + workspaces_when_ready + tokenizer_bytes if is_ram else overhead.cuda,
         weights=weights,
+        adapters=adapter_bytes(plan, model_size, weights),
         kv=kv_memory_bytes,
         activations=int(model_size.activation_bytes_per_token * plan.max_batch_tokens * heap_factor)
         + workspaces
@@ -85,6 +93,13 @@ def compute_terms(
         load_peak=load_peak,
         page_cache=page_cache,
     )
+
+
+def adapter_bytes(plan: Plan, model_size: ModelSize, weights: int) -> int:
+    """Bytes of the adapters where `weights` bytes of the model are: its devices share both alike."""
+    total_weights = model_size.weights - model_size.quantization_savings.get(plan.quantize, 0)
+    num_bytes = plan.request.num_adapter_values * itemsize(model_size.dtype)
+    return num_bytes * weights // max(1, total_weights)
 
 
 def loading_memory(plan: Plan, model_size: ModelSize, weights: int) -> tuple[int, int]:

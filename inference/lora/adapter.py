@@ -1,11 +1,13 @@
 """A loaded adapter as lists of models show it, and the names that adapters may have."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from inference.errors import BadRequest
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,199}")
+SUM_PREFIX = "sum:"  # of the names of sums of adapters (api/adapter_sums.py)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +44,12 @@ def check_name(name: str) -> None:
             "names have 1 to 200 letters, digits and ._:/@-, begin with a letter or digit, and have no '..'",
             name,
         )
+
+
+def check_own_name(name: str, is_model: Callable[[str], bool]) -> None:
+    """Raise BadRequest for a name that no user's adapter may have. is_model: whether a model has the name."""
+    check_name(name)
+    if name.startswith(SUM_PREFIX):
+        raise BadRequest("lora_name", f"must not begin with {SUM_PREFIX}, as the sums of adapters do", name)
+    if is_model(name):
+        raise BadRequest("lora_name", "is a name of the model: choose another one", name)

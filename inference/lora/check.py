@@ -31,23 +31,27 @@ ROLE_SETS = (LINEAR, EMBEDDING, TOKENS, REPLACED)
 class CheckedAdapter:
     """An adapter whose config and header fit the model; its values are not read yet.
 
-    modules  the tensors of each module, by its name
-    rank     the largest of its modules
-    nbytes   of its weights in memory
+    modules     the tensors of each module, by its name
+    rank        the largest of its modules
+    num_values  numbers that its weights have in memory, in the dtypes of the modules
     """
 
     folder: Path
     config: AdapterConfig
     modules: Mapping[str, RoleKeys]
     rank: int
-    nbytes: int
+    num_values: int
 
 
 def check_adapter(model: Any, folder: Path, max_rank: int) -> CheckedAdapter:
     """Check the files without reading a value. Raises BadRequest with the key, and both shapes."""
     check_files(folder)
-    config, shapes = read_config(folder, max_rank), read_shapes(folder)
-    modules = group_keys(shapes)
+    return check_shapes(model, folder, read_shapes(folder), max_rank)
+
+
+def check_shapes(model: Any, folder: Path, shapes: Mapping[str, Shape], max_rank: int) -> CheckedAdapter:
+    """As check_adapter, for a folder of which the config alone need be there. `model` may be on meta."""
+    config, modules = read_config(folder, max_rank), group_keys(shapes)
     rank = num_values = 0
     for name, keys in modules.items():
         check_roles(name, keys)
@@ -61,7 +65,7 @@ def check_adapter(model: Any, folder: Path, max_rank: int) -> CheckedAdapter:
                 raise refusal(f"has {key} of shape {shape}: this model and r need {needed}")
             num_values += 0 if role is R.BASE_WEIGHT else prod(shapes[key])
         rank = max(rank, config.rank_of(name) if LINEAR[0] <= keys.keys() else 0)
-    return CheckedAdapter(folder, config, modules, rank, num_values * model.dtype.itemsize)
+    return CheckedAdapter(folder, config, modules, rank, num_values)
 
 
 def check_roles(name: str, keys: RoleKeys) -> None:

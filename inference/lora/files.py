@@ -54,13 +54,18 @@ def read_shapes(folder: Path) -> Mapping[str, Shape]:
             for key in sorted(tensors.keys()):
                 entry = tensors.get_slice(key)
                 shapes[key] = tuple(entry.get_shape())
-                if entry.get_dtype() not in DTYPES:
-                    raise refusal(f"has {key} in {entry.get_dtype()}: it must be in {', '.join(DTYPES)}")
+                check_dtype(key, entry.get_dtype())
     except (OSError, SafetensorError, ValueError) as error:
         raise refusal(f"has weights that cannot be read: {error_line(error)}") from None
     if not shapes:
         raise refusal(f"has no weights in {WEIGHTS_FILE}")
     return shapes
+
+
+def check_dtype(key: str, dtype: str) -> None:
+    """Raise BadRequest for a tensor whose dtype, as safetensors names it, is not read."""
+    if dtype not in DTYPES:
+        raise refusal(f"has {key} in {dtype}: it must be in {', '.join(DTYPES)}")
 
 
 class TensorFile:

@@ -45,12 +45,14 @@ class MemoryUsage:
 
     resident  resident memory of the process
     weights   bytes of parameters and buffers, by device
+    adapters  bytes of the loaded adapters, by the device of the modules that they change
     kv_cache  bytes of KV cache and recurrent states, by device; on the CPU only the touched pages
     gpus      GPU number → its memory, for the GPUs that the caller named
     """
 
     resident: ResidentMemory
     weights: BytesByDevice
+    adapters: BytesByDevice
     kv_cache: BytesByDevice
     gpus: dict[int, GpuMemory]
 
@@ -60,6 +62,7 @@ def measure_memory(model: Any, runner: Runner, gpus: Sequence[int], reset_peaks:
     usage = MemoryUsage(
         resident_memory(),
         weight_bytes(model),
+        adapter_bytes(runner),
         kv_cache_bytes(runner),
         {
             number: GpuMemory(
@@ -108,6 +111,14 @@ def inner_tensors(tensor: Any) -> list[Tensor]:
     state = getattr(tensor, "quant_state", None)
     states = [state, getattr(state, "state2", None)]
     return [value for each in states if each for value in vars(each).values() if isinstance(value, Tensor)]
+
+
+def adapter_bytes(runner: Runner) -> BytesByDevice:
+    """Bytes of the runner's loaded adapters by device."""
+    if not isinstance(runner, AdapterRunner):
+        return {}
+    adapters = runner.adapters.values()
+    return sum_by_device(item for adapter in adapters for item in adapter.nbytes_by_device(runner.model))
 
 
 def kv_cache_bytes(runner: Runner) -> BytesByDevice:

@@ -100,18 +100,19 @@ class MemoryReport:
             report.ready_memory.resident,
             report.ready_memory.weights.get(CPU, 0),
         )
+        adapters = report.ready_memory.adapters.get(CPU, 0)
         yield MemoryTerm(f"{report.name} weights", terms.weights, weights)
-        yield MemoryTerm(f"{report.name} programs", terms.baseline, usage.total - weights)
-        yield MemoryTerm(f"{report.name} ready", terms.baseline + terms.weights, usage.total)
+        yield from adapter_terms(report.name, terms.adapters, adapters)
+        yield MemoryTerm(f"{report.name} programs", terms.baseline, usage.total - weights - adapters)
+        yield MemoryTerm(f"{report.name} ready", terms.when_ready, usage.total)
         yield MemoryTerm(f"{report.name} loading", terms.loading, usage.peak)
 
     def vram_terms(self, report: DeviceReport, gpu: int) -> Iterator[MemoryTerm]:
         terms, usage = report.terms, report.ready_memory
         yield MemoryTerm(f"{report.name} weights", terms.weights, usage.weights.get(report.device, 0))
+        yield from adapter_terms(report.name, terms.adapters, usage.adapters.get(report.device, 0))
         yield MemoryTerm(f"{report.name} kv", terms.kv, usage.kv_cache.get(report.device, 0))
-        yield MemoryTerm(
-            f"{report.name} ready", terms.baseline + terms.weights + terms.kv, self.gpu_bytes_used(usage, gpu)
-        )
+        yield MemoryTerm(f"{report.name} ready", terms.when_ready + terms.kv, self.gpu_bytes_used(usage, gpu))
 
     def terms_when_full(self) -> list[MemoryTerm]:
         """The terms after a full batch, with the KV cache of the tokens computed so far."""
@@ -134,7 +135,8 @@ class MemoryReport:
 
     def vram_terms_when_full(self, report: DeviceReport, memory_now: MemoryUsage) -> Iterator[MemoryTerm]:
         assert report.gpu is not None
-        tensor_bytes = memory_now.weights.get(report.device, 0) + memory_now.kv_cache.get(report.device, 0)
+        by_term = (memory_now.weights, memory_now.adapters, memory_now.kv_cache)
+        tensor_bytes = sum(sizes.get(report.device, 0) for sizes in by_term)
         yield MemoryTerm(
             f"{report.name} step", report.terms.step, max(0, memory_now.gpus[report.gpu].peak - tensor_bytes)
         )
@@ -149,6 +151,12 @@ class MemoryReport:
     def gpu_bytes_used(self, usage: MemoryUsage, gpu: int) -> int:
         """Bytes of a GPU in use now that were free when the machine was inspected."""
         return self.machine.gpus[gpu].free - usage.gpus[gpu].free
+
+
+def adapter_terms(device: str, predicted: int, actual: int) -> Iterator[MemoryTerm]:
+    """The bytes of the adapters; nothing if there are none."""
+    if predicted or actual:
+        yield MemoryTerm(f"{device} adapters", predicted, actual)
 
 
 def kv_cost_terms(predicted: KVCost, actual: KVCost) -> Iterator[MemoryTerm]:

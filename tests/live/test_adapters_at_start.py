@@ -1,4 +1,4 @@
-"""An adapter of LORA_ADAPTERS that cannot be served ends the start with exit code 1 and one line."""
+"""An adapter of LORA_ADAPTERS that cannot be served ends the start with exit code 1 and the reason."""
 
 import json
 import os
@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
 from tests.demo_adapter import save_adapter
 from tests.serving import ROOT, free_port
@@ -46,14 +48,22 @@ def named_as_the_model(folder: Path) -> str:
         (named_as_the_model, "is a name of the model"),
     ],
 )
-def test_the_start_ends_with_the_reason(
+def test_the_start_ends_before_the_model_is_loaded(
     make_item: Callable[[Path], str], reason: str, tmp_path: Path
 ) -> None:
     item = make_item(tmp_path)
     result = start("--lora-adapters", item)
     assert result.returncode == 1
-    last = result.stderr.rstrip().splitlines()[-1]
+    line = next(line for line in result.stdout.splitlines() if line.startswith("adapter"))
+    assert line.split()[1:3] == ["NO", item] and reason in line, result.stdout
+    assert "runner" not in result.stderr and "Traceback" not in result.stderr
+
+
+def test_an_adapter_that_the_model_cannot_compute_ends_the_start_with_one_line(tmp_path: Path) -> None:
+    path = save_adapter(tmp_path / "poet", seed=1) / "adapter_model.safetensors"
+    save_file({key: torch.full_like(each, 1e38) for key, each in load_file(path).items()}, path)
+    result = start("--lora-adapters", f"poet={path.parent}")
+    assert result.returncode == 1
     line = next(line for line in result.stderr.splitlines() if line.startswith("hearth: "))
-    assert line.startswith(f"hearth: LORA_ADAPTERS: {item}: ") and reason in line, result.stderr
+    assert line.startswith(f"hearth: LORA_ADAPTERS: poet={path.parent}: ") and "NaN or infinite" in line
     assert "Traceback" not in result.stderr and "serving on" not in result.stderr
-    assert last == line or "engine stopped" in last

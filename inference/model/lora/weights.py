@@ -1,7 +1,8 @@
 """The weights of a loaded adapter. They belong to the model's thread."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from inference.model.fused.native_adapter import NativeAdapter
 from inference.model.lora.delta import ModuleDelta
@@ -29,3 +30,10 @@ class AdapterWeights:
     def nbytes(self) -> int:
         in_torch = sum(delta.nbytes for delta in self.deltas.values())
         return in_torch if self.native is None else self.native.nbytes
+
+    def nbytes_by_device(self, model: Any) -> Iterator[tuple[str, int]]:
+        """Devices of the model with bytes on them; a device may come several times."""
+        if self.native is not None:
+            yield "cpu", self.native.nbytes
+        for name, delta in self.deltas.items():
+            yield str(model.get_submodule(name).weight.device), delta.nbytes
