@@ -1,4 +1,4 @@
-"""The OpenAI API as vLLM serves it, at /v1 and at the prefix of Llama Stack's clients.
+"""The OpenAI API as vLLM serves it, at /v1 and at the prefixes of Llama Stack's and Tinker's clients.
 
 Entry points: make_blueprint; views and error_before_start, which path_dispatch.py calls for the paths that
 this dialect shares with TGI.
@@ -32,6 +32,7 @@ __all__ = ["error_before_start", "make_blueprint", "views"]
 
 PREFIX = "/v1"
 LLAMA_STACK_PREFIX = "/v1/openai/v1"
+TINKER_PREFIX, TINKER_PATHS = "/oai/api/v1", ("/completions", "/chat/completions")  # below TINKER_BASE_URL
 STORED_ROUTES = (*stored_chats.ROUTES, *stored_routes.ROUTES, *conversations.ROUTES)
 INVOKE = Operation(
     "Answer a conversation, continue a text or embed texts",
@@ -50,13 +51,17 @@ def make_blueprint(models: Models, settings: ServerSettings) -> Blueprint:
         for path, view in post_views.items():
             blueprint.add_url_rule(prefix + path, prefix + path, view, methods=["POST"])
         _add_routes(blueprint, prefix, (*STORED_ROUTES, *files.make_routes(settings.max_file_bytes)))
+    for path in TINKER_PATHS:
+        rule = TINKER_PREFIX + path
+        blueprint.add_url_rule(rule, rule, post_views[path], methods=["POST"])
     _add_routes(blueprint, PREFIX, fine_tuning.ROUTES)
     view = attach_operation(partial(detokenize, models), DETOKENIZE)
     blueprint.add_url_rule("/detokenize", "detokenize", view, methods=["POST"])
     info_routes.install_status(blueprint, models)
     info_routes.install_tokenizer_info(blueprint, models)
     info_routes.install_unsupported(blueprint)
-    info_routes.install_models(blueprint, LLAMA_STACK_PREFIX, models)
+    for prefix in (LLAMA_STACK_PREFIX, TINKER_PREFIX):
+        info_routes.install_models(blueprint, prefix, models)
     adapter_routes.install_adapters(blueprint, PREFIX)
     for prefix in (PREFIX, LLAMA_STACK_PREFIX):
         adapter_routes.install_delete(blueprint, prefix)

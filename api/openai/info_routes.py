@@ -57,8 +57,10 @@ def install_models(blueprint: Blueprint, prefix: str, models: Models) -> None:
     def show_model(name: str) -> Response:
         return json_response(200, model_card(models.resolve(name).card))
 
-    blueprint.add_url_rule(f"{prefix}/models", "models", attach_operation(list_models, MODELS))
-    blueprint.add_url_rule(f"{prefix}/models/<path:name>", "model", attach_operation(show_model, MODEL))
+    blueprint.add_url_rule(f"{prefix}/models", f"{prefix}/models", attach_operation(list_models, MODELS))
+    blueprint.add_url_rule(
+        f"{prefix}/models/<path:name>", f"{prefix}/model", attach_operation(show_model, MODEL)
+    )
 
 
 def install_unsupported(blueprint: Blueprint) -> None:
