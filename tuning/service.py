@@ -31,6 +31,7 @@ SCHEMA = Schema("the tuning store", 2, JOB_TABLES + RUN_TABLES, upgrades={1: RUN
 OWN_PROGRAMS = Programs(
     prepare=(sys.executable, "-m", "tuning.jobs.prepare"),
     train=(sys.executable, "-m", "tuning.trainer.child"),
+    serve_runs=(sys.executable, "-m", "tuning.trainer.server"),
 )
 
 
@@ -74,12 +75,20 @@ class TuningService:
         results.load_all(trained_models(jobs, checkpoints, results))
         self._queue = JobQueue(workspace, num_slots, poll_s)
         self.jobs = Jobs(workspace, self.datasets, self._queue, models)
-        self.runs = TrainingRuns(folder / "runs", self._database, base, adapters)
+        self.runs = TrainingRuns(
+            folder / "runs",
+            self._database,
+            base,
+            adapters,
+            command=programs.serve_runs,
+            nice=programs.nice,
+        )
         self.metrics = TuningCollector(partial(self._database.run, JOBS.all))
 
     def close(self) -> None:
         """Pause the running jobs: they go on after the next start."""
         self._queue.close()
+        self.runs.close()
         self._database.close()
 
     def _remove_leftovers(self, workspace: Workspace) -> None:

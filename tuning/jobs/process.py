@@ -23,9 +23,20 @@ SECRETS = ("API_KEYS", "HUGGINGFACE_ACCESS_TOKEN", "HF_TOKEN", "HUGGING_FACE_HUB
 
 
 class ChildProcess:
-    """A program at work in `folder`. Start it on a thread that lives as long as the child may."""
+    """A program at work in `folder`. Start it on a thread that lives as long as the child may.
 
-    def __init__(self, command: Sequence[str], folder: Path, *, threads: int, nice: int) -> None:
+    descriptors  open files that the child inherits
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        folder: Path,
+        *,
+        threads: int,
+        nice: int,
+        descriptors: Sequence[int] = (),
+    ) -> None:
         self.folder = folder
         with (folder / OUTPUT_FILE).open("wb") as output:
             self._process = subprocess.Popen(
@@ -36,6 +47,7 @@ class ChildProcess:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                pass_fds=descriptors,
             )
 
     @property

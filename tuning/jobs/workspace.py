@@ -14,10 +14,15 @@ from tuning.types import Job, Level, TrainingBase
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """Command lines, which the folder of the job follows. nice: how far they yield to the server."""
+    """Command lines, which the folder of the job follows.
+
+    serve_runs  the trainer of all training runs; its socket and folder follow
+    nice        how far they yield to the server
+    """
 
     prepare: tuple[str, ...]
     train: tuple[str, ...]
+    serve_runs: tuple[str, ...] = ()
     nice: int = 10
 
 

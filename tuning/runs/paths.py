@@ -49,6 +49,11 @@ def sampler_id_of(session_id: str, sampling_session_seq_id: int) -> str:
     return f"{session_id}:sample:{check_number('sampling_session_seq_id', sampling_session_seq_id)}"
 
 
+def session_of(id: str) -> str:
+    """The session of a run or a sampling session."""
+    return id.partition(":")[0]
+
+
 def check_number(field: str, number: int) -> int:
     """Raises BadRequest."""
     if not 0 <= number < MAX_NUMBER:

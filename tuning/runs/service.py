@@ -4,7 +4,7 @@ Sessions, runs, their requests and checkpoints. Every method may be called from 
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -12,12 +12,19 @@ from inference.backend import Adapters
 from inference.database import Database
 from inference.errors import BadRequest, NotFound, short
 from inference.finding import join_names
-from tuning.runs.paths import parse_path, run_id_of, sampler_id_of
+from tuning.runs.checkpoints import Checkpoints
+from tuning.runs.executor import RunExecutor
+from tuning.runs.paths import MAX_NUMBER, parse_path, run_id_of, sampler_id_of, session_of
 from tuning.runs.promise import Promise
+from tuning.runs.resident_runs import ResidentRuns
+from tuning.runs.run_queue import CREATION
+from tuning.runs.scheduler import RunScheduler
 from tuning.runs.sessions import Sessions
 from tuning.runs.store import RUN_CHECKPOINTS, RUN_INFOS, SAMPLERS, change, latest, require
+from tuning.runs.trainer_process import TrainerProcess
 from tuning.runs.types import (
     ClientSession,
+    CreateRun,
     RunCheckpoint,
     RunInfo,
     RunOptions,
@@ -27,17 +34,46 @@ from tuning.runs.types import (
 from tuning.types import TrainingBase
 
 MIN_TTL_S = 3600
+MAX_DIGITS = len(str(MAX_NUMBER))
+TRAINER_FOLDER = "trainer"  # below the runs' folder
 
 
 class TrainingRuns:
-    """folder: of the runs' files; adapters: what serves samples of them; None: the backend serves none."""
+    """The training runs of a server.
+
+    folder      of the runs' files
+    adapters    what serves samples of them; None: the backend serves none
+    command     of the trainer
+    max_runs    in the trainer's memory at a time
+    """
 
     def __init__(
-        self, folder: Path, database: Database, base: TrainingBase, adapters: Adapters | None
+        self,
+        folder: Path,
+        database: Database,
+        base: TrainingBase,
+        adapters: Adapters | None,
+        *,
+        command: Sequence[str],
+        nice: int,
+        max_runs: int = 8,
     ) -> None:
         self._database, self._base, self._adapters = database, base, adapters
-        self._folder = folder
         self._sessions = Sessions(database)
+        self._checkpoints = Checkpoints(folder, database, adapters)
+        residents = ResidentRuns(
+            folder,
+            database,
+            lambda: TrainerProcess(command, folder / TRAINER_FOLDER, base, nice),
+            max_runs,
+        )
+        executor = RunExecutor(folder, database, residents, self._checkpoints)
+        self._scheduler = RunScheduler(executor, self.runs(), self._checkpoints.delete_expired)
+        self._scheduler.execute(self._checkpoints.load_all)
+
+    def close(self) -> None:
+        """Park all runs: they go on after the next start."""
+        self._scheduler.close()
 
     def create_session(
         self, user_metadata: Mapping[str, str], display_name: str | None, sdk_version: str
@@ -68,7 +104,10 @@ class TrainingRuns:
         """
         self._sessions.require_open(session_id)
         self._check_base(options.base_model)
-        return Promise(f"{run_id_of(session_id, model_seq_id)}:0")
+        if not 1 <= options.rank <= self._base.max_lora_rank:
+            raise BadRequest("rank", f"must be 1 to {self._base.max_lora_rank}", options.rank)
+        run_id = run_id_of(session_id, model_seq_id)
+        return self._scheduler.create(run_id, CreateRun(session_id=session_id, options=options))
 
     def create_run_from(
         self,
@@ -85,8 +124,15 @@ class TrainingRuns:
         base_model  as the client calls it; empty: as the checkpoint's run called it
         """
         self._sessions.require_open(session_id)
-        parse_path(path)
-        return Promise(f"{run_id_of(session_id, model_seq_id)}:0")
+        if base_model:
+            self._check_base(base_model)
+        request = CreateRun(
+            session_id=session_id,
+            options=RunOptions(base_model=base_model, user_metadata=user_metadata or {}),
+            path=path,
+            with_optimizer=with_optimizer,
+        )
+        return self._scheduler.create(run_id_of(session_id, model_seq_id), request)
 
     def submit(self, run_id: str, seq_id: int, request: RunRequest) -> Promise:
         """Queue a request; requests of a run are computed by their seq_ids, from 1, without gaps.
@@ -94,12 +140,17 @@ class TrainingRuns:
         A repeated seq_id gives the same promise. Once run and seq_id are known, a refusal is a
         RejectedRequest: its seq_id is used up. Raises NotFound, and BadRequest for a finished session.
         """
-        self._sessions.require_open(self.run(run_id).session_id)
-        return Promise(f"{run_id}:{seq_id}")
+        self._sessions.require_open(session_of(run_id))
+        if not CREATION < seq_id < MAX_NUMBER:
+            raise BadRequest("seq_id", f"must be 1 to {MAX_NUMBER - 1}", seq_id)
+        return self._scheduler.submit(run_id, seq_id, request)
 
     def promise(self, request_id: str) -> Promise:
         """Raises NotFound."""
-        raise NotFound(f"there is no request {short(request_id)}")
+        run_id, _, number = request_id.rpartition(":")
+        if not (number.isascii() and number.isdecimal()) or len(number) > MAX_DIGITS:
+            raise NotFound(f"there is no request {short(request_id)}")
+        return self._scheduler.promise(run_id, int(number))
 
     def unload(self, run_id: str) -> None:
         """Free the run's memory until its next request. Raises NotFound."""
@@ -145,17 +196,15 @@ class TrainingRuns:
 
     def checkpoint(self, path: str) -> RunCheckpoint:
         """Raises BadRequest for what is no path of a checkpoint, and NotFound."""
-        checkpoint: RunCheckpoint = self._database.run(require, RUN_CHECKPOINTS, str(parse_path(path)))
-        return checkpoint
+        return self._checkpoints.get(path)
 
     def checkpoint_folder(self, path: str) -> Path:
         """The folder of a checkpoint's files: adapter_config.json and others. Raises as `checkpoint`."""
-        checkpoint = self.checkpoint(path)
-        return self._folder / self.run(checkpoint.run_id).folder / checkpoint.folder
+        return self._checkpoints.folder_of(self.checkpoint(path))
 
     def delete_checkpoint(self, path: str) -> None:
         """Raises as `checkpoint`."""
-        self.checkpoint(path)
+        self._checkpoints.delete(path)
 
     def set_ttl(self, path: str, ttl_s: int | None) -> None:
         """Remove the checkpoint after so many seconds; None: never. Raises as `checkpoint`."""
@@ -178,8 +227,10 @@ class TrainingRuns:
             raise BadRequest("base_model", "or model_path must be there, and not both")
         if base_model is not None:
             self._check_base(base_model)
-        session_id = id.partition(":")[0]
+        session_id = session_of(id)
         checkpoint = None if model_path is None else self.checkpoint(model_path)
+        if checkpoint is not None:
+            self._checkpoints.ensure_loaded(checkpoint)
         sampler = SamplingSession(
             id=id,
             session_id=session_id,

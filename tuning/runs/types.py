@@ -93,9 +93,22 @@ class RejectedRequest:
     """A request that the API refused: it takes its place in the order, and fails with this message."""
 
     message: str
+    category: Category = "user"
 
 
-RunRequest = ForwardBackward | OptimStep | SaveWeights | SaveForSampler | LoadWeights | RejectedRequest
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateRun:
+    """The first request of each run. path: of the checkpoint that it begins with; empty: a new adapter."""
+
+    session_id: str
+    options: RunOptions
+    path: str = ""
+    with_optimizer: bool = False
+
+
+RunRequest = (
+    CreateRun | ForwardBackward | OptimStep | SaveWeights | SaveForSampler | LoadWeights | RejectedRequest
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +174,7 @@ class RunInfo:
     folder        name of its folder
     num_trained   trained parameters
     next_seq_id   of the next request that is to run
-    state         name of the folder with its whole state; empty: only the trainer has it
+    state         where its whole state is: "initial": as it was created; "disk"; "memory": of the trainer
     is_corrupted  the server was killed while only the trainer had its state
     last_request  time of it
     """
@@ -173,7 +186,7 @@ class RunInfo:
     folder: str
     num_trained: int = 0
     next_seq_id: int = 1
-    state: str = ""
+    state: Literal["initial", "disk", "memory"] = "initial"
     is_corrupted: bool = False
     last_request: int = 0
 
@@ -209,6 +222,7 @@ class SamplingSession:
     base_model  the name that the client gave, or that of the checkpoint's base
     model_path  of the checkpoint; None: the base model, or a snapshot
     adapter     the name under which the backend serves it; empty: the base model
+    snapshot    folder of a snapshot, within that of all runs; empty: it is none
     """
 
     id: str
@@ -217,3 +231,4 @@ class SamplingSession:
     created: int
     model_path: str | None = None
     adapter: str = ""
+    snapshot: str = ""

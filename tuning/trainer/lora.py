@@ -3,6 +3,7 @@
 Knows peft, and which layers of a model an adapter may change; nothing of losses and optimizers.
 """
 
+import re
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from tuning.types import JobSpec
 
 ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 LINEAR = (nn.Linear, Conv1D)
+ATTENTION = re.compile(r"(?i)(attn|attention)[^.]*\.")  # in the path of a layer's module
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,10 +61,16 @@ def lora_options(spec: JobSpec) -> LoraOptions:
 
 @dataclass(frozen=True, slots=True)
 class LinearNames:
-    """The last names of a model's linear layers: in its layers, in order, and of its output layer."""
+    """The last names of a model's linear layers.
+
+    layers     in its layers, in order
+    output     its output layer
+    attention  those of `layers` that are in a module of attention
+    """
 
     layers: tuple[str, ...]
     output: tuple[str, ...]
+    attention: tuple[str, ...] = ()
 
 
 class PeftAdapters:
@@ -155,17 +163,36 @@ def find_linear_names(causal: Any) -> LinearNames:
     return LinearNames(
         unique_names(name for name, module in linear if module is not head),
         unique_names(name for name, module in linear if module is head),
+        unique_names(name for name, module in linear if ATTENTION.search(name)),
     )
 
 
 def target_names(linear_names: LinearNames, options: LoraOptions) -> tuple[str, ...]:
     """The names of the layers that get an adapter, in the model's order."""
-    unknown = [name for name in options.target_modules if name not in linear_names.layers]
+    known = (*linear_names.layers, *linear_names.output)
+    unknown = [name for name in options.target_modules if name not in known]
     if unknown:
         rule = f"must be among {', '.join(linear_names.layers)}"
         raise BadRequest("lora_target_modules", rule, join_names(unknown))
     chosen = options.target_modules or tuple(name for name in linear_names.layers if name not in ROUTERS)
     return chosen + (linear_names.output if options.train_output else ())
+
+
+def kinds_to_names(linear_names: LinearNames, *, attention: bool, mlp: bool, output: bool) -> tuple[str, ...]:
+    """The names of the linear layers of these kinds. Raises BadRequest if the model has none of them.
+
+    A name that attention and MLP share, such as GPT-2's c_proj, counts as attention.
+    """
+    chosen = [name for name in linear_names.attention if attention]
+    chosen += [name for name in linear_names.layers if mlp and is_mlp(name, linear_names)]
+    chosen += [name for name in linear_names.output if output]
+    if not chosen:
+        raise BadRequest("lora_config", "must train attention, MLP or output layers that the model has")
+    return tuple(dict.fromkeys(chosen))
+
+
+def is_mlp(name: str, linear_names: LinearNames) -> bool:
+    return name not in ROUTERS and name not in linear_names.attention
 
 
 def unique_names(paths: Iterable[str]) -> tuple[str, ...]:

@@ -28,6 +28,15 @@ class AdamParams:
     grad_clip_norm: float = 1.0
 
 
+ADAM_RANGES: Mapping[str, tuple[Callable[[float], bool], str]] = {
+    "learning_rate": (lambda value: value >= 0, "at least 0"),
+    "beta1": (lambda value: 0 <= value < 1, "at least 0 and below 1"),
+    "beta2": (lambda value: 0 <= value < 1, "at least 0 and below 1"),
+    "eps": (lambda value: value > 0, "above 0"),
+    "weight_decay": (lambda value: value >= 0, "at least 0"),
+    "grad_clip_norm": (lambda value: value >= 0, "at least 0"),
+}
+
 OPTIMIZERS: Mapping[str, Callable[..., torch.optim.Optimizer]] = {
     "adamw": torch.optim.AdamW,  # decay decoupled from the gradient
     "adam": torch.optim.Adam,  # decay added to the gradient
@@ -39,6 +48,14 @@ def check_optimizer(name: str) -> None:
     """Raise BadRequest for an unknown name."""
     if name not in OPTIMIZERS:
         raise BadRequest("optimizer", f"must be one of {', '.join(OPTIMIZERS)}", name)
+
+
+def check_params(params: AdamParams) -> None:
+    """Raise BadRequest for a number out of its range."""
+    for name, (is_valid, rule) in ADAM_RANGES.items():
+        value = getattr(params, name)
+        if not (math.isfinite(value) and is_valid(value)):
+            raise BadRequest(f"adam_params.{name}", f"must be {rule}, and finite", value)
 
 
 def create_optimizer(name: str, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
@@ -62,6 +79,12 @@ def take_step(optimizer: torch.optim.Optimizer, params: AdamParams) -> float:
         optimizer.step()
     optimizer.zero_grad()
     return norm
+
+
+def num_steps(optimizer: torch.optim.Optimizer) -> int:
+    """Steps of an Adam optimizer that change the moments of its parameters."""
+    states = [optimizer.state[parameter] for parameter in optimizer.param_groups[0]["params"]]
+    return max((int(state["step"]) for state in states if "step" in state), default=0)
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, names: Iterable[str]) -> dict[str, Tensor]:

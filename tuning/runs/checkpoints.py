@@ -1,0 +1,135 @@
+"""The checkpoints of runs: their rows in the database, their folders, and the adapters that serve them.
+
+May be called from any thread. Knows no trainer: the files are written by others.
+"""
+
+import logging
+import os
+import secrets
+import shutil
+import sqlite3
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from inference.backend import Adapters
+from inference.database import Database
+from inference.errors import NotFound, ServerError, Unavailable
+from tuning.runs.paths import CheckpointPath, parse_path
+from tuning.runs.store import RUN_CHECKPOINTS, RUN_INFOS, latest, require
+from tuning.runs.types import CheckpointKind, RunCheckpoint, RunInfo
+
+log = logging.getLogger(__name__)
+
+
+class Checkpoints:
+    """folder: of the runs; adapters: None: the backend serves none."""
+
+    def __init__(self, folder: Path, database: Database, adapters: Adapters | None) -> None:
+        self._folder, self._database, self._adapters = folder, database, adapters
+
+    def get(self, path: str) -> RunCheckpoint:
+        """Raises BadRequest for what is no path of a checkpoint, and NotFound."""
+        checkpoint: RunCheckpoint = self._database.run(require, RUN_CHECKPOINTS, str(parse_path(path)))
+        return checkpoint
+
+    def exists(self, path: CheckpointPath) -> bool:
+        return self._database.run(RUN_CHECKPOINTS.find, str(path)) is not None
+
+    def folder_of(self, checkpoint: RunCheckpoint) -> Path:
+        run: RunInfo = self._database.run(require, RUN_INFOS, checkpoint.run_id)
+        return self._folder / run.folder / checkpoint.folder
+
+    def new_folder(self, run: RunInfo, kind: CheckpointKind) -> Path:
+        """A path for the files of a new checkpoint; no client chooses any of its names."""
+        return self._folder / run.folder / f"{kind}-{secrets.token_hex(8)}"
+
+    def add(
+        self,
+        run: RunInfo,
+        path: CheckpointPath,
+        folder: Path,
+        ttl_s: int | None,
+        user_metadata: Mapping[str, str],
+    ) -> RunCheckpoint:
+        """Record the checkpoint in `folder`; it replaces one of the same path."""
+        now = int(time.time())
+        checkpoint = RunCheckpoint(
+            id=str(path),
+            run_id=run.id,
+            kind=path.kind,
+            name=path.name,
+            created=now,
+            num_bytes=sum(file.stat().st_size for file in folder.iterdir()),
+            folder=folder.name,
+            options=run.options,
+            user_metadata=user_metadata,
+            expires=None if ttl_s is None else now + ttl_s,
+        )
+        former = self._database.run(replace_checkpoint, checkpoint)
+        if former is not None:
+            shutil.rmtree(folder.with_name(former.folder), ignore_errors=True)
+        return checkpoint
+
+    def delete(self, path: str) -> None:
+        """Raises as `get`."""
+        checkpoint = self.get(path)
+        folder = self.folder_of(checkpoint)
+        self._database.run(RUN_CHECKPOINTS.delete, checkpoint.id)
+        self.unload(checkpoint.id)
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def delete_expired(self) -> None:
+        now = time.time()
+        for checkpoint in self._database.run(latest, RUN_CHECKPOINTS):
+            if checkpoint.expires is not None and checkpoint.expires <= now:
+                self.delete(checkpoint.id)
+                log.info("checkpoint=%s status=expired", checkpoint.id)
+
+    def load(self, name: str, folder: Path) -> None:
+        """Serve the adapter in `folder` under this name. Raises ServerError."""
+        if self._adapters is None:
+            raise Unavailable("the served model takes no adapters: checkpoints cannot be sampled")
+        self._adapters.load(name, folder, name, replace=True)
+
+    def ensure_loaded(self, checkpoint: RunCheckpoint) -> None:
+        """Serve the checkpoint under its path, unless it is served already. Raises ServerError."""
+        try:
+            if self._adapters is not None:
+                self._adapters.folder_of(checkpoint.id)
+                return
+        except NotFound:
+            pass
+        self.load(checkpoint.id, self.folder_of(checkpoint))
+
+    def unload(self, name: str) -> None:
+        try:
+            if self._adapters is not None:
+                self._adapters.unload(name)
+        except NotFound:
+            log.debug("adapter=%s was not loaded", name)
+
+    def load_all(self) -> None:
+        """Serve what was saved for sampling before a restart. One that cannot be served is logged."""
+        for checkpoint in reversed(self._database.run(latest, RUN_CHECKPOINTS)):
+            if checkpoint.kind == "sampler_weights":
+                try:
+                    self.ensure_loaded(checkpoint)
+                except (ServerError, OSError) as error:
+                    log.warning("checkpoint=%s cannot be served: %s", checkpoint.id, error)
+
+
+def replace_checkpoint(connection: sqlite3.Connection, checkpoint: RunCheckpoint) -> RunCheckpoint | None:
+    """Insert the checkpoint in place of one with its path, which is returned."""
+    former = RUN_CHECKPOINTS.find(connection, checkpoint.id)
+    if former is not None:
+        RUN_CHECKPOINTS.delete(connection, former.id)
+    RUN_CHECKPOINTS.insert(connection, checkpoint, checkpoint.run_id)
+    return former
+
+
+def link_files(source: Path, folder: Path, *names: str) -> None:
+    """Fill a folder with hard links to the files of these names in another one, where they exist."""
+    for name in names:
+        if (source / name).exists():
+            os.link(source / name, folder / name)

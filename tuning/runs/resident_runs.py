@@ -1,0 +1,140 @@
+"""The runs that the trainer has in memory. The least used ones are parked: written to disk, and freed.
+
+Starts the trainer with the first run. Belongs to the thread of the executor.
+"""
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from inference.database import Database
+from inference.errors import Internal
+from tuning.runs.checkpoints import link_files
+from tuning.runs.store import RUN_INFOS, change, require
+from tuning.runs.trainer_process import TrainerDied, TrainerProcess
+from tuning.runs.types import RunInfo, RunOptions
+from tuning.trainer.durable_files import last_whole, replace_folder
+from tuning.trainer.messages import Arrays, Message
+from tuning.trainer.run_state import GRADIENTS_FILE
+
+STATE_FOLDER = "state"
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class ResidentRun:
+    """num_trained: parameters; has_gradients: of passes since the last optimizer step."""
+
+    num_trained: int
+    has_gradients: bool = False
+
+
+class ResidentRuns:
+    """folder: of all runs; max_runs: in memory at a time."""
+
+    def __init__(
+        self, folder: Path, database: Database, start_trainer: Callable[[], TrainerProcess], max_runs: int
+    ) -> None:
+        self._folder, self._database, self._max_runs = folder, database, max_runs
+        self._start_trainer = start_trainer
+        self._trainer: TrainerProcess | None = None
+        self._residents: OrderedDict[str, ResidentRun] = OrderedDict()  # the least used first
+
+    def call(self, run: RunInfo, verb: str, arrays: Arrays | None = None, **fields: Any) -> Message:
+        """Call the trainer for this run, which is brought into memory. Raises as TrainerProcess.call."""
+        if run.id not in self._residents:
+            self.open(run)
+        self._residents.move_to_end(run.id)
+        return self._call(verb, arrays, run=run.id, **fields)
+
+    def open(self, run: RunInfo) -> int:
+        """Bring a run into memory; returns the number of trained parameters."""
+        while len(self._residents) >= self._max_runs:
+            self.park(next(iter(self._residents)))
+        if run.state == "initial":
+            reply = self._call("create_run", run=run.id, **adapter_fields(run.options))
+            has_gradients = False
+        else:
+            state = last_whole(self._state_folder(run))
+            if state is None:
+                raise Internal(f"the state of {run.id} is missing: create a run from its last checkpoint")
+            reply = self._call("open_run", run=run.id, folder=str(state))
+            has_gradients = (state / GRADIENTS_FILE).exists()
+        num_trained = reply.header["num_trained"]
+        self._residents[run.id] = ResidentRun(num_trained, has_gradients)
+        return num_trained
+
+    def park(self, run_id: str) -> None:
+        """Write the run's state to disk, and free its memory; does nothing for one that is not in memory."""
+        if run_id not in self._residents:
+            return
+        run: RunInfo = self._database.run(require, RUN_INFOS, run_id)
+        if run.state == "memory":
+            self._call("save_state", run=run_id, folder=str(self._state_folder(run)))
+            self._database.run(partial(change, state="disk"), RUN_INFOS, run_id)
+        self._call("delete_run", run=run_id)
+        del self._residents[run_id]
+        log.info("run=%s status=parked", run_id)
+
+    def park_all(self) -> None:
+        for run_id in list(self._residents):
+            self.park(run_id)
+
+    def mark_changed(self, run: RunInfo, *, has_gradients: bool) -> None:
+        """The run in memory is no longer as on disk."""
+        if run.id in self._residents:
+            self._residents[run.id].has_gradients = has_gradients
+            if run.state != "memory":
+                self._database.run(partial(change, state="memory"), RUN_INFOS, run.id)
+
+    def keep_state(self, run: RunInfo, checkpoint: Path, names: tuple[str, ...]) -> None:
+        """These files of a checkpoint are the whole state of the run now, unless there are gradients."""
+        resident = self._residents.get(run.id)
+        if resident is None or not resident.has_gradients:
+            replace_folder(self._state_folder(run), lambda new: link_files(checkpoint, new, *names))
+            self._database.run(partial(change, state="disk"), RUN_INFOS, run.id)
+
+    def close(self) -> None:
+        """Park all runs, and end the trainer."""
+        if self._trainer is not None:
+            self.park_all()
+            self._trainer.close()
+            self._trainer = None
+
+    def kill(self) -> None:
+        """End the trainer at once. From any thread."""
+        if self._trainer is not None:
+            self._trainer.kill()
+
+    def _call(self, verb: str, arrays: Arrays | None = None, **fields: Any) -> Message:
+        if self._trainer is None:
+            self._trainer = self._start_trainer()
+        try:
+            return self._trainer.call(verb, arrays, **fields)
+        except TrainerDied:
+            self._trainer = None
+            self._corrupt_residents()
+            raise
+
+    def _corrupt_residents(self) -> None:
+        """What the dead trainer alone had is lost."""
+        for run_id in self._residents:
+            run = self._database.run(RUN_INFOS.find, run_id)
+            if run is not None and run.state == "memory":
+                self._database.run(partial(change, is_corrupted=True), RUN_INFOS, run_id)
+                log.error("run=%s status=corrupted", run_id)
+        self._residents.clear()
+
+    def _state_folder(self, run: RunInfo) -> Path:
+        return self._folder / run.folder / STATE_FOLDER
+
+
+def adapter_fields(options: RunOptions) -> dict[str, Any]:
+    """The fields of the trainer's create_run."""
+    kinds = {"attention": options.train_attn, "mlp": options.train_mlp, "output": options.train_unembed}
+    return {"rank": options.rank, "seed": options.seed, "kinds": kinds}

@@ -1,0 +1,134 @@
+"""Decides which request is executed next: each run in the order of its seq_ids, the runs in turn.
+
+One thread owns the queues and never waits long; another one executes. Other threads send functions.
+"""
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
+from typing import Any, TypeVar
+
+from inference.errors import NotFound, Unavailable, short
+from tuning.runs.executor import RunExecutor
+from tuning.runs.promise import Promise
+from tuning.runs.run_queue import CREATION, QueuedRequest, RunQueue
+from tuning.runs.types import CreateRun, Failure, RunInfo, RunRequest, RunResult
+
+TICK_S = 1.0
+SHUTDOWN_S = 20.0  # for the trainer to finish a request, and to write the runs to disk
+SHUTTING_DOWN = "the server is shutting down"
+
+log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+
+class RunScheduler:
+    """runs: those of earlier servers. tick: is executed every now and then, between two requests."""
+
+    def __init__(self, executor: RunExecutor, runs: Iterable[RunInfo], tick: Callable[[], None]) -> None:
+        self._executor, self._tick = executor, tick
+        self._queues = {run.id: RunQueue(run.id, run.next_seq_id) for run in runs}
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="trainer")
+        self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._is_busy = self._is_closing = False
+        self._thread = threading.Thread(target=self._work, name="runs", daemon=True)
+        self._thread.start()
+
+    def create(self, run_id: str, request: CreateRun) -> Promise:
+        """The promise of the run's creation: the same one for the same id."""
+        return self._call(self._create, run_id, request)
+
+    def submit(self, run_id: str, seq_id: int, request: RunRequest) -> Promise:
+        """Raises NotFound."""
+        return self._call(self._submit, run_id, seq_id, request)
+
+    def promise(self, run_id: str, seq_id: int) -> Promise:
+        """Raises NotFound."""
+        return self._call(self._find_promise, run_id, seq_id)
+
+    def execute(self, task: Callable[[], None]) -> None:
+        """Execute a task on the thread of the executor, between two requests."""
+        self._worker.submit(task)
+
+    def close(self) -> None:
+        """End after the request that is being executed, or kill the trainer if it takes too long."""
+        self._commands.put(self._begin_closing)
+        self._thread.join()
+        ending = self._worker.submit(self._executor.residents.close)
+        if not wait([ending], SHUTDOWN_S).done:
+            self._executor.residents.kill()
+        self._worker.shutdown()
+
+    def _call(self, function: Callable[..., Result], *args: Any) -> Result:
+        """Run a function on the thread of the queues. Raises what it raises, or Unavailable."""
+        future: Future[Result] = Future()
+
+        def command() -> None:
+            try:
+                future.set_result(function(*args))
+            except BaseException as error:
+                future.set_exception(error)
+
+        if self._is_closing:
+            raise Unavailable(SHUTTING_DOWN)
+        self._commands.put(command)
+        return future.result()
+
+    def _work(self) -> None:
+        next_tick = time.monotonic() + TICK_S
+        while not self._is_closing:
+            try:
+                self._commands.get(timeout=TICK_S)()
+            except queue.Empty:
+                pass
+            if time.monotonic() >= next_tick:
+                self._clean_up()
+                next_tick = time.monotonic() + TICK_S
+            self._start_next()
+
+    def _create(self, run_id: str, request: CreateRun) -> Promise:
+        if run_id not in self._queues:
+            self._queues[run_id] = RunQueue(run_id, CREATION)
+        return self._queues[run_id].add(CREATION, request)
+
+    def _submit(self, run_id: str, seq_id: int, request: RunRequest) -> Promise:
+        return self._find(run_id).add(seq_id, request)
+
+    def _find_promise(self, run_id: str, seq_id: int) -> Promise:
+        promise = self._find(run_id).promises.get(seq_id)
+        if promise is None:
+            raise NotFound(f"there is no request {short(f'{run_id}:{seq_id}')}")
+        return promise
+
+    def _find(self, run_id: str) -> RunQueue:
+        if run_id not in self._queues:
+            raise NotFound(f"there is no training run {short(run_id)}")
+        return self._queues[run_id]
+
+    def _start_next(self) -> None:
+        """Hand the executor a request of the run that has waited longest, if it is idle."""
+        ready = next((each for each in self._queues.values() if each.is_ready), None)
+        if self._is_busy or self._is_closing or ready is None:
+            return
+        self._queues[ready.run_id] = self._queues.pop(ready.run_id)  # behind all others
+        queued, self._is_busy = ready.take(), True
+        future = self._worker.submit(self._executor.execute, ready.run_id, queued.seq_id, queued.request)
+        future.add_done_callback(lambda done: self._commands.put(partial(self._end, queued, done)))
+
+    def _end(self, queued: QueuedRequest, done: "Future[RunResult | Failure]") -> None:
+        self._is_busy = False
+        queued.promise.resolve(done.result())
+
+    def _clean_up(self) -> None:
+        for run_queue in self._queues.values():
+            run_queue.fail_gap()
+            run_queue.remove_expired()
+        self._tick()
+
+    def _begin_closing(self) -> None:
+        self._is_closing = True

@@ -1,0 +1,85 @@
+"""The process that trains all runs, as the server sees it: one request at a time, and its reply."""
+
+import contextlib
+import dataclasses
+import json
+import logging
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from inference.errors import BadRequest, Internal, ServerError
+from tuning.jobs.process import ChildProcess, describe_exit
+from tuning.trainer.messages import Arrays, Message, read_message, write_message
+from tuning.types import TrainingBase
+
+BASE_FILE = "base.json"
+EXIT_TIMEOUT_S = 5.0
+
+log = logging.getLogger(__name__)
+
+
+class TrainerDied(Internal):
+    """What only the trainer had is lost."""
+
+
+class TrainerProcess:
+    """Start it on a thread that lives as long as the process may."""
+
+    def __init__(self, command: Sequence[str], folder: Path, base: TrainingBase, nice: int) -> None:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (folder / BASE_FILE).write_text(json.dumps(dataclasses.asdict(base)))
+        own, other = socket.socketpair()
+        with other:
+            descriptor = other.fileno()
+            self._process = ChildProcess(
+                (*command, str(descriptor)),
+                folder,
+                threads=base.threads,
+                nice=nice,
+                descriptors=(descriptor,),
+            )
+        self._socket, self._stream = own, own.makefile("rwb")
+        self.resident_bytes = 0  # as of its last reply
+        log.info("trainer pid=%d status=running", self._process.pid)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def call(self, verb: str, arrays: Arrays | None = None, **fields: Any) -> Message:
+        """Wait for the reply. Raises BadRequest, Internal, and TrainerDied."""
+        reply = None
+        with contextlib.suppress(OSError):
+            write_message(self._stream, {"verb": verb, **fields}, arrays or {})
+            reply = read_message(self._stream)
+        if reply is None:
+            raise TrainerDied(self._death())
+        self.resident_bytes = reply.header["rss"]
+        if "error" in reply.header:
+            raise to_error(reply.header)
+        return reply
+
+    def kill(self) -> None:
+        """End it at once; a call in progress raises TrainerDied. From any thread."""
+        self._process.kill()
+
+    def close(self) -> None:
+        """Let it end."""
+        self._socket.shutdown(socket.SHUT_RDWR)
+        if not self._process.wait(EXIT_TIMEOUT_S):
+            self._process.kill()
+        self._socket.close()
+
+    def _death(self) -> str:
+        self._process.wait(EXIT_TIMEOUT_S)
+        self._process.kill()
+        code = self._process.exit_code()
+        log.error("trainer: %s\n%s", describe_exit(code or 0), self._process.last_words())
+        return f"the trainer died: {describe_exit(code or 0)}"
+
+
+def to_error(header: Mapping[str, Any]) -> ServerError:
+    message = header["error"]
+    return BadRequest("", message) if header["category"] == "user" else Internal(message)

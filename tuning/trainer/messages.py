@@ -1,0 +1,69 @@
+"""Messages between the server and its trainer: a JSON header and arrays, framed, over any byte stream.
+
+Arrays are safetensors bytes: nothing that is read here can run code.
+"""
+
+import json
+import struct
+from collections.abc import Mapping, Sequence
+from io import BufferedIOBase
+from typing import Any, NamedTuple
+
+import numpy as np
+from safetensors.numpy import load, save
+
+from tuning.trainer.datum import Datum
+
+FRAME = struct.Struct("<QQ")  # bytes of the header, bytes of the arrays
+TOKENS, TARGETS, INPUT = "tokens", "targets", "input."  # the arrays of a datum
+
+Arrays = Mapping[str, np.ndarray]
+
+
+class Message(NamedTuple):
+    header: dict[str, Any]
+    arrays: Arrays
+
+
+def write_message(stream: BufferedIOBase, header: Mapping[str, Any], arrays: Arrays) -> None:
+    head = json.dumps(header).encode()
+    body = save({name: np.ascontiguousarray(array) for name, array in arrays.items()}) if arrays else b""
+    stream.write(FRAME.pack(len(head), len(body)) + head + body)
+    stream.flush()
+
+
+def read_message(stream: BufferedIOBase) -> Message | None:
+    """The next message; None: the stream has ended, perhaps within a message."""
+    frame = stream.read(FRAME.size)
+    if len(frame) < FRAME.size:
+        return None
+    head_size, body_size = FRAME.unpack(frame)
+    head, body = stream.read(head_size), stream.read(body_size)
+    if len(head) < head_size or len(body) < body_size:
+        return None
+    return Message(json.loads(head), load(body) if body else {})
+
+
+def data_to_arrays(data: Sequence[Datum]) -> dict[str, np.ndarray]:
+    """Arrays by the number of the datum and their name."""
+    return {f"{index}.{name}": array for index, datum in enumerate(data) for name, array in fields_of(datum)}
+
+
+def fields_of(datum: Datum) -> list[tuple[str, np.ndarray]]:
+    inputs = [(INPUT + name, np.asarray(values, np.float32)) for name, values in datum.inputs.items()]
+    ids = ((TOKENS, datum.token_ids), (TARGETS, datum.target_ids))
+    return [*((name, np.asarray(values, np.int64)) for name, values in ids), *inputs]
+
+
+def arrays_to_data(arrays: Arrays) -> list[Datum]:
+    """The data that data_to_arrays took apart."""
+    fields: dict[int, dict[str, np.ndarray]] = {}
+    for key, array in arrays.items():
+        index, _, name = key.partition(".")
+        fields.setdefault(int(index), {})[name] = array
+    return [to_datum(fields[index]) for index in range(len(fields))]
+
+
+def to_datum(fields: Mapping[str, np.ndarray]) -> Datum:
+    inputs = {name[len(INPUT) :]: array for name, array in fields.items() if name.startswith(INPUT)}
+    return Datum(fields[TOKENS], fields[TARGETS], inputs)

@@ -1,0 +1,173 @@
+"""The trainer's process for training runs: python -m tuning.trainer.server SOCKET FOLDER
+
+Reads FOLDER/base.json, then requests from the socket with this file descriptor, and replies to one after the
+other. It loads the base model once, at the first request that needs it, and ends when the socket is closed.
+"""
+
+import json
+import logging
+import math
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from inference.errors import BadRequest, ServerError, named_error
+from inference.process.malloc import LARGE_BLOCK, set_mmap_threshold
+from inference.process.memory_shortage import is_memory_shortage
+from inference.process.rss import resident_memory
+from tuning.trainer.base_model import load_base
+from tuning.trainer.durable_files import replace_folder
+from tuning.trainer.lora import LoraOptions, kinds_to_names
+from tuning.trainer.messages import Arrays, Message, arrays_to_data, read_message, write_message
+from tuning.trainer.optimizers import AdamParams, check_params, num_steps
+from tuning.trainer.run_state import open_run_state, save_run_state
+from tuning.trainer.trainer import Trainer
+from tuning.types import TrainingBase
+
+BASE_FILE = "base.json"
+LORA_ALPHA = 32.0  # whatever the rank is
+OUT_OF_MEMORY = "the trainer ran out of memory: send fewer or shorter data at a time"
+NOT_FINITE = (
+    "is not finite: the gradients are dropped, the weights are as they were; use a lower learning rate"
+)
+
+Header = Mapping[str, Any]
+Reply = tuple[Mapping[str, Any], Arrays]
+
+log = logging.getLogger(__name__)
+
+
+def main(descriptor: int, folder: Path) -> int:
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s %(message)s")
+    server = TrainerServer(read_base(folder / BASE_FILE))
+    with socket.socket(fileno=descriptor) as connection, connection.makefile("rwb") as stream:
+        while message := read_message(stream):
+            header, arrays = server.reply(message)
+            write_message(stream, {**header, "rss": resident_memory().total}, arrays)
+    return 0
+
+
+def read_base(path: Path) -> TrainingBase:
+    raw = json.loads(path.read_text())
+    return TrainingBase(**{**raw, "names": tuple(raw["names"])})
+
+
+class TrainerServer:
+    """Calls the trainer's verbs; the replies say what went wrong, and whose fault it is."""
+
+    def __init__(self, base: TrainingBase) -> None:
+        self._base = base
+
+    @cached_property
+    def trainer(self) -> Trainer:
+        """Loads the base model."""
+        spec = self._base
+        torch.set_num_threads(spec.threads)
+        base = load_base(
+            Path(spec.model_folder),
+            dtype=spec.dtype,
+            trust_remote_code=spec.trust_remote_code,
+            tokenizer_config=Path(spec.tokenizer_config_path) if spec.tokenizer_config_path else None,
+            chat_template=spec.chat_template,
+        )
+        set_mmap_threshold(LARGE_BLOCK)  # else freed activations leave holes in the heap
+        return Trainer(base)
+
+    def reply(self, message: Message) -> Reply:
+        header, arrays = message
+        try:
+            return VERBS[header["verb"]](self, header, arrays)
+        except BadRequest as error:
+            return failure("user", error.message)
+        except ServerError as error:
+            return failure("server", error.message)
+        except Exception as error:  # an architecture's own failure, or torch's
+            log.exception("verb=%s failed", header["verb"])
+            if isinstance(error, torch.OutOfMemoryError) or is_memory_shortage(error):
+                return failure("user", OUT_OF_MEMORY)
+            return failure("server", named_error(error))
+
+    def create_run(self, header: Header, arrays: Arrays) -> Reply:
+        names = kinds_to_names(self.trainer.adapters.linear_names, **header["kinds"])
+        options = LoraOptions(
+            rank=header["rank"], alpha=LORA_ALPHA, target_modules=names, seed=header["seed"]
+        )
+        return {"num_trained": self.trainer.create_run(header["run"], options)}, {}
+
+    def open_run(self, header: Header, arrays: Arrays) -> Reply:
+        """Begin a run with the state in a folder."""
+        return {"num_trained": open_run_state(self.trainer, header["run"], Path(header["folder"]))}, {}
+
+    def delete_run(self, header: Header, arrays: Arrays) -> Reply:
+        self.trainer.delete_run(header["run"])
+        return {}, {}
+
+    def forward_backward(self, header: Header, arrays: Arrays) -> Reply:
+        run_id, data = header["run"], arrays_to_data(arrays)
+        verb = self.trainer.forward if header["forward_only"] else self.trainer.forward_backward
+        result = verb(run_id, data, header["loss_fn"], header["config"])
+        if not math.isfinite(result.loss):
+            if not header["forward_only"]:
+                self.trainer.drop_gradients(run_id)
+            raise BadRequest("loss", NOT_FINITE, result.loss)
+        metrics = {"loss:sum": result.loss, "tokens:sum": float(sum(map(len, data)))}
+        logprobs = {str(index): values.numpy() for index, values in enumerate(result.logprobs)}
+        return {"metrics": metrics}, logprobs
+
+    def optim_step(self, header: Header, arrays: Arrays) -> Reply:
+        run_id, params = header["run"], AdamParams(**header["params"])
+        check_params(params)
+        norm = self.trainer.optim_step(run_id, params)
+        if not math.isfinite(norm):
+            raise BadRequest("gradient norm", NOT_FINITE, norm)
+        step = num_steps(self.trainer.runs[run_id].optimizer)
+        return {
+            "metrics": {
+                "grad_norm:mean": norm,
+                "learning_rate:mean": params.learning_rate,
+                "step:max": float(step),
+            }
+        }, {}
+
+    def save(self, header: Header, arrays: Arrays) -> Reply:
+        run_id, with_optimizer = header["run"], header["with_optimizer"]
+        replace_folder(
+            Path(header["folder"]),
+            lambda new: self.trainer.save(run_id, new, with_optimizer=with_optimizer),
+        )
+        return {}, {}
+
+    def save_state(self, header: Header, arrays: Arrays) -> Reply:
+        run_id = header["run"]
+        replace_folder(Path(header["folder"]), lambda new: save_run_state(self.trainer, run_id, new))
+        return {}, {}
+
+    def load(self, header: Header, arrays: Arrays) -> Reply:
+        folder, with_optimizer = Path(header["folder"]), header["with_optimizer"]
+        self.trainer.load(header["run"], folder, with_optimizer=with_optimizer)
+        return {}, {}
+
+
+def failure(category: str, message: str) -> Reply:
+    return {"error": message, "category": category}, {}
+
+
+VERBS: Mapping[str, Callable[[TrainerServer, Header, Arrays], Reply]] = {
+    "create_run": TrainerServer.create_run,
+    "open_run": TrainerServer.open_run,
+    "delete_run": TrainerServer.delete_run,
+    "forward_backward": TrainerServer.forward_backward,
+    "optim_step": TrainerServer.optim_step,
+    "save": TrainerServer.save,
+    "save_state": TrainerServer.save_state,
+    "load": TrainerServer.load,
+}
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]), Path(sys.argv[2])))
