@@ -18,7 +18,7 @@ from tuning.runs.store import RUN_INFOS, change, require
 from tuning.runs.trainer_process import TrainerDied, TrainerProcess
 from tuning.runs.types import RunInfo, RunOptions
 from tuning.trainer.durable_files import last_whole, replace_folder
-from tuning.trainer.messages import Arrays, Message
+from tuning.trainer.messages import Arrays, TrainerMessage
 from tuning.trainer.run_state import GRADIENTS_FILE
 
 STATE_FOLDER = "state"
@@ -45,7 +45,7 @@ class ResidentRuns:
         self._trainer: TrainerProcess | None = None
         self._residents: OrderedDict[str, ResidentRun] = OrderedDict()  # the least used first
 
-    def call(self, run: RunInfo, verb: str, arrays: Arrays | None = None, **fields: Any) -> Message:
+    def call(self, run: RunInfo, verb: str, arrays: Arrays | None = None, **fields: Any) -> TrainerMessage:
         """Call the trainer for this run, which is brought into memory. Raises as TrainerProcess.call."""
         if run.id not in self._residents:
             self.open(run)
@@ -111,7 +111,7 @@ class ResidentRuns:
         if self._trainer is not None:
             self._trainer.kill()
 
-    def _call(self, verb: str, arrays: Arrays | None = None, **fields: Any) -> Message:
+    def _call(self, verb: str, arrays: Arrays | None = None, **fields: Any) -> TrainerMessage:
         if self._trainer is None:
             self._trainer = self._start_trainer()
         try:

@@ -19,6 +19,7 @@ from tuning.runs.run_queue import CREATION, QueuedRequest, RunQueue
 from tuning.runs.types import CreateRun, Failure, RunInfo, RunRequest, RunResult
 
 TICK_S = 1.0
+CLEAN_UP_S = 30.0
 SHUTDOWN_S = 20.0  # for the trainer to finish a request, and to write the runs to disk
 SHUTTING_DOWN = "the server is shutting down"
 
@@ -28,10 +29,10 @@ Result = TypeVar("Result")
 
 
 class RunScheduler:
-    """runs: those of earlier servers. tick: is executed every now and then, between two requests."""
+    """runs: those of earlier servers. clean_up: is executed once in a while, between two requests."""
 
-    def __init__(self, executor: RunExecutor, runs: Iterable[RunInfo], tick: Callable[[], None]) -> None:
-        self._executor, self._tick = executor, tick
+    def __init__(self, executor: RunExecutor, runs: Iterable[RunInfo], clean_up: Callable[[], None]) -> None:
+        self._executor, self._clean_up = executor, clean_up
         self._queues = {run.id: RunQueue(run.id, run.next_seq_id) for run in runs}
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="trainer")
         self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -52,11 +53,13 @@ class RunScheduler:
         return self._call(self._find_promise, run_id, seq_id)
 
     def execute(self, task: Callable[[], None]) -> None:
-        """Execute a task on the thread of the executor, between two requests."""
-        self._worker.submit(task)
+        """Execute a task on the thread of the executor, between two requests. Its failure is logged."""
+        self._worker.submit(run_logged, task)
 
     def close(self) -> None:
         """End after the request that is being executed, or kill the trainer if it takes too long."""
+        if self._is_closing:
+            return
         self._commands.put(self._begin_closing)
         self._thread.join()
         ending = self._worker.submit(self._executor.residents.close)
@@ -80,15 +83,18 @@ class RunScheduler:
         return future.result()
 
     def _work(self) -> None:
-        next_tick = time.monotonic() + TICK_S
+        next_tick = next_clean_up = time.monotonic()
         while not self._is_closing:
             try:
                 self._commands.get(timeout=TICK_S)()
             except queue.Empty:
                 pass
             if time.monotonic() >= next_tick:
-                self._clean_up()
+                self._visit_queues()
                 next_tick = time.monotonic() + TICK_S
+            if time.monotonic() >= next_clean_up:
+                self.execute(self._clean_up)
+                next_clean_up = time.monotonic() + CLEAN_UP_S
             self._start_next()
 
     def _create(self, run_id: str, request: CreateRun) -> Promise:
@@ -124,11 +130,17 @@ class RunScheduler:
         self._is_busy = False
         queued.promise.resolve(done.result())
 
-    def _clean_up(self) -> None:
+    def _visit_queues(self) -> None:
         for run_queue in self._queues.values():
             run_queue.fail_gap()
             run_queue.remove_expired()
-        self._tick()
 
     def _begin_closing(self) -> None:
         self._is_closing = True
+
+
+def run_logged(task: Callable[[], None]) -> None:
+    try:
+        task()
+    except Exception:  # the top of the thread: the next time may go better
+        log.exception("%s failed", task)

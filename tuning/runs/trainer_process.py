@@ -11,7 +11,7 @@ from typing import Any
 
 from inference.errors import BadRequest, Internal, ServerError
 from tuning.jobs.process import ChildProcess, describe_exit
-from tuning.trainer.messages import Arrays, Message, read_message, write_message
+from tuning.trainer.messages import Arrays, TrainerMessage, read_message, write_message
 from tuning.types import TrainingBase
 
 BASE_FILE = "base.json"
@@ -48,7 +48,7 @@ class TrainerProcess:
     def pid(self) -> int:
         return self._process.pid
 
-    def call(self, verb: str, arrays: Arrays | None = None, **fields: Any) -> Message:
+    def call(self, verb: str, arrays: Arrays | None = None, **fields: Any) -> TrainerMessage:
         """Wait for the reply. Raises BadRequest, Internal, and TrainerDied."""
         reply = None
         with contextlib.suppress(OSError):

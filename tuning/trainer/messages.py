@@ -20,7 +20,7 @@ TOKENS, TARGETS, INPUT = "tokens", "targets", "input."  # the arrays of a datum
 Arrays = Mapping[str, np.ndarray]
 
 
-class Message(NamedTuple):
+class TrainerMessage(NamedTuple):
     header: dict[str, Any]
     arrays: Arrays
 
@@ -32,7 +32,7 @@ def write_message(stream: BufferedIOBase, header: Mapping[str, Any], arrays: Arr
     stream.flush()
 
 
-def read_message(stream: BufferedIOBase) -> Message | None:
+def read_message(stream: BufferedIOBase) -> TrainerMessage | None:
     """The next message; None: the stream has ended, perhaps within a message."""
     frame = stream.read(FRAME.size)
     if len(frame) < FRAME.size:
@@ -41,7 +41,7 @@ def read_message(stream: BufferedIOBase) -> Message | None:
     head, body = stream.read(head_size), stream.read(body_size)
     if len(head) < head_size or len(body) < body_size:
         return None
-    return Message(json.loads(head), load(body) if body else {})
+    return TrainerMessage(json.loads(head), load(body) if body else {})
 
 
 def data_to_arrays(data: Sequence[Datum]) -> dict[str, np.ndarray]:

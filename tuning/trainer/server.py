@@ -23,7 +23,7 @@ from inference.process.rss import resident_memory
 from tuning.trainer.base_model import load_base
 from tuning.trainer.durable_files import replace_folder
 from tuning.trainer.lora import LoraOptions, kinds_to_names
-from tuning.trainer.messages import Arrays, Message, arrays_to_data, read_message, write_message
+from tuning.trainer.messages import Arrays, TrainerMessage, arrays_to_data, read_message, write_message
 from tuning.trainer.optimizers import AdamParams, check_params, num_steps
 from tuning.trainer.run_state import open_run_state, save_run_state
 from tuning.trainer.trainer import Trainer
@@ -76,9 +76,9 @@ class TrainerServer:
             chat_template=spec.chat_template,
         )
         set_mmap_threshold(LARGE_BLOCK)  # else freed activations leave holes in the heap
-        return Trainer(base)
+        return Trainer(base, scores_masked=True)
 
-    def reply(self, message: Message) -> Reply:
+    def reply(self, message: TrainerMessage) -> Reply:
         header, arrays = message
         try:
             return VERBS[header["verb"]](self, header, arrays)
