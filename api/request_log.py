@@ -7,12 +7,13 @@ import logging
 import re
 import time
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from flask import Flask, Response, g, request
 
 from api.response import StreamedResponse
+from api.wsgi_environ import REQUEST_LOG
 from inference.metrics import Metrics
 
 VALID_REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
@@ -47,8 +48,9 @@ def _before_request() -> None:
 
 def _after_request(metrics: Metrics | None, response: Response) -> Response:
     response.headers["X-Request-Id"] = g.request_id
-    request_log = RequestLog(
-        f"request id={g.request_id} method={request.method} path={printable_path(request.path)}",
+    request.environ[REQUEST_LOG] = request_log = RequestLog(
+        g.request_id,
+        f"method={request.method} path={printable_path(request.path)}",
         request.blueprint or "none",
         request.url_rule.rule if request.url_rule else "none",
         g.started,
@@ -66,17 +68,22 @@ def _after_request(metrics: Metrics | None, response: Response) -> Response:
 class RequestLog:
     """The request's part of a log line.
 
-    prefix   start of the line: id, method and path
-    dialect  name of the blueprint
-    route    URL rule, with its placeholders
-    started  time.perf_counter() when the request arrived, in seconds
+    request_line  method and path
+    dialect       name of the blueprint
+    route         URL rule, with its placeholders
+    started       time.perf_counter() when the request arrived, in seconds
     """
 
-    prefix: str
+    request_id: str
+    request_line: str
     dialect: str
     route: str
     started: float
     metrics: Metrics | None
+
+    def repeat(self, request_id: str, started: float) -> "RequestLog":
+        """The log of a further request, which differs in these alone."""
+        return replace(self, request_id=request_id, started=started)
 
     def finish_stream(self, body: StreamedResponse) -> None:
         """As `finish`. An error after status 200 was sent is logged with the error's own status."""
@@ -86,6 +93,8 @@ class RequestLog:
     def finish(self, status: int, suffix: str = "") -> None:
         """Write the log line and count the response."""
         ms = (time.perf_counter() - self.started) * 1e3
-        log.info("%s status=%d ms=%.0f%s", self.prefix, status, ms, suffix)
+        log.info(
+            "request id=%s %s status=%d ms=%.0f%s", self.request_id, self.request_line, status, ms, suffix
+        )
         if self.metrics:
             self.metrics.record_response(self.dialect, self.route, status)

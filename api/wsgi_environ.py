@@ -10,6 +10,7 @@ Wsgi = Callable[..., Iterable[bytes]]
 
 HANDOVER = "hearth.handover"  # True: the server calls StreamedResponse.start itself
 REFUSED = "hearth.refused"  # ServerError: the app renders it in place of a response
+REQUEST_LOG = "hearth.request_log"  # RequestLog: set by the app, for equal refusals that it does not see
 DRAINING = "hearth.draining"  # float: seconds until the server, which is shutting down, exits
 
 ABORT = "hearth.abort"  # in the scope's extensions: function that drops the connection and its unsent bytes

@@ -1,5 +1,6 @@
 """The errors that users see: every layer raises these, and the dialects render them. Plain values only."""
 
+import math
 from typing import Any, ClassVar, Literal
 
 
@@ -71,13 +72,13 @@ class TooLarge(ServerError):
 
 
 class Overloaded(ServerError):
-    """The queue is full. A client should retry after `retry_after` seconds."""
+    """The queue is full. A client should retry after `retry_after` seconds, a whole number."""
 
     status = 429
 
     def __init__(self, retry_after: float) -> None:
-        super().__init__(f"the server is busy: try again in {retry_after:.0f} s")
-        self.retry_after = retry_after
+        self.retry_after = math.ceil(retry_after)
+        super().__init__(f"the server is busy: try again in {self.retry_after} s")
 
 
 class NotImplementedHere(ServerError):

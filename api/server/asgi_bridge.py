@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any
 
 from api.api_keys import KeyCheck
 from api.body_limits import UNUSED_BODY_BYTES, BodyLimit
@@ -21,7 +21,9 @@ from api.json_body import MIMETYPE, encode
 from api.large_json import COUNTED_BYTES
 from api.request_log import printable_path
 from api.response import StreamedResponse
+from api.server.app_response import AppResponse, send_bytes, send_file
 from api.server.held_bodies import HeldBodies, HeldBody
+from api.server.refusal_cache import RefusalCache
 from api.server.request_body import ClientDisconnected, Receive, read_body
 from api.server.response_sender import Headers, ResponseSender, Send, encode_headers
 from api.wsgi_environ import ABORT, DRAINING, REFUSED, make_environ
@@ -40,12 +42,6 @@ FINAL_FLUSH_S = 0.5  # time for aborted responses to send their last bytes
 log = logging.getLogger(__name__)
 
 
-class AppResponse(NamedTuple):
-    status: int
-    headers: Headers
-    body: bytes | StreamedResponse | FileBody
-
-
 class Bridge:
     """One WSGI app on one event loop.
 
@@ -56,6 +52,7 @@ class Bridge:
     refuse_early    why a request is refused by its method and path alone; None: it is not
     check_key       why a request with a large body is refused by its headers, before its body is read
     closed          the drain has ended; a request pipelined after an aborted one is dropped
+    refusal_cache   the responses of requests that refuse_early refuses
     workers         threads that run the app for requests with a small body; large_workers: with a large one
     """
 
@@ -80,6 +77,7 @@ class Bridge:
         self.idle = asyncio.Event()
         self.held_bodies = HeldBodies()
         self.workers = ThreadPoolExecutor(workers, thread_name_prefix="http")
+        self.refusal_cache = RefusalCache(self._run_app)
         self.large_workers = ThreadPoolExecutor(NUM_LARGE_WORKERS, thread_name_prefix="http-large")
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
@@ -142,10 +140,8 @@ class Bridge:
             return
         if self.drain_deadline is None and (overload := self.refuse_early(scope["method"], scope["path"])):
             environ[REFUSED] = overload
-            if is_small(environ):  # a worker thread would take longer to start than the app takes
-                app_response = self._call(environ, lambda: False)
-                assert isinstance(app_response.body, bytes), "a refusal is never streamed"
-                await _send(send, app_response, app_response.body)
+            if isinstance(body, io.BytesIO) and is_small(environ):
+                await send_bytes(send, self.refusal_cache.refuse(scope, environ, body))
                 return
         disconnect = asyncio.ensure_future(wait_for_disconnect(receive))
         try:
@@ -158,9 +154,9 @@ class Bridge:
                     app_response.body, app_response.headers, scope["extensions"][ABORT], disconnect, send
                 )
             elif isinstance(app_response.body, FileBody):
-                await _send_file(send, app_response, app_response.body, disconnect.done)
+                await send_file(send, app_response, app_response.body, disconnect.done)
             else:
-                await _send(send, app_response, app_response.body)
+                await send_bytes(send, app_response)
         finally:
             disconnect.cancel()
 
@@ -174,9 +170,8 @@ class Bridge:
     async def _refuse(self, environ: dict[str, Any], receive: Receive, send: Send) -> None:
         """Send the refusal, then read for LINGER_S: closing with unread bytes would lose the response."""
         app_response = await self._run(environ, lambda: False)
-        assert isinstance(app_response.body, bytes), "a refusal is never streamed"
         app_response.headers.append((b"connection", b"close"))
-        await _send(send, app_response, app_response.body, more=True)
+        await send_bytes(send, app_response, more=True)
         try:
             async with asyncio.timeout(LINGER_S):
                 await wait_for_disconnect(receive)
@@ -196,7 +191,6 @@ class Bridge:
             body = encode(envelope("an unexpected error occurred", 500))
             return AppResponse(500, encode_headers([("Content-Type", MIMETYPE)]), body)
 
-    @raises_panics
     def _call(self, environ: dict[str, Any], is_disconnected: Callable[[], bool]) -> AppResponse:
         """Run the app; called in a worker thread. A body that is no StreamedResponse and no file is joined.
 
@@ -205,15 +199,19 @@ class Bridge:
         with environ["wsgi.input"]:
             if is_disconnected():
                 raise ClientDisconnected
-            head: list[Any] = []
-            result = self.app(environ, lambda status, headers, exc_info=None: head.extend((status, headers)))
-            status, headers = int(head[0].split()[0]), encode_headers(head[1])
-            if isinstance(result, StreamedResponse | FileBody):
-                return AppResponse(status, headers, result)
-            try:
-                return AppResponse(status, headers, b"".join(result))
-            finally:
-                getattr(result, "close", lambda: None)()
+            return self._run_app(environ)
+
+    @raises_panics
+    def _run_app(self, environ: dict[str, Any]) -> AppResponse:
+        head: list[Any] = []
+        result = self.app(environ, lambda status, headers, exc_info=None: head.extend((status, headers)))
+        status, headers = int(head[0].split()[0]), encode_headers(head[1])
+        if isinstance(result, StreamedResponse | FileBody):
+            return AppResponse(status, headers, result)
+        try:
+            return AppResponse(status, headers, b"".join(result))
+        finally:
+            getattr(result, "close", lambda: None)()
 
     async def _stream(
         self,
@@ -245,28 +243,6 @@ async def wait_for_disconnect(receive: Receive) -> None:
     """Return when the client has disconnected. Bytes that it still sends are dropped."""
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-async def _send(send: Send, app_response: AppResponse, body: bytes, more: bool = False) -> None:
-    headers = app_response.headers
-    if app_response.status not in (204, 304) and all(name != b"content-length" for name, _ in headers):
-        headers = [*headers, (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": app_response.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body, "more_body": more})
-
-
-async def _send_file(
-    send: Send, app_response: AppResponse, body: FileBody, is_disconnected: Callable[[], bool]
-) -> None:
-    """Send the chunks as the client takes them."""
-    headers = [*app_response.headers, (b"content-length", str(body.size).encode())]
-    try:
-        await send({"type": "http.response.start", "status": app_response.status, "headers": headers})
-        while not is_disconnected() and (chunk := await asyncio.to_thread(body.read_chunk)):
-            await send({"type": "http.response.body", "body": chunk, "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
-    finally:
-        body.close()
 
 
 def _shutdown_error() -> Unavailable:

@@ -8,6 +8,7 @@ import heapq
 import math
 from collections import deque
 from collections.abc import Sequence as SequenceOf
+from typing import NamedTuple
 
 from inference.engine.scheduler import Scheduler
 from inference.engine.sequence import Sequence
@@ -17,6 +18,13 @@ MAX_ANSWERS = 32  # recent answers whose lengths are remembered
 MEMORY_S = 3.0  # older steps hardly count for the time of a step
 IDLE_S = 0.5  # between two steps, from which the engine was idle: that is no time of a step
 FULL_SHARE = 0.9  # of the token budget, from which a step counts as full: prompts wait for the budget
+
+
+class FirstEnd(NamedTuple):
+    """Seconds from a step until an answer ends. at: when the step ended."""
+
+    at: float
+    seconds: float | None
 
 
 class WaitEstimator:
@@ -32,6 +40,7 @@ class WaitEstimator:
         self._last_step_s = 0.0
         self.is_full = False
         self.lengths: deque[float] = deque(maxlen=MAX_ANSWERS)
+        self._first_end: FirstEnd | None = None
 
     @property
     def step_s(self) -> float:
@@ -54,9 +63,18 @@ class WaitEstimator:
             self.lengths.append(math.inf if finish_reason == "length" else sequence.num_output_tokens)
 
     def first_end_s(self) -> float | None:
-        """Seconds until one of the running answers ends, expected; None without any.
+        """Seconds until one of the running answers ends, expected; None without any. Computed once a step.
 
-        The mean, over scenarios, of the earliest end: in each, every answer has one of its likely lengths.
+        Many requests may be refused in one step.
+        """
+        if self._first_end is None or self._first_end.at != self._last_step_s:
+            self._first_end = FirstEnd(self._last_step_s, self._estimate_first_end_s())
+        return self._first_end.seconds
+
+    def _estimate_first_end_s(self) -> float | None:
+        """The mean, over scenarios, of the earliest end.
+
+        In each scenario, every answer has one of its likely lengths.
         """
         lengths, token_budget = tuple(self.lengths), self.scheduler.token_budget
         running = tuple(self.scheduler.running)

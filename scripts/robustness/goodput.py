@@ -3,11 +3,12 @@
     python -m scripts.robustness.goodput --seconds 60
 
 Starts a server that accepts as many requests as it has rows. Refused clients wait for the Retry-After that
-they are told. Takes twice the seconds.
+they are told, and up to a second more: they do not all return at the same time. Takes twice the seconds.
 """
 
 import argparse
 import json
+import random
 import sys
 import threading
 import time
@@ -45,7 +46,7 @@ def keep_asking(server: Server, end: float, load: Load) -> None:
             load.num_answers += time.monotonic() < end
         elif response.status == 429:
             load.refusals_s.append(time.perf_counter() - start)
-            time.sleep(float(response.getheader("Retry-After") or 1))
+            time.sleep(float(response.getheader("Retry-After") or 1) + random.random())
         else:
             load.unexpected.add(response.status)
 

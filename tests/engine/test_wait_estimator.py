@@ -48,7 +48,18 @@ def test_answers_are_expected_to_end_where_recent_ones_did() -> None:
     assert waits.first_end_s() == pytest.approx((1.0 + 3.0) / 2)
     for _ in range(32):
         waits.record_answer(make_answer(1000, 1000), "length")
+    waits.record_step(100.1, 0.1, num_tokens=2, token_budget=BUDGET)
     assert waits.first_end_s() == pytest.approx(99.0)
+
+
+def test_the_first_end_is_computed_once_a_step() -> None:
+    running = [make_answer(10, 50)]
+    waits = estimator(running)
+    assert waits.first_end_s() == pytest.approx(4.0)
+    running[0].token_ids.append(5)
+    assert waits.first_end_s() == pytest.approx(4.0)
+    waits.record_step(100.1, 0.1, num_tokens=2, token_budget=BUDGET)
+    assert waits.first_end_s() == pytest.approx(3.9, abs=0.01)
 
 
 def test_the_first_of_many_uncertain_ends_is_earlier_than_their_mean() -> None:
