@@ -3,22 +3,24 @@
 The weights have the dtypes and devices of the model's modules; of several ranks, each has its part.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from inference.lora.check import EMBEDDING, LINEAR, CheckedAdapter
-from inference.lora.config import refusal
+from inference.lora.config import AdapterConfig, refusal
 from inference.lora.files import TensorFile
 from inference.lora.keys import RoleKeys, TensorRole
+from inference.lora.target_parameters import ParameterPair
+from inference.model.lora.adapted_experts import AdaptedExperts, ExpertStack
 from inference.model.lora.base_weight import base_weight, row_norms
 from inference.model.lora.delta import AffineDelta, DeltaChain, ModuleDelta
 from inference.model.lora.replaced_module import ReplacedModule
 from inference.model.lora.shard import create_lora_delta
 from inference.model.lora.token_deltas import EmbeddingDelta, TokenEmbeddings, TokenLogits
-from inference.model.lora.weights import AdapterWeights
+from inference.model.lora.weights import AdapterWeights, ModuleChange
 
 R = TensorRole
 # A module may keep float32 in a model of another dtype, as some of T5 do.
@@ -47,7 +49,7 @@ def build_weights(
 ) -> Generator[None, None, AdapterWeights]:
     """Read the values, and yield after each piece_bytes. Raises BadRequest for values that are not finite."""
     file, has_effect, num_bytes = TensorFile(checked.folder), False, 0
-    deltas: dict[str, ModuleDelta] = {}
+    deltas: dict[str, ModuleChange] = {}
     for name, keys in checked.modules.items():
         tensors = {role: file.read(key) for role, key in keys.items()}
         has_effect |= any(bool(values.any()) for role, values in tensors.items() if role not in NO_EFFECT)
@@ -61,6 +63,11 @@ def build_weights(
         if num_bytes > piece_bytes:
             num_bytes = 0
             yield
+    for name, pairs in checked.parameters.items():
+        tensors_of = {pair: {role: file.read(key) for role, key in pair.keys.items()} for pair in pairs}
+        has_effect |= any(bool(tensors[R.LORA_B].any()) for tensors in tensors_of.values())
+        deltas[name] = changed_parameters(model.get_submodule(name), tensors_of, checked.config)
+        yield
     return AdapterWeights(number, deltas, has_effect)
 
 
@@ -68,7 +75,24 @@ def build_weights(
 NO_EFFECT = frozenset((R.LORA_A, R.EMBEDDING_A, R.BASE_WEIGHT, R.MAGNITUDE))
 
 
-def builder_of(keys: RoleKeys) -> Callable[[NamedModule], ModuleDelta]:
+def changed_parameters(
+    module: Any, tensors_of: Mapping[ParameterPair, Mapping[TensorRole, Tensor]], config: AdapterConfig
+) -> ReplacedModule:
+    """A router with another weight, or experts whose weights have pairs."""
+    stacks = {}
+    for pair, tensors in tensors_of.items():
+        weights = getattr(module, pair.parameter)
+        a, b = tensors[R.LORA_A], tensors[R.LORA_B] * config.scale_of(pair.name)
+        if weights.dim() == 2:
+            changed = base_weight(module).float() + (b @ a).to(weights.device)
+            return ReplacedModule(module, {pair.parameter: changed.to(weights.dtype)})
+        a = a.unflatten(0, (len(weights), pair.rank))
+        b = b.unflatten(1, (pair.rank, len(weights))).permute(2, 0, 1)
+        stacks[pair.parameter] = ExpertStack(weights, *(each.to(weights).contiguous() for each in (a, b)))
+    return AdaptedExperts(module, stacks)
+
+
+def builder_of(keys: RoleKeys) -> Callable[[NamedModule], ModuleChange]:
     if LINEAR[0] <= keys.keys():
         return linear_delta
     return embedding_delta if EMBEDDING[0] <= keys.keys() else replaced_delta
@@ -102,7 +126,7 @@ def embedding_delta(named: NamedModule) -> ModuleDelta:
     return EmbeddingDelta(named.place(named.tensors[R.EMBEDDING_A]), named.place(b))
 
 
-def replaced_delta(named: NamedModule) -> ModuleDelta:
+def replaced_delta(named: NamedModule) -> ModuleChange:
     tensors = named.tensors
     if R.WEIGHT not in tensors and isinstance(named.module, nn.Linear):
         return bias_delta(named, tensors[R.BIAS])

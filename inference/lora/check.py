@@ -1,7 +1,8 @@
 """Checks an adapter by its config and header alone: every tensor's module, role and shape."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from torch import distributed, nn
 from inference.lora.config import AdapterConfig, read_config, refusal
 from inference.lora.files import Shape, check_files, read_shapes
 from inference.lora.keys import RoleKeys, TensorRole, group_keys
+from inference.lora.target_parameters import WRAPPER, ParameterPair, find_parameter_pairs
 from inference.model.lora.replaced_module import can_replace
 
 R = TensorRole
@@ -32,6 +34,7 @@ class CheckedAdapter:
     """An adapter whose config and header fit the model; its values are not read yet.
 
     modules     the tensors of each module, by its name
+    parameters  the pairs on parameters of other modules, by the modules' names
     rank        the largest of its modules
     num_values  numbers that its weights have in memory, in the dtypes of the modules
     """
@@ -39,6 +42,7 @@ class CheckedAdapter:
     folder: Path
     config: AdapterConfig
     modules: Mapping[str, RoleKeys]
+    parameters: Mapping[str, Sequence[ParameterPair]]
     rank: int
     num_values: int
 
@@ -52,20 +56,29 @@ def check_adapter(model: Any, folder: Path, max_rank: int) -> CheckedAdapter:
 def check_shapes(model: Any, folder: Path, shapes: Mapping[str, Shape], max_rank: int) -> CheckedAdapter:
     """As check_adapter, for a folder of which the config alone need be there. `model` may be on meta."""
     config, modules = read_config(folder, max_rank), group_keys(shapes)
+    parameters = find_parameter_pairs(model, modules, config)
+    modules = {name: keys for name, keys in modules.items() if name.replace(WRAPPER, "") not in parameters}
     rank = num_values = 0
     for name, keys in modules.items():
         check_roles(name, keys)
         module = find_module(model, name)
-        expected = expected_shapes(module, name, keys, config)
-        for role, key in keys.items():
-            if role not in expected:
-                raise refusal(f"has {key}, and this model has no such parameter")
-            if shapes[key] != expected[role]:
-                shape, needed = list(shapes[key]), list(expected[role])
-                raise refusal(f"has {key} of shape {shape}: this model and r need {needed}")
-            num_values += 0 if role is R.BASE_WEIGHT else prod(shapes[key])
+        num_values += check_keys(keys, shapes, expected_shapes(module, name, keys, config))
         rank = max(rank, config.rank_of(name) if LINEAR[0] <= keys.keys() else 0)
-    return CheckedAdapter(folder, config, modules, rank, num_values)
+    for pair in chain.from_iterable(parameters.values()):
+        num_values += check_keys(pair.keys, shapes, pair.shapes)
+        rank = max(rank, pair.rank)
+    return CheckedAdapter(folder, config, modules, parameters, rank, num_values)
+
+
+def check_keys(keys: RoleKeys, shapes: Mapping[str, Shape], expected: Mapping[TensorRole, Shape]) -> int:
+    """The numbers that the tensors have in memory. Raises BadRequest for one of another shape."""
+    for role, key in keys.items():
+        if role not in expected:
+            raise refusal(f"has {key}, and this model has no such parameter")
+        if shapes[key] != expected[role]:
+            shape, needed = list(shapes[key]), list(expected[role])
+            raise refusal(f"has {key} of shape {shape}: this model and r need {needed}")
+    return sum(prod(shapes[key]) for role, key in keys.items() if role is not R.BASE_WEIGHT)
 
 
 def check_roles(name: str, keys: RoleKeys) -> None:

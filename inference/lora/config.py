@@ -37,6 +37,7 @@ class AdapterConfig:
     """The scale of each module: alpha / r, or alpha / √r with use_rslora.
 
     rank_pattern, alpha_pattern  r and alpha of modules that a pattern of names matches: the first one counts
+    target_parameters            ends of the names of parameters with pairs that are no linear layer's weight
     token_ids                    trainable tokens, by the end of the embedding's name; "": of the embedding
     base_name                    name of the base model; empty if unknown
     """
@@ -48,6 +49,7 @@ class AdapterConfig:
     alpha_pattern: Mapping[str, float]
     token_ids: Mapping[str, Sequence[int]]
     base_name: str
+    target_parameters: Sequence[str] = ()
 
     def rank_of(self, module: str) -> int:
         return self.rank_pattern.get(matching_key(self.rank_pattern, module), self.rank)
@@ -56,6 +58,10 @@ class AdapterConfig:
         rank = self.rank_of(module)
         alpha = self.alpha_pattern.get(matching_key(self.alpha_pattern, module), self.alpha)
         return alpha / (math.sqrt(rank) if self.use_rslora else rank)
+
+    def targets_parameter(self, name: str) -> bool:
+        """Whether target_parameters names it, as in peft's BaseTuner._inject_parameters."""
+        return any(f".{name}".endswith(f".{target}") for target in self.target_parameters)
 
     def token_ids_of(self, module: str) -> Sequence[int]:
         """The trainable tokens of an embedding."""
@@ -83,6 +89,7 @@ def read_config(folder: Path, max_rank: int) -> AdapterConfig:
         alpha_pattern=number_pattern(values, "alpha_pattern"),
         token_ids=trainable_tokens(values.get("trainable_token_indices")),
         base_name=str(values.get("base_model_name_or_path") or ""),
+        target_parameters=target_parameters(values.get("target_parameters")),
     )
 
 
@@ -153,6 +160,13 @@ def trainable_tokens(value: Any) -> Mapping[str, Sequence[int]]:
         if len(set(token_ids)) < len(token_ids):
             raise refusal("has trainable_token_indices with a token twice")
     return by_name
+
+
+def target_parameters(value: Any) -> Sequence[str]:
+    names = value or []
+    if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
+        raise refusal(f"has target_parameters {short(value)}: they must be a list of names")
+    return names
 
 
 def refusal(rule: str) -> BadRequest:

@@ -9,7 +9,6 @@ from enum import Enum
 from inference.lora.config import refusal
 
 PREFIX = "base_model.model."
-NESTED = ".base_layer"  # peft wraps a module once for each of its parameters that has a pair, as experts have
 
 
 class TensorRole(Enum):
@@ -40,11 +39,6 @@ def group_keys(keys: Iterable[str]) -> Mapping[str, RoleKeys]:
     modules: dict[str, RoleKeys] = {}
     for key in sorted(keys):
         module, role = split_key(key)
-        if module.endswith(NESTED):
-            experts = module.removesuffix(NESTED)
-            raise refusal(
-                f"has pairs on the parameters of {experts}, which is not served: merge it into the model"
-            )
         roles = modules.setdefault(module, {})
         if role in roles:
             raise refusal(f"has both {roles[role]} and {key}")

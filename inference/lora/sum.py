@@ -61,6 +61,8 @@ def scaled_pairs(summand: Summand) -> list[tuple[str, Tensor, Tensor]]:
     folder = summand.folder
     check_files(folder)
     config, file = read_config(folder, ANY_RANK), TensorFile(folder)
+    if config.target_parameters:
+        raise not_linear(f"target_parameters {', '.join(config.target_parameters)}")
     scaled = []
     for module, keys in group_keys(read_shapes(folder)).items():
         if keys.keys() != PAIR:
@@ -71,5 +73,7 @@ def scaled_pairs(summand: Summand) -> list[tuple[str, Tensor, Tensor]]:
     return scaled
 
 
-def not_linear(key: str) -> BadRequest:
-    return refusal(f"has {key}, and only pairs of linear layers can be scaled: name it with scale 1, alone")
+def not_linear(feature: str) -> BadRequest:
+    return refusal(
+        f"has {feature}, and only pairs of linear layers can be scaled: name it with scale 1, alone"
+    )

@@ -74,6 +74,18 @@ FEATURES = {
         TIED,
         {"target_modules": ATTENTION, "trainable_token_indices": [5, 30]},
     ),
+    "experts and routers": ("mixtral", {}, {}),
+    "experts with biases": ("gpt_oss", {}, {}),
+    "some experts' parameters": (
+        "mixtral",
+        {},
+        {
+            "target_modules": ["q_proj"],
+            "target_parameters": ["layers.0.mlp.experts.down_proj", "layers.1.mlp.experts.gate_up_proj"],
+            "rank_pattern": {"experts.down_proj": 2},
+        },
+    ),
+    "a router to save": ("mixtral", {}, {"target_modules": ATTENTION, "modules_to_save": ["gate"]}),
     "sliding windows": ("mistral", {}, {}),
     "encoder and decoder": ("t5", {}, {"target_modules": ["q", "k", "v", "o", "wi", "wo"]}),
     "recurrent states": ("jamba", {}, {"target_modules": ["q_proj", "in_proj", "out_proj", "up_proj"]}),
@@ -93,6 +105,20 @@ def test_a_feature_of_peft_answers_as_peft(tmp_path: Path, feature: str) -> None
     served.run()
     assert [[each.ids for each in sinks] for sinks in zip(*together, strict=True)] == expected
     assert len(set(map(str, expected))) == 3, "the adapters change the answers"
+
+
+@pytest.mark.parametrize("kind", ["contiguous", "uncached"])
+def test_experts_of_several_adapters_answer_as_peft_in_other_runners(tmp_path: Path, kind: str) -> None:
+    """test_a_feature_of_peft_answers_as_peft runs the paged runner."""
+    folders = [save_adapter(tmp_path / str(seed), "mixtral", seed) for seed in range(2)]
+    served = AdaptedEngine(tiny("mixtral"), (kind,))
+    for number, folder in enumerate(folders, 1):
+        served.load(folder, number)
+    together = [[served.submit(prompt, number) for number in range(3)] for prompt in prompts()]
+    served.run()
+    for index, folder in enumerate(folders, 1):
+        assert [each[index].ids for each in together] == peft_answers(folder, "mixtral", prompts())
+    assert not any(adapter.unbatched for adapter in served.runner.adapters.values())
 
 
 @needs_fused

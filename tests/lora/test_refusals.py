@@ -3,7 +3,7 @@
 import json
 import os
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -156,12 +156,42 @@ def test_an_adapter_is_refused_by_name_and_nothing_changes(
     assert not model.adapter_runner.adapters and not model.adapter_runner.modules.forwards
 
 
-def test_pairs_on_the_parameters_of_experts_are_refused_by_name(tmp_path: Path) -> None:
-    folder = save_adapter(tmp_path, "mixtral", 0)
-    with pytest.raises(
-        BadRequest, match=r"has pairs on the parameters of model.layers.0.mlp.experts, which is not"
-    ):
-        check_adapter(tiny("mixtral"), folder, 8)
+EXPERTS = ("mlp.experts.gate_up_proj", "mlp.experts.down_proj")
+
+
+@pytest.mark.parametrize(
+    ("family", "target", "change", "message"),
+    [
+        ("llama4_text", ["experts.down_proj"], {}, r"experts.down_proj of a Llama4TextExperts, which is not"),
+        (
+            "mixtral",
+            EXPERTS,
+            {"target_parameters": EXPERTS[:1]},
+            r"2 parameters .* target_parameters names 1",
+        ),
+        ("mixtral", EXPERTS[:1], {"target_parameters": list(EXPERTS)}, r"1 parameters .* names 2"),
+        (
+            "mixtral",
+            EXPERTS,
+            {"target_parameters": "experts"},
+            r"target_parameters 'experts': they must be a",
+        ),
+        ("mixtral", EXPERTS, {"target_parameters": None}, r"experts.base_layer, which this model does not"),
+        (
+            "mixtral",
+            EXPERTS,
+            {"rank_pattern": {"experts.gate_up_proj": 3}},
+            r"of shape \[16, 32\]: this model and r need \[12, 32\]",
+        ),
+    ],
+)
+def test_pairs_on_parameters_that_do_not_fit_are_refused_by_name(
+    tmp_path: Path, family: str, target: Sequence[str], change: dict[str, Any], message: str
+) -> None:
+    folder = save_adapter(tmp_path, family, 0, target_modules=["q_proj"], target_parameters=list(target))
+    config(**change)(folder)
+    with pytest.raises(BadRequest, match=message):
+        check_adapter(tiny(family), folder, 8)
 
 
 def test_the_template_is_served(model: PreTrainedModel, folder: Path) -> None:

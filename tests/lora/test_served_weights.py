@@ -13,9 +13,9 @@ from inference.errors import BadRequest
 from inference.factory import create_adapter_registry, open_engine
 from inference.lora.build import build_weights
 from inference.lora.check import check_adapter
-from inference.model.lora.base_weight import base_weight
 from inference.model.lora.verify import trial_batch
 from inference.model.lora.weights import AdapterWeights
+from inference.model.quantization.packed_tensor import PackedTensor
 from inference.model.reference import ordinary_token_ids
 from settings.groups import EngineSettings, ModelSettings
 from tests import tiny as tiny_folder
@@ -29,30 +29,35 @@ WIDE = {"hidden_size": 64, "intermediate_size": 128}
 MAX_ERROR = 0.25  # standard deviations of the logits: native products round activations to 8 bits
 
 
-def dequantized(model: PreTrainedModel) -> PreTrainedModel:
+def dequantized(model: PreTrainedModel, family: str) -> PreTrainedModel:
     """A plain model with the values of the weights that `model` serves."""
-    plain = tiny("llama", **WIDE)
-    for name, module in plain.named_modules():
-        if isinstance(module, torch.nn.Linear | torch.nn.Embedding):
-            module.weight.data = base_weight(model.get_submodule(name)).float().clone()
+    plain = tiny(family, **WIDE)
+    weights = dict(model.named_parameters())
+    for name, values in plain.named_parameters():
+        weight = weights[name]
+        values.data = (weight.values() if isinstance(weight, PackedTensor) else weight).float().clone()
     return plain
 
 
 @needs_fused
-@pytest.mark.parametrize("config", [{}, {"use_dora": True}], ids=["LoRA", "DoRA"])
+@pytest.mark.parametrize(
+    ("family", "kind", "config"),
+    [("llama", "fused", {}), ("llama", "fused", {"use_dora": True}), ("mixtral", "paged", {})],
+    ids=["LoRA", "DoRA", "experts"],
+)
 @pytest.mark.parametrize("quantize", ["int8", "int4"])
 def test_an_adapter_over_quantized_weights_computes_as_over_the_dequantized(
-    tmp_path: Path, quantize: str, config: dict[str, bool]
+    tmp_path: Path, quantize: str, family: str, kind: str, config: dict[str, bool]
 ) -> None:
-    folder = save_adapter(tmp_path, "llama", 1, WIDE, **config)
-    served = AdaptedEngine(tiny("llama", **WIDE), ("fused",), quantize=quantize)
+    folder = save_adapter(tmp_path, family, 1, WIDE, **config)
+    served = AdaptedEngine(tiny(family, **WIDE), (kind,), quantize=quantize)
     served.load(folder, 1)
     token_ids = ordinary_token_ids(served.model)[:8]
     batch = trial_batch(served.runner.runner, token_ids)
     base = served.runner.forward(batch).float().clone()
     batch.adapter_ids.append(1)
     logits = served.runner.forward(batch).float()
-    plain = dequantized(served.model)
+    plain = dequantized(served.model, family)
     with torch.inference_mode():
         plain_base = plain(torch.tensor([token_ids])).logits[0]
         expected = PeftModel.from_pretrained(plain, folder)(torch.tensor([token_ids])).logits[0]

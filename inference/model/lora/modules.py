@@ -4,15 +4,18 @@ A module has another `forward` only while a step runs with one of its adapters: 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map
 
 from inference.model.forward_context import ForwardContext, get_forward_context
-from inference.model.lora.delta import ModuleDelta
-from inference.model.lora.weights import AdapterWeights
+from inference.model.lora.replaced_module import ReplacedModule
+from inference.model.lora.weights import AdapterWeights, ModuleChange
 from inference.model.step_adapters import StepAdapters, TokenGroup
 
 
@@ -31,35 +34,69 @@ class AdaptedForward:
     def __init__(self, module: nn.Module, is_head: bool) -> None:
         self.module, self.inner, self.is_head = module, module.forward, is_head
         self.by_id = isinstance(module, nn.Embedding)
-        self.deltas: dict[int, ModuleDelta] = {}
+        self.deltas: dict[int, ModuleChange] = {}
         self.num_calls: Counter[int] = Counter()
         self.has_other_inputs = False
 
     def __call__(self, input: Tensor, *args: Any, **kwargs: Any) -> Any:
-        output = self.inner(input, *args, **kwargs)
         context = get_forward_context()
-        if context is not None and context.adapters is not None:
-            self.apply(input, output, context, context.adapters)
+        if context is None or context.adapters is None:
+            return self.inner(input, *args, **kwargs)
+        num_tokens = input.numel() if self.by_id else input.numel() // input.shape[-1]
+        groups = self.groups_of(num_tokens, input.device, context, context.adapters)
+        self.num_calls.update(group.number for group in groups)
+        if (module := self.only_module(groups, num_tokens)) is not None:
+            return module.forward(input, *args, **kwargs)
+        output = self.inner(input, *args, **kwargs)
+        self.apply(groups, output, input, *args, **kwargs)
         return output
 
-    def apply(self, input: Tensor, output: Tensor, context: ForwardContext, adapters: StepAdapters) -> None:
-        """Change the outputs of the tokens with adapters in place."""
-        inputs = input.reshape(-1) if self.by_id else input.reshape(-1, input.shape[-1])
-        outputs = output.view(-1, output.shape[-1])
+    def groups_of(
+        self, num_tokens: int, device: torch.device, context: ForwardContext, adapters: StepAdapters
+    ) -> Sequence[TokenGroup]:
+        """The tokens of each adapter that changes this module, among the num_tokens that it gets."""
         of_logits = self.is_head and context.logits_selected
-        groups = adapters.groups(of_logits, outputs.device)
-        if not adapters.has_inputs(len(outputs), of_logits):
+        groups = adapters.groups(of_logits, device)
+        if not adapters.has_inputs(num_tokens, of_logits):
             self.has_other_inputs = True
-            groups = [TokenGroup(adapters.only_adapter(), slice(0, len(outputs)))]
+            groups = [TokenGroup(adapters.only_adapter(), slice(0, num_tokens))]
+        return [group for group in groups if group.number in self.deltas]
+
+    def only_module(self, groups: Sequence[TokenGroup], num_tokens: int) -> ReplacedModule | None:
+        """The module that an adapter of all tokens has in the place of this one; None if there is none."""
+        if len(groups) != 1 or groups[0].tokens != slice(0, num_tokens):
+            return None
+        delta = self.deltas[groups[0].number]
+        return delta if isinstance(delta, ReplacedModule) else None
+
+    def apply(
+        self, groups: Sequence[TokenGroup], output: Any, input: Tensor, *args: Any, **kwargs: Any
+    ) -> None:
+        """Change the outputs of the groups in place: a tensor, or a tuple with a row for each token."""
         for number, tokens in groups:
-            delta = self.deltas.get(number)
-            if delta is None:
+            delta = self.deltas[number]
+            if isinstance(delta, ReplacedModule):
+                select = partial(self.select, tokens)
+                replaced = delta.forward(*tree_map(select, (input, *args)), **tree_map(select, kwargs))
+                for values, row_values in zip(as_tuple(output), as_tuple(replaced), strict=True):
+                    values.view(-1, values.shape[-1])[tokens] = row_values
                 continue
-            self.num_calls[number] += 1
-            before = outputs[tokens]
-            after = delta.apply(inputs[tokens], before)
+            before = output.view(-1, output.shape[-1])[tokens]
+            after = delta.apply(self.select(tokens, input), before)
             if after is not before or not isinstance(tokens, slice):
-                outputs[tokens] = after
+                output.view(-1, output.shape[-1])[tokens] = after
+
+    def select(self, tokens: slice | Tensor, argument: Any) -> Any:
+        """The rows of these tokens of an argument; what is no tensor belongs to all of them."""
+        if not isinstance(argument, Tensor):
+            return argument
+        return (
+            argument.reshape(-1)[tokens] if self.by_id else argument.reshape(-1, argument.shape[-1])[tokens]
+        )
+
+
+def as_tuple(output: Any) -> tuple[Tensor, ...]:
+    return output if isinstance(output, tuple) else (output,)
 
 
 class AdaptedModules:

@@ -5,8 +5,8 @@ from torch import Tensor
 
 from inference.model.fused.native_adapter import DeltaPlace, DeltaTensors, NativeAdapter, delta_places
 from inference.model.fused.runner import FusedRunner
-from inference.model.lora.delta import AffineDelta, DeltaChain, LoraDelta, ModuleDelta
-from inference.model.lora.weights import AdapterWeights
+from inference.model.lora.delta import AffineDelta, DeltaChain, LoraDelta
+from inference.model.lora.weights import AdapterWeights, ModuleChange
 
 
 def create_native_adapter(runner: FusedRunner, adapter: AdapterWeights) -> NativeAdapter | None:
@@ -23,7 +23,7 @@ def create_native_adapter(runner: FusedRunner, adapter: AdapterWeights) -> Nativ
     return NativeAdapter(len(runner.spec.layers), {place: tensors[place] for place in in_order})
 
 
-def delta_tensors(delta: ModuleDelta, bias: Tensor | None) -> DeltaTensors | None:
+def delta_tensors(delta: ModuleChange, bias: Tensor | None) -> DeltaTensors | None:
     """The change of a linear layer with this bias, which native code adds last; None for another change.
 
     The outputs are factor ∘ (x Wᵀ) + constant + the low-rank outputs.

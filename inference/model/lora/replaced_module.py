@@ -28,11 +28,17 @@ class ReplacedModule:
     def nbytes(self) -> int:
         return sum(values.nbytes for values in self.parameters.values())
 
-    def apply(self, input: Tensor, output: Tensor) -> Tensor:
-        replaced: Tensor = self.module.forward(input)
-        return replaced
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The module's outputs for the tokens of one adapter."""
+        return self.module.forward(*args, **kwargs)
 
 
 def can_replace(module: nn.Module) -> bool:
     """Whether the module computes each token by itself, as far as its class tells."""
-    return isinstance(module, nn.Linear | nn.Embedding) or type(module).__name__.endswith(("Conv1D", "Norm"))
+    is_plain = isinstance(module, nn.Linear | nn.Embedding) or is_router(module)
+    return is_plain or type(module).__name__.endswith(("Conv1D", "Norm"))
+
+
+def is_router(module: nn.Module) -> bool:
+    """Whether the module chooses the experts of each token, as far as its class tells."""
+    return type(module).__name__.endswith("Router")

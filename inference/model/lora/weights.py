@@ -6,6 +6,9 @@ from typing import Any
 
 from inference.model.fused.native_adapter import NativeAdapter
 from inference.model.lora.delta import ModuleDelta
+from inference.model.lora.replaced_module import ReplacedModule
+
+ModuleChange = ModuleDelta | ReplacedModule
 
 
 @dataclass(slots=True, eq=False)
@@ -21,7 +24,7 @@ class AdapterWeights:
     """
 
     number: int
-    deltas: Mapping[str, ModuleDelta]
+    deltas: Mapping[str, ModuleChange]
     has_effect: bool
     unbatched: bool = False
     native: NativeAdapter | None = None
@@ -36,4 +39,4 @@ class AdapterWeights:
         if self.native is not None:
             yield "cpu", self.native.nbytes
         for name, delta in self.deltas.items():
-            yield str(model.get_submodule(name).weight.device), delta.nbytes
+            yield str(next(model.get_submodule(name).parameters()).device), delta.nbytes
