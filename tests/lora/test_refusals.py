@@ -138,6 +138,10 @@ REFUSED: dict[str, tuple[Change, str]] = {
     "an empty file": (weights(b""), "weights that cannot be read"),
     "noise": (weights(b"\x80\x02" * 500), "at most 16000000 are read"),
     "a huge claim": (weights(huge_header()), "weights that cannot be read"),
+    "queries that overflow": (
+        tensors(lambda t: [v.fill_(1e38) for key, v in t.items() if "layers.0.self_attn.q_proj" in key]),
+        "the outputs of model.layers.0.self_attn.q_proj with it are NaN or infinite",
+    ),
     "tensors that overflow": (
         tensors(lambda t: [v.fill_(1e38) for key, v in t.items() if "o_proj" in key]),
         "NaN or infinite",

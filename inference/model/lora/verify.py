@@ -5,12 +5,14 @@ Knows the runners and which memory of theirs no sequence uses; not where the ada
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
+from torch import nn
 
 from inference.model.batch import Batch, GroupTable, Resize, Runner, make_batch, slots_of
 from inference.model.contiguous.runner import ContiguousRunner
@@ -46,8 +48,10 @@ def try_adapter(runner: AdapterRunner, adapter: AdapterWeights) -> None:
     batch = trial_batch(scratch, ordinary_token_ids(runner.model)[:NUM_TOKENS])
     base = scratch.forward(batch).float().clone()
     with_adapter = replace(batch, adapter_ids=[adapter.number])
-    with runner.modules.installed([adapter]):
+    with runner.modules.installed([adapter]), watched_outputs(runner.model, adapter) as overflows:
         logits = scratch.forward(with_adapter).float().clone()
+    if overflows:
+        raise UnusableAdapter(f"the outputs of {overflows[0]} with it are NaN or infinite")
     if not bool(logits.isfinite().all()):
         raise UnusableAdapter("the model's logits with it are NaN or infinite")
     if name := uncalled_module(runner.modules.num_calls(adapter)):
@@ -61,6 +65,25 @@ def try_adapter(runner: AdapterRunner, adapter: AdapterWeights) -> None:
             raise UnusableAdapter(
                 "DETERMINISTIC=true serves adapters of the layers' matrices and lm_head only"
             )
+
+
+@contextmanager
+def watched_outputs(model: Any, adapter: AdapterWeights) -> Iterator[Sequence[str]]:
+    """The names of the adapter's modules whose outputs are not finite, as they are called within the context.
+
+    The logits need not show it: attention turns a query that is NaN into zeros.
+    """
+    names: list[str] = []
+
+    def watch(name: str, module: nn.Module, inputs: Any, output: Any) -> None:
+        if isinstance(output, torch.Tensor) and not bool(output.isfinite().all()):
+            names.append(name)
+
+    with ExitStack() as hooks:
+        for name in adapter.deltas:
+            module = model.get_submodule(name)
+            hooks.callback(module.register_forward_hook(partial(watch, name)).remove)
+        yield names
 
 
 def try_native(runner: AdapterRunner, adapter: AdapterWeights, *expected: tuple[Batch, torch.Tensor]) -> None:
