@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
 from inference.content import MessageContent
+from inference.prompt_scoring import PlaceScores, PromptScoring
 from inference.sampling import Sampling
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -106,6 +107,7 @@ class GenerationRequest:
                         logprob, None: no logprobs
     processed_logprobs  report logprobs after all logits processors and warpers; False: the model's own
     prompt_logprobs     as logprobs, for the tokens of the prompt
+    prompt_scoring      with prompt_logprobs: other tokens to score at the places of the prompt
     tool_choice         "auto", "none", "required", or the name of one tool
     allowed_tools       names of the tools that may be called; None: all. The prompt describes all tools
     parallel_calls      allow several tool calls in an answer; False: the first call ends the answer
@@ -136,6 +138,7 @@ class GenerationRequest:
     logprobs: int | None = None
     processed_logprobs: bool = False
     prompt_logprobs: int | None = None
+    prompt_scoring: PromptScoring | None = None
     tools: tuple[Tool, ...] = ()
     tool_choice: str = "auto"
     allowed_tools: frozenset[str] | None = None
@@ -172,7 +175,8 @@ class TopLogprob:
 class PromptToken:
     """A token of the prompt with its logprob. The first token has none: nothing precedes it.
 
-    rank  number of tokens that were at least as probable; the most probable token has rank 1
+    rank   number of tokens that were at least as probable; the most probable token has rank 1
+    place  other tokens at its place, if the request set prompt_scoring
     """
 
     id: int
@@ -180,6 +184,7 @@ class PromptToken:
     logprob: float | None
     rank: int = 0
     top_logprobs: tuple[TopLogprob, ...] = ()
+    place: PlaceScores | None = None
 
 
 @dataclass(frozen=True, slots=True)

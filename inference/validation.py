@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from inference.errors import BadRequest
+from inference.prompt_scoring import PromptScoring
 from inference.sampling import WARPER_NAMES, PenaltyWindow, Sampling
 from inference.types import GenerationRequest
 
@@ -17,6 +18,7 @@ MAX_CHARS = 1_000  # in a stop string or bad word
 MAX_CHOICES = 64
 MAX_TOOLS = 1_000
 MAX_ALTERNATIVES = 20
+MAX_CANDIDATES = 64  # tokens to score at a place of the prompt
 MAX_BAD_WORDS = 1_000  # texts, in every dialect
 MAX_BAD_WORD_RUNS = 4 * MAX_BAD_WORDS  # a text has up to three usual tokenizations
 MAX_BAD_WORD_TOKENS = 1_000
@@ -88,6 +90,8 @@ def check_request(request: GenerationRequest, vocab: int) -> None:
         check_texts("bad_words", request.bad_words, MAX_BAD_WORDS)
     if request.stop_token_ids:
         check_ids("stop_token_ids", request.stop_token_ids, vocab)
+    if request.prompt_scoring:
+        check_prompt_scoring(request.prompt_scoring, len(request.prompt) - 1, vocab)
     if sampling.logit_bias:
         check_logit_bias(sampling.logit_bias, vocab)
     if sampling.bad_words_ids or sampling.banned_first or sampling.allowed_token_ids:
@@ -110,6 +114,20 @@ def check_ids(field: str, ids: Any, vocab: int) -> None:
     for id in ids:
         if type(id) is not int or not 0 <= id < vocab:
             raise BadRequest(field, f"needs token ids from 0 to {vocab - 1}", id)
+
+
+def check_prompt_scoring(scoring: PromptScoring, num_places: int, vocab: int) -> None:
+    """The prompt is token ids; each token after the first is a place."""
+    if scoring.candidates and len(scoring.candidates) != num_places:
+        rule = f"must have a list for each of the {num_places} tokens after the first"
+        raise BadRequest("target_prompt_logprobs", rule, len(scoring.candidates))
+    for ids in scoring.candidates:
+        if len(ids) > MAX_CANDIDATES:
+            raise BadRequest("target_prompt_logprobs", f"may have {MAX_CANDIDATES} tokens a place", len(ids))
+        check_ids("target_prompt_logprobs", ids, vocab)
+    if not 0 <= scoring.num_draws <= MAX_ALTERNATIVES:
+        rule = f"must be between 0 and {MAX_ALTERNATIVES}"
+        raise BadRequest("prompt_alt_tokens_k", rule, scoring.num_draws)
 
 
 def check_logit_bias(logit_bias: Mapping[int, float], vocab: int) -> None:

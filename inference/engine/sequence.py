@@ -15,6 +15,7 @@ import torch
 
 from inference.engine.banned_tokens import BannedTokens
 from inference.errors import ServerError
+from inference.prompt_scoring import PlaceScores
 from inference.sampling import REPETITION_PENALTY
 from inference.types import GenerationRequest
 
@@ -26,12 +27,14 @@ PRIORITIES = GENERATING, POOLING = range(2)  # the most urgent first
 class PromptLogprob(NamedTuple):
     """Score of one prompt token: its logprob, the most probable tokens and the token's rank.
 
-    rank: how many tokens are at least as probable. The first token of a prompt has no score.
+    rank: how many tokens are at least as probable. place: other tokens, if the request scores some. The first
+    token of a prompt has no score.
     """
 
     logprob: float | None = None
     top_logprobs: TopLogprobs = ()
     rank: int = 0
+    place: PlaceScores | None = None
 
 
 class Matcher(Protocol):

@@ -16,6 +16,7 @@ from inference.engine.banned_tokens import NO_ALLOWED_TOKEN_MESSAGE
 from inference.engine.build_batch import PendingIds, PreparedBatch, build_batch
 from inference.engine.chunking import UNCHUNKED, Chunking
 from inference.engine.kv.manager import KVCacheManager
+from inference.engine.sampling.place_scores import add_place_scores
 from inference.engine.sampling.sampler import (
     NAN_LOGITS,
     NO_ALLOWED_TOKEN,
@@ -204,7 +205,8 @@ class ModelStep:
             num_top_logprobs = entry.sequence.request.prompt_logprobs or 0
             rows = logits[entry.first_row : entry.first_row + len(entry.token_ids)]
             result = results_by_id[entry.sequence.id]
-            result.prompt_logprobs = self.sampler.prompt_logprobs(rows, entry.token_ids, num_top_logprobs)
+            scores = self.sampler.prompt_logprobs(rows, entry.token_ids, num_top_logprobs)
+            result.prompt_logprobs = add_place_scores(scores, rows[:, : self.runner.vocab], entry.sequence)
             if any(each.logprob is not None and isnan(each.logprob) for each in result.prompt_logprobs):
                 result.error = error_for(NAN_LOGITS)
 

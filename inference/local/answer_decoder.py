@@ -91,6 +91,7 @@ class AnswerDecoder:
                 prompt_logprob.logprob,
                 prompt_logprob.rank,
                 to_top_logprobs(vocabulary, prompt_logprob.top_logprobs),
+                prompt_logprob.place,
             )
             for token_id, prompt_logprob in scored_ids
         )
