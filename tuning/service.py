@@ -20,6 +20,7 @@ from tuning.jobs.workspace import Programs, Workspace
 from tuning.metrics import TuningCollector
 from tuning.runs.service import TrainingRuns
 from tuning.runs.store import RUN_TABLES
+from tuning.runs.trainer_process import TrainerProcess
 from tuning.store.datasets import Datasets
 from tuning.store.files import Files
 from tuning.store.jobs import job_that_needs
@@ -75,14 +76,8 @@ class TuningService:
         results.load_all(trained_models(jobs, checkpoints, results))
         self._queue = JobQueue(workspace, num_slots, poll_s)
         self.jobs = Jobs(workspace, self.datasets, self._queue, models)
-        self.runs = TrainingRuns(
-            folder / "runs",
-            self._database,
-            base,
-            adapters,
-            command=programs.serve_runs,
-            nice=programs.nice,
-        )
+        start_trainer = partial(TrainerProcess, programs.serve_runs, folder / "trainer", base, programs.nice)
+        self.runs = TrainingRuns(folder / "runs", self._database, base, results, start_trainer)
         self.metrics = TuningCollector(partial(self._database.run, JOBS.all))
 
     def close(self) -> None:

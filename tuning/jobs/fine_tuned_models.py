@@ -23,6 +23,14 @@ class FineTunedModels:
         self._adapters = adapters
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
+    @property
+    def serves_adapters(self) -> bool:
+        return self._adapters is not None
+
+    def has(self, model: str) -> bool:
+        """Whether requests may name it."""
+        return self._adapters is not None and any(card.name == model for card in self._adapters.cards())
+
     def folder_of(self, model: str) -> Path:
         return self.folder / model.replace(":", "_")
 

@@ -12,21 +12,21 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from inference.backend import Adapters
 from inference.database import Database
-from inference.errors import NotFound, ServerError, Unavailable
+from inference.errors import Unavailable
+from tuning.jobs.fine_tuned_models import FineTunedModels
 from tuning.runs.paths import CheckpointPath, parse_path
-from tuning.runs.store import RUN_CHECKPOINTS, RUN_INFOS, latest, require
+from tuning.runs.store import RUN_CHECKPOINTS, RUN_INFOS, SAMPLERS, latest, require
 from tuning.runs.types import CheckpointKind, RunCheckpoint, RunInfo
 
 log = logging.getLogger(__name__)
 
 
 class Checkpoints:
-    """folder: of the runs; adapters: None: the backend serves none."""
+    """folder: of the runs; models: what serves adapters by name."""
 
-    def __init__(self, folder: Path, database: Database, adapters: Adapters | None) -> None:
-        self._folder, self._database, self._adapters = folder, database, adapters
+    def __init__(self, folder: Path, database: Database, models: FineTunedModels) -> None:
+        self._folder, self._database, self._models = folder, database, models
 
     def get(self, path: str) -> RunCheckpoint:
         """Raises BadRequest for what is no path of a checkpoint, and NotFound."""
@@ -88,35 +88,25 @@ class Checkpoints:
 
     def load(self, name: str, folder: Path) -> None:
         """Serve the adapter in `folder` under this name. Raises ServerError."""
-        if self._adapters is None:
+        if not self._models.serves_adapters:
             raise Unavailable("the served model takes no adapters: checkpoints cannot be sampled")
-        self._adapters.load(name, folder, name, replace=True)
+        self._models.load(name, folder)
 
     def ensure_loaded(self, checkpoint: RunCheckpoint) -> None:
         """Serve the checkpoint under its path, unless it is served already. Raises ServerError."""
-        try:
-            if self._adapters is not None:
-                self._adapters.folder_of(checkpoint.id)
-                return
-        except NotFound:
-            pass
-        self.load(checkpoint.id, self.folder_of(checkpoint))
+        if not self._models.has(checkpoint.id):
+            self.load(checkpoint.id, self.folder_of(checkpoint))
 
     def unload(self, name: str) -> None:
-        try:
-            if self._adapters is not None:
-                self._adapters.unload(name)
-        except NotFound:
-            log.debug("adapter=%s was not loaded", name)
+        self._models.unload(name)
 
     def load_all(self) -> None:
         """Serve what was saved for sampling before a restart. One that cannot be served is logged."""
-        for checkpoint in reversed(self._database.run(latest, RUN_CHECKPOINTS)):
-            if checkpoint.kind == "sampler_weights":
-                try:
-                    self.ensure_loaded(checkpoint)
-                except (ServerError, OSError) as error:
-                    log.warning("checkpoint=%s cannot be served: %s", checkpoint.id, error)
+        checkpoints = self._database.run(latest, RUN_CHECKPOINTS)[::-1]
+        sampled = [each for each in checkpoints if each.kind == "sampler_weights"]
+        self._models.load_all((each.id, self.folder_of(each)) for each in sampled)
+        samplers = [each for each in self._database.run(latest, SAMPLERS) if each.snapshot]
+        self._models.load_all((each.adapter, self._folder / each.snapshot) for each in samplers)
 
 
 def replace_checkpoint(connection: sqlite3.Connection, checkpoint: RunCheckpoint) -> RunCheckpoint | None:

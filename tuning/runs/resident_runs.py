@@ -9,13 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from inference.database import Database
 from inference.errors import Internal
 from tuning.runs.checkpoints import link_files
 from tuning.runs.store import RUN_INFOS, change, require
-from tuning.runs.trainer_process import TrainerDied, TrainerProcess
+from tuning.runs.trainer_process import TrainerDied
 from tuning.runs.types import RunInfo, RunOptions
 from tuning.trainer.durable_files import last_whole, replace_folder
 from tuning.trainer.messages import Arrays, TrainerMessage
@@ -24,6 +24,18 @@ from tuning.trainer.run_state import GRADIENTS_FILE
 STATE_FOLDER = "state"
 
 log = logging.getLogger(__name__)
+
+
+class RunTrainer(Protocol):
+    """What trains the runs: a TrainerProcess. resident_bytes: of its memory, as of its last reply."""
+
+    resident_bytes: int
+
+    def call(self, verb: str, arrays: Arrays | None = None, **fields: Any) -> TrainerMessage: ...
+
+    def kill(self) -> None: ...
+
+    def close(self) -> None: ...
 
 
 @dataclass(slots=True)
@@ -38,11 +50,11 @@ class ResidentRuns:
     """folder: of all runs; max_runs: in memory at a time."""
 
     def __init__(
-        self, folder: Path, database: Database, start_trainer: Callable[[], TrainerProcess], max_runs: int
+        self, folder: Path, database: Database, start_trainer: Callable[[], RunTrainer], max_runs: int
     ) -> None:
         self._folder, self._database, self._max_runs = folder, database, max_runs
         self._start_trainer = start_trainer
-        self._trainer: TrainerProcess | None = None
+        self._trainer: RunTrainer | None = None
         self._residents: OrderedDict[str, ResidentRun] = OrderedDict()  # the least used first
 
     def call(self, run: RunInfo, verb: str, arrays: Arrays | None = None, **fields: Any) -> TrainerMessage:
@@ -81,8 +93,9 @@ class ResidentRuns:
         del self._residents[run_id]
         log.info("run=%s status=parked", run_id)
 
-    def park_all(self) -> None:
-        for run_id in list(self._residents):
+    def park_where(self, is_idle: Callable[[str], bool]) -> None:
+        """Park the runs for whose ids this is true."""
+        for run_id in [run_id for run_id in self._residents if is_idle(run_id)]:
             self.park(run_id)
 
     def mark_changed(self, run: RunInfo, *, has_gradients: bool) -> None:
@@ -102,7 +115,7 @@ class ResidentRuns:
     def close(self) -> None:
         """Park all runs, and end the trainer."""
         if self._trainer is not None:
-            self.park_all()
+            self.park_where(lambda run_id: True)
             self._trainer.close()
             self._trainer = None
 

@@ -7,9 +7,10 @@ import time
 from dataclasses import dataclass
 
 from tuning.runs.promise import Promise
-from tuning.runs.types import Failure, RunRequest, RunResult
+from tuning.runs.types import Failure, RejectedRequest, RunRequest
 
 GAP_S = 120.0  # requests wait so long for one with a lower seq_id that has not arrived
+LOST = "the server was killed before it had executed this request: send it again"
 CREATION = 0  # the seq_id of a run's creation
 
 
@@ -21,10 +22,14 @@ class QueuedRequest:
 
 
 class RunQueue:
-    """next_seq_id: of the request that is to run next; those before it are done or running."""
+    """The requests to one run.
 
-    def __init__(self, run_id: str, next_seq_id: int = CREATION + 1) -> None:
-        self.run_id, self.next_seq_id = run_id, next_seq_id
+    next_seq_id  of the request that is to run next; those before it are done or running
+    is_restored  an earlier server has created the run, and may have been killed with requests to it
+    """
+
+    def __init__(self, run_id: str, next_seq_id: int = CREATION + 1, *, is_restored: bool = False) -> None:
+        self.run_id, self.next_seq_id, self.is_restored = run_id, next_seq_id, is_restored
         self.promises: dict[int, Promise] = {}
         self.waiting: dict[int, QueuedRequest] = {}
         self.last_arrival = time.monotonic()
@@ -39,11 +44,22 @@ class RunQueue:
             return self.promises[seq_id]
         promise = self.promise(seq_id)
         if seq_id < self.next_seq_id:
-            message = f"seq_id {seq_id} came too late: the run is at {self.next_seq_id}"
-            promise.resolve(Failure(message=message, category="user"))
+            message = f"seq_id {seq_id} is over, and its result gone: the run is at {self.next_seq_id}"
+            promise.resolve(Failure(message=message, category="server" if self.is_restored else "user"))
             return promise
         self.last_arrival = time.monotonic()
         self.waiting[seq_id] = QueuedRequest(seq_id, request, promise)
+        return promise
+
+    def add_lost(self, seq_id: int) -> Promise:
+        """The promise of a request that died with an earlier server: it fails, and uses up its seq_id."""
+        if seq_id < self.next_seq_id:
+            return self.add(seq_id, RejectedRequest(message=LOST))
+        promise = self.promise(seq_id)
+        promise.resolve(Failure(message=LOST, category="server"))
+        self.last_arrival = time.monotonic()
+        request = RejectedRequest(message=LOST, category="server")
+        self.waiting[seq_id] = QueuedRequest(seq_id, request, Promise(promise.request_id))
         return promise
 
     @property
@@ -73,6 +89,3 @@ class RunQueue:
         """Forget results that nobody will fetch any more."""
         for seq_id in [seq_id for seq_id, promise in self.promises.items() if promise.is_expired]:
             del self.promises[seq_id]
-
-    def resolve(self, seq_id: int, result: RunResult | Failure) -> None:
-        self.promise(seq_id).resolve(result)

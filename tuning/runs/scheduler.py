@@ -10,12 +10,14 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 from inference.errors import NotFound, Unavailable, short
 from tuning.runs.executor import RunExecutor
 from tuning.runs.promise import Promise
 from tuning.runs.run_queue import CREATION, QueuedRequest, RunQueue
+from tuning.runs.saved_queues import restore_queues, save_queues
 from tuning.runs.types import CreateRun, Failure, RunInfo, RunRequest, RunResult
 
 TICK_S = 1.0
@@ -29,11 +31,20 @@ Result = TypeVar("Result")
 
 
 class RunScheduler:
-    """runs: those of earlier servers. clean_up: is executed once in a while, between two requests."""
+    """Queues and threads of all runs.
 
-    def __init__(self, executor: RunExecutor, runs: Iterable[RunInfo], clean_up: Callable[[], None]) -> None:
+    runs      those of earlier servers
+    file      for what a stopped server keeps of its queues
+    clean_up  is executed once in a while, between two requests
+    """
+
+    def __init__(
+        self, executor: RunExecutor, runs: Iterable[RunInfo], file: Path, clean_up: Callable[[], None]
+    ) -> None:
+        self._file = file
         self._executor, self._clean_up = executor, clean_up
-        self._queues = {run.id: RunQueue(run.id, run.next_seq_id) for run in runs}
+        self._queues = {run.id: RunQueue(run.id, run.next_seq_id, is_restored=True) for run in runs}
+        restore_queues(file, self._queues)
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="trainer")
         self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._is_busy = self._is_closing = False
@@ -66,6 +77,9 @@ class RunScheduler:
         if not wait([ending], SHUTDOWN_S).done:
             self._executor.residents.kill()
         self._worker.shutdown()
+        while not self._commands.empty():  # the end of the last request
+            self._commands.get()()
+        save_queues(self._file, self._queues.values())
 
     def _call(self, function: Callable[..., Result], *args: Any) -> Result:
         """Run a function on the thread of the queues. Raises what it raises, or Unavailable."""
@@ -106,7 +120,10 @@ class RunScheduler:
         return self._find(run_id).add(seq_id, request)
 
     def _find_promise(self, run_id: str, seq_id: int) -> Promise:
-        promise = self._find(run_id).promises.get(seq_id)
+        run_queue = self._find(run_id)
+        promise = run_queue.promises.get(seq_id)
+        if promise is None and run_queue.is_restored:
+            return run_queue.add_lost(seq_id)
         if promise is None:
             raise NotFound(f"there is no request {short(f'{run_id}:{seq_id}')}")
         return promise

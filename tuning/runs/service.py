@@ -3,25 +3,26 @@
 Sessions, runs, their requests and checkpoints. Every method may be called from any thread. Knows no HTTP.
 """
 
+import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from inference.backend import Adapters
 from inference.database import Database
 from inference.errors import BadRequest, NotFound, short
 from inference.finding import join_names
+from tuning.jobs.fine_tuned_models import FineTunedModels
 from tuning.runs.checkpoints import Checkpoints
+from tuning.runs.clean_up import CleanUp
 from tuning.runs.executor import RunExecutor
 from tuning.runs.paths import MAX_NUMBER, parse_path, run_id_of, sampler_id_of, session_of
 from tuning.runs.promise import Promise
-from tuning.runs.resident_runs import ResidentRuns
+from tuning.runs.resident_runs import ResidentRuns, RunTrainer
 from tuning.runs.run_queue import CREATION
 from tuning.runs.scheduler import RunScheduler
 from tuning.runs.sessions import Sessions
-from tuning.runs.store import RUN_CHECKPOINTS, RUN_INFOS, SAMPLERS, change, latest, require
-from tuning.runs.trainer_process import TrainerProcess
+from tuning.runs.store import RUN_CHECKPOINTS, RUN_INFOS, SAMPLERS, change, latest, mark_corrupted, require
 from tuning.runs.types import (
     ClientSession,
     CreateRun,
@@ -35,16 +36,18 @@ from tuning.types import TrainingBase
 
 MIN_TTL_S = 3600
 MAX_DIGITS = len(str(MAX_NUMBER))
-TRAINER_FOLDER = "trainer"  # below the runs' folder
+QUEUES_FILE = "queues.bin"
+
+log = logging.getLogger(__name__)
 
 
 class TrainingRuns:
     """The training runs of a server.
 
-    folder      of the runs' files
-    adapters    what serves samples of them; None: the backend serves none
-    command     of the trainer
-    max_runs    in the trainer's memory at a time
+    folder         of the runs' files
+    models         what serves samples of them
+    start_trainer  starts what computes them; called with the first run
+    max_runs       in the trainer's memory at a time
     """
 
     def __init__(
@@ -52,23 +55,22 @@ class TrainingRuns:
         folder: Path,
         database: Database,
         base: TrainingBase,
-        adapters: Adapters | None,
+        models: FineTunedModels,
+        start_trainer: Callable[[], RunTrainer],
         *,
-        command: Sequence[str],
-        nice: int,
         max_runs: int = 8,
     ) -> None:
-        self._database, self._base, self._adapters = database, base, adapters
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._database, self._base = database, base
         self._sessions = Sessions(database)
-        self._checkpoints = Checkpoints(folder, database, adapters)
-        residents = ResidentRuns(
-            folder,
-            database,
-            lambda: TrainerProcess(command, folder / TRAINER_FOLDER, base, nice),
-            max_runs,
-        )
+        self._checkpoints = Checkpoints(folder, database, models)
+        residents = ResidentRuns(folder, database, start_trainer, max_runs)
         executor = RunExecutor(folder, database, residents, self._checkpoints)
-        self._scheduler = RunScheduler(executor, self.runs(), self._checkpoints.delete_expired)
+        self._clean_up = CleanUp(folder, database, self._sessions, residents, self._checkpoints)
+        self._residents = residents
+        for run_id in database.run(mark_corrupted):
+            log.warning("run=%s status=corrupted: the server was killed", run_id)
+        self._scheduler = RunScheduler(executor, self.runs(), folder / QUEUES_FILE, self._clean_up.run)
         self._scheduler.execute(self._checkpoints.load_all)
 
     def close(self) -> None:
@@ -88,6 +90,7 @@ class TrainingRuns:
     def finish(self, session_id: str) -> None:
         """Close the session: its runs are parked, its snapshots removed. Raises NotFound."""
         self._sessions.finish(session_id)
+        self._scheduler.execute(partial(self._clean_up.close_session, session_id))
 
     def sessions(self) -> list[ClientSession]:
         """Newest first."""
@@ -154,7 +157,8 @@ class TrainingRuns:
 
     def unload(self, run_id: str) -> None:
         """Free the run's memory until its next request. Raises NotFound."""
-        self.run(run_id)
+        self._sessions.require_open(self.run(run_id).session_id)
+        self._scheduler.execute(partial(self._residents.park, run_id))
 
     def create_sampler(
         self,
@@ -175,6 +179,7 @@ class TrainingRuns:
     def sampler(self, sampler_id: str) -> SamplingSession:
         """Raises NotFound."""
         sampler: SamplingSession = self._database.run(require, SAMPLERS, sampler_id)
+        self._sessions.mark_used(sampler_id)
         return sampler
 
     def samplers(self, session_id: str) -> list[SamplingSession]:

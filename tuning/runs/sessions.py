@@ -23,12 +23,13 @@ class SessionFinished(ServerError):
 
 
 class Sessions:
-    """heartbeats: time.monotonic() of the last one of each session, since the start of the server."""
+    """Who was there when. Times are those of time.monotonic() since the start of the server."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._started = time.monotonic()
-        self.heartbeats: dict[str, float] = {}
+        self._signs: dict[str, float] = {}  # of life, by session
+        self._uses: dict[str, float] = {}  # by sampling session
 
     def create(self, user_metadata: Mapping[str, str], display_name: str | None, sdk_version: str) -> str:
         session = ClientSession(
@@ -39,27 +40,27 @@ class Sessions:
             sdk_version=sdk_version,
         )
         self._database.run(SESSIONS.insert, session)
-        self.heartbeats[session.id] = time.monotonic()
+        self._signs[session.id] = time.monotonic()
         return session.id
 
     def heartbeat(self, id: str) -> None:
         """Raises NotFound, and SessionFinished once it is finished."""
         if self.get(id).is_finished:
             raise SessionFinished(id)
-        self.heartbeats[id] = time.monotonic()
+        self._signs[id] = time.monotonic()
 
     def require_open(self, id: str) -> ClientSession:
         """Raises NotFound, and BadRequest once it is finished."""
         session = self.get(id)
         if session.is_finished:
             raise BadRequest("session_id", "is finished: create a new session", id)
-        self.heartbeats[id] = time.monotonic()
+        self._signs[id] = time.monotonic()
         return session
 
     def finish(self, id: str) -> None:
         """Raises NotFound."""
         self._database.run(partial(change, is_finished=True), SESSIONS, id)
-        self.heartbeats.pop(id, None)
+        self._signs.pop(id, None)
 
     def get(self, id: str) -> ClientSession:
         """Raises NotFound."""
@@ -72,4 +73,11 @@ class Sessions:
 
     def silent_s(self, id: str) -> float:
         """Seconds since the session's last sign of life."""
-        return time.monotonic() - self.heartbeats.get(id, self._started)
+        return time.monotonic() - self._signs.get(id, self._started)
+
+    def unused_s(self, sampler_id: str) -> float:
+        """Seconds since the last use of a sampling session."""
+        return time.monotonic() - self._uses.get(sampler_id, self._started)
+
+    def mark_used(self, sampler_id: str) -> None:
+        self._uses[sampler_id] = time.monotonic()

@@ -36,6 +36,14 @@ def latest(connection: sqlite3.Connection, table: Table[Any], parent: str | None
     return list(table.everything(connection)) if parent is None else table.all(connection, parent)[::-1]
 
 
+def mark_corrupted(connection: sqlite3.Connection) -> list[str]:
+    """At the start: runs whose state only the former server's trainer had are lost; returns their ids."""
+    lost = [run for run in latest(connection, RUN_INFOS) if run.state == "memory" and not run.is_corrupted]
+    for run in lost:
+        change(connection, RUN_INFOS, run.id, is_corrupted=True)
+    return [run.id for run in lost]
+
+
 TITLES = {
     SESSIONS.name: "session",
     RUN_INFOS.name: "training run",

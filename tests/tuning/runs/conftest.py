@@ -1,20 +1,24 @@
-"""Training runs over a tiny Llama, computed by the real trainer's process."""
+"""Training runs over a tiny Llama, whose trainer computes in the process of the tests."""
 
+import io
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from inference.errors import NotFound
+from inference.database import Database
 from tests import tiny
-from tests.fake_backend import FakeBackend, make_models
 from tests.tuning.scripted_service import RecordingAdapters
+from tuning.jobs.fine_tuned_models import FineTunedModels
 from tuning.runs.promise import Promise
 from tuning.runs.service import TrainingRuns
+from tuning.runs.trainer_process import TrainerDied, to_error
 from tuning.runs.types import Failure, RunOptions, RunRequest, RunResult
-from tuning.service import TuningService
+from tuning.service import DATABASE_FILE, SCHEMA
+from tuning.trainer.messages import Arrays, TrainerMessage, read_message, write_message
+from tuning.trainer.server import TrainerServer
 from tuning.types import TrainingBase
 
 TIMEOUT_S = 120.0
@@ -64,45 +68,85 @@ def wait_for(promise: Promise) -> RunResult | Failure:
     return result
 
 
-class ServingAdapters(RecordingAdapters):
-    """folder_of raises NotFound, as the real ones do."""
+class InlineTrainer:
+    """A RunTrainer without a process of its own. dies_at: the verb at which it dies."""
 
-    def folder_of(self, name: str) -> Path:
-        if name not in self.loaded:
-            raise NotFound(name)
-        return self.loaded[name]
+    def __init__(self, base: TrainingBase) -> None:
+        self._server = TrainerServer(base)
+        self.resident_bytes = 0
+        self.dies_at = ""
+
+    def call(self, verb: str, arrays: Arrays | None = None, **fields: Any) -> TrainerMessage:
+        if verb == self.dies_at:
+            raise TrainerDied("the trainer died")
+        stream = io.BytesIO()
+        write_message(stream, {"verb": verb, **fields}, arrays or {})
+        stream.seek(0)
+        message = read_message(stream)
+        assert message
+        header, reply_arrays = self._server.reply(message)
+        if "error" in header:
+            raise to_error(header)
+        return TrainerMessage(dict(header), reply_arrays)
+
+    def kill(self) -> None:
+        raise AssertionError("it takes too long")
+
+    def close(self) -> None:
+        pass
 
 
-OpenRuns = Callable[..., TrainingRuns]
+class RunServers:
+    """Opens the runs in a folder, as often as a server is started. trainers: in the order of their starts."""
+
+    def __init__(self, folder: Path, base: TrainingBase) -> None:
+        self.folder, self.base = folder, base
+        self.adapters = RecordingAdapters()
+        self.trainers: list[InlineTrainer] = []
+        self._open: list[tuple[TrainingRuns, Database]] = []
+
+    def open(self, folder: Path | None = None, **options: Any) -> TrainingRuns:
+        folder = folder or self.folder
+        database = Database(folder / DATABASE_FILE, SCHEMA)
+        models = FineTunedModels(folder / "models", self.adapters)
+        runs = TrainingRuns(folder / "runs", database, self.base, models, self._start_trainer, **options)
+        self._open.append((runs, database))
+        return runs
+
+    def close(self) -> None:
+        """Stop all servers."""
+        for runs, database in self._open:
+            runs.close()
+            database.close()
+        self._open.clear()
+
+    def _start_trainer(self) -> InlineTrainer:
+        self.trainers.append(InlineTrainer(self.base))
+        return self.trainers[-1]
+
+
+@pytest.fixture(scope="session")
+def training_base(tmp_path_factory: pytest.TempPathFactory) -> TrainingBase:
+    folder = tiny.llama(tmp_path_factory.mktemp("tiny_llama"))
+    return TrainingBase(names=(BASE, "alias"), model_folder=str(folder), context=64, dtype="float32")
 
 
 @pytest.fixture(scope="module")
-def serving_adapters() -> ServingAdapters:
-    return ServingAdapters()
+def shared_servers(
+    tmp_path_factory: pytest.TempPathFactory, training_base: TrainingBase
+) -> Iterator[RunServers]:
+    servers = RunServers(tmp_path_factory.mktemp("runs"), training_base)
+    yield servers
+    servers.close()
+
+
+@pytest.fixture
+def servers(tmp_path: Path, training_base: TrainingBase) -> Iterator[RunServers]:
+    opened = RunServers(tmp_path / "tuning", training_base)
+    yield opened
+    opened.close()
 
 
 @pytest.fixture(scope="module")
-def open_runs(
-    tmp_path_factory: pytest.TempPathFactory, serving_adapters: ServingAdapters
-) -> Iterator[Callable[..., TuningService]]:
-    """Opens the service in the module's folder, as often as the server is started."""
-    folder = tmp_path_factory.mktemp("runs")
-    model = tiny.llama(folder / "model")
-    base = TrainingBase(names=(BASE, "alias"), model_folder=str(model), context=64, dtype="float32")
-    services: list[TuningService] = []
-
-    def open_one(**options: Any) -> TuningService:
-        models = make_models(FakeBackend())
-        services.append(
-            TuningService(folder / "tuning", models, base, serving_adapters, max_file_bytes=1, **options)
-        )
-        return services[-1]
-
-    yield open_one
-    for service in services:
-        service.close()
-
-
-@pytest.fixture(scope="module")
-def client(open_runs: Callable[..., TuningService]) -> RunClient:
-    return RunClient(open_runs().runs)
+def client(shared_servers: RunServers) -> RunClient:
+    return RunClient(shared_servers.open())

@@ -49,7 +49,7 @@ def test_a_gap_fails_what_waits_and_the_run_goes_on(monkeypatch: pytest.MonkeyPa
     queue.add(4, REQUEST)
     assert take_all(queue) == [4]
     late = queue.add(1, REQUEST).result()
-    assert isinstance(late, Failure) and late.category == "user" and "too late" in late.message
+    assert isinstance(late, Failure) and late.category == "user" and "is over" in late.message
 
 
 def test_a_result_stays_until_it_was_fetched_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:

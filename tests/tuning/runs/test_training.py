@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from inference.errors import BadRequest, NotFound
-from tests.tuning.runs.conftest import RunClient, ServingAdapters, make_options, wait_for
+from tests.tuning.runs.conftest import RunClient, RunServers, make_options, wait_for
 from tuning.runs.types import (
     ForwardBackward,
     LoadWeights,
@@ -67,7 +67,7 @@ def test_a_run_goes_on_from_a_checkpoint_as_if_it_had_never_ended(client: RunCli
     assert loss(client.call(first, FORWARD)) != loss(client.call(second, FORWARD))
 
 
-def test_names_of_checkpoints(client: RunClient, serving_adapters: ServingAdapters) -> None:
+def test_names_of_checkpoints(client: RunClient, shared_servers: RunServers) -> None:
     run_id = client.create_run(40)
     path = client.call(run_id, SaveWeights(name="a")).path
     assert path == f"tinker://{run_id}/weights/a"
@@ -76,32 +76,36 @@ def test_names_of_checkpoints(client: RunClient, serving_adapters: ServingAdapte
     for name in ("../x", "", "a/b", ".a", "a" * 129):
         assert "1 to 128 letters" in client.fail(run_id, SaveWeights(name=name)).message
     sampler_path = client.call(run_id, SaveForSampler(name="s")).path
-    former = serving_adapters.loaded[sampler_path]
+    former = shared_servers.adapters.loaded[sampler_path]
     assert client.call(run_id, SaveForSampler(name="s")).path == sampler_path
-    assert serving_adapters.loaded[sampler_path] != former and not former.exists()
+    assert shared_servers.adapters.loaded[sampler_path] != former and not former.exists()
     assert [each.id for each in client.runs.checkpoints(run_id)] == [sampler_path, path]
     assert (
         "cannot be trained on"
         in client.fail(run_id, LoadWeights(path=sampler_path, with_optimizer=False)).message
     )
     client.runs.delete_checkpoint(sampler_path)
-    assert sampler_path not in serving_adapters.loaded
+    assert sampler_path not in shared_servers.adapters.loaded
     with pytest.raises(NotFound):
         client.runs.checkpoint_folder(sampler_path)
 
 
-def test_a_snapshot_is_a_sampling_session(client: RunClient, serving_adapters: ServingAdapters) -> None:
+def test_a_snapshot_is_a_sampling_session(client: RunClient, shared_servers: RunServers) -> None:
     run_id = client.create_run(50)
     saved = client.call(run_id, SaveForSampler(sampler_seq=7))
     assert saved.path is None and saved.sampler_id == f"{client.session_id}:sample:7"
-    assert client.runs.sampler(saved.sampler_id).adapter in serving_adapters.loaded
+    assert client.runs.sampler(saved.sampler_id).adapter in shared_servers.adapters.loaded
     assert client.runs.checkpoints(run_id) == []
 
 
-def test_a_training_checkpoint_can_be_sampled(client: RunClient, serving_adapters: ServingAdapters) -> None:
+def test_a_training_checkpoint_can_be_sampled(client: RunClient, shared_servers: RunServers) -> None:
     path = client.call(client.create_run(51), SaveWeights(name="a")).path
     sampler = client.runs.create_sampler(client.session_id, 8, model_path=path)
-    assert sampler.adapter == path and path in serving_adapters.loaded and sampler.base_model == "fake/model"
+    assert (
+        sampler.adapter == path
+        and path in shared_servers.adapters.loaded
+        and sampler.base_model == "fake/model"
+    )
 
 
 @pytest.mark.parametrize(
