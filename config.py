@@ -91,6 +91,10 @@ SSL_KEYFILE = ""
 # API keys, separated by commas; clients must send one of them. Empty: no key is required. Best kept in .env.
 API_KEYS = ""
 
+# Serve other machines without API_KEYS: whoever reaches HOST can use the server. Else such a start is
+# refused.
+ALLOW_OPEN_HOST = False
+
 # Names of this server that requests may have in their Host header, separated by commas; "*": any. Addresses
 # and private names are always allowed. Empty: any with API_KEYS, else no further ones.
 ALLOWED_HOSTS = ""

@@ -18,7 +18,6 @@ from api.adapters import FetchAdapter, load_adapters
 from api.api_keys import make_key_check
 from api.body_limits import make_body_limit
 from api.concurrency_limit import make_early_refusal
-from api.open_host import warn_if_open
 from api.server.metrics_port import serve_metrics
 from api.server.serve import check_certificate
 from api.server.serve import serve as serve_http
@@ -77,7 +76,7 @@ def print_environment(version: str) -> int:
 
 def run_selftest(settings: Settings, pending: PendingRepository, *, as_json: bool) -> int:
     """Open the model as for serving, but without a port, and run the self-test. Returns 0 if it passes."""
-    report = preflight(replace(settings, port=0, prometheus_port=0, lora_adapters=()), pending)
+    report = preflight(without_ports(replace(settings, lora_adapters=())), pending)
     if not report.ok or report.plan is None:
         print_report(report, as_json=as_json)
         return 1
@@ -100,7 +99,7 @@ def run_selftest(settings: Settings, pending: PendingRepository, *, as_json: boo
 
 def download(settings: Settings, pending: PendingRepository) -> int:
     """Check and fetch the model, and print its folder. Returns 0 if the model is complete."""
-    report = preflight(replace(settings, port=0, prometheus_port=0), pending)
+    report = preflight(without_ports(settings), pending)
     print_findings(report.findings, settings, report.suggestions, report.files_to_fetch)
     if not report.ok or report.plan is None:
         return 1
@@ -111,6 +110,11 @@ def download(settings: Settings, pending: PendingRepository) -> int:
         return 1
     print(json.dumps({"folder": str(folder)}) if settings.json_output else folder)
     return 0
+
+
+def without_ports(settings: Settings) -> Settings:
+    """Settings of a start that listens nowhere."""
+    return replace(settings, host="localhost", port=0, prometheus_port=0)
 
 
 def serve(settings: Settings, pending: PendingRepository, version: str) -> int:
@@ -135,7 +139,6 @@ def serve(settings: Settings, pending: PendingRepository, version: str) -> int:
         return 1
     freeze_gc()
     report_memory(settings, report, loaded_engine, metrics)
-    warn_if_open(settings.host, settings.api_keys)
     with contextlib.closing(backend), contextlib.ExitStack() as stack:
         model_folder = loaded_engine.folder / report.plan.repository.gguf_file
         tuning = open_service(settings, models, model_folder, report.plan, report.machine)

@@ -1,4 +1,8 @@
-"""Checks that the server can listen on its ports, and open as many connections as it may have requests."""
+"""Checks that the server can listen on its ports, and open as many connections as it may have requests; and
+that other machines need a key.
+"""
+
+import ipaddress
 
 from checks.machine import Machine, find_port_error
 from inference.finding import Finding, format_count
@@ -15,13 +19,36 @@ FILES_PER_REQUEST = (
 
 
 def check_network(settings: Settings, machine: Machine) -> list[Finding]:
-    """Check PORT, PROMETHEUS_PORT if it is set, and the limit of open files."""
+    """Check HOST, PORT, PROMETHEUS_PORT if it is set, and the limit of open files."""
     host, prometheus_port = settings.host, settings.prometheus_port
-    findings = [check_port(host, settings.port, machine.port_error)]
+    findings = check_open_host(host, bool(settings.api_keys), settings.allow_open_host)
+    findings.append(check_port(host, settings.port, machine.port_error))
     if prometheus_port:
         port_error = find_port_error(host, prometheus_port)
         findings.append(check_port(host, prometheus_port, port_error, "PROMETHEUS_PORT"))
     return [*findings, check_open_files(settings.max_concurrent_requests, machine.max_open_files)]
+
+
+def check_open_host(host: str, has_keys: bool, is_allowed: bool) -> list[Finding]:
+    """Check that a host that other machines reach has keys. With ALLOW_OPEN_HOST the finding is a warning."""
+    if has_keys or is_loopback(host):
+        return []
+    fix = "set API_KEYS: without, whoever reaches this address can use the server"
+    if not is_allowed:
+        fix += '; or HOST = "127.0.0.1" to serve this machine only, or ALLOW_OPEN_HOST = True'
+    return [
+        Finding(
+            "host", "API_KEYS to serve other machines", f"{host or 'all addresses'}, no keys", is_allowed, fix
+        )
+    ]
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches `host`, an address or a name."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
 
 
 def check_port(host: str, port: int, port_error: str, name: str = "PORT") -> Finding:

@@ -149,6 +149,7 @@ class Settings:
     ssl_certfile: str
     ssl_keyfile: str
     api_keys: tuple[str, ...] = field(repr=False)
+    allow_open_host: bool
     allowed_hosts: tuple[str, ...]
     cors_origins: tuple[str, ...]
     cors_credentials: bool

@@ -1,8 +1,8 @@
-"""Ports that cannot be used, and a limit of open files that is too low."""
+"""Ports that cannot be used, a limit of open files that is too low, and hosts that are open to others."""
 
 import pytest
 
-from checks.network import check_open_files, check_port
+from checks.network import check_open_files, check_open_host, check_port, is_loopback
 
 
 @pytest.mark.parametrize(
@@ -20,3 +20,19 @@ def test_each_concurrent_request_needs_open_files() -> None:
     assert not finding.ok
     assert finding.fix == "ulimit -n 512 before the start, or MAX_CONCURRENT_REQUESTS = 127"
     assert check_open_files(127, 511).ok
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost", "LOCALHOST"])
+def test_a_loopback_host_serves_this_machine_only(host: str) -> None:
+    assert is_loopback(host) and check_open_host(host, has_keys=False, is_allowed=False) == []
+
+
+@pytest.mark.parametrize(
+    "host", ["0.0.0.0", "::", "::1234", "127.example.org", "localhost.example.org", "10.0.0.1", ""]
+)
+def test_any_other_host_needs_keys_or_the_setting_that_allows_it(host: str) -> None:
+    assert check_open_host(host, has_keys=True, is_allowed=False) == []
+    (refused,) = check_open_host(host, has_keys=False, is_allowed=False)
+    assert not refused.ok and all(name in refused.fix for name in ("API_KEYS", "ALLOW_OPEN_HOST", "HOST ="))
+    (allowed,) = check_open_host(host, has_keys=False, is_allowed=True)
+    assert allowed.ok and "API_KEYS" in allowed.fix

@@ -1,7 +1,7 @@
 """The command lines of TGI's, Neodim's and h2oGPT's documentation start this server as they stand.
 
 The models have 2,048 tokens of context, as those that h2oGPT names. Only the model, the port and, where
-the text has several GPUs, the address differ.
+the text has several GPUs, the address differ. ALLOW_OPEN_HOST is set: some listen on all addresses.
 """
 
 import os
@@ -52,7 +52,7 @@ def started(command: str, folder: Path, **environment: str) -> Iterator[str]:
     process = subprocess.Popen(
         [sys.executable, "main.py", *arguments],
         cwd=ROOT,
-        env=inherited | {"HF_HUB_OFFLINE": "1"} | environment,
+        env=inherited | {"HF_HUB_OFFLINE": "1", "ALLOW_OPEN_HOST": "1"} | environment,
     )
     try:
         wait_until_ready(f"http://127.0.0.1:{port}", process)
