@@ -76,6 +76,7 @@ def training_base(settings: Settings, backend: Backend, model_folder: Path, dtyp
         model_folder=absolute(str(model_folder)),
         context=info.context or 0,
         dtype=dtype,
+        quantize=settings.quantize,
         chat_template=absolute(settings.chat_template),
         tokenizer_config_path=absolute(settings.tokenizer_config_path),
         trust_remote_code=settings.trust_remote_code,

@@ -96,6 +96,7 @@ class TrainingBase:
     names         its names for clients; the first one's last part is in the names of fine-tuned models
     model_folder  or its GGUF file
     context       most tokens of a row
+    quantize      the scheme by which the served weights are packed; a job decides for itself
     threads       CPU threads of a trainer
     """
 
@@ -103,6 +104,7 @@ class TrainingBase:
     model_folder: str
     context: int
     dtype: str = "auto"
+    quantize: str = "none"
     chat_template: str = ""
     tokenizer_config_path: str = ""
     trust_remote_code: bool = False

@@ -74,6 +74,7 @@ class TrainerServer:
             trust_remote_code=spec.trust_remote_code,
             tokenizer_config=Path(spec.tokenizer_config_path) if spec.tokenizer_config_path else None,
             chat_template=spec.chat_template,
+            quantize=spec.quantize,
         )
         set_mmap_threshold(LARGE_BLOCK)  # else freed activations leave holes in the heap
         return Trainer(base, scores_masked=True)
