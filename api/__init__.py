@@ -20,6 +20,7 @@ from api import (
 )
 from api.store import access
 from api.store.store import Store
+from api.tinker import samples
 from api.wsgi_environ import strip_root_path
 from inference.metrics import Metrics
 from inference.models import Models
@@ -53,6 +54,7 @@ def create_app(
         playground,
         sglang,
         tgi,
+        tinker,
     )
     from api import tuning as tuning_page
 
@@ -68,6 +70,7 @@ def create_app(
         path_dispatch,
         playground,
         tuning_page,
+        tinker,
         openapi,
         doc_pages,
     ):
@@ -81,6 +84,7 @@ def create_app(
     adapter_sums.install(app)
     adapters.install(app, adapters.AdapterLoader(models, settings.adapter_dirs, fetch_adapter))
     tuning_access.install(app, tuning)
+    samples.install(app)
     pages_of_neodim = () if settings.cors_origins else (neodim.PATH,)
     cors.install(app, settings.cors_origins, settings.cors_credentials, unchecked_paths=pages_of_neodim)
     body_limits.install(app, settings.max_body_bytes)

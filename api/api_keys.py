@@ -15,9 +15,20 @@ from inference.errors import Unauthorized
 
 # Every version of the Llama Stack dialect has its own health and version routes.
 STATUS_PATH = re.compile(r"(/alpha|/v1|/passthrough/v1)?/(health|version)/?|/health/(live|ready)/?")
+TINKER_PREFIX = "tml-"  # Tinker's client refuses a key that begins otherwise
 PING = "/ping"  # POST is open as well
 OPEN_PATHS = frozenset(
-    {"/", "/info", "/metrics", "/openapi.json", "/api-doc/openapi.json", "/llms.txt", "/README.md", PING}
+    {
+        "/",
+        "/info",
+        "/metrics",
+        "/openapi.json",
+        "/api-doc/openapi.json",
+        "/llms.txt",
+        "/README.md",
+        "/api/v1/healthz",
+        PING,
+    }
 )
 READ_METHODS = ("GET", "HEAD")
 # The pages are open. The API requests that they send need a key.
@@ -37,7 +48,7 @@ KeyCheck = Callable[[str, str, Headers], Unauthorized | None]  # (method, path, 
 
 def install(app: Flask, keys: tuple[str, ...]) -> None:
     """Refuse requests without one of `keys`, unless `is_open`. With no `keys`, every request passes."""
-    digests = [_digest(key.encode()) for key in keys]
+    digests = _digests(keys)
 
     def check_key() -> None:
         if is_open(request.method, request.path):
@@ -53,7 +64,7 @@ def install(app: Flask, keys: tuple[str, ...]) -> None:
 
 def make_key_check(keys: tuple[str, ...], root_path: str = "") -> KeyCheck:
     """The check of `install`, for the server to make before it reads a body."""
-    digests = [_digest(key.encode()) for key in keys]
+    digests = _digests(keys)
 
     def check_key(method: str, path: str, headers: Headers) -> Unauthorized | None:
         if not keys or is_open(method, without_root_path(path, root_path)):
@@ -62,6 +73,11 @@ def make_key_check(keys: tuple[str, ...], root_path: str = "") -> KeyCheck:
         return None if is_known else Unauthorized(HOW_TO_SEND)
 
     return check_key
+
+
+def _digests(keys: Sequence[str]) -> list[bytes]:
+    """The digests of each key, and of the key behind TINKER_PREFIX."""
+    return [_digest(f"{prefix}{key}".encode()) for key in keys for prefix in ("", TINKER_PREFIX)]
 
 
 def _is_one_of(request_digest: bytes, digests: Sequence[bytes]) -> bool:

@@ -77,11 +77,16 @@ def read() -> Any:
     return g.body
 
 
-def _read_json() -> Any:
+def check_encoding() -> None:
+    """Raise UnsupportedMediaType for a compressed body."""
     if (request.content_encoding or "identity") != "identity":
         raise UnsupportedMediaType(
             f"Content-Encoding {request.content_encoding[:80]} is not supported: send the body uncompressed"
         )
+
+
+def _read_json() -> Any:
+    check_encoding()
     try:
         return parse(request.get_data(cache=False))
     except BadRequest:

@@ -23,7 +23,7 @@ PAGES = [
 ]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
-ROUTE = re.compile(r"`(GET|POST|DELETE) (/[^`\s]*)`")
+ROUTE = re.compile(r"`(GET|POST|PUT|DELETE) (/[^`\s]*)`")
 CALL = re.compile(r"http://127\.0\.0\.1:8000(/[\w./-]*)")
 PARAMETER = re.compile(r"<(?:\w+:)?(\w+)>")
 SOURCE = re.compile(r"`((?:api|checks|hub|inference|models|scripts|settings|tests)/[\w./-]*|\w+\.py)`")

@@ -17,7 +17,7 @@ from inference.models import Models
 from settings.groups import ServerSettings
 
 DESCRIPTION = (
-    "One model, served with four APIs: OpenAI (with vLLM's extensions), Llama Stack, Text Generation "
+    "One model, served with these APIs: OpenAI (with vLLM's extensions), Llama Stack, Text Generation "
     "Inference and Neodim. This document is generated from the code of the routes."
 )
 TAGS = {
@@ -31,6 +31,7 @@ TAGS = {
     "llama_cpp": Tag("llama.cpp", "The scales of LoRA adapters, as llama.cpp has them."),
     "sglang": Tag("SGLang", "LoRA adapters, as SGLang loads and unloads them."),
     "neodim": Tag("Neodim", "Neodim's own route is POST /generate, listed under Shared paths."),
+    "tinker": Tag("Tinker", "Training runs whose loop, losses and rewards are in the client."),
     "shared": Tag("Shared paths", "Paths that two of the APIs have. The fields of the body select the API."),
     "ops": Tag("Server", "Health, readiness, version, metrics and the index of all routes."),
     "playground": Tag("Playground", "The data that the page /playground displays."),

@@ -1,0 +1,20 @@
+"""Tinker's API: training runs whose loop and losses are in the client. Entry point: make_blueprint."""
+
+from flask import Blueprint
+
+from api.errors import render_errors
+from api.tinker import listing_routes, run_routes, sampling_routes, service_routes
+from api.tinker.errors import error_before_start
+from api.tinker.tinker_route import add_routes
+from inference.models import Models
+from settings.groups import ServerSettings
+
+
+def make_blueprint(models: Models, settings: ServerSettings) -> Blueprint:
+    blueprint = Blueprint("tinker", __name__)
+    render_errors(blueprint, error_before_start)
+    add_routes(blueprint, service_routes.make_routes(models, settings))
+    add_routes(blueprint, run_routes.make_routes(models))
+    add_routes(blueprint, sampling_routes.make_routes(models))
+    add_routes(blueprint, listing_routes.ROUTES)
+    return blueprint

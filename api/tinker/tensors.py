@@ -16,7 +16,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 MAX_COLUMNS = 64  # of a sparse tensor: 3 numbers must not become a dense tensor of any size
 FLOAT, INTEGER = np.dtype("<f4"), np.dtype("<i8")
-DTYPES = {"float32": FLOAT, "int64": INTEGER}
+DTYPES: dict[str, np.dtype[Any]] = {"float32": FLOAT, "int64": INTEGER}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,24 +1,25 @@
-"""A promise: the result of a request to a run, which the client fetches later, perhaps several times."""
+"""A promise: the result of a request, which the client fetches later, perhaps several times."""
 
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-
-from tuning.runs.types import Failure, RunResult
+from typing import Generic, TypeVar
 
 FETCHED_S = 600.0  # a result is kept for so long once it was fetched
 UNFETCHED_S = 24 * 3600.0
 
+ResultT = TypeVar("ResultT")
 
-class Promise:
-    """Resolved once, by the thread of the runs; read from any thread."""
+
+class Promise(Generic[ResultT]):
+    """Resolved once; read from any thread."""
 
     def __init__(self, request_id: str) -> None:
         self.request_id = request_id
-        self._future: Future[RunResult | Failure] = Future()
+        self._future: Future[ResultT] = Future()
         self._expires = float("inf")
 
-    def result(self) -> RunResult | Failure | None:
+    def result(self) -> ResultT | None:
         """None: it is not there yet."""
         if not self._future.done():
             return None
@@ -29,7 +30,7 @@ class Promise:
         """Call `callback` once the result is there: now, or later on another thread."""
         self._future.add_done_callback(lambda future: callback())
 
-    def resolve(self, result: RunResult | Failure) -> None:
+    def resolve(self, result: ResultT) -> None:
         self._expires = time.monotonic() + UNFETCHED_S
         self._future.set_result(result)
 

@@ -43,6 +43,8 @@ def read_ids(data: bytes) -> tuple[str, int]:
     with suppress(BadRequest):
         for number, value in iter_fields(data):
             fields.setdefault(number, []).append(value)
+    if MODEL_ID not in fields:
+        raise broken_message("has no model_id at its beginning")
     return text(fields, MODEL_ID), signed(last_value(fields, SEQ_ID, int, 0))
 
 

@@ -1,0 +1,189 @@
+"""The JSON that Tinker's clients send. Fields of newer and older clients are optional, unknown ones ignored.
+
+asample's is in sampling.py, that of forward_backward in pass_json.py.
+"""
+
+from typing import Any, Literal
+
+from msgspec import Struct
+
+
+class Empty(Struct):
+    """A body without a field that matters here."""
+
+
+class SessionBody(Struct):
+    session_id: str
+
+
+class CreateSession(Struct):
+    """user_metadata: texts by name; sdk_version: of the client"""
+
+    user_metadata: dict[str, Any] | None = None
+    display_name: str | None = None
+    sdk_version: str = ""
+
+
+class LoraFields(Struct):
+    """seed: of the initial values; the others say which linear layers get an adapter"""
+
+    rank: int = 32
+    seed: int | None = None
+    train_unembed: bool = True
+    train_mlp: bool = True
+    train_attn: bool = True
+
+
+class OptimizerFields(Struct):
+    type: str = "adamw"
+
+
+class CreateModel(Struct):
+    """model_seq_id  number of the run within the session
+    user_metadata    values by name; those that are no text become text
+    """
+
+    session_id: str
+    model_seq_id: int
+    base_model: str
+    user_metadata: dict[str, Any] | None = None
+    lora_config: LoraFields | None = None
+    optimizer_config: OptimizerFields | None = None
+
+
+class RunBody(Struct):
+    model_id: str
+
+
+class OrderedBody(Struct):
+    """seq_id: place of the request among those of its run, from 1"""
+
+    model_id: str
+    seq_id: int
+
+
+class AdamFields(Struct):
+    learning_rate: float = 0.0001
+    beta1: float = 0.9
+    beta2: float = 0.95
+    eps: float = 1e-12
+    weight_decay: float = 0.0
+    grad_clip_norm: float = 0.0
+
+
+class OptimStepBody(OrderedBody):
+    adam_params: AdamFields
+
+
+class SaveWeightsBody(OrderedBody):
+    """path     the checkpoint's name; absent: that of its place in the order
+    overwrite   replace a checkpoint of this name
+    """
+
+    path: str | None = None
+    ttl_seconds: int | None = None
+    overwrite: bool = False
+    user_metadata: dict[str, Any] | None = None
+
+
+class SaveForSamplerBody(OrderedBody):
+    """path                  the checkpoint's name; absent: a snapshot for one sampling session
+    sampling_session_seq_id  number of that session
+    """
+
+    path: str | None = None
+    sampling_session_seq_id: int | None = None
+    ttl_seconds: int | None = None
+    user_metadata: dict[str, Any] | None = None
+
+
+class SaveExternalBody(OrderedBody):
+    """path: the checkpoint's name; the files are not encrypted"""
+
+    path: str
+    ttl_seconds: int | None = None
+    age_encryption_recipients: list[str] | None = None
+
+
+class LoadWeightsBody(OrderedBody):
+    """path: of a checkpoint, tinker://RUN/weights/NAME; optimizer: load its optimizer's state, too"""
+
+    path: str
+    optimizer: bool = False
+    weights_access_token: str | None = None
+
+
+class CreateFromBody(Struct):
+    """A new run that begins with the weights of a checkpoint."""
+
+    session_id: str
+    model_seq_id: int
+    path: str
+    optimizer: bool = False
+    base_model: str | None = None
+    user_metadata: dict[str, Any] | None = None
+    weights_access_token: str | None = None
+
+
+class CreateSamplingSession(Struct):
+    """base_model or model_path, a checkpoint's path: what to sample from"""
+
+    session_id: str
+    sampling_session_seq_id: int
+    base_model: str | None = None
+    model_path: str | None = None
+
+
+class JoinSamplingSession(Struct):
+    sampling_session_id: str
+
+
+class SampledModel(Struct):
+    """What asample samples from: a sampling session, or one of the others.
+
+    seq_id  number of the request within the sampling session
+    """
+
+    sampling_session_id: str | None = None
+    seq_id: int | None = None
+    base_model: str | None = None
+    model_path: str | None = None
+
+
+class RetrieveFuture(Struct):
+    request_id: str
+
+
+class FuturesTarget(Struct):
+    """cloned_sampler_id: the requests' seq_ids begin at 10⁹ times this number"""
+
+    sampling_session_id: str
+    cloned_sampler_id: int = 0
+    type: Literal["sampling_session"] = "sampling_session"
+
+
+class RetrieveFutures(Struct):
+    """prev_cursor           the cursor of the reply before
+    timeout                  seconds to wait for a completion; 30 at most
+    retrieved_request_ids    requests whose results the client has
+    """
+
+    target: FuturesTarget
+    prev_cursor: int = 0
+    timeout: float | None = None
+    retrieved_request_ids: list[str] = []
+
+
+class WeightsInfoBody(Struct):
+    tinker_path: str
+
+
+class TtlBody(Struct):
+    """ttl_seconds: remove the checkpoint after so long, 3600 at least; null: never"""
+
+    ttl_seconds: int | None = None
+
+
+def to_metadata(values: dict[str, Any] | None) -> dict[str, str]:
+    """The values as texts: replies have no others."""
+    return {name: value if isinstance(value, str) else str(value) for name, value in (values or {}).items()}

@@ -1,0 +1,132 @@
+"""Converts the body of a pass to the trainer's data, after checks of every datum. Raises BadRequest."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from api.tinker.errors import NotServed
+from api.tinker.pass_body import DatumBody, OtherChunk, PassBody
+from api.tinker.tensors import FLOAT, INTEGER, Array, Tensor, to_dense
+from inference.errors import BadRequest
+from inference.types import ModelInfo
+from tuning.runs.types import ForwardBackward
+from tuning.trainer.datum import Datum
+
+TARGETS, WEIGHTS = "target_tokens", "weights"
+STABLE_REINFORCE = "stable_reinforce"
+
+
+class LossInputs(NamedTuple):
+    """names: of the inputs beside the targets; takes_columns: they may be [N, K], K targets at each place."""
+
+    names: tuple[str, ...]
+    takes_columns: bool = False
+
+
+SAMPLED = ("logprobs", "advantages")
+LOSS_INPUTS: Mapping[str, LossInputs] = {
+    "cross_entropy": LossInputs((WEIGHTS,), takes_columns=True),
+    "importance_sampling": LossInputs(SAMPLED, takes_columns=True),
+    "ppo": LossInputs(SAMPLED),
+    "cispo": LossInputs(SAMPLED),
+    "dro": LossInputs(SAMPLED),
+    "gspo": LossInputs((*SAMPLED, "sequence_ratio_mask")),
+}
+
+
+def to_forward_backward(body: PassBody, info: ModelInfo) -> ForwardBackward:
+    """info: of the base model, whose context and vocabulary are the limits."""
+    loss_inputs = find_loss_inputs(body.loss_fn)
+    if not body.data:
+        raise BadRequest("data", "must have at least one datum")
+    return ForwardBackward(
+        data=[to_datum(datum, f"data[{i}]", loss_inputs, info) for i, datum in enumerate(body.data)],
+        loss_fn=body.loss_fn,
+        config=read_config(body.loss_fn_config),
+        forward_only=body.forward_only,
+    )
+
+
+def find_loss_inputs(loss_fn: str) -> LossInputs:
+    if loss_fn == STABLE_REINFORCE:
+        raise NotServed("loss_fn stable_reinforce", "set loss_fn=importance_sampling")
+    if loss_fn not in LOSS_INPUTS:
+        names = ", ".join(LOSS_INPUTS)
+        raise BadRequest("loss_fn", f"must be one of {names}", loss_fn)
+    return LOSS_INPUTS[loss_fn]
+
+
+def read_config(config: Mapping[str, float | str]) -> dict[str, float]:
+    numbers = {}
+    for name, value in config.items():
+        if isinstance(value, str) or not np.isfinite(value):
+            raise BadRequest(f"loss_fn_config.{name}", "must be a finite number", value)
+        numbers[name] = float(value)
+    return numbers
+
+
+def to_datum(body: DatumBody, field: str, loss_inputs: LossInputs, info: ModelInfo) -> Datum:
+    token_ids = read_tokens(body, field, info)
+    tensors = {TARGETS: None, **dict.fromkeys(loss_inputs.names), **body.loss_fn_inputs}
+    unknown = tensors.keys() - {TARGETS, *loss_inputs.names}
+    if unknown:
+        names = ", ".join((TARGETS, *loss_inputs.names))
+        raise BadRequest(f"{field}.loss_fn_inputs", f"may have {names}", min(unknown))
+    if WEIGHTS in tensors and tensors[WEIGHTS] is None:
+        tensors[WEIGHTS] = ones_like(tensors[TARGETS])
+    arrays = {
+        name: read_input(tensor, f"{field}.loss_fn_inputs.{name}", len(token_ids), loss_inputs)
+        for name, tensor in tensors.items()
+    }
+    targets = arrays.pop(TARGETS)
+    check_inputs(targets, arrays, f"{field}.loss_fn_inputs", info)
+    return Datum(token_ids, targets, {name: array.astype(FLOAT) for name, array in arrays.items()})
+
+
+def read_tokens(body: DatumBody, field: str, info: ModelInfo) -> Array:
+    for chunk in body.model_input:
+        if isinstance(chunk, OtherChunk):
+            raise NotServed(f"{field}.model_input with a chunk of the type {chunk.kind}", "send tokens alone")
+    chunks = [chunk for chunk in body.model_input if not isinstance(chunk, OtherChunk)]
+    token_ids = np.concatenate([np.empty(0, INTEGER), *chunks]).astype(INTEGER)
+    if len(token_ids) == 0 or len(token_ids) > (info.context or len(token_ids)):
+        raise BadRequest(f"{field}.model_input", f"must have 1 to {info.context} tokens", len(token_ids))
+    check_token_ids(token_ids, f"{field}.model_input", info)
+    return token_ids
+
+
+def ones_like(targets: Tensor | None) -> Tensor | None:
+    """Weights for all targets: cross_entropy needs none."""
+    if targets is None:
+        return None
+    return Tensor(np.ones(len(targets.values), FLOAT), targets.shape, targets.csr)
+
+
+def read_input(tensor: Tensor | None, field: str, num_tokens: int, loss_inputs: LossInputs) -> Array:
+    """The array of an input, (N,) or (N, K)."""
+    if tensor is None:
+        raise BadRequest(field, "is required")
+    shape = list(tensor.shape) if tensor.shape is not None else [len(tensor.values)]
+    if shape[:1] != [num_tokens] or len(shape) > 1 + loss_inputs.takes_columns:
+        columns = " or [N, K]" if loss_inputs.takes_columns else ""
+        raise BadRequest(f"{field}.shape", f"must be [N]{columns} with N = {num_tokens} tokens", shape)
+    return to_dense(tensor, field)
+
+
+def check_inputs(targets: Array, inputs: Mapping[str, Array], field: str, info: ModelInfo) -> None:
+    if targets.dtype != INTEGER:
+        raise BadRequest(f"{field}.{TARGETS}.dtype", "must be int64")
+    check_token_ids(targets, f"{field}.{TARGETS}", info)
+    for name, array in inputs.items():
+        if array.shape != targets.shape:
+            rule = f"must be that of {TARGETS}, {list(targets.shape)}"
+            raise BadRequest(f"{field}.{name}.shape", rule, list(array.shape))
+        if not np.isfinite(array).all():
+            raise BadRequest(f"{field}.{name}", "must be finite numbers")
+
+
+def check_token_ids(token_ids: Array, field: str, info: ModelInfo) -> None:
+    wrong = token_ids[(token_ids < 0) | (token_ids >= info.vocab)]
+    if wrong.size:
+        raise BadRequest(field, f"must have token ids from 0 to {info.vocab - 1}", int(wrong[0]))

@@ -1,0 +1,142 @@
+"""The routes of sampling: sampling sessions, asample, and the poll for all requests of a session.
+
+Entry point: make_routes.
+"""
+
+import uuid
+from functools import partial
+from typing import Any
+
+from flask import Response
+
+from api.concurrency_limit import acquire_permit, hand_over_permit
+from api.json_body import read, read_struct, to_struct
+from api.openapi.operation import Operation
+from api.tinker.bodies import (
+    CreateSamplingSession,
+    JoinSamplingSession,
+    RetrieveFuture,
+    RetrieveFutures,
+    SampledModel,
+)
+from api.tinker.completions import NextCompletions
+from api.tinker.held_promise import HOLD_S, respond_with
+from api.tinker.sample_result import SampleCollector
+from api.tinker.samples import CLONE, SAMPLER_MARK, Finish, current_samples
+from api.tinker.sampling import SampleBody, parse_sample
+from api.tinker.tinker_route import TinkerRoute, require_runs
+from inference.errors import BadRequest
+from inference.models import Models, Served
+
+MAX_SEQ_ID = 1 << 63
+
+
+def make_routes(models: Models) -> tuple[TinkerRoute, ...]:
+    return (
+        TinkerRoute(
+            "POST",
+            "/create_sampling_session",
+            create_sampling_session,
+            Operation("Begin to sample from a model or a checkpoint", body=CreateSamplingSession),
+        ),
+        TinkerRoute(
+            "POST",
+            "/join_sampling_session",
+            join_sampling_session,
+            Operation("Number another client of a sampling session", body=JoinSamplingSession),
+        ),
+        TinkerRoute(
+            "POST",
+            "/asample",
+            partial(asample, models),
+            Operation("Sample", "429 means that the client is to wait.", body=SampleBody, takes_permit=True),
+        ),
+        TinkerRoute(
+            "POST",
+            "/retrieve_futures",
+            retrieve_futures,
+            Operation("Wait for the end of any request of a sampling session", body=RetrieveFutures),
+        ),
+        TinkerRoute(
+            "POST", "/cancel_future", cancel_future, Operation("Stop to sample", body=RetrieveFuture)
+        ),
+        TinkerRoute("GET", "/samplers/<sampler_id>", get_sampler, Operation("Show a sampling session")),
+    )
+
+
+def create_sampling_session() -> dict[str, Any]:
+    body = read_struct(CreateSamplingSession)
+    sampler = require_runs().create_sampler(
+        body.session_id,
+        body.sampling_session_seq_id,
+        base_model=body.base_model,
+        model_path=body.model_path,
+    )
+    return {"type": "create_sampling_session", "sampling_session_id": sampler.id}
+
+
+def join_sampling_session() -> dict[str, Any]:
+    sampler = require_runs().sampler(read_struct(JoinSamplingSession).sampling_session_id)
+    return {"type": "join_sampling_session", "client_counter": current_samples().next_clone(sampler.id)}
+
+
+def asample(models: Models) -> dict[str, Any]:
+    body = read()
+    model = to_struct(body, SampledModel)
+    request_id, served = find_sampled(model, models)
+    sample_request = parse_sample(body, served.card.info)
+    completions = None
+    if model.sampling_session_id is not None:
+        completions = current_samples().completions(model.sampling_session_id, (model.seq_id or 0) // CLONE)
+
+    def start(finish: Finish) -> SampleCollector:
+        return SampleCollector(served.generate(sample_request.generation), sample_request.options, finish)
+
+    acquire_permit()
+    current_samples().submit(request_id, start, hand_over_permit(), completions)
+    return {
+        "type": "asample",
+        "request_id": request_id,
+        "sample_sequence_ids": [f"{request_id}:{i}" for i in range(sample_request.options.num_samples)],
+    }
+
+
+def find_sampled(model: SampledModel, models: Models) -> tuple[str, Served]:
+    """The id of a request for samples, and what it samples from. Raises BadRequest and NotFound."""
+    base = models.default
+    if model.sampling_session_id is None:
+        name = model.model_path or model.base_model
+        if name is None:
+            raise BadRequest("sampling_session_id", "is required, or base_model, or model_path")
+        return f"{uuid.uuid4().hex}{SAMPLER_MARK}0", models.resolve(name)
+    if model.seq_id is None or not 0 <= model.seq_id < MAX_SEQ_ID:
+        raise BadRequest("seq_id", "must be the number of the request, from 0", model.seq_id)
+    sampler = require_runs().sampler(model.sampling_session_id)
+    served = base.with_adapter(sampler.adapter) if sampler.adapter else base
+    return f"{sampler.id}:{model.seq_id}", served
+
+
+def retrieve_futures() -> Response:
+    body = read_struct(RetrieveFutures)
+    sampler = require_runs().sampler(body.target.sampling_session_id)
+    samples = current_samples()
+    for request_id in body.retrieved_request_ids:
+        samples.forget(request_id)
+    completions = samples.completions(sampler.id, body.target.cloned_sampler_id)
+    completions.acknowledge(body.prev_cursor)
+    timeout_s = HOLD_S if body.timeout is None else min(max(body.timeout, 0.0), HOLD_S)
+    return respond_with(NextCompletions(completions, body.prev_cursor), dict, timeout_s)
+
+
+def cancel_future() -> dict[str, Any]:
+    current_samples().cancel(read_struct(RetrieveFuture).request_id)
+    return {}
+
+
+def get_sampler(sampler_id: str) -> dict[str, Any]:
+    sampler = require_runs().sampler(sampler_id)
+    return {
+        "sampler_id": sampler.id,
+        "base_model": sampler.base_model,
+        "model_path": sampler.model_path,
+    }

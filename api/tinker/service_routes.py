@@ -1,0 +1,108 @@
+"""The routes of the service itself and of clients' sessions. Entry point: make_routes."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from api.json_body import read_struct
+from api.openapi.operation import Operation
+from api.tinker.bodies import CreateSession, Empty, SessionBody, to_metadata
+from api.tinker.tinker_route import TinkerRoute, require_runs
+from inference.models import Models
+from settings.groups import ServerSettings
+
+MAX_CHUNK_DATA, MAX_CHUNK_BYTES = 1024, 5_000_000  # of one forward_backward, as the client's own
+DYNAMIC_CONFIG = {"refresh_interval_sec": 300, "sample_cancel_enabled": True}
+
+
+def make_routes(models: Models, settings: ServerSettings) -> tuple[TinkerRoute, ...]:
+    config = client_config(settings)
+
+    def capabilities() -> dict[str, Any]:
+        return {"supported_models": supported_models(models)}
+
+    return (
+        TinkerRoute("GET", "/healthz", health, Operation("Check that the process responds")),
+        TinkerRoute(
+            "GET", "/get_server_capabilities", capabilities, Operation("List the models that can be trained")
+        ),
+        TinkerRoute(
+            "POST", "/client/config", lambda: config, Operation("Show the client's limits", body=Empty)
+        ),
+        TinkerRoute(
+            "POST",
+            "/client/dynamic_config",
+            lambda: DYNAMIC_CONFIG,
+            Operation("Show the settings that a client fetches again and again", body=Empty),
+        ),
+        TinkerRoute(
+            "POST",
+            "/telemetry",
+            accept_telemetry,
+            Operation("Accept, and drop, what a client measures", body=Empty),
+        ),
+        TinkerRoute(
+            "POST", "/create_session", create_session, Operation("Begin a session", body=CreateSession)
+        ),
+        TinkerRoute(
+            "POST", "/session_heartbeat", heartbeat, Operation("Keep a session alive", body=SessionBody)
+        ),
+        TinkerRoute(
+            "POST",
+            "/sessions/<session_id>/finish",
+            finish,
+            Operation("Close a session", "Its runs are parked, its snapshots removed.", body=Empty),
+        ),
+    )
+
+
+def client_config(settings: ServerSettings) -> Mapping[str, Any]:
+    """A chunk fits into the largest body, also as JSON."""
+    return {
+        "fwdbwd_max_chunk_len": MAX_CHUNK_DATA,
+        "fwdbwd_max_chunk_bytes_count": min(MAX_CHUNK_BYTES, settings.max_body_bytes // 2),
+        "proto_compress_fwdbwd": False,
+        "sample_use_retrieve_futures": True,
+        "sample_join_sampling_session": True,
+        "custom_loss_server_side": False,
+        "pjwt_auth_enabled": False,
+    }
+
+
+def supported_models(models: Models) -> list[dict[str, Any]]:
+    can_train = models.default.backend.adapters() is not None
+    return [
+        {
+            "model_name": served.card.name,
+            "max_context_length": served.card.info.context,
+            "trainable": can_train,
+            "sampleable": True,
+        }
+        for served in models
+        if served.card.adapter is None and served.backend is models.default.backend
+    ]
+
+
+def health() -> dict[str, str]:
+    return {"status": "ok"}
+
+
+def accept_telemetry() -> dict[str, str]:
+    return {"status": "accepted"}
+
+
+def create_session() -> dict[str, str]:
+    body = read_struct(CreateSession)
+    session_id = require_runs().create_session(
+        to_metadata(body.user_metadata), body.display_name, body.sdk_version
+    )
+    return {"type": "create_session", "session_id": session_id}
+
+
+def heartbeat() -> dict[str, str]:
+    require_runs().heartbeat(read_struct(SessionBody).session_id)
+    return {"type": "session_heartbeat"}
+
+
+def finish(session_id: str) -> dict[str, str]:
+    require_runs().finish(session_id)
+    return {}

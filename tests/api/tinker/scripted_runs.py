@@ -1,0 +1,78 @@
+"""Training runs that do nothing but record what they are asked: tests resolve their promises."""
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from inference.errors import BadRequest, NotFound
+from tuning.runs.promise import Promise
+from tuning.runs.sessions import SessionFinished
+from tuning.runs.types import RunInfo, RunOptions, RunRequest, SamplingSession
+
+SESSION = "s1"
+RUN = f"{SESSION}:train:0"
+SAMPLER = f"{SESSION}:sample:0"
+SNAPSHOT = f"{SESSION}:sample:1"
+ADAPTER = "trained"
+
+
+@dataclass
+class ScriptedRuns:
+    """One run, one sampling session of the base and one of an adapter; a session `closed` is finished."""
+
+    submitted: list[tuple[str, int, RunRequest]] = field(default_factory=list)
+    created: list[RunOptions] = field(default_factory=list)
+    promises: dict[str, Promise] = field(default_factory=dict)
+
+    def create_session(self, user_metadata: Any, display_name: Any, sdk_version: str) -> str:
+        return SESSION
+
+    def heartbeat(self, session_id: str) -> None:
+        if session_id == "closed":
+            raise SessionFinished(session_id)
+        if session_id != SESSION:
+            raise NotFound(f"there is no session {session_id}")
+
+    def create_run(self, session_id: str, model_seq_id: int, options: RunOptions) -> Promise:
+        if options.base_model != "fake/model":
+            raise BadRequest("base_model", "must be fake/model", options.base_model)
+        self.created.append(options)
+        return self.promise_of(f"{session_id}:train:{model_seq_id}:0")
+
+    def submit(self, run_id: str, seq_id: int, request: RunRequest) -> Promise:
+        if run_id != RUN:
+            raise NotFound(f"there is no run {run_id}")
+        self.submitted.append((run_id, seq_id, request))
+        return self.promise_of(f"{run_id}:{seq_id}")
+
+    def promise_of(self, request_id: str) -> Promise:
+        return self.promises.setdefault(request_id, Promise(request_id))
+
+    def promise(self, request_id: str) -> Promise:
+        if request_id not in self.promises:
+            raise NotFound(f"there is no request {request_id}")
+        return self.promises[request_id]
+
+    def unload(self, run_id: str) -> None: ...
+
+    def run(self, run_id: str) -> RunInfo:
+        return RunInfo(
+            id=run_id, session_id=SESSION, options=RunOptions(base_model="alias"), created=1, folder=""
+        )
+
+    def sampler(self, sampler_id: str) -> SamplingSession:
+        adapters = {SAMPLER: "", SNAPSHOT: ADAPTER}
+        if sampler_id not in adapters:
+            raise NotFound(f"there is no sampling session {sampler_id}")
+        return SamplingSession(
+            id=sampler_id,
+            session_id=SESSION,
+            base_model="fake/model",
+            created=1,
+            adapter=adapters[sampler_id],
+        )
+
+
+def service_of(runs: ScriptedRuns) -> Any:
+    """What create_app takes as the tuning service."""
+    return SimpleNamespace(runs=runs)
