@@ -150,6 +150,10 @@ MAX_FILE_MB = 512
 # Fine-tuning jobs that run at the same time; further ones wait.
 TUNING_JOBS = 1
 
+# Training runs of Tinker's API whose state is in memory; the least used ones are written to TUNING_DIR until
+# their next request.
+TINKER_RUNS = 8
+
 # Answers ---------------------------------------------------------------------------------------------
 
 # Tokens of an answer, at most, if neither the request nor its API sets a limit; 0: as many as fit the

@@ -166,6 +166,7 @@ class Settings:
     tuning_dir: str
     max_file_mb: Annotated[float, Limits(0.001)]
     tuning_jobs: PositiveInt
+    tinker_runs: PositiveInt
     default_max_tokens: NonNegativeInt
     default_temperature: NonNegativeFloat
     default_seed: Annotated[int, Limits(-1, 2**63 - 1)]

@@ -48,6 +48,7 @@ def open_service(
             backend.adapters(),
             max_file_bytes=round(settings.max_file_mb * 1e6),
             num_slots=settings.tuning_jobs,
+            max_runs=settings.tinker_runs,
             free_bytes=partial(free_bytes, serving_bytes),
             fetch_dataset=partial(
                 fetch_dataset,

@@ -39,6 +39,7 @@ OWN_PROGRAMS = Programs(
 class TuningService:
     """max_file_bytes: of an upload; num_slots: jobs that train at the same time.
 
+    max_runs       training runs in memory at a time
     adapters       what serves the results; None: the backend serves no adapters
     free_bytes     memory that a trainer may take beside what the server keeps
     fetch_dataset  fetches a dataset of the Hub; None: none can be named
@@ -55,6 +56,7 @@ class TuningService:
         *,
         max_file_bytes: int,
         num_slots: int = 1,
+        max_runs: int = 8,
         free_bytes: Callable[[], int] = lambda: 1 << 62,
         fetch_dataset: FetchDataset | None = None,
         programs: Programs = OWN_PROGRAMS,
@@ -76,8 +78,15 @@ class TuningService:
         results.load_all(trained_models(jobs, checkpoints, results))
         self._queue = JobQueue(workspace, num_slots, poll_s)
         self.jobs = Jobs(workspace, self.datasets, self._queue, models)
-        start_trainer = partial(TrainerProcess, programs.serve_runs, folder / "trainer", base, programs.nice)
-        self.runs = TrainingRuns(folder / "runs", self._database, base, results, start_trainer)
+        self.runs = TrainingRuns(
+            folder / "runs",
+            self._database,
+            base,
+            results,
+            partial(TrainerProcess, programs.serve_runs, folder / "trainer", base, programs.nice),
+            max_runs=max_runs,
+            free_bytes=free_bytes,
+        )
         self.metrics = TuningCollector(partial(self._database.run, JOBS.all))
 
     def close(self) -> None:

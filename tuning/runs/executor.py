@@ -109,7 +109,8 @@ class RunExecutor:
     def forward_backward(self, run_id: str, request: ForwardBackward) -> PassOutput:
         run = self._usable(run_id)
         arrays = data_to_arrays(request.data)
-        fields = {"loss_fn": request.loss_fn, "config": dict(request.config)}
+        max_tokens = self.residents.pass_tokens(run, max(map(len, request.data), default=0))
+        fields = {"loss_fn": request.loss_fn, "config": dict(request.config), "max_tokens": max_tokens}
         try:
             reply = self.residents.call(
                 run, "forward_backward", arrays, forward_only=request.forward_only, **fields

@@ -12,8 +12,16 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from inference.database import Database
-from inference.errors import Internal
+from inference.errors import BadRequest, Internal
 from tuning.runs.checkpoints import link_files
+from tuning.runs.memory import (
+    PASS_TOKENS,
+    PLANNED_TOKENS,
+    RunMemory,
+    RunPlan,
+    describe_shortage,
+    to_plan,
+)
 from tuning.runs.store import RUN_INFOS, change, require
 from tuning.runs.trainer_process import TrainerDied
 from tuning.runs.types import RunInfo, RunOptions
@@ -42,16 +50,24 @@ class RunTrainer(Protocol):
 class ResidentRun:
     """num_trained: parameters; has_gradients: of passes since the last optimizer step."""
 
+    plan: RunPlan
     num_trained: int
-    has_gradients: bool = False
+    has_gradients: bool
 
 
 class ResidentRuns:
     """folder: of all runs; max_runs: in memory at a time."""
 
     def __init__(
-        self, folder: Path, database: Database, start_trainer: Callable[[], RunTrainer], max_runs: int
+        self,
+        folder: Path,
+        database: Database,
+        start_trainer: Callable[[], RunTrainer],
+        memory: RunMemory,
+        max_runs: int,
     ) -> None:
+        self._memory = memory
+        self._plans: dict[str, RunPlan] = {}  # by the shape of the adapter
         self._folder, self._database, self._max_runs = folder, database, max_runs
         self._start_trainer = start_trainer
         self._trainer: RunTrainer | None = None
@@ -65,9 +81,9 @@ class ResidentRuns:
         return self._call(verb, arrays, run=run.id, **fields)
 
     def open(self, run: RunInfo) -> int:
-        """Bring a run into memory; returns the number of trained parameters."""
-        while len(self._residents) >= self._max_runs:
-            self.park(next(iter(self._residents)))
+        """Bring a run into memory; returns the number of trained parameters. Raises BadRequest."""
+        plan = self._plan(run.options)
+        self._make_room(plan)
         if run.state == "initial":
             reply = self._call("create_run", run=run.id, **adapter_fields(run.options))
             has_gradients = False
@@ -78,8 +94,19 @@ class ResidentRuns:
             reply = self._call("open_run", run=run.id, folder=str(state))
             has_gradients = (state / GRADIENTS_FILE).exists()
         num_trained = reply.header["num_trained"]
-        self._residents[run.id] = ResidentRun(num_trained, has_gradients)
+        self._residents[run.id] = ResidentRun(plan, num_trained, has_gradients)
         return num_trained
+
+    def pass_tokens(self, run: RunInfo, longest: int) -> int:
+        """Tokens of a micro-batch. Raises BadRequest if a datum is longer than memory allows."""
+        if run.id not in self._residents:
+            self.open(run)
+        plan = self._residents[run.id].plan
+        spare_bytes = self._spare_bytes(plan)
+        num_tokens = self._memory.pass_tokens(plan, spare_bytes)
+        if longest > num_tokens and plan.step(longest) > spare_bytes:
+            raise BadRequest("data", f"{describe_shortage(plan, spare_bytes, longest)}: send shorter data")
+        return max(num_tokens, longest)
 
     def park(self, run_id: str) -> None:
         """Write the run's state to disk, and free its memory; does nothing for one that is not in memory."""
@@ -123,6 +150,31 @@ class ResidentRuns:
         """End the trainer at once. From any thread."""
         if self._trainer is not None:
             self._trainer.kill()
+
+    def _plan(self, options: RunOptions) -> RunPlan:
+        fields = adapter_fields(options)
+        shape = str({**fields, "seed": 0})
+        if shape not in self._plans:
+            self._plans[shape] = to_plan(self._call("plan", tokens=PLANNED_TOKENS, **fields).header)
+        return self._plans[shape]
+
+    def _make_room(self, plan: RunPlan) -> None:
+        """Park the least used runs until one more fits. Raises BadRequest if it does not fit alone."""
+        while self._residents and not self._fits(plan):
+            self.park(next(iter(self._residents)))
+        if not self._fits(plan):
+            shortage = describe_shortage(plan, self._spare_bytes(plan) - plan.run, PASS_TOKENS[-1])
+            raise BadRequest("lora_config", f"{shortage}: use a smaller rank, or free memory")
+
+    def _fits(self, plan: RunPlan) -> bool:
+        spare_bytes = self._spare_bytes(plan) - plan.run
+        return len(self._residents) < self._max_runs and self._memory.pass_tokens(plan, spare_bytes) > 0
+
+    def _spare_bytes(self, plan: RunPlan) -> int:
+        """For a micro-batch, beside the runs in memory."""
+        run_bytes = sum(resident.plan.run for resident in self._residents.values())
+        resident_bytes = self._trainer.resident_bytes if self._trainer is not None else 0
+        return self._memory.spare_bytes(plan, run_bytes, resident_bytes)
 
     def _call(self, verb: str, arrays: Arrays | None = None, **fields: Any) -> TrainerMessage:
         if self._trainer is None:

@@ -16,6 +16,7 @@ from tuning.jobs.fine_tuned_models import FineTunedModels
 from tuning.runs.checkpoints import Checkpoints
 from tuning.runs.clean_up import CleanUp
 from tuning.runs.executor import RunExecutor
+from tuning.runs.memory import RunMemory
 from tuning.runs.paths import MAX_NUMBER, parse_path, run_id_of, sampler_id_of, session_of
 from tuning.runs.promise import Promise
 from tuning.runs.resident_runs import ResidentRuns, RunTrainer
@@ -48,6 +49,7 @@ class TrainingRuns:
     models         what serves samples of them
     start_trainer  starts what computes them; called with the first run
     max_runs       in the trainer's memory at a time
+    free_bytes     memory that a trainer may take beside what the server keeps
     """
 
     def __init__(
@@ -59,12 +61,13 @@ class TrainingRuns:
         start_trainer: Callable[[], RunTrainer],
         *,
         max_runs: int = 8,
+        free_bytes: Callable[[], int] = lambda: 1 << 62,
     ) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._database, self._base = database, base
         self._sessions = Sessions(database)
         self._checkpoints = Checkpoints(folder, database, models)
-        residents = ResidentRuns(folder, database, start_trainer, max_runs)
+        residents = ResidentRuns(folder, database, start_trainer, RunMemory(free_bytes), max_runs)
         executor = RunExecutor(folder, database, residents, self._checkpoints)
         self._clean_up = CleanUp(folder, database, self._sessions, residents, self._checkpoints)
         self._residents = residents

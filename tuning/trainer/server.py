@@ -17,19 +17,24 @@ from typing import Any
 import torch
 
 from inference.errors import BadRequest, ServerError, named_error
+from inference.model.load import loader
+from inference.model.load.meta_model import build_on_meta
 from inference.process.malloc import LARGE_BLOCK, set_mmap_threshold
 from inference.process.memory_shortage import is_memory_shortage
 from inference.process.rss import resident_memory
 from tuning.trainer.base_model import load_base
 from tuning.trainer.durable_files import replace_folder
-from tuning.trainer.lora import LoraOptions, kinds_to_names
+from tuning.trainer.lora import LoraOptions, find_linear_names, kinds_to_names
+from tuning.trainer.memory_plan import TRAINED_FACTOR, TrainingPlan, plan_memory
 from tuning.trainer.messages import Arrays, TrainerMessage, arrays_to_data, read_message, write_message
+from tuning.trainer.micro_batches import Layout
 from tuning.trainer.optimizers import AdamParams, check_params, num_steps
 from tuning.trainer.run_state import open_run_state, save_run_state
 from tuning.trainer.trainer import Trainer
-from tuning.types import TrainingBase
+from tuning.types import Hyperparameters, JobSpec, TrainingBase
 
 BASE_FILE = "base.json"
+RUN_FACTOR = 4  # a trained weight, its gradient, which is kept over requests, and two moments
 LORA_ALPHA = 32.0  # whatever the rank is
 OUT_OF_MEMORY = "the trainer ran out of memory: send fewer or shorter data at a time"
 NOT_FINITE = (
@@ -93,6 +98,31 @@ class TrainerServer:
                 return failure("user", OUT_OF_MEMORY)
             return failure("server", named_error(error))
 
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """The model's config.json, with transformers' defaults."""
+        config = loader.config_of(Path(self._base.model_folder), self._base.trust_remote_code)
+        return dict(config.to_dict())
+
+    def plan(self, header: Header, arrays: Arrays) -> Reply:
+        """The memory of a run with micro-batches of so many tokens; nothing is loaded for it. 0: unknown."""
+        hyperparameters = Hyperparameters(
+            n_epochs=1,
+            batch_size=1,
+            learning_rate=0.0,
+            lora_rank=header["rank"],
+            lora_alpha=LORA_ALPHA,
+            target_modules=kinds_to_names(find_linear_names(build_on_meta(self.config)), **header["kinds"]),
+        )
+        try:
+            plans = [plan_run(self.config, self._base, hyperparameters, count) for count in header["tokens"]]
+        except Exception as error:  # an architecture's own failure: it trains all the same
+            log.warning("no memory plan: %s", named_error(error))
+            return {"fixed": 0, "run": 0, "steps": [0] * len(header["tokens"])}, {}
+        fixed = plans[0].weights + plans[0].programs
+        run = plans[0].adapter * RUN_FACTOR // TRAINED_FACTOR
+        return {"fixed": fixed, "run": run, "steps": [each.step for each in plans]}, {}
+
     def create_run(self, header: Header, arrays: Arrays) -> Reply:
         names = kinds_to_names(self.trainer.adapters.linear_names, **header["kinds"])
         options = LoraOptions(
@@ -110,6 +140,7 @@ class TrainerServer:
 
     def forward_backward(self, header: Header, arrays: Arrays) -> Reply:
         run_id, data = header["run"], arrays_to_data(arrays)
+        self.trainer.layout = Layout(max_tokens=header["max_tokens"])
         verb = self.trainer.forward if header["forward_only"] else self.trainer.forward_backward
         result = verb(run_id, data, header["loss_fn"], header["config"])
         if not math.isfinite(result.loss):
@@ -154,11 +185,34 @@ class TrainerServer:
         return {}, {}
 
 
+def plan_run(
+    config: Mapping[str, Any], base: TrainingBase, hyperparameters: Hyperparameters, num_tokens: int
+) -> TrainingPlan:
+    """The plan of a job with this adapter."""
+    spec = JobSpec(
+        job_id="",
+        method="supervised",
+        hyperparameters=hyperparameters,
+        seed=0,
+        model_folder=base.model_folder,
+        dtype=base.dtype,
+        chat_template="",
+        tokenizer_config_path="",
+        trust_remote_code=base.trust_remote_code,
+        initial_adapter="",
+        training_file="",
+        validation_file="",
+        threads=base.threads,
+    )
+    return plan_memory(config, spec, num_tokens)
+
+
 def failure(category: str, message: str) -> Reply:
     return {"error": message, "category": category}, {}
 
 
 VERBS: Mapping[str, Callable[[TrainerServer, Header, Arrays], Reply]] = {
+    "plan": TrainerServer.plan,
     "create_run": TrainerServer.create_run,
     "open_run": TrainerServer.open_run,
     "delete_run": TrainerServer.delete_run,
