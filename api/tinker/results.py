@@ -8,7 +8,9 @@ from api.tinker.protobuf.forward_backward import RECORD, write_output
 from api.tinker.protobuf.sample import write_sample
 from api.tinker.sample_result import SampleResult
 from api.tinker.tensors import Array
+from tuning.runs.paths import parse_path
 from tuning.runs.types import (
+    CheckpointKind,
     Failure,
     PassOutput,
     RunCreated,
@@ -17,6 +19,12 @@ from tuning.runs.types import (
     WeightsLoaded,
     WeightsSaved,
 )
+
+SAVED_TYPES: Mapping[CheckpointKind, str] = {
+    "weights": "save_weights",
+    "sampler_weights": "save_weights_for_sampler",
+    "external_weights": "save_weights_external",
+}
 
 Result = RunResult | SampleResult | Failure
 
@@ -49,11 +57,8 @@ def step_json(result: StepOutcome) -> dict[str, Any]:
 
 def saved_json(result: WeightsSaved) -> dict[str, Any]:
     snapshot = {"sampling_session_id": result.sampler_id} if result.sampler_id else {}
-    return {
-        "type": "save_weights_for_sampler" if snapshot else "save_weights",
-        "path": result.path,
-        **snapshot,
-    }
+    kind = parse_path(result.path).kind if result.path else "sampler_weights"
+    return {"type": SAVED_TYPES[kind], "path": result.path, **snapshot}
 
 
 def loaded_json(result: WeightsLoaded) -> dict[str, Any]:

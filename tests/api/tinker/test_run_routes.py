@@ -135,7 +135,14 @@ def test_a_snapshot_without_a_path(api: FlaskClient, runs: ScriptedRuns) -> None
     ("result", "expected"),
     [
         (RunCreated(run_id=RUN), {"type": "create_model", "model_id": RUN, "path": None}),
-        (WeightsSaved(path="tinker://p"), {"type": "save_weights", "path": "tinker://p"}),
+        *(
+            (WeightsSaved(path=path), {"type": name, "path": path})
+            for name, path in (
+                ("save_weights", f"tinker://{RUN}/weights/1"),
+                ("save_weights_for_sampler", f"tinker://{RUN}/sampler_weights/1"),
+                ("save_weights_external", f"tinker://{RUN}/external_weights/1"),
+            )
+        ),
         (
             WeightsSaved(path=None, sampler_id="i"),
             {"type": "save_weights_for_sampler", "path": None, "sampling_session_id": "i"},
