@@ -82,7 +82,7 @@ class ResidentRuns:
 
     def open(self, run: RunInfo) -> int:
         """Bring a run into memory; returns the number of trained parameters. Raises BadRequest."""
-        plan = self._plan(run.options)
+        plan = self._plan_of(run.options)
         self._make_room(plan)
         if run.state == "initial":
             reply = self._call("create_run", run=run.id, **adapter_fields(run.options))
@@ -151,7 +151,7 @@ class ResidentRuns:
         if self._trainer is not None:
             self._trainer.kill()
 
-    def _plan(self, options: RunOptions) -> RunPlan:
+    def _plan_of(self, options: RunOptions) -> RunPlan:
         fields = adapter_fields(options)
         shape = str({**fields, "seed": 0})
         if shape not in self._plans:

@@ -19,6 +19,7 @@ import torch
 from inference.errors import BadRequest, ServerError, named_error
 from inference.model.load import loader
 from inference.model.load.meta_model import build_on_meta
+from inference.model.quantization.schemes import NONE
 from inference.process.malloc import LARGE_BLOCK, set_mmap_threshold
 from inference.process.memory_shortage import is_memory_shortage
 from inference.process.rss import resident_memory
@@ -112,6 +113,7 @@ class TrainerServer:
             learning_rate=0.0,
             lora_rank=header["rank"],
             lora_alpha=LORA_ALPHA,
+            quantize_base=self._base.quantize != NONE,
             target_modules=kinds_to_names(find_linear_names(build_on_meta(self.config)), **header["kinds"]),
         )
         try:
