@@ -11,6 +11,8 @@ from flask.testing import FlaskClient
 from api import create_app
 from settings.groups import ServerSettings
 from tests.fake_backend import FakeBackend, make_models
+from tests.tuning.scripted_service import RecordingAdapters, make_service
+from tuning.service import TuningService
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -40,3 +42,11 @@ def app(backend: FakeBackend) -> Flask:
 @pytest.fixture
 def client(app: Flask) -> FlaskClient:
     return app.test_client()
+
+
+@pytest.fixture
+def tuning(tmp_path: Path) -> Iterator[TuningService]:
+    """A tuning service in tmp_path/tuning whose programs are scripts."""
+    service = make_service(tmp_path / "tuning", RecordingAdapters())
+    yield service
+    service.close()

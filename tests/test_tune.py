@@ -13,17 +13,10 @@ import tune
 from api import create_app
 from settings.groups import ServerSettings
 from tests.fake_backend import FakeBackend, make_models
-from tests.tuning.scripted_service import ROW, FakeAdapters, make_service
+from tests.tuning.scripted_service import ROW
 from tuning.service import TuningService
 
 TRAINED = "ft:model:local:facts:"
-
-
-@pytest.fixture
-def tuning(tmp_path: Path) -> Iterator[TuningService]:
-    service = make_service(tmp_path / "tuning", FakeAdapters())
-    yield service
-    service.close()
 
 
 @pytest.fixture

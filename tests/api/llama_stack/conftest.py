@@ -1,6 +1,5 @@
-"""An app with a tuning service whose programs are scripts."""
+"""An app with a tuning service."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,15 +8,7 @@ from flask.testing import FlaskClient
 from api import create_app
 from settings.groups import ServerSettings
 from tests.fake_backend import FakeBackend, make_models
-from tests.tuning.scripted_service import FakeAdapters, make_service
 from tuning.service import TuningService
-
-
-@pytest.fixture
-def tuning(tmp_path: Path) -> Iterator[TuningService]:
-    service = make_service(tmp_path / "tuning", FakeAdapters())
-    yield service
-    service.close()
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from api import create_app
 from api.store.store import Store
 from settings.groups import ServerSettings
 from tests.fake_backend import FakeBackend, make_models
-from tests.tuning.scripted_service import RecordingAdapters, make_service
 from tuning.service import TuningService
 
 
@@ -24,13 +23,6 @@ def store(tmp_path: Path) -> Iterator[Store]:
 @pytest.fixture
 def stored_client(backend: FakeBackend, store: Store) -> FlaskClient:
     return create_app(make_models(backend), ServerSettings(), store=store).test_client()
-
-
-@pytest.fixture
-def tuning(tmp_path: Path) -> Iterator[TuningService]:
-    service = make_service(tmp_path / "tuning", RecordingAdapters())
-    yield service
-    service.close()
 
 
 @pytest.fixture
