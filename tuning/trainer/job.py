@@ -24,6 +24,7 @@ from tuning.trainer.job_state import (
 from tuning.trainer.lora import lora_options
 from tuning.trainer.optimizers import AdamParams
 from tuning.trainer.progress import ProgressLog
+from tuning.trainer.remaining_time import RemainingTime
 from tuning.trainer.schedule import Schedule, make_schedule
 from tuning.trainer.trainer import PassResult, Trainer
 from tuning.trainer.training_data import TrainingBatch, TrainingData, add_reference
@@ -56,6 +57,7 @@ class TrainingJob:
         self.training_data, self.validation_data = training_data, validation_data
         self.is_stopped = is_stopped
         self.schedule: Schedule = make_schedule(len(training_data), spec.hyperparameters, spec.seed)
+        self.remaining_time = make_remaining_time(self.schedule, training_data, validation_data)
         self.state = JobState()
         self._state_saved_at = time.monotonic()
         self._last_loss = 0.0
@@ -118,7 +120,7 @@ class TrainingJob:
         grad_norm = self._update(result, self.schedule.rate_of(step))
         self.state.step += 1
         elapsed_s = time.monotonic() - began
-        self.state.seconds += elapsed_s
+        self.remaining_time.add_step(sum(map(len, batch.data)), elapsed_s)
         if grad_norm is not None:
             self._last_loss = result.loss
             self._report_step(batch, result, grad_norm, elapsed_s)
@@ -158,7 +160,7 @@ class TrainingJob:
             learning_rate=self.schedule.rate_of(step - 1),
             grad_norm=grad_norm,
             tokens_per_second=sum(map(len, batch.data)) / max(elapsed_s, 1e-9),
-            eta_s=self.state.seconds / step * (num_steps - step),
+            eta_s=self.remaining_time.estimate(num_steps - step, self._num_later_evaluations()),
             **{f"train_{name}": value for name, value in measures.items()},
         )
 
@@ -173,9 +175,18 @@ class TrainingJob:
         if ends_epoch or time.monotonic() - self._state_saved_at > STATE_INTERVAL_S:
             self._save_state()
 
+    def _num_later_evaluations(self) -> int:
+        """Those after later steps; one at the end of a cut epoch is not counted."""
+        if self.validation_data is None:
+            return 0
+        interval = self.spec.hyperparameters.eval_steps or self.schedule.steps_per_epoch
+        return self.schedule.num_steps // interval - self.state.step // interval
+
     def _evaluate(self) -> dict[str, float]:
         assert self.validation_data is not None
+        began = time.monotonic()
         measures = evaluate(self.trainer, RUN_ID, self.validation_data)
+        self.remaining_time.add_evaluation(time.monotonic() - began)
         if not math.isfinite(measures["valid_loss"]):
             self.progress.message("The loss on the validation file is not finite", level="warn")
             measures = {}
@@ -221,3 +232,12 @@ class TrainingJob:
             best_step=step,
             peak_bytes=resident_memory().peak,
         )
+
+
+def make_remaining_time(
+    schedule: Schedule, training_data: TrainingData, validation_data: TrainingData | None
+) -> RemainingTime:
+    num_tokens, num_data = sum(map(len, training_data.data)), len(training_data.data)
+    data_per_step = training_data.group_size * schedule.num_rows / schedule.steps_per_epoch
+    valid_tokens = sum(map(len, validation_data.data)) if validation_data else 0
+    return RemainingTime(num_tokens / num_data * data_per_step, valid_tokens)

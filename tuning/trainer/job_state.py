@@ -5,7 +5,7 @@ Knows the job's folder; the trainer writes its own part.
 
 import json
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 from safetensors.torch import load_file
@@ -27,7 +27,6 @@ class JobState:
     num_worse           evaluations since the best one
     num_not_finite      steps in a row that were skipped
     checkpoints         steps whose checkpoints exist, ascending
-    seconds             time that all steps took
     """
 
     step: int = 0
@@ -36,7 +35,6 @@ class JobState:
     num_worse: int = 0
     num_not_finite: int = 0
     checkpoints: list[int] = field(default_factory=list)
-    seconds: float = 0.0
 
 
 def save_state(folder: Path, state: JobState, trainer: Trainer, run_id: str) -> None:
@@ -55,7 +53,10 @@ def saved_state_folder(folder: Path) -> Path | None:
 
 
 def read_counters(state_folder: Path) -> JobState:
-    return JobState(**json.loads((state_folder / COUNTERS_FILE).read_text()))
+    """The counters of a state; those that an older version of this program counted are passed over."""
+    counters = json.loads((state_folder / COUNTERS_FILE).read_text())
+    names = {each.name for each in fields(JobState)}
+    return JobState(**{name: value for name, value in counters.items() if name in names})
 
 
 def save_reference(folder: Path, logprobs: list[Tensor]) -> None:

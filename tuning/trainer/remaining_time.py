@@ -1,0 +1,43 @@
+"""How long the rest of a job takes, from the steps and evaluations that this process has timed.
+
+Knows counts and seconds; no clock, data or model.
+"""
+
+from dataclasses import dataclass, field
+
+EVALUATION_SHARE = 0.33  # of a step's time for each token: an evaluation has no backward pass
+
+
+@dataclass(slots=True)
+class RemainingTime:
+    """The speed of a job so far, and what it says about the rest.
+
+    mean_step_tokens  tokens of a step on average over the dataset: the first steps may have short rows
+    valid_tokens      of an evaluation; 0: there are none
+    """
+
+    mean_step_tokens: float
+    valid_tokens: int = 0
+    num_steps: int = field(default=0, init=False)
+    seconds: float = field(default=0.0, init=False)
+    num_tokens: int = field(default=0, init=False)
+    evaluation_s: float | None = field(default=None, init=False)
+
+    def add_step(self, num_tokens: int, seconds: float) -> None:
+        """Count a step. The first one also sets up buffers and kernels: later ones replace it."""
+        if self.num_steps == 1:
+            self.seconds, self.num_tokens = 0.0, 0
+        self.num_steps += 1
+        self.seconds += seconds
+        self.num_tokens += num_tokens
+
+    def add_evaluation(self, seconds: float) -> None:
+        self.evaluation_s = seconds
+
+    def estimate(self, num_steps: int, num_evaluations: int) -> float:
+        """Seconds of so many more steps and evaluations; 0 before the first step."""
+        token_s = self.seconds / max(1, self.num_tokens)
+        evaluation_s = self.evaluation_s
+        if evaluation_s is None:
+            evaluation_s = EVALUATION_SHARE * token_s * self.valid_tokens
+        return num_steps * self.mean_step_tokens * token_s + num_evaluations * evaluation_s
