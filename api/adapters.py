@@ -14,7 +14,7 @@ from inference.backend import Adapters
 from inference.errors import BadRequest, ServerError
 from inference.finding import Refused
 from inference.lora.adapter import AdapterCard, check_own_name
-from inference.lora.fence import Fence
+from inference.lora.fence import Fence, is_gguf_file
 from inference.models import Models, UnknownModel, find_adapter, listed_adapters
 from settings.adapter_list import AdapterEntry, parse_entry
 
@@ -71,7 +71,7 @@ class AdapterLoader:
         adapters = self._adapters()
         self.check_name(entry.name)
         folder = Path(entry.source).expanduser()
-        if not folder.is_dir():
+        if not folder.is_dir() and not is_gguf_file(folder):
             if self._fetch is None or split_source(entry.source) is None:
                 raise BadRequest("", f"{entry.source} is neither a folder nor owner/name on the Hub")
             folder = self._fetch(entry.source, entry.revision)

@@ -18,7 +18,9 @@ from inference.errors import BadRequest
 from inference.finding import Finding, Refused, format_count, format_size
 from inference.lora.adapter import check_own_name
 from inference.lora.check import CheckedAdapter, check_adapter, check_shapes
+from inference.lora.fence import is_gguf_file
 from inference.lora.files import Shape, TensorFile, check_dtype
+from inference.lora.gguf_adapter import AdapterFolders
 from inference.models import is_placeholder
 from settings.adapter_list import AdapterEntry, parse_entry
 from settings.schema import Settings
@@ -72,10 +74,10 @@ def is_model_name(settings: Settings) -> Callable[[str], bool]:
 
 
 def locate(entry: AdapterEntry, hub: Hub, *, offline: bool) -> Repository | Path:
-    """The folder of an adapter on the disk, or what the Hub has. Raises Refused and BadRequest."""
-    folder = Path(entry.source).expanduser()
-    if folder.is_dir():
-        return folder
+    """The folder or file of an adapter on the disk, or what the Hub has. Raises Refused and BadRequest."""
+    place = Path(entry.source).expanduser()
+    if place.is_dir() or is_gguf_file(place):
+        return place
     if split_source(entry.source) is None:
         raise BadRequest("", f"{entry.source} is neither a folder nor owner/name on the Hub")
     repository = inspect_adapter(hub, entry.source, entry.revision, offline=offline)
@@ -85,7 +87,8 @@ def locate(entry: AdapterEntry, hub: Hub, *, offline: bool) -> Repository | Path
 def check_files(item: str, place: Repository | Path, model: Any, max_rank: int) -> AdapterCheck:
     """Check the config, the header and, on the disk, that all values are finite. Raises BadRequest."""
     if isinstance(place, Path):
-        checked = check_adapter(model, place.resolve(), max_rank)
+        folders = AdapterFolders(model.config.get_text_config())
+        checked = check_adapter(model, folders.folder_of(place.resolve()), max_rank)
         check_values(checked)
         return describe(item, checked, "")
     to_fetch = f", {format_size(place.bytes_to_fetch)} to fetch"

@@ -25,6 +25,7 @@ from inference.engine_stats import CacheConfig
 from inference.errors import Internal
 from inference.local import LocalBackend
 from inference.lora.check import check_adapter
+from inference.lora.gguf_adapter import AdapterFolders
 from inference.lora.registry import AdapterRegistry
 from inference.metrics import Metrics
 from inference.model import select_runner
@@ -261,6 +262,7 @@ def create_adapter_registry(loaded_engine: LoadedEngine) -> AdapterRegistry:
 
     return AdapterRegistry(
         run_task,
+        AdapterFolders(model.config.get_text_config()).folder_of,
         lambda folder: check_adapter(model, folder, max_rank).num_values * model.dtype.itemsize,
         partial(free_adapter_bytes, model, loaded_engine.selected_runner.runner),
         max_adapters=loaded_engine.max_loras,

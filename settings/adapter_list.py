@@ -41,7 +41,7 @@ def to_adapters(value: Any) -> tuple[str, ...]:
 
 
 def parse_entry(item: str) -> AdapterEntry:
-    """An item of LORA_ADAPTERS. The name of a folder without one is its last segment, else the source."""
+    """An item of LORA_ADAPTERS. The name of a path without one is its last segment, else the source."""
     if item.count("=") > 1 or item.count("@") > 1:
         raise ValueError
     name, equals, location = item.rpartition("=")

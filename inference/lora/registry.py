@@ -53,6 +53,7 @@ class AdapterRegistry:
     """The Adapters (see adapter.py) of a local backend.
 
     run_task      runs load_adapter and remove_adapter
+    to_peft       the folder, in peft's form, of an adapter's folder or file. Raises BadRequest
     need_bytes    memory that the adapter in a folder takes. Raises BadRequest for files that do not fit
     free_bytes    memory that adapters may take now
     max_adapters  in memory at a time
@@ -61,13 +62,15 @@ class AdapterRegistry:
     def __init__(
         self,
         run_task: RunTask,
+        to_peft: Callable[[Path], Path],
         need_bytes: Callable[[Path], int],
         free_bytes: Callable[[], int],
         *,
         max_adapters: int,
         max_rank: int,
     ) -> None:
-        self._run_task, self._need_bytes, self._free_bytes = run_task, need_bytes, free_bytes
+        self._run_task, self._to_peft = run_task, to_peft
+        self._need_bytes, self._free_bytes = need_bytes, free_bytes
         self._max_adapters, self._max_rank = max_adapters, max_rank
         self._entries: dict[str, RegisteredAdapter] = {}
         self._numbers, self._clock = count(1), count(1)
@@ -83,6 +86,7 @@ class AdapterRegistry:
         with self._loading:
             if name in self._entries and not replace:
                 raise AdapterExists(name)
+            folder = self._to_peft(folder)
             number, loaded = self._read(folder)
             card = AdapterCard(name, source, number, loaded.rank, loaded.nbytes, int(time.time()))
             with self._lock:

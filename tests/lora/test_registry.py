@@ -55,7 +55,12 @@ def tasks() -> FakeTasks:
 @pytest.fixture
 def registry(tasks: FakeTasks) -> AdapterRegistry:
     return AdapterRegistry(
-        tasks.run, lambda folder: SIZE, lambda: tasks.free_bytes, max_adapters=2, max_rank=8
+        tasks.run,
+        lambda folder: folder,
+        lambda folder: SIZE,
+        lambda: tasks.free_bytes,
+        max_adapters=2,
+        max_rank=8,
     )
 
 

@@ -50,7 +50,12 @@ class Walk:
     def __post_init__(self) -> None:
         size = 1000
         self.registry = AdapterRegistry(
-            self.run_task, lambda folder: size, lambda: 10 * size, max_adapters=2, max_rank=MAX_RANK
+            self.run_task,
+            lambda folder: folder,
+            lambda folder: size,
+            lambda: 10 * size,
+            max_adapters=2,
+            max_rank=MAX_RANK,
         )
 
     def run_task(self, task: Callable[..., Any], *args: Any) -> Callable[[], Any]:
