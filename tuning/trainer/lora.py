@@ -111,7 +111,8 @@ class PeftAdapters:
             raise BadRequest("lora_target_modules", error_line(error, 400)) from error
 
     def remove(self, name: str) -> None:
-        self._model.delete_adapter(name)
+        with warnings.catch_warnings(action="ignore"):  # another one becomes active
+            self._model.delete_adapter(name)
 
     def activate(self, name: str) -> None:
         """Compute with this adapter; its weights alone require gradients."""
