@@ -103,7 +103,7 @@ class RunExecutor:
             shutil.rmtree(self._folder / run.folder)
             raise
         self._database.run(partial(change, num_trained=num_trained), RUN_INFOS, run_id)
-        log.info("run=%s status=created rank=%d parameters=%d", run_id, options.rank, num_trained)
+        log.info("run=%s status=created rank=%d parameters=%d", run_id, run.options.rank, num_trained)
         return RunCreated(run_id=run_id, path=request.path or None)
 
     def forward_backward(self, run_id: str, request: ForwardBackward) -> PassOutput:
