@@ -22,6 +22,7 @@ from inference.native import prefault, prefault_estimate
 from inference.process import memory_shortage
 from inference.process.cgroups import memory_limits
 from inference.process.closed_output import exit_with
+from inference.process.deferred_imports import defer_unused_imports
 from inference.process.malloc import limit_arenas
 from settings import flags, help, logs
 from settings.schema import BadSetting, Settings
@@ -105,6 +106,7 @@ def run_action(settings: Settings, actions: frozenset[str]) -> int:
 
     A missing library is reported.
     """
+    defer_unused_imports(is_sharded=settings.num_shard > 1)
     loads_model = not actions & {"--env", "--check", "--download"}
     try:
         with (

@@ -11,8 +11,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._functorch.compile_utils import fx_graph_cse
-from torch._inductor.custom_graph_pass import CustomGraphPass
 from transformers import PreTrainedModel
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
@@ -30,21 +28,6 @@ OPERATOR = "hearth::paged_attention"
 _modules: list[nn.Module] = []  # every attention module in a compiled layer
 
 
-class MergeEqualNodes(CustomGraphPass):
-    """A pass of the compiler that computes equal expressions once.
-
-    Merged projections (merge_projections.py) are traced as one equal matmul in each of their members.
-    """
-
-    def __call__(self, graph: torch.fx.Graph) -> None:
-        module = graph.owning_module
-        assert module is not None, "the compiler's graphs belong to a module"
-        module.graph = fx_graph_cse(graph)
-
-    def uuid(self) -> str:
-        return "merge equal nodes 1"
-
-
 class CompiledLayers:
     """The compiled layers of one model. It computes as before outside of `installed`.
 
@@ -52,6 +35,9 @@ class CompiledLayers:
     """
 
     def __init__(self, model: PreTrainedModel) -> None:
+        # Here, because it takes a second to import torch's compiler, which only GPUs need.
+        from inference.model.paged.merge_equal_nodes import MergeEqualNodes
+
         # A scale or an epsilon is the same in all layers: it becomes a constant, not an input.
         torch._dynamo.config.specialize_float = True
         options: dict[str, Any] = {"joint_custom_pre_pass": MergeEqualNodes()}

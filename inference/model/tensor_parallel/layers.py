@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from torch import distributed, nn
-from torch.distributed.tensor import DTensor
 from torch.nn.functional import embedding, linear, pad
 
 LayerForward = Callable[[Any, torch.Tensor], torch.Tensor]
@@ -25,15 +24,20 @@ def use_plain_collectives(model: Any) -> None:
     for name, module in model.named_modules():
         style = model.tp_plan.get(re.sub(r"\d+", "*", name))
         forward = FORWARDS.get((style, type(module)))
-        if forward is not None and isinstance(module.weight, DTensor):
+        if forward is not None and is_dtensor(module.weight):
             to_plain_tensors(module)
             module.forward = partial(forward, module)
 
 
-def to_plain_tensors(module: nn.Module) -> None:
+def is_dtensor(weight: Any) -> bool:
+    """Whether a weight is spread over the ranks. Importing its class would cost every process 0.5 s."""
+    return hasattr(weight, "to_local")
+
+
+def to_plain_tensors(module: Any) -> None:
     """Replace the module's DTensors by this rank's local tensors."""
     for name, weight in list(module.named_parameters(recurse=False)):
-        local = weight.to_local() if isinstance(weight, DTensor) else weight
+        local = weight.to_local() if is_dtensor(weight) else weight
         module.register_parameter(name, nn.Parameter(local, requires_grad=False))
 
 

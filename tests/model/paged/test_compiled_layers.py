@@ -13,8 +13,9 @@ from transformers import PreTrainedModel
 
 from inference.model.batch import UnsupportedModel
 from inference.model.merge_projections import merge_projections
-from inference.model.paged.compiled_layers import CompiledAttention, CompiledLayers, MergeEqualNodes
+from inference.model.paged.compiled_layers import CompiledAttention, CompiledLayers
 from inference.model.paged.kv_pool import PAGE_SIZE, KVPool
+from inference.model.paged.merge_equal_nodes import MergeEqualNodes
 from inference.model.paged.runner import PagedRunner
 from inference.model.reference import COLUMNS, ROWS, Reference
 from tests.families import tiny

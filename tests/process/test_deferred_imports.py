@@ -1,0 +1,85 @@
+"""Serving does not load torch's compiler; what needs it gets it, with the functions decorated before."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+
+COMPILE = """
+import sys
+from inference.process.deferred_imports import DeferredCompiler, defer_unused_imports
+
+defer_unused_imports(is_sharded=False)
+import torch
+import transformers.modeling_utils
+
+@torch.compiler.disable
+def plus_two(x):
+    return x + 2
+
+@torch._dynamo.allow_in_graph
+def plus_three(x):
+    return x + 3
+
+assert isinstance(torch._dynamo, DeferredCompiler) and plus_two(1) == 3
+assert transformers.modeling_utils.PreTrainedModel and "sympy" not in sys.modules
+
+from torch._dynamo import utils
+
+assert utils is sys.modules["torch._dynamo.utils"] is torch._dynamo.utils
+assert utils.counters is torch._dynamo.convert_frame.counters
+assert utils.__spec__.loader.get_code(utils.__name__)
+graphs = []
+compiled = torch.compile(
+    lambda x: plus_two(plus_three(x)) * 2, backend=lambda graph, _: graphs.append(graph.code) or graph
+)
+assert compiled(torch.ones(2)).tolist() == [12, 12]
+assert len(graphs) == 2 and "plus_three" in graphs[0] and "mul" in graphs[1]
+assert not isinstance(torch._dynamo, DeferredCompiler)
+"""
+
+SERVE = """
+import sys
+import main
+
+code = main.main(["--selftest", "--model", "models/demo", "--device", "cpu"])
+from inference.process.deferred_imports import DeferredCompiler
+
+assert isinstance(sys.modules["torch._dynamo"], DeferredCompiler)
+unused = {"torch._dynamo.eval_frame", "torch._inductor", "torch.distributed.tensor", "peft"}
+assert not unused & set(sys.modules), unused & set(sys.modules)
+sys.exit(code)
+"""
+
+SHARDED = """
+import sys
+from inference.process.deferred_imports import defer_unused_imports
+
+defer_unused_imports(is_sharded=True)
+from transformers.distributed import tensor_parallel
+
+assert tensor_parallel.DTensor is sys.modules["torch.distributed.tensor"].DTensor
+"""
+
+
+def run(program: str) -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.slow
+def test_serving_the_demo_loads_no_compiler() -> None:
+    run(SERVE)
+
+
+def test_a_compiled_function_gets_the_compiler_and_the_decorated_functions() -> None:
+    run(COMPILE)
+
+
+def test_a_process_with_a_shard_has_distributed_tensors() -> None:
+    run(SHARDED)
