@@ -1,0 +1,109 @@
+"""The longest gap of a stream beside each kind of ordinary traffic, and alone.
+
+    python -m scripts.robustness.gaps --seconds 10
+
+Starts a server. The stream is measured alone before each kind: what else the machine does changes meanwhile.
+Takes twice the seconds for each kind.
+"""
+
+import argparse
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+from scripts.robustness.bystanders import MAX_GAP_RATIO, Waits, bystanders, idle_server
+from scripts.robustness.figures import JudgedFigure, exit_code, print_table
+from scripts.robustness.ordinary import JSON_FORMAT, MESSAGES, TOOL, WORDS, warm_up
+from scripts.robustness.server import SMALL_KV_CACHE, Server, serving
+
+NUM_CLIENTS = 4
+NUM_LONG_WORDS = 700  # nearly the context of the demo model
+NUM_INPUTS = 64
+CHAT_PATH = "/v1/chat/completions"
+Body = dict[str, Any]
+numbers = count()
+
+
+def words(num_words: int) -> str:
+    return " ".join(random.choice(WORDS) for _ in range(num_words))
+
+
+def new_grammar() -> Body:
+    """A grammar that the server has not compiled before."""
+    pattern = f"[a-z]{{1,40}}{next(numbers)}"
+    return {"messages": MESSAGES, "max_tokens": 32, "structured_outputs": {"regex": pattern}}
+
+
+KINDS: dict[str, tuple[str, Callable[[], Body]]] = {
+    "chats": (CHAT_PATH, lambda: {"messages": MESSAGES, "max_tokens": 32}),
+    "tools": (
+        CHAT_PATH,
+        lambda: {"messages": MESSAGES, "max_tokens": 32, "tools": [TOOL], "tool_choice": "required"},
+    ),
+    "schemas": (CHAT_PATH, lambda: {"messages": MESSAGES, "max_tokens": 32, "response_format": JSON_FORMAT}),
+    "new grammars": (CHAT_PATH, new_grammar),
+    "long texts": ("/v1/completions", lambda: {"prompt": words(NUM_LONG_WORDS), "max_tokens": 8}),
+    "embeddings": ("/v1/embeddings", lambda: {"input": [words(60) for _ in range(NUM_INPUTS)]}),
+}
+
+
+def keep_posting(server: Server, kind: str, over: threading.Event, statuses: set[int]) -> None:
+    path, make_body = KINDS[kind]
+    while not over.is_set():
+        statuses.add(server.post(path, make_body()).status)
+
+
+def measure(server: Server, idle_port: int, kind: str, seconds: float) -> tuple[Waits, set[int]]:
+    """The bystanders beside NUM_CLIENTS clients of one kind, and the statuses of those."""
+    statuses: set[int] = set()
+    over = threading.Event()
+    clients = [
+        threading.Thread(target=keep_posting, args=(server, kind, over, statuses)) for _ in range(NUM_CLIENTS)
+    ]
+    with bystanders(server, idle_port) as waits:
+        for client in clients:
+            client.start()
+        time.sleep(seconds)
+        over.set()
+        for client in clients:
+            client.join()
+    return waits, statuses
+
+
+def measure_alone(server: Server, idle_port: int, seconds: float) -> Waits:
+    with bystanders(server, idle_port) as waits:
+        time.sleep(seconds)
+    return waits
+
+
+def figure_of(kind: str, alone: Waits, beside: Waits, statuses: set[int]) -> JudgedFigure:
+    gap, gap_alone = beside.longest_gap_s * 1e3, alone.longest_gap_s * 1e3
+    noise = max(beside.noise_s) * 1e3
+    is_met = statuses == {200} and (gap <= MAX_GAP_RATIO * gap_alone or (None if beside.is_noisy else False))
+    value = f"{gap:.0f} ms; alone {gap_alone:.0f} ms; the idle server {noise:.0f} ms; statuses {statuses}"
+    return JudgedFigure(f"longest gap beside {kind}", value, f"{MAX_GAP_RATIO:g} x alone", is_met)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--only", default="", help="kinds whose name begins so")
+    options = parser.parse_args()
+    figures = []
+    with serving(SMALL_KV_CACHE) as server, idle_server() as idle_port:
+        warm_up(server)
+        for kind in [kind for kind in KINDS if kind.startswith(options.only)]:
+            alone = measure_alone(server, idle_port, options.seconds)
+            figures.append(figure_of(kind, alone, *measure(server, idle_port, kind, options.seconds)))
+    print_table("Gaps of a stream", figures)
+    return exit_code(figures)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
