@@ -5,7 +5,7 @@ from pathlib import Path
 from safetensors.torch import load_file
 
 from tuning.trainer.durable_files import write_tensors
-from tuning.trainer.trainer import Trainer
+from tuning.trainer.trainer import OPTIMIZER_FILE, Trainer
 
 GRADIENTS_FILE = "gradients.safetensors"
 
@@ -22,7 +22,8 @@ def save_run_state(trainer: Trainer, run_id: str, folder: Path) -> None:
 def open_run_state(trainer: Trainer, run_id: str, folder: Path) -> int:
     """Begin a run with the state in `folder`; returns the number of trained parameters."""
     num_trained = trainer.create_run_from(run_id, folder)
-    trainer.load(run_id, folder, with_optimizer=True)
+    if (folder / OPTIMIZER_FILE).exists():  # a run may begin with the weights of a checkpoint alone
+        trainer.load(run_id, folder, with_optimizer=True)
     if (folder / GRADIENTS_FILE).exists():
         parameters = trainer.runs[run_id].parameters
         for name, gradient in load_file(folder / GRADIENTS_FILE).items():

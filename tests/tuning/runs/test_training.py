@@ -67,6 +67,17 @@ def test_a_run_goes_on_from_a_checkpoint_as_if_it_had_never_ended(client: RunCli
     assert loss(client.call(first, FORWARD)) != loss(client.call(second, FORWARD))
 
 
+def test_a_run_begins_with_the_weights_of_a_checkpoint_alone(client: RunClient) -> None:
+    first = client.create_run(32)
+    for request in (PASS, STEP):
+        client.call(first, request)
+    path = client.call(first, SaveWeights(name="one")).path
+    client.expect(client.runs.create_run_from(client.session_id, 33, path, with_optimizer=False))
+    second = f"{client.session_id}:train:33"
+    assert loss(client.call(first, FORWARD)) == loss(client.call(second, FORWARD))
+    assert client.call(second, STEP).metrics["step:max"] == 1, "its optimizer is a new one"
+
+
 def test_names_of_checkpoints(client: RunClient, shared_servers: RunServers) -> None:
     run_id = client.create_run(40)
     path = client.call(run_id, SaveWeights(name="a")).path
