@@ -34,7 +34,8 @@ def failure_json(failure: Failure) -> dict[str, Any]:
 
 
 def run_created_json(result: RunCreated) -> dict[str, Any]:
-    return {"type": "create_model", "model_id": result.run_id, "path": result.path}
+    name = "load_weights" if result.path else "create_model"
+    return {"type": name, "model_id": result.run_id, "path": result.path}
 
 
 def pass_json(result: PassOutput) -> dict[str, Any]:

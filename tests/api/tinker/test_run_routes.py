@@ -135,6 +135,7 @@ def test_a_snapshot_without_a_path(api: FlaskClient, runs: ScriptedRuns) -> None
     ("result", "expected"),
     [
         (RunCreated(run_id=RUN), {"type": "create_model", "model_id": RUN, "path": None}),
+        (RunCreated(run_id=RUN, path="p"), {"type": "load_weights", "model_id": RUN, "path": "p"}),
         *(
             (WeightsSaved(path=path), {"type": name, "path": path})
             for name, path in (
