@@ -7,8 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import numpy as np
+
 from api.response import CLOSED_STREAM
 from api.tinker.sampling import SampleOptions
+from api.tinker.tensor_json import write_tensor_json
+from api.tinker.tensors import FLOAT, INTEGER, Tensor
 from inference.backend import Stream
 from inference.errors import ServerError
 from inference.types import Event, Finished, PromptToken, Started, Token, TopLogprob
@@ -33,12 +37,16 @@ class SampleResult:
     prompt_logprobs    by token, None where it is not scored; None: not to be shown
     prompt_top_tokens  likewise
     num_cached_tokens  tokens of the prompt that prefix caching supplied
+    target_logprobs    of the requested tokens, in their shape and layout; None: none
+    drawn_tokens       ids and logprobs of the tokens drawn at the places of the prompt, (N - 1, k)
     """
 
     sequences: list[SampledSequence]
     prompt_logprobs: list[float | None] | None = None
     prompt_top_tokens: list[TopTokens | None] | None = None
     num_cached_tokens: int = 0
+    target_logprobs: Tensor | None = None
+    drawn_tokens: tuple[Tensor, Tensor] | None = None
 
 
 class SampleCollector:
@@ -97,6 +105,12 @@ class SampleCollector:
         result.num_cached_tokens = event.cached_tokens
         num_unscored = len(event.prompt_logprobs) - (options.num_scored or len(event.prompt_logprobs))
         scored: list[PromptToken | None] = [None] * num_unscored + list(event.prompt_logprobs[num_unscored:])
+        places = [token.place for token in event.prompt_logprobs if token.place is not None]
+        if options.targets:
+            values = [logprob for place in places for logprob in place.candidates]
+            result.target_logprobs = options.targets.to_tensor(values)
+        if options.num_draws:
+            result.drawn_tokens = to_drawn_tokens([place.draws for place in places])
         if options.prompt_logprobs:
             result.prompt_logprobs = [None if token is None else token.logprob for token in scored]
         if options.num_prompt_top:
@@ -110,6 +124,13 @@ def to_top_tokens(top_logprobs: tuple[TopLogprob, ...]) -> TopTokens:
     return tuple((each.id, each.logprob) for each in top_logprobs)
 
 
+def to_drawn_tokens(rows: list[TopTokens]) -> tuple[Tensor, Tensor]:
+    """Ids and logprobs, (rows, k) each."""
+    shape = (len(rows), len(rows[0]) if rows else 0)
+    ids, logprobs = ([[pair[index] for pair in row] for row in rows] for index in (0, 1))
+    return Tensor(np.array(ids, INTEGER).ravel(), shape), Tensor(np.array(logprobs, FLOAT).ravel(), shape)
+
+
 def to_json(result: SampleResult) -> dict[str, Any]:
     """The reply as clients below 0.25 read it."""
     reply: dict[str, Any] = {
@@ -118,8 +139,14 @@ def to_json(result: SampleResult) -> dict[str, Any]:
         "prompt_logprobs": result.prompt_logprobs,
         "topk_prompt_logprobs": result.prompt_top_tokens,
         "prompt_cache_hit_tokens": result.num_cached_tokens,
+        "target_prompt_logprobs": result.target_logprobs and write_tensor_json(result.target_logprobs),
+        "prompt_alt_tokens": result.drawn_tokens and drawn_json(*result.drawn_tokens),
     }
     return {key: value for key, value in reply.items() if value is not None}
+
+
+def drawn_json(ids: Tensor, logprobs: Tensor) -> dict[str, Any]:
+    return {"tokens": write_tensor_json(ids), "logprobs": write_tensor_json(logprobs)}
 
 
 def sequence_json(sequence: SampledSequence) -> dict[str, Any]:

@@ -9,7 +9,10 @@ from typing import Any
 from msgspec import Struct
 
 from api.json_body import to_struct
+from api.tinker.prompt_targets import PromptTargets, read_targets
+from api.tinker.tensor_json import TensorFields
 from inference.errors import BadRequest
+from inference.prompt_scoring import PromptScoring
 from inference.sampling import Sampling
 from inference.types import GenerationRequest, ModelInfo
 from inference.validation import MAX_ALTERNATIVES, MAX_CHOICES
@@ -55,6 +58,8 @@ class SampleBody(Struct):
     prompt_logprobs: bool | None = None
     topk_prompt_logprobs: int | None = None
     topk_sample_logprobs: int | None = None
+    target_prompt_logprobs: TensorFields | None = None
+    prompt_alt_tokens_k: int | None = None
     prompt_logprobs_last_n: int | None = None
     record_stability_info: bool | None = None
 
@@ -68,6 +73,8 @@ class SampleOptions:
     num_prompt_top   most probable tokens shown with each token of the prompt; 0: none
     num_top          the same for sampled tokens
     num_scored       last tokens of the prompt that have logprobs; None: all but the first
+    targets          tokens to score at the places of the prompt; None: none
+    num_draws        tokens drawn at each place of the prompt
     """
 
     num_samples: int = 1
@@ -75,6 +82,17 @@ class SampleOptions:
     num_prompt_top: int = 0
     num_top: int = 0
     num_scored: int | None = None
+    targets: PromptTargets | None = None
+    num_draws: int = 0
+
+    @property
+    def scores_prompt(self) -> bool:
+        """Whether the prompt must be computed with its logits."""
+        return self.prompt_logprobs or self.num_prompt_top > 0 or self.scores_places
+
+    @property
+    def scores_places(self) -> bool:
+        return self.targets is not None or self.num_draws > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +123,15 @@ def parse_prompt(prompt: PromptChunks) -> tuple[int, ...]:
 
 def parse_options(body: SampleBody, num_prompt_tokens: int) -> SampleOptions:
     check_range("num_samples", body.num_samples, 1, MAX_CHOICES)
+    targets = body.target_prompt_logprobs
     options = SampleOptions(
         body.num_samples,
         bool(body.prompt_logprobs),
         body.topk_prompt_logprobs or 0,
         body.topk_sample_logprobs or 0,
         body.prompt_logprobs_last_n,
+        None if targets is None else read_targets(targets, num_prompt_tokens - 1),
+        body.prompt_alt_tokens_k or 0,
     )
     check_range("topk_prompt_logprobs", options.num_prompt_top, 0, MAX_ALTERNATIVES)
     check_range("topk_sample_logprobs", options.num_top, 0, MAX_ALTERNATIVES)
@@ -132,7 +153,6 @@ def make_generation(
     body: SampleBody, prompt: tuple[int, ...], options: SampleOptions, info: ModelInfo
 ) -> GenerationRequest:
     params = body.sampling_params
-    scores_prompt = options.prompt_logprobs or options.num_prompt_top > 0
     stop = [params.stop] if isinstance(params.stop, str) else params.stop or []
     return GenerationRequest(
         prompt,
@@ -142,7 +162,7 @@ def make_generation(
             top_p=params.top_p,
             seed=params.seed,
         ),
-        max_tokens=max_tokens(params, len(prompt), info, scores_prompt),
+        max_tokens=max_tokens(params, len(prompt), info, options.scores_prompt),
         reject_if_too_long=True,
         stop=tuple(each for each in stop if isinstance(each, str)),
         stop_token_ids=tuple(each for each in stop if isinstance(each, int)),
@@ -150,8 +170,13 @@ def make_generation(
         show_special=True,
         n=options.num_samples,
         logprobs=options.num_top,
-        prompt_logprobs=options.num_prompt_top if scores_prompt else None,
+        prompt_logprobs=options.num_prompt_top if options.scores_prompt else None,
+        prompt_scoring=make_scoring(options) if options.scores_places else None,
     )
+
+
+def make_scoring(options: SampleOptions) -> PromptScoring:
+    return PromptScoring(options.targets.candidates if options.targets else (), options.num_draws)
 
 
 def max_tokens(

@@ -6,6 +6,7 @@ from itertools import zip_longest
 
 import numpy as np
 
+from api.tinker.protobuf.tensor import write_tensor
 from api.tinker.protobuf.wire import bytes_field, integer_field
 from api.tinker.sample_result import SampledSequence, SampleResult, TopTokens
 
@@ -21,7 +22,13 @@ def write_sample(result: SampleResult) -> bytes:
         content += bytes_field(2, np.array(logprobs, LOGPROB).tobytes())
     if result.prompt_top_tokens is not None:
         content += bytes_field(3, write_top_tokens(result.prompt_top_tokens))
-    return content + integer_field(4, result.num_cached_tokens)
+    content += integer_field(4, result.num_cached_tokens)
+    if result.target_logprobs is not None:
+        content += bytes_field(5, write_tensor(result.target_logprobs))
+    if result.drawn_tokens is not None:
+        ids, id_logprobs = map(write_tensor, result.drawn_tokens)
+        content += bytes_field(6, bytes_field(1, ids) + bytes_field(2, id_logprobs))
+    return content
 
 
 def write_sequence(sequence: SampledSequence) -> bytes:

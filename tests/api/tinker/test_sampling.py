@@ -1,6 +1,7 @@
 """Requests for samples: what their fields mean, which ones are refused, and what the reply shows."""
 
 import queue
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from api.tinker.sample_result import SampleCollector, SampleResult, to_json
 from api.tinker.sampling import SampleOptions, parse_sample
 from inference.errors import BadRequest, ServerError, Unavailable
+from inference.prompt_scoring import PlaceScores, PromptScoring
 from inference.types import Finished, PromptToken, Started, Token, TopLogprob
 from tests.fake_backend import FakeBackend, Script
 
@@ -134,6 +136,58 @@ def test_logprobs_of_the_prompt_begin_with_the_second_token_or_the_last_n() -> N
     assert result.sequences[1].top_tokens == [top, top]
     result = collect(two_sequences(), SampleOptions(num_samples=2, prompt_logprobs=True, num_scored=1))
     assert isinstance(result, SampleResult) and result.prompt_logprobs == [None, None, -2.0]
+
+
+TARGETS = {"data": [7, -1, 8, 9], "dtype": "int64", "shape": [2, 2]}
+SPARSE = TARGETS | {"data": [7, 8, 9], "sparse_crow_indices": [0, 1, 3], "sparse_col_indices": [0, 0, 1]}
+
+
+@pytest.mark.parametrize(
+    ("targets", "logprobs"), [(TARGETS, [-1.0, 0.0, -2.0, -3.0]), (SPARSE, [-1.0, -2.0, -3.0])]
+)
+def test_targets_of_a_prompt_have_logprobs_in_their_layout(
+    targets: dict[str, Any], logprobs: list[float]
+) -> None:
+    sample_request = parse_sample(body(tokens=(5, 6, 7), target_prompt_logprobs=targets), INFO)
+    assert sample_request.generation.prompt_scoring == PromptScoring([[7], [8, 9]])
+    assert sample_request.generation.prompt_logprobs == 0
+    scores = [PlaceScores((-1.0,)), PlaceScores((-2.0, -3.0))]
+    result = collect(scored_prompt(scores), sample_request.options)
+    assert isinstance(result, SampleResult)
+    assert to_json(result)["target_prompt_logprobs"] == targets | {"data": logprobs, "dtype": "float32"}
+    assert "prompt_logprobs" not in to_json(result)
+
+
+def test_drawn_tokens_have_a_row_for_each_place() -> None:
+    sample_request = parse_sample(body(tokens=(5, 6, 7), prompt_alt_tokens_k=2), INFO)
+    assert sample_request.generation.prompt_scoring == PromptScoring(num_draws=2)
+    scores = [PlaceScores(draws=((8, -0.5), (9, -1.5))), PlaceScores(draws=((7, -2.5), (7, -2.5)))]
+    result = collect(scored_prompt(scores), sample_request.options)
+    assert isinstance(result, SampleResult)
+    assert to_json(result)["prompt_alt_tokens"] == {
+        "tokens": {"data": [8, 9, 7, 7], "dtype": "int64", "shape": [2, 2]},
+        "logprobs": {"data": [-0.5, -1.5, -2.5, -2.5], "dtype": "float32", "shape": [2, 2]},
+    }
+
+
+def scored_prompt(scores: list[PlaceScores]) -> Script:
+    """A sample behind three tokens, two of which have scores of other tokens."""
+    first, *others = prompt_tokens()
+    scored = [replace(token, place=place) for token, place in zip(others, scores, strict=True)]
+    return [
+        Started(0, 3, 0, (5, 6, 7), (first, *scored)),
+        Token(0, 7, "", -0.5),
+        Finished(0, "length", num_tokens=1),
+    ]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"dtype": "float32"}, {"shape": [4]}, {"shape": [4, 1]}, {"shape": [3, 2]}, {"data": [7, 8, 9]}],
+)
+def test_targets_that_are_not_a_row_a_place_are_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(BadRequest, match="target_prompt_logprobs"):
+        parse_sample(body(tokens=(5, 6, 7), target_prompt_logprobs=TARGETS | changes), INFO)
 
 
 def test_an_error_is_the_outcome_once() -> None:
