@@ -16,13 +16,15 @@ export class Actions {
   }
 
   async chooseFile(file) {
-    this.#store.set({ file: { name: file.name, id: null }, report: null });
-    await this.#during("Uploading", async ({ key }) => {
-      const id = await uploadFile(file, key);
-      this.#store.set({ file: { name: file.name, id } });
-    });
-    if (this.#store.state.file.id) await this.check();
-    else this.#store.set({ file: null });
+    this.#store.set({ report: null });
+    if (await this.#upload("file", file)) await this.check();
+  }
+
+  /** Evaluate on a file's rows; null: on none. */
+  async chooseValidation(file) {
+    if (!file) this.#store.set({ validation: null });
+    else if (!(await this.#upload("validation", file))) return;
+    if (this.#store.state.file?.id) await this.check();
   }
 
   /** Dry run of the file with the options. */
@@ -67,6 +69,18 @@ export class Actions {
       const [base, tuned] = await Promise.all(names.map((name) => ask(name, question, key)));
       this.#store.set({ answers: { question, base, tuned } });
     });
+  }
+
+  /** Send a file, and keep its name and id under `name`. Resolves to whether it was accepted. */
+  async #upload(name, file) {
+    this.#store.set({ [name]: { name: file.name, id: null } });
+    await this.#during("Uploading", async ({ key }) => {
+      const id = await uploadFile(file, key);
+      this.#store.set({ [name]: { name: file.name, id } });
+    });
+    const isAccepted = Boolean(this.#store.state[name].id);
+    if (!isAccepted) this.#store.set({ [name]: null });
+    return isAccepted;
   }
 
   async #poll(id) {

@@ -24,11 +24,12 @@ export async function uploadFile(file, key) {
 }
 
 /** The body of a job. Options that are "" are chosen by the server. */
-export function jobBody({ model, file, options }) {
+export function jobBody({ model, file, validation, options }) {
   const { method, suffix, ...numbers } = options;
   const chosen = Object.entries(numbers).filter(([, value]) => value !== "");
   const hyperparameters = Object.fromEntries(chosen.map(([name, value]) => [name, Number(value)]));
-  return { model, training_file: file.id, suffix, method: { type: method, [method]: { hyperparameters } } };
+  const files = { training_file: file.id, validation_file: validation?.id ?? null };
+  return { model, ...files, suffix, method: { type: method, [method]: { hyperparameters } } };
 }
 
 const readJson = async (path, options) => (await callServer(path, options)).json();

@@ -5,6 +5,7 @@ const API_KEY_ITEM = "hearth.key";
 /**
  * model    id of the base model; null: not yet known
  * file     {name, id} of the uploaded rows; id is null while they are sent
+ * validation  likewise, the rows to evaluate on; null: none
  * options  values of the form by name; "" means automatic
  * report   the dry run of file with options; null: there is none
  * jobs     all jobs, newest first; `job` is the shown one, with its `events`, newest first
@@ -14,6 +15,7 @@ const API_KEY_ITEM = "hearth.key";
 export const initialState = () => ({
   model: null,
   file: null,
+  validation: null,
   options: { method: "supervised", suffix: "", n_epochs: "", batch_size: "", learning_rate: "", lora_rank: "" },
   report: null,
   jobs: [],

@@ -108,6 +108,30 @@ def test_both_models_answer_side_by_side(
         assert base_name == "fake/model" and tuned_name.startswith("ft:model:local::")
 
 
+def test_rows_to_evaluate_on_are_chosen_and_removed(
+    chrome: Chrome, backend: FakeBackend, tuning: TuningService, tmp_path: Path
+) -> None:
+    (tmp_path / "valid.jsonl").write_text(json.dumps(ROW) + "\n")
+    with open_page(chrome, backend, tuning) as page:
+        page.until(lambda: page.find("#model").text)
+        page.find("#validation").send_keys(str(tmp_path / "valid.jsonl"))
+        page.until(lambda: page.find("#validation-name").text == "Evaluated on valid.jsonl")
+        choose_rows(page, tmp_path, ROW)
+        start_job(page, tuning, num_jobs=1)
+        page.press("validation-remove")
+        page.until(lambda: page.find("#validation-name").text == "Choose rows to evaluate on")
+        start_job(page, tuning, num_jobs=2)
+        without, evaluated = tuning.jobs.list(limit=2).values
+        assert evaluated.request.validation and not without.request.validation
+
+
+def start_job(page: Page, tuning: TuningService, num_jobs: int) -> None:
+    """Press the button, and wait until there are so many jobs."""
+    page.until(lambda: page.find("#start").is_enabled())
+    page.find("#start").click()
+    page.until(lambda: len(tuning.jobs.list(limit=10).values) == num_jobs)
+
+
 def test_an_invalid_row_is_named(
     chrome: Chrome, backend: FakeBackend, tuning: TuningService, tmp_path: Path
 ) -> None:

@@ -1,16 +1,15 @@
-/** The drop zone for the rows, and the button that trains on them. */
+/** The drop zone for the rows, the choice of rows to evaluate on, and the button that trains. */
 
 import { byId } from "../../playground/views/dom.js";
 
 const EMPTY = "Drop a JSONL file here, or choose one";
+const NO_VALIDATION = "Choose rows to evaluate on";
 
 export function dataView(store, actions) {
   const drop = byId("drop");
-  const input = byId("file");
-  input.addEventListener("change", () => {
-    if (input.files.length) actions.chooseFile(input.files[0]);
-    input.value = ""; // the same file may be chosen again
-  });
+  onChoice(byId("file"), (file) => actions.chooseFile(file));
+  onChoice(byId("validation"), (file) => actions.chooseValidation(file));
+  byId("validation-remove").addEventListener("click", () => actions.chooseValidation(null));
   for (const name of ["dragenter", "dragover"]) {
     drop.addEventListener(name, (event) => {
       event.preventDefault();
@@ -26,8 +25,19 @@ export function dataView(store, actions) {
   byId("start").addEventListener("click", () => actions.train());
   byId("options").addEventListener("change", () => store.state.file?.id && actions.check());
   store.subscribe(["file"], ({ file }) => (byId("file-name").textContent = file?.name ?? EMPTY));
+  store.subscribe(["validation"], ({ validation }) => {
+    byId("validation-name").textContent = validation ? `Evaluated on ${validation.name}` : NO_VALIDATION;
+    byId("validation-remove").hidden = !validation;
+  });
   store.subscribe(["report", "busy"], ({ report, busy }) => {
     byId("start").disabled = !report || Boolean(report.error) || Boolean(busy);
     byId("checked").textContent = busy ? `${busy}…` : "";
+  });
+}
+
+function onChoice(input, choose) {
+  input.addEventListener("change", () => {
+    if (input.files.length) choose(input.files[0]);
+    input.value = ""; // the same file may be chosen again
   });
 }
