@@ -47,6 +47,7 @@ def main(folder: Path) -> None:
         "num_total_steps": count_steps(hyperparameters, len(rows)),
         "messages": ("2 rows are cut",),
         "memory_plan": {"weights": 1000},
+        "estimated_s": 3.0,
     }
     write_value(folder / PREPARED_FILE, prepared)
 

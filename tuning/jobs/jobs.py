@@ -11,7 +11,7 @@ from pathlib import Path
 
 from inference.errors import BadRequest, NotFound
 from inference.models import Models
-from tuning.jobs.draft import DRAFT_FILE, Draft, count_steps_of_epoch, write_value
+from tuning.jobs.draft import DRAFT_FILE, Draft, write_value
 from tuning.jobs.fine_tuned_models import trained_models
 from tuning.jobs.hyperparameters import check_hyperparameters
 from tuning.jobs.names import model_name
@@ -72,19 +72,9 @@ class Jobs:
         try:
             draft = self._draft(request, job_id, make_seed(request), folder)
             write_value(folder / DRAFT_FILE, dataclasses.replace(draft, num_shown_rows=NUM_SHOWN_ROWS))
-            return self._with_estimate(self._queue.dry_run(job_id, folder))
+            return self._queue.dry_run(job_id, folder)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-
-    def _with_estimate(self, prepared: PreparedJob) -> PreparedJob:
-        """Add the time that the training will take at the speed of the last job that had one."""
-        timed_jobs = self.list(limit=1, accept=lambda job: bool(job.progress.tokens_per_second)).values
-        if prepared.spec is None or not timed_jobs:
-            return prepared
-        steps_per_epoch = count_steps_of_epoch(prepared.spec.hyperparameters, prepared.num_examples)
-        num_tokens = prepared.num_tokens * prepared.num_total_steps / steps_per_epoch
-        speed = timed_jobs[0].progress.tokens_per_second
-        return dataclasses.replace(prepared, estimated_s=num_tokens / speed if speed else None)
 
     def get(self, id: str) -> Job:
         """Raises UnknownJob."""

@@ -4,11 +4,12 @@ A process of its own: encoding many rows would slow the server. Reads FOLDER/dra
 FOLDER/prepared.json.
 """
 
+import logging
 import sys
 from pathlib import Path
 from typing import Any
 
-from inference.errors import ServerError
+from inference.errors import ServerError, named_error
 from inference.finding import Finding
 from inference.model.load.formats import read_config, read_tokenizer
 from inference.model.load.tokenizer import read_chat_template, replace_settings
@@ -29,7 +30,11 @@ from tuning.jobs.hyperparameters import ModelSizes, chosen_values, resolve_hyper
 from tuning.jobs.memory_check import check_job_memory
 from tuning.jobs.prepared_job import PreparedJob
 from tuning.trainer.memory_plan import TrainingPlan, largest_pass, plan_memory
-from tuning.types import Hyperparameters, JobError, TrainingBase
+from tuning.trainer.step_time import estimate_seconds
+from tuning.trainer.training_data import training_data
+from tuning.types import Hyperparameters, JobError, JobSpec, TrainingBase
+
+log = logging.getLogger(__name__)
 
 
 class InvalidFile(Exception):
@@ -61,8 +66,9 @@ def validate(draft: Draft) -> PreparedJob:
     """Raises InvalidFile, and ServerError if the model has no tokenizer or template that can be read."""
     encoder = open_encoder(draft)
     dataset = encode(encoder, draft, draft.training_file, "training_file")
+    validation = None
     if draft.validation_file:
-        encode(encoder, draft, draft.validation_file, "validation_file")
+        validation = encode(encoder, draft, draft.validation_file, "validation_file")
     config = read_config(Path(draft.base.model_folder), draft.base.trust_remote_code).to_dict()
     hyperparameters = resolve_hyperparameters(
         draft.hyperparameters, draft.method, len(dataset), model_sizes(config, draft.base)
@@ -74,20 +80,40 @@ def validate(draft: Draft) -> PreparedJob:
 
     memory = check_job_memory(hyperparameters, make_plan, draft.free_bytes)
     inspection = inspect(dataset, encoder, draft.num_shown_rows)
+    spec = make_spec(draft, hyperparameters)
     return PreparedJob(
-        spec=make_spec(draft, hyperparameters),
+        spec=spec,
         num_examples=inspection.num_rows,
         num_cut=inspection.num_cut,
         num_tokens=inspection.num_tokens,
         num_trained_tokens=inspection.num_trained_tokens,
         max_row_tokens=inspection.max_row_tokens,
         num_total_steps=count_steps(hyperparameters, len(dataset)),
+        estimated_s=estimate(config, spec, dataset, validation)
+        if memory.ok and draft.num_shown_rows
+        else None,
         messages=inspection.events,
         memory=memory,
         memory_plan=make_plan(hyperparameters).terms,
         shown_rows=inspection.rows,
         error=None if memory.ok else memory_error(memory),
     )
+
+
+def estimate(
+    config: dict[str, Any], spec: JobSpec, dataset: Dataset, validation: Dataset | None
+) -> float | None:
+    """Seconds of the training; None for an architecture that has no model of one layer."""
+    data, valid = (
+        training_data(each, spec.method, spec.hyperparameters) if each else None
+        for each in (dataset, validation)
+    )
+    assert data is not None
+    try:
+        return estimate_seconds(config, spec, data, valid)
+    except Exception as error:  # an architecture's own failure
+        log.warning("no estimate of the time: %s", named_error(error))
+        return None
 
 
 def memory_error(memory: Finding) -> JobError:

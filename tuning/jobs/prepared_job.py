@@ -18,7 +18,7 @@ class PreparedJob:
     num_tokens          of all examples, prompts included; num_trained_tokens: those with a weight in the loss
     max_row_tokens      of the longest example
     num_total_steps     optimizer steps
-    estimated_s         seconds of the training, from the speed of earlier jobs; None: there are none
+    estimated_s         seconds of the training, of a dry run only; None: it could not be estimated
     messages            what the user must know, as sentences
     memory              whether the training fits beside serving: need, have and fix
     memory_plan         bytes by term

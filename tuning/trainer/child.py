@@ -24,7 +24,7 @@ from tuning.trainer.base_model import BaseModel, load_base
 from tuning.trainer.failures import to_failure
 from tuning.trainer.job import TrainingJob
 from tuning.trainer.memory_plan import largest_pass, plan_memory
-from tuning.trainer.micro_batches import Layout
+from tuning.trainer.micro_batches import make_layout
 from tuning.trainer.progress import ProgressLog
 from tuning.trainer.trainer import Trainer
 from tuning.trainer.training_data import TrainingData, training_data
@@ -77,7 +77,7 @@ def run_job(folder: Path, spec: JobSpec, progress: ProgressLog, stop_request: St
     for text in dataset.events:
         progress.message(text)
     data = training_data(dataset, spec.method, hyperparameters)
-    layout = Layout(max_rows=hyperparameters.batch_size * data.group_size, packing=hyperparameters.packing)
+    layout = make_layout(hyperparameters, data.group_size)
     trainer = Trainer(base, layout=layout, checkpointing=hyperparameters.activation_checkpointing)
     job = TrainingJob(
         folder, spec, trainer, data, validation_data(encoder, spec), progress, lambda: stop_request.is_set

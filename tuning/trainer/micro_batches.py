@@ -15,6 +15,7 @@ from torch import Tensor
 
 from tuning.trainer.datum import Array, Datum
 from tuning.trainer.losses import Loss
+from tuning.types import Hyperparameters
 
 MAX_PASS_TOKENS = 4096  # tokens of a micro-batch: more make a pass no faster
 
@@ -67,6 +68,11 @@ class Layout:
     max_tokens: int = MAX_PASS_TOKENS
     max_rows: int = sys.maxsize
     packing: bool = False
+
+
+def make_layout(hyperparameters: Hyperparameters, group_size: int) -> Layout:
+    """The layout of a job's passes. group_size: data of a row that are computed in one pass."""
+    return Layout(max_rows=hyperparameters.batch_size * group_size, packing=hyperparameters.packing)
 
 
 def divide(data: Sequence[Datum], loss: Loss, layout: Layout) -> list[tuple[int, ...]]:
