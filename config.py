@@ -17,6 +17,14 @@ MODEL_REVISION = "main"
 # Additional names of the model that requests may use, separated by commas.
 SERVED_NAMES = ""
 
+# The server that runs MODEL_NAME: its address, or the kind of server and its address, such as
+# "vllm_chat:gpu-box:8000"; empty: this machine. docs/remote.md has all forms.
+INFERENCE_SERVER = ""
+
+# Several models, as a list of objects with base_model and inference_server; they replace MODEL_NAME, and one
+# of them may be without a server: it runs on this machine. Text is JSON, a Python literal, or @file.
+MODELS = ""
+
 # Your token from https://huggingface.co/settings/tokens, for gated and private models. Best kept in .env.
 HUGGINGFACE_ACCESS_TOKEN = ""
 

@@ -120,6 +120,8 @@ def run_action(settings: Settings, actions: frozenset[str]) -> int:
                 from startup import print_environment
 
                 return print_environment(version())
+            if not settings.model_name:
+                return run_remote_action(settings, actions)
             from hub.resolve import resolve_in_background
 
             pending = resolve_in_background(settings, HOME, refresh="--download" in actions)
@@ -133,6 +135,17 @@ def run_action(settings: Settings, actions: frozenset[str]) -> int:
     if "--selftest" in actions:
         return run_selftest(settings, pending, as_json="--json" in actions)
     return serve(settings, pending, version())
+
+
+def run_remote_action(settings: Settings, actions: frozenset[str]) -> int:
+    """Run the action for models that all run on other servers: there are no weights to check or fetch."""
+    if actions:
+        from remote_startup import check_remote
+
+        return check_remote(settings, as_json="--json" in actions)
+    from startup import serve_remote
+
+    return serve_remote(settings, version())
 
 
 @contextmanager

@@ -4,7 +4,6 @@ Connects the entry points of checks, hub, inference and api, and gives each its 
 """
 
 import contextlib
-import gc
 import json
 import logging
 import sys
@@ -35,10 +34,9 @@ from inference.backend import Backend
 from inference.errors import ServerError
 from inference.factory import LoadedEngine, open_backend, open_engine
 from inference.finding import Refused
+from inference.freeze_gc import freeze_gc
 from inference.metrics import Metrics
-from inference.models import ModelEntry, Models
-from inference.native import prefault
-from inference.process.malloc import trim_heap
+from inference.models import Models
 from inference.selftest import selftest
 from inference.selftest.full_batch import REPORT_AFTER_STEPS, FullBatchWatcher
 from inference.selftest.memory_report import MemoryReport, MemoryTerm
@@ -48,6 +46,7 @@ from inference.selftest.report import (
     format_selftest_json,
     format_selftest_table,
 )
+from remote_startup import join_models, open_remote_models
 from settings.device_defaults import fill_defaults
 from settings.groups import EngineSettings, ModelSettings, group, server_settings
 from settings.schema import BadSetting, Settings
@@ -125,14 +124,16 @@ def serve(settings: Settings, pending: PendingRepository, version: str) -> int:
     if not report.ok or report.plan is None:
         return 1
     settings = fill_defaults(settings, report.plan.device)
+    metrics = Metrics()
+    remote_entries = open_remote_models(settings, metrics)
+    if remote_entries is None:
+        return 1
     loaded_engine = load_or_explain(settings, report.plan, report.machine)
     if loaded_engine is None:
         return 1
     raise_open_file_limit()
-    metrics = Metrics()
     backend = make_backend(settings, loaded_engine, metrics)
-    names = (backend.info().id, *settings.served_names)
-    models = Models(ModelEntry(backend, names, unlisted=(settings.model_name,)))
+    models = join_models(settings, backend, remote_entries)
     if reason := load_adapters(models, settings.lora_adapters, make_adapter_fetch(settings)):
         print(f"hearth: LORA_ADAPTERS: {reason}", file=sys.stderr)
         backend.close()
@@ -148,6 +149,20 @@ def serve(settings: Settings, pending: PendingRepository, version: str) -> int:
         return run_server(settings, models, metrics, tuning, version)
 
 
+def serve_remote(settings: Settings, version: str) -> int:
+    """Serve models of other servers alone, without an engine. Returns the exit code. Raises BadSetting."""
+    check_tls(settings)
+    settings = fill_defaults(settings, "cpu")
+    metrics = Metrics()
+    entries = open_remote_models(settings, metrics)
+    if entries is None:
+        return 1
+    raise_open_file_limit()
+    freeze_gc()
+    warn_if_open(settings.host, settings.api_keys)
+    return run_server(settings, Models(*entries), metrics, None, version)
+
+
 def check_tls(settings: Settings) -> None:
     """Raise BadSetting if the TLS certificate cannot be served: better now than once the model is loaded."""
     if not settings.ssl_certfile:
@@ -160,21 +175,6 @@ def check_tls(settings: Settings) -> None:
         )
         rule = "must be PEM files of a certificate and its private key, which has no password"
         raise BadSetting(f"{names}: {rule}: {error.strerror or error}") from None
-
-
-def freeze_gc() -> None:
-    """Exempt all live objects from garbage collection: a full collection would stall every stream.
-
-    The second collection finds none of them. Python would else wait with the next one until a quarter of
-    their number were new objects, however much memory the garbage of requests takes. Also gives the system
-    back the heap and prefaulted memory that loading and the trial of the runners left free, about a tenth of
-    the process's memory.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.collect()
-    prefault.release()
-    trim_heap()
 
 
 def report_memory(
@@ -284,6 +284,8 @@ def run_server(
         )
         if store:
             stack.callback(store.close)
+        for backend in models.remote_backends:
+            stack.callback(backend.close)
         app = create_app(models, server, metrics, store, make_adapter_fetch(settings), tuning)
         return serve_http(
             app,

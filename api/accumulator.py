@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from inference.types import CallDelta, Event, Finished, Started, Token
 
 LOWEST_LOGPROB = -9999.0  # JSON has no minus infinity
-CUT_REASONS = {"deadline": "timeout", "cancelled": "abort"}  # by Finished.finish_reason
+# By Finished.finish_reason.
+CUT_REASONS = {"deadline": "timeout", "cancelled": "abort", "filtered": "content_filter"}
 
 
 @dataclass(slots=True)
@@ -56,6 +57,22 @@ class Accumulator:
         return self.started or Started(self.finished_event.index, 0, 0)
 
     @property
+    def num_prompt_tokens(self) -> int | None:
+        """Tokens of the prompt; None: unknown. The end of the answer may correct its start."""
+        known_at_end = self.end.prompt_tokens if self.end else None
+        if known_at_end is not None:
+            return known_at_end
+        return self.started.prompt_tokens if self.started else 0
+
+    @property
+    def num_cached_tokens(self) -> int:
+        """Tokens of the prompt that prefix caching supplied."""
+        known_at_end = self.end.cached_tokens if self.end else None
+        if known_at_end is not None:
+            return known_at_end
+        return self.started.cached_tokens if self.started else 0
+
+    @property
     def finished_event(self) -> Finished:
         assert self.end, "the response has not finished"
         return self.end
@@ -76,7 +93,7 @@ class Accumulator:
 
 
 def cut_reason(end: Finished) -> str | None:
-    """Why the server ended an answer early: "timeout" at REQUEST_TIMEOUT, or "abort"; None: it did not."""
+    """Why an answer ended early: "timeout" at REQUEST_TIMEOUT, "abort", "content_filter"; else None."""
     return CUT_REASONS.get(end.finish_reason)
 
 

@@ -90,13 +90,15 @@ class Served:
 class ModelEntry:
     """A model to serve.
 
-    names     its id, then its further names
-    unlisted  names that requests may use, but that no list shows: the path of its folder
+    names      its id, then its further names
+    unlisted   names that requests may use, but that no list shows: the path of its folder
+    is_remote  it runs on another server: this one is healthy without it, if it has a model of its own
     """
 
     backend: Backend
     names: tuple[str, ...]
     unlisted: tuple[str, ...] = ()
+    is_remote: bool = False
 
     def under_name(self, name: str) -> Served:
         return Served(self.backend, Card(name, self.backend.info()))
@@ -135,6 +137,16 @@ class Models:
         return self._entries[0].under_name(self._entries[0].names[0])
 
     @property
+    def own_backend(self) -> Backend:
+        """The backend of the first model on this machine, which adapters are for; else the default's."""
+        entries = [entry for entry in self._entries if not entry.is_remote] or self._entries
+        return entries[0].backend
+
+    @property
+    def remote_backends(self) -> tuple[Backend, ...]:
+        return tuple(entry.backend for entry in self._entries if entry.is_remote)
+
+    @property
     def ids(self) -> str:
         """The ids of all models, quoted, for messages."""
         return ", ".join(repr(entry.names[0]) for entry in self._entries)
@@ -171,11 +183,19 @@ class Models:
         return None
 
     def unavailable_reason(self) -> str:
-        """Why a model cannot answer requests; empty if every model can."""
-        for backend in self.backends:
-            if reason := backend.unavailable_reason():
-                return reason if len(self.backends) == 1 else f"{backend.info().id}: {reason}"
-        return ""
+        """Why a model of this machine cannot answer requests; empty if every one can.
+
+        If all models run on other servers, the reason of the first one while none can answer.
+        """
+        own = [entry.backend for entry in self._entries if not entry.is_remote]
+        reasons = [self._describe(backend) for backend in own or self.backends]
+        if own:
+            return next(filter(None, reasons), "")
+        return reasons[0] if all(reasons) else ""
+
+    def _describe(self, backend: Backend) -> str:
+        reason = backend.unavailable_reason()
+        return f"{backend.info().id}: {reason}" if reason and len(self.backends) > 1 else reason
 
 
 def adapter_cards(backend: Backend) -> Sequence[AdapterCard]:

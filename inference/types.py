@@ -12,7 +12,7 @@ from inference.prompt_scoring import PlaceScores, PromptScoring
 from inference.sampling import Sampling
 
 Role = Literal["system", "user", "assistant", "tool"]
-FinishReason = Literal["stop", "length", "deadline", "cancelled"]
+FinishReason = Literal["stop", "length", "deadline", "cancelled", "filtered"]
 ConstraintKind = Literal["json_schema", "regex", "choice", "grammar", "json"]
 ToolFormat = Literal["json", "function_tag", "python_list"]
 
@@ -209,6 +209,7 @@ class Started:
 class Token:
     """One generated token.
 
+    id        -1: unknown
     text      the text that the token adds to the answer. Empty for an incomplete character, a hidden
               special token, a part of a tool call, and text held back as the possible start of a stop string
     spelling  the token's own text; the name of a special token
@@ -249,6 +250,8 @@ class Finished:
                 and for every other finish_reason
     num_tokens  generated tokens, special tokens included
     seed        the seed in use, a random one if the request had none; None for greedy answers
+
+    prompt_tokens and cached_tokens correct those of Started; None: those are right.
     """
 
     index: int
@@ -257,6 +260,8 @@ class Finished:
     stop: str | int | None = None
     num_tokens: int = 0
     seed: int | None = None
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
 
 
 Event = Started | Token | CallDelta | Finished

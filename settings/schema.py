@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, fields
 from math import isfinite
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
+from settings.model_list import ServedModels, parse_models
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -103,6 +105,7 @@ PARSERS: Mapping[Any, Callable[[Any], Any]] = {
     float: parse_float,
     str: parse_text,
     tuple: parse_list,
+    ServedModels: parse_models,
 }
 DESCRIPTIONS: Mapping[Any, str] = {
     bool: "true or false",
@@ -110,11 +113,12 @@ DESCRIPTIONS: Mapping[Any, str] = {
     float: "a number",
     str: "text",
     tuple: "text, several values separated by commas",
+    ServedModels: "a list of models",
 }
 
 
 AT_LOAD = ("int8", "int4")  # values of QUANTIZE that quantize the weights; the others say how they are stored
-SECRETS = ("HUGGINGFACE_ACCESS_TOKEN", "API_KEYS")
+SECRETS = ("HUGGINGFACE_ACCESS_TOKEN", "API_KEYS", "MODELS", "INFERENCE_SERVER")
 
 
 class BadSetting(Exception):
@@ -128,6 +132,8 @@ class Settings:
     model_name: str
     model_revision: str
     served_names: tuple[str, ...]
+    inference_server: str = field(repr=False)
+    models: ServedModels
     huggingface_access_token: str = field(repr=False)
     trust_remote_code: bool
     gguf_file: str

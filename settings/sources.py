@@ -5,12 +5,13 @@ import re
 import runpy
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from settings.aliases import ALIASES, EVERYWHERE, UNSUPPORTED, Alias
+from settings.model_list import BadEntry, single_model
 from settings.schema import NAMES, SECRETS, TYPES, BadSetting, Settings, describe, parse
 from settings.unknown_names import describe_unknown
 
@@ -94,9 +95,29 @@ def resolve(setting_sources: Iterable[Source]) -> Settings:
         values |= values_of_source(source)
     if missing := [name for name in NAMES if name not in values]:
         raise BadSetting(f"config.py: {', '.join(missing)} missing; add a line {missing[0]} = … to it")
-    settings = Settings(**{name.lower(): value for name, value in values.items()})
+    settings = with_models(Settings(**{name.lower(): value for name, value in values.items()}))
     check(settings)
     return settings
+
+
+def with_models(settings: Settings) -> Settings:
+    """The settings with INFERENCE_SERVER as an entry of MODELS, and the model of this machine as MODEL_NAME.
+
+    MODEL_NAME is empty if all models run on other servers. Raises BadSetting.
+    """
+    models = settings.models
+    if settings.inference_server:
+        if models.entries:
+            raise BadSetting(
+                "INFERENCE_SERVER and MODELS are both set: put the server into an entry of MODELS"
+            )
+        try:
+            models = single_model(settings.model_name, settings.inference_server)
+        except BadEntry as error:
+            raise BadSetting(f"INFERENCE_SERVER: {error}") from None
+    if not models.entries:
+        return settings
+    return replace(settings, models=models, model_name=models.local.name if models.local else "")
 
 
 def warnings(setting_sources: Iterable[Source]) -> Iterator[str]:
@@ -181,6 +202,8 @@ def parse_value(name: str, alias: Alias, source: Source) -> Any:
     kind, value = TYPES[alias.setting], source.values[name]
     try:
         return parse(kind, alias.convert(value))
+    except BadEntry as error:
+        raise BadSetting(f"{source.origin}: {source.spell_name(name)} {error}") from None
     except ValueError:
         shown_value = "its current value" if alias.setting in SECRETS else repr(value)
         reason = f"must be {alias.rule or describe(kind)}, not {shown_value}"

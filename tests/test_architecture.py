@@ -10,12 +10,13 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 LIMIT = 300
-ROOT_MODULES = ("main", "startup", "config", "use", "tune")
+ROOT_MODULES = ("main", "startup", "remote_startup", "config", "use", "tune")
 
 # The longest matching prefix decides.
 FLOORS = {
     "main": 5,
     "startup": 5,
+    "remote_startup": 5,
     "api": 4,
     "tuning": 3,
     "inference": 0,

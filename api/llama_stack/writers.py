@@ -176,7 +176,7 @@ def stop_reason(output: Accumulator) -> str:
 
 def response_metrics(output: Accumulator) -> list[ResponseMetric]:
     """The token counts; without an unknown number of prompt tokens and their total."""
-    prompt, completion = output.started_event.prompt_tokens, output.finished_event.num_tokens
+    prompt, completion = output.num_prompt_tokens, output.finished_event.num_tokens
     counts = {"completion_tokens": completion}
     if prompt is not None:
         counts = {"prompt_tokens": prompt, **counts, "total_tokens": prompt + completion}

@@ -15,12 +15,18 @@ from api.accumulator import AccumulatedCall, Accumulator, cut_reason
 from api.openai.logprobs import mean_logprob
 from api.openai.protocol.generation import CommonRequest, PromptTokensDetails, UsageChunk, UsageInfo
 from api.request_log import make_request_id
-from inference.types import CallDelta, Finished, Started, Token
+from inference.types import CallDelta, Finished, Token
 from settings.groups import ServerSettings
 
 # OpenAI's clients know stop and length. An answer that the server ended early has "length", and the cause in
 # stop_reason.
-FINISH_REASONS = {"stop": "stop", "length": "length", "deadline": "length", "cancelled": "length"}
+FINISH_REASONS = {
+    "stop": "stop",
+    "length": "length",
+    "deadline": "length",
+    "cancelled": "length",
+    "filtered": "content_filter",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,8 +120,10 @@ class ReplyState:
         """The field `usage` of a chunk for answer `index`, if include_usage is set."""
         if not self.options.continuous_usage:
             return None
-        prompt = self._started_prompt(index // self.options.best_of)
-        return make_usage(prompt.prompt_tokens or 0, self.outputs[index].num_tokens, prompt.cached_tokens)
+        prompt = self._prompt_output(index // self.options.best_of)
+        return make_usage(
+            prompt.num_prompt_tokens or 0, self.outputs[index].num_tokens, prompt.num_cached_tokens
+        )
 
     def usage_chunks(self) -> list[Any]:
         """A chunk with the total usage, if all answers have finished."""
@@ -146,19 +154,19 @@ class ReplyState:
 
     def _total_usage(self) -> UsageInfo:
         """The tokens of each prompt once, and those of every answer."""
-        prompts = [self._started_prompt(number) for number in range(self.options.num_prompts)]
+        prompts = [self._prompt_output(number) for number in range(self.options.num_prompts)]
         return make_usage(
-            sum(prompt.prompt_tokens or 0 for prompt in prompts),
+            sum(prompt.num_prompt_tokens or 0 for prompt in prompts),
             sum(output.num_tokens for output in self.outputs.values()),
-            sum(prompt.cached_tokens for prompt in prompts),
+            sum(prompt.num_cached_tokens for prompt in prompts),
         )
 
-    def _started_prompt(self, number: int) -> Started:
-        """The Started event of the prompt's first answer that has one, else one without tokens."""
+    def _prompt_output(self, number: int) -> Accumulator:
+        """The prompt's first answer that has started, else one without tokens."""
         for output in self._outputs_of_prompt(number):
             if output.started:
-                return output.started
-        return Started(number, 0, 0)
+                return output
+        return Accumulator()
 
 
 def make_usage(prompt: int, completion: int, cached: int = 0) -> UsageInfo:

@@ -117,7 +117,7 @@ class RequestTimer:
             output.started_event.queue_time_s,
         )
         inference = max(0.0, total - validation - queue)
-        num_prompt_tokens = output.started_event.prompt_tokens
+        num_prompt_tokens = output.num_prompt_tokens
         times = {
             "x-total-time": total,
             "x-validation-time": validation,

@@ -77,7 +77,7 @@ class TgiAccumulator(Accumulator):
             finish_reason=self.finish_reason,
             generated_tokens=end.num_tokens,
             seed=end.seed,
-            input_length=self.started_event.prompt_tokens,
+            input_length=self.num_prompt_tokens,
             stop_reason=cut_reason(end) or UNSET,
         )
 

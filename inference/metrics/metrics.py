@@ -10,6 +10,7 @@ from inference.metrics.hearth import SHORT_S, HearthMetrics
 from inference.metrics.inter_token_times import InterTokenTimes
 from inference.metrics.request_stats import AnswerStats, RequestInfo
 from inference.metrics.tgi import TgiMetrics
+from inference.metrics.upstream import UpstreamMetrics
 from inference.metrics.vllm import VllmMetrics, VllmSeries
 from inference.metrics.vllm_specs import INTER_TOKEN_S
 
@@ -28,6 +29,7 @@ class Metrics:
         self._hearth = HearthMetrics(self.registry)
         self._vllm: VllmMetrics | None = None
         self._tgi: TgiMetrics | None = None
+        self._upstream: UpstreamMetrics | None = None
 
     def observe_engine(
         self,
@@ -50,6 +52,12 @@ class Metrics:
         self._tgi = self._tgi or TgiMetrics(self.registry, context)
         self._tgi.observe_engine(stats)
         return ModelMetrics(self._hearth, vllm_series, self._tgi, inter_token_times, self.clock)
+
+    @property
+    def upstream(self) -> UpstreamMetrics:
+        """The metrics of models on other servers; they exist from the first use on."""
+        self._upstream = self._upstream or UpstreamMetrics(self.registry, self.clock)
+        return self._upstream
 
     def record_response(self, dialect: str, route: str, status: int) -> None:
         """Record an HTTP response. `route` is the URL rule: paths would make too many time series."""

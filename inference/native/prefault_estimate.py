@@ -25,6 +25,8 @@ MEMINFO = Path("/proc/meminfo")
 
 def estimate_weight_bytes(settings: Settings) -> int:
     """Bytes of the packed weights; 0 if this process will not pack them, or the files are not local."""
+    if not settings.model_name:  # all models run on other servers
+        return 0
     is_on_gpu = settings.device == "cuda" or (settings.device == "auto" and NVIDIA_DEVICE.exists())
     if is_on_gpu or settings.layers or settings.num_shard > 1 or settings.dtype not in MAPPED_DTYPES:
         return 0

@@ -1,4 +1,4 @@
-"""Other names of settings: those of TGI, Neodim, vLLM, llama.cpp and the Hub, and our former ones.
+"""Other names of settings: those of TGI, Neodim, vLLM, llama.cpp, h2oGPT and the Hub, and our former ones.
 
 ALIASES          names that mean a setting of this server, whose values may have to be converted
 UNSUPPORTED      names of settings that this server does not have
@@ -9,13 +9,19 @@ SERVE_SPELLINGS  those that take precedence after the word `serve`
 
 from collections.abc import Mapping
 
-from settings.aliases import llama_cpp, llama_cpp_without_effect, tgi, vllm, vllm_without_effect
+from settings.aliases import h2ogpt, llama_cpp, llama_cpp_without_effect, tgi, vllm, vllm_without_effect
 from settings.aliases.alias import Alias, Unsupported
 from settings.aliases.vllm import SERVE_SPELLINGS
 
 __all__ = ["ALIASES", "EVERYWHERE", "SERVE_SPELLINGS", "SPELLINGS", "UNSUPPORTED", "Alias", "Unsupported"]
 
-ALIASES: Mapping[str, Alias] = {**tgi.ALIASES, **vllm.ALIASES, **llama_cpp.ALIASES}
+ALIASES: Mapping[str, Alias] = {
+    **tgi.ALIASES,
+    **vllm.ALIASES,
+    **llama_cpp.ALIASES,
+    **h2ogpt.ALIASES,
+    **h2ogpt.FLAGS,
+}
 UNSUPPORTED: Mapping[str, Unsupported] = {
     **tgi.UNSUPPORTED,
     **vllm.REFUSED,
@@ -24,5 +30,5 @@ UNSUPPORTED: Mapping[str, Unsupported] = {
     **llama_cpp.REFUSED,
     **llama_cpp_without_effect.IGNORED,
 }
-EVERYWHERE = frozenset({*tgi.ALIASES, *tgi.UNSUPPORTED, *vllm.ENVIRONMENT})
+EVERYWHERE = frozenset({*tgi.ALIASES, *h2ogpt.ALIASES, *tgi.UNSUPPORTED, *vllm.ENVIRONMENT})
 SPELLINGS: Mapping[str, str] = {**tgi.SPELLINGS, **vllm.SPELLINGS, **llama_cpp.SPELLINGS}

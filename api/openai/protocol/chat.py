@@ -13,7 +13,7 @@ from api.openai.protocol.generation import CommonRequest, RankedTokens, UsageInf
 from api.openapi.operation import Operation
 from api.response import SSE
 
-FinishReason = Literal["stop", "length", "tool_calls", "function_call"]
+FinishReason = Literal["stop", "length", "tool_calls", "function_call", "content_filter"]
 
 
 class ContentPart(Struct):

@@ -9,7 +9,7 @@ from api.openai.protocol.generation import CommonRequest, RankedTokens, UsageInf
 from api.openapi.operation import Operation
 from api.response import SSE
 
-FinishReason = Literal["stop", "length"]
+FinishReason = Literal["stop", "length", "content_filter"]
 LogprobsByText = dict[str, float | None]
 Prompt = str | list[int | str | list[int]]
 STREAM_NOTE = "With `stream`, the server sends chunks as server-sent events, and `[DONE]` after the last one."

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from api.accumulator import cut_reason
+from api.accumulator import Accumulator, cut_reason
 from api.openai.errors import envelope, error_before_start
 from api.openai.logprobs import LogprobsFormatter
 from api.openai.reply import FINISH_REASONS
@@ -180,11 +180,11 @@ class ResponseWriter:
 
     def _usage(self, end: Finished) -> ResponseUsage:
         """An answer that ended in the queue, e.g. at its deadline, has no prompt tokens."""
-        started = self.started or Started(end.index, 0, 0)
-        input_tokens = started.prompt_tokens or 0
+        counts = Accumulator(started=self.started, end=end)
+        input_tokens = counts.num_prompt_tokens or 0
         return ResponseUsage(
             input_tokens=input_tokens,
-            input_tokens_details={"cached_tokens": started.cached_tokens, "cache_write_tokens": 0},
+            input_tokens_details={"cached_tokens": counts.num_cached_tokens, "cache_write_tokens": 0},
             output_tokens=end.num_tokens,
             output_tokens_details={"reasoning_tokens": 0},
             total_tokens=input_tokens + end.num_tokens,

@@ -1,0 +1,153 @@
+"""The answers of one response: which have started, how many tokens they have, and which have finished.
+
+Common to the readers of all kinds of upstreams. An answer without a finish reason is never a whole one.
+"""
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from inference.remote.failures import broken
+from inference.remote.tool_calls import ToolCallReader
+from inference.types import Event, Finished, FinishReason, Started, Token
+
+LOWEST_LOGPROB = -9999.0  # of servers whose JSON has no minus infinity
+FINISH_REASONS: Mapping[str, FinishReason] = {
+    **dict.fromkeys(
+        (
+            "stop",
+            "eos_token",
+            "stop_sequence",
+            "end_of_turn",
+            "end_of_message",
+            "tool_calls",
+            "function_call",
+        ),
+        "stop",
+    ),
+    **dict.fromkeys(("length", "out_of_tokens", "max_tokens"), "length"),
+    "content_filter": "filtered",
+}
+BROKEN_REASONS = frozenset({"abort", "error"})
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Choice:
+    """The answer `index`. Its end is held back until the response ends, as token counts may follow it.
+
+    last_tokens  that came together with the end: they are passed on together with it
+    """
+
+    index: int
+    calls: ToolCallReader
+    num_tokens: int = 0
+    last_tokens: Sequence[Token] = ()
+    end: Finished | None = None
+
+
+@dataclass(slots=True)
+class Choices:
+    """The answers of one response to a request for `indices`.
+
+    model              the model in messages
+    prompt_tokens      None: the upstream has not said
+    completion_tokens  of all answers together; None: count the tokens
+    """
+
+    model: str
+    indices: tuple[int, ...]
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    completion_tokens: int | None = None
+    _choices: dict[int, Choice] = field(default_factory=dict)
+
+    @property
+    def are_finished(self) -> bool:
+        return len(self._choices) == len(self.indices) and all(each.end for each in self._choices.values())
+
+    def is_finished(self, index: int) -> bool:
+        choice = self._choices.get(index)
+        return choice is not None and choice.end is not None
+
+    def start(self, index: int, prompt_token_ids: tuple[int, ...] = ()) -> list[Event]:
+        """Started, if the answer had not started. Raises UpstreamFailure for an index beyond the request."""
+        if index in self._choices:
+            return []
+        if index not in self.indices:
+            raise broken(self.model, "it has more answers than were requested")
+        self._choices[index] = Choice(index, ToolCallReader(self.model, index))
+        return [Started(index, self.prompt_tokens, self.cached_tokens or 0, prompt_token_ids)]
+
+    def tokens(self, tokens: Sequence[Token]) -> list[Event]:
+        """The tokens, counted."""
+        for token in tokens:
+            self._choices[token.index].num_tokens += 1
+        return [*tokens]
+
+    def calls(self, index: int) -> ToolCallReader:
+        return self._choices[index].calls
+
+    def end(
+        self,
+        index: int,
+        reason: str,
+        stop: str | int | None = None,
+        *,
+        last_tokens: Sequence[Token] = (),
+        text: str = "",
+        seed: int | None = None,
+    ) -> list[Event]:
+        """Note the finish reason, and complete the last tool call. Raises UpstreamFailure if it is broken."""
+        if reason in BROKEN_REASONS:
+            raise broken(self.model, f"it ended with {reason}")
+        if reason not in FINISH_REASONS:
+            log.info("event=unknown_finish_reason reason=%r model=%s", reason[:40], self.model)
+        finish_reason = FINISH_REASONS.get(reason, "stop")
+        choice = self._choices[index]
+        choice.num_tokens += len(last_tokens)
+        choice.last_tokens = last_tokens
+        stop = stop if finish_reason == "stop" else None
+        choice.end = Finished(index, finish_reason, text, stop, seed=seed)
+        return choice.calls.finish(is_whole=finish_reason == "stop")
+
+    def finish(self) -> list[Event]:
+        """Finished of every choice, with the token counts. Raises UpstreamFailure if one has not ended."""
+        if not self.are_finished:
+            raise broken(self.model, "it ended without a finish reason")
+        return [event for choice in self._choices.values() for event in self._last_events(choice)]
+
+    def finish_at_deadline(self) -> list[Event]:
+        """The end of every answer at the request's deadline; finished answers keep their reasons."""
+        events: list[Event] = []
+        for index in self.indices:
+            events += self.start(index)
+            choice = self._choices[index]
+            choice.end = choice.end or Finished(index, "deadline")
+            events += self._last_events(choice)
+        return events
+
+    def _last_events(self, choice: Choice) -> list[Event]:
+        assert choice.end is not None
+        end = replace(
+            choice.end,
+            num_tokens=self._num_tokens(choice),
+            prompt_tokens=self.prompt_tokens,
+            cached_tokens=self.cached_tokens,
+        )
+        return [*choice.last_tokens, end]
+
+    def _num_tokens(self, choice: Choice) -> int:
+        """The answer's tokens. What the upstream counts more than arrived belongs to the last one."""
+        if self.completion_tokens is None or choice.index != max(self._choices):
+            return choice.num_tokens
+        others = sum(each.num_tokens for each in self._choices.values() if each is not choice)
+        return max(0, self.completion_tokens - others)
+
+
+def known_logprob(value: float | None) -> float | None:
+    """The logprob; None for NaN, infinity, and the numbers that stand for them."""
+    is_known = value is not None and math.isfinite(value) and value > LOWEST_LOGPROB
+    return value if is_known else None

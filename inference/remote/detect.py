@@ -1,0 +1,120 @@
+"""Asks a server at the start what it speaks, which models it has, and how long their context is.
+
+Sends GETs only, and generates nothing.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from inference.remote.failures import UpstreamFailure
+from inference.remote.http_client import HttpClient
+from settings.model_list import RemoteModel
+
+PROBE_TIMEOUT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Detected:
+    """What a server says about itself.
+
+    kind     a kind of InferenceServer, or "llama.cpp"; None: unknown
+    models   the names of its models
+    context  of the model; None: unknown
+    problem  why it could not be asked; empty: it answered
+    """
+
+    kind: str | None = None
+    models: tuple[str, ...] = ()
+    context: int | None = None
+    problem: str = ""
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+async def detect(client: HttpClient) -> Detected:
+    """Ask the server. A server of a known kind is only asked for its models."""
+    server = client.model.server
+    if server.kind == "azure":  # a deployment has one model, and no list
+        return Detected("azure")
+    questions = QUESTIONS if server.kind == "detect" else [BY_KIND.get(server.kind, ask_openai)]
+    problem = ""
+    for question in questions:
+        try:
+            async with asyncio.timeout(PROBE_TIMEOUT_S):
+                detected = await question(
+                    client, origin(server.url) if server.kind == "detect" else server.url
+                )
+        except UpstreamFailure as failure:
+            problem = failure.error.message
+            if failure.outcome == "unreachable":
+                return Detected(problem=problem)
+            continue
+        except TimeoutError:
+            return Detected(problem=f"no answer in {PROBE_TIMEOUT_S:g} s")
+        if detected:
+            return detected
+    return Detected(problem=problem or "it speaks nothing that is known here")
+
+
+async def ask_hearth(client: HttpClient, url: str) -> Detected | None:
+    document = await client.get_json(f"{url}/")
+    if not isinstance(document, dict) or document.get("name") != "hearth":
+        return None
+    return await ask_openai(client, f"{url}/v1", kind="hearth")
+
+
+async def ask_tgi(client: HttpClient, url: str) -> Detected | None:
+    document = await client.get_json(f"{url}/info")
+    if not isinstance(document, dict) or "model_id" not in document or "max_total_tokens" not in document:
+        return None
+    return Detected("tgi", (str(document["model_id"]),), document["max_total_tokens"], details=document)
+
+
+async def ask_llamastack(client: HttpClient, url: str) -> Detected | None:
+    document = await client.get_json(f"{url}/v1/health")
+    return Detected("llamastack") if document == {"status": "OK"} else None
+
+
+async def ask_openai(client: HttpClient, url: str, kind: str = "") -> Detected | None:
+    """Ask for the models. vLLM tells their context; llama.cpp has a route /props."""
+    base = url if urlsplit(url).path else f"{url}/v1"
+    document = await client.get_json(f"{base}/models")
+    cards = document.get("data") if isinstance(document, dict) else None
+    if not isinstance(cards, list):
+        return None
+    cards = [card for card in cards if isinstance(card, dict) and isinstance(card.get("id"), str)]
+    names = tuple(card["id"] for card in cards)
+    card = next((card for card in cards if card["id"] == client.model.upstream_name), (cards or [{}])[0])
+    context = card.get("max_model_len")
+    context = context if isinstance(context, int) else (card.get("meta") or {}).get("n_ctx_train")
+    is_llama_cpp = card.get("owned_by") == "llamacpp"
+    guessed = "vllm" if "max_model_len" in card else "llama.cpp" if is_llama_cpp else "openai"
+    return Detected(kind or guessed, names, context)
+
+
+def origin(url: str) -> str:
+    address = urlsplit(url)
+    return f"{address.scheme}://{address.netloc}"
+
+
+Question = Callable[[HttpClient, str], Awaitable[Detected | None]]
+QUESTIONS: tuple[Question, ...] = (ask_hearth, ask_tgi, ask_llamastack, ask_openai)
+BY_KIND: Mapping[str, Question] = {"hearth": ask_hearth, "tgi": ask_tgi, "llamastack": ask_llamastack}
+
+
+def probe(models: tuple[RemoteModel, ...]) -> list[Detected]:
+    """Ask the servers of all models at the same time. Blocks; call it while no event loop runs."""
+
+    async def ask(model: RemoteModel) -> Detected:
+        client = HttpClient(model)
+        try:
+            return await detect(client)
+        finally:
+            await client.close()
+
+    async def ask_all() -> list[Detected]:
+        return list(await asyncio.gather(*map(ask, models)))
+
+    return asyncio.run(ask_all())

@@ -1,0 +1,135 @@
+"""The HTTP client of one upstream: requests to its address alone, with its key, on the server's event loop.
+
+No redirect is followed, no cookie is kept, and nothing compressed is accepted.
+"""
+
+import ssl
+import urllib.request
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+import msgspec
+
+from inference.remote.failures import UpstreamFailure, broken, from_status, unreachable
+from settings.model_list import RemoteModel
+
+IDLE_CONNECTION_S = 4  # uvicorn, which many servers use, closes an idle connection after 5
+MAX_ERROR_BYTES = 64 << 10
+MAX_HEADER_BYTES = 64 << 10
+JSON_HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+# The connection was closed or reset before a byte of the response: an idle one that the server had given up.
+CLOSED_EARLY = (aiohttp.ServerDisconnectedError, ConnectionResetError)
+
+
+class HttpClient:
+    """Use it on one event loop only, from its first request on."""
+
+    def __init__(self, model: RemoteModel) -> None:
+        self.model = model
+        self._headers = {**JSON_HEADERS, **model.server.headers, **model.headers}
+        self._session: aiohttp.ClientSession | None = None
+
+    def url(self, path: str) -> str:
+        query = self.model.server.query
+        return f"{self.model.server.url}{path}" + (f"?{query}" if query else "")
+
+    @asynccontextmanager
+    async def post(self, path: str, body: bytes) -> AsyncIterator[aiohttp.ClientResponse]:
+        """The response to `body`, with status 200. Leaving it before its end closes the connection.
+
+        Raises UpstreamFailure.
+        """
+        try:
+            response = await self._send("POST", self.url(path), body)
+        except CLOSED_EARLY:
+            response = await self._repeat("POST", self.url(path), body)
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise self._unreachable(error) from None
+        try:
+            await self._check(response)
+            yield response
+        finally:
+            response.close() if not response.content.at_eof() else response.release()
+
+    async def get_json(self, url: str) -> Any:
+        """The JSON at an address of the upstream, of at most MAX_ERROR_BYTES. Raises UpstreamFailure."""
+        try:
+            response = await self._send("GET", url, None)
+            async with response:
+                await self._check(response)
+                return msgspec.json.decode(await read_body(response, MAX_ERROR_BYTES))
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise self._unreachable(error) from None
+        except ValueError:
+            raise broken(self.model.name, "no JSON") from None
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def _repeat(self, method: str, url: str, body: bytes | None) -> aiohttp.ClientResponse:
+        try:
+            return await self._send(method, url, body)
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise self._unreachable(error) from None
+
+    async def _send(self, method: str, url: str, body: bytes | None) -> aiohttp.ClientResponse:
+        if self._session is None:
+            self._session = self._open_session()
+        proxy = self.model.proxy or find_proxy(url)
+        return await self._session.request(method, url, data=body, allow_redirects=False, proxy=proxy)
+
+    def _open_session(self) -> aiohttp.ClientSession:
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=self.model.timeouts.connect)
+        context = ssl.create_default_context()
+        if self.model.ca:
+            context.load_verify_locations(self.model.ca)
+        return aiohttp.ClientSession(
+            headers=self._headers,
+            timeout=timeout,
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_CONNECTION_S, ssl=context),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            max_field_size=MAX_HEADER_BYTES,
+        )
+
+    async def _check(self, response: aiohttp.ClientResponse) -> None:
+        """Raise UpstreamFailure unless the response has the status 200 and is not compressed."""
+        if response.headers.get("Content-Encoding", "identity") != "identity":
+            raise broken(self.model.name, "it is compressed, which was not asked for")
+        if response.status != 200:
+            body = await read_body(response, MAX_ERROR_BYTES)
+            raise from_status(self.model.name, response.status, response.headers, body)
+
+    def _unreachable(self, error: Exception) -> UpstreamFailure:
+        seconds = self.model.timeouts.connect
+        reason = f"no connection in {seconds:g} s" if isinstance(error, TimeoutError) else describe(error)
+        return unreachable(self.model.name, reason)
+
+
+async def read_body(response: aiohttp.ClientResponse, limit: int) -> bytes:
+    """The first `limit` bytes of the body."""
+    body = bytearray()
+    async for chunk in response.content.iter_any():
+        body += chunk
+        if len(body) >= limit:
+            break
+    return bytes(body[:limit])
+
+
+def describe(error: Exception) -> str:
+    """The reason of a failed connection, without the address."""
+    cause = getattr(error, "os_error", None) or error
+    if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
+        return "its certificate is not trusted"
+    return getattr(cause, "strerror", None) or type(cause).__name__
+
+
+def find_proxy(url: str) -> str | None:
+    """The proxy that HTTPS_PROXY or HTTP_PROXY names, unless NO_PROXY has the host."""
+    address = urlsplit(url)
+    is_direct = urllib.request.proxy_bypass(address.hostname or "")
+    return None if is_direct else urllib.request.getproxies().get(address.scheme)

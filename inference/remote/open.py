@@ -1,0 +1,93 @@
+"""Opens the models of other servers: asks the servers what they are, and makes a backend for each model."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from inference.errors import ServerError
+from inference.metrics.upstream import UpstreamMetrics
+from inference.models import ModelEntry
+from inference.remote.backend import RemoteBackend
+from inference.remote.detect import Detected, probe
+from inference.remote.openai import OpenAIApi
+from inference.remote.openai_body import FLAVOURS
+from inference.remote.upstream_api import UpstreamApi
+from settings.model_list import RemoteModel
+
+OPENAI_HOST = "api.openai.com"
+OPENAI_PATH = "/v1"
+
+log = logging.getLogger(__name__)
+
+
+class CannotOpen(ServerError):
+    """A model cannot be served. The message is shown to the user at the start."""
+
+
+def open_models(models: Sequence[RemoteModel], metrics: UpstreamMetrics) -> list[ModelEntry]:
+    """Open the models in their order. Blocks up to some seconds for servers that do not respond.
+
+    Raises CannotOpen. A server that does not respond is no reason, unless its kind or its model is unknown.
+    """
+    return [
+        open_model(model, detected, metrics)
+        for model, detected in zip(models, probe(tuple(models)), strict=True)
+    ]
+
+
+def open_model(model: RemoteModel, detected: Detected, metrics: UpstreamMetrics) -> ModelEntry:
+    """Open a model of a server that has been asked. Raises CannotOpen."""
+    kind = kind_of(model, detected)
+    shown_name = model.name or "INFERENCE_SERVER"
+    if kind == "detect":
+        fix = "name its kind in front of the address, for example vllm_chat:host:port"
+        raise CannotOpen(f"the server of {shown_name} is unknown: {detected.problem}: {fix}")
+    if detected.problem and (model.must_connect or not model.name):
+        raise CannotOpen(f"the server of {shown_name} does not respond: {detected.problem}")
+    if kind not in APIS:
+        raise CannotOpen(
+            f"{shown_name}: servers of the kind {kind} are not supported yet: {', '.join(APIS)} are"
+        )
+    upstream_name = name_at_server(model, detected)
+    model = replace(
+        model, name=model.name or upstream_name, server=replace(model.server, url=url_of(model, kind))
+    )
+    api = APIS[kind](model, upstream_name, kind)
+    context = model.context or detected.context
+    if detected.problem:
+        log.warning("event=no_response model=%s: %s", model.name, detected.problem)
+    log.info("event=remote_model model=%s kind=%s context=%s", model.name, kind, context)
+    backend = RemoteBackend(model, api, metrics, kind=kind, context=context)
+    return ModelEntry(backend, (model.name,), is_remote=True)
+
+
+def kind_of(model: RemoteModel, detected: Detected) -> str:
+    """The kind of server. What an OpenAI server says about itself is more exact than its setting."""
+    named = model.server.kind
+    return detected.kind if detected.kind and named in ("detect", "openai") else named
+
+
+def name_at_server(model: RemoteModel, detected: Detected) -> str:
+    """The model's name for its server. As in h2oGPT, the only model of a server is meant by any name."""
+    is_listed = model.upstream_name in detected.models
+    if detected.models and not model.upstream_name:
+        return detected.models[0]
+    if model.takes_listed_name and len(detected.models) == 1 and not is_listed:
+        return detected.models[0]
+    return model.upstream_name
+
+
+def url_of(model: RemoteModel, kind: str) -> str:
+    """The address with /v1, for an OpenAI server that was named by its host alone."""
+    has_path = model.server.url.count("/") > 2
+    return model.server.url if has_path or kind not in FLAVOURS else f"{model.server.url}{OPENAI_PATH}"
+
+
+def make_openai_api(model: RemoteModel, upstream_name: str, kind: str) -> UpstreamApi:
+    is_compatible = kind == "openai" and OPENAI_HOST not in model.server.url
+    return OpenAIApi(model, FLAVOURS["compatible" if is_compatible else kind], upstream_name)
+
+
+MakeApi = Callable[[RemoteModel, str, str], UpstreamApi]
+# kind of server: what makes its UpstreamApi, of the model, its name at the server and the kind
+APIS: Mapping[str, MakeApi] = dict.fromkeys(FLAVOURS, make_openai_api)

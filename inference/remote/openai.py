@@ -1,0 +1,92 @@
+"""Servers with OpenAI's API: OpenAI, Azure, vLLM, SGLang, llama.cpp, Ollama, another Hearth, vendors.
+
+A conversation goes to chat completions, a text to completions.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from inference.errors import BadRequest
+from inference.remote.failures import broken
+from inference.remote.openai_body import Flavour, chat_body, completion_body
+from inference.remote.openai_reader import OpenAIReader
+from inference.remote.options import keep_supported
+from inference.remote.upstream_api import UpstreamCall
+from inference.types import Embedding, GenerationRequest, Message
+from settings.model_list import RemoteModel
+
+CHAT_PATH, COMPLETION_PATH, EMBEDDING_PATH = "/chat/completions", "/completions", "/embeddings"
+DEFAULT_MAX_TOKENS = 1024  # of a completion without a limit: h2oGPT's
+
+
+class OpenAIApi:
+    """An UpstreamApi of OpenAI's routes.
+
+    upstream_name  the model's name at the upstream
+    """
+
+    def __init__(self, model: RemoteModel, flavour: Flavour, upstream_name: str) -> None:
+        self._model = model
+        self._flavour = replace(flavour, model=model.name)
+        self._upstream_name = upstream_name
+
+    def calls(self, request: GenerationRequest) -> Sequence[UpstreamCall]:
+        request = keep_supported(request, self._flavour.options, self._model.drop, self._flavour.server)
+        is_chat = is_conversation(request.prompt)
+        self._check_prompt(request, is_chat)
+        path = CHAT_PATH if is_chat else COMPLETION_PATH
+        body = self._body(request, is_chat) | dict(self._model.extra)
+        name, num_answers = self._model.name, request.n
+        return [UpstreamCall(path, msgspec.json.encode(body), lambda: OpenAIReader(name, num_answers))]
+
+    def embedding_call(self, inputs: Sequence[str | Sequence[int]]) -> tuple[str, bytes]:
+        for number, each in enumerate(inputs):
+            if not each:
+                raise BadRequest("input", f"item {number} is empty")
+        body = {"model": self._upstream_name, "input": inputs, "encoding_format": "float"}
+        return EMBEDDING_PATH, msgspec.json.encode(body)
+
+    def read_embeddings(self, body: bytes) -> tuple[Embedding, ...]:
+        """The vectors in the order of the inputs. The tokens of all inputs are counted to the first."""
+        try:
+            document = msgspec.json.decode(body)
+            items = sorted(document["data"], key=lambda item: item["index"])
+            num_tokens = (document.get("usage") or {}).get("prompt_tokens", 0)
+            vectors = [tuple(map(float, item["embedding"])) for item in items]
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise broken(self._model.name, "no embeddings") from None
+        counts = [num_tokens] + [0] * (len(vectors) - 1)
+        return tuple(Embedding(vector, 1.0, count) for vector, count in zip(vectors, counts, strict=False))
+
+    def _body(self, request: GenerationRequest, is_chat: bool) -> dict[str, Any]:
+        if is_chat:
+            return chat_body(request, self._upstream_name, self._flavour)
+        default = self._model.max_tokens or DEFAULT_MAX_TOKENS
+        return completion_body(request, self._upstream_name, self._flavour, default)
+
+    def _check_prompt(self, request: GenerationRequest, is_chat: bool) -> None:
+        """Raise BadRequest for a prompt that the upstream has no route for."""
+        routes = self._model.server.routes
+        if is_chat and routes == "completions":
+            fix = "set it up as vllm_chat:… or openai_chat:…"
+            raise BadRequest(
+                "messages", f"are not supported by {self._flavour.server}, which completes text: {fix}"
+            )
+        if not is_chat and routes == "chat":
+            raise BadRequest(
+                "prompt", f"is not supported by {self._flavour.server}, which has chats only: send messages"
+            )
+        is_ids = not is_chat and not isinstance(request.prompt, str)
+        if is_ids and not self._flavour.has_prompt_ids:
+            raise BadRequest("prompt", f"of token ids is not supported by {self._flavour.server}: send text")
+        if not is_chat and request.tools:
+            raise BadRequest(
+                "tools", f"are not supported by {self._flavour.server} for a text prompt: send messages"
+            )
+
+
+def is_conversation(prompt: str | Sequence[int] | Sequence[Message]) -> bool:
+    return not isinstance(prompt, str) and len(prompt) > 0 and isinstance(prompt[0], Message)

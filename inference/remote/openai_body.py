@@ -1,0 +1,218 @@
+"""The body of a request to an OpenAI-compatible server, for chat completions and for completions.
+
+Knows which options each flavour of server supports, and how they are spelled.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from inference.content import content_text
+from inference.errors import BadRequest
+from inference.text.tool_prompt import tool_schema
+from inference.types import Constraint, GenerationRequest, Message
+
+OPENAI_OPTIONS = frozenset(
+    {
+        "top_p",
+        "presence_penalty",
+        "frequency_penalty",
+        "logit_bias",
+        "seed",
+        "logprobs",
+        "constraint",
+        "tools",
+        "tool_choice",
+        "parallel_calls",
+    }
+)
+# Options of vLLM, SGLang and Hearth, with vLLM's spelling of those that differ.
+VLLM_SPELLINGS: Mapping[str, str] = {
+    "top_k": "top_k",
+    "min_p": "min_p",
+    "repetition_penalty": "repetition_penalty",
+    "min_tokens": "min_tokens",
+    "ignore_eos": "ignore_eos",
+    "bad_words": "bad_words",
+    "stop_token_ids": "stop_token_ids",
+    "include_stop_str_in_output": "include_stop_str_in_output",
+    "truncate": "truncate_prompt_tokens",
+    "add_special_tokens": "add_special_tokens",
+    "allowed_token_ids": "allowed_token_ids",
+    "cache_salt": "cache_salt",
+}
+TEMPLATE_OPTIONS = frozenset({"add_generation_prompt", "continue_final_message", "arguments"})
+VLLM_CONSTRAINTS = {"regex": "regex", "choice": "choice", "grammar": "grammar"}  # keys of structured_outputs
+LLAMA_CPP_SPELLINGS: Mapping[str, str] = {
+    "top_k": "top_k",
+    "min_p": "min_p",
+    "repetition_penalty": "repeat_penalty",
+    "typical_p": "typical_p",
+    "ignore_eos": "ignore_eos",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Flavour:
+    """What a kind of OpenAI-compatible server supports beyond OpenAI's own options.
+
+    spellings         option -> its name in the body
+    max_stops         stop strings in a request; None: any number
+    max_tokens_field  of chat completions
+    has_prompt_ids    token ids as the prompt, and token ids of the answer on request
+    model             the model in messages
+    """
+
+    name: str
+    spellings: Mapping[str, str]
+    max_stops: int | None = None
+    max_tokens_field: str = "max_tokens"
+    has_prompt_ids: bool = False
+    model: str = ""
+
+    @property
+    def server(self) -> str:
+        """The server, for messages."""
+        return f"the {self.name} server behind {self.model}"
+
+    @property
+    def options(self) -> frozenset[str]:
+        extended = {"show_special", *TEMPLATE_OPTIONS} if self.has_prompt_ids else set()
+        return OPENAI_OPTIONS | self.spellings.keys() | extended
+
+
+FLAVOURS: Mapping[str, Flavour] = {
+    "openai": Flavour("OpenAI", {}, max_stops=4, max_tokens_field="max_completion_tokens"),
+    "azure": Flavour("Azure OpenAI", {}, max_stops=4, max_tokens_field="max_completion_tokens"),
+    "compatible": Flavour("OpenAI-compatible", {}),
+    "vllm": Flavour("vLLM", VLLM_SPELLINGS, has_prompt_ids=True),
+    "hearth": Flavour("Hearth", VLLM_SPELLINGS, has_prompt_ids=True),
+    "llama.cpp": Flavour("llama.cpp", LLAMA_CPP_SPELLINGS),
+}
+
+
+def chat_body(request: GenerationRequest, model: str, flavour: Flavour) -> dict[str, Any]:
+    """The body of a chat completion."""
+    assert not isinstance(request.prompt, str), "the caller sends text to completions"
+    body = common_body(request, model, flavour)
+    body["messages"] = [message_json(message) for message in request.prompt if isinstance(message, Message)]
+    if request.max_tokens is not None:
+        body[flavour.max_tokens_field] = request.max_tokens
+    if request.logprobs is not None:
+        body |= {"logprobs": True, "top_logprobs": request.logprobs}
+    if tools := request.callable_tools:
+        body |= {"tools": list(map(tool_schema, tools)), "tool_choice": tool_choice_json(request.tool_choice)}
+        if not request.parallel_calls:
+            body["parallel_tool_calls"] = False
+    template = request.template
+    if template.continue_final_message or not template.add_generation_prompt:
+        body["continue_final_message"] = template.continue_final_message
+        body["add_generation_prompt"] = template.add_generation_prompt
+    if template.arguments:
+        body["chat_template_kwargs"] = dict(template.arguments)
+    return body
+
+
+def completion_body(
+    request: GenerationRequest, model: str, flavour: Flavour, default_max_tokens: int
+) -> dict[str, Any]:
+    """The body of a completion. Their default of 16 tokens is never meant: max_tokens is always sent."""
+    body = common_body(request, model, flavour)
+    prompt = request.prompt
+    body["prompt"] = prompt if isinstance(prompt, str) else list(prompt)
+    body["max_tokens"] = default_max_tokens if request.max_tokens is None else request.max_tokens
+    if request.logprobs is not None:
+        body["logprobs"] = request.logprobs
+    return body
+
+
+def common_body(request: GenerationRequest, model: str, flavour: Flavour) -> dict[str, Any]:
+    """The fields that both have. Always streamed: only so do limits and cancelling work."""
+    body: dict[str, Any] = {"model": model, "stream": True, "stream_options": {"include_usage": True}}
+    sampling = request.sampling
+    if sampling.greedy:
+        body |= {"temperature": 0, "top_p": 1}
+    else:
+        body |= {"temperature": sampling.temperature, "top_p": sampling.top_p}
+    for name in ("presence_penalty", "frequency_penalty", "seed"):
+        if value := getattr(sampling, name):
+            body[name] = value
+    if sampling.logit_bias:
+        body["logit_bias"] = {str(id): bias for id, bias in sampling.logit_bias.items()}
+    if request.n > 1:
+        body["n"] = request.n
+    if request.stop:
+        body["stop"] = stops(request, flavour)
+    if request.constraint:
+        body |= constraint_fields(request.constraint, flavour)
+    return body | extension_fields(request, flavour)
+
+
+def extension_fields(request: GenerationRequest, flavour: Flavour) -> dict[str, Any]:
+    """The fields of options beyond OpenAI's that the request sets."""
+    owners = (request, request.sampling)
+    values = {
+        name: getattr(owner, name) for owner in owners for name in flavour.spellings if hasattr(owner, name)
+    }
+    if request.sampling.greedy:
+        values |= {"top_k": 0, "min_p": 0.0}
+    neutral = (None, 0, 0.0, "", (), False)
+    body = {flavour.spellings[name]: value for name, value in values.items() if value not in neutral}
+    for name in ("repetition_penalty", "typical_p"):
+        if values.get(name) == 1.0:
+            del body[flavour.spellings[name]]
+    if "allowed_token_ids" in body:
+        body["allowed_token_ids"] = sorted(body["allowed_token_ids"])
+    if flavour.has_prompt_ids:
+        body["return_token_ids"] = True
+        if request.show_special:
+            body["skip_special_tokens"] = False
+    return body
+
+
+def stops(request: GenerationRequest, flavour: Flavour) -> list[str]:
+    """The stop strings. Raises BadRequest if they are too many."""
+    if flavour.max_stops is not None and len(request.stop) > flavour.max_stops:
+        rule = f"may have at most {flavour.max_stops} strings for {flavour.server}"
+        raise BadRequest("stop", rule, len(request.stop))
+    return list(request.stop)
+
+
+def constraint_fields(constraint: Constraint, flavour: Flavour) -> dict[str, Any]:
+    """Raises BadRequest for a kind of constraint that the server does not have."""
+    if constraint.kind == "json":
+        return {"response_format": {"type": "json_object"}}
+    if constraint.kind == "json_schema":
+        schema = {"name": "answer", "schema": constraint.spec, "strict": True}
+        return {"response_format": {"type": "json_schema", "json_schema": schema}}
+    if flavour.has_prompt_ids:
+        spec = list(constraint.spec) if constraint.kind == "choice" else constraint.spec
+        return {"structured_outputs": {VLLM_CONSTRAINTS[constraint.kind]: spec}}
+    rule = f"of the kind {constraint.kind} is not supported by {flavour.server}: use a JSON schema"
+    raise BadRequest(constraint.field_name, rule)
+
+
+def message_json(message: Message) -> dict[str, Any]:
+    """A message as OpenAI has it. Contents with several parts keep them."""
+    content: Any = message.content
+    if not isinstance(content, str):
+        content = [{"type": "text", "text": each.text} for each in content]
+    fields: dict[str, Any] = {"role": message.role, "content": content}
+    if message.name:
+        fields["name"] = message.name
+    if message.tool_calls:
+        fields["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in message.tool_calls
+        ]
+        fields["content"] = content_text(message.content) or None
+    if message.tool_call_id:
+        fields["tool_call_id"] = message.tool_call_id
+    return fields
+
+
+def tool_choice_json(tool_choice: str) -> Any:
+    """ "auto", "none" and "required" are themselves; another word names a tool."""
+    if tool_choice in ("auto", "none", "required"):
+        return tool_choice
+    return {"type": "function", "function": {"name": tool_choice}}

@@ -1,0 +1,195 @@
+"""Reads the chunks of OpenAI's streams, of chat completions and of completions."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from inference.remote.choices import Choices, known_logprob
+from inference.remote.event_stream import ServerSentEvent
+from inference.remote.failures import broken, in_band
+from inference.types import Event, Token, TopLogprob
+
+DONE = b"[DONE]"
+UNKNOWN_ID = -1
+TOKEN_ID_PREFIX = "token_id:"  # vLLM's name of a token, on request
+
+
+class OpenAIReader:
+    """An AnswerReader for the answers 0 to n - 1."""
+
+    def __init__(self, model: str, num_answers: int) -> None:
+        self._model = model
+        self._choices = Choices(model, tuple(range(num_answers)))
+        self._is_done = False
+
+    @property
+    def is_complete(self) -> bool:
+        return self._is_done
+
+    def read(self, event: ServerSentEvent) -> list[Event]:
+        if event.data == DONE:
+            self._is_done = True
+            return []
+        try:
+            chunk = msgspec.json.decode(event.data)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise broken(self._model, "an event is no JSON") from None
+        return self._read_chunk(chunk, event.name == b"error")
+
+    def read_document(self, body: bytes) -> list[Event]:
+        """A whole answer has `message` in place of `delta`."""
+        try:
+            return self._read_chunk(msgspec.json.decode(body), False)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise broken(self._model, "it is no JSON") from None
+
+    def finish(self) -> list[Event]:
+        return self._choices.finish()
+
+    def finish_at_deadline(self) -> list[Event]:
+        return self._choices.finish_at_deadline()
+
+    def _read_chunk(self, chunk: Any, is_error: bool) -> list[Event]:
+        if not isinstance(chunk, dict):
+            raise broken(self._model, "an event is no object")
+        if is_error or chunk.get("error"):
+            raise in_band(self._model, chunk.get("error") or chunk)
+        self._read_usage(chunk.get("usage"))
+        events: list[Event] = []
+        try:
+            for choice in chunk.get("choices") or ():
+                events += self._read_choice(choice, chunk)
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise broken(self._model, f"a choice of the wrong form ({type(error).__name__})") from None
+        return events
+
+    def _read_usage(self, usage: Any) -> None:
+        if not isinstance(usage, dict):
+            return
+        details = usage.get("prompt_tokens_details") or {}
+        self._choices.prompt_tokens = usage.get("prompt_tokens", self._choices.prompt_tokens)
+        self._choices.completion_tokens = usage.get("completion_tokens", self._choices.completion_tokens)
+        self._choices.cached_tokens = details.get("cached_tokens") or self._choices.cached_tokens
+
+    def _read_choice(self, choice: Mapping[str, Any], chunk: Mapping[str, Any]) -> list[Event]:
+        index = choice.get("index", 0)
+        prompt_ids = choice.get("prompt_token_ids") or chunk.get("prompt_token_ids") or ()
+        if prompt_ids and self._choices.prompt_tokens is None:
+            self._choices.prompt_tokens = len(prompt_ids)
+        events = self._choices.start(index, tuple(prompt_ids))
+        if self._choices.is_finished(index):
+            return events
+        delta = choice.get("delta") or choice.get("message") or {}
+        text = delta.get("content") or choice.get("text") or ""
+        tokens = read_tokens(index, text, choice.get("logprobs"), choice.get("token_ids") or ())
+        calls = self._read_calls(index, delta)
+        if reason := choice.get("finish_reason"):
+            return [
+                *events,
+                *calls,
+                *self._choices.end(index, reason, choice.get("stop_reason"), last_tokens=tokens),
+            ]
+        return [*events, *self._choices.tokens(tokens), *calls]
+
+    def _read_calls(self, index: int, delta: Mapping[str, Any]) -> list[Event]:
+        """The events of the tool calls in a delta, also in OpenAI's older form."""
+        events: list[Event] = []
+        for call in delta.get("tool_calls") or ():
+            events += self._read_call(index, call.get("index") or 0, call.get("id") or "", call["function"])
+        if delta.get("function_call"):
+            events += self._read_call(index, 0, "", delta["function_call"])
+        return events
+
+    def _read_call(self, index: int, number: int, id: str, function: Mapping[str, Any]) -> list[Event]:
+        calls = self._choices.calls(index)
+        return calls.add(number, id, function.get("name") or "", function.get("arguments") or "")
+
+
+def read_tokens(index: int, text: str, logprobs: Any, token_ids: Sequence[int]) -> list[Token]:
+    """One token for each logprob or token id, else one for the text; none for an empty text alone.
+
+    The text is the last token's where the tokens' own texts do not join to it.
+    """
+    if logprobs:
+        entries = logprobs.get("content")
+        tokens = read_chat_logprobs(index, entries) if entries else read_completion_logprobs(index, logprobs)
+        tokens = with_ids(tokens, token_ids)
+        if tokens:
+            return tokens if "".join(each.text for each in tokens) == text else with_text(tokens, text)
+    if len(token_ids) > 1:
+        return with_text([Token(index, id, "") for id in token_ids], text)
+    if token_ids or text:
+        return [Token(index, token_ids[0] if token_ids else UNKNOWN_ID, text, spelling=text)]
+    return []
+
+
+def read_chat_logprobs(index: int, entries: Sequence[Mapping[str, Any]]) -> list[Token]:
+    return [
+        Token(
+            index,
+            token_id(entry["token"]),
+            spelling := token_text(entry),
+            known_logprob(entry.get("logprob")),
+            tuple(top_logprob(each) for each in entry.get("top_logprobs") or ()),
+            spelling=spelling,
+        )
+        for entry in entries
+    ]
+
+
+def read_completion_logprobs(index: int, logprobs: Mapping[str, Any]) -> list[Token]:
+    """The tokens of a completion's logprobs: parallel lists."""
+    texts, values = logprobs.get("tokens") or (), logprobs.get("token_logprobs") or ()
+    tops = logprobs.get("top_logprobs") or [None] * len(texts)
+    return [
+        Token(
+            index,
+            token_id(text),
+            text,
+            known_logprob(value),
+            tuple(
+                TopLogprob(token_id(name), name, known)
+                for name, each in (top or {}).items()
+                if (known := known_logprob(each)) is not None
+            ),
+            spelling=text,
+        )
+        for text, value, top in zip(texts, values, tops, strict=False)
+    ]
+
+
+def top_logprob(entry: Mapping[str, Any]) -> TopLogprob:
+    logprob = known_logprob(entry.get("logprob"))
+    return TopLogprob(
+        token_id(entry["token"]), token_text(entry), float("-inf") if logprob is None else logprob
+    )
+
+
+def token_text(entry: Mapping[str, Any]) -> str:
+    """The entry's text: its bytes, where they are whole characters, beat the token's name."""
+    if entry.get("bytes"):
+        try:
+            return bytes(entry["bytes"]).decode()
+        except UnicodeDecodeError:
+            return ""
+    return str(entry["token"])
+
+
+def token_id(name: str) -> int:
+    number = name.removeprefix(TOKEN_ID_PREFIX)
+    return int(number) if number != name and number.isdecimal() else UNKNOWN_ID
+
+
+def with_ids(tokens: list[Token], token_ids: Sequence[int]) -> list[Token]:
+    """The tokens with these ids, if they are as many."""
+    if len(token_ids) != len(tokens):
+        return tokens
+    return [replace(token, id=id) for token, id in zip(tokens, token_ids, strict=True)]
+
+
+def with_text(tokens: list[Token], text: str) -> list[Token]:
+    """The tokens with empty texts, and `text` on the last one."""
+    texts = [""] * (len(tokens) - 1) + [text]
+    return [replace(each, text=text) for each, text in zip(tokens, texts, strict=True)]

@@ -1,0 +1,81 @@
+"""Which options of a request an upstream supports: the others are refused by name, or dropped where a
+setting says so.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+from inference.errors import BadRequest
+from inference.sampling import Sampling
+from inference.types import GenerationRequest, TemplateOptions
+
+# Options that every upstream meets, or that only say how this server treats the request.
+ALWAYS = frozenset(
+    {
+        "prompt",
+        "sampling",
+        "template",
+        "n",
+        "deadline",
+        "max_tokens",
+        "reject_if_too_long",
+        "stop",
+        "stop_at_token_end",
+        "tool_format",
+        "greedy",
+        "temperature",
+        "processed_logprobs",
+        "adapter_number",
+        "add_generation_prompt",
+        "warper_order",
+        "allowed_tools",
+    }
+)
+NAMES = {"arguments": "chat_template_kwargs", "truncate": "truncate_prompt_tokens"}  # as clients spell them
+
+
+def set_options(request: GenerationRequest) -> Iterator[tuple[str, Any]]:
+    """(name, value) of every option that is not at its default."""
+    pairs: tuple[tuple[Any, Any], ...] = (
+        (request, GenerationRequest("")),
+        (request.sampling, Sampling()),
+        (request.template, TemplateOptions()),
+    )
+    for owner, default in pairs:
+        for field in fields(owner):
+            value = getattr(owner, field.name)
+            if value != getattr(default, field.name):
+                yield field.name, value
+
+
+def keep_supported(
+    request: GenerationRequest, supported: frozenset[str], drop: frozenset[str], server: str
+) -> GenerationRequest:
+    """The request with the supported options only. Raises BadRequest for another one, unless it is in `drop`.
+
+    server: the upstream in messages
+    """
+    dropped = []
+    for name, _ in set_options(request):
+        if name in ALWAYS or name in supported:
+            continue
+        shown_name = NAMES.get(name, name)
+        if shown_name not in drop and name not in drop:
+            raise BadRequest(shown_name, f"is not supported by {server}: leave it out")
+        dropped.append(name)
+    return without(request, dropped) if dropped else request
+
+
+def without(request: GenerationRequest, names: Sequence[str]) -> GenerationRequest:
+    """The request with the defaults of these options."""
+    return replace(
+        request,
+        sampling=replace(request.sampling, **defaults_of(Sampling(), names)),
+        template=replace(request.template, **defaults_of(TemplateOptions(), names)),
+        **defaults_of(GenerationRequest(""), names),
+    )
+
+
+def defaults_of(default: object, names: Sequence[str]) -> dict[str, Any]:
+    return {name: getattr(default, name) for name in names if hasattr(default, name)}

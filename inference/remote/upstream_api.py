@@ -1,0 +1,61 @@
+"""The interface between a remote backend and what an upstream speaks: requests to send, and how to read them.
+
+One file for each kind of server implements it: openai.py, tgi.py, llamastack.py and gradio.py.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from inference.remote.event_stream import ServerSentEvent
+from inference.types import Embedding, Event, GenerationRequest
+
+
+class AnswerReader(Protocol):
+    """Turns the events of one response into those of a Stream. Raises UpstreamFailure."""
+
+    def read(self, event: ServerSentEvent) -> list[Event]:
+        """The events that one server-sent event stands for."""
+        ...
+
+    def read_document(self, body: bytes) -> list[Event]:
+        """The events of a response that is one JSON document: the upstream did not stream."""
+        ...
+
+    def finish(self) -> list[Event]:
+        """The last events; called at the end of the response. Raises if an answer has no finish reason."""
+        ...
+
+    def finish_at_deadline(self) -> list[Event]:
+        """The end of the answers that have not finished, at the request's deadline."""
+        ...
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the rest of the response is of no interest."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamCall:
+    """A POST to the upstream, and what reads its response: a new reader each time it is sent."""
+
+    path: str
+    body: bytes
+    make_reader: Callable[[], AnswerReader]
+
+
+class UpstreamApi(Protocol):
+    """How a kind of server is called."""
+
+    def calls(self, request: GenerationRequest) -> Sequence[UpstreamCall]:
+        """The calls that together answer the request. Raises BadRequest for what the upstream cannot do."""
+        ...
+
+    def embedding_call(self, inputs: Sequence[str | Sequence[int]]) -> tuple[str, bytes]:
+        """Path and body of a request for the inputs' vectors. Raises NotImplementedHere."""
+        ...
+
+    def read_embeddings(self, body: bytes) -> tuple[Embedding, ...]:
+        """The vectors in a response. Raises UpstreamFailure."""
+        ...

@@ -1,0 +1,68 @@
+"""Fixtures of the tests of remote backends: an event loop, a fake upstream, and what opens a model of it."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from inference.backend import Backend
+from inference.metrics.upstream import UpstreamMetrics
+from inference.remote import relay
+from inference.remote.detect import Detected
+from inference.remote.open import open_model
+from inference.types import Message
+from settings.model_list import RemoteModel, Timeouts, parse_entry
+from tests.remote.fake_upstream import FakeUpstream, running_loop, start
+
+OpenModel = Callable[..., Backend]
+
+CHAT = (Message("user", "hi"),)
+FAST = {"connect": 1.0, "first": 0.3, "silence": 0.2}
+
+
+@pytest.fixture(scope="module")
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    with running_loop() as loop:
+        yield loop
+
+
+@pytest.fixture
+def upstream(loop: asyncio.AbstractEventLoop) -> Iterator[FakeUpstream]:
+    upstream = FakeUpstream()
+    server = start(upstream, loop)
+    yield upstream
+    loop.call_soon_threadsafe(server.close)
+
+
+@pytest.fixture
+def registry() -> CollectorRegistry:
+    return CollectorRegistry()
+
+
+@pytest.fixture
+def open_upstream(
+    upstream: FakeUpstream,
+    loop: asyncio.AbstractEventLoop,
+    registry: CollectorRegistry,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[OpenModel]:
+    """Opens a model of the fake upstream: open_upstream(kind, **keys of an entry). Retries are quick."""
+    metrics = UpstreamMetrics(registry)
+    backends: list[Backend] = []
+    monkeypatch.setattr(relay, "FIRST_DELAY_S", 0.01)
+
+    def open_backend(kind: str = "vllm_chat", detected: str = "", **keys: Any) -> Backend:
+        prefix = f"{kind}:" if kind else ""
+        entry = {"base_model": "up/model", "inference_server": f"{prefix}{upstream.url}/v1", "timeouts": FAST}
+        model = parse_entry(1, entry | keys)
+        assert isinstance(model, RemoteModel) and isinstance(model.timeouts, Timeouts)
+        backend = open_model(model, Detected(detected or None, ("up/model",)), metrics).backend
+        backend.attach(loop)
+        backends.append(backend)
+        return backend
+
+    yield open_backend
+    for backend in backends:
+        backend.close()

@@ -1,0 +1,35 @@
+"""The parser of event streams: every way to divide the bytes gives the same events."""
+
+import pytest
+
+from inference.remote.event_stream import MAX_EVENT_BYTES, EventStreamParser, TooLargeEvent
+
+STREAM = (
+    "\ufeff: OPENROUTER PROCESSING\n\n"
+    "data: one\n\n"
+    "event: error\r\ndata:two\r\nid: 7\r\nretry: 5\r\n\r\n"
+    "data: a\rdata: b\r\r"
+    "data\n\ndata:\n\n"
+    "data: ü€\n\n"
+    "data: unfinished"
+).encode()
+EVENTS = [(b"", b"one"), (b"error", b"two"), (b"", b"a\nb"), (b"", "ü€".encode())]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+def test_events_do_not_depend_on_how_the_bytes_are_divided(size: int) -> None:
+    parser = EventStreamParser()
+    events = [event for at in range(0, len(STREAM), size) for event in parser.feed(STREAM[at : at + size])]
+    assert events == EVENTS
+
+
+def test_an_event_of_more_than_a_megabyte_is_refused() -> None:
+    parser = EventStreamParser()
+    with pytest.raises(TooLargeEvent):
+        for _ in range(3):
+            parser.feed(b"data: " + b"x" * (MAX_EVENT_BYTES // 2) + b"\n")
+
+
+def test_a_line_without_an_end_is_refused_too() -> None:
+    with pytest.raises(TooLargeEvent):
+        EventStreamParser().feed(b"x" * (MAX_EVENT_BYTES + 1))

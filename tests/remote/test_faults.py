@@ -1,0 +1,206 @@
+"""What goes wrong at an upstream: each fault is the right error, and never a whole answer."""
+
+import time
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from inference.errors import (
+    BadRequest,
+    NotImplementedHere,
+    Overloaded,
+    ServerError,
+    TooLarge,
+    TooLong,
+    Unavailable,
+)
+from inference.types import Event, Finished, GenerationRequest, Token
+from tests.remote.conftest import CHAT, OpenModel
+from tests.remote.fake_upstream import FakeUpstream, Reply, document, event
+from tests.remote.openai_chunks import DONE, chat_chunk, say, whole_answer
+
+KEY = "sk-very-secret-key-123"
+REQUEST = GenerationRequest(CHAT)
+RETRIED = 3  # attempts
+
+
+def fail(open_upstream: OpenModel, **keys: Any) -> tuple[ServerError, list[Event]]:
+    """The error that ends the answer, and the events before it."""
+    events: list[Event] = []
+    with pytest.raises(ServerError) as failure:
+        for each in open_upstream(**keys).generate(REQUEST):
+            events.append(each)
+    return failure.value, events
+
+
+def error(status: int, message: str = "no", **headers: str) -> Reply:
+    return document({"error": {"message": message}}, status, **headers)
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind", "attempts"),
+    [
+        (error(400), BadRequest, 1),
+        (error(422), BadRequest, 1),
+        (error(400, "maximum context length is 8 tokens, you sent 9"), TooLong, 1),
+        (error(401), Unavailable, 1),
+        (error(403), Unavailable, 1),
+        (error(404), Unavailable, 1),
+        (error(413), TooLarge, 1),
+        (error(500), Unavailable, RETRIED),
+        (error(503), Unavailable, RETRIED),
+        (error(418), Unavailable, 1),
+        (Reply([b"<html>"], content_type="text/html"), Unavailable, RETRIED),
+        (Reply([b"{"], content_type="application/json"), Unavailable, RETRIED),
+        (Reply([event(b"{no json")]), Unavailable, RETRIED),
+        (Reply([event([1])]), Unavailable, RETRIED),
+        (Reply([event({"error": {"message": "out of memory"}})]), Unavailable, RETRIED),
+        (Reply([b"event: error\ndata: {}\n\n"]), Unavailable, RETRIED),
+        (Reply([event({"choices": [{"index": 7, "delta": {"content": "a"}}]})]), Unavailable, RETRIED),
+        (Reply(["reset"]), Unavailable, RETRIED),
+        (Reply([b"HTTP/1.1 nonsense\r\n\r\n"], is_raw=True), Unavailable, RETRIED),
+        (Reply([b"data: " + b"x" * (1 << 20) + b"xxxxxxx\n\n"]), Unavailable, RETRIED),
+        (Reply([*say("a")], headers={"Content-Encoding": "gzip"}), Unavailable, RETRIED),
+        (Reply([]), Unavailable, RETRIED),
+        (Reply([1.0]), Unavailable, RETRIED),
+    ],
+)
+def test_a_fault_before_the_first_event(
+    reply: Reply, kind: type[ServerError], attempts: int, upstream: FakeUpstream, open_upstream: OpenModel
+) -> None:
+    upstream.reply = reply
+    failure, events = fail(open_upstream)
+    assert type(failure) is kind and not events
+    assert len(upstream.bodies) in (attempts, 2 * attempts), "a reset connection is repeated once, uncounted"
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        [],
+        [DONE],
+        ["reset"],
+        [event(b"{")],
+        [event({"error": "overloaded"})],
+        [chat_chunk({}, reason="error")],
+        [chat_chunk({}, reason="abort")],
+        [
+            chat_chunk({"tool_calls": [{"function": {"name": "f", "arguments": "[1]"}}]}),
+            chat_chunk({}, reason="stop"),
+        ],
+        [0.6],
+    ],
+)
+def test_an_answer_that_breaks_off_is_never_whole_and_never_repeated(
+    rest: list[Any], upstream: FakeUpstream, open_upstream: OpenModel
+) -> None:
+    upstream.reply = Reply([chat_chunk({"content": "The capital"}), 0.01, *rest])
+    failure, events = fail(open_upstream)
+    assert isinstance(failure, Unavailable) and not any(isinstance(each, Finished) for each in events)
+    assert len(upstream.bodies) == 1
+
+
+def test_a_second_attempt_answers(upstream: FakeUpstream, open_upstream: OpenModel) -> None:
+    upstream.reply = lambda sent: error(503) if len(upstream.bodies) == 1 else whole_answer("yes")
+    events = list(open_upstream().generate(REQUEST))
+    assert [each.text for each in events if isinstance(each, Token)] == ["yes"]
+
+
+def test_an_overloaded_upstream_says_when_to_come_back(
+    upstream: FakeUpstream, open_upstream: OpenModel
+) -> None:
+    upstream.reply = error(429, **{"Retry-After": "30"})
+    failure, _ = fail(open_upstream)
+    assert isinstance(failure, Overloaded) and failure.retry_after == 30 and len(upstream.bodies) == 1
+
+
+def test_retries_have_a_budget(upstream: FakeUpstream, open_upstream: OpenModel) -> None:
+    upstream.reply = error(503)
+    backend = open_upstream()
+    for _ in range(5):
+        with pytest.raises(Unavailable):
+            list(backend.generate(REQUEST))
+    assert len(upstream.bodies) <= 5 + 3 + 1, "3, and a fifth of the requests"
+
+
+def test_no_redirect_is_followed_and_no_key_leaves(upstream: FakeUpstream, open_upstream: OpenModel) -> None:
+    upstream.reply = Reply([], 307, headers={"Location": f"{upstream.url}/elsewhere"})
+    failure, _ = fail(open_upstream, key=KEY)
+    assert isinstance(failure, Unavailable) and "redirect" in failure.message
+    assert [each.path for each in upstream.sent] == ["/v1/chat/completions"]
+    assert upstream.sent[0].headers["authorization"] == f"Bearer {KEY}"
+
+
+def test_an_upstreams_message_has_no_key_and_no_address(
+    upstream: FakeUpstream, open_upstream: OpenModel
+) -> None:
+    upstream.reply = error(400, f"bad key {KEY} at http://10.0.0.1:8000/v1\x1b[31m {'x' * 500}")
+    failure, _ = fail(open_upstream, key=KEY)
+    assert KEY not in failure.message and "10.0.0.1" not in failure.message and "\x1b" not in failure.message
+    assert len(failure.message) < 400
+
+
+def test_a_client_that_leaves_is_noticed_upstream_at_once(
+    upstream: FakeUpstream, open_upstream: OpenModel
+) -> None:
+    upstream.reply = Reply([chat_chunk({"content": "a"}), "wait"])
+    stream = open_upstream(timeouts={"silence": 30}).generate(REQUEST)
+    next(stream), next(stream)
+    closed_at = time.monotonic()
+    stream.close()
+    while not upstream.sent[0].cancelled_at and time.monotonic() < closed_at + 5:
+        time.sleep(0.005)
+    assert 0 < upstream.sent[0].cancelled_at - closed_at < 0.1 * 5, "0.1 s on a machine that is idle"
+
+
+def test_a_deadline_ends_the_answer_with_what_there_is(
+    upstream: FakeUpstream, open_upstream: OpenModel
+) -> None:
+    upstream.reply = Reply([chat_chunk({"content": "a"}), "wait"])
+    backend = open_upstream(timeouts={"silence": 30})
+    events = list(backend.generate(GenerationRequest(CHAT, deadline=0.15)))
+    assert events[-1] == Finished(0, "deadline", num_tokens=1)
+
+
+def test_more_requests_than_max_concurrent_are_refused(
+    upstream: FakeUpstream, open_upstream: OpenModel
+) -> None:
+    upstream.reply = Reply([chat_chunk({"content": "a"}), "wait"])
+    backend = open_upstream(max_concurrent=1, timeouts={"silence": 30})
+    stream = backend.generate(REQUEST)
+    next(stream)
+    with pytest.raises(Overloaded):
+        backend.generate(REQUEST)
+    stream.close()
+
+
+def test_three_failures_make_the_model_unavailable_until_an_answer(
+    upstream: FakeUpstream, open_upstream: OpenModel
+) -> None:
+    backend = open_upstream()
+    upstream.reply = error(401)
+    for _ in range(3):
+        with pytest.raises(Unavailable):
+            list(backend.generate(REQUEST))
+    assert "refuses this server" in backend.unavailable_reason()
+    upstream.reply = whole_answer("yes")
+    list(backend.generate(REQUEST))
+    assert not backend.unavailable_reason()
+
+
+def test_outcomes_are_counted(
+    upstream: FakeUpstream, open_upstream: OpenModel, registry: CollectorRegistry
+) -> None:
+    upstream.reply = lambda sent: error(500) if len(upstream.bodies) == 1 else whole_answer("a", "b")
+    list(open_upstream().generate(REQUEST))
+    labels = {"model": "up/model"}
+    assert registry.get_sample_value("hearth_upstream_requests_total", labels | {"outcome": "ok"}) == 1
+    assert registry.get_sample_value("hearth_upstream_retries_total", labels | {"reason": "failed"}) == 1
+    assert registry.get_sample_value("hearth_upstream_tokens_total", labels) == 2
+    assert registry.get_sample_value("hearth_upstream_inflight", labels) == 0
+
+
+def test_an_upstream_without_a_tokenizer_says_so(open_upstream: OpenModel) -> None:
+    with pytest.raises(NotImplementedHere, match="up/model"):
+        open_upstream().tokenize(REQUEST)

@@ -1,0 +1,308 @@
+"""OpenAI's upstreams: what is sent for a request, and the events that an answer becomes."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from inference.backend import Stream
+from inference.errors import BadRequest
+from inference.remote.http_client import HttpClient
+from inference.remote.openai import OpenAIApi
+from inference.remote.openai_body import FLAVOURS
+from inference.sampling import Sampling
+from inference.types import (
+    CallDelta,
+    Constraint,
+    Event,
+    Finished,
+    GenerationRequest,
+    Message,
+    Started,
+    TemplateOptions,
+    Token,
+    Tool,
+    ToolCall,
+)
+from settings.model_list import RemoteModel, parse_entry
+from tests.remote.conftest import CHAT, OpenModel
+from tests.remote.fake_upstream import FakeUpstream, Reply, document, event
+from tests.remote.openai_chunks import DONE, chat_chunk, say, text_chunk, usage_chunk, whole_answer
+
+TOOL = Tool("weather", "The weather", {"type": "object", "properties": {"city": {"type": "string"}}})
+
+
+def text_of(events: list[Event]) -> str:
+    return "".join(each.text for each in events if isinstance(each, Token | Finished))
+
+
+def read(stream: Stream) -> list[Event]:
+    return list(stream)
+
+
+def body_for(
+    request: GenerationRequest, upstream: FakeUpstream, open_upstream: OpenModel, **keys: Any
+) -> Any:
+    """The body that a request sends, without the fields that every body has."""
+    upstream.reply = whole_answer("yes")
+    kind = keys.pop("kind", "vllm_chat")
+    read(open_upstream(kind, **keys).generate(request))
+    every = {"model", "stream", "stream_options", "messages", "prompt", "return_token_ids"}
+    assert upstream.bodies[-1]["stream"] is True, "always streamed upstream"
+    return {name: value for name, value in upstream.bodies[-1].items() if name not in every}
+
+
+def test_an_answer_has_its_texts_and_the_counts_of_its_usage(
+    upstream: FakeUpstream, open_upstream: OpenModel
+) -> None:
+    upstream.reply = Reply([*say("The", " capital"), usage_chunk(21, 2, cached=16), DONE])
+    events = read(open_upstream().generate(GenerationRequest(CHAT)))
+    assert events == [
+        Started(0, None, 0),
+        Token(0, -1, "The", spelling="The"),
+        Token(0, -1, " capital", spelling=" capital"),
+        Finished(0, "stop", num_tokens=2, prompt_tokens=21, cached_tokens=16),
+    ]
+
+
+def test_a_conversation_is_sent_as_messages(upstream: FakeUpstream, open_upstream: OpenModel) -> None:
+    call = ToolCall("call_1", "weather", '{"city": "Rome"}')
+    messages = (
+        Message("system", "Be brief."),
+        Message("user", "Rome?", name="ada"),
+        Message("assistant", "", tool_calls=(call,)),
+        Message("tool", "sunny", tool_call_id="call_1"),
+    )
+    upstream.reply = whole_answer("yes")
+    read(open_upstream().generate(GenerationRequest(messages)))
+    function = {"name": "weather", "arguments": '{"city": "Rome"}'}
+    assert upstream.sent[-1].path == "/v1/chat/completions"
+    assert upstream.bodies[-1]["messages"] == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Rome?", "name": "ada"},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "call_1", "type": "function", "function": function}],
+        },
+        {"role": "tool", "content": "sunny", "tool_call_id": "call_1"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("request_", "fields"),
+    [
+        (GenerationRequest(CHAT), {"temperature": 1.0, "top_p": 1.0}),
+        (GenerationRequest(CHAT, Sampling(greedy=True)), {"temperature": 0, "top_p": 1}),
+        (
+            GenerationRequest(CHAT, Sampling(temperature=0.5, top_p=0.9, top_k=4, seed=7), max_tokens=9, n=2),
+            {"temperature": 0.5, "top_p": 0.9, "top_k": 4, "seed": 7, "max_tokens": 9, "n": 2},
+        ),
+        (
+            GenerationRequest(CHAT, Sampling(repetition_penalty=1.2, logit_bias={5: 2.0}), stop=("a", "b")),
+            {
+                "temperature": 1.0,
+                "top_p": 1.0,
+                "repetition_penalty": 1.2,
+                "logit_bias": {"5": 2.0},
+                "stop": ["a", "b"],
+            },
+        ),
+        (
+            GenerationRequest(CHAT, logprobs=2, constraint=Constraint("regex", "[a-z]+"), ignore_eos=True),
+            {
+                "temperature": 1.0,
+                "top_p": 1.0,
+                "logprobs": True,
+                "top_logprobs": 2,
+                "structured_outputs": {"regex": "[a-z]+"},
+                "ignore_eos": True,
+            },
+        ),
+        (
+            GenerationRequest(
+                CHAT, template=TemplateOptions(False, True, {"enable_thinking": False}), truncate=64
+            ),
+            {
+                "temperature": 1.0,
+                "top_p": 1.0,
+                "add_generation_prompt": False,
+                "continue_final_message": True,
+                "chat_template_kwargs": {"enable_thinking": False},
+                "truncate_prompt_tokens": 64,
+            },
+        ),
+    ],
+)
+def test_the_options_of_a_request_are_sent_to_vllm(
+    request_: GenerationRequest, fields: dict[str, Any], upstream: FakeUpstream, open_upstream: OpenModel
+) -> None:
+    if request_.n > 1:
+        upstream.reply = Reply([*say("a"), chat_chunk({"content": "b"}, 1), chat_chunk({}, 1, "stop"), DONE])
+        read(open_upstream().generate(request_))
+        assert fields.items() <= upstream.bodies[-1].items()
+    else:
+        assert body_for(request_, upstream, open_upstream) == fields
+
+
+def test_tools_are_sent_with_their_choice(upstream: FakeUpstream, open_upstream: OpenModel) -> None:
+    request = GenerationRequest(CHAT, tools=(TOOL,), tool_choice="weather", parallel_calls=False)
+    body = body_for(request, upstream, open_upstream)
+    assert body["tool_choice"] == {"type": "function", "function": {"name": "weather"}}
+    assert body["tools"][0]["function"]["parameters"] == TOOL.parameters
+    assert body["parallel_tool_calls"] is False
+
+
+def test_text_and_token_ids_go_to_completions(upstream: FakeUpstream, open_upstream: OpenModel) -> None:
+    upstream.reply = Reply([text_chunk("yes", token_ids=[7]), text_chunk("", reason="stop"), DONE])
+    backend = open_upstream("vllm")
+    for prompt in ("Once", [1, 2]):
+        events = read(backend.generate(GenerationRequest(prompt)))
+        assert (upstream.sent[-1].path, upstream.bodies[-1]["prompt"]) == ("/v1/completions", prompt)
+        assert upstream.bodies[-1]["max_tokens"] == 1024, "the upstream's default of 16 is never meant"
+        assert Token(0, 7, "yes", spelling="yes") in events
+
+
+def test_azure_gets_its_version_and_its_own_names() -> None:
+    entry = {"base_model": "gpt", "inference_server": "openai_azure_chat:dep:me.openai.azure.com:None:KEY"}
+    model = parse_entry(1, entry)
+    assert isinstance(model, RemoteModel)
+    (call,) = OpenAIApi(model, FLAVOURS["azure"], "gpt").calls(GenerationRequest(CHAT, max_tokens=3))
+    version = "api-version=2024-07-01-preview"
+    url = f"https://me.openai.azure.com/openai/deployments/dep/chat/completions?{version}"
+    assert HttpClient(model).url(call.path) == url and model.server.headers == {"api-key": "KEY"}
+    assert json.loads(call.body)["max_completion_tokens"] == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"sampling": Sampling(top_k=5)}, "top_k"),
+        ({"sampling": Sampling(repetition_penalty=1.1)}, "repetition_penalty"),
+        ({"min_tokens": 4}, "min_tokens"),
+        ({"truncate": 9}, "truncate_prompt_tokens"),
+        ({"constraint": Constraint("regex", "a", "guided_regex")}, "guided_regex"),
+        ({"prompt_logprobs": 1}, "prompt_logprobs"),
+    ],
+)
+def test_what_an_openai_server_cannot_do_is_refused_by_name(
+    options: dict[str, Any], field: str, upstream: FakeUpstream, open_upstream: OpenModel
+) -> None:
+    with pytest.raises(BadRequest) as refusal:
+        open_upstream("openai_chat:None").generate(GenerationRequest(CHAT, **options))
+    assert refusal.value.field == field and "up/model" in refusal.value.message
+    assert not upstream.sent, "nothing is sent"
+
+
+def test_a_field_in_drop_is_left_out(upstream: FakeUpstream, open_upstream: OpenModel) -> None:
+    request = GenerationRequest(CHAT, Sampling(top_k=5))
+    body = body_for(request, upstream, open_upstream, kind="openai_chat:None", drop=["top_k"])
+    assert body == {"temperature": 1.0, "top_p": 1.0}
+
+
+def test_extra_fields_are_added_to_every_body(upstream: FakeUpstream, open_upstream: OpenModel) -> None:
+    body = body_for(GenerationRequest(CHAT), upstream, open_upstream, extra={"provider": {"order": ["a"]}})
+    assert body["provider"] == {"order": ["a"]}
+
+
+def test_a_chat_for_a_server_that_completes_text_is_refused(open_upstream: OpenModel) -> None:
+    with pytest.raises(BadRequest, match="messages are not supported by the vLLM server behind up/model"):
+        open_upstream("vllm").generate(GenerationRequest(CHAT))
+
+
+def test_logprobs_are_those_of_each_token(upstream: FakeUpstream, open_upstream: OpenModel) -> None:
+    entries = [
+        {
+            "token": "Pa",
+            "logprob": -0.5,
+            "bytes": [80, 97],
+            "top_logprobs": [{"token": "Pa", "logprob": -0.5}],
+        },
+        {"token": "ris", "logprob": -9999.0, "bytes": None, "top_logprobs": []},
+    ]
+    chunk = chat_chunk({"content": "Paris"}, logprobs={"content": entries})
+    upstream.reply = Reply([chunk, chat_chunk({}, reason="stop"), DONE])
+    tokens = [
+        each
+        for each in read(open_upstream().generate(GenerationRequest(CHAT, logprobs=1)))
+        if isinstance(each, Token)
+    ]
+    assert [(each.text, each.logprob) for each in tokens] == [("Pa", -0.5), ("ris", None)]
+    assert tokens[0].top_logprobs[0].text == "Pa"
+
+
+def test_a_text_that_its_tokens_do_not_join_to_is_the_last_tokens(
+    upstream: FakeUpstream, open_upstream: OpenModel
+) -> None:
+    entries = [{"token": name, "logprob": -1.0} for name in ("\\xe2", "\\x82")]
+    chunk = chat_chunk({"content": "€"}, logprobs={"content": entries})
+    upstream.reply = Reply([chunk, chat_chunk({}, reason="stop"), DONE])
+    events = read(open_upstream().generate(GenerationRequest(CHAT, logprobs=0)))
+    assert text_of(events) == "€" and len([e for e in events if isinstance(e, Token)]) == 2
+
+
+def call_chunk(number: int, arguments: str, name: str = "", id: str = "") -> bytes:
+    function = {"arguments": arguments} | ({"name": name} if name else {})
+    return chat_chunk({"tool_calls": [{"index": number, "function": function, **({"id": id} if id else {})}]})
+
+
+def test_tool_calls_arrive_with_their_arguments(upstream: FakeUpstream, open_upstream: OpenModel) -> None:
+    upstream.reply = Reply(
+        [
+            call_chunk(0, "", "weather", "call_a"),
+            call_chunk(0, '{"city": '),
+            call_chunk(0, '"Rome"}'),
+            call_chunk(1, "{}", "weather"),
+            chat_chunk({}, reason="tool_calls"),
+            DONE,
+        ]
+    )
+    events = read(open_upstream().generate(GenerationRequest(CHAT, tools=(TOOL,))))
+    calls = [each for each in events if isinstance(each, CallDelta)]
+    first = [each for each in calls if each.call_index == 0]
+    assert "".join(each.arguments for each in first) == '{"city": "Rome"}'
+    assert {each.id for each in first} == {"call_a"} and [each.done for each in first][-1]
+    second = [each for each in calls if each.call_index == 1]
+    assert second[0].id.startswith("call_") and second[-1].done
+    assert isinstance(events[-1], Finished) and events[-1].finish_reason == "stop"
+
+
+@pytest.mark.parametrize(
+    ("reason", "finish_reason"),
+    [("stop", "stop"), ("length", "length"), ("content_filter", "filtered"), ("new_reason", "stop")],
+)
+def test_finish_reasons(
+    reason: str, finish_reason: str, upstream: FakeUpstream, open_upstream: OpenModel
+) -> None:
+    upstream.reply = Reply([chat_chunk({"content": "a"}, reason=reason), DONE])
+    end = read(open_upstream().generate(GenerationRequest(CHAT)))[-1]
+    assert isinstance(end, Finished) and end.finish_reason == finish_reason
+
+
+def test_tokens_behind_a_finish_reason_are_ignored(upstream: FakeUpstream, open_upstream: OpenModel) -> None:
+    more = [chat_chunk({"content": "more"}), chat_chunk({}, reason="length")]
+    upstream.reply = Reply([*say("yes"), *more, DONE, b"data: rubbish\n\n"])
+    events = read(open_upstream().generate(GenerationRequest(CHAT)))
+    assert text_of(events) == "yes" and replace(events[-1], num_tokens=0) == Finished(0, "stop")
+
+
+def test_an_unstreamed_answer_is_accepted(upstream: FakeUpstream, open_upstream: OpenModel) -> None:
+    choice = {"index": 0, "message": {"role": "assistant", "content": "yes"}, "finish_reason": "stop"}
+    upstream.reply = document({"choices": [choice], "usage": {"prompt_tokens": 4, "completion_tokens": 1}})
+    events = read(open_upstream().generate(GenerationRequest(CHAT)))
+    assert text_of(events) == "yes" and isinstance(events[-1], Finished) and events[-1].prompt_tokens == 4
+
+
+def test_embeddings_keep_the_order_of_the_inputs(upstream: FakeUpstream, open_upstream: OpenModel) -> None:
+    data = [{"index": 1, "embedding": [3, 4]}, {"index": 0, "embedding": [1, 2]}]
+    upstream.reply = document({"data": data, "usage": {"prompt_tokens": 6}})
+    (embedded,) = read(open_upstream().embed(["a", "b"]))
+    assert [each.vector for each in embedded.embeddings] == [(1.0, 2.0), (3.0, 4.0)]
+
+
+def test_chunks_of_azure_without_choices_are_skipped(
+    upstream: FakeUpstream, open_upstream: OpenModel
+) -> None:
+    upstream.reply = Reply([event({"choices": [], "prompt_filter_results": []}), *say("a"), DONE])
+    assert text_of(read(open_upstream().generate(GenerationRequest(CHAT)))) == "a"
