@@ -23,6 +23,7 @@ class Detected:
     kind     a kind of InferenceServer, or "llama.cpp"; None: unknown
     models   the names of its models
     context  of the model; None: unknown
+    details  the document in which it says so
     problem  why it could not be asked; empty: it answered
     """
 

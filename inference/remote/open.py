@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from inference.errors import ServerError
 from inference.metrics.upstream import UpstreamMetrics
@@ -11,6 +12,7 @@ from inference.remote.backend import RemoteBackend
 from inference.remote.detect import Detected, probe
 from inference.remote.openai import OpenAIApi
 from inference.remote.openai_body import FLAVOURS
+from inference.remote.tgi import TgiApi
 from inference.remote.upstream_api import UpstreamApi
 from settings.model_list import RemoteModel
 
@@ -52,7 +54,7 @@ def open_model(model: RemoteModel, detected: Detected, metrics: UpstreamMetrics)
     model = replace(
         model, name=model.name or upstream_name, server=replace(model.server, url=url_of(model, kind))
     )
-    api = APIS[kind](model, upstream_name, kind)
+    api = APIS[kind](model, upstream_name, kind, detected.details)
     context = model.context or detected.context
     if detected.problem:
         log.warning("event=no_response model=%s: %s", model.name, detected.problem)
@@ -83,11 +85,19 @@ def url_of(model: RemoteModel, kind: str) -> str:
     return model.server.url if has_path or kind not in FLAVOURS else f"{model.server.url}{OPENAI_PATH}"
 
 
-def make_openai_api(model: RemoteModel, upstream_name: str, kind: str) -> UpstreamApi:
+def make_openai_api(
+    model: RemoteModel, upstream_name: str, kind: str, details: Mapping[str, Any]
+) -> UpstreamApi:
     is_compatible = kind == "openai" and OPENAI_HOST not in model.server.url
     return OpenAIApi(model, FLAVOURS["compatible" if is_compatible else kind], upstream_name)
 
 
-MakeApi = Callable[[RemoteModel, str, str], UpstreamApi]
-# kind of server: what makes its UpstreamApi, of the model, its name at the server and the kind
-APIS: Mapping[str, MakeApi] = dict.fromkeys(FLAVOURS, make_openai_api)
+def make_tgi_api(
+    model: RemoteModel, upstream_name: str, kind: str, details: Mapping[str, Any]
+) -> UpstreamApi:
+    return TgiApi(model, upstream_name, details)
+
+
+MakeApi = Callable[[RemoteModel, str, str, Mapping[str, Any]], UpstreamApi]
+# kind of server: what makes its UpstreamApi, of the model, its name there, the kind, and Detected.details
+APIS: Mapping[str, MakeApi] = {**dict.fromkeys(FLAVOURS, make_openai_api), "tgi": make_tgi_api}

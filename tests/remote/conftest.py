@@ -19,7 +19,6 @@ from tests.remote.fake_upstream import FakeUpstream, running_loop, start
 OpenModel = Callable[..., Backend]
 
 CHAT = (Message("user", "hi"),)
-FAST = {"connect": 1.0, "first": 0.3, "silence": 0.2}
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +54,10 @@ def open_upstream(
 
     def open_backend(kind: str = "vllm_chat", detected: str = "", **keys: Any) -> Backend:
         prefix = f"{kind}:" if kind else ""
-        entry = {"base_model": "up/model", "inference_server": f"{prefix}{upstream.url}/v1", "timeouts": FAST}
+        entry = {
+            "base_model": "up/model",
+            "inference_server": f"{prefix}{upstream.url}/v1",
+        }
         model = parse_entry(1, entry | keys)
         assert isinstance(model, RemoteModel) and isinstance(model.timeouts, Timeouts)
         backend = open_model(model, Detected(detected or None, ("up/model",)), metrics).backend

@@ -63,7 +63,6 @@ def error(status: int, message: str = "no", **headers: str) -> Reply:
         (Reply([b"data: " + b"x" * (1 << 20) + b"xxxxxxx\n\n"]), Unavailable, RETRIED),
         (Reply([*say("a")], headers={"Content-Encoding": "gzip"}), Unavailable, RETRIED),
         (Reply([]), Unavailable, RETRIED),
-        (Reply([1.0]), Unavailable, RETRIED),
     ],
 )
 def test_a_fault_before_the_first_event(
@@ -89,7 +88,6 @@ def test_a_fault_before_the_first_event(
             chat_chunk({"tool_calls": [{"function": {"name": "f", "arguments": "[1]"}}]}),
             chat_chunk({}, reason="stop"),
         ],
-        [0.6],
     ],
 )
 def test_an_answer_that_breaks_off_is_never_whole_and_never_repeated(
@@ -98,6 +96,19 @@ def test_an_answer_that_breaks_off_is_never_whole_and_never_repeated(
     upstream.reply = Reply([chat_chunk({"content": "The capital"}), 0.01, *rest])
     failure, events = fail(open_upstream)
     assert isinstance(failure, Unavailable) and not any(isinstance(each, Finished) for each in events)
+    assert len(upstream.bodies) == 1
+
+
+def test_a_first_event_that_is_late(upstream: FakeUpstream, open_upstream: OpenModel) -> None:
+    upstream.reply = Reply(["wait"])
+    failure, _ = fail(open_upstream, timeouts={"connect": 0.1, "first": 0.1})
+    assert "did not answer in 0.1 s" in failure.message and len(upstream.bodies) == RETRIED
+
+
+def test_silence_in_an_answer(upstream: FakeUpstream, open_upstream: OpenModel) -> None:
+    upstream.reply = Reply([chat_chunk({"content": "The capital"}), "wait"])
+    failure, events = fail(open_upstream, timeouts={"silence": 0.1})
+    assert "did not answer in 0.1 s" in failure.message and not isinstance(events[-1], Finished)
     assert len(upstream.bodies) == 1
 
 
@@ -145,7 +156,7 @@ def test_a_client_that_leaves_is_noticed_upstream_at_once(
     upstream: FakeUpstream, open_upstream: OpenModel
 ) -> None:
     upstream.reply = Reply([chat_chunk({"content": "a"}), "wait"])
-    stream = open_upstream(timeouts={"silence": 30}).generate(REQUEST)
+    stream = open_upstream().generate(REQUEST)
     next(stream), next(stream)
     closed_at = time.monotonic()
     stream.close()
@@ -158,8 +169,8 @@ def test_a_deadline_ends_the_answer_with_what_there_is(
     upstream: FakeUpstream, open_upstream: OpenModel
 ) -> None:
     upstream.reply = Reply([chat_chunk({"content": "a"}), "wait"])
-    backend = open_upstream(timeouts={"silence": 30})
-    events = list(backend.generate(GenerationRequest(CHAT, deadline=0.15)))
+    backend = open_upstream()
+    events = list(backend.generate(GenerationRequest(CHAT, deadline=1.5)))
     assert events[-1] == Finished(0, "deadline", num_tokens=1)
 
 
@@ -167,7 +178,7 @@ def test_more_requests_than_max_concurrent_are_refused(
     upstream: FakeUpstream, open_upstream: OpenModel
 ) -> None:
     upstream.reply = Reply([chat_chunk({"content": "a"}), "wait"])
-    backend = open_upstream(max_concurrent=1, timeouts={"silence": 30})
+    backend = open_upstream(max_concurrent=1)
     stream = backend.generate(REQUEST)
     next(stream)
     with pytest.raises(Overloaded):

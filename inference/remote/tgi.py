@@ -1,0 +1,214 @@
+"""Servers of Text Generation Inference: text by its own route, conversations by its OpenAI route."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from inference.errors import BadRequest, NotImplementedHere
+from inference.remote.choices import Choices, known_logprob
+from inference.remote.event_stream import ServerSentEvent
+from inference.remote.failures import broken, in_band
+from inference.remote.openai import OpenAIApi, is_conversation
+from inference.remote.openai_body import Flavour
+from inference.remote.options import keep_supported
+from inference.remote.upstream_api import UpstreamCall
+from inference.text.stop_strings import StopStrings
+from inference.types import Constraint, Embedding, Event, GenerationRequest, Token, TopLogprob
+from settings.model_list import RemoteModel
+
+STREAM_PATH, CHAT_PREFIX = "/generate_stream", "/v1"
+CHAT_FLAVOUR = Flavour("TGI", {}, max_stops=4)
+MAX_TOP_TOKENS = 5
+MAX_STOPS = 4  # where /info does not say it
+DEFAULT_MAX_TOKENS = 1024
+OPTIONS = frozenset(
+    {
+        "top_k",
+        "top_p",
+        "typical_p",
+        "repetition_penalty",
+        "tgi_frequency_penalty",
+        "seed",
+        "logprobs",
+        "constraint",
+        "truncate",
+        "show_special",
+        "include_stop_str_in_output",
+    }
+)
+
+
+class TgiApi:
+    """An UpstreamApi of TGI.
+
+    info  what the server's /info says; empty: it was not asked
+    """
+
+    def __init__(self, model: RemoteModel, upstream_name: str, info: Mapping[str, Any]) -> None:
+        self._model = model
+        self._info = info
+        self._server = f"the TGI server behind {model.name}"
+        self._chats = OpenAIApi(model, CHAT_FLAVOUR, upstream_name)
+
+    def calls(self, request: GenerationRequest) -> Sequence[UpstreamCall]:
+        """One call for each answer: TGI streams one."""
+        if is_conversation(request.prompt):
+            return [replace(call, path=CHAT_PREFIX + call.path) for call in self._chats.calls(request)]
+        if not isinstance(request.prompt, str):
+            raise BadRequest("prompt", f"of token ids is not supported by {self._server}: send text")
+        request = keep_supported(request, OPTIONS, self._model.drop, self._server)
+        return [self._call(request, index) for index in range(request.n)]
+
+    def embedding_call(self, inputs: Sequence[str | Sequence[int]]) -> tuple[str, bytes]:
+        raise NotImplementedHere(f"{self._server} makes no embeddings")
+
+    def read_embeddings(self, body: bytes) -> tuple[Embedding, ...]:
+        raise NotImplementedHere(f"{self._server} makes no embeddings")
+
+    def _call(self, request: GenerationRequest, index: int) -> UpstreamCall:
+        body = {"inputs": request.prompt, "parameters": self._parameters(request, index)}
+        body |= dict(self._model.extra)
+        stops = stop_strings(request)
+        make_reader = partial(TgiReader, self._model.name, index, stops, request.show_special)
+        return UpstreamCall(STREAM_PATH, msgspec.json.encode(body), make_reader)
+
+    def _parameters(self, request: GenerationRequest, index: int) -> dict[str, Any]:
+        """TGI refuses neutral values of some parameters: they are left out."""
+        sampling = request.sampling
+        parameters: dict[str, Any] = {"do_sample": not sampling.greedy, "return_full_text": False}
+        parameters |= {"details": True, "decoder_input_details": False}
+        parameters["max_new_tokens"] = request.max_tokens or self._default_max_tokens()
+        if not sampling.greedy:
+            parameters |= {"temperature": sampling.temperature} if sampling.temperature > 0 else {}
+            parameters |= {"top_k": sampling.top_k} if sampling.top_k > 0 else {}
+            shares = {"top_p": sampling.top_p, "typical_p": sampling.typical_p}
+            parameters |= {name: share for name, share in shares.items() if 0 < share < 1}
+        if sampling.repetition_penalty != 1.0:
+            parameters["repetition_penalty"] = sampling.repetition_penalty
+        if sampling.tgi_frequency_penalty:
+            parameters["frequency_penalty"] = sampling.tgi_frequency_penalty
+        if sampling.seed is not None:
+            parameters["seed"] = sampling.seed + index
+        if request.truncate is not None:
+            parameters["truncate"] = request.truncate
+        return parameters | self._output_parameters(request)
+
+    def _output_parameters(self, request: GenerationRequest) -> dict[str, Any]:
+        """Stop strings, alternatives and grammar. Raises BadRequest for what TGI refuses."""
+        parameters: dict[str, Any] = {}
+        max_stops = self._info.get("max_stop_sequences", MAX_STOPS)
+        if len(request.stop) > max_stops:
+            raise BadRequest("stop", f"may have at most {max_stops} strings for {self._server}")
+        if request.stop:
+            parameters["stop"] = list(request.stop)
+        if request.logprobs:
+            if request.logprobs > MAX_TOP_TOKENS:
+                rule = f"may be at most {MAX_TOP_TOKENS} for {self._server}"
+                raise BadRequest("logprobs", rule, request.logprobs)
+            parameters["top_n_tokens"] = request.logprobs
+        if request.constraint:
+            parameters["grammar"] = self._grammar(request.constraint)
+        return parameters
+
+    def _grammar(self, constraint: Constraint) -> dict[str, Any]:
+        if constraint.kind == "regex":
+            return {"type": "regex", "value": constraint.spec}
+        if constraint.kind in ("json", "json_schema"):
+            return {"type": "json", "value": constraint.spec or {"type": "object"}}
+        rule = (
+            f"of the kind {constraint.kind} is not supported by {self._server}: use a JSON schema or a regex"
+        )
+        raise BadRequest(constraint.field_name, rule)
+
+    def _default_max_tokens(self) -> int:
+        context = self._info.get("max_total_tokens") or 2 * DEFAULT_MAX_TOKENS
+        return self._model.max_tokens or min(DEFAULT_MAX_TOKENS, context // 2)
+
+
+def stop_strings(request: GenerationRequest) -> StopStrings | None:
+    """What removes the stop strings, which TGI leaves in the text."""
+    if not request.stop:
+        return None
+    return StopStrings((), request.stop) if request.include_stop_str_in_output else StopStrings(request.stop)
+
+
+class TgiReader:
+    """An AnswerReader for the answer `index`.
+
+    stops  None: the request has no stop strings
+    """
+
+    def __init__(self, model: str, index: int, stops: StopStrings | None, show_special: bool) -> None:
+        self._model = model
+        self._index = index
+        self._choices = Choices(model, (index,))
+        self._matcher = stops.new_matcher() if stops else None
+        self._show_special = show_special
+        self._stop = ""
+
+    @property
+    def is_complete(self) -> bool:
+        return self._choices.are_finished
+
+    def read(self, event: ServerSentEvent) -> list[Event]:
+        try:
+            return self._read_response(msgspec.json.decode(event.data))
+        except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError):
+            raise broken(self._model, "an event is no token of TGI") from None
+
+    def read_document(self, body: bytes) -> list[Event]:
+        raise broken(self._model, "it is not streamed")
+
+    def finish(self) -> list[Event]:
+        return self._choices.finish()
+
+    def finish_at_deadline(self) -> list[Event]:
+        return self._choices.finish_at_deadline()
+
+    def _read_response(self, response: dict[str, Any]) -> list[Event]:
+        if response.get("error"):
+            raise in_band(self._model, response["error"])
+        events = self._choices.start(self._index)
+        token = self._token(response["token"], response.get("top_tokens") or ())
+        if response.get("generated_text") is None:
+            return [*events, *self._choices.tokens([token])]
+        details = response.get("details") or {}
+        self._choices.prompt_tokens = details.get("input_length")
+        self._choices.completion_tokens = details.get("generated_tokens")
+        text = self._matcher.flush() if self._matcher and not self._stop else ""
+        reason = details.get("finish_reason", "stop")
+        return [
+            *events,
+            *self._choices.end(
+                self._index,
+                reason,
+                self._stop or None,
+                last_tokens=[token],
+                text=text,
+                seed=details.get("seed"),
+            ),
+        ]
+
+    def _token(self, token: dict[str, Any], top_tokens: Sequence[dict[str, Any]]) -> Token:
+        is_special = bool(token.get("special"))
+        text = "" if self._stop or (is_special and not self._show_special) else token["text"]
+        if self._matcher and not self._stop:
+            text, self._stop = self._matcher.feed(text)
+        return Token(
+            self._index,
+            token["id"],
+            text,
+            known_logprob(token.get("logprob")),
+            tuple(map(top_logprob, top_tokens)),
+            is_special,
+            spelling=token["text"],
+        )
+
+
+def top_logprob(token: dict[str, Any]) -> TopLogprob:
+    logprob = known_logprob(token.get("logprob"))
+    is_special = bool(token.get("special"))
+    return TopLogprob(token["id"], token["text"], float("-inf") if logprob is None else logprob, is_special)
