@@ -125,8 +125,7 @@ def serve(settings: Settings, pending: PendingRepository, version: str) -> int:
         return 1
     settings = fill_defaults(settings, report.plan.device)
     metrics = Metrics()
-    remote_entries = open_remote_models(settings, metrics)
-    if remote_entries is None:
+    if (remote_entries := open_remote_models(settings, metrics)) is None:
         return 1
     loaded_engine = load_or_explain(settings, report.plan, report.machine)
     if loaded_engine is None:
@@ -154,12 +153,10 @@ def serve_remote(settings: Settings, version: str) -> int:
     check_tls(settings)
     settings = fill_defaults(settings, "cpu")
     metrics = Metrics()
-    entries = open_remote_models(settings, metrics)
-    if entries is None:
+    if (entries := open_remote_models(settings, metrics)) is None:
         return 1
     raise_open_file_limit()
     freeze_gc()
-    warn_if_open(settings.host, settings.api_keys)
     return run_server(settings, Models(*entries), metrics, None, version)
 
 

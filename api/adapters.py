@@ -52,10 +52,10 @@ class AdapterLoader:
         self._fetch = fetch
 
     def cards(self) -> Sequence[AdapterCard]:
-        return listed_adapters(self._models.own_backend)
+        return listed_adapters(self._models.own.backend)
 
     def find(self, name: str) -> AdapterCard | None:
-        return find_adapter(self._models.own_backend, name)
+        return find_adapter(self._models.own.backend, name)
 
     def load(self, name: str, source: str, *, replace: bool = False) -> AdapterCard:
         """Load the adapter that a client names. Raises ServerError; nothing has changed then.
@@ -94,7 +94,7 @@ class AdapterLoader:
         check_own_name(name, self._models.has_model)
 
     def _adapters(self) -> Adapters:
-        adapters = self._models.own_backend.adapters()
+        adapters = self._models.own.backend.adapters()
         if adapters is None:
             raise BadRequest("", "this model is served without adapters")
         return adapters

@@ -56,7 +56,7 @@ def make_blueprint(models: Models, settings: ServerSettings) -> Blueprint:
 
 def list_adapters(models: Models) -> Response:
     scales = adapter_sums().default_scales
-    cards = enumerate(listed_adapters(models.own_backend))
+    cards = enumerate(listed_adapters(models.own.backend))
     listed = [ListedAdapter(id, card.name, card.source, scales.get(card.name, 0.0)) for id, card in cards]
     return json_response(200, listed)
 

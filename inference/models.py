@@ -137,10 +137,10 @@ class Models:
         return self._entries[0].under_name(self._entries[0].names[0])
 
     @property
-    def own_backend(self) -> Backend:
-        """The backend of the first model on this machine, which adapters are for; else the default's."""
+    def own(self) -> Served:
+        """The first model on this machine, which adapters and training are for; without one, the default."""
         entries = [entry for entry in self._entries if not entry.is_remote] or self._entries
-        return entries[0].backend
+        return entries[0].under_name(entries[0].names[0])
 
     @property
     def remote_backends(self) -> tuple[Backend, ...]:

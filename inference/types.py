@@ -103,8 +103,7 @@ class GenerationRequest:
     bad_words           texts whose usual tokenization is never generated, with or without a leading space
     show_special        include special tokens in the text
     constraint          structured output that the answers must match
-    logprobs            number of alternatives to report with each token; 0: only the sampled token's
-                        logprob, None: no logprobs
+    logprobs            alternatives to report with each token; 0: the sampled token alone, None: no logprobs
     processed_logprobs  report logprobs after all logits processors and warpers; False: the model's own
     prompt_logprobs     as logprobs, for the tokens of the prompt
     prompt_scoring      with prompt_logprobs: other tokens to score at the places of the prompt
@@ -209,14 +208,13 @@ class Started:
 class Token:
     """One generated token.
 
-    id        -1: unknown
     text      the text that the token adds to the answer. Empty for an incomplete character, a hidden
               special token, a part of a tool call, and text held back as the possible start of a stop string
     spelling  the token's own text; the name of a special token
     """
 
     index: int
-    id: int
+    id: int  # -1: unknown
     text: str
     logprob: float | None = None
     top_logprobs: tuple[TopLogprob, ...] = ()
@@ -250,8 +248,6 @@ class Finished:
                 and for every other finish_reason
     num_tokens  generated tokens, special tokens included
     seed        the seed in use, a random one if the request had none; None for greedy answers
-
-    prompt_tokens and cached_tokens correct those of Started; None: those are right.
     """
 
     index: int
@@ -260,8 +256,8 @@ class Finished:
     stop: str | int | None = None
     num_tokens: int = 0
     seed: int | None = None
-    prompt_tokens: int | None = None
-    cached_tokens: int | None = None
+    prompt_tokens: int | None = None  # corrects that of Started; None: that is right
+    cached_tokens: int | None = None  # likewise
 
 
 Event = Started | Token | CallDelta | Finished
@@ -292,8 +288,7 @@ class ModelInfo:
     created               Unix time of the load
     chat_fallback_reason  why the model's chat template is not used, and what replaces it; empty if it is used
     details               further properties, such as dtype and device
-    embedding_sizes       sizes that an embedding may be cut to, ascending; the last one is its full size.
-                          Empty: it makes no embeddings, or their size is not known
+    embedding_sizes       that an embedding may be cut to, ascending, its full size last; empty: none is known
     """
 
     id: str

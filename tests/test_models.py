@@ -137,3 +137,30 @@ def test_an_adapter_travels_in_the_request() -> None:
     for name in ("m", "poet", "m:poet"):
         models.resolve(name).generate(GenerationRequest("hi"))
     assert [request.adapter for request in backend.requests] == [None, "poet", "poet"]
+
+
+def remote_entry(model_id: str) -> ModelEntry:
+    return ModelEntry(FakeBackend(model_id=model_id), (model_id,), is_remote=True)
+
+
+def test_a_server_is_healthy_without_a_model_of_another_server() -> None:
+    own, remote = FakeBackend(model_id="own"), remote_entry("remote")
+    models = Models(remote, ModelEntry(own, ("own",)))
+    remote.backend.unready_reason = "gone"
+    assert models.unavailable_reason() == ""
+    own.unready_reason = "stopped"
+    assert models.unavailable_reason() == "own: stopped"
+
+
+def test_models_of_other_servers_alone_are_unavailable_when_all_are() -> None:
+    first, second = remote_entry("a"), remote_entry("b")
+    first.backend.unready_reason = "gone"
+    assert Models(first, second).unavailable_reason() == ""
+    second.backend.unready_reason = "gone too"
+    assert Models(first, second).unavailable_reason() == "a: gone"
+
+
+def test_adapters_are_for_the_model_on_this_machine() -> None:
+    own = FakeBackend(model_id="own")
+    models = Models(remote_entry("remote"), ModelEntry(own, ("own",)))
+    assert (models.default.card.name, models.own.backend) == ("remote", own)

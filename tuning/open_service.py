@@ -34,7 +34,7 @@ def open_service(
     model_folder  of the served model, or its GGUF file; plan, machine: with which it was loaded
     """
     assert plan.model_size is not None
-    backend = models.own_backend
+    backend = models.own.backend
     terms = full_batch_terms(plan, machine)
     serving_bytes = terms[RAM].serving if RAM in terms else 0
     folder = tuning_folder(settings)

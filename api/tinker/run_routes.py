@@ -50,10 +50,10 @@ UNLOADED = ":unloaded"  # ends the id of a promise that is resolved from the beg
 
 def make_routes(models: Models) -> tuple[TinkerRoute, ...]:
     def forward_backward() -> dict[str, Any]:
-        return submit_pass("forward_backward", models.default.card.info)
+        return submit_pass("forward_backward", models.own.card.info)
 
     def forward() -> dict[str, Any]:
-        return submit_pass("forward", models.default.card.info)
+        return submit_pass("forward", models.own.card.info)
 
     return (
         TinkerRoute(
@@ -163,7 +163,7 @@ def load_weights() -> dict[str, Any]:
 
 def get_info(models: Models) -> dict[str, Any]:
     run = require_runs().run(read_struct(RunBody).model_id)
-    info = models.default.card.info
+    info = models.own.card.info
     model_name = run.options.base_model
     return {
         "type": "get_info",

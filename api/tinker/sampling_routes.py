@@ -103,7 +103,7 @@ def asample(models: Models) -> dict[str, Any]:
 
 def find_sampled(model: SampledModel, models: Models) -> tuple[str, Served]:
     """The id of a request for samples, and what it samples from. Raises BadRequest and NotFound."""
-    base = models.default
+    base = models.own
     if model.sampling_session_id is None:
         name = model.model_path or model.base_model
         if name is None:

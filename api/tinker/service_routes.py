@@ -69,7 +69,7 @@ def client_config(settings: ServerSettings) -> Mapping[str, Any]:
 
 
 def supported_models(models: Models) -> list[dict[str, Any]]:
-    can_train = models.default.backend.adapters() is not None
+    can_train = models.own.backend.adapters() is not None
     return [
         {
             "model_name": served.card.name,
@@ -78,7 +78,7 @@ def supported_models(models: Models) -> list[dict[str, Any]]:
             "sampleable": True,
         }
         for served in models
-        if served.card.adapter is None and served.backend is models.default.backend
+        if served.card.adapter is None and served.backend is models.own.backend
     ]
 
 
