@@ -44,16 +44,16 @@ class FineTunedModels:
         partial.rename(target)
         self.load(model, target)
 
-    def load(self, model: str, adapter: Path) -> None:
-        """Raises ServerError."""
+    def load(self, model: str, adapter: Path, *, is_listed: bool = True) -> None:
+        """Raises ServerError. An adapter that is not listed has no source, and is in no list of models."""
         if self._adapters is not None:
-            self._adapters.load(model, adapter, model, replace=True)
+            self._adapters.load(model, adapter, model if is_listed else "", replace=True)
 
-    def load_all(self, models: Iterable[tuple[str, Path]]) -> None:
+    def load_all(self, models: Iterable[tuple[str, Path]], *, is_listed: bool = True) -> None:
         """Load what was trained before a restart. One that cannot be served is logged."""
         for model, adapter in models:
             try:
-                self.load(model, adapter)
+                self.load(model, adapter, is_listed=is_listed)
             except (ServerError, OSError) as error:
                 log.warning("model=%s cannot be served: %s", model, error)
 

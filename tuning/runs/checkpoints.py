@@ -86,11 +86,11 @@ class Checkpoints:
                 self.delete(checkpoint.id)
                 log.info("checkpoint=%s status=expired", checkpoint.id)
 
-    def load(self, name: str, folder: Path) -> None:
-        """Serve the adapter in `folder` under this name. Raises ServerError."""
+    def load(self, name: str, folder: Path, *, is_listed: bool = True) -> None:
+        """Serve the adapter in `folder` under this name; perhaps in no list of models. Raises ServerError."""
         if not self._models.serves_adapters:
             raise Unavailable("the served model takes no adapters: checkpoints cannot be sampled")
-        self._models.load(name, folder)
+        self._models.load(name, folder, is_listed=is_listed)
 
     def ensure_loaded(self, checkpoint: RunCheckpoint) -> None:
         """Serve the checkpoint under its path, unless it is served already. Raises ServerError."""
@@ -106,7 +106,8 @@ class Checkpoints:
         sampled = [each for each in checkpoints if each.kind == "sampler_weights"]
         self._models.load_all((each.id, self.folder_of(each)) for each in sampled)
         samplers = [each for each in self._database.run(latest, SAMPLERS) if each.snapshot]
-        self._models.load_all((each.adapter, self._folder / each.snapshot) for each in samplers)
+        snapshots = ((each.adapter, self._folder / each.snapshot) for each in samplers)
+        self._models.load_all(snapshots, is_listed=False)
 
 
 def replace_checkpoint(connection: sqlite3.Connection, checkpoint: RunCheckpoint) -> RunCheckpoint | None:

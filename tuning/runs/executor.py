@@ -19,6 +19,7 @@ from tuning.runs.checkpoints import Checkpoints
 from tuning.runs.paths import CheckpointPath, check_checkpoint_name, sampler_id_of
 from tuning.runs.resident_runs import ResidentRuns
 from tuning.runs.store import RUN_CHECKPOINTS, RUN_INFOS, SAMPLERS, change, latest, require
+from tuning.runs.trainer_process import Interrupted
 from tuning.runs.types import (
     CreateRun,
     Failure,
@@ -57,10 +58,15 @@ class RunExecutor:
         self._folder, self._database = folder, database
         self.residents, self._checkpoints = residents, checkpoints
 
-    def execute(self, run_id: str, seq_id: int, request: RunRequest) -> RunResult | Failure:
-        """Never raises: what fails is a Failure. The run is then at the next seq_id."""
+    def execute(self, run_id: str, seq_id: int, request: RunRequest) -> RunResult | Failure | None:
+        """Never raises: what fails is a Failure. The run is then at the next seq_id.
+
+        None: the request was interrupted, and is to be executed again after the next start.
+        """
         try:
             result: RunResult | Failure = EXECUTE[type(request)](self, run_id, request)
+        except Interrupted:
+            return None
         except (BadRequest, NotFound) as error:
             result = Failure(message=error.message, category="user")
         except ServerError as error:
@@ -209,7 +215,7 @@ class RunExecutor:
             raise BadRequest("path", "or sampling_session_seq_id must be there")
         id = sampler_id_of(run.session_id, request.sampler_seq)
         folder = self._save(run, "sampler_weights", with_optimizer=False)
-        self._checkpoints.load(id, folder)
+        self._checkpoints.load(id, folder, is_listed=False)
         sampler = SamplingSession(
             id=id,
             session_id=run.session_id,

@@ -41,6 +41,8 @@ class RunTrainer(Protocol):
 
     def call(self, verb: str, arrays: Arrays | None = None, **fields: Any) -> TrainerMessage: ...
 
+    def interrupt(self) -> None: ...
+
     def kill(self) -> None: ...
 
     def close(self) -> None: ...
@@ -145,6 +147,11 @@ class ResidentRuns:
             self.park_where(lambda run_id: True)
             self._trainer.close()
             self._trainer = None
+
+    def interrupt(self) -> None:
+        """Have a pass in progress raise Interrupted soon. From any thread."""
+        if self._trainer is not None:
+            self._trainer.interrupt()
 
     def kill(self) -> None:
         """End the trainer at once. From any thread."""

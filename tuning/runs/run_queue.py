@@ -72,6 +72,11 @@ class RunQueue:
         self.next_seq_id += 1
         return queued
 
+    def put_back(self, queued: QueuedRequest) -> None:
+        """The request that was taken last is the next one again."""
+        self.next_seq_id = queued.seq_id
+        self.waiting[queued.seq_id] = queued
+
     def fail_gap(self) -> None:
         """Fail what has waited GAP_S for a missing request: the run goes on behind it."""
         if not self.waiting or self.is_ready or time.monotonic() < self.last_arrival + GAP_S:

@@ -22,7 +22,8 @@ from tuning.runs.types import CreateRun, Failure, RunInfo, RunRequest, RunResult
 
 TICK_S = 1.0
 CLEAN_UP_S = 30.0
-SHUTDOWN_S = 20.0  # for the trainer to finish a request, and to write the runs to disk
+SHUTDOWN_S = 20.0  # for the trainer to finish a micro-batch, and to write the runs to disk
+INTERRUPT_S = 0.5  # a request that has just begun may not hear of it
 SHUTTING_DOWN = "the server is shutting down"
 
 log = logging.getLogger(__name__)
@@ -73,13 +74,20 @@ class RunScheduler:
             return
         self._commands.put(self._begin_closing)
         self._thread.join()
-        ending = self._worker.submit(self._executor.residents.close)
-        if not wait([ending], SHUTDOWN_S).done:
-            self._executor.residents.kill()
-        self._worker.shutdown()
+        self._end_trainer()
         while not self._commands.empty():  # the end of the last request
             self._commands.get()()
         save_queues(self._file, self._queues.values())
+
+    def _end_trainer(self) -> None:
+        """Interrupt what is executed; kill the trainer if it does not end in time."""
+        residents, deadline = self._executor.residents, time.monotonic() + SHUTDOWN_S
+        ending = self._worker.submit(residents.close)
+        while not wait([ending], INTERRUPT_S).done and time.monotonic() < deadline:
+            residents.interrupt()
+        if not ending.done():
+            residents.kill()
+        self._worker.shutdown()
 
     def _call(self, function: Callable[..., Result], *args: Any) -> Result:
         """Run a function on the thread of the queues. Raises what it raises, or Unavailable."""
@@ -141,11 +149,17 @@ class RunScheduler:
         self._queues[ready.run_id] = self._queues.pop(ready.run_id)  # behind all others
         queued, self._is_busy = ready.take(), True
         future = self._worker.submit(self._executor.execute, ready.run_id, queued.seq_id, queued.request)
-        future.add_done_callback(lambda done: self._commands.put(partial(self._end, queued, done)))
+        future.add_done_callback(lambda done: self._commands.put(partial(self._end, ready, queued, done)))
 
-    def _end(self, queued: QueuedRequest, done: "Future[RunResult | Failure]") -> None:
+    def _end(
+        self, run_queue: RunQueue, queued: QueuedRequest, done: "Future[RunResult | Failure | None]"
+    ) -> None:
         self._is_busy = False
-        queued.promise.resolve(done.result())
+        result = done.result()
+        if result is None:
+            run_queue.put_back(queued)
+        else:
+            queued.promise.resolve(result)
 
     def _visit_queues(self) -> None:
         for run_queue in self._queues.values():

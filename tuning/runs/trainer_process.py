@@ -5,7 +5,8 @@ import dataclasses
 import json
 import logging
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,10 @@ log = logging.getLogger(__name__)
 
 class TrainerDied(Internal):
     """What only the trainer had is lost."""
+
+
+class Interrupted(Internal):
+    """The request was told to end; its run is as it was before."""
 
 
 class TrainerProcess:
@@ -61,6 +66,10 @@ class TrainerProcess:
             raise to_error(reply.header)
         return reply
 
+    def interrupt(self) -> None:
+        """Have a pass in progress raise Interrupted soon. From any thread."""
+        self._process.terminate()
+
     def kill(self) -> None:
         """End it at once; a call in progress raises TrainerDied. From any thread."""
         self._process.kill()
@@ -81,5 +90,11 @@ class TrainerProcess:
 
 
 def to_error(header: Mapping[str, Any]) -> ServerError:
-    message = header["error"]
-    return BadRequest("", message) if header["category"] == "user" else Internal(message)
+    return ERRORS[header["category"]](header["error"])
+
+
+ERRORS: Mapping[str, Callable[[str], ServerError]] = {
+    "user": partial(BadRequest, ""),
+    "server": Internal,
+    "interrupted": Interrupted,
+}

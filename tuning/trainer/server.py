@@ -2,11 +2,13 @@
 
 Reads FOLDER/base.json, then requests from the socket with this file descriptor, and replies to one after the
 other. It loads the base model once, at the first request that needs it, and ends when the socket is closed.
+SIGTERM interrupts a pass after the running micro-batch: the reply says so, and the run is as before.
 """
 
 import json
 import logging
 import math
+import signal
 import socket
 import sys
 from collections.abc import Callable, Mapping
@@ -32,6 +34,7 @@ from tuning.trainer.micro_batches import Layout
 from tuning.trainer.optimizers import AdamParams, check_params, num_steps
 from tuning.trainer.run_state import open_run_state, save_run_state
 from tuning.trainer.trainer import Trainer
+from tuning.trainer.whole_passes import Interruption, PassInterrupted, whole_pass
 from tuning.types import Hyperparameters, JobSpec, TrainingBase
 
 BASE_FILE = "base.json"
@@ -51,6 +54,7 @@ log = logging.getLogger(__name__)
 def main(descriptor: int, folder: Path) -> int:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s %(message)s")
     server = TrainerServer(read_base(folder / BASE_FILE))
+    signal.signal(signal.SIGTERM, server.interruption.set)
     with socket.socket(fileno=descriptor) as connection, connection.makefile("rwb") as stream:
         while message := read_message(stream):
             header, arrays = server.reply(message)
@@ -68,6 +72,7 @@ class TrainerServer:
 
     def __init__(self, base: TrainingBase) -> None:
         self._base = base
+        self.interruption = Interruption()
 
     @cached_property
     def trainer(self) -> Trainer:
@@ -82,13 +87,17 @@ class TrainerServer:
             chat_template=spec.chat_template,
             quantize=spec.quantize,
         )
+        self.interruption.watch(base.backbone)
         set_mmap_threshold(LARGE_BLOCK)  # else freed activations leave holes in the heap
         return Trainer(base, scores_masked=True)
 
     def reply(self, message: TrainerMessage) -> Reply:
         header, arrays = message
+        self.interruption.is_set = False
         try:
             return VERBS[header["verb"]](self, header, arrays)
+        except PassInterrupted:
+            return failure("interrupted", "the pass was interrupted")
         except BadRequest as error:
             return failure("user", error.message)
         except ServerError as error:
@@ -123,7 +132,8 @@ class TrainerServer:
             return {"fixed": 0, "run": 0, "steps": [0] * len(header["tokens"])}, {}
         fixed = plans[0].weights + plans[0].programs
         run = plans[0].adapter * RUN_FACTOR // TRAINED_FACTOR
-        return {"fixed": fixed, "run": run, "steps": [each.step for each in plans]}, {}
+        gradients = plans[0].adapter // TRAINED_FACTOR  # of a pass, before they are added to the run's
+        return {"fixed": fixed, "run": run, "steps": [each.step + gradients for each in plans]}, {}
 
     def create_run(self, header: Header, arrays: Arrays) -> Reply:
         names = kinds_to_names(self.trainer.adapters.linear_names, **header["kinds"])
@@ -144,11 +154,10 @@ class TrainerServer:
         run_id, data = header["run"], arrays_to_data(arrays)
         self.trainer.layout = Layout(max_tokens=header["max_tokens"])
         verb = self.trainer.forward if header["forward_only"] else self.trainer.forward_backward
-        result = verb(run_id, data, header["loss_fn"], header["config"])
-        if not math.isfinite(result.loss):
-            if not header["forward_only"]:
-                self.trainer.drop_gradients(run_id)
-            raise BadRequest("loss", NOT_FINITE, result.loss)
+        with whole_pass(self.trainer.parameters(run_id)):
+            result = verb(run_id, data, header["loss_fn"], header["config"])
+            if not math.isfinite(result.loss):
+                raise BadRequest("loss", NOT_FINITE, result.loss)
         metrics = {"loss:sum": result.loss, "tokens:sum": float(sum(map(len, data)))}
         logprobs = {str(index): values.numpy() for index, values in enumerate(result.logprobs)}
         return {"metrics": metrics}, logprobs

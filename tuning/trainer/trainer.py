@@ -122,6 +122,10 @@ class Trainer:
         """
         return take_step(self._find(run_id).optimizer, params)
 
+    def parameters(self, run_id: str) -> list[nn.Parameter]:
+        """The run's trained weights. Raises NotFound."""
+        return list(self._find(run_id).parameters.values())
+
     def drop_gradients(self, run_id: str) -> None:
         self._find(run_id).optimizer.zero_grad()
 

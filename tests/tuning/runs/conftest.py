@@ -69,16 +69,23 @@ def wait_for(promise: Promise) -> RunResult | Failure:
 
 
 class InlineTrainer:
-    """A RunTrainer without a process of its own. dies_at: the verb at which it dies."""
+    """A RunTrainer without a process of its own.
+
+    dies_at     the verb at which it dies
+    is_waiting  it waits before each micro-batch until it is interrupted
+    """
 
     def __init__(self, base: TrainingBase) -> None:
         self._server = TrainerServer(base)
         self.resident_bytes = 0
         self.dies_at = ""
+        self.is_waiting = self.is_computing = False
 
     def call(self, verb: str, arrays: Arrays | None = None, **fields: Any) -> TrainerMessage:
         if verb == self.dies_at:
             raise TrainerDied("the trainer died")
+        if self.is_waiting and verb == "forward_backward":
+            self._server.trainer.base.backbone.register_forward_pre_hook(self._wait, prepend=True)
         stream = io.BytesIO()
         write_message(stream, {"verb": verb, **fields}, arrays or {})
         stream.seek(0)
@@ -88,6 +95,14 @@ class InlineTrainer:
         if "error" in header:
             raise to_error(header)
         return TrainerMessage(dict(header), reply_arrays)
+
+    def interrupt(self) -> None:
+        self._server.interruption.set()
+
+    def _wait(self, *_: Any) -> None:
+        self.is_computing = True
+        while not self._server.interruption.is_set:
+            time.sleep(0.01)
 
     def kill(self) -> None:
         raise AssertionError("it takes too long")

@@ -1,6 +1,7 @@
 """What stays of runs after a stop, a kill, the death of the trainer, and a pause without memory."""
 
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,21 @@ def test_a_stop_between_any_two_requests_changes_nothing(servers: RunServers, st
     client.runs = servers.open()
     after = [client.call(run_id, request) for request in REQUESTS[stop_after:]]
     assert losses_of([*before, *after]) == expected_losses(client, 1)
+
+
+def test_a_stop_interrupts_a_pass_which_is_computed_after_the_next_start(servers: RunServers) -> None:
+    client = RunClient(servers.open())
+    expected = expected_losses(client, 0)
+    run_id = client.create_run(1)
+    before = [client.call(run_id, request) for request in REQUESTS[:3]]
+    servers.trainers[0].is_waiting = True
+    promises = [client.send(run_id, request) for request in REQUESTS[3:]]
+    while not servers.trainers[0].is_computing:
+        time.sleep(0.01)
+    servers.close()
+    runs = servers.open()
+    after = [client.expect(runs.promise(promise.request_id)) for promise in promises]
+    assert losses_of([*before, *after]) == expected
 
 
 def test_after_a_kill_changed_runs_are_corrupted_and_others_go_on(
