@@ -1,6 +1,10 @@
-"""Selects the tests: the fast ones, and the opt-in marks named on the command line."""
+"""Selects the tests: the fast ones, and the opt-in marks named on the command line; and orders them."""
+
+from collections import Counter
 
 import pytest
+
+from tests.xdist_scopes import scope_of
 
 OPT_IN = ("slow", "gpu", "hub")
 
@@ -18,13 +22,30 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.get_closest_marker(mark):
                 item.add_marker(skip)
+    start_long_scopes_first(items)
+
+
+def start_long_scopes_first(items: list[pytest.Item]) -> None:
+    """Sort the scopes by their number of slow tests, then of tests: the last to start would be waited for."""
+    slow = Counter(scope_of(item.nodeid) for item in items if item.get_closest_marker("slow"))
+    size = Counter(scope_of(item.nodeid) for item in items)
+
+    def rank(item: pytest.Item) -> tuple[int, int, str]:
+        scope = scope_of(item.nodeid)
+        return -slow[scope], -size[scope], scope
+
+    items.sort(key=rank)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | None:
-    """Distribute `--dist loadfile` with tests.xdist_scopes. Called only if pytest-xdist is installed."""
+    """With `--dist loadfile`, distribute the scopes of tests.xdist_scopes. Called only by pytest-xdist."""
     if config.getoption("dist") != "loadfile":
         return None
-    from tests.xdist_scopes import Places
+    from xdist.scheduler import LoadScopeScheduling
 
-    return Places(config, log)
+    class Scopes(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return scope_of(nodeid)
+
+    return Scopes(config, log)

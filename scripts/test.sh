@@ -20,7 +20,11 @@ scripts/setup.sh requirements-dev.txt
 .venv/bin/python -m inference.native.build >/dev/null 2>&1 &
 .venv/bin/python -m mypy
 wait
+# Counted before OMP_NUM_THREADS is set, which nproc takes for the number of cores.
+workers=$(($(nproc) < 4 ? $(nproc) + 1 : 4))
 # One torch thread per process, because the processes share the cores.
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
-workers=$(($(nproc) < 4 ? $(nproc) + 1 : 4))
-exec .venv/bin/python -m pytest -n "$workers" --max-worker-restart 0 --dist loadfile "${arguments[@]}"
+# The tests start many processes; each would compile the project's modules again.
+unset PYTHONDONTWRITEBYTECODE
+exec .venv/bin/python -m pytest -n "$workers" --max-worker-restart 0 --dist loadfile --no-loadscope-reorder \
+    "${arguments[@]}"

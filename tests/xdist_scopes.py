@@ -4,12 +4,10 @@ A file is a scope, so that its fixtures are made once. A folder whose tests shar
 is one too.
 """
 
-from xdist.scheduler import LoadScopeScheduling
-
 FOLDERS = ("tests/live/", "tests/clients/")
 
 
-class Places(LoadScopeScheduling):
-    def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
-        return next((folder for folder in FOLDERS if file.startswith(folder)), file)
+def scope_of(nodeid: str) -> str:
+    """The scope of a test: its folder or its file."""
+    file = nodeid.partition("::")[0]
+    return next((folder for folder in FOLDERS if file.startswith(folder)), file)
