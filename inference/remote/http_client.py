@@ -3,6 +3,7 @@
 No redirect is followed, no cookie is kept, and nothing compressed is accepted.
 """
 
+import os
 import ssl
 import urllib.request
 from collections.abc import AsyncIterator
@@ -123,9 +124,11 @@ async def read_body(response: aiohttp.ClientResponse, limit: int) -> bytes:
 def describe(error: Exception) -> str:
     """The reason of a failed connection, without the address."""
     cause = getattr(error, "os_error", None) or error
+    number = getattr(cause, "errno", None)
     if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
         return "its certificate is not trusted"
-    return getattr(cause, "strerror", None) or type(cause).__name__
+    # The error's own text has the address.
+    return os.strerror(number) if isinstance(number, int) and number > 0 else type(cause).__name__
 
 
 def find_proxy(url: str) -> str | None:

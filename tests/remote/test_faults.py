@@ -105,6 +105,11 @@ def test_a_first_event_that_is_late(upstream: FakeUpstream, open_upstream: OpenM
     assert "did not answer in 0.1 s" in failure.message and len(upstream.bodies) == RETRIED
 
 
+def test_a_server_that_is_not_there_is_named_without_its_address(open_upstream: OpenModel) -> None:
+    failure, _ = fail(open_upstream, inference_server="vllm_chat:127.0.0.1:9")
+    assert failure.message == "the server behind up/model cannot be reached: Connection refused"
+
+
 def test_silence_in_an_answer(upstream: FakeUpstream, open_upstream: OpenModel) -> None:
     upstream.reply = Reply([chat_chunk({"content": "The capital"}), "wait"])
     failure, events = fail(open_upstream, timeouts={"silence": 0.1})
