@@ -21,7 +21,16 @@ def test_auto_null_and_absent_values_are_chosen() -> None:
 
 @pytest.mark.parametrize(
     ("num_examples", "batch_size", "n_epochs"),
-    [(24, 4, 20), (5, 4, 50), (2, 2, 50), (160, 4, 3), (5000, 10, 3), (50_000, 16, 3)],
+    [
+        (24, 4, 20),
+        (5, 4, 48),
+        (2, 2, 50),
+        (96, 4, 20),
+        (160, 4, 12),
+        (640, 4, 3),
+        (5000, 10, 3),
+        (50_000, 16, 3),
+    ],
 )
 def test_the_batch_grows_with_the_rows_and_few_rows_are_seen_more_often(
     num_examples: int, batch_size: int, n_epochs: int
