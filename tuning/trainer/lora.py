@@ -108,7 +108,9 @@ class PeftAdapters:
                 else:
                     self.peft_model.add_adapter(name, config)
         except ValueError as error:  # layers that peft has no adapter for
-            raise BadRequest("lora_target_modules", error_line(error, 400)) from error
+            layers = ", ".join(self.linear_names.layers)
+            rule = f"must name layers that can have an adapter, among {layers}: {error_line(error, 400)}"
+            raise BadRequest("lora_target_modules", rule) from error
 
     def remove(self, name: str) -> None:
         with warnings.catch_warnings(action="ignore"):  # another one becomes active

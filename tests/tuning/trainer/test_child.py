@@ -21,6 +21,15 @@ from tuning.types import JobSpec
 
 ROOT = Path(__file__).parents[3]
 Line = dict[str, Any]
+SHORT_OF_MEMORY = """
+import resource, sys
+from pathlib import Path
+from tuning.trainer import child
+sizes = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+limit = int(sizes["VmData"].split()[0]) * 1024 + 150_000_000
+resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+sys.exit(child.main(Path(sys.argv[1])))
+"""
 
 
 def write_job(folder: Path, model_folder: Path, rows: list[dict[str, Any]], **changes: Any) -> JobSpec:
@@ -53,9 +62,9 @@ def children() -> Iterator[list[subprocess.Popen[str]]]:
         child.wait()
 
 
-def start(folder: Path, children: list[subprocess.Popen[str]]) -> subprocess.Popen[str]:
+def start(folder: Path, children: list[subprocess.Popen[str]], *program: str) -> subprocess.Popen[str]:
     child = subprocess.Popen(
-        [sys.executable, "-m", "tuning.trainer.child", str(folder)],
+        [sys.executable, *(program or ("-m", "tuning.trainer.child")), str(folder)],
         cwd=ROOT,
         stderr=subprocess.PIPE,
         text=True,
@@ -120,6 +129,17 @@ def test_a_child_trains_and_after_kills_and_pauses_goes_on(
     assert max(abs(losses[step] - expected[step]) for step in expected) < 1e-4
     (finished,) = of_type(folder, "finished")
     assert Path(finished["folder"], "adapter_model.safetensors").exists()
+
+
+@pytest.mark.slow
+def test_refused_memory_ends_in_words(tmp_path: Path, children: list[subprocess.Popen[str]]) -> None:
+    """64 rows of 60 tokens at once on models/demo take several hundred MB; the child may have 150 MB."""
+    rows = [{"text": f"{number} " + "one two three four five six " * 10} for number in range(64)]
+    write_job(tmp_path, ROOT / "models" / "demo", rows, batch_size=64)
+    assert start(tmp_path, children, "-c", SHORT_OF_MEMORY).wait(120) == 1
+    (failed,) = of_type(tmp_path, "failed")
+    assert failed["code"] == "out_of_memory" and "a smaller batch_size" in failed["message"]
+    assert not of_type(tmp_path, "step")
 
 
 @pytest.mark.slow

@@ -63,7 +63,8 @@ def test_a_family_has_a_memory_plan(name: str) -> None:
 
 
 def test_a_layer_that_cannot_have_an_adapter_is_refused() -> None:
-    with pytest.raises(BadRequest, match=r"lora_target_modules .*out_proj.* is incompatible"):
+    words = "must name layers that can have an adapter, among in_proj, x_proj, dt_proj, out_proj: "
+    with pytest.raises(BadRequest, match=f"lora_target_modules {words}.*'out_proj' is incompatible"):
         Trainer(base_of("mamba")).create_run("a", LoraOptions())
 
 
