@@ -9,6 +9,7 @@ import json
 import logging
 import signal
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from tuning.trainer.base_model import BaseModel, load_base
 from tuning.trainer.failures import to_failure
 from tuning.trainer.job import TrainingJob
 from tuning.trainer.memory_plan import largest_pass, plan_memory
+from tuning.trainer.metric_writers import MetricWriters
 from tuning.trainer.micro_batches import make_layout
 from tuning.trainer.progress import ProgressLog
 from tuning.trainer.trainer import Trainer
@@ -82,7 +84,9 @@ def run_job(folder: Path, spec: JobSpec, progress: ProgressLog, stop_request: St
     job = TrainingJob(
         folder, spec, trainer, data, validation_data(encoder, spec), progress, lambda: stop_request.is_set
     )
-    job.run(num_trained_tokens=dataset.num_trained_tokens, plan=plan_terms(base, spec, dataset))
+    with closing(MetricWriters(folder, spec)) as metric_writers:
+        progress.copy_metrics(metric_writers.write)
+        job.run(num_trained_tokens=dataset.num_trained_tokens, plan=plan_terms(base, spec, dataset))
 
 
 def read_spec(path: Path) -> JobSpec:
