@@ -5,7 +5,7 @@ an answer would change.
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,6 @@ from tests.lora.adapted_engine import MAX_RANK, AdaptedEngine
 from tests.lora.peft_adapters import NEW, generate_greedily, peft_answers, save_adapter
 from tests.test_families import AnswerCollector
 
-NAMES = ("ada", "bob", "cy")
-FOLDERS = range(4)
 BASE = -1
 
 
@@ -43,6 +41,7 @@ class Walk:
     served: AdaptedEngine
     folders: Sequence[Path]
     chance: random.Random
+    max_adapters: int
     folder_of: dict[str, int] = field(default_factory=dict)
     requests: list[tuple[int, int, AnswerCollector]] = field(default_factory=list)
     num_refused: int = 0
@@ -54,7 +53,7 @@ class Walk:
             lambda folder: folder,
             lambda folder: size,
             lambda: 10 * size,
-            max_adapters=2,
+            max_adapters=self.max_adapters,
             max_rank=MAX_RANK,
         )
 
@@ -68,8 +67,15 @@ class Walk:
 
         return wait
 
-    def load(self) -> None:
-        name, folder = self.chance.choice(NAMES), self.chance.choice(FOLDERS)
+    def load_each(self) -> None:
+        for folder in range(len(self.folders)):
+            self.load(f"adapter-{folder}", folder)
+
+    def load_any(self) -> None:
+        folder = self.chance.randrange(len(self.folders))
+        self.load(f"adapter-{self.chance.randrange(len(self.folders))}", folder)
+
+    def load(self, name: str, folder: int) -> None:
         try:
             self.registry.load(name, self.folders[folder], name, replace=True)
         except Overloaded:  # running answers use all adapters that may be in memory
@@ -110,7 +116,7 @@ class Walk:
             self.served.engine.step()
 
     def run(self, num_actions: int) -> None:
-        actions = [self.load, self.unload, self.cancel, *[self.submit] * 6, *[self.step] * 6]
+        actions = [self.load_any, self.unload, self.cancel, *[self.submit] * 6, *[self.step] * 6]
         for _ in range(num_actions):
             self.chance.choice(actions)()
         self.served.run()
@@ -118,14 +124,23 @@ class Walk:
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return save_adapters(tmp_path_factory, (None, None, ["norm"], None))
+
+
+def save_adapters(factory: pytest.TempPathFactory, modules_to_save: Iterable[list[str] | None]) -> list[Path]:
     return [
-        save_adapter(tmp_path_factory.mktemp("adapter"), "llama", seed, modules_to_save=modules)
-        for seed, modules in zip(FOLDERS, (None, None, ["norm"], None), strict=True)
+        save_adapter(factory.mktemp("adapter"), "llama", seed, modules_to_save=modules)
+        for seed, modules in enumerate(modules_to_save)
     ]
 
 
 @pytest.fixture(scope="module")
 def expected(folders: list[Path]) -> dict[int, list[list[int]]]:
+    return answers_of_peft(folders)
+
+
+def answers_of_peft(folders: Sequence[Path]) -> dict[int, list[list[int]]]:
+    """The greedy answers to each prompt, by the index of the folder."""
     base = [generate_greedily(tiny("llama"), prompt) for prompt in shared_prompts()]
     return {BASE: base} | {
         index: peft_answers(folder, "llama", shared_prompts()) for index, folder in enumerate(folders)
@@ -138,8 +153,25 @@ def test_no_adapter_sees_the_pages_of_another(
     folders: list[Path], expected: dict[int, list[list[int]]], kind: str, seed: int
 ) -> None:
     served = AdaptedEngine(tiny("llama"), (kind,), max_batch_total_tokens=160, speculate=3)
-    walk = Walk(served, folders, random.Random(seed))
-    walk.run(150)
+    check_walk(Walk(served, folders, random.Random(seed), max_adapters=2), 150, expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["fused", "paged"])
+def test_twelve_adapters_answer_under_load_and_churn(
+    tmp_path_factory: pytest.TempPathFactory, kind: str
+) -> None:
+    folders = save_adapters(tmp_path_factory, [None] * 10 + [["norm"], ["lm_head"]])
+    served = AdaptedEngine(tiny("llama"), (kind,), max_batch_total_tokens=160, speculate=3)
+    walk = Walk(served, folders, random.Random(12), max_adapters=12)
+    walk.load_each()
+    check_walk(walk, 400, answers_of_peft(folders))
+    assert len({folder for folder, *_ in walk.requests}) >= 10, "adapters come and go while others answer"
+
+
+def check_walk(walk: Walk, num_actions: int, expected: dict[int, list[list[int]]]) -> None:
+    """Every answer is that of its adapter, and all memory is given back."""
+    walk.run(num_actions)
     for folder, prompt, collector in walk.requests:
         greedy_ids = expected[folder][prompt]
         assert collector.ids == (
@@ -147,7 +179,7 @@ def test_no_adapter_sees_the_pages_of_another(
         )
     for name in list(walk.folder_of):
         walk.registry.unload(name)
-    served.run()
-    assert not served.runner.adapters, "all weights were given back"
-    stats = served.engine.stats()
+    walk.served.run()
+    assert not walk.served.runner.adapters, "all weights were given back"
+    stats = walk.served.engine.stats()
     assert stats.cached_tokens and sum(reason == "length" for *_, c in walk.requests if (reason := c.reason))

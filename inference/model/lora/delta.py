@@ -6,7 +6,10 @@ Knows tensors; neither modules nor which tokens have the adapter.
 from collections.abc import Sequence
 from typing import Protocol
 
+import torch
 from torch import Tensor
+
+MAX_SMALL_TOKENS = 32
 
 
 class ModuleDelta(Protocol):
@@ -39,12 +42,21 @@ class LoraDelta:
         return sum(each.nbytes for each in (self.a_t, self.b_t, self.bias) if each is not None)
 
     def apply(self, input: Tensor, output: Tensor) -> Tensor:
-        output = output.addmm_(self.project(input), self.b_t)
+        if is_small(input):
+            low_rank = self.project(input.float(), self.a_t.float())
+            output = output.copy_(torch.addmm(output.float(), low_rank, self.b_t.float()))
+        else:
+            output = output.addmm_(self.project(input, self.a_t), self.b_t)
         return output if self.bias is None else output.add_(self.bias)
 
-    def project(self, input: Tensor) -> Tensor:
+    def project(self, input: Tensor, a_t: Tensor) -> Tensor:
         """The low-rank outputs (N, r)."""
-        return input @ self.a_t
+        return input @ a_t
+
+
+def is_small(input: Tensor) -> bool:
+    """Whether torch computes so few tokens faster in float32, with conversions, than in their dtype."""
+    return input.device.type == "cpu" and input.dtype != torch.float32 and len(input) <= MAX_SMALL_TOKENS
 
 
 class AffineDelta:

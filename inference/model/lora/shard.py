@@ -18,8 +18,8 @@ COLWISE, ROWWISE = "colwise", "rowwise"
 class RowwiseLoraDelta(LoraDelta):
     """A LoraDelta whose a is (r, local inputs): the ranks' low-rank outputs are summed."""
 
-    def project(self, input: Tensor) -> Tensor:
-        low_rank = super().project(input)
+    def project(self, input: Tensor, a_t: Tensor) -> Tensor:
+        low_rank = super().project(input, a_t)
         distributed.all_reduce(low_rank)
         return low_rank
 
