@@ -31,6 +31,7 @@ OPEN_PATHS = frozenset(
     }
 )
 READ_METHODS = ("GET", "HEAD")
+SIGNED_PATH = re.compile(r"/api/v1/downloads/.+")  # the route checks the signature in the path
 # The pages are open. The API requests that they send need a key.
 PAGE_PATH = re.compile(
     r"/playground\.html|/(playground|docs|tuning)(/|/[\w/-]+\.(css|js|svg|png|md))?", re.ASCII
@@ -89,7 +90,7 @@ def is_open(method: str, path: str) -> bool:
     """Whether a request needs no key and is served during shutdown: health, server info, pages, OPTIONS."""
     if method not in READ_METHODS:
         return method == "OPTIONS" or path == PING
-    patterns = (STATUS_PATH, PAGE_PATH)
+    patterns = (STATUS_PATH, PAGE_PATH, SIGNED_PATH)
     return path in OPEN_PATHS or any(pattern.fullmatch(path) for pattern in patterns)
 
 

@@ -3,7 +3,7 @@
 from flask import Blueprint
 
 from api.errors import render_errors
-from api.tinker import listing_routes, run_routes, sampling_routes, service_routes
+from api.tinker import download_routes, listing_routes, run_routes, sampling_routes, service_routes
 from api.tinker.errors import error_before_start
 from api.tinker.tinker_route import add_routes
 from inference.models import Models
@@ -17,4 +17,5 @@ def make_blueprint(models: Models, settings: ServerSettings) -> Blueprint:
     add_routes(blueprint, run_routes.make_routes(models))
     add_routes(blueprint, sampling_routes.make_routes(models))
     add_routes(blueprint, listing_routes.ROUTES)
+    add_routes(blueprint, download_routes.make_routes())
     return blueprint

@@ -1,9 +1,10 @@
 """The routes that list sessions, runs and checkpoints, and change checkpoints. Entry point: ROUTES."""
 
+import re
 import time
 from typing import Any
 
-from flask import Response
+from flask import Response, request
 
 from api.json_body import read_struct
 from api.openapi.operation import Operation
@@ -13,6 +14,8 @@ from tuning.runs.paths import SCHEME
 from tuning.runs.types import CheckpointKind, RunCheckpoint, RunInfo
 
 OWNER = "local"
+VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})")
+EXTERNAL_SINCE = (0, 28)
 TYPES: dict[CheckpointKind, str] = {
     "weights": "training",
     "sampler_weights": "sampler",
@@ -35,7 +38,7 @@ def get_run(run_id: str) -> dict[str, Any]:
 
 
 def list_checkpoints() -> dict[str, Any]:
-    page, checkpoints = requested_page(), require_runs().checkpoints()
+    page, checkpoints = requested_page(), known_to_client(require_runs().checkpoints())
     return {
         "checkpoints": [checkpoint_json(each) for each in checkpoints[page.slice]],
         "cursor": page.cursor(len(checkpoints)),
@@ -44,8 +47,16 @@ def list_checkpoints() -> dict[str, Any]:
 
 def list_checkpoints_of_run(run_id: str) -> dict[str, Any]:
     runs = require_runs()
-    checkpoints = runs.checkpoints(runs.run(run_id).id)
+    checkpoints = known_to_client(runs.checkpoints(runs.run(run_id).id))
     return {"checkpoints": [checkpoint_json(each) for each in checkpoints], "cursor": None}
+
+
+def known_to_client(checkpoints: list[RunCheckpoint]) -> list[RunCheckpoint]:
+    """Without external ones for a client that does not know that type, and fails on it."""
+    version = VERSION.match(request.headers.get("X-Stainless-Package-Version", ""))
+    if version is None or (int(version[1]), int(version[2])) >= EXTERNAL_SINCE:
+        return checkpoints
+    return [each for each in checkpoints if each.kind != "external_weights"]
 
 
 def list_sessions() -> dict[str, Any]:

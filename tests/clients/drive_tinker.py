@@ -130,8 +130,8 @@ def list_and_delete(rest: Any, trainer: Any) -> dict[str, Any]:
         in [each.training_run_id for each in rest.list_training_runs().result().training_runs],
     }
     rest.delete_checkpoint(run_id, "weights/0001").result()
-    left = rest.list_checkpoints(run_id).result().checkpoints
-    return results | {"left": [each.checkpoint_id for each in left]}
+    remaining = rest.list_checkpoints(run_id).result().checkpoints
+    return results | {"left": [each.checkpoint_id for each in remaining]}
 
 
 if __name__ == "__main__":

@@ -1,24 +1,31 @@
 """Training runs that do nothing but record what they are asked: tests resolve their promises."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from inference.errors import BadRequest, NotFound
 from tuning.runs.promise import Promise
 from tuning.runs.sessions import SessionFinished
-from tuning.runs.types import RunInfo, RunOptions, RunRequest, SamplingSession
+from tuning.runs.types import RunCheckpoint, RunInfo, RunOptions, RunRequest, SamplingSession
 
 SESSION = "s1"
 RUN = f"{SESSION}:train:0"
 SAMPLER = f"{SESSION}:sample:0"
 SNAPSHOT = f"{SESSION}:sample:1"
 ADAPTER = "trained"
+EXTERNAL = f"tinker://{RUN}/external_weights/x"
 
 
 @dataclass
 class ScriptedRuns:
-    """One run, one sampling session of the base and one of an adapter; a session `closed` is finished."""
+    """One run, one sampling session of the base and one of an adapter; a session `closed` is finished.
+
+    folder  of the only checkpoint, an external one
+    """
+
+    folder: Path = Path()
 
     submitted: list[tuple[str, int, RunRequest]] = field(default_factory=list)
     created: list[RunOptions] = field(default_factory=list)
@@ -59,6 +66,29 @@ class ScriptedRuns:
         return RunInfo(
             id=run_id, session_id=SESSION, options=RunOptions(base_model="alias"), created=1, folder=""
         )
+
+    def checkpoints(self, run_id: str | None = None) -> list[RunCheckpoint]:
+        options = RunOptions(base_model="alias")
+        checkpoint = RunCheckpoint(
+            id=EXTERNAL,
+            run_id=RUN,
+            kind="external_weights",
+            name="x",
+            created=1,
+            num_bytes=3,
+            folder="",
+            options=options,
+        )
+        return [checkpoint]
+
+    def checkpoint(self, path: str) -> RunCheckpoint:
+        if path != EXTERNAL:
+            raise NotFound(f"there is no checkpoint {path}")
+        return self.checkpoints()[0]
+
+    def checkpoint_folder(self, path: str) -> Path:
+        self.checkpoint(path)
+        return self.folder
 
     def sampler(self, sampler_id: str) -> SamplingSession:
         adapters = {SAMPLER: "", SNAPSHOT: ADAPTER}
