@@ -1,10 +1,8 @@
 """Selects the tests: the fast ones, and the opt-in marks named on the command line; and orders them."""
 
-from collections import Counter
-
 import pytest
 
-from tests.xdist_scopes import scope_of
+from tests.xdist_scopes import scope_of, sort_long_scopes_first
 
 OPT_IN = ("slow", "gpu", "hub")
 
@@ -22,19 +20,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.get_closest_marker(mark):
                 item.add_marker(skip)
-    start_long_scopes_first(items)
-
-
-def start_long_scopes_first(items: list[pytest.Item]) -> None:
-    """Sort the scopes by their number of slow tests, then of tests: the last to start would be waited for."""
-    slow = Counter(scope_of(item.nodeid) for item in items if item.get_closest_marker("slow"))
-    size = Counter(scope_of(item.nodeid) for item in items)
-
-    def rank(item: pytest.Item) -> tuple[int, int, str]:
-        scope = scope_of(item.nodeid)
-        return -slow[scope], -size[scope], scope
-
-    items.sort(key=rank)
+    sort_long_scopes_first(items)
 
 
 @pytest.hookimpl(optionalhook=True)

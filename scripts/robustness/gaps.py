@@ -80,10 +80,12 @@ def measure_alone(server: Server, idle_port: int, seconds: float) -> Waits:
     return waits
 
 
-def figure_of(kind: str, alone: Waits, beside: Waits, statuses: set[int]) -> JudgedFigure:
-    gap, gap_alone = beside.longest_gap_s * 1e3, alone.longest_gap_s * 1e3
-    noise = max(beside.noise_s) * 1e3
-    is_met = statuses == {200} and (gap <= MAX_GAP_RATIO * gap_alone or (None if beside.is_noisy else False))
+def figure_of(kind: str, alone: Waits, in_traffic: Waits, statuses: set[int]) -> JudgedFigure:
+    gap, gap_alone = in_traffic.longest_gap_s * 1e3, alone.longest_gap_s * 1e3
+    noise = max(in_traffic.noise_s) * 1e3
+    is_met = statuses == {200} and (
+        gap <= MAX_GAP_RATIO * gap_alone or (None if in_traffic.is_noisy else False)
+    )
     value = f"{gap:.0f} ms; alone {gap_alone:.0f} ms; the idle server {noise:.0f} ms; statuses {statuses}"
     return JudgedFigure(f"longest gap beside {kind}", value, f"{MAX_GAP_RATIO:g} x alone", is_met)
 
