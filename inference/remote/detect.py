@@ -75,7 +75,11 @@ async def ask_tgi(client: HttpClient, url: str) -> Detected | None:
 
 async def ask_llamastack(client: HttpClient, url: str) -> Detected | None:
     document = await client.get_json(f"{url}/v1/health")
-    return Detected("llamastack") if document == {"status": "OK"} else None
+    if document != {"status": "OK"}:
+        return None
+    listed = (await client.get_json(f"{url}/v1/models")).get("data") or ()
+    names = [card["identifier"] for card in listed if card.get("model_type", "llm") == "llm"]
+    return Detected("llamastack", tuple(names))
 
 
 async def ask_openai(client: HttpClient, url: str, kind: str = "") -> Detected | None:

@@ -10,6 +10,7 @@ from inference.metrics.upstream import UpstreamMetrics
 from inference.models import ModelEntry
 from inference.remote.backend import RemoteBackend
 from inference.remote.detect import Detected, probe
+from inference.remote.llamastack import LlamaStackApi
 from inference.remote.openai import OpenAIApi
 from inference.remote.openai_body import FLAVOURS
 from inference.remote.tgi import TgiApi
@@ -98,6 +99,16 @@ def make_tgi_api(
     return TgiApi(model, upstream_name, details)
 
 
+def make_llamastack_api(
+    model: RemoteModel, upstream_name: str, kind: str, details: Mapping[str, Any]
+) -> UpstreamApi:
+    return LlamaStackApi(model, upstream_name)
+
+
 MakeApi = Callable[[RemoteModel, str, str, Mapping[str, Any]], UpstreamApi]
 # kind of server: what makes its UpstreamApi, of the model, its name there, the kind, and Detected.details
-APIS: Mapping[str, MakeApi] = {**dict.fromkeys(FLAVOURS, make_openai_api), "tgi": make_tgi_api}
+APIS: Mapping[str, MakeApi] = {
+    **dict.fromkeys(FLAVOURS, make_openai_api),
+    "tgi": make_tgi_api,
+    "llamastack": make_llamastack_api,
+}

@@ -32,6 +32,8 @@ ALWAYS = frozenset(
         "allowed_tools",
     }
 )
+# option: the one that it is about, without which it has no effect
+ABOUT = {"include_stop_str_in_output": "stop", "tool_choice": "tools", "parallel_calls": "tools"}
 NAMES = {"arguments": "chat_template_kwargs", "truncate": "truncate_prompt_tokens"}  # as clients spell them
 
 
@@ -58,7 +60,7 @@ def keep_supported(
     """
     dropped = []
     for name, _ in set_options(request):
-        if name in ALWAYS or name in supported:
+        if name in ALWAYS or name in supported or (name in ABOUT and not getattr(request, ABOUT[name])):
             continue
         shown_name = NAMES.get(name, name)
         if shown_name not in drop and name not in drop:

@@ -38,9 +38,9 @@ def test_every_model_answers_a_chat(name: str, stream: bool, front: ServerProces
     response = front.post("/v1/chat/completions", QUESTION | {"model": name, "stream": stream})
     assert response.status_code == 200
     if not stream:
-        answer = response.json()
-        assert answer["choices"][0]["message"]["content"] == "The capital of France is Paris."
-        assert (answer["usage"]["prompt_tokens"], answer["usage"]["completion_tokens"]) == (21, 11)
+        completion = response.json()
+        assert completion["choices"][0]["message"]["content"] == "The capital of France is Paris."
+        assert (completion["usage"]["prompt_tokens"], completion["usage"]["completion_tokens"]) == (21, 11)
         return
     lines = [line[6:] for line in response.text.splitlines() if line.startswith("data: {")]
     deltas = [choice["delta"] for line in lines for choice in json.loads(line)["choices"]]
@@ -55,8 +55,10 @@ def test_every_model_answers_llama_stack(name: str, front: ServerProcess) -> Non
 
 def test_a_request_without_a_model_goes_to_the_first(front: ServerProcess) -> None:
     parameters = {"max_new_tokens": 4, "details": True}
-    answer = front.post("/generate", {"inputs": "The capital of France is", "parameters": parameters}).json()
-    assert answer["generated_text"] == " Paris." and answer["details"]["generated_tokens"] == 4
+    generated = front.post(
+        "/generate", {"inputs": "The capital of France is", "parameters": parameters}
+    ).json()
+    assert generated["generated_text"] == " Paris." and generated["details"]["generated_tokens"] == 4
 
 
 def test_the_lists_name_every_model_and_no_key(front: ServerProcess) -> None:

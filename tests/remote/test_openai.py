@@ -195,6 +195,13 @@ def test_what_an_openai_server_cannot_do_is_refused_by_name(
     assert not upstream.sent, "nothing is sent"
 
 
+def test_an_option_about_stop_strings_needs_some(upstream: FakeUpstream, open_upstream: OpenModel) -> None:
+    request = GenerationRequest(CHAT, include_stop_str_in_output=True)
+    assert "stop" not in body_for(request, upstream, open_upstream, kind="openai_chat:None")
+    with pytest.raises(BadRequest, match="include_stop_str_in_output is not supported"):
+        open_upstream("openai_chat:None").generate(replace(request, stop=("a",)))
+
+
 def test_a_field_in_drop_is_left_out(upstream: FakeUpstream, open_upstream: OpenModel) -> None:
     request = GenerationRequest(CHAT, Sampling(top_k=5))
     body = body_for(request, upstream, open_upstream, kind="openai_chat:None", drop=["top_k"])

@@ -1,0 +1,126 @@
+"""Llama Stack's upstreams: what is sent, and the events that an answer becomes."""
+
+from typing import Any
+
+import pytest
+
+from inference.errors import BadRequest, Unavailable
+from inference.sampling import Sampling
+from inference.types import (
+    CallDelta,
+    Constraint,
+    Event,
+    Finished,
+    GenerationRequest,
+    Message,
+    Started,
+    Token,
+    Tool,
+    ToolCall,
+)
+from tests.remote.conftest import CHAT, OpenModel
+from tests.remote.fake_upstream import FakeUpstream, Reply, event
+
+CITY = {"type": "string", "enum": ["Rome", "Oslo"], "description": "a city"}
+TOOL = Tool("weather", "The weather", {"type": "object", "properties": {"city": CITY}, "required": ["city"]})
+
+
+def progress(text: str, kind: str = "progress", reason: str | None = None, **fields: Any) -> bytes:
+    delta = {"type": "text", "text": text}
+    return event({"event": {"event_type": kind, "delta": delta, "stop_reason": reason} | fields})
+
+
+def call_delta(call: Any) -> bytes:
+    delta = {"type": "tool_call", "tool_call": call, "parse_status": "in_progress"}
+    return event({"event": {"event_type": "progress", "delta": delta}})
+
+
+def answer_of(open_upstream: OpenModel, request: GenerationRequest) -> list[Event]:
+    return list(open_upstream("llamastack").generate(request))
+
+
+COMPLETE = progress("", "complete", "end_of_turn")
+
+
+def test_an_answer_has_its_texts_and_logprobs(upstream: FakeUpstream, open_upstream: OpenModel) -> None:
+    logprobs = [{"logprobs_by_token": {"Oslo": -3.0, "Rome": -0.1}}]
+    upstream.reply = Reply([progress("", "start"), progress("Rome", logprobs=logprobs), COMPLETE])
+    started, token, end = answer_of(open_upstream, GenerationRequest(CHAT, logprobs=2))
+    assert isinstance(started, Started) and end == Finished(0, "stop", num_tokens=1)
+    assert isinstance(token, Token) and (token.text, token.logprob) == ("Rome", -0.1)
+    assert [each.text for each in token.top_logprobs] == ["Rome", "Oslo"]
+
+
+def test_a_completion_has_its_own_chunks(upstream: FakeUpstream, open_upstream: OpenModel) -> None:
+    upstream.reply = Reply(
+        [event({"delta": "a", "stop_reason": None}), event({"delta": "", "stop_reason": "out_of_tokens"})]
+    )
+    events = answer_of(open_upstream, GenerationRequest("Once"))
+    assert upstream.sent[-1].path.endswith("/v1/inference/completion")
+    assert upstream.bodies[-1]["content"] == "Once"
+    assert events[-1] == Finished(0, "length", num_tokens=1)
+
+
+def test_a_conversation_and_its_tools(upstream: FakeUpstream, open_upstream: OpenModel) -> None:
+    call = {"call_id": "c1", "tool_name": "weather", "arguments": {"city": "Rome"}}
+    upstream.reply = Reply([progress("", "start"), call_delta('{"ci'), call_delta(call), COMPLETE])
+    past = (
+        Message("assistant", "", tool_calls=(ToolCall("c0", "weather", "{}"),)),
+        Message("tool", "sunny", tool_call_id="c0"),
+    )
+    request = GenerationRequest((*CHAT, *past), tools=(TOOL,), tool_choice="required")
+    calls = [each for each in answer_of(open_upstream, request) if isinstance(each, CallDelta)]
+    assert "".join(each.arguments for each in calls) == '{"city":"Rome"}'
+    assert (calls[0].id, calls[0].name, calls[-1].done) == ("c1", "weather", True)
+    body = upstream.bodies[-1]
+    assert body["messages"][2] == {"role": "tool", "content": "sunny", "call_id": "c0"}
+    assert body["messages"][1]["tool_calls"][0]["call_id"] == "c0"
+    assert body["tool_config"] == {"tool_choice": "required"}
+    city = body["tools"][0]["parameters"]["city"]
+    assert city == {
+        "param_type": "string",
+        "description": 'a city {"enum":["Rome","Oslo"]}',
+        "required": True,
+    }
+
+
+@pytest.mark.parametrize(
+    ("sampling", "strategy"),
+    [
+        (Sampling(greedy=True), {"type": "greedy"}),
+        (Sampling(temperature=0.5, top_p=0.9), {"type": "top_p", "temperature": 0.5, "top_p": 0.9}),
+        (Sampling(top_k=4), {"type": "top_k", "top_k": 4}),
+    ],
+)
+def test_strategies(
+    sampling: Sampling, strategy: dict[str, Any], upstream: FakeUpstream, open_upstream: OpenModel
+) -> None:
+    upstream.reply = Reply([progress("", "start"), COMPLETE])
+    answer_of(open_upstream, GenerationRequest(CHAT, sampling, max_tokens=5, stop=("x",)))
+    assert upstream.bodies[-1]["sampling_params"] == {"strategy": strategy, "max_tokens": 5, "stop": ["x"]}
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"sampling": Sampling(seed=3)}, "seed"),
+        ({"sampling": Sampling(top_k=3, top_p=0.5)}, "top_k"),
+        ({"constraint": Constraint("regex", "a")}, "response_format"),
+        ({"ignore_eos": True}, "ignore_eos"),
+    ],
+)
+def test_what_llama_stack_cannot_do_is_refused_by_name(
+    options: dict[str, Any], field: str, open_upstream: OpenModel
+) -> None:
+    with pytest.raises(BadRequest) as refusal:
+        answer_of(open_upstream, GenerationRequest(CHAT, **options))
+    assert refusal.value.field == field and "Llama Stack" in refusal.value.message
+
+
+@pytest.mark.parametrize("rest", [[], [event({"error": {"message": "boom"}})], [event({"event": 1})]])
+def test_an_answer_that_breaks_off_is_never_whole(
+    rest: list[bytes], upstream: FakeUpstream, open_upstream: OpenModel
+) -> None:
+    upstream.reply = Reply([progress("", "start"), progress("a"), 0.01, *rest])
+    with pytest.raises(Unavailable):
+        answer_of(open_upstream, GenerationRequest(CHAT))
