@@ -6,10 +6,12 @@ model computes with an adapter is tried when it is loaded.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from checks.memory import try_build_on_meta
+from checks.memory.plan import Plan
 from hub.client import Hub
 from hub.fetch_adapter import inspect_adapter, split_source
 from hub.repository import Repository
@@ -29,6 +31,10 @@ NAME = "adapter"
 FIX = "remove it from LORA_ADAPTERS, or train it on this model"
 
 
+# (item of LORA_ADAPTERS, its folder or what the Hub has) -> the check; raises BadRequest
+CheckFit = Callable[[str, Repository | Path], "AdapterCheck"]
+
+
 @dataclass(frozen=True, slots=True)
 class AdapterCheck:
     """num_values: numbers that the adapter has in memory; 0 if it is refused or unknown."""
@@ -37,12 +43,13 @@ class AdapterCheck:
     num_values: int = 0
 
 
-def check_adapters(settings: Settings, repository: Repository, hub: Hub) -> list[AdapterCheck]:
-    """One check for each adapter; none is fetched. repository: the model, with its config."""
+def check_adapters(settings: Settings, plan: Plan, hub: Hub) -> list[AdapterCheck]:
+    """One check for each adapter; none is fetched."""
     if not settings.lora_adapters:
         return []
-    model = try_build_on_meta(repository.config)
-    return [check_item(item, settings, model, hub) for item in settings.lora_adapters]
+    model = try_build_on_meta(plan.repository.config)
+    check_fit = partial(check_files, model, settings.max_lora_rank, plan.num_shard > 1)
+    return [check_item(item, settings, check_fit if model else None, hub) for item in settings.lora_adapters]
 
 
 def num_resident_values(checks: Sequence[AdapterCheck], max_loras: int) -> int:
@@ -50,16 +57,16 @@ def num_resident_values(checks: Sequence[AdapterCheck], max_loras: int) -> int:
     return sum(sorted((each.num_values for each in checks), reverse=True)[:max_loras])
 
 
-def check_item(item: str, settings: Settings, model: Any, hub: Hub) -> AdapterCheck:
-    """Check one adapter. model: on the meta device; None if only loading can build it."""
+def check_item(item: str, settings: Settings, check_fit: CheckFit | None, hub: Hub) -> AdapterCheck:
+    """Check one adapter. check_fit: compares it with the model; None if only loading can build that."""
     try:
         entry = parse_entry(item)
         check_own_name(entry.name, is_model_name(settings))
-        repository = locate(entry, hub, offline=settings.offline)
-        if model is None:
+        place = locate(entry, hub, offline=settings.offline)
+        if check_fit is None:
             have = "checked when the model is loaded, which its own code must build"
             return AdapterCheck(Finding(NAME, item, have, True))
-        return check_files(item, repository, model, settings.max_lora_rank)
+        return check_fit(item, place)
     except Refused as error:
         return AdapterCheck(Finding(NAME, item, error.finding.have, False, error.finding.fix))
     except BadRequest as error:
@@ -84,11 +91,16 @@ def locate(entry: AdapterEntry, hub: Hub, *, offline: bool) -> Repository | Path
     return repository.folder or repository
 
 
-def check_files(item: str, place: Repository | Path, model: Any, max_rank: int) -> AdapterCheck:
-    """Check the config, the header and, on the disk, that all values are finite. Raises BadRequest."""
+def check_files(
+    model: Any, max_rank: int, is_shared: bool, item: str, place: Repository | Path
+) -> AdapterCheck:
+    """Check the config, the header and, on the disk, that all values are finite. Raises BadRequest.
+
+    model: on the meta device. is_shared: whether several ranks will share it
+    """
     if isinstance(place, Path):
         folders = AdapterFolders(model.config.get_text_config())
-        checked = check_adapter(model, folders.folder_of(place.resolve()), max_rank)
+        checked = check_adapter(model, folders.folder_of(place.resolve()), max_rank, is_shared=is_shared)
         check_values(checked)
         return describe(item, checked, "")
     to_fetch = f", {format_size(place.bytes_to_fetch)} to fetch"
@@ -99,7 +111,8 @@ def check_files(item: str, place: Repository | Path, model: Any, max_rank: int) 
         return AdapterCheck(Finding(NAME, item, f"{have}{to_fetch}", True))
     if headers.tensors is None:
         raise BadRequest(NAME, f"has weights that cannot be read: {headers.malformed_reason}")
-    return describe(item, check_shapes(model, folder, header_shapes(headers.tensors), max_rank), to_fetch)
+    shapes = header_shapes(headers.tensors)
+    return describe(item, check_shapes(model, folder, shapes, max_rank, is_shared=is_shared), to_fetch)
 
 
 def header_shapes(tensors: Mapping[str, Any]) -> Mapping[str, Shape]:

@@ -105,7 +105,7 @@ def preflight(settings: Settings, pending: PendingRepository) -> PreflightReport
         plan = plan_repository(settings, pending(), machine)
     except Refused as error:
         return PreflightReport((*early_findings, error.finding), machine, None)
-    adapter_checks = check_adapters(settings, plan.repository, make_hub(settings))
+    adapter_checks = check_adapters(settings, plan, make_hub(settings))
     plan = replan(plan, num_adapter_values=num_resident_values(adapter_checks, settings.max_loras))
     findings = (*early_findings, *run_checks(plan, machine), *(each.finding for each in adapter_checks))
     report = PreflightReport(findings, machine, plan)

@@ -256,6 +256,11 @@ def create_adapter_registry(loaded_engine: LoadedEngine) -> AdapterRegistry:
     """The adapters of the model; none is loaded yet."""
     max_rank = loaded_engine.max_lora_rank
     engine, executor, model = loaded_engine.engine, loaded_engine.executor, loaded_engine.loaded_model.model
+    is_shared = isinstance(executor, MultiProcess)
+
+    def need_bytes(folder: Path) -> int:
+        checked = check_adapter(model, folder, max_rank, is_shared=is_shared)
+        return checked.num_values * int(model.dtype.itemsize)
 
     def run_task(task: Callable[..., Any], *args: Any) -> Callable[[], Any]:
         return engine.run(BackgroundTask(executor.run(task, model, *args))).result
@@ -263,7 +268,7 @@ def create_adapter_registry(loaded_engine: LoadedEngine) -> AdapterRegistry:
     return AdapterRegistry(
         run_task,
         AdapterFolders(model.config.get_text_config()).folder_of,
-        lambda folder: check_adapter(model, folder, max_rank).num_values * model.dtype.itemsize,
+        need_bytes,
         partial(free_adapter_bytes, model, loaded_engine.selected_runner.runner),
         max_adapters=loaded_engine.max_loras,
         max_rank=max_rank,

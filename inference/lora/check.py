@@ -7,7 +7,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from torch import distributed, nn
+from torch import nn
 
 from inference.lora.config import AdapterConfig, read_config, refusal
 from inference.lora.files import Shape, check_files, read_shapes
@@ -47,16 +47,23 @@ class CheckedAdapter:
     num_values: int
 
 
-def check_adapter(model: Any, folder: Path, max_rank: int) -> CheckedAdapter:
-    """Check the files without reading a value. Raises BadRequest with the key, and both shapes."""
+def check_adapter(model: Any, folder: Path, max_rank: int, *, is_shared: bool) -> CheckedAdapter:
+    """Check the files without reading a value. Raises BadRequest with the key, and both shapes.
+
+    is_shared: whether several ranks share the model
+    """
     check_files(folder)
-    return check_shapes(model, folder, read_shapes(folder), max_rank)
+    return check_shapes(model, folder, read_shapes(folder), max_rank, is_shared=is_shared)
 
 
-def check_shapes(model: Any, folder: Path, shapes: Mapping[str, Shape], max_rank: int) -> CheckedAdapter:
+def check_shapes(
+    model: Any, folder: Path, shapes: Mapping[str, Shape], max_rank: int, *, is_shared: bool
+) -> CheckedAdapter:
     """As check_adapter, for a folder of which the config alone need be there. `model` may be on meta."""
     config, modules = read_config(folder, max_rank), group_keys(shapes)
     parameters = find_parameter_pairs(model, modules, config)
+    if is_shared:
+        check_shared(modules, parameters)
     modules = {name: keys for name, keys in modules.items() if name.replace(WRAPPER, "") not in parameters}
     rank = num_values = 0
     for name, keys in modules.items():
@@ -81,11 +88,17 @@ def check_keys(keys: RoleKeys, shapes: Mapping[str, Shape], expected: Mapping[Te
     return sum(prod(shapes[key]) for role, key in keys.items() if role is not R.BASE_WEIGHT)
 
 
+def check_shared(modules: Mapping[str, RoleKeys], parameters: Mapping[str, Sequence[ParameterPair]]) -> None:
+    """Raise BadRequest for what ranks that share a model do not compute."""
+    roles = chain.from_iterable(keys.items() for keys in modules.values())
+    keys = [key for role, key in roles if role not in SHARDED]
+    keys += [key for pair in chain.from_iterable(parameters.values()) for key in pair.keys.values()]
+    if keys:
+        raise refusal(f"has {keys[0]}, which is served with NUM_SHARD=1 only")
+
+
 def check_roles(name: str, keys: RoleKeys) -> None:
     """Raise BadRequest for tensors that belong together and do not come together."""
-    if distributed.is_initialized() and not keys.keys() <= SHARDED:
-        key = next(key for role, key in keys.items() if role not in SHARDED)
-        raise refusal(f"has {key}, which is served with NUM_SHARD=1 only")
     if any(required <= keys.keys() <= required | optional for required, optional in ROLE_SETS):
         return
     required = next((each for each, _ in ROLE_SETS if each & keys.keys()), set())

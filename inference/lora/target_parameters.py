@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor, distributed, nn
+from torch import Tensor, nn
 
 from inference.lora.config import AdapterConfig, refusal
 from inference.lora.files import Shape
@@ -94,8 +94,6 @@ def parameter_pair(
 
 
 def is_served(owner: nn.Module, parameter: str, num_dims: int) -> bool:
-    """Whether the parameter is a router's weight or a stack of experts', in one process."""
-    if distributed.is_initialized():
-        return False
+    """Whether the parameter is a router's weight or a stack of experts'."""
     is_weight_of_router = num_dims == 2 and parameter == "weight" and is_router(owner)
     return is_weight_of_router or (num_dims == 3 and has_stacked_experts(owner))
