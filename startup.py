@@ -145,6 +145,7 @@ def serve(settings: Settings, pending: PendingRepository, version: str) -> int:
         if tuning:
             stack.callback(tuning.close)
             metrics.registry.register(tuning.metrics)
+            metrics.registry.register(tuning.runs.metrics)
         return run_server(settings, models, metrics, tuning, version)
 
 

@@ -42,3 +42,9 @@ def test_the_log_has_the_rate_and_the_time_left(
             assert service.jobs.get(job.id).progress.step < 300
         service.jobs.cancel(job.id)
     assert "/1000 loss=" in caplog.text and "tokens_per_s=100 eta_s=" in caplog.text
+
+
+def test_training_runs_have_metrics(service: TuningService) -> None:
+    metrics = Metrics()
+    metrics.registry.register(service.runs.metrics)
+    assert "hearth_tuning_runs 0.0" in metrics.render().decode()

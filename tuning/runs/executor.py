@@ -16,6 +16,7 @@ from typing import Any
 from inference.database import Database, StoreFailed
 from inference.errors import BadRequest, Internal, NotFound, ServerError, named_error
 from tuning.runs.checkpoints import Checkpoints
+from tuning.runs.counts import RunCounts
 from tuning.runs.paths import CheckpointPath, check_checkpoint_name, sampler_id_of
 from tuning.runs.resident_runs import ResidentRuns
 from tuning.runs.store import RUN_CHECKPOINTS, RUN_INFOS, SAMPLERS, change, latest, require
@@ -57,12 +58,14 @@ class RunExecutor:
     ) -> None:
         self._folder, self._database = folder, database
         self.residents, self._checkpoints = residents, checkpoints
+        self.counts = RunCounts()
 
     def execute(self, run_id: str, seq_id: int, request: RunRequest) -> RunResult | Failure | None:
         """Never raises: what fails is a Failure. The run is then at the next seq_id.
 
         None: the request was interrupted, and is to be executed again after the next start.
         """
+        began = time.monotonic()
         try:
             result: RunResult | Failure = EXECUTE[type(request)](self, run_id, request)
         except Interrupted:
@@ -74,6 +77,8 @@ class RunExecutor:
         except Exception as error:  # the top of the thread
             log.exception("run=%s seq_id=%d failed", run_id, seq_id)
             result = Failure(message=named_error(error), category="server")
+        self.counts.requests += 1
+        self.counts.seconds += time.monotonic() - began
         self._record_progress(run_id, seq_id)
         return result
 
@@ -124,6 +129,7 @@ class RunExecutor:
         finally:
             if not request.forward_only:
                 self.residents.mark_changed(run, has_gradients=True)
+        self.counts.tokens += sum(map(len, request.data))
         logprobs = [reply.arrays[str(index)] for index in range(len(request.data))]
         return PassOutput(logprobs=logprobs, metrics=reply.header["metrics"])
 
@@ -175,6 +181,11 @@ class RunExecutor:
         if run.is_corrupted:
             raise Internal(self.describe_corruption(run_id))
         return run
+
+    def describe_loss(self, run_id: str) -> str:
+        """Why a request to this run died with an earlier server; empty: the run goes on."""
+        run = self._database.run(RUN_INFOS.find, run_id)
+        return self.describe_corruption(run_id) if run is not None and run.is_corrupted else ""
 
     def describe_corruption(self, run_id: str) -> str:
         saved = [each for each in self._checkpoints_of(run_id) if each.kind == "weights"]

@@ -99,6 +99,10 @@ class ResidentRuns:
         self._residents[run.id] = ResidentRun(plan, num_trained, has_gradients)
         return num_trained
 
+    def num_runs(self) -> int:
+        """In memory."""
+        return len(self._residents)
+
     def pass_tokens(self, run: RunInfo, longest: int) -> int:
         """Tokens of a micro-batch. Raises BadRequest if a datum is longer than memory allows."""
         if run.id not in self._residents:

@@ -51,14 +51,14 @@ class RunQueue:
         self.waiting[seq_id] = QueuedRequest(seq_id, request, promise)
         return promise
 
-    def add_lost(self, seq_id: int) -> Promise:
+    def add_lost(self, seq_id: int, message: str = LOST) -> Promise:
         """The promise of a request that died with an earlier server: it fails, and uses up its seq_id."""
         if seq_id < self.next_seq_id:
-            return self.add(seq_id, RejectedRequest(message=LOST))
+            return self.add(seq_id, RejectedRequest(message=message))
         promise = self.promise(seq_id)
-        promise.resolve(Failure(message=LOST, category="server"))
+        promise.resolve(Failure(message=message, category="server"))
         self.last_arrival = time.monotonic()
-        request = RejectedRequest(message=LOST, category="server")
+        request = RejectedRequest(message=message, category="server")
         self.waiting[seq_id] = QueuedRequest(seq_id, request, Promise(promise.request_id))
         return promise
 

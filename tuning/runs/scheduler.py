@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from inference.errors import NotFound, Unavailable, short
 from tuning.runs.executor import RunExecutor
 from tuning.runs.promise import Promise
-from tuning.runs.run_queue import CREATION, QueuedRequest, RunQueue
+from tuning.runs.run_queue import CREATION, LOST, QueuedRequest, RunQueue
 from tuning.runs.saved_queues import restore_queues, save_queues
 from tuning.runs.types import CreateRun, Failure, RunInfo, RunRequest, RunResult
 
@@ -63,6 +63,10 @@ class RunScheduler:
     def promise(self, run_id: str, seq_id: int) -> Promise:
         """Raises NotFound."""
         return self._call(self._find_promise, run_id, seq_id)
+
+    def num_waiting(self) -> int:
+        """Requests that have not begun."""
+        return sum(len(run_queue.waiting) for run_queue in list(self._queues.values()))
 
     def execute(self, task: Callable[[], None]) -> None:
         """Execute a task on the thread of the executor, between two requests. Its failure is logged."""
@@ -131,7 +135,7 @@ class RunScheduler:
         run_queue = self._find(run_id)
         promise = run_queue.promises.get(seq_id)
         if promise is None and run_queue.is_restored:
-            return run_queue.add_lost(seq_id)
+            return run_queue.add_lost(seq_id, self._executor.describe_loss(run_id) or LOST)
         if promise is None:
             raise NotFound(f"there is no request {short(f'{run_id}:{seq_id}')}")
         return promise

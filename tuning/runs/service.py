@@ -15,6 +15,7 @@ from inference.finding import join_names
 from tuning.jobs.fine_tuned_models import FineTunedModels
 from tuning.runs.checkpoints import Checkpoints
 from tuning.runs.clean_up import CleanUp
+from tuning.runs.counts import RunsCollector
 from tuning.runs.executor import RunExecutor
 from tuning.runs.memory import RunMemory
 from tuning.runs.paths import MAX_NUMBER, parse_path, run_id_of, sampler_id_of, session_of
@@ -75,6 +76,7 @@ class TrainingRuns:
             log.warning("run=%s status=corrupted: the server was killed", run_id)
         self._scheduler = RunScheduler(executor, self.runs(), folder / QUEUES_FILE, self._clean_up.run)
         self._scheduler.execute(self._checkpoints.load_all)
+        self.metrics = RunsCollector(executor.counts, residents.num_runs, self._scheduler.num_waiting)
 
     def close(self) -> None:
         """Park all runs: they go on after the next start."""
