@@ -1,4 +1,4 @@
-"""Tinker's real clients train models/demo: 0.15 sends JSON, 0.25 protobuf; 0.38 polls for a whole session."""
+"""Tinker's real clients train models/demo: 0.15 sends JSON, 0.25 and 0.38 protobuf."""
 
 import json
 from collections.abc import Iterator
