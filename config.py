@@ -162,6 +162,10 @@ TUNING_JOBS = 1
 # their next request.
 TINKER_RUNS = 8
 
+# A loss of Tinker's API that is computed as another one: stable_reinforce:importance_sampling,
+# stable_reinforce:ppo or stable_reinforce:cispo; empty: stable_reinforce is refused.
+TINKER_LOSS_ALIASES = ""
+
 # Answers ---------------------------------------------------------------------------------------------
 
 # Tokens of an answer, at most, if neither the request nor its API sets a limit; 0: as many as fit the

@@ -88,6 +88,7 @@ class ServerSettings:
     validation_workers       threads that run the Flask app
     max_input_tokens         of a prompt; None: as many as leave room for one token in the context
     adapter_dirs             folders below which clients may load adapters
+    tinker_loss_aliases      NAME:SERVED_NAME, a loss of Tinker's API that is computed as another; empty: none
     """
 
     version: str = ""
@@ -112,6 +113,7 @@ class ServerSettings:
     validation_workers: int = 16
     max_input_tokens: int | None = None
     adapter_dirs: tuple[str, ...] = field(default_factory=lambda: (str(default_tuning_folder() / "models"),))
+    tinker_loss_aliases: str = ""
     disable_grammar_support: bool = False
     watermark_gamma: float = 0.5
     watermark_delta: float = 2.0

@@ -173,6 +173,9 @@ class Settings:
     max_file_mb: Annotated[float, Limits(0.001)]
     tuning_jobs: PositiveInt
     tinker_runs: PositiveInt
+    tinker_loss_aliases: Literal[
+        "", "stable_reinforce:importance_sampling", "stable_reinforce:ppo", "stable_reinforce:cispo"
+    ]
     default_max_tokens: NonNegativeInt
     default_temperature: NonNegativeFloat
     default_seed: Annotated[int, Limits(-1, 2**63 - 1)]

@@ -28,6 +28,8 @@ from api.tinker.bodies import (
 from api.tinker.data import to_forward_backward
 from api.tinker.errors import NotServed
 from api.tinker.held_promise import PROTOBUF_TYPE, WaitablePromise, respond_with
+from api.tinker.loss_aliases import LossAliases, resolve_alias
+from api.tinker.pass_body import PassBody
 from api.tinker.pass_json import ForwardBackwardBody, ForwardBody, read_forward, read_forward_backward
 from api.tinker.protobuf.forward_backward import read_ids, read_pass
 from api.tinker.results import write_json, write_protobuf
@@ -36,6 +38,7 @@ from api.tinker.tinker_route import TinkerRoute, require_runs, submit, submit_at
 from inference.models import Models
 from inference.types import ModelInfo
 from tuning.runs.types import (
+    ForwardBackward,
     LoadWeights,
     OptimStep,
     RunOptions,
@@ -48,12 +51,12 @@ ADAMW = "adamw"
 UNLOADED = ":unloaded"  # ends the id of a promise that is resolved from the beginning
 
 
-def make_routes(models: Models) -> tuple[TinkerRoute, ...]:
+def make_routes(models: Models, aliases: LossAliases) -> tuple[TinkerRoute, ...]:
     def forward_backward() -> dict[str, Any]:
-        return submit_pass("forward_backward", models.own.card.info)
+        return submit_pass("forward_backward", models.own.card.info, aliases)
 
     def forward() -> dict[str, Any]:
-        return submit_pass("forward", models.own.card.info)
+        return submit_pass("forward", models.own.card.info, aliases)
 
     return (
         TinkerRoute(
@@ -186,15 +189,19 @@ def unload_model() -> dict[str, Any]:
     return {"type": "unload_model", "request_id": f"{run_id}{UNLOADED}", "model_id": run_id}
 
 
-def submit_pass(name: str, info: ModelInfo) -> dict[str, Any]:
+def submit_pass(name: str, info: ModelInfo, aliases: LossAliases) -> dict[str, Any]:
     """Submit forward_backward or forward, from JSON or protobuf. info: of the base model."""
+
+    def parse(body: PassBody) -> ForwardBackward:
+        return to_forward_backward(resolve_alias(body, aliases), info)
+
     if request.mimetype == PROTOBUF_TYPE:
         check_encoding()
         data = request.get_data(cache=False)
         run_id, seq_id = read_ids(data)
-        return submit_at(name, run_id, seq_id, lambda: to_forward_backward(read_pass(data), info))
+        return submit_at(name, run_id, seq_id, lambda: parse(read_pass(data)))
     read_body = read_forward if name == "forward" else read_forward_backward
-    return submit(name, lambda body: to_forward_backward(read_body(body), info))
+    return submit(name, lambda body: parse(read_body(body)))
 
 
 def parse_optim_step(body: Any) -> OptimStep:

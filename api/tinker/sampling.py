@@ -19,7 +19,7 @@ from inference.validation import MAX_ALTERNATIVES, MAX_CHOICES
 
 TEXT_CHUNK = "encoded_text"
 NO_TOP_K = -1
-STABLE_REINFORCE = "is for the loss stable_reinforce, which is not served: set loss_fn=importance_sampling"
+STABILITY_RULE = "is for the loss stable_reinforce, which is not served: set loss_fn=importance_sampling"
 
 
 class Chunk(Struct):
@@ -103,9 +103,14 @@ class SampleRequest:
     options: SampleOptions
 
 
-def parse_sample(value: Any, info: ModelInfo) -> SampleRequest:
-    """The request in a body of `asample`. Raises BadRequest."""
+def parse_sample(value: Any, info: ModelInfo, serves_stability: bool = False) -> SampleRequest:
+    """The request in a body of `asample`. Raises BadRequest.
+
+    serves_stability: record_stability_info is accepted, and nothing is recorded
+    """
     body = to_struct(value, SampleBody)
+    if body.record_stability_info and not serves_stability:
+        raise BadRequest("record_stability_info", STABILITY_RULE)
     prompt = parse_prompt(body.prompt)
     options = parse_options(body, len(prompt))
     return SampleRequest(make_generation(body, prompt, options, info), options)
@@ -139,8 +144,6 @@ def parse_options(body: SampleBody, num_prompt_tokens: int) -> SampleOptions:
         check_range("prompt_logprobs_last_n", options.num_scored, 1, num_prompt_tokens - 1)
         if not options.prompt_logprobs:
             raise BadRequest("prompt_logprobs_last_n", "needs prompt_logprobs=true")
-    if body.record_stability_info:
-        raise BadRequest("record_stability_info", STABLE_REINFORCE)
     return options
 
 

@@ -20,7 +20,9 @@ from api.tinker.bodies import (
     SampledModel,
 )
 from api.tinker.completions import NextCompletions
+from api.tinker.data import STABLE_REINFORCE
 from api.tinker.held_promise import HOLD_S, respond_with
+from api.tinker.loss_aliases import LossAliases
 from api.tinker.sample_result import SampleCollector
 from api.tinker.samples import CLONE, SAMPLER_MARK, Finish, current_samples
 from api.tinker.sampling import SampleBody, parse_sample
@@ -31,7 +33,7 @@ from inference.models import Models, Served
 MAX_SEQ_ID = 1 << 63
 
 
-def make_routes(models: Models) -> tuple[TinkerRoute, ...]:
+def make_routes(models: Models, aliases: LossAliases) -> tuple[TinkerRoute, ...]:
     return (
         TinkerRoute(
             "POST",
@@ -48,7 +50,7 @@ def make_routes(models: Models) -> tuple[TinkerRoute, ...]:
         TinkerRoute(
             "POST",
             "/asample",
-            partial(asample, models),
+            partial(asample, models, STABLE_REINFORCE in aliases),
             Operation("Sample", "429 means that the client is to wait.", body=SampleBody, takes_permit=True),
         ),
         TinkerRoute(
@@ -80,11 +82,12 @@ def join_sampling_session() -> dict[str, Any]:
     return {"type": "join_sampling_session", "client_counter": current_samples().next_clone(sampler.id)}
 
 
-def asample(models: Models) -> dict[str, Any]:
+def asample(models: Models, serves_stability: bool) -> dict[str, Any]:
+    """serves_stability: the loss that needs stability information is computed as one that needs none."""
     body = read()
     model = to_struct(body, SampledModel)
     request_id, served = find_sampled(model, models)
-    sample_request = parse_sample(body, served.card.info)
+    sample_request = parse_sample(body, served.card.info, serves_stability)
     completions = None
     if model.sampling_session_id is not None:
         completions = current_samples().completions(model.sampling_session_id, (model.seq_id or 0) // CLONE)

@@ -1,11 +1,13 @@
 """The routes of the service itself and of clients' sessions. Entry point: make_routes."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from api.json_body import read_struct
 from api.openapi.operation import Operation
 from api.tinker.bodies import CreateSession, Empty, SessionBody, to_metadata
+from api.tinker.loss_aliases import LossAliases, alias_warning
 from api.tinker.tinker_route import TinkerRoute, require_runs
 from inference.models import Models
 from settings.groups import ServerSettings
@@ -14,7 +16,7 @@ MAX_CHUNK_DATA, MAX_CHUNK_BYTES = 1024, 5_000_000  # of one forward_backward, as
 DYNAMIC_CONFIG = {"refresh_interval_sec": 300, "sample_cancel_enabled": True}
 
 
-def make_routes(models: Models, settings: ServerSettings) -> tuple[TinkerRoute, ...]:
+def make_routes(models: Models, settings: ServerSettings, aliases: LossAliases) -> tuple[TinkerRoute, ...]:
     config = client_config(settings)
 
     def capabilities() -> dict[str, Any]:
@@ -41,7 +43,10 @@ def make_routes(models: Models, settings: ServerSettings) -> tuple[TinkerRoute, 
             Operation("Accept, and drop, what a client measures", body=Empty),
         ),
         TinkerRoute(
-            "POST", "/create_session", create_session, Operation("Begin a session", body=CreateSession)
+            "POST",
+            "/create_session",
+            partial(create_session, aliases),
+            Operation("Begin a session", body=CreateSession),
         ),
         TinkerRoute(
             "POST", "/session_heartbeat", heartbeat, Operation("Keep a session alive", body=SessionBody)
@@ -94,12 +99,14 @@ def accept_telemetry() -> dict[str, str]:
     return {"status": "accepted"}
 
 
-def create_session() -> dict[str, str]:
+def create_session(aliases: LossAliases) -> dict[str, str]:
     body = read_struct(CreateSession)
     session_id = require_runs().create_session(
         to_metadata(body.user_metadata), body.display_name, body.sdk_version
     )
-    return {"type": "create_session", "session_id": session_id}
+    warning = alias_warning(aliases)
+    reply = {"type": "create_session", "session_id": session_id}
+    return reply | ({"warning_message": warning} if warning else {})
 
 
 def heartbeat() -> dict[str, str]:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from api.tinker.data import to_forward_backward
+from api.tinker.loss_aliases import alias_warning, parse_aliases, resolve_alias
 from api.tinker.pass_body import Chunk, DatumBody, OtherChunk, PassBody
 from api.tinker.tensors import Csr, Tensor
 from inference.errors import BadRequest
@@ -117,3 +118,14 @@ def test_a_sparse_tensor_that_lies_is_refused(
 ) -> None:
     csr = Csr(np.array(row_starts, np.int64), np.array(columns, np.int64))
     assert refusal(a_pass(target_tokens=Tensor(np.array([7, 8, 9]), shape, csr))).startswith("data[0]")
+
+
+def test_an_alias_computes_another_loss_without_the_config_of_its_own() -> None:
+    aliases = parse_aliases("stable_reinforce:cispo")
+    sent = replace(a_pass(loss_fn="stable_reinforce"), loss_fn_config={"alpha": 2.0})
+    body = resolve_alias(sent, aliases)
+    assert (body.loss_fn, body.loss_fn_config) == ("cispo", {})
+    other = a_pass(loss_fn="ppo")
+    assert resolve_alias(other, aliases) is other and resolve_alias(other, parse_aliases("")) is other
+    assert alias_warning(aliases) == "loss_fn=stable_reinforce is computed as cispo"
+    assert alias_warning({}) is None

@@ -83,6 +83,10 @@ def test_a_field_out_of_range_is_refused_by_its_name(changes: dict[str, Any], me
         parse_sample(body() | changes, INFO)
 
 
+def test_stability_information_is_accepted_where_its_loss_is_computed_as_another() -> None:
+    assert parse_sample(body(record_stability_info=True), INFO, serves_stability=True)
+
+
 def collect(script: Script, options: SampleOptions) -> SampleResult | ServerError:
     """The outcome of a request whose stream has this script."""
     backend = FakeBackend(script)
