@@ -17,9 +17,7 @@ from settings.inference_server import BadServer, InferenceServer, bearer, parse_
 MAX_CONCURRENT = 64
 # Keys of h2oGPT that load a model on a GPU of its own machine, or that its web page reads.
 WITHOUT_EFFECT = frozenset({"visible_models", "h2ogpt_key", "load_8bit", "load_4bit", "load_gptq", "gpu_id"})
-NOT_BUILT = frozenset(
-    {"members", "fallbacks", "context_fallbacks", "tokenizer_base_model", "prompt_dict", "prompt_type"}
-)
+NOT_BUILT = frozenset({"members", "fallbacks", "context_fallbacks", "tokenizer_base_model", "prompt_dict"})
 FOLDER_STARTS = ("models/", ".", "/", "~")
 AUTO_NAME_SWITCH = "DISABLE_OPENAI_AUTO_MODEL_NAME"  # h2oGPT's
 
@@ -45,6 +43,7 @@ class RemoteModel:
     upstream_name   the name that the server knows
     takes_listed_name  the server's own name for its only model replaces upstream_name
     context         tokens of prompt and answer together; None: the server's own
+    prompt_type     h2oGPT's name or number of how a conversation becomes text; empty: it stays messages
     max_tokens      of an answer to a request without a limit, where the server's own default is too low
     drop            fields that are left out if the server does not support them, rather than refused
     extra           fields that are added to every body
@@ -58,6 +57,7 @@ class RemoteModel:
     takes_listed_name: bool = False
     context: int | None = None
     max_tokens: int | None = None
+    prompt_type: str = ""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     drop: frozenset[str] = frozenset()
     extra: Mapping[str, Any] = field(default_factory=dict)
@@ -211,6 +211,7 @@ def _timeouts(where: str, value: Any) -> Timeouts:
 KEYS: Mapping[str, tuple[str, Callable[[str, Any], Any]]] = {
     "max_seq_len": ("context", _whole_number),
     "max_output_seq_len": ("max_tokens", _whole_number),
+    "prompt_type": ("prompt_type", _text),
     "headers": ("headers", _object),
     "drop": ("drop", _names),
     "extra": ("extra", _object),

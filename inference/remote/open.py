@@ -13,6 +13,7 @@ from inference.remote.detect import Detected, probe
 from inference.remote.llamastack import LlamaStackApi
 from inference.remote.openai import OpenAIApi
 from inference.remote.openai_body import FLAVOURS
+from inference.remote.prompt_types import find_prompt_type
 from inference.remote.tgi import TgiApi
 from inference.remote.upstream_api import UpstreamApi
 from settings.model_list import RemoteModel
@@ -51,6 +52,8 @@ def open_model(model: RemoteModel, detected: Detected, metrics: UpstreamMetrics)
         raise CannotOpen(
             f"{shown_name}: servers of the kind {kind} are not supported yet: {', '.join(APIS)} are"
         )
+    if model.prompt_type and find_prompt_type(model.prompt_type) is None:
+        raise CannotOpen(f"{shown_name}: prompt_type {model.prompt_type!r} is none of h2oGPT's")
     upstream_name = name_at_server(model, detected)
     model = replace(
         model, name=model.name or upstream_name, server=replace(model.server, url=url_of(model, kind))

@@ -14,6 +14,7 @@ from inference.remote.failures import broken
 from inference.remote.openai_body import Flavour, chat_body, completion_body
 from inference.remote.openai_reader import OpenAIReader
 from inference.remote.options import keep_supported
+from inference.remote.prompt_types import as_text
 from inference.remote.upstream_api import UpstreamCall
 from inference.types import Embedding, GenerationRequest, Message
 from settings.model_list import RemoteModel
@@ -35,6 +36,8 @@ class OpenAIApi:
 
     def calls(self, request: GenerationRequest) -> Sequence[UpstreamCall]:
         request = keep_supported(request, self._flavour.options, self._model.drop, self._flavour.server)
+        if self._model.prompt_type and is_conversation(request.prompt):
+            request = as_text(request, self._model.prompt_type, self._flavour.server)
         is_chat = is_conversation(request.prompt)
         self._check_prompt(request, is_chat)
         path = CHAT_PATH if is_chat else COMPLETION_PATH
@@ -71,7 +74,7 @@ class OpenAIApi:
         """Raise BadRequest for a prompt that the upstream has no route for."""
         routes = self._model.server.routes
         if is_chat and routes == "completions":
-            fix = "set it up as vllm_chat:… or openai_chat:…"
+            fix = "set it up as vllm_chat:… or openai_chat:…, or set its prompt_type"
             raise BadRequest(
                 "messages", f"are not supported by {self._flavour.server}, which completes text: {fix}"
             )

@@ -14,6 +14,7 @@ from inference.remote.failures import broken, in_band
 from inference.remote.openai import OpenAIApi, is_conversation
 from inference.remote.openai_body import Flavour
 from inference.remote.options import keep_supported
+from inference.remote.prompt_types import as_text
 from inference.remote.upstream_api import UpstreamCall
 from inference.text.stop_strings import StopStrings
 from inference.types import Constraint, Embedding, Event, GenerationRequest, Token, TopLogprob
@@ -55,6 +56,8 @@ class TgiApi:
 
     def calls(self, request: GenerationRequest) -> Sequence[UpstreamCall]:
         """One call for each answer: TGI streams one."""
+        if self._model.prompt_type and is_conversation(request.prompt):
+            request = as_text(request, self._model.prompt_type, self._server)
         if is_conversation(request.prompt):
             return [replace(call, path=CHAT_PREFIX + call.path) for call in self._chats.calls(request)]
         if not isinstance(request.prompt, str):

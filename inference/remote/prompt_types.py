@@ -1,0 +1,96 @@
+"""h2oGPT's prompt types: how a conversation becomes the text that a model without a chat template completes.
+
+prompt_types.json has the texts around each message, as h2oGPT a0ad192 renders them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from inference.content import content_text
+from inference.errors import BadRequest
+from inference.types import GenerationRequest, Message
+
+TABLE = Path(__file__).with_suffix(".json")
+SYSTEM = "{S}"  # where the text of the system messages goes
+
+
+@dataclass(frozen=True, slots=True)
+class PromptType:
+    """The texts around the messages.
+
+    before, user        in front of the conversation and of its first message, with SYSTEM in one of them
+    *_without_system    the same for a conversation without a system message
+    user_later          in front of later messages of the user
+    sep                 behind each of them
+    assistant           where the answer begins; assistant_past: the same in front of a past answer
+    turn_sep            behind a past answer
+    stops               strings that end an answer
+    auto_system         h2oGPT's system text for the setting "auto", which this server does not have
+    strip_leading_space  h2oGPT removes a space at the start of an answer, which this server leaves
+    """
+
+    number: int
+    before: str
+    before_without_system: str
+    user: str
+    user_without_system: str
+    user_later: str
+    sep: str
+    assistant: str
+    assistant_past: str
+    turn_sep: str
+    stops: tuple[str, ...]
+    auto_system: str
+    takes_system: bool
+    strip_leading_space: bool
+
+
+@cache
+def prompt_types() -> dict[str, PromptType]:
+    """All types by name."""
+    return msgspec.json.decode(TABLE.read_bytes(), type=dict[str, PromptType])
+
+
+def find_prompt_type(name: str) -> PromptType | None:
+    """The type of a name or a number; None: there is none."""
+    types = prompt_types()
+    return types.get(name) or next((each for each in types.values() if str(each.number) == name), None)
+
+
+def as_text(request: GenerationRequest, name: str, server: str) -> GenerationRequest:
+    """The request with its conversation as text. Raises BadRequest for what a prompt type has no place for.
+
+    server: the upstream in messages
+    """
+    prompt_type = find_prompt_type(name)
+    assert prompt_type is not None, "the start refuses an unknown type"
+    if request.tools:
+        raise BadRequest("tools", f"are not supported by {server} with the prompt type {name}")
+    messages = [message for message in request.prompt if isinstance(message, Message)]
+    system = "\n".join(content_text(each.content) for each in messages if each.role == "system")
+    others = [each for each in messages if each.role != "system"]
+    roles = [each.role for each in others]
+    if roles != ["user", "assistant"] * (len(roles) // 2) + ["user"]:
+        rule = "must alternate between user and assistant, and end with user"
+        raise BadRequest("messages", f"{rule}, for {server} with the prompt type {name}")
+    if system and not prompt_type.takes_system:
+        raise BadRequest("messages", f"may have no system message for {server} with the prompt type {name}")
+    text = render(prompt_type, [content_text(each.content) for each in others], system)
+    stops = dict.fromkeys((*request.stop, *prompt_type.stops))
+    return replace(request, prompt=text, stop=tuple(filter(None, stops)))
+
+
+def render(prompt_type: PromptType, texts: Sequence[str], system: str) -> str:
+    """The prompt for the texts of user and assistant in turn, the last one the user's."""
+    before = prompt_type.before if system else prompt_type.before_without_system
+    start = prompt_type.user if system else prompt_type.user_without_system
+    rendered, start = [before.replace(SYSTEM, system)], start.replace(SYSTEM, system)
+    for user_text, past_answer in zip(texts[:-1:2], texts[1::2], strict=True):
+        rendered += [start, user_text, prompt_type.sep]
+        rendered += [prompt_type.assistant_past, past_answer, prompt_type.turn_sep]
+        start = prompt_type.user_later
+    return "".join([*rendered, start, texts[-1], prompt_type.sep, prompt_type.assistant])

@@ -1,0 +1,75 @@
+"""h2oGPT's prompt types: conversations as text, by name and by number."""
+
+import pytest
+
+from inference.errors import BadRequest
+from inference.remote.open import CannotOpen
+from inference.remote.prompt_types import find_prompt_type, prompt_types, render
+from inference.types import GenerationRequest, Message, Tool
+from tests.remote.conftest import CHAT, OpenModel
+from tests.remote.fake_upstream import FakeUpstream, Reply
+from tests.remote.openai_chunks import DONE, text_chunk
+
+TURNS = ("hi", "hello", "bye")
+
+
+@pytest.mark.parametrize(
+    ("name", "system", "prompt"),
+    [
+        ("plain", "", "hi\nhello\nbye\n"),
+        ("human_bot", "", "<human>: hi\n<bot>: hello\n<human>: bye\n<bot>:"),
+        ("vicuna11", "Be brief.", "Be brief. USER: hi ASSISTANT: hello</s>USER: bye ASSISTANT:"),
+        (
+            "llama2",
+            "Be brief.",
+            "<s>[INST] <<SYS>>\nBe brief.\n<</SYS>>\n\nhi [/INST] hello </s><s>[INST] bye [/INST]",
+        ),
+        ("zephyr", "", "<|user|>\nhi</s>\n<|assistant|>\nhello</s>\n<|user|>\nbye</s>\n<|assistant|>\n"),
+    ],
+)
+def test_renderings(name: str, system: str, prompt: str) -> None:
+    prompt_type = find_prompt_type(name)
+    assert prompt_type and render(prompt_type, TURNS, system) == prompt
+
+
+def test_every_type_has_its_number_and_renders_every_text() -> None:
+    assert len(prompt_types()) == 71
+    for name, prompt_type in prompt_types().items():
+        assert find_prompt_type(str(prompt_type.number)) is find_prompt_type(name)
+        text = render(prompt_type, TURNS, "Be brief.")
+        assert all(each in text for each in TURNS) and "{S}" not in text
+
+
+def test_a_text_of_the_user_is_no_place_for_the_system_text() -> None:
+    prompt_type = find_prompt_type("vicuna11")
+    assert prompt_type and render(prompt_type, ["{S}"], "secret") == "secret USER: {S} ASSISTANT:"
+
+
+def test_a_server_that_completes_text_gets_a_conversation_as_text(
+    upstream: FakeUpstream, open_upstream: OpenModel
+) -> None:
+    upstream.reply = Reply([text_chunk("hello"), text_chunk("", reason="stop"), DONE])
+    list(open_upstream("vllm", prompt_type="vicuna11").generate(GenerationRequest(CHAT, stop=("x",))))
+    body = upstream.bodies[-1]
+    assert body["prompt"] == " USER: hi ASSISTANT:" and body["stop"] == ["x", "ASSISTANT:", "</s>"]
+
+
+@pytest.mark.parametrize(
+    ("request_", "field"),
+    [
+        (GenerationRequest((*CHAT, *CHAT)), "messages"),
+        (GenerationRequest((*CHAT, Message("assistant", "a"))), "messages"),
+        (GenerationRequest(CHAT, tools=(Tool("f", "", {}),)), "tools"),
+    ],
+)
+def test_what_a_prompt_type_has_no_place_for(
+    request_: GenerationRequest, field: str, open_upstream: OpenModel
+) -> None:
+    with pytest.raises(BadRequest) as refusal:
+        open_upstream("vllm", prompt_type="24").generate(request_)
+    assert refusal.value.field == field
+
+
+def test_an_unknown_type_is_refused_at_the_start(open_upstream: OpenModel) -> None:
+    with pytest.raises(CannotOpen, match="prompt_type 'nonsense'"):
+        open_upstream("vllm", prompt_type="nonsense")
