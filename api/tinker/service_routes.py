@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 from api.json_body import read_struct
 from api.openapi.operation import Operation
 from api.tinker.bodies import CreateSession, Empty, SessionBody, to_metadata
+from api.tinker.errors import NotServed
 from api.tinker.loss_aliases import LossAliases, alias_warning
 from api.tinker.tinker_route import TinkerRoute, require_runs
 from inference.models import Models
@@ -14,6 +15,12 @@ from settings.groups import ServerSettings
 
 MAX_CHUNK_DATA, MAX_CHUNK_BYTES = 1024, 5_000_000  # of one forward_backward, as the client's own
 DYNAMIC_CONFIG = {"refresh_interval_sec": 300, "sample_cancel_enabled": True}
+
+
+NOT_SERVED = {
+    "/copy_weights": "a key of this server reads every checkpoint: name it by its path",
+    "/create_custom_loss": "use forward_backward_custom, which computes the loss in the client",
+}
 
 
 def make_routes(models: Models, settings: ServerSettings, aliases: LossAliases) -> tuple[TinkerRoute, ...]:
@@ -56,6 +63,12 @@ def make_routes(models: Models, settings: ServerSettings, aliases: LossAliases) 
             "/sessions/<session_id>/finish",
             finish,
             Operation("Close a session", "Its runs are parked, its snapshots removed.", body=Empty),
+        ),
+        *(
+            TinkerRoute(
+                "POST", path, partial(refuse, path[1:], fix), Operation(f"Answers 400: {fix}", refuses=True)
+            )
+            for path, fix in NOT_SERVED.items()
         ),
     )
 
@@ -117,3 +130,7 @@ def heartbeat() -> dict[str, str]:
 def finish(session_id: str) -> dict[str, str]:
     require_runs().finish(session_id)
     return {}
+
+
+def refuse(name: str, fix: str) -> NoReturn:
+    raise NotServed(name, fix)

@@ -42,7 +42,9 @@ def test_a_server_without_tuning_says_so(client: FlaskClient) -> None:
 
 
 def test_unknown_paths_and_methods_are_refused_in_words(api: FlaskClient) -> None:
-    assert "detail" in api.post("/api/v1/copy_weights", json={}).json
+    reply = api.post("/api/v1/copy_weights", json={"source_path": "tinker://a/weights/b"})
+    assert reply.status_code == 400 and reply.json["detail"].startswith("copy_weights is not served here")
+    assert "detail" in api.post("/api/v1/billing", json={}).json
     assert "detail" in api.get("/api/v1/asample").json
 
 
