@@ -15,10 +15,10 @@ from inference.lora.files import TensorFile
 from inference.lora.keys import RoleKeys, TensorRole
 from inference.lora.target_parameters import ParameterPair
 from inference.model.lora.adapted_experts import AdaptedExperts, ExpertStack
-from inference.model.lora.base_weight import base_weight, row_norms
+from inference.model.lora.base_weight import base_weight
 from inference.model.lora.delta import AffineDelta, DeltaChain, ModuleDelta
 from inference.model.lora.replaced_module import ReplacedModule
-from inference.model.lora.shard import create_lora_delta
+from inference.model.lora.shard import create_lora_delta, output_part, row_norms
 from inference.model.lora.token_deltas import EmbeddingDelta, TokenEmbeddings, TokenLogits
 from inference.model.lora.weights import AdapterWeights, ModuleChange
 
@@ -106,11 +106,12 @@ def linear_delta(named: NamedModule) -> ModuleDelta:
     if bias is not None:
         deltas.append(bias_delta(named, bias))
     if R.MAGNITUDE in tensors:
-        factor = tensors[R.MAGNITUDE] / row_norms(named.module, b @ a)
+        factor = tensors[R.MAGNITUDE] / row_norms(named.model, named.name, a, b)
+        b = factor[:, None] * b
+        factor = output_part(named.model, named.name, factor)
         base_bias = named.module.bias if bias is None else bias
         shift = None if base_bias is None else named.place((1 - factor) * base_bias.float().cpu())
         deltas.append(AffineDelta(named.place(factor), shift))
-        b = factor[:, None] * b
     lora_bias = named.place(tensors[R.LORA_BIAS] * named.scale) if R.LORA_BIAS in tensors else None
     pair = create_lora_delta(named.model, named.name, named.place(a), named.place(b), lora_bias)
     return DeltaChain([*deltas, pair]) if deltas else pair

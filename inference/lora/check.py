@@ -25,7 +25,8 @@ OWN_PARAMETERS = {
     **dict.fromkeys((R.WEIGHT, R.BASE_WEIGHT), "weight"),
     **dict.fromkeys((R.BIAS, R.BASE_BIAS), "bias"),
 }
-SHARDED = {R.LORA_A, R.LORA_B, R.LORA_BIAS, R.EMBEDDING_A, R.EMBEDDING_B}  # served with several ranks
+# Served with several ranks.
+SHARDED = {R.LORA_A, R.LORA_B, R.LORA_BIAS, R.MAGNITUDE, R.EMBEDDING_A, R.EMBEDDING_B, R.TOKEN_ROWS}
 ROLE_SETS = (LINEAR, EMBEDDING, TOKENS, REPLACED)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Generator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -146,10 +147,13 @@ def answers_of(folder: Path, adapter: Path, num_shard: int) -> list[Sequence[int
 
 
 @pytest.mark.slow
-def test_ranks_that_share_a_model_share_its_adapters(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "features", [{}, {"use_dora": True, "trainable_token_indices": [5, 9]}], ids=["pairs", "DoRA, tokens"]
+)
+def test_ranks_that_share_a_model_share_its_adapters(tmp_path: Path, features: dict[str, Any]) -> None:
     folder = tiny_folder.llama(tmp_path / "model")
     torch.manual_seed(3)
-    config = LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM")
+    config = LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM", **features)
     adapted = get_peft_model(AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32), config)
     for parameter in adapted.parameters():
         if parameter.requires_grad:

@@ -1,6 +1,5 @@
 """The weight that the model serves in a module, whether it is plain, packed or quantized."""
 
-import torch
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
@@ -13,8 +12,11 @@ def base_weight(module: nn.Module) -> Tensor:
     return weight.values() if isinstance(weight, PackedTensor) else weight.detach()
 
 
-def row_norms(module: nn.Module, change: Tensor) -> Tensor:
-    """The length (out,) of each row of the layer's weight plus `change` (out, in); float32, on the CPU."""
+def squared_row_norms(module: nn.Module, change: Tensor) -> Tensor:
+    """The squared length (out,) of each row of the layer's weight plus `change` (out, in).
+
+    Counts the rows and columns that this rank has; float32, on the CPU.
+    """
     weight = base_weight(module).float().cpu()
     rows = weight.T if isinstance(module, Conv1D) else weight  # a Conv1D has (in, out)
-    return torch.linalg.vector_norm(rows + change, dim=1)
+    return (rows + change).square().sum(1)

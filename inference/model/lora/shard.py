@@ -10,9 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor, distributed
 
+from inference.model.lora.base_weight import squared_row_norms
 from inference.model.lora.delta import LoraDelta, ModuleDelta
 
-COLWISE, ROWWISE = "colwise", "rowwise"
+COLWISE, ROWWISE, GATHERED = "colwise", "rowwise", "colwise_gather_output"
 
 
 class RowwiseLoraDelta(LoraDelta):
@@ -40,9 +41,37 @@ def create_lora_delta(model: Any, name: str, a: Tensor, b: Tensor, bias: Tensor 
     return LoraDelta(a, b, bias)
 
 
+def row_norms(model: Any, name: str, a: Tensor, b: Tensor) -> Tensor:
+    """The length (out,) of each row of the module's weight plus b (out, r) a (r, in); float32, on the CPU."""
+    module, style = model.get_submodule(name), sharding_of(model, name)
+    if style in (COLWISE, GATHERED):
+        return gather_rows(squared_row_norms(module, local_part(b, 0) @ a), len(b)).sqrt()
+    squares = squared_row_norms(module, b @ (local_part(a, 1) if style == ROWWISE else a))
+    if style == ROWWISE:
+        distributed.all_reduce(squares)
+    return squares.sqrt()
+
+
+def gather_rows(own_rows: Tensor, size: int) -> Tensor:
+    """The `size` values of which each rank has its local_part."""
+    values = own_rows.new_zeros(size)
+    local_part_view(values, 0).copy_(own_rows)
+    distributed.all_reduce(values)
+    return values
+
+
+def output_part(model: Any, name: str, values: Tensor) -> Tensor:
+    """The values of the module's outputs (out,) that this rank computes: some of a column-wise layer's."""
+    return local_part(values, 0) if sharding_of(model, name) == COLWISE else values
+
+
 def local_part(values: Tensor, dim: int) -> Tensor:
     """This rank's chunk, as torch's Shard(dim) divides: the last ranks may have less."""
+    return local_part_view(values, dim).contiguous()
+
+
+def local_part_view(values: Tensor, dim: int) -> Tensor:
     size = values.shape[dim]
     length = -(-size // distributed.get_world_size())
     first = min(size, distributed.get_rank() * length)
-    return torch.narrow(values, dim, first, min(length, size - first)).contiguous()
+    return torch.narrow(values, dim, first, min(length, size - first))
