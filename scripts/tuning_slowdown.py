@@ -22,6 +22,7 @@ JOBS = "/v1/fine_tuning/jobs"
 NUM_TOKENS = 50
 MAX_STEPS = 1_000_000  # the job is cancelled long before
 NUM_ROWS, NUM_WORDS = 200, 60
+WARM_UP_S = 10.0  # the first requests are slower
 START_TIMEOUT_S = 120.0
 BOUNDARY = "rows-of-the-job"
 
@@ -58,7 +59,7 @@ def main() -> int:
         tempfile.TemporaryDirectory() as folder,
         serving("--model", options.model, "--tuning-dir", folder) as server,
     ):
-        measure(server, options.clients, 2.0)  # the first requests are slower
+        measure(server, options.clients, WARM_UP_S)
         file_id = upload_rows(server)
         rounds = [run_round(server, file_id, options) for _ in range(options.rounds)]
     serving_ratio = median(each.serving_ratio for each in rounds)

@@ -119,6 +119,7 @@ def test_a_dry_run_leaves_no_job_and_no_file(
     assert run(url, write_rows(tmp_path, ROW, ROW), "--dry-run", "--max-steps", "4") == 0
     printed = capsys.readouterr().out
     assert "  rows                          2\n" in printed and "- 2 rows are cut" in printed
+    assert "  estimated time             0:03\n" in printed
     assert not tuning.jobs.list(limit=10).values and not tuning.files.list(limit=10).values
 
 

@@ -75,7 +75,8 @@ def test_rows_are_checked_trained_and_followed(
         assert not page.find("#start").is_enabled()
         choose_rows(page, tmp_path, ROW, ROW)
         page.until(lambda: page.all(".counts"))
-        assert page.texts(".counts dd")[0] == "2" and page.find("#file-name").text == "rows.jsonl"
+        assert page.texts(".counts dd")[0] == "2" and page.texts(".counts dd")[-1] == "3 s"
+        assert page.find("#file-name").text == "rows.jsonl"
         page.until(lambda: page.find("#start").is_enabled())
         page.find("#option-n_epochs").send_keys("2", Keys.TAB)
         page.until(lambda: not page.find("#start").is_enabled())

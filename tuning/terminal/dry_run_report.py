@@ -48,7 +48,7 @@ def counts(report: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name in ("n_epochs", "batch_size", "learning_rate", "lora_rank", "max_length"):
         if name in values:
             yield name, f"{values[name]:g}" if isinstance(values[name], float) else f"{values[name]:,}"
-    if estimate := report.get("estimated_seconds"):
+    if estimate := report.get("estimated_s"):
         yield "estimated time", format_duration(estimate)
 
 

@@ -30,6 +30,7 @@ function counts(report) {
     ["Epochs", number(values.n_epochs ?? 0)],
     ["Learning rate", (values.learning_rate ?? 0).toPrecision(2)],
     ["Memory", `${number(Math.round(bytes / MB))} MB`],
+    ["Time, estimated", report.estimated_s === null ? "unknown" : `${number(Math.ceil(report.estimated_s))} s`],
   ];
 }
 
