@@ -1,5 +1,6 @@
 """A file is sent piece by piece, and is closed at the end or when the client leaves."""
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from flask import Response
 
 from api.file_body import CHUNK_BYTES, FileBody
+from api.server import http_protocol
 from tests.api.conftest import LiveServer, read, read_response
 from tests.api.conftest import request as http_request
 from tests.fake_backend import FakeBackend
@@ -54,3 +56,19 @@ def test_the_file_is_closed_when_the_client_leaves(server: LiveServer, file: Pat
     assert str(file) in open_files()
     connection.close()
     server.until(lambda: str(file) not in open_files())
+
+
+def test_a_reader_that_takes_a_little_at_a_time_is_dropped(
+    server: LiveServer, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_protocol, "WRITE_STALL_S", 0.5)
+    with server.connect(http_request("GET", "/file")) as connection:
+        read(connection, b"\r\n\r\n")
+        assert str(file) in open_files()
+
+        def has_been_dropped() -> bool:
+            with contextlib.suppress(ConnectionResetError):
+                connection.recv(1)
+            return str(file) not in open_files()
+
+        server.until(has_been_dropped, within_s=6.0)
