@@ -5,11 +5,12 @@ StreamedResponse is closed at once, which cancels the generation.
 """
 
 import asyncio
+import contextlib
 import io
 import logging
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from typing import Any
 
 from api.api_keys import KeyCheck
@@ -28,6 +29,7 @@ from api.server.request_body import ClientDisconnected, Receive, read_body
 from api.server.response_sender import Headers, ResponseSender, Send, encode_headers
 from api.wsgi_environ import ABORT, DRAINING, REFUSED, make_environ
 from inference.errors import ServerError, Unavailable
+from inference.process.malloc import trim_heap
 from inference.process.rust_panic import raises_panics
 
 Abort = Callable[[], None]
@@ -113,6 +115,11 @@ class Bridge:
             abort()
         for workers in (self.workers, self.large_workers):
             workers.shutdown(wait=False, cancel_futures=True)
+
+    def trim_heap(self) -> None:
+        """Trim the heap on the thread for large bodies: no other thread can trim the end of its arena."""
+        with contextlib.suppress(RuntimeError, CancelledError):  # the drain has ended
+            self.large_workers.submit(trim_heap).result()
 
     async def _wait_until_idle(self, seconds: float) -> None:
         if not self.running:

@@ -65,8 +65,8 @@ def serve(
     except OSError as error:
         log.error("cannot listen on %s port %d: %s; set another PORT or HOST", host, port, error.strerror)
         return 1
-    with trimming_heap(), asyncio.Runner(loop_factory=loop_factory()) as runner:
-        bridge = Bridge(app, body_limit, workers=workers, refuse_early=refuse_early, check_key=check_key)
+    bridge = Bridge(app, body_limit, workers=workers, refuse_early=refuse_early, check_key=check_key)
+    with trimming_heap(bridge.trim_heap), asyncio.Runner(loop_factory=loop_factory()) as runner:
         server = HttpServer(bridge, listener, drain_seconds, certfile, keyfile)
         runner.run(server.run(models, on_ready))
     return 0

@@ -5,7 +5,7 @@ hardly use. Knows the process's memory, no requests.
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from inference.process.malloc import trim_heap
@@ -16,9 +16,10 @@ MIN_GROWTH = 32 << 20  # bytes since the last time; less is not worth the millis
 
 
 class HeapTrimmer:
-    """For one thread."""
+    """For one thread. trim: calls trim_heap, possibly on another thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, trim: Callable[[], None] = trim_heap) -> None:
+        self._trim = trim
         self._bytes = resident_memory().own  # after the last time
 
     def trim_if_grown(self) -> bool:
@@ -27,18 +28,18 @@ class HeapTrimmer:
         if num_bytes < self._bytes + MIN_GROWTH:
             self._bytes = min(self._bytes, num_bytes)
             return False
-        trim_heap()
+        self._trim()
         self._bytes = resident_memory().own
         return True
 
 
 @contextmanager
-def trimming_heap() -> Iterator[None]:
-    """Trim the heap on a thread of its own until the block ends."""
+def trimming_heap(trim: Callable[[], None]) -> Iterator[None]:
+    """Call `trim` as the process grows, on a thread of its own, until the block ends."""
     over = threading.Event()
 
     def run() -> None:
-        trimmer = HeapTrimmer()
+        trimmer = HeapTrimmer(trim)
         while not over.wait(INTERVAL_S):
             trimmer.trim_if_grown()
 
