@@ -92,7 +92,7 @@ def peft_pass(folder: Path, dtype: str, data: list[Datum]) -> Callable[[], float
     def compute() -> float:
         loss = model(input_ids=ids, labels=labels).loss
         loss.backward()
-        return float(loss) * int((labels != -100).sum())
+        return loss.item() * int((labels != -100).sum())
 
     return compute
 
