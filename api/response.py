@@ -123,6 +123,7 @@ class StreamedResponse:
     has_ended     the last bytes were returned or pushed
     cancelled     closed before the last bytes
     error_status  status of the error that ended the response, even if another status was sent; 0: no error
+    is_poll       it waits for something that goes on without it: it does not delay a shutdown
     """
 
     def __init__(
@@ -146,6 +147,7 @@ class StreamedResponse:
         self.has_ended = False
         self.cancelled = False
         self.error_status = 0
+        self.is_poll = False
         self._primed_bytes: bytes | None = None
         self._end_callback: Callable[[], None] = lambda: None
         self._close_callbacks: list[Callable[[], None]] = []

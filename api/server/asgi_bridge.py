@@ -104,8 +104,14 @@ class Bridge:
                 self.idle.set()
 
     async def drain(self, seconds: float) -> None:
-        """Refuse new requests. After `seconds`, end those still running with an error in their dialect."""
+        """Refuse new requests. After `seconds`, end those still running with an error in their dialect.
+
+        Polls end at once: their clients ask again.
+        """
         self.drain_deadline = time.monotonic() + seconds
+        for sender in list(self.senders):
+            if sender.response.is_poll:
+                sender.abort(_shutdown_error())
         await self._wait_until_idle(seconds)
         for sender in list(self.senders):
             sender.abort(_shutdown_error())

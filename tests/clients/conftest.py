@@ -55,11 +55,15 @@ def locked() -> Iterator[str]:
 
 @contextmanager
 def running(
-    backend: FakeBackend, settings: ServerSettings, *names: str, tuning: TuningService | None = None
+    backend: FakeBackend,
+    settings: ServerSettings,
+    *names: str,
+    tuning: TuningService | None = None,
+    drain_seconds: float = 1,
 ) -> Iterator[str]:
     """The address of a server whose model has these further names."""
     ready: queue.Queue[HttpServer] = queue.Queue()
-    options = {"host": "127.0.0.1", "port": 0, "drain_seconds": 1, "on_ready": ready.put}
+    options = {"host": "127.0.0.1", "port": 0, "drain_seconds": drain_seconds, "on_ready": ready.put}
     models = make_models(backend, *names)
     app = create_app(models, settings, tuning=tuning)
     options["body_limit"] = make_body_limit(app, settings.max_body_bytes)

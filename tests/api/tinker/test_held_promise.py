@@ -46,3 +46,16 @@ def test_more_polls_wait_than_there_are_worker_threads() -> None:
         assert not any(poll.done() for poll in polls)
         promise.resolve(RunCreated(run_id=RUN))
         assert {poll.result(5).json()["model_id"] for poll in polls} == {RUN}
+
+
+def test_a_shutdown_does_not_wait_for_polls() -> None:
+    runs = ScriptedRuns()
+    promise = runs.promise_of(f"{RUN}:0")
+    with ThreadPoolExecutor(1) as pool:
+        with running(FakeBackend(), ServerSettings(), tuning=service_of(runs), drain_seconds=20) as url:
+            body = {"request_id": promise.request_id}
+            poll = pool.submit(requests.post, f"{url}/api/v1/retrieve_future", json=body)
+            time.sleep(0.3)
+            start = time.monotonic()
+        assert time.monotonic() - start < 10
+        assert poll.result(5).status_code == 503
