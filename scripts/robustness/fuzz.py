@@ -12,6 +12,7 @@ import argparse
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from pathlib import Path
@@ -37,27 +38,25 @@ def count_responses(server: Server) -> Counter[tuple[str, str]]:
 
 def run_schemathesis(server: Server, seconds: float, phases: str, seed: int) -> None:
     """Run it for at most the seconds: it does not end its phase "coverage" by itself before all cases."""
-    program = Path(sys.executable).with_name("schemathesis")
-    process = subprocess.Popen(
-        [
-            program,
-            "run",
-            f"http://{HOST}:{server.port}/openapi.json",
-            f"--phases={phases}",
-            f"--seed={seed}",
-            f"--workers={NUM_WORKERS}",
-            f"--max-examples={MAX_EXAMPLES}",
-            "--checks=not_a_server_error",
-            "--continue-on-failure",
-            "--no-color",
-        ],
-        stdout=subprocess.DEVNULL,
-    )
-    try:
-        process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        process.terminate()
-        process.wait()
+    command = [
+        Path(sys.executable).with_name("schemathesis"),
+        "run",
+        f"http://{HOST}:{server.port}/openapi.json",
+        f"--phases={phases}",
+        f"--seed={seed}",
+        f"--workers={NUM_WORKERS}",
+        f"--max-examples={MAX_EXAMPLES}",
+        "--checks=not_a_server_error",
+        "--continue-on-failure",
+        "--no-color",
+    ]
+    with tempfile.TemporaryDirectory() as folder:  # it writes what it has seen into its working directory
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=folder)
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            process.terminate()
+            process.wait()
 
 
 def main() -> int:

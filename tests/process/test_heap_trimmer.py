@@ -29,15 +29,14 @@ from inference.process.malloc import STEP_BLOCK, set_mmap_threshold, trim_heap
 from inference.process.rss import resident_memory
 set_mmap_threshold(STEP_BLOCK)
 
-def is_returned(trims_on_it):
-    thread = ThreadPoolExecutor(1)
-    trimmer = HeapTrimmer((lambda: thread.submit(trim_heap).result()) if trims_on_it else trim_heap)
-    before = resident_memory().own
+def is_returned(thread, trim):
+    trimmer, before = HeapTrimmer(trim), resident_memory().own
     thread.submit(lambda: len([b"1" * 50_000 for _ in range(800)])).result()
     assert trimmer.trim_if_grown()
     return resident_memory().own - before < 10_000_000
 
-print(is_returned(False), is_returned(True))
+first, second = ThreadPoolExecutor(1), ThreadPoolExecutor(1)  # two arenas: neither thread ends
+print(is_returned(first, trim_heap), is_returned(second, lambda: second.submit(trim_heap).result()))
 """
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's /proc")
 
