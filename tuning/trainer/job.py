@@ -160,13 +160,13 @@ class TrainingJob:
             learning_rate=self.schedule.rate_of(step - 1),
             grad_norm=grad_norm,
             tokens_per_second=sum(map(len, batch.data)) / max(elapsed_s, 1e-9),
-            eta_s=self.remaining_time.estimate(num_steps - step, self._num_later_evaluations()),
+            eta_s=self.remaining_time.estimate(num_steps - step, self._num_later_pauses()),
             **{f"train_{name}": value for name, value in measures.items()},
         )
 
     def _finish_step(self) -> None:
         """After a step: what is due at the end of an epoch or of an interval."""
-        ends_epoch = self.schedule.ends_epoch(self.state.step - 1)
+        began, ends_epoch = time.monotonic(), self.schedule.ends_epoch(self.state.step - 1)
         eval_steps = self.spec.hyperparameters.eval_steps
         is_evaluated = self.state.step % eval_steps == 0 if eval_steps else ends_epoch
         measures = self._evaluate() if self.validation_data is not None and is_evaluated else {}
@@ -174,19 +174,17 @@ class TrainingJob:
             self._write_checkpoint(measures)
         if ends_epoch or time.monotonic() - self._state_saved_at > STATE_INTERVAL_S:
             self._save_state()
+        if is_evaluated:
+            self.remaining_time.add_pause(time.monotonic() - began)
 
-    def _num_later_evaluations(self) -> int:
+    def _num_later_pauses(self) -> int:
         """Those after later steps; one at the end of a cut epoch is not counted."""
-        if self.validation_data is None:
-            return 0
         interval = self.spec.hyperparameters.eval_steps or self.schedule.steps_per_epoch
         return self.schedule.num_steps // interval - self.state.step // interval
 
     def _evaluate(self) -> dict[str, float]:
         assert self.validation_data is not None
-        began = time.monotonic()
         measures = evaluate(self.trainer, RUN_ID, self.validation_data)
-        self.remaining_time.add_evaluation(time.monotonic() - began)
         if not math.isfinite(measures["valid_loss"]):
             self.progress.message("The loss on the validation file is not finite", level="warn")
             measures = {}

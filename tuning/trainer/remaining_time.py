@@ -1,4 +1,4 @@
-"""How long the rest of a job takes, from the steps and evaluations that this process has timed.
+"""How long the rest of a job takes, from the steps and pauses that this process has timed.
 
 Knows counts and seconds; no clock, data or model.
 """
@@ -12,8 +12,10 @@ EVALUATION_SHARE = 0.33  # of a step's time for each token: an evaluation has no
 class RemainingTime:
     """The speed of a job so far, and what it says about the rest.
 
+    After some steps there is a pause, in which the job evaluates and saves a checkpoint.
+
     mean_step_tokens  tokens of a step on average over the dataset: the first steps may have short rows
-    valid_tokens      of an evaluation; 0: there are none
+    valid_tokens      of an evaluation; 0: there are none. They estimate a pause until there was one
     """
 
     mean_step_tokens: float
@@ -21,7 +23,7 @@ class RemainingTime:
     num_steps: int = field(default=0, init=False)
     seconds: float = field(default=0.0, init=False)
     num_tokens: int = field(default=0, init=False)
-    evaluation_s: float | None = field(default=None, init=False)
+    pause_s: float | None = field(default=None, init=False)
 
     def add_step(self, num_tokens: int, seconds: float) -> None:
         """Count a step. The first one also sets up buffers and kernels: later ones replace it."""
@@ -31,13 +33,13 @@ class RemainingTime:
         self.seconds += seconds
         self.num_tokens += num_tokens
 
-    def add_evaluation(self, seconds: float) -> None:
-        self.evaluation_s = seconds
+    def add_pause(self, seconds: float) -> None:
+        self.pause_s = seconds
 
-    def estimate(self, num_steps: int, num_evaluations: int) -> float:
-        """Seconds of so many more steps and evaluations; 0 before the first step."""
+    def estimate(self, num_steps: int, num_pauses: int) -> float:
+        """Seconds of so many more steps and pauses; 0 before the first step."""
         token_s = self.seconds / max(1, self.num_tokens)
-        evaluation_s = self.evaluation_s
-        if evaluation_s is None:
-            evaluation_s = EVALUATION_SHARE * token_s * self.valid_tokens
-        return num_steps * self.mean_step_tokens * token_s + num_evaluations * evaluation_s
+        pause_s = self.pause_s
+        if pause_s is None:
+            pause_s = EVALUATION_SHARE * token_s * self.valid_tokens
+        return num_steps * self.mean_step_tokens * token_s + num_pauses * pause_s

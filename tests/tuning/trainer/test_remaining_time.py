@@ -20,12 +20,12 @@ def test_short_rows_in_the_first_steps_do_not_promise_a_short_job() -> None:
     assert remaining_time.estimate(10, 0) == pytest.approx(40)
 
 
-def test_evaluations_are_part_of_the_rest_by_their_own_time_once_there_was_one() -> None:
+def test_pauses_are_part_of_the_rest_by_their_own_time_once_there_was_one() -> None:
     remaining_time = RemainingTime(mean_step_tokens=100, valid_tokens=1000)
     for _ in range(2):
         remaining_time.add_step(100, seconds=1.0)
     assert remaining_time.estimate(0, 3) == pytest.approx(3 * EVALUATION_SHARE * 10)
-    remaining_time.add_evaluation(seconds=2.0)
+    remaining_time.add_pause(seconds=2.0)
     assert remaining_time.estimate(5, 3) == pytest.approx(5 + 3 * 2)
 
 
