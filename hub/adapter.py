@@ -7,9 +7,10 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from hub.small_files import ADAPTER_CONFIG, INDEX, read_json
+from hub.small_files import INDEX, read_json
 from hub.weight_files import PICKLE_PATTERN, SINGLE_FILE
 from inference.finding import Finding, Refused
+from inference.lora.file_names import ADAPTER_CONFIG
 from inference.model.load.gguf.shards import GGUF
 
 SERVED_KIND = "LORA"

@@ -15,15 +15,14 @@ from hub.download.fetch import fetch
 from hub.errors import HubUnavailable, explain_hub_errors
 from hub.listing import Listing, fetch_listing
 from hub.repository import RepoFile, Repository
-from hub.small_files import ADAPTER_CONFIG, fetch_metadata
+from hub.small_files import fetch_metadata
 from hub.weight_headers.safetensors import with_headers
 from inference.finding import Finding, Refused, format_size
+from inference.lora.file_names import ADAPTER_CONFIG, ADAPTER_FILES
 
 SEGMENT = r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}"
 HUB_SOURCE = re.compile(rf"(?!.*\.\.)({SEGMENT}/{SEGMENT})(?:@({SEGMENT}(?:/{SEGMENT})*))?")
 DEFAULT_REVISION = "main"
-ADAPTER_WEIGHTS = "adapter_model.safetensors"
-ADAPTER_FILES = (ADAPTER_CONFIG, ADAPTER_WEIGHTS)
 MAX_CONFIG_BYTES, MAX_WEIGHT_BYTES = 1 << 20, 8_000_000_000
 
 

@@ -20,6 +20,7 @@ from hub.model_config import check_config, config_error
 from hub.repository import RepoFile
 from inference import untrusted_json
 from inference.finding import Refused, format_size
+from inference.lora.file_names import ADAPTER_CONFIG
 from inference.model.load.gguf.shards import GGUF
 
 MAX_BYTES = 1_400_000  # the checks may read 2 MB; the rest is for the listing and the weight headers
@@ -27,7 +28,6 @@ MAX_TRIES = 2
 MAX_FILE_S = 20  # seconds that the fetch of one file may take
 RETRY_FIX = "try again later"
 CONFIG = "config.json"
-ADAPTER_CONFIG = "adapter_config.json"
 INDEX = "model.safetensors.index.json"
 TEMPLATE = "chat_template.jinja"
 TEMPLATES = "additional_chat_templates/"

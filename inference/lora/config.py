@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from inference.errors import BadRequest, short
+from inference.lora.file_names import ADAPTER_CONFIG
 from inference.lora.name_pattern import matches
 from inference.untrusted_json import read_json_object
 
-CONFIG_FILE = "adapter_config.json"
 MAX_CONFIG_BYTES = 1 << 20
 # Options of training, of initialization or of file handling; or those whose effect the tensors' names show.
 WITHOUT_EFFECT = frozenset(
@@ -76,7 +76,7 @@ def matching_key(patterns: Mapping[str, Any], module: str) -> str:
 
 def read_config(folder: Path, max_rank: int) -> AdapterConfig:
     """Read and check the config. Raises BadRequest with the key, its value and what to do."""
-    values = read_values(folder / CONFIG_FILE)
+    values = read_values(folder / ADAPTER_CONFIG)
     check_features(values)
     ranks = number_pattern(values, "rank_pattern")
     return AdapterConfig(
@@ -97,12 +97,12 @@ def read_values(path: Path) -> dict[str, Any]:
     try:
         size = os.stat(path).st_size
         if size > MAX_CONFIG_BYTES:
-            raise refusal(f"has an {CONFIG_FILE} of {size} bytes, at most {MAX_CONFIG_BYTES} are read")
+            raise refusal(f"has an {ADAPTER_CONFIG} of {size} bytes, at most {MAX_CONFIG_BYTES} are read")
         return read_json_object(path)
     except FileNotFoundError:
-        raise refusal(f"has no {CONFIG_FILE}") from None
+        raise refusal(f"has no {ADAPTER_CONFIG}") from None
     except (OSError, ValueError) as error:
-        raise refusal(f"has an {CONFIG_FILE} that cannot be read: {short(str(error), 200)}") from None
+        raise refusal(f"has an {ADAPTER_CONFIG} that cannot be read: {short(str(error), 200)}") from None
 
 
 def check_features(values: Mapping[str, Any]) -> None:

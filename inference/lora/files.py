@@ -11,9 +11,9 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from inference.errors import error_line
-from inference.lora.config import CONFIG_FILE, refusal
+from inference.lora.config import refusal
+from inference.lora.file_names import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 
-WEIGHTS_FILE = "adapter_model.safetensors"
 PICKLED_FILES = ("adapter_model.bin", "adapter_model.pt", "adapter_model.pth")
 MAX_HEADER_BYTES = 16_000_000
 LENGTH_BYTES = 8  # little-endian length of the header, at the start of the file
@@ -24,12 +24,12 @@ Shape = tuple[int, ...]
 
 def check_files(folder: Path) -> None:
     """Raise BadRequest unless both files are regular files of the folder."""
-    if not (folder / WEIGHTS_FILE).exists():
+    if not (folder / ADAPTER_WEIGHTS).exists():
         pickled = next((name for name in PICKLED_FILES if (folder / name).exists()), "")
         if pickled:
             raise refusal(f"has {pickled}, which can run code: save it with safe_serialization=True")
-        raise refusal(f"has no {WEIGHTS_FILE}")
-    for name in (CONFIG_FILE, WEIGHTS_FILE):
+        raise refusal(f"has no {ADAPTER_WEIGHTS}")
+    for name in (ADAPTER_CONFIG, ADAPTER_WEIGHTS):
         path = (folder / name).resolve()
         if not path.is_file():
             raise refusal(f"has no {name} that is a file")
@@ -44,7 +44,7 @@ def roots_of(folder: Path) -> list[Path]:
 
 def read_shapes(folder: Path) -> Mapping[str, Shape]:
     """The shape of each tensor, from the header alone. Raises BadRequest for damage and other dtypes."""
-    path, shapes = folder / WEIGHTS_FILE, {}
+    path, shapes = folder / ADAPTER_WEIGHTS, {}
     try:
         with path.open("rb") as file:
             header_bytes = int.from_bytes(file.read(LENGTH_BYTES), "little")
@@ -58,7 +58,7 @@ def read_shapes(folder: Path) -> Mapping[str, Shape]:
     except (OSError, SafetensorError, ValueError) as error:
         raise refusal(f"has weights that cannot be read: {error_line(error)}") from None
     if not shapes:
-        raise refusal(f"has no weights in {WEIGHTS_FILE}")
+        raise refusal(f"has no weights in {ADAPTER_WEIGHTS}")
     return shapes
 
 
@@ -72,7 +72,7 @@ class TensorFile:
     """Reads tensors of the weights file, one at a time."""
 
     def __init__(self, folder: Path) -> None:
-        self._file = safe_open(folder / WEIGHTS_FILE, "pt")
+        self._file = safe_open(folder / ADAPTER_WEIGHTS, "pt")
 
     def read(self, key: str) -> Tensor:
         """The tensor, float32. Raises BadRequest for values that are not finite."""

@@ -18,9 +18,9 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from inference.errors import error_line, short
-from inference.lora.config import CONFIG_FILE, refusal
+from inference.lora.config import refusal
 from inference.lora.fence import is_gguf_file
-from inference.lora.files import WEIGHTS_FILE
+from inference.lora.file_names import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from inference.lora.keys import PREFIX, TensorRole
 from inference.model.load.gguf.header import GgufHeader, GgufTensor, NotGguf, read_header
 
@@ -57,7 +57,7 @@ class AdapterFolders:
         state = place.stat()
         key = f"{place} {state.st_size} {state.st_mtime_ns}"
         target = Path(self._folder.name) / hashlib.sha256(key.encode()).hexdigest()[:24]
-        if not (target / CONFIG_FILE).is_file():
+        if not (target / ADAPTER_CONFIG).is_file():
             target.mkdir(exist_ok=True)
             convert_gguf_adapter(place, self._config, target)
         return target
@@ -80,8 +80,8 @@ def convert_gguf_adapter(path: Path, config: Any, target: Path) -> None:
         tensors[key] = values.contiguous()
     if not ranks:
         raise refusal("has no pairs")
-    save_file(tensors, target / WEIGHTS_FILE)
-    (target / CONFIG_FILE).write_text(json.dumps(peft_config(header, ranks)))
+    save_file(tensors, target / ADAPTER_WEIGHTS)
+    (target / ADAPTER_CONFIG).write_text(json.dumps(peft_config(header, ranks)))
 
 
 def peft_config(header: GgufHeader, ranks: Mapping[str, int]) -> dict[str, Any]:

@@ -15,8 +15,9 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from inference.errors import BadRequest
-from inference.lora.config import CONFIG_FILE, read_config, refusal
-from inference.lora.files import WEIGHTS_FILE, TensorFile, check_files, read_shapes
+from inference.lora.config import read_config, refusal
+from inference.lora.file_names import ADAPTER_CONFIG, ADAPTER_WEIGHTS
+from inference.lora.files import TensorFile, check_files, read_shapes
 from inference.lora.keys import PREFIX, TensorRole, group_keys
 
 ANY_RANK = 1 << 30  # the parts are loaded already; the sum's rank is checked when it is loaded
@@ -44,7 +45,7 @@ def write_sum(summands: Sequence[Summand], target: Path) -> None:
         tensors[f"{PREFIX}{module}{TensorRole.LORA_A.value}"] = a
         tensors[f"{PREFIX}{module}{TensorRole.LORA_B.value}"] = b.contiguous()
         ranks[re.escape(module)] = len(a)
-    save_file(tensors, target / WEIGHTS_FILE)
+    save_file(tensors, target / ADAPTER_WEIGHTS)
     rank = max(ranks.values())
     config = {
         "peft_type": "LORA",
@@ -53,7 +54,7 @@ def write_sum(summands: Sequence[Summand], target: Path) -> None:
         "rank_pattern": ranks,
         "alpha_pattern": ranks,
     }
-    (target / CONFIG_FILE).write_text(json.dumps(config))
+    (target / ADAPTER_CONFIG).write_text(json.dumps(config))
 
 
 def scaled_pairs(summand: Summand) -> list[tuple[str, Tensor, Tensor]]:

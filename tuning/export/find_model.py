@@ -6,7 +6,7 @@ from hub.download import fetch
 from hub.resolve import make_hub, resolve_model
 from inference.errors import BadRequest
 from inference.lora.adapter import NAME
-from inference.lora.config import CONFIG_FILE
+from inference.lora.file_names import ADAPTER_CONFIG
 from settings.schema import Settings
 
 RESULTS = "models"  # folder of the fine-tuned models below TUNING_DIR
@@ -21,7 +21,7 @@ def find_adapter(name: str, tuning_folder: Path | None) -> Path:
     if tuning_folder and NAME.fullmatch(name) and ".." not in name:
         candidates.append(tuning_folder / RESULTS / name.replace(":", "_"))
     for folder in candidates:
-        if (folder / CONFIG_FILE).is_file():
+        if (folder / ADAPTER_CONFIG).is_file():
             return folder
     trained = f", or a fine-tuned model in {tuning_folder / RESULTS}" if tuning_folder else ""
     raise BadRequest("NAME", f"must be the folder of an adapter{trained}", name)

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import torch
 
+from inference.lora.file_names import ADAPTER_FILES
 from tuning.export.gguf_file.write import F16, Q8_0, write_gguf
 from tuning.export.merge import MergedModel
 from tuning.export.ollama import write_modelfile
 from tuning.export.safetensors_files import copy_tokenizer, write_safetensors
 
 GGUF_NAMES = {F16: "model-f16.gguf", Q8_0: "model-q8_0.gguf"}
-ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors")
 
 Write = Callable[[MergedModel, Path, str | None], list[str]]  # returns what the user must know
 

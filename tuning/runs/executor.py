@@ -15,6 +15,7 @@ from typing import Any
 
 from inference.database import Database, StoreFailed
 from inference.errors import BadRequest, Internal, NotFound, ServerError, named_error
+from inference.lora.file_names import ADAPTER_FILES
 from tuning.runs.checkpoints import Checkpoints
 from tuning.runs.counts import RunCounts
 from tuning.runs.paths import CheckpointPath, check_checkpoint_name, sampler_id_of
@@ -41,11 +42,8 @@ from tuning.runs.types import (
     WeightsLoaded,
     WeightsSaved,
 )
-from tuning.trainer.lora import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from tuning.trainer.messages import data_to_arrays
-from tuning.trainer.trainer import OPTIMIZER_FILE
-
-ADAPTER_FILES = (ADAPTER_CONFIG, ADAPTER_WEIGHTS)
+from tuning.trainer.run_files import OPTIMIZER_FILE
 
 log = logging.getLogger(__name__)
 

@@ -27,7 +27,7 @@ from tuning.runs.trainer_process import TrainerDied
 from tuning.runs.types import RunInfo, RunOptions
 from tuning.trainer.durable_files import last_whole, replace_folder
 from tuning.trainer.messages import Arrays, TrainerMessage
-from tuning.trainer.run_state import GRADIENTS_FILE
+from tuning.trainer.run_files import GRADIENTS_FILE
 
 STATE_FOLDER = "state"
 

@@ -18,11 +18,11 @@ from transformers.pytorch_utils import Conv1D
 
 from inference.errors import BadRequest, NotFound, error_line
 from inference.finding import join_names
+from inference.lora.file_names import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from inference.model.quantization.find_weights import ROUTERS
 from tuning.trainer.durable_files import write_json, write_tensors
 from tuning.types import JobSpec
 
-ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 LINEAR = (nn.Linear, Conv1D)
 ATTENTION = re.compile(r"(?i)(attn|attention)[^.]*\.")  # in the path of a layer's module
 

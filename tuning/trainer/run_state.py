@@ -5,9 +5,8 @@ from pathlib import Path
 from safetensors.torch import load_file
 
 from tuning.trainer.durable_files import write_tensors
-from tuning.trainer.trainer import OPTIMIZER_FILE, Trainer
-
-GRADIENTS_FILE = "gradients.safetensors"
+from tuning.trainer.run_files import GRADIENTS_FILE, OPTIMIZER_FILE
+from tuning.trainer.trainer import Trainer
 
 
 def save_run_state(trainer: Trainer, run_id: str, folder: Path) -> None:

@@ -30,10 +30,10 @@ from tuning.trainer.optimizers import (
     restore_optimizer,
     take_step,
 )
+from tuning.trainer.run_files import OPTIMIZER_FILE
 from tuning.trainer.target_logprobs import target_logprobs
 from tuning.trainer.token_losses import ScoredTokens
 
-OPTIMIZER_FILE = "optimizer.safetensors"
 DEFAULT_LAYOUT = Layout()
 
 

@@ -7,9 +7,9 @@ import pytest
 from flask.testing import FlaskClient
 
 from api import create_app
-from hub.fetch_adapter import ADAPTER_FILES
 from inference.errors import short
 from inference.finding import Finding, Refused
+from inference.lora.file_names import ADAPTER_FILES
 from settings.groups import ServerSettings
 from tests.api.openai.app_requests import CHATS, COMPLETIONS, RESPONSES, body_for, refusal
 from tests.fake_backend import FakeAdapters, FakeBackend, make_models
