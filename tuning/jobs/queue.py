@@ -5,16 +5,16 @@ the jobs that were running are queued again.
 """
 
 import logging
-import queue
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from inference.database import StoreFailed
 from inference.errors import BadRequest, Overloaded, Unavailable
+from tuning.commands import SHUTTING_DOWN, Commands
 from tuning.jobs.prepared_job import PreparedJob
 from tuning.jobs.run import JobRun
 from tuning.jobs.training import end_training, fail_job, follow_training, log_progress, start_training
@@ -28,11 +28,8 @@ RETRY_S = 5.0
 SHUTDOWN_S = 10.0  # for trainers to save their state
 MAX_DRY_RUNS = 2
 DRY_RUN_RETRY_S = 5.0
-SHUTTING_DOWN = "the server is shutting down"
 
 log = logging.getLogger(__name__)
-
-Result = TypeVar("Result")
 
 
 class JobQueue:
@@ -43,71 +40,46 @@ class JobQueue:
         self._num_slots = num_slots
         self._poll_s = poll_s
         self._runs: list[JobRun] = []
-        self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._is_closing = False
+        self._commands = Commands()
         self._thread = threading.Thread(target=self._work, name="jobs", daemon=True)
         self._thread.start()
 
     def wake(self) -> None:
         """Look for new jobs now."""
-        self._commands.put(lambda: None)
+        self._commands.wake()
 
     def cancel(self, job_id: str) -> Job:
         """Kill the job's program; when this returns, it is gone. Raises UnknownJob, BadRequest."""
-        return self._call(self._cancel, job_id)
+        return self._commands.call(self._cancel, job_id)
 
     def pause(self, job_id: str) -> Job:
         """Have the trainer save its state and end. Raises UnknownJob, BadRequest."""
-        return self._call(self._pause, job_id)
+        return self._commands.call(self._pause, job_id)
 
     def resume(self, job_id: str) -> Job:
         """Queue a paused job. Raises UnknownJob, BadRequest."""
-        return self._call(self._resume, job_id)
+        return self._commands.call(self._resume, job_id)
 
     def dry_run(self, job_id: str, folder: Path) -> PreparedJob:
         """Validate the files of the draft in `folder`, which is no job. Raises Overloaded."""
-        return self._call(self._start_dry_run, job_id, folder).result()
+        return self._commands.call(self._start_dry_run, job_id, folder).result()
 
     def close(self) -> None:
         """Have the trainers save their states, and end them. Their jobs go on after the next start."""
-        self._commands.put(self._begin_closing)
+        self._commands.close()
         self._thread.join()
-
-    def _call(self, function: Callable[..., Result], *args: Any) -> Result:
-        """Run a function on the queue's thread. Raises what it raises, or Unavailable."""
-        future: Future[Result] = Future()
-
-        def command() -> None:
-            try:
-                future.set_result(function(*args))
-            except BaseException as error:
-                future.set_exception(error)
-
-        if self._is_closing:
-            raise Unavailable(SHUTTING_DOWN)
-        self._commands.put(command)
-        return future.result()
 
     def _work(self) -> None:
         self._requeue_interrupted()
-        while not self._is_closing:
+        while not self._commands.is_closed:
             try:
                 self._advance()
             except StoreFailed as error:  # a full disk, for example: the next turn tries again
                 log.error("the jobs wait: %s", error)
-                self._obey(RETRY_S)
+                self._commands.run(RETRY_S)
             else:
-                self._obey(self._poll_s if self._runs else None)
+                self._commands.run(self._poll_s if self._runs else None)
         self._stop_runs()
-
-    def _obey(self, timeout_s: float | None) -> None:
-        """Run the commands that have arrived; wait for one up to `timeout_s`, None: as long as it takes."""
-        try:
-            self._commands.get(timeout=timeout_s)()
-            while True:
-                self._commands.get_nowait()()
-        except queue.Empty:
-            return
 
     def _advance(self) -> None:
         for run in list(self._runs):
@@ -206,11 +178,8 @@ class JobQueue:
         for job in self._workspace.database.run(jobs_with_status, "running"):
             self._workspace.change_job(job.id, message, "warn", status="queued")
 
-    def _begin_closing(self) -> None:
-        self._is_closing = True
-
     def _stop_runs(self) -> None:
-        self._obey(0)
+        self._commands.run()
         for run in self._runs:
             run.stop("shutdown", SHUTDOWN_S)
             if run.stage == "dry_run":

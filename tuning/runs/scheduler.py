@@ -4,16 +4,15 @@ One thread owns the queues and never waits long; another one executes. Other thr
 """
 
 import logging
-import queue
 import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
 
-from inference.errors import NotFound, Unavailable, short
+from inference.errors import NotFound, short
+from tuning.commands import Commands
 from tuning.runs.executor import RunExecutor
 from tuning.runs.promise import Promise
 from tuning.runs.run_queue import CREATION, LOST, QueuedRequest, RunQueue
@@ -24,11 +23,8 @@ TICK_S = 1.0
 CLEAN_UP_S = 30.0
 SHUTDOWN_S = 20.0  # for the trainer to finish a micro-batch, and to write the runs to disk
 INTERRUPT_S = 0.5  # a request that has just begun may not hear of it
-SHUTTING_DOWN = "the server is shutting down"
 
 log = logging.getLogger(__name__)
-
-Result = TypeVar("Result")
 
 
 class RunScheduler:
@@ -47,22 +43,22 @@ class RunScheduler:
         self._queues = {run.id: RunQueue(run.id, run.next_seq_id, is_restored=True) for run in runs}
         restore_queues(file, self._queues)
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="trainer")
-        self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._is_busy = self._is_closing = False
+        self._commands = Commands()
+        self._is_busy = False
         self._thread = threading.Thread(target=self._work, name="runs", daemon=True)
         self._thread.start()
 
     def create(self, run_id: str, request: CreateRun) -> Promise:
         """The promise of the run's creation: the same one for the same id."""
-        return self._call(self._create, run_id, request)
+        return self._commands.call(self._create, run_id, request)
 
     def submit(self, run_id: str, seq_id: int, request: RunRequest) -> Promise:
         """Raises NotFound."""
-        return self._call(self._submit, run_id, seq_id, request)
+        return self._commands.call(self._submit, run_id, seq_id, request)
 
     def promise(self, run_id: str, seq_id: int) -> Promise:
         """Raises NotFound."""
-        return self._call(self._find_promise, run_id, seq_id)
+        return self._commands.call(self._find_promise, run_id, seq_id)
 
     def num_waiting(self) -> int:
         """Requests that have not begun."""
@@ -74,13 +70,12 @@ class RunScheduler:
 
     def close(self) -> None:
         """End after the request that is being executed, or kill the trainer if it takes too long."""
-        if self._is_closing:
+        if self._commands.is_closed:
             return
-        self._commands.put(self._begin_closing)
+        self._commands.close()
         self._thread.join()
         self._end_trainer()
-        while not self._commands.empty():  # the end of the last request
-            self._commands.get()()
+        self._commands.run()  # the end of the last request
         save_queues(self._file, self._queues.values())
 
     def _end_trainer(self) -> None:
@@ -93,28 +88,10 @@ class RunScheduler:
             residents.kill()
         self._worker.shutdown()
 
-    def _call(self, function: Callable[..., Result], *args: Any) -> Result:
-        """Run a function on the thread of the queues. Raises what it raises, or Unavailable."""
-        future: Future[Result] = Future()
-
-        def command() -> None:
-            try:
-                future.set_result(function(*args))
-            except BaseException as error:
-                future.set_exception(error)
-
-        if self._is_closing:
-            raise Unavailable(SHUTTING_DOWN)
-        self._commands.put(command)
-        return future.result()
-
     def _work(self) -> None:
         next_tick = next_clean_up = time.monotonic()
-        while not self._is_closing:
-            try:
-                self._commands.get(timeout=TICK_S)()
-            except queue.Empty:
-                pass
+        while not self._commands.is_closed:
+            self._commands.run(TICK_S)
             if time.monotonic() >= next_tick:
                 self._visit_queues()
                 next_tick = time.monotonic() + TICK_S
@@ -122,6 +99,7 @@ class RunScheduler:
                 self.execute(self._clean_up)
                 next_clean_up = time.monotonic() + CLEAN_UP_S
             self._start_next()
+        self._commands.run()
 
     def _create(self, run_id: str, request: CreateRun) -> Promise:
         if run_id not in self._queues:
@@ -148,12 +126,12 @@ class RunScheduler:
     def _start_next(self) -> None:
         """Hand the executor a request of the run that has waited longest, if it is idle."""
         ready = next((each for each in self._queues.values() if each.is_ready), None)
-        if self._is_busy or self._is_closing or ready is None:
+        if self._is_busy or self._commands.is_closed or ready is None:
             return
         self._queues[ready.run_id] = self._queues.pop(ready.run_id)  # behind all others
         queued, self._is_busy = ready.take(), True
         future = self._worker.submit(self._executor.execute, ready.run_id, queued.seq_id, queued.request)
-        future.add_done_callback(lambda done: self._commands.put(partial(self._end, ready, queued, done)))
+        future.add_done_callback(lambda done: self._commands.send(partial(self._end, ready, queued, done)))
 
     def _end(
         self, run_queue: RunQueue, queued: QueuedRequest, done: "Future[RunResult | Failure | None]"
@@ -169,9 +147,6 @@ class RunScheduler:
         for run_queue in self._queues.values():
             run_queue.fail_gap()
             run_queue.remove_expired()
-
-    def _begin_closing(self) -> None:
-        self._is_closing = True
 
 
 def run_logged(task: Callable[[], None]) -> None:
