@@ -17,7 +17,7 @@ from inference.native.library import library
 from inference.native.structs import NativeDtype
 
 NATIVE_DTYPES = {torch.float32: NativeDtype.F32, torch.bfloat16: NativeDtype.BF16}
-PANEL, GROUP = 16, 32  # as in matrix.h
+PANEL, GROUP = 16, 32  # as in panel.h
 PACKED_AT_ONCE = 64  # panels: limits the memory for converted values
 COMPUTED_AT_ONCE = 2048  # rows: limits the memory for converted inputs
 ALIGNED = 64  # bytes

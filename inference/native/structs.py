@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class NativeDtype(IntEnum):
-    """The format of a matrix, or of the rows that it is multiplied with: enum NativeDtype in matrix.h."""
+    """The format of a matrix, or of the rows that it is multiplied with: enum NativeDtype in panel.h."""
 
     F32 = 0
     BF16 = 1

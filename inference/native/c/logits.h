@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "bfloat.h"
-#include "matrix.h"
+#include "panel.h"
 
 enum { SPAN = 256 };
 

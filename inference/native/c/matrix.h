@@ -9,14 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { PANEL = 16, GROUP = 32 };   /* outputs per panel; inputs that share a scale */
-
-enum NativeDtype {
-    F32,    /* panels of [inputs][PANEL] floats */
-    BF16,   /* [inputs / 2][PANEL][2] */
-    INT8,   /* [inputs / 4][PANEL][4]; a float scale for each output */
-    INT4,   /* groups of GROUP inputs, two values per byte (see quantize.h); bfloat16 scales [groups][PANEL] */
-};
+#include "panel.h"
 
 /* A weight (outputs, inputs). A range of whole panels is a Matrix too. */
 typedef struct Matrix {
@@ -28,12 +21,6 @@ typedef struct Matrix {
     const void *scales;     /* INT8, INT4; else null */
     const float *bias;      /* (outputs,), or null; `multiply` does not add it */
 } Matrix;
-
-/* Bytes of a value, F32 or BF16. */
-static inline int dtype_bytes(int dtype)
-{
-    return dtype == F32 ? 4 : 2;
-}
 
 size_t matrix_bytes(int dtype, int outputs, int inputs);          /* bytes of `values` */
 size_t matrix_scale_bytes(int dtype, int outputs, int inputs);    /* bytes of `scales` */

@@ -6,7 +6,9 @@
 #ifndef QUANTIZE_H
 #define QUANTIZE_H
 
-#include "matrix.h"
+#include <stdint.h>
+
+#include "panel.h"
 
 enum { TILE = GROUP * PANEL, INT8_ZERO = 128, INT4_ZERO = 8 };
 

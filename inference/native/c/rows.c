@@ -1,6 +1,8 @@
 /* Transposes words: single floats, or pairs of bfloat16, which stay adjacent in a panel. */
 #include "rows.h"
 
+#include <stddef.h>
+
 #include "bfloat.h"
 
 enum { WORD = 4, FLOAT_WORDS = GROUP, PAIR_WORDS = GROUP / 2 };

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "bfloat.h"
-#include "matrix.h"
+#include "panel.h"
 
 void store(void *to, int64_t place, int dtype, const float *from, int count)
 {

@@ -1,5 +1,6 @@
 /* Unpacks a matrix into rows, one tile of GROUP inputs × PANEL outputs at a time. */
 #include "bfloat.h"
+#include "matrix.h"
 #include "rounding.h"
 #include "rows.h"
 #include "team.h"

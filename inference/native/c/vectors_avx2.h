@@ -3,8 +3,9 @@
 #define VECTORS_H
 
 #include <immintrin.h>
+#include <stdint.h>
 
-#include "matrix.h"
+#include "panel.h"
 
 enum { HALF = PANEL / 2 };
 

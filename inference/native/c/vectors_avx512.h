@@ -3,8 +3,9 @@
 #define VECTORS_H
 
 #include <immintrin.h>
+#include <stdint.h>
 
-#include "matrix.h"
+#include "panel.h"
 
 typedef __m512 Floats;
 typedef __m512i Ints;

@@ -2,8 +2,10 @@
 #ifndef VECTORS_H
 #define VECTORS_H
 
+#include <stdint.h>
+
 #include "bfloat.h"
-#include "matrix.h"
+#include "panel.h"
 
 #define LANES for (int n = 0; n < PANEL; n++)
 
