@@ -3,7 +3,7 @@
 Plain values and arrays; every shape is checked before the first pass.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,7 +44,7 @@ def check_datum(
     index: int,
     *,
     names: Iterable[str],
-    optional: Iterable[str],
+    optional: Collection[str],
     candidates: bool,
     vocab_size: int,
     context: int,
@@ -70,8 +70,9 @@ def check_datum(
         wrong = ids[(ids < 0) | (ids >= vocab_size)]
         if len(wrong):
             raise BadRequest(field_name, f"must have token ids below {vocab_size}", int(wrong[0]))
-    for name in set(names) - (set(optional) - datum.inputs.keys()):
-        check_input(datum, field_name, name, shape)
+    for name in names:
+        if name in datum.inputs or name not in optional:
+            check_input(datum, field_name, name, shape)
 
 
 def check_input(datum: Datum, field_name: str, name: str, shape: tuple[int, ...]) -> None:
