@@ -58,6 +58,13 @@ class BaseModel:
         positions = {} if position_ids is None else {"position_ids": position_ids}
         return self.backbone(input_ids=ids, use_cache=False, **positions)
 
+    def has_frozen_output(self) -> bool:
+        """Whether all weights in training are the backbone's."""
+        inside = {id(weight) for weight in self.backbone.parameters()}
+        return not any(
+            weight.requires_grad and id(weight) not in inside for weight in self.causal.parameters()
+        )
+
     def logits(self, output: Any, hidden: Tensor) -> Tensor:
         """The logits (M, V) of hidden states (M, H), which belong to the backbone's `output`.
 
@@ -66,7 +73,7 @@ class BaseModel:
         """
         ids = torch.zeros(1, hidden.shape[0], dtype=torch.long, device=hidden.device)
         with returns(self.backbone, dataclasses.replace(output, last_hidden_state=hidden[None])):
-            return self.causal(input_ids=ids, use_cache=False).logits[0]
+            return self.causal(input_ids=ids, use_cache=False).logits.flatten(0, 1)
 
 
 @contextmanager

@@ -3,14 +3,14 @@
 Knows tensors and a function from hidden states to logits; no model.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from functools import partial
 
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-LogitsFn = Callable[[Tensor], Tensor]  # hidden states (M, H) → logits (M, V)
+from tuning.trainer.row_gradients import LogitsFn, score_with_gradients
 
 LOGITS_BYTES = 1 << 26  # bytes of float32 logits that are computed at once
 MIN_BLOCK = 16  # tokens: with fewer, reading the output layer's weight takes longer than the products
@@ -21,25 +21,39 @@ def tokens_per_block(vocab_size: int) -> int:
 
 
 def target_logprobs(
-    logits_of: LogitsFn, hidden: Tensor, targets: Tensor, vocab_size: int, places: Tensor | None = None
+    logits_of: LogitsFn,
+    hidden: Tensor,
+    targets: Tensor,
+    vocab_size: int,
+    places: Tensor | None = None,
+    *,
+    frozen_output: bool,
 ) -> tuple[Tensor, Tensor]:
     """The log probability of each target (M,), float32, and whether it is the most probable token (M,).
 
-    hidden  (P, H) of the tokens before the targets
-    places  (M,) ascending: the row of `hidden` before each target; None: one target a row
+    hidden         (P, H) of the tokens before the targets
+    places         (M,) ascending: the row of `hidden` before each target; None: one target a row
+    frozen_output  logits_of has no trained weight
 
-    With gradients, blocks are computed again in the backward pass instead of being kept.
+    With gradients, logits of blocks are not kept. One target a row of a frozen output layer has its gradient
+    computed at once; other blocks are computed again in the backward pass.
     """
     block = tokens_per_block(vocab_size)
+    if torch.is_grad_enabled() and frozen_output and places is None:
+        blocks = zip(hidden.split(block), targets.split(block), strict=True)
+        return concatenate(score_with_gradients(logits_of, rows, ids) for rows, ids in blocks)
     score = partial(score_block, logits_of)
     if len(hidden) <= block:
         return score(hidden, targets, places)
     if torch.is_grad_enabled():
         score = partial(checkpoint, score, use_reentrant=False)
-    scores = [
+    return concatenate(
         score(rows, *targets_of(targets, places, first, first + len(rows)))
         for first, rows in zip(range(0, len(hidden), block), hidden.split(block), strict=True)
-    ]
+    )
+
+
+def concatenate(scores: Iterable[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
     logprobs, is_top = zip(*scores, strict=True)
     return torch.cat(logprobs), torch.cat(is_top)
 

@@ -225,5 +225,10 @@ class Trainer:
     def _target_logprobs(self, output: Any, targets: Targets) -> tuple[Tensor, Tensor]:
         hidden = output.last_hidden_state.flatten(0, 1)[targets.positions]  # (P, H)
         return target_logprobs(
-            partial(self.base.logits, output), hidden, targets.ids, self.base.vocab_size, targets.places
+            partial(self.base.logits, output),
+            hidden,
+            targets.ids,
+            self.base.vocab_size,
+            targets.places,
+            frozen_output=self.base.has_frozen_output(),
         )

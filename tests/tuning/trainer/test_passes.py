@@ -61,14 +61,15 @@ def assert_same_pass(trainer: Trainer, loss: float, expected: Tensor) -> None:
         assert torch.allclose(own[name], gradient, atol=1e-5, rtol=1e-5), name
 
 
+@pytest.mark.parametrize("train_output", [False, True], ids=["frozen output", "trained output"])
 @pytest.mark.parametrize("in_blocks", [False, True], ids=["whole", "in blocks"])
 @pytest.mark.parametrize("name", SINGLE)
 def test_a_loss_and_its_gradients_are_those_of_plain_torch(
-    base: BaseModel, monkeypatch: pytest.MonkeyPatch, name: str, in_blocks: bool
+    base: BaseModel, monkeypatch: pytest.MonkeyPatch, name: str, in_blocks: bool, train_output: bool
 ) -> None:
     if in_blocks:
         monkeypatch.setattr(target_logprobs, "tokens_per_block", lambda vocab_size: 5)
-    trainer = warm(Trainer(base), train_output=True)
+    trainer = warm(Trainer(base), train_output=train_output)
     result = trainer.forward_backward("a", DATA, name)
     assert_same_pass(trainer, result.loss, FORMULAS[name](plain_rows(trainer, DATA)))
 

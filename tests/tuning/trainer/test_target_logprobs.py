@@ -25,7 +25,7 @@ def test_blocks_change_neither_values_nor_gradients(monkeypatch: pytest.MonkeyPa
         return block @ head.T
 
     monkeypatch.setattr(module, "LOGITS_BYTES", 4 * VOCAB * 30)
-    logprobs, is_top = target_logprobs(logits_of, hidden, targets, VOCAB)
+    logprobs, is_top = target_logprobs(logits_of, hidden, targets, VOCAB, frozen_output=False)
     gradients = torch.autograd.grad(logprobs.square().sum(), (head, hidden))
     assert max(largest) == 30
     assert torch.allclose(logprobs, expected, atol=1e-5)
@@ -48,12 +48,35 @@ def test_several_targets_behind_a_token_are_those_of_its_logits(
     expected = (hidden @ head.T).log_softmax(-1)[places, targets]
     expected_gradients = torch.autograd.grad(expected.square().sum(), (head, hidden))
     monkeypatch.setattr(module, "LOGITS_BYTES", 4 * VOCAB * rows_per_block)
-    logprobs, is_top = target_logprobs(lambda block: block @ head.T, hidden, targets, VOCAB, places)
+    logprobs, is_top = target_logprobs(
+        lambda block: block @ head.T, hidden, targets, VOCAB, places, frozen_output=False
+    )
     gradients = torch.autograd.grad(logprobs.square().sum(), (head, hidden))
     assert torch.allclose(logprobs, expected, atol=1e-5)
     assert torch.equal(is_top, (hidden @ head.T).argmax(-1)[places] == targets)
     for gradient, other in zip(gradients, expected_gradients, strict=True):
         assert torch.allclose(gradient, other, atol=1e-4)
+
+
+def test_logits_of_a_frozen_output_layer_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(2)
+    head, hidden = torch.randn(VOCAB, WIDTH), torch.randn(TOKENS, WIDTH, requires_grad=True)
+    targets = torch.randint(VOCAB, (TOKENS,))
+    expected = (hidden @ head.T / 9).tanh().log_softmax(-1).gather(1, targets[:, None])[:, 0]
+    (expected_gradient,) = torch.autograd.grad(expected.exp().sum(), hidden)
+    num_rows: list[int] = []
+
+    def logits_of(block: torch.Tensor) -> torch.Tensor:
+        num_rows.append(len(block))
+        return (block @ head.T / 9).tanh()
+
+    monkeypatch.setattr(module, "LOGITS_BYTES", 4 * VOCAB * 30)
+    logprobs, is_top = target_logprobs(logits_of, hidden, targets, VOCAB, frozen_output=True)
+    (gradient,) = torch.autograd.grad(logprobs.exp().sum(), hidden)
+    assert num_rows == [30, 30, 30, 10]
+    assert torch.allclose(logprobs, expected, atol=1e-5)
+    assert torch.equal(is_top, (hidden @ head.T).argmax(-1) == targets)
+    assert torch.allclose(gradient, expected_gradient, atol=1e-5)
 
 
 def test_a_block_is_bounded_by_bytes_but_never_tiny() -> None:
