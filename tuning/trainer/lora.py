@@ -21,6 +21,7 @@ from inference.finding import join_names
 from inference.lora.file_names import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from inference.model.quantization.find_weights import ROUTERS
 from tuning.trainer.durable_files import write_json, write_tensors
+from tuning.trainer.lora_linear import LoraLinear
 from tuning.types import JobSpec
 
 LINEAR = (nn.Linear, Conv1D)
@@ -101,6 +102,7 @@ class PeftAdapters:
     def add(self, name: str, config: LoraConfig, seed: int) -> None:
         """Insert a new adapter that changes nothing yet: A is random, B is 0."""
         torch.manual_seed(seed)
+        config._register_custom_module({nn.Linear: LoraLinear})
         try:
             with warnings.catch_warnings(action="ignore"):  # peft's remarks on tied weights and Conv1D
                 if self.peft_model is None:
