@@ -131,9 +131,14 @@ def probe_activations(model: Any, num_tokens: int) -> int:
 
 
 def logits_bytes(model: Any, num_tokens: int) -> int:
-    """Bytes of the logits that are computed at once, and of their gradients, in float32."""
-    vocab_size = model.config.get_text_config().vocab_size
-    return 2 * FLOAT_BYTES * vocab_size * min(num_tokens, tokens_per_block(vocab_size))
+    """Bytes of the logits that are computed at once, and of the gradients of all hidden states.
+
+    Logits are in float32 beside their probabilities, and before that in the model's dtype.
+    """
+    config, itemsize = model.config.get_text_config(), model.dtype.itemsize
+    of_a_logit = 2 * FLOAT_BYTES + (itemsize if itemsize < FLOAT_BYTES else 0)
+    num_logits = config.vocab_size * min(num_tokens, tokens_per_block(config.vocab_size))
+    return of_a_logit * num_logits + num_tokens * config.hidden_size * itemsize
 
 
 def check_memory(plan: TrainingPlan, free_bytes: int, fix: str = "") -> Finding:

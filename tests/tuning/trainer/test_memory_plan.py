@@ -27,6 +27,13 @@ def test_weights_are_counted_in_the_dtype_of_the_trainer() -> None:
     assert plan_memory(CONFIG, replace(job_spec(), dtype="bfloat16"), 64).weights == plan().weights // 2
 
 
+@pytest.mark.parametrize(("dtype", "num_bytes"), [("float32", 4 + 4), ("bfloat16", 4 + 4 + 2)])
+def test_a_logit_is_counted_with_its_probability_and_in_its_own_dtype(dtype: str, num_bytes: int) -> None:
+    spec = replace(job_spec(), dtype=dtype)
+    few, many = (plan_memory(CONFIG | {"vocab_size": size}, spec, 512).step for size in (16_000, 32_000))
+    assert many - few == 16_000 * 512 * num_bytes
+
+
 def test_the_adapter_is_its_weights_and_their_moments() -> None:
     """Rank 4 on q, k, v, o, gate, up and down of four layers; 12 bytes for each trained weight."""
     shapes = [(128, 128), (128, 64), (128, 64), (128, 128), (128, 64), (128, 64), (64, 128)]
