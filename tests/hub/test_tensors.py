@@ -15,4 +15,4 @@ def test_more_tensors_than_any_file_has_are_refused_soon() -> None:
     started = time.thread_time()
     with pytest.raises(MalformedHeader, match=f"300000 tensors, at most {MAX_TENSORS} are read"):
         parse_header(header)
-    assert time.thread_time() - started < 3
+    assert time.thread_time() - started < 10

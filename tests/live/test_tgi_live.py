@@ -25,7 +25,7 @@ def generate(server: ServerProcess, inputs: str = QUESTION, **parameters: Any) -
 
 def generate_stream(server: ServerProcess, inputs: str = QUESTION, **parameters: Any) -> list[dict[str, Any]]:
     body = {"inputs": inputs, "parameters": {"details": True, **parameters}}
-    lines = server.post("/generate_stream", body).text.split("\n\n")[:-1]
+    lines = server.post("/generate_stream", body).content.decode().split("\n\n")[:-1]  # SSE is UTF-8
     return [json.loads(line.removeprefix("data: ")) for line in lines]
 
 

@@ -20,7 +20,7 @@ from inference.engine.sampling.sampler import (
     Sampler,
     advance_matchers,
 )
-from inference.engine.sequence import Matcher, Sequence
+from inference.engine.sequence import Matcher, PromptLogprob, Sequence
 from inference.sampling import PenaltyWindow, Sampling, Watermark
 from tests.generation_requests import make_request
 
@@ -297,10 +297,8 @@ def test_scores_are_logprobs_of_given_ids() -> None:
     ]
     assert [score.top_logprobs[0][1] for score in scores] == logprobs.amax(-1).tolist()
     assert all(len(score.top_logprobs) == 2 for score in scores)
-    assert Sampler(WIDTH).prompt_logprobs(logits, [5, 6, 7, 8], 0)[0] == (
-        float(logprobs[0, 5]),
-        (),
-        scores[0].rank,
+    assert Sampler(WIDTH).prompt_logprobs(logits, [5, 6, 7, 8], 0)[0] == PromptLogprob(
+        float(logprobs[0, 5]), (), scores[0].rank
     )
 
 
