@@ -8,13 +8,12 @@ from typing import Any
 import msgspec
 
 from inference.errors import BadRequest, NotImplementedHere
-from inference.remote.choices import Choices, known_logprob
-from inference.remote.event_stream import ServerSentEvent
-from inference.remote.failures import broken, in_band
+from inference.remote.choices import known_logprob
 from inference.remote.openai import OpenAIApi, is_conversation
 from inference.remote.openai_body import Flavour
 from inference.remote.options import keep_supported
 from inference.remote.prompt_types import as_text
+from inference.remote.streamed_reader import StreamedReader
 from inference.remote.upstream_api import UpstreamCall
 from inference.text.stop_strings import StopStrings
 from inference.types import Constraint, Embedding, Event, GenerationRequest, Token, TopLogprob
@@ -138,55 +137,31 @@ def stop_strings(request: GenerationRequest) -> StopStrings | None:
     return StopStrings((), request.stop) if request.include_stop_str_in_output else StopStrings(request.stop)
 
 
-class TgiReader:
-    """An AnswerReader for the answer `index`.
+class TgiReader(StreamedReader):
+    """stops: None if the request has no stop strings."""
 
-    stops  None: the request has no stop strings
-    """
+    CHUNK = "token of TGI"
 
     def __init__(self, model: str, index: int, stops: StopStrings | None, show_special: bool) -> None:
-        self._model = model
-        self._index = index
-        self._choices = Choices(model, (index,))
+        super().__init__(model, index)
         self._matcher = stops.new_matcher() if stops else None
         self._show_special = show_special
         self._stop = ""
 
-    @property
-    def is_complete(self) -> bool:
-        return self._choices.are_finished
-
-    def read(self, event: ServerSentEvent) -> list[Event]:
-        try:
-            return self._read_response(msgspec.json.decode(event.data))
-        except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError):
-            raise broken(self._model, "an event is no token of TGI") from None
-
-    def read_document(self, body: bytes) -> list[Event]:
-        raise broken(self._model, "it is not streamed")
-
-    def finish(self) -> list[Event]:
-        return self._choices.finish()
-
-    def finish_at_deadline(self) -> list[Event]:
-        return self._choices.finish_at_deadline()
-
-    def _read_response(self, response: dict[str, Any]) -> list[Event]:
-        if response.get("error"):
-            raise in_band(self._model, response["error"])
-        events = self._choices.start(self._index)
-        token = self._token(response["token"], response.get("top_tokens") or ())
-        if response.get("generated_text") is None:
-            return [*events, *self._choices.tokens([token])]
-        details = response.get("details") or {}
-        self._choices.prompt_tokens = details.get("input_length")
-        self._choices.completion_tokens = details.get("generated_tokens")
+    def read_chunk(self, chunk: dict[str, Any]) -> list[Event]:
+        events = self.choices.start(self.index)
+        token = self._token(chunk["token"], chunk.get("top_tokens") or ())
+        if chunk.get("generated_text") is None:
+            return [*events, *self.choices.tokens([token])]
+        details = chunk.get("details") or {}
+        self.choices.prompt_tokens = details.get("input_length")
+        self.choices.completion_tokens = details.get("generated_tokens")
         text = self._matcher.flush() if self._matcher and not self._stop else ""
         reason = details.get("finish_reason", "stop")
         return [
             *events,
-            *self._choices.end(
-                self._index,
+            *self.choices.end(
+                self.index,
                 reason,
                 self._stop or None,
                 last_tokens=[token],
@@ -201,7 +176,7 @@ class TgiReader:
         if self._matcher and not self._stop:
             text, self._stop = self._matcher.feed(text)
         return Token(
-            self._index,
+            self.index,
             token["id"],
             text,
             known_logprob(token.get("logprob")),

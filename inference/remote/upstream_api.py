@@ -1,6 +1,6 @@
 """The interface between a remote backend and what an upstream speaks: requests to send, and how to read them.
 
-One file for each kind of server implements it: openai.py, tgi.py, llamastack.py and gradio.py.
+One file for each kind of server implements it: openai.py, tgi.py and llamastack.py.
 """
 
 from collections.abc import Callable, Sequence

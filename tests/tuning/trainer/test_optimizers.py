@@ -1,10 +1,13 @@
 """Optimizer steps against torch's own."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
 
-from tuning.trainer.optimizers import AdamParams, create_optimizer, take_step
+from inference.errors import BadRequest
+from tuning.trainer.optimizers import AdamParams, check_params, create_optimizer, take_step
 
 TORCH = {
     "adamw": lambda weights: torch.optim.AdamW(
@@ -65,3 +68,10 @@ def test_moments_move_without_a_gradient() -> None:
     before = weights[0].detach().clone()
     assert take_step(optimizer, AdamParams(learning_rate=0.1)) == 0.0
     assert (weights[0] < before).all()
+
+
+@pytest.mark.parametrize("name", ["learning_rate", "weight_decay"])
+@pytest.mark.parametrize("value", [-0.1, 1e308, float("inf"), float("nan")])
+def test_rates_that_would_spoil_the_weights_are_refused(name: str, value: float) -> None:
+    with pytest.raises(BadRequest, match=f"adam_params.{name}"):
+        check_params(replace(PARAMS, **{name: value}))
