@@ -15,7 +15,7 @@ from inference.errors import Unauthorized
 
 # Every version of the Llama Stack dialect has its own health and version routes.
 STATUS_PATH = re.compile(r"(/alpha|/v1|/passthrough/v1)?/(health|version)/?|/health/(live|ready)/?")
-TINKER_PREFIX = "tml-"  # Tinker's client refuses a key that begins otherwise
+TINKER_KEY_PREFIX = "tml-"  # Tinker's client refuses a key that begins otherwise
 PING = "/ping"  # POST is open as well
 OPEN_PATHS = frozenset(
     {
@@ -77,8 +77,8 @@ def make_key_check(keys: tuple[str, ...], root_path: str = "") -> KeyCheck:
 
 
 def _digests(keys: Sequence[str]) -> list[bytes]:
-    """The digests of each key, and of the key behind TINKER_PREFIX."""
-    return [_digest(f"{prefix}{key}".encode()) for key in keys for prefix in ("", TINKER_PREFIX)]
+    """The digests of each key, and of the key behind TINKER_KEY_PREFIX."""
+    return [_digest(f"{prefix}{key}".encode()) for key in keys for prefix in ("", TINKER_KEY_PREFIX)]
 
 
 def _is_one_of(request_digest: bytes, digests: Sequence[bytes]) -> bool:

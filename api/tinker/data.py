@@ -1,7 +1,6 @@
 """Converts the body of a pass to the trainer's data, after checks of every datum. Raises BadRequest."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import numpy as np
 
@@ -12,49 +11,33 @@ from inference.errors import BadRequest
 from inference.types import ModelInfo
 from tuning.runs.types import ForwardBackward
 from tuning.trainer.datum import Datum
+from tuning.trainer.losses import Loss, find_loss
 
 TARGETS, WEIGHTS = "target_tokens", "weights"
 STABLE_REINFORCE = "stable_reinforce"
-
-
-class LossInputs(NamedTuple):
-    """names: of the inputs beside the targets; takes_columns: they may be [N, K], K targets at each place."""
-
-    names: tuple[str, ...]
-    takes_columns: bool = False
-
-
-SAMPLED = ("logprobs", "advantages")
-LOSS_INPUTS: Mapping[str, LossInputs] = {
-    "cross_entropy": LossInputs((WEIGHTS,), takes_columns=True),
-    "importance_sampling": LossInputs(SAMPLED, takes_columns=True),
-    "ppo": LossInputs(SAMPLED),
-    "cispo": LossInputs(SAMPLED),
-    "dro": LossInputs(SAMPLED),
-    "gspo": LossInputs((*SAMPLED, "sequence_ratio_mask")),
-}
+SERVED_LOSSES = ("cross_entropy", "importance_sampling", "ppo", "cispo", "dro", "gspo")
 
 
 def to_forward_backward(body: PassBody, info: ModelInfo) -> ForwardBackward:
     """info: of the base model, whose context and vocabulary are the limits."""
-    loss_inputs = find_loss_inputs(body.loss_fn)
+    loss = find_served_loss(body.loss_fn)
     if not body.data:
         raise BadRequest("data", "must have at least one datum")
     return ForwardBackward(
-        data=[to_datum(datum, f"data[{i}]", loss_inputs, info) for i, datum in enumerate(body.data)],
+        data=[to_datum(datum, f"data[{i}]", loss, info) for i, datum in enumerate(body.data)],
         loss_fn=body.loss_fn,
         config=read_config(body.loss_fn_config),
         forward_only=body.forward_only,
     )
 
 
-def find_loss_inputs(loss_fn: str) -> LossInputs:
+def find_served_loss(loss_fn: str) -> Loss:
+    """A loss that Tinker's clients know: the trainer's others are for pairs, in jobs."""
     if loss_fn == STABLE_REINFORCE:
         raise NotServed("loss_fn stable_reinforce", "set loss_fn=importance_sampling")
-    if loss_fn not in LOSS_INPUTS:
-        names = ", ".join(LOSS_INPUTS)
-        raise BadRequest("loss_fn", f"must be one of {names}", loss_fn)
-    return LOSS_INPUTS[loss_fn]
+    if loss_fn not in SERVED_LOSSES:
+        raise BadRequest("loss_fn", f"must be one of {', '.join(SERVED_LOSSES)}", loss_fn)
+    return find_loss(loss_fn)
 
 
 def read_config(config: Mapping[str, float | str]) -> dict[str, float]:
@@ -66,17 +49,17 @@ def read_config(config: Mapping[str, float | str]) -> dict[str, float]:
     return numbers
 
 
-def to_datum(body: DatumBody, field: str, loss_inputs: LossInputs, info: ModelInfo) -> Datum:
+def to_datum(body: DatumBody, field: str, loss: Loss, info: ModelInfo) -> Datum:
     token_ids = read_tokens(body, field, info)
-    tensors = {TARGETS: None, **dict.fromkeys(loss_inputs.names), **body.loss_fn_inputs}
-    unknown = tensors.keys() - {TARGETS, *loss_inputs.names}
+    tensors = {TARGETS: None, **dict.fromkeys(loss.inputs), **body.loss_fn_inputs}
+    unknown = tensors.keys() - {TARGETS, *loss.inputs}
     if unknown:
-        names = ", ".join((TARGETS, *loss_inputs.names))
+        names = ", ".join((TARGETS, *loss.inputs))
         raise BadRequest(f"{field}.loss_fn_inputs", f"may have {names}", min(unknown))
     if WEIGHTS in tensors and tensors[WEIGHTS] is None:
         tensors[WEIGHTS] = ones_like(tensors[TARGETS])
     arrays = {
-        name: read_input(tensor, f"{field}.loss_fn_inputs.{name}", len(token_ids), loss_inputs)
+        name: read_input(tensor, f"{field}.loss_fn_inputs.{name}", len(token_ids), loss)
         for name, tensor in tensors.items()
     }
     targets = arrays.pop(TARGETS)
@@ -97,19 +80,19 @@ def read_tokens(body: DatumBody, field: str, info: ModelInfo) -> Array:
 
 
 def ones_like(targets: Tensor | None) -> Tensor | None:
-    """Weights for all targets: cross_entropy needs none."""
+    """Weights for all targets, in their layout: a cell of sparse targets that has no target has none."""
     if targets is None:
         return None
     return Tensor(np.ones(len(targets.values), FLOAT), targets.shape, targets.csr)
 
 
-def read_input(tensor: Tensor | None, field: str, num_tokens: int, loss_inputs: LossInputs) -> Array:
+def read_input(tensor: Tensor | None, field: str, num_tokens: int, loss: Loss) -> Array:
     """The array of an input, (N,) or (N, K)."""
     if tensor is None:
         raise BadRequest(field, "is required")
     shape = list(tensor.shape) if tensor.shape is not None else [len(tensor.values)]
-    if shape[:1] != [num_tokens] or len(shape) > 1 + loss_inputs.takes_columns:
-        columns = " or [N, K]" if loss_inputs.takes_columns else ""
+    if shape[:1] != [num_tokens] or len(shape) > 1 + loss.candidates:
+        columns = " or [N, K]" if loss.candidates else ""
         raise BadRequest(f"{field}.shape", f"must be [N]{columns} with N = {num_tokens} tokens", shape)
     return to_dense(tensor, field)
 

@@ -13,20 +13,18 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from inference.errors import named_error
 from inference.model.quantization.schemes import INT8, NONE
-from inference.process.malloc import LARGE_BLOCK, set_mmap_threshold
 from inference.text.chat_template import ChatTemplate
 from tuning.data.encoder import Encoder
 from tuning.data.examples import Dataset
-from tuning.trainer.base_model import BaseModel, load_base
+from tuning.trainer.base_model import BaseModel
 from tuning.trainer.failures import to_failure
 from tuning.trainer.job import TrainingJob
 from tuning.trainer.memory_plan import largest_pass, plan_memory
 from tuning.trainer.metric_writers import MetricWriters
 from tuning.trainer.micro_batches import make_layout
+from tuning.trainer.open_base import open_base
 from tuning.trainer.progress import ProgressLog
 from tuning.trainer.trainer import Trainer
 from tuning.trainer.training_data import TrainingData, training_data
@@ -63,17 +61,8 @@ def main(folder: Path) -> int:
 
 def run_job(folder: Path, spec: JobSpec, progress: ProgressLog, stop_request: StopRequest) -> None:
     """Load, encode and train. Raises whatever ends the job."""
-    torch.set_num_threads(max(1, spec.threads))
     hyperparameters = spec.hyperparameters
-    base = load_base(
-        Path(spec.model_folder),
-        dtype=spec.dtype,
-        trust_remote_code=spec.trust_remote_code,
-        tokenizer_config=Path(spec.tokenizer_config_path) if spec.tokenizer_config_path else None,
-        chat_template=spec.chat_template,
-        quantize=INT8 if hyperparameters.quantize_base else NONE,
-    )
-    set_mmap_threshold(LARGE_BLOCK)  # else freed activations leave holes, which double the resident memory
+    base = open_base(spec, INT8 if hyperparameters.quantize_base else NONE)
     encoder = make_encoder(base, hyperparameters)
     dataset = encoder.encode(Path(spec.training_file), spec.method)
     for text in dataset.events:

@@ -22,15 +22,14 @@ from inference.errors import BadRequest, ServerError, named_error
 from inference.model.load import loader
 from inference.model.load.meta_model import build_on_meta
 from inference.model.quantization.schemes import NONE
-from inference.process.malloc import LARGE_BLOCK, set_mmap_threshold
 from inference.process.memory_shortage import is_memory_shortage
 from inference.process.rss import resident_memory
-from tuning.trainer.base_model import load_base
 from tuning.trainer.durable_files import replace_folder
 from tuning.trainer.lora import LoraOptions, find_linear_names, kinds_to_names
 from tuning.trainer.memory_plan import TRAINED_FACTOR, TrainingPlan, plan_memory
 from tuning.trainer.messages import Arrays, TrainerMessage, arrays_to_data, read_message, write_message
 from tuning.trainer.micro_batches import Layout
+from tuning.trainer.open_base import open_base
 from tuning.trainer.optimizers import AdamParams, check_params, num_steps
 from tuning.trainer.run_state import open_run_state, save_run_state
 from tuning.trainer.trainer import Trainer
@@ -77,18 +76,8 @@ class TrainerServer:
     @cached_property
     def trainer(self) -> Trainer:
         """Loads the base model."""
-        spec = self._base
-        torch.set_num_threads(spec.threads)
-        base = load_base(
-            Path(spec.model_folder),
-            dtype=spec.dtype,
-            trust_remote_code=spec.trust_remote_code,
-            tokenizer_config=Path(spec.tokenizer_config_path) if spec.tokenizer_config_path else None,
-            chat_template=spec.chat_template,
-            quantize=spec.quantize,
-        )
+        base = open_base(self._base, self._base.quantize)
         self.interruption.watch(base.backbone)
-        set_mmap_threshold(LARGE_BLOCK)  # else freed activations leave holes in the heap
         return Trainer(base, scores_masked=True)
 
     def reply(self, message: TrainerMessage) -> Reply:
