@@ -5,9 +5,9 @@
     python -m scripts.gpu --device cpu --model tiny --sample   a run without a GPU; its figures mean nothing
 
 Needs this checkout, torch, transformers, psutil and pytest; for http, memory and transformers also the
-packages of requirements.txt. No network and no set-up. The weights are random. Sections that need the same
-model share it. DIR gets figures.txt, table.md, log.txt, profile.txt and correct.txt. Exit code 1 if a section
-failed or a result is wrong.
+packages of requirements.txt, for vllm also vLLM. No network and no set-up. The weights are random. Sections
+that need the same model share it. DIR gets figures.txt, table.md, log.txt, profile.txt, vllm.txt and
+correct.txt. Exit code 1 if a section failed or a result is wrong.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def main() -> int:
     transformers.logging.set_verbosity_error()
     args.output.mkdir(parents=True, exist_ok=True)
     write_log(args.output / "log.txt")
-    options = SectionOptions(make_options(args), args.rounds, args.sample, args.output)
+    options = SectionOptions(make_options(args), args.rounds, args.sample, args.output, args.vllm_path)
     report = FigureReport(args.output, options.bench.model)
     report.write("\n".join([*machine.describe(), f"{options.bench.model}, {options.bench.dtype}"]))
     engines = EnginePool(options.bench, EngineSize(args.max_sequences, args.max_batch_tokens))
@@ -68,7 +68,7 @@ def run_section(
         report.write_table()
         return True
     report.write(f"\n{name}")
-    run = SectionRun(options, engines, min(end_s, start_s + 60 * section.minutes))
+    run = SectionRun(options, engines, min(end_s, start_s + 60 * section.minutes), report.numbers)
     try:
         figures: Any = section.measure(run)  # a generator
         with closing(figures):
@@ -125,6 +125,7 @@ def parse_args() -> argparse.Namespace:
     add("--max-sequences", type=int, default=256, help="rows of a step (default: %(default)s)")
     add("--max-batch-tokens", type=int, default=2048, help="tokens of a step (default: %(default)s)")
     add("--rounds", type=int, default=3, help="rounds of the comparisons (default: %(default)s)")
+    add("--vllm-path", type=Path, help="the folder that contains vLLM (default: this Python has it)")
     add("--sample", action="store_true", help="small counts: only to see that every section runs")
     add("--threads", type=int, default=os.cpu_count(), help="CPU threads (default: all)")
     args = parser.parse_args()

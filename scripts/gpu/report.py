@@ -25,6 +25,7 @@ class FigureReport:
 
     def __init__(self, output: Path, model: str) -> None:
         self.rows: list[ReportRow] = []
+        self.numbers: dict[tuple[str, str], float] = {}  # by section and figure
         self._model, self._table = model, output / "table.md"
         self._file = (output / "figures.txt").open("a")
 
@@ -39,6 +40,8 @@ class FigureReport:
             figure.remark,
         )
         self.rows.append(row)
+        if not isinstance(figure.value, str):
+            self.numbers[section, figure.name] = figure.value
         goal = f"  [{row.target}: {row.verdict}]" if target else ""
         remark = f"  ({row.remark})" if row.remark else ""
         self.write(f"{section}  {row.figure}: {row.value}{goal}{remark}")

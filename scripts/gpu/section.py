@@ -1,8 +1,8 @@
 """The types that all sections of the GPU report share: options, figures and the error of a wrong result."""
 
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -37,12 +37,16 @@ class WrongResult(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SectionOptions:
-    """rounds: of comparisons. sample: small counts, so that figures mean nothing. output: a folder."""
+    """rounds: of comparisons. sample: small counts, so that figures mean nothing. output: a folder.
+
+    vllm_path: the folder that contains vLLM and what it imports; None: this Python has it, if any.
+    """
 
     bench: BenchOptions
     rounds: int
     sample: bool
     output: Path
+    vllm_path: Path | None = None
 
     def choose(self, full: T, small: T) -> T:
         return small if self.sample else full
@@ -50,11 +54,15 @@ class SectionOptions:
 
 @dataclass(frozen=True, slots=True)
 class SectionRun:
-    """What a section gets. engines: shared by all sections. deadline_s: time.monotonic() at its end."""
+    """What a section gets. engines: shared by all sections. deadline_s: time.monotonic() at its end.
+
+    figures: the numbers measured so far in the run, by section and name.
+    """
 
     options: SectionOptions
     engines: EnginePool
     deadline_s: float
+    figures: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
     @property
     def bench(self) -> BenchOptions:

@@ -19,6 +19,7 @@ from scripts.gpu import (
     start,
     sync,
     versus_transformers,
+    versus_vllm,
 )
 from scripts.gpu.section import MeasureSection
 
@@ -43,6 +44,7 @@ SECTIONS: Mapping[str, Section] = {
     "long": Section(long_context.measure_section, 1.0),
     "kernels": Section(kernels.measure_section, 4.0),
     "transformers": Section(versus_transformers.measure_section, 3.5),
+    "vllm": Section(versus_vllm.measure_section, 4.0),
     "http": Section(http_server.measure_section, 2.0),
     "memory": Section(memory.measure_section, 3.0),
     "correct": Section(correct.measure_section, 8.0),

@@ -36,6 +36,7 @@ TARGETS = (
     FigureTarget("prefill", "2048 tokens, MFU", "8b", True, 50),  # %
     FigureTarget("prefill", "8192 tokens, MFU", "8b", True, 60),
     FigureTarget("rows256", "256 requests", "8b", True, 12_500),  # tokens/s
+    FigureTarget("vllm", "256 requests, ratio", "", True, 1),
     FigureTarget("transformers", "64 mixed, ratio", "", True, 2),
     FigureTarget("memory", "llama", "", False, 3),  # % error
     FigureTarget("memory", "qwen3", "", False, 3),

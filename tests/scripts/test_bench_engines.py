@@ -152,6 +152,15 @@ def test_a_driver_gets_loads_and_its_end_is_a_failure() -> None:
     engine.stop()
 
 
+def test_a_driver_that_hangs_is_ended_and_its_stderr_kept(tmp_path: Path) -> None:
+    hangs = "import os, sys, time; print(os.environ['WORD'], file=sys.stderr, flush=True); time.sleep(60)"
+    with pytest.raises(EngineFailed, match="code -9"):
+        SubprocessEngine(
+            [sys.executable, "-c", hangs], environment={"WORD": "late"}, log=tmp_path / "log", limit_s=1
+        )
+    assert (tmp_path / "log").read_text() == "late\n"
+
+
 def test_the_peak_of_a_process_tree_includes_all_its_processes() -> None:
     worked = "sum(range(10_000_000))"  # longer than the kernel's unit of time
     grown = f"import sys; held = bytearray(30_000_000); {worked}; print(flush=True); sys.stdin.read()"

@@ -15,9 +15,10 @@ import pytest
 import torch
 
 from inference.device_copy import lists_to_device
+from scripts.bench.engine_under_test import EngineFailed
 from scripts.bench.models import build_model, num_parameters
 from scripts.bench.options import BenchOptions
-from scripts.gpu import correct, kernels, memory, prefill, profile, roofline, sync
+from scripts.gpu import correct, kernels, memory, prefill, profile, roofline, sync, versus_vllm
 from scripts.gpu.__main__ import run_section
 from scripts.gpu.engine import EnginePool, EngineSize
 from scripts.gpu.report import FigureReport
@@ -30,6 +31,28 @@ from scripts.preflight.memory.measure import MeasuredMemory, Prediction
 BENCH = BenchOptions(model="tiny", dtype="float32", device="cpu", threads=1, runner="paged")
 SIZE = EngineSize(max_sequences=4, max_batch_tokens=64)
 TRIAL_SECTION = "trial"
+FAKE_VLLM = """
+import time
+from types import SimpleNamespace
+
+SamplingParams = SimpleNamespace
+
+class LLM:
+    def __init__(self, model, **options):
+        if "compilation_config" in options:
+            raise RuntimeError("no compiler")
+
+    def generate(self, prompts, sampling, use_tqdm):
+        assert all(prompt["prompt_token_ids"] for prompt in prompts) and sampling[0].ignore_eos
+        time.sleep(0.01)
+        return [self.answer(each.max_tokens) for each in sampling]
+
+    def answer(self, num_tokens):
+        return SimpleNamespace(
+            outputs=[SimpleNamespace(token_ids=[1] * num_tokens)],
+            metrics=SimpleNamespace(first_token_latency=0.004),
+        )
+"""
 
 
 @pytest.fixture
@@ -225,6 +248,36 @@ def test_the_files_of_the_suite_exist() -> None:
     assert all((correct.ROOT / path).exists() for group in correct.GROUPS for path in group.arguments)
 
 
+@pytest.fixture
+def vllm_path(tmp_path: Path) -> Path:
+    """A folder with a vLLM that answers at once and cannot compile."""
+    path = tmp_path / "peer" / "vllm.py"
+    path.parent.mkdir()
+    path.write_text(FAKE_VLLM)
+    return path.parent
+
+
+def test_vllm_is_compared_with_our_figures_of_the_same_run(run: SectionRun, vllm_path: Path) -> None:
+    run = replace(
+        run, options=replace(run.options, vllm_path=vllm_path), figures={("rows256", "2 requests"): 1.0}
+    )
+    figures = {figure.name: figure for figure in versus_vllm.measure_section(run)}
+    assert [*figures] == [
+        *("start, compiled", "start, CUDA graphs", "start, eager", "2 requests", "2 requests, first token"),
+        *("2 requests, ratio", "decode, 1 row"),
+    ]
+    assert figures["start, compiled"].value == "failed" and figures["2 requests, first token"].value == 4
+    rate, ratio = figures["2 requests"].value, figures["2 requests, ratio"].value
+    assert isinstance(rate, float) and 0 < rate < 8 / 0.01 and ratio == 1 / rate
+    assert "no compiler" in (run.options.output / versus_vllm.LOG).read_text()
+
+
+def test_a_missing_vllm_is_an_error_that_names_the_option(run: SectionRun, tmp_path: Path) -> None:
+    run = replace(run, options=replace(run.options, vllm_path=tmp_path))
+    with pytest.raises(EngineFailed, match=f"vLLM is not installed in {tmp_path}: --vllm-path"):
+        next(versus_vllm.measure_section(run))
+
+
 @pytest.mark.slow
 def test_tests_that_take_too_long_are_ended(run: SectionRun, tmp_path: Path) -> None:
     path = tmp_path / "test_endless.py"
@@ -250,9 +303,10 @@ def test_a_memory_prediction_is_reported_with_its_error(run: SectionRun) -> None
 
 
 @pytest.mark.slow
-def test_every_section_runs_without_a_gpu(tmp_path: Path) -> None:
+def test_every_section_runs_without_a_gpu(tmp_path: Path, vllm_path: Path) -> None:
     arguments = ["--device", "cpu", "--model", "tiny", "--sample", "--runner", "paged", "--rounds", "1"]
     arguments += ["--threads", "1", "--max-sequences", "8", "--output", str(tmp_path)]
+    arguments += ["--vllm-path", str(vllm_path)]
     result = subprocess.run(
         [sys.executable, "-m", "scripts.gpu", *arguments],
         cwd=correct.ROOT,

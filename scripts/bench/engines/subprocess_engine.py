@@ -5,8 +5,11 @@ The driver prints {"description": …} when it is ready. Then it reads one line 
 """
 
 import json
+import os
 import subprocess
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +21,36 @@ from scripts.bench.server import ROOT
 
 
 class SubprocessEngine:
-    """An EngineUnderTest. command: starts the driver."""
+    """An EngineUnderTest.
 
-    def __init__(self, command: Sequence[str]) -> None:
-        self._process = subprocess.Popen(
-            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+    command      starts the driver
+    environment  environment variables to add
+    log          a file to which its stderr is appended; None: our own stderr
+    limit_s      seconds after which it is ended, so that nothing waits for it forever; None: never
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        log: Path | None = None,
+        limit_s: float | None = None,
+    ) -> None:
+        with open(log, "a") if log else nullcontext() as stderr:
+            self._process = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env=os.environ | (environment or {}),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+            )
         self._processes = ProcessTree(self._process.pid)
+        self._limit = threading.Timer(limit_s or threading.TIMEOUT_MAX, self._processes.kill)
+        self._limit.daemon = True
+        self._limit.start()
         self.description: str = self._read_line()["description"]
 
     def run(self, load: Load) -> Run:
@@ -38,7 +64,8 @@ class SubprocessEngine:
         )
 
     def stop(self) -> None:
-        self._process.terminate()
+        self._limit.cancel()
+        self._processes.kill()
         self._process.wait(timeout=60)
 
     def _write_line(self, line: str) -> None:
