@@ -12,7 +12,7 @@ def check(plan: Plan, machine: Machine) -> Finding | None:
         return None
     dtype = plan.model_size.dtype
     if plan.device == "cpu":
-        return Finding("device", f"{dtype} on the CPU", describe_cpu(dtype, machine), True)
+        return Finding("device", f"{dtype} on the CPU", describe_cpu(machine), True)
     if not machine.gpus:
         return None
     gpus = machine.gpus[: max(plan.num_shard, len({place for place in plan.layer_devices if place != "cpu"}))]
@@ -51,12 +51,11 @@ def find_cpu_only_blocker(plan: Plan) -> tuple[str, str]:
     return "", ""
 
 
-def describe_cpu(dtype: str, machine: Machine) -> str:
-    """How the CPU computes the dtype; and why no GPU is used, if an NVIDIA driver is installed."""
-    is_emulated = dtype == BFLOAT16 and "cpu" not in machine.bfloat16_devices
+def describe_cpu(machine: Machine) -> str:
+    """That the CPU is used; and why no GPU is, if an NVIDIA driver is installed."""
     gpu_note = f"; no GPU: {machine.no_gpu_reason}" if machine.unused_gpus else ""
     unused_note = f"; not used: {list_gpus(machine)}" if machine.gpus else ""
-    return ("emulated, slower than float32" if is_emulated else "supported") + gpu_note + unused_note
+    return "supported" + gpu_note + unused_note
 
 
 def list_gpus(machine: Machine) -> str:

@@ -9,7 +9,7 @@ from checks.machine.gpus import Gpu, explain_no_gpu, find_torch_gpus, fix_no_gpu
 from checks.machine.limits import MAX_OPEN_FILES, available_ram, max_open_files
 from checks.nvidia_driver import find_driver
 from inference.finding import format_size, join_names
-from inference.model.load.device_dtype import has_bfloat16
+from inference.model.load.device_dtype import serves_bfloat16
 from inference.process.filesystem import UNCOUNTED, inspect_folder
 
 
@@ -20,7 +20,7 @@ class Machine:
     disk              bytes free in the cache folder
     ram               bytes of memory that this process may still take
     gpus              the GPUs that torch sees
-    bfloat16_devices  the kinds of device ("cpu", "cuda") that multiply bfloat16 in hardware
+    bfloat16_devices  the kinds of device ("cpu", "cuda") that serve bfloat16 faster than float32
     port_error        why the port cannot be bound; empty if it can
     ram_limited_by    the limit that bounds `ram`; empty: the machine's free memory
     no_gpu_reason     why torch sees no GPU; empty if it sees one
@@ -67,7 +67,7 @@ def inspect(*, cache_dir: Path, host: str, port: int, cuda_memory_fraction: floa
         disk=folder.free_bytes,
         ram=memory.remaining,
         gpus=gpus,
-        bfloat16_devices=frozenset(device for device in devices if has_bfloat16(device)),
+        bfloat16_devices=frozenset(device for device in devices if serves_bfloat16(device)),
         port_error=find_port_error(host, port),
         ram_limited_by=memory.limited_by,
         no_gpu_reason=explain_no_gpu(driver),

@@ -32,7 +32,7 @@ class PlanRequest:
 
     device                  "cpu" or "cuda"
     dtype                   a torch dtype, "stored" or "auto"
-    bfloat16_devices        the devices that multiply bfloat16 in hardware
+    bfloat16_devices        the devices that serve bfloat16 faster than float32
     context                 tokens of a sequence; 0: as many as fit
     max_sequences           most sequences that run at the same time
     max_batch_total_tokens  most tokens of all running sequences together; 0: no limit

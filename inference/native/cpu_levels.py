@@ -27,12 +27,17 @@ class Level:
 
 
 AVX2 = ("-mavx2", "-mfma", "-mf16c", "-mbmi2")
-AVX512 = (*AVX2, "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni", "-mavx512bf16")
+AVX_VNNI = (*AVX2, "-mavxvnni")
+AVX512F = (*AVX2, "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl")
+AVX512_VNNI = (*AVX512F, "-mavx512vnni")
+AVX512 = (*AVX512_VNNI, "-mavx512bf16")
 WIDE = "-mprefer-vector-width=512"
 AMX = ("-mamx-tile", "-mamx-bf16", "-mamx-int8")
 
 HAS_AVX2 = frozenset({"avx2", "fma", "f16c", "bmi2"})
-HAS_AVX512 = HAS_AVX2 | {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni", "avx512_bf16"}
+HAS_AVX512F = HAS_AVX2 | {"avx512f", "avx512bw", "avx512dq", "avx512vl"}
+HAS_AVX512_VNNI = HAS_AVX512F | {"avx512_vnni"}
+HAS_AVX512 = HAS_AVX512_VNNI | {"avx512_bf16"}
 BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16"}  # any of them
 HAS_AMX = HAS_AVX512 | {"amx_tile", "amx_bf16", "amx_int8"}
 
@@ -41,6 +46,9 @@ PLAIN = Level("plain", "plain")
 LEVELS = (
     Level("amx", "amx", (*AVX512, *AMX, WIDE), HAS_AMX),
     Level("avx512", "avx512", (*AVX512, WIDE), HAS_AVX512),
+    Level("avx512vnni", "avx512", (*AVX512_VNNI, WIDE), HAS_AVX512_VNNI),
+    Level("avx512f", "avx512", (*AVX512F, WIDE), HAS_AVX512F),
+    Level("avxvnni", "avx2", AVX_VNNI, HAS_AVX2 | {"avx_vnni"}),
     Level("avx2", "avx2", AVX2, HAS_AVX2),
     PLAIN,
 )

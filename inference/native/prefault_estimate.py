@@ -8,14 +8,13 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from inference.native.cpu_levels import multiplies_bfloat16
 from inference.process.cgroups import CGROUP_ROOT, OWN_CGROUPS, memory_limits
 from settings.schema import Settings
 
 MEMORY_DIVISOR = 4  # at most a fourth of the free memory is prefaulted
 QUANTIZED_SIZE = {"none": 1.0, "int8": 0.5, "int4": 0.35}  # native matrices, relative to the files' bytes
 # Values of DTYPE with which most weights stay mapped from their files until they are packed. Other dtypes are
-# converted first: the copies need the memory. "auto" converts to float32 without products of bfloat16.
+# converted first: the copies need the memory.
 MAPPED_DTYPES = ("auto", "stored", "bfloat16")
 # In the config.json of a mixture of experts: the loader merges experts, which needs the memory.
 EXPERTS_KEY = b"experts"
@@ -29,8 +28,6 @@ def estimate_weight_bytes(settings: Settings) -> int:
         return 0
     is_on_gpu = settings.device == "cuda" or (settings.device == "auto" and NVIDIA_DEVICE.exists())
     if is_on_gpu or settings.layers or settings.num_shard > 1 or settings.dtype not in MAPPED_DTYPES:
-        return 0
-    if settings.dtype == "auto" and not multiplies_bfloat16():
         return 0
     model_files = find_model_folder(settings)
     try:

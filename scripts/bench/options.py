@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from inference.model.load.device_dtype import has_bfloat16, resolve_dtype
+from inference.model.load.device_dtype import resolve_dtype, serves_bfloat16
 from scripts.bench.models import config_of, num_parameters, vocab_size
 
 AUTO = "auto"
@@ -57,7 +57,10 @@ class BenchOptions:
 def dtype_for(model: str, requested: str, device: str) -> str:
     """`requested`, or for "auto" the dtype that the server selects; shapes count as stored in bfloat16."""
     stored = str(config_of(model).dtype or "bfloat16").removeprefix("torch.")
-    bfloat16 = has_bfloat16(device)
     return resolve_dtype(
-        requested, device=device, stored=stored, parameters=num_parameters(model), bfloat16=bfloat16
+        requested,
+        device=device,
+        stored=stored,
+        parameters=num_parameters(model),
+        bfloat16=serves_bfloat16(device),
     )

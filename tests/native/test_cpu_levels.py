@@ -1,6 +1,13 @@
 """The ISA levels that a processor can run."""
 
-from inference.native.cpu_levels import HAS_AMX, HAS_AVX2, HAS_AVX512, levels_for
+from inference.native.cpu_levels import (
+    HAS_AMX,
+    HAS_AVX2,
+    HAS_AVX512,
+    HAS_AVX512_VNNI,
+    HAS_AVX512F,
+    levels_for,
+)
 
 
 def names(features: frozenset[str], machine: str) -> list[str]:
@@ -8,14 +15,17 @@ def names(features: frozenset[str], machine: str) -> list[str]:
 
 
 def test_the_fastest_level_comes_first_and_plain_is_always_included() -> None:
-    assert names(HAS_AMX, "x86_64") == ["amx", "avx512", "avx2", "plain"]
-    assert names(HAS_AVX512, "x86_64") == ["avx512", "avx2", "plain"]
+    assert names(HAS_AMX, "x86_64") == ["amx", "avx512", "avx512vnni", "avx512f", "avx2", "plain"]
+    assert names(HAS_AVX512, "x86_64") == ["avx512", "avx512vnni", "avx512f", "avx2", "plain"]
+    assert names(HAS_AVX512_VNNI, "x86_64") == ["avx512vnni", "avx512f", "avx2", "plain"]
+    assert names(HAS_AVX512F, "x86_64") == ["avx512f", "avx2", "plain"]
+    assert names(HAS_AVX2 | {"avx_vnni"}, "x86_64") == ["avxvnni", "avx2", "plain"]
     assert names(HAS_AVX2, "x86_64") == ["avx2", "plain"]
     assert names(frozenset(), "x86_64") == ["plain"]
 
 
 def test_a_level_is_left_out_for_one_missing_feature() -> None:
-    assert names(HAS_AVX512 - {"avx512_bf16"}, "x86_64") == ["avx2", "plain"]
+    assert names(HAS_AVX512 - {"avx512bw"}, "x86_64") == ["avx2", "plain"]
 
 
 def test_another_architecture_has_only_plain() -> None:

@@ -18,6 +18,8 @@ ROUNDING = {NativeDtype.F32: 0, NativeDtype.BF16: 2**-8, NativeDtype.INT8: 0.51 
 # Error of a matmul from rounding its inputs, relative to the norm of the result.
 PRODUCT = {NativeDtype.F32: 1e-6, NativeDtype.BF16: 3e-3, NativeDtype.INT8: 1e-2, NativeDtype.INT4: 1e-2}
 
+BFLOAT16_PRODUCTS = "-mavx512bf16"
+
 
 def weight_of(outputs: int, inputs: int) -> Tensor:
     return torch.randn(outputs, inputs, generator=torch.Generator().manual_seed(outputs * inputs))
@@ -48,6 +50,12 @@ def test_matmuls_use_the_values_that_are_read_back(
     right = x.double() @ matrix.unpack().double().T + bias.double()
     for rows in ROWS:
         assert relative_error(matrix.linear(x[:rows]), right[:rows]) < PRODUCT[kind], rows
+
+
+def test_without_products_of_bfloat16_its_inputs_stay_floats(level: Level) -> None:
+    matrix, x = PackedMatrix.pack(weight_of(48, 300), NativeDtype.BF16), weight_of(9, 300)
+    error = relative_error(matrix.linear(x), x.double() @ matrix.unpack().double().T)
+    assert error < 1e-6 or BFLOAT16_PRODUCTS in level.flags
 
 
 @KINDS

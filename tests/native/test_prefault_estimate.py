@@ -17,7 +17,6 @@ from settings.sources import read_config_file, resolve
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     monkeypatch.setattr(prefault_estimate, "NVIDIA_DEVICE", tmp_path / "no GPU")
-    monkeypatch.setattr(prefault_estimate, "multiplies_bfloat16", lambda: True)
     (tmp_path / "a.safetensors").write_bytes(bytes(1000))
     (tmp_path / "b.safetensors").write_bytes(bytes(500))
     (tmp_path / "other.bin").write_bytes(bytes(9000))
@@ -43,14 +42,6 @@ def test_nothing_is_prefaulted_if_the_weights_go_elsewhere(settings: Settings, t
     prefault_estimate.NVIDIA_DEVICE.touch()
     assert prefault_estimate.estimate_weight_bytes(settings) == 0
     assert prefault_estimate.estimate_weight_bytes(replace(settings, device="cpu")) == 1500
-
-
-def test_nothing_is_prefaulted_if_the_weights_become_float32(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(prefault_estimate, "multiplies_bfloat16", lambda: False)
-    assert prefault_estimate.estimate_weight_bytes(settings) == 0
-    assert prefault_estimate.estimate_weight_bytes(replace(settings, dtype="bfloat16")) == 1500
 
 
 def test_a_model_name_is_looked_up_in_the_cache(settings: Settings, tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ ALWAYS void block_of_floats(const Block *block, const int pairs, const int rows,
 {
     Floats sums[MOST_ROWS][FLOAT_PANELS];
     EACH(r, rows) EACH(p, panels) sums[r][p] = begin(block, r, p);
-    const int words = block->span * (pairs ? GROUP / 2 : GROUP);
+    const int words = block->span * (pairs ? GROUP / 2 : GROUP), bytes = pairs ? PAIR_BYTES : WORD;
     const char *prefetch = block->prefetch;
     for (int k = 0; k < words; k++) {
         Words weights[FLOAT_PANELS];
@@ -74,12 +74,18 @@ ALWAYS void block_of_floats(const Block *block, const int pairs, const int rows,
         EACH(p, panels) weights[p] = words_load(weight_line + p * block->panel_bytes);
         fetch(block, ALONE(rows, FLOAT_ROWS), weight_line, &prefetch, panels);
         EACH(r, rows) {
-            const Words inputs = words_all(block->inputs + r * block->row_bytes + (size_t)k * WORD);
+            const char *inputs = block->inputs + r * block->row_bytes + (size_t)k * bytes;
             EACH(p, panels) sums[r][p] = pairs ? pairs_plus(sums[r][p], weights[p], inputs)
-                                               : floats_plus(sums[r][p], weights[p], inputs);
+                                               : floats_plus(sums[r][p], weights[p], words_all(inputs));
         }
     }
     EACH(r, rows) EACH(p, panels) store(block, r, p, sums[r][p]);
+}
+
+/* What is added to the integers of a weight to store them unsigned. */
+static inline int zero_of(int nibbles)
+{
+    return nibbles ? INT4_ZERO : INT8_ZERO;
 }
 
 /* Add the products of a group. A line has the weights of a quad of inputs; in INT4, of two quads, GROUP / 2 apart. */
@@ -120,7 +126,7 @@ ALWAYS void block_of_integers(const Block *block, const int nibbles, const int r
     const char *prefetch = block->prefetch;
     for (int g = 0; g < block->span; g++) {
         Ints ints[MOST_ROWS][INT_PANELS];
-        EACH(r, rows) EACH(p, panels) ints[r][p] = ints_all(block->input_sums[r * block->groups + g]);
+        EACH(r, rows) EACH(p, panels) ints[r][p] = ints_all(-zero_of(nibbles) * block->input_sums[r * block->groups + g]);
         add_group(block, nibbles, g, ints, rows, panels, &prefetch);
         EACH(r, rows) EACH(p, panels) sums[r][p] = add_scaled(block, nibbles, sums[r][p], ints[r][p], g, r, p);
     }
@@ -175,7 +181,7 @@ static Block block_at(const GemmTask *task, int panel)
         .weights = (const char *)weight->values + panel * panel_bytes,
         .inputs = x->values,
         .panel_bytes = panel_bytes,
-        .row_bytes = (size_t)x->padded * INPUT_BYTES[weight->dtype],
+        .row_bytes = (size_t)x->padded * INPUT_BYTES[x->dtype],
         .input_scales = x->scales,
         .input_sums = x->sums,
         .weight_scales = (const char *)weight->scales + panel * scale_bytes,
@@ -202,7 +208,7 @@ ALWAYS void skip_rows(Block *block, int rows)
 ALWAYS void cut_groups(Block *block, int kind, int group, int span)
 {
     block->weights += (size_t)group * GROUP_LINES[kind] * LINE_BYTES;
-    block->inputs += (size_t)group * GROUP * INPUT_BYTES[kind];
+    block->inputs += (size_t)group * GROUP * INPUT_BYTES[INPUT_DTYPE[kind]];
     block->input_scales += group;
     block->input_sums += group;
     block->weight_scales += kind == INT4 ? (size_t)group * PANEL * sizeof(uint16_t) : 0;

@@ -40,7 +40,7 @@ void deltas_project(const Run *run, Team *team, const Activations *inputs, Delta
         if (delta && delta->b && rows.first < rows.end)
             multiply(&(GemmTask){
                 .weight = &delta->a,
-                .rows = &inputs->of[delta->a.dtype],
+                .rows = inputs_for(inputs, &delta->a),
                 .first = rows.first,
                 .end = rows.end,
                 .panels = ceil_div(delta->a.outputs, PANEL),

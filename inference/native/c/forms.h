@@ -1,20 +1,26 @@
-/* Activations in each kind that the matrices which they are multiplied with need: usually a single one. */
+/* Activations in each dtype that the matrices which they are multiplied with need: usually a single one. */
 #ifndef FORMS_H
 #define FORMS_H
 
 #include "multiply.h"
 
-enum { KINDS = INT4 + 1 };
+enum { KINDS = INT8 + 1 };
 
 typedef struct Activations {
     unsigned kinds;             /* bit mask of kind_of */
-    Inputs of[KINDS];
+    Inputs of[KINDS];           /* by their dtype */
 } Activations;
 
-/* The bit of the matrix's kind. */
-static inline unsigned kind_of(const Matrix *matrix)
+/* The bit of the inputs of a matrix of this dtype. */
+static inline unsigned kind_of(int dtype)
 {
-    return 1u << matrix->dtype;
+    return 1u << INPUT_DTYPE[dtype];
+}
+
+/* The activations in the form that the matrix is multiplied with. */
+static inline const Inputs *inputs_for(const Activations *of, const Matrix *matrix)
+{
+    return &of->of[INPUT_DTYPE[matrix->dtype]];
 }
 
 size_t activations_bytes(unsigned kinds, int rows, int inputs);

@@ -10,14 +10,13 @@ enum { ALIGNED = 64 };
 
 static size_t value_bytes(int dtype, int rows, int inputs)
 {
-    return round_up(rows * round_up(inputs, GROUP) * INPUT_BYTES[dtype], ALIGNED);
+    return round_up(rows * round_up(inputs, GROUP) * INPUT_BYTES[INPUT_DTYPE[dtype]], ALIGNED);
 }
 
 /* The bytes of `scales`, and of `sums`. */
 static size_t group_bytes(int dtype, int rows, int inputs)
 {
-    const int has = dtype == INT8 || dtype == INT4;
-    return has ? round_up(rows * (round_up(inputs, GROUP) / GROUP) * sizeof(float), ALIGNED) : 0;
+    return INPUT_DTYPE[dtype] == INT8 ? round_up(rows * (round_up(inputs, GROUP) / GROUP) * sizeof(float), ALIGNED) : 0;
 }
 
 size_t inputs_bytes(int dtype, int rows, int inputs)
@@ -29,7 +28,7 @@ Inputs inputs_at(void *memory, int dtype, int rows, int inputs)
 {
     char *scales = (char *)memory + value_bytes(dtype, rows, inputs);
     char *sums = scales + group_bytes(dtype, rows, inputs);
-    return (Inputs){dtype, rows, (int)round_up(inputs, GROUP), memory, (float *)scales, (int32_t *)sums};
+    return (Inputs){INPUT_DTYPE[dtype], rows, (int)round_up(inputs, GROUP), memory, (float *)scales, (int32_t *)sums};
 }
 
 /* Read `count` values, and pad the group with zeros. */
@@ -79,11 +78,10 @@ static void write_group(const Inputs *to, int row, int g, const float group[GROU
 {
     const size_t place = (size_t)row * (to->padded / GROUP) + g;
     char *values = (char *)to->values + place * GROUP * INPUT_BYTES[to->dtype];
-    const int zero = to->dtype == INT8 ? INT8_ZERO : INT4_ZERO;
     switch (to->dtype) {
     case F32: memcpy(values, group, GROUP * sizeof(float)); break;
     case BF16: bfloats_round((uint16_t *)values, group, GROUP); break;
-    default: to->sums[place] = -zero * write_integers((int8_t *)values, to->scales + place, group);
+    case INT8: to->sums[place] = write_integers((int8_t *)values, to->scales + place, group); break;
     }
 }
 

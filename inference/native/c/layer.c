@@ -128,7 +128,7 @@ static void gate_and_up(const Run *run, int number, int rows, const Tile *tile, 
     const int output = tile->panel * PANEL, stride = TILE_PANELS * PANEL;
     const int remaining = gate->outputs - output, width = (tile->panels - tile->panel) * PANEL;
     const int count = remaining < width ? remaining : width;
-    const Inputs *to_gate = &run->normed.of[gate->dtype], *to_up = &run->normed.of[up->dtype];
+    const Inputs *to_gate = inputs_for(&run->normed, gate), *to_up = inputs_for(&run->normed, up);
     const GemmTask gates = task_of(gate, to_gate, tile, scratch->tile, stride, panel_at(up, tile->panel));
     const GemmTask ups = task_of(up, to_up, tile, scratch->other, stride, next ? panel_at(gate, next->panel) : NULL);
     multiply(&gates);

@@ -4,24 +4,37 @@
 
 #include "matrix.h"
 
-/* Rows (rows, inputs) in the format that a kind of matrix is multiplied with: floats for F32, bfloat16 for BF16; for
- * INT8 and INT4, 8-bit integers with a scale for each GROUP of them. */
+/* Rows (rows, inputs) in the format that a matrix is multiplied with: floats, bfloat16, or 8-bit integers with a scale
+ * for each GROUP of them. */
 typedef struct Inputs {
-    int32_t dtype;
+    int32_t dtype;      /* F32, BF16 or INT8 */
     int32_t rows;
     int32_t padded;
     void *values;
     float *scales;      /* (rows, padded / GROUP) */
-    int32_t *sums;      /* (rows, padded / GROUP): start of a group's sum; corrects for unsigned weights */
+    int32_t *sums;      /* (rows, padded / GROUP): the sum of a group's integers; corrects for unsigned weights */
 } Inputs;
 
-static const int INPUT_BYTES[] = {[F32] = 4, [BF16] = 2, [INT8] = 1, [INT4] = 1};     /* of a value of Inputs */
+/* The dtype of the Inputs of a matrix. Where the CPU level has no products of bfloat16, weights are widened in
+ * registers, and activations stay floats. */
+static const int INPUT_DTYPE[] = {
+    [F32] = F32,
+#ifdef __AVX512BF16__
+    [BF16] = BF16,
+#else
+    [BF16] = F32,
+#endif
+    [INT8] = INT8,
+    [INT4] = INT8,
+};
+static const int INPUT_BYTES[] = {[F32] = 4, [BF16] = 2, [INT8] = 1};     /* of a value of Inputs */
 
 /* Whether the system lets this process run `multiply`. Must be called once before it: AMX needs a permission. */
 int multiply_ready(void);
 
-size_t inputs_bytes(int dtype, int rows, int inputs);      /* of memory for inputs_at */
-Inputs inputs_at(void *memory, int dtype, int rows, int inputs);       /* memory: 64-byte aligned */
+/* Inputs of matrices of `dtype`. memory: inputs_bytes bytes, 64-byte aligned. */
+size_t inputs_bytes(int dtype, int rows, int inputs);
+Inputs inputs_at(void *memory, int dtype, int rows, int inputs);
 void inputs_write(const Inputs *to, int row, const float *from, int inputs);
 void inputs_convert(const Inputs *to, int row, const void *from, int dtype, int inputs);  /* from F32 or BF16 */
 

@@ -158,7 +158,7 @@ ALWAYS void add_group_sums(const Block *block, const int nibbles, int group, int
                            Sums sums)
 {
     for (int r = 0; r < rows; r++) {
-        const Ints zero = ints_all(block->input_sums[r * block->groups + group]);
+        const Ints zero = ints_all(-zero_of(nibbles) * block->input_sums[r * block->groups + group]);
         for (int p = 0; p < panels; p++) {
             const Ints all = _mm512_add_epi32(words_load(ints[r] + p * PANEL), zero);
             const Floats sum = floats_load(sums[r] + p * PANEL);

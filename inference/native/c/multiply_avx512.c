@@ -1,7 +1,12 @@
-/* `multiply` for AVX-512 with VNNI and BF16 instructions. */
+/* `multiply` for AVX-512, with VNNI and BF16 instructions or without. */
 #include "vectors_avx512.h"
 
-enum { FLOAT_ROWS = 6, FLOAT_PANELS = 4, INT_ROWS = 3, INT_PANELS = 4, PREFETCH_BYTES = 2048 };
+#ifdef __AVX512BF16__
+enum { FLOAT_ROWS = 6 };
+#else
+enum { FLOAT_ROWS = 5 };    /* leaves registers for widened weights */
+#endif
+enum { FLOAT_PANELS = 4, INT_ROWS = 3, INT_PANELS = 4, PREFETCH_BYTES = 2048 };
 
 #include "blocks.h"
 

@@ -81,7 +81,7 @@ static void product_task(const Run *run, const Place *place, DeltaOf of, int num
     const Product *product = place->product;
     const Tile *tile = &place->tile;
     float *out = product->out + (size_t)tile->first * product->wide + tile->panel * PANEL;
-    const Inputs *rows = &product->rows->of[product->matrix->dtype];
+    const Inputs *rows = inputs_for(product->rows, product->matrix);
     const GemmTask task = task_of(product->matrix, rows, tile, out, product->wide, next);
     multiply(&task);
     if (run->step->num_spans)

@@ -101,15 +101,15 @@ static void take_rows(Run *run, Arena *arena)
 {
     const Model *model = run->model;
     const int tokens = run->step->tokens;
-    const unsigned of_deltas = run->step->num_spans ? 1u << model->dtype : 0;
+    const unsigned of_deltas = run->step->num_spans ? kind_of(model->dtype) : 0;
     unsigned normed = of_deltas, attended = of_deltas, activated = of_deltas;
     int inner = 0;
     for (int i = 0; i < model->layers; i++) {
         const Layer *layer = &model->layer[i];
-        normed |= kind_of(&layer->query) | kind_of(&layer->key) | kind_of(&layer->value);
-        normed |= kind_of(&layer->gate) | kind_of(&layer->up);
-        attended |= kind_of(&layer->output);
-        activated |= kind_of(&layer->down);
+        normed |= kind_of(layer->query.dtype) | kind_of(layer->key.dtype) | kind_of(layer->value.dtype);
+        normed |= kind_of(layer->gate.dtype) | kind_of(layer->up.dtype);
+        attended |= kind_of(layer->output.dtype);
+        activated |= kind_of(layer->down.dtype);
         inner = layer->down.inputs > inner ? layer->down.inputs : inner;
     }
     run->x = take_floats(arena, tokens, run->wide);
@@ -119,7 +119,7 @@ static void take_rows(Run *run, Arena *arena)
     run->normed = take_activations(arena, normed, tokens, model->hidden);
     run->attended = take_activations(arena, attended, tokens, model->num_heads * model->head_dim);
     run->activated = take_activations(arena, activated, tokens, inner);
-    run->last = take_activations(arena, kind_of(&model->lm_head) | of_deltas, run->step->num_logits, model->hidden);
+    run->last = take_activations(arena, kind_of(model->lm_head.dtype) | of_deltas, run->step->num_logits, model->hidden);
     run->low_stride = padded(run->step->max_rank);
     for (int i = 0; i < MOST_PRODUCTS && of_deltas; i++)
         run->low[i] = take_floats(arena, rows_at_most(run), run->low_stride);

@@ -37,7 +37,7 @@ static void write_logits(const Run *run, const Tile *tile, const void *next, Scr
     const Matrix *head = &model->lm_head;
     const int output = tile->panel * PANEL, stride = TILE_PANELS * PANEL, width = (tile->panels - tile->panel) * PANEL;
     const int count = head->outputs - output < width ? head->outputs - output : width;
-    const GemmTask task = task_of(head, &run->last.of[head->dtype], tile, scratch->tile, stride, next);
+    const GemmTask task = task_of(head, inputs_for(&run->last, head), tile, scratch->tile, stride, next);
     multiply(&task);
     if (run->step->num_spans)
         deltas_add(run, (DeltaOf){HEAD_DELTA, 0, run->step->num_logits}, 0, &task);

@@ -1,4 +1,5 @@
-/* Vectors of a panel's width in AVX2: two registers each. bfloat16 and bytes are widened before the products. */
+/* Vectors of a panel's width in AVX2: two registers each. bfloat16 weights are widened before the products; so are
+ * bytes, where the level has no VNNI. */
 #ifndef VECTORS_H
 #define VECTORS_H
 
@@ -112,19 +113,24 @@ static inline __m256 second_of_pairs(__m256i pairs)
     return _mm256_castsi256_ps(_mm256_and_si256(pairs, _mm256_set1_epi32((int)0xffff0000)));
 }
 
-static inline __m256 half_pairs_plus(__m256 sum, __m256i weights, __m256i inputs)
+enum { PAIR_BYTES = 8 };    /* two inputs: floats */
+
+/* sum + the products of two bfloat16 weights in each lane with two inputs, the same for all lanes. */
+static inline Floats pairs_plus(Floats sum, Words weights, const void *inputs)
 {
-    sum = _mm256_fmadd_ps(first_of_pairs(weights), first_of_pairs(inputs), sum);
-    return _mm256_fmadd_ps(second_of_pairs(weights), second_of_pairs(inputs), sum);
+    const float *pair = inputs;
+    const Floats first = {first_of_pairs(weights.low), first_of_pairs(weights.high)};
+    const Floats second = {second_of_pairs(weights.low), second_of_pairs(weights.high)};
+    sum = floats_plus_product(sum, first, floats_all(pair[0]));
+    return floats_plus_product(sum, second, floats_all(pair[1]));
 }
 
-/* sum + two products of bfloat16 in each lane. */
-static inline Floats pairs_plus(Floats sum, Words weights, Words inputs)
+#ifdef __AVXVNNI__
+static inline __m256i half_quads_plus(__m256i sum, __m256i weights, __m256i inputs)
 {
-    return (Floats){half_pairs_plus(sum.low, weights.low, inputs.low),
-                    half_pairs_plus(sum.high, weights.high, inputs.high)};
+    return _mm256_dpbusd_avx_epi32(sum, weights, inputs);
 }
-
+#else
 /* Multiply bytes 0 and 2 of each lane, then 1 and 3, as 16-bit integers: vpmaddubsw on bytes would saturate. */
 static inline __m256i half_quads_plus(__m256i sum, __m256i weights, __m256i inputs)
 {
@@ -133,6 +139,7 @@ static inline __m256i half_quads_plus(__m256i sum, __m256i weights, __m256i inpu
     sum = _mm256_add_epi32(sum, _mm256_madd_epi16(even_weights, even_inputs));
     return _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_srli_epi16(weights, 8), _mm256_srai_epi16(inputs, 8)));
 }
+#endif
 
 /* sum + four products of an unsigned weight byte and a signed input byte in each lane. */
 static inline Ints quads_plus(Ints sum, Words weights, Words inputs)

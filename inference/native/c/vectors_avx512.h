@@ -1,4 +1,5 @@
-/* Vectors of a panel's width in AVX-512, with VNNI and BF16 products: one register each. */
+/* Vectors of a panel's width in AVX-512: one register each. Products of bfloat16 and of bytes are single instructions
+ * where the level has BF16 and VNNI; else the factors are widened first. */
 #ifndef VECTORS_H
 #define VECTORS_H
 
@@ -81,16 +82,42 @@ static inline Floats floats_plus(Floats sum, Words weights, Words inputs)
     return _mm512_fmadd_ps(_mm512_castsi512_ps(weights), _mm512_castsi512_ps(inputs), sum);
 }
 
-/* sum + two products of bfloat16 in each lane. */
-static inline Floats pairs_plus(Floats sum, Words weights, Words inputs)
+/* sum + the products of two bfloat16 weights in each lane with two inputs, the same for all lanes. */
+#ifdef __AVX512BF16__
+enum { PAIR_BYTES = 4 };    /* two inputs: bfloat16 */
+
+static inline Floats pairs_plus(Floats sum, Words weights, const void *inputs)
 {
-    return _mm512_dpbf16_ps(sum, (__m512bh)weights, (__m512bh)inputs);
+    return _mm512_dpbf16_ps(sum, (__m512bh)weights, (__m512bh)words_all(inputs));
 }
+#else
+enum { PAIR_BYTES = 8 };    /* two inputs: floats */
+
+static inline Floats pairs_plus(Floats sum, Words weights, const void *inputs)
+{
+    const float *pair = inputs;
+    const Words second = _mm512_and_si512(weights, _mm512_set1_epi32((int)0xffff0000));
+    sum = floats_plus(sum, _mm512_slli_epi32(weights, 16), words_all(pair));
+    return floats_plus(sum, second, words_all(pair + 1));
+}
+#endif
 
 /* sum + four products of an unsigned weight byte and a signed input byte in each lane. */
+#ifdef __AVX512VNNI__
 static inline Ints quads_plus(Ints sum, Words weights, Words inputs)
 {
     return _mm512_dpbusd_epi32(sum, weights, inputs);
 }
+#else
+/* Multiply bytes 0 and 2 of each lane, then 1 and 3, as 16-bit integers: vpmaddubsw on bytes would saturate. */
+static inline Ints quads_plus(Ints sum, Words weights, Words inputs)
+{
+    const __m512i even_weights = _mm512_and_si512(weights, _mm512_set1_epi16(0xff));
+    const __m512i even_inputs = _mm512_srai_epi16(_mm512_slli_epi16(inputs, 8), 8);
+    const __m512i odd_weights = _mm512_srli_epi16(weights, 8), odd_inputs = _mm512_srai_epi16(inputs, 8);
+    sum = _mm512_add_epi32(sum, _mm512_madd_epi16(even_weights, even_inputs));
+    return _mm512_add_epi32(sum, _mm512_madd_epi16(odd_weights, odd_inputs));
+}
+#endif
 
 #endif

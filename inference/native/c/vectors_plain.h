@@ -1,70 +1,56 @@
-/* Vectors of a panel's width in plain C: loops that the compiler may vectorize. */
+/* Vectors of a panel's width in the compiler's vector types (lanes.h), which it turns into whatever registers the
+ * processor has. */
 #ifndef VECTORS_H
 #define VECTORS_H
 
-#include <stdint.h>
-
-#include "bfloat.h"
+#include "lanes.h"
 #include "panel.h"
 
-#define LANES for (int n = 0; n < PANEL; n++)
-
-typedef struct { float of[PANEL]; } Floats;
-typedef struct { int32_t of[PANEL]; } Ints;
-typedef struct { uint32_t of[PANEL]; } Words;
+typedef Lanes Floats;
+typedef IntLanes Ints;
+typedef WordLanes Words;
 
 static inline Floats floats_all(float value)
 {
-    Floats all;
-    LANES all.of[n] = value;
-    return all;
+    return lanes_all(value);
 }
 
 static inline Floats floats_load(const float *from)
 {
-    Floats loaded;
-    memcpy(&loaded, from, sizeof loaded);
-    return loaded;
+    return lanes_load(from);
 }
 
 /* Store the first `count` lanes. */
 static inline void floats_store_some(float *to, Floats from, int count)
 {
-    for (int n = 0; n < count; n++)
-        to[n] = from.of[n];
+    memcpy(to, &from, (count < PANEL ? count : PANEL) * sizeof(float));
 }
 
 static inline Floats floats_of_bfloats(const uint16_t *from)
 {
-    Floats read;
-    LANES read.of[n] = bfloat_read(from[n]);
-    return read;
+    HalfLanes halves;
+    memcpy(&halves, from, sizeof halves);
+    return (Floats)(__builtin_convertvector(halves, Words) << 16);
 }
 
 static inline Floats floats_of_ints(Ints ints)
 {
-    Floats floats;
-    LANES floats.of[n] = (float)ints.of[n];
-    return floats;
+    return __builtin_convertvector(ints, Floats);
 }
 
 static inline Floats floats_times(Floats a, Floats b)
 {
-    LANES a.of[n] *= b.of[n];
-    return a;
+    return a * b;
 }
 
 static inline Floats floats_plus_product(Floats sum, Floats a, Floats b)
 {
-    LANES sum.of[n] += a.of[n] * b.of[n];
-    return sum;
+    return sum + a * b;
 }
 
 static inline Ints ints_all(int32_t value)
 {
-    Ints all;
-    LANES all.of[n] = value;
-    return all;
+    return value - (Ints){0};
 }
 
 static inline Words words_load(const void *from)
@@ -76,50 +62,42 @@ static inline Words words_load(const void *from)
 
 static inline Words words_all(const void *from)
 {
-    Words all;
     uint32_t word;
     memcpy(&word, from, sizeof word);
-    LANES all.of[n] = word;
-    return all;
+    return word - (Words){0};
 }
 
 static inline Words words_low_halves(Words both)
 {
-    LANES both.of[n] &= 0x0f0f0f0f;
-    return both;
+    return both & 0x0f0f0f0f;
 }
 
 static inline Words words_high_halves(Words both)
 {
-    LANES both.of[n] = both.of[n] >> 4 & 0x0f0f0f0f;
-    return both;
+    return both >> 4 & 0x0f0f0f0f;
 }
 
 /* sum + weight × input in each lane, for floats. */
 static inline Floats floats_plus(Floats sum, Words weights, Words inputs)
 {
-    Floats a, b;
-    memcpy(&a, &weights, sizeof a);
-    memcpy(&b, &inputs, sizeof b);
-    return floats_plus_product(sum, a, b);
+    return sum + (Floats)weights * (Floats)inputs;
 }
 
-/* sum + two products of bfloat16 in each lane. */
-static inline Floats pairs_plus(Floats sum, Words weights, Words inputs)
+enum { PAIR_BYTES = 8 };    /* two inputs: floats */
+
+/* sum + the products of two bfloat16 weights in each lane with two inputs, the same for all lanes. */
+static inline Floats pairs_plus(Floats sum, Words weights, const void *inputs)
 {
-    LANES {
-        const uint32_t w = weights.of[n], x = inputs.of[n];
-        sum.of[n] += bfloat_read((uint16_t)w) * bfloat_read((uint16_t)x);
-        sum.of[n] += bfloat_read((uint16_t)(w >> 16)) * bfloat_read((uint16_t)(x >> 16));
-    }
-    return sum;
+    const float *pair = inputs;
+    sum += (Floats)(weights << 16) * pair[0];
+    return sum + (Floats)(weights & 0xffff0000) * pair[1];
 }
 
 /* sum + four products of an unsigned weight byte and a signed input byte in each lane. */
 static inline Ints quads_plus(Ints sum, Words weights, Words inputs)
 {
     for (int byte = 0; byte < 32; byte += 8)
-        LANES sum.of[n] += (uint8_t)(weights.of[n] >> byte) * (int8_t)(uint8_t)(inputs.of[n] >> byte);
+        sum += (Ints)(weights >> byte & 0xff) * ((Ints)(inputs << (24 - byte)) >> 24);
     return sum;
 }
 

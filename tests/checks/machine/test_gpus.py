@@ -92,14 +92,6 @@ def test_bfloat16_is_refused_on_a_gpu_without_it(planned: Planner, machine: Mach
     assert float16_finding and float16_finding.ok
 
 
-def test_a_processor_without_bfloat16_is_reported_as_slow(planned: Planner, machine: Machine) -> None:
-    plain = replace(machine, bfloat16_devices=frozenset())
-    finding = device.check(planned(dtype="bfloat16"), plain)
-    assert finding and finding.ok and "slower" in finding.have
-    fast = device.check(planned(dtype="bfloat16"), machine)
-    assert fast and "slower" not in fast.have
-
-
 def test_a_gpu_that_torch_cannot_use_is_mentioned(planned: Planner, machine: Machine) -> None:
     why = "torch 2.13.0+cpu is built without CUDA"
     finding = device.check(planned(), replace(machine, no_gpu_reason=why, unused_gpus=("Tesla T4",)))

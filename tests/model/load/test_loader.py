@@ -185,6 +185,10 @@ def test_the_dtype_follows_size_and_hardware(
     assert dtype == expected
 
 
+def test_every_cpu_serves_bfloat16() -> None:
+    assert device_dtype.serves_bfloat16("cpu")
+
+
 def test_a_named_device_is_used_as_it_is() -> None:
     assert device_dtype.resolve_device("cpu") == "cpu"
 
