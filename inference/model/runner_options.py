@@ -23,8 +23,15 @@ from inference.model.paged.compiled_layers import CompiledAttention, CompiledLay
 from inference.model.paged.cuda import CudaGraphRecorder, is_single_gpu
 from inference.model.paged.cuda_graphs import GraphRunner
 from inference.model.paged.kernels.select import SelectedKernel, select_kernel
-from inference.model.paged.kernels.store import select_store
-from inference.model.paged.kv_pool import PAGE_SIZE, KVPool, StoreKernel, store_by_index
+from inference.model.paged.kernels.store import select_rotary_store, select_store
+from inference.model.paged.kv_pool import (
+    PAGE_SIZE,
+    KVPool,
+    RotaryStoreKernel,
+    StoreKernel,
+    rotate_and_store,
+    store_by_index,
+)
 from inference.model.paged.runner import PagedRunner
 
 ContiguousMode = tuple[bool, bool]  # (chunked_prefill, batched) of a ContiguousRunner
@@ -79,6 +86,11 @@ def runner_options(
         get_store = cache(partial(select_store, model))
         build_paged = partial(build_paged_runner, model, get_kernel, get_store, tolerance, max_batch_tokens)
         if is_single_gpu(model):
+            if rotary_store := select_rotary_store(model):
+                get_layers = cache(partial(CompiledLayers, model, fuses_rotary=True))
+                build_fused = partial(build_paged, get_layers=get_layers, rotary_store=rotary_store)
+                name = "paged, compiled layers, fused rotary embedding"
+                yield RunnerOption("paged", name, build_fused, paged_kv_cost, slow_s=0.0)
             build_compiled = partial(build_paged, get_layers=cache(partial(CompiledLayers, model)))
             yield RunnerOption("paged", "paged, compiled layers", build_compiled, paged_kv_cost, slow_s=0.0)
         yield RunnerOption("paged", "paged", build_paged, paged_kv_cost)
@@ -126,6 +138,7 @@ def build_paged_runner(
     kv_capacity: int,
     window_groups: tuple[WindowGroup, ...] = (),
     get_layers: Callable[[], CompiledLayers] | None = None,
+    rotary_store: RotaryStoreKernel = rotate_and_store,
 ) -> PagedRunner:
     """Build a paged runner, with CUDA graphs where the device and the kernel support them."""
     kernel = get_kernel()
@@ -135,7 +148,9 @@ def build_paged_runner(
     context = min(context, kv_capacity)
     runner = runner_class(
         model,
-        create_pool(max_sequences, context, kv_capacity, kernel.page_size, get_store(), window_groups),
+        create_pool(
+            max_sequences, context, kv_capacity, kernel.page_size, get_store(), window_groups, rotary_store
+        ),
         max_sequences=max_sequences,
         context=context,
         kernel=kernel.kernel,
@@ -155,13 +170,14 @@ def create_pool(
     page_size: int = PAGE_SIZE,
     store: StoreKernel = store_by_index,
     window_groups: tuple[WindowGroup, ...] = (),
+    rotary_store: RotaryStoreKernel = rotate_and_store,
 ) -> KVPool:
     """A pool of kv_capacity tokens, and at least of one row of the whole context.
 
     Each row of a trial or a benchmark has a page; an engine's rows wait for free pages.
     """
     num_pages = max(kv_capacity // page_size, -(-context // page_size), min(max_sequences, ROWS))
-    return KVPool(num_pages, page_size, store, window_groups)
+    return KVPool(num_pages, page_size, store, window_groups, rotary_store)
 
 
 def paged_kv_cost(runner: PagedRunner | FusedRunner) -> KVCost:

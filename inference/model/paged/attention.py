@@ -137,6 +137,26 @@ def attend(
     return output[None], None
 
 
+def rotate_and_attend(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    cos: torch.Tensor,
+    sin: torch.Tensor,
+    params: AttentionParams,
+) -> torch.Tensor:
+    """As `attend` on one device, with the rotary embedding of query and key by cos and sin (1, 1, T, D)."""
+    context = get_forward_context()
+    assert isinstance(context, PagedContext), "paged attention runs only within a step"
+    pool = context.pool
+    query, key, value = (states[0].transpose(0, 1) for states in (query, key, value))
+    kv = pool.layers.get(module) or pool.allocate(module, key, value, params.window)
+    metadata = context.metadata[kv.group]
+    query = pool.rotate_and_write(kv, query, key, value, cos[0, 0], sin[0, 0], metadata.slot_mapping)
+    return context.kernel(query, kv, metadata, params)[None]
+
+
 def probe_mask(*args: Any, **kwargs: Any) -> SlidingWindow:
     """Return the sliding window of a mask pattern in place of a mask. Raises UnsupportedModel for others."""
     return window_of(kwargs["mask_function"])

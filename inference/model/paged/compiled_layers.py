@@ -31,16 +31,20 @@ _modules: list[nn.Module] = []  # every attention module in a compiled layer
 class CompiledLayers:
     """The compiled layers of one model. It computes as before outside of `installed`.
 
+    fuses_rotary: one kernel of the pool rotates queries and keys and stores keys and values.
     Raises UnsupportedModel if no layers with paged attention repeat, or as PagedRunner does.
     """
 
-    def __init__(self, model: PreTrainedModel) -> None:
+    def __init__(self, model: PreTrainedModel, fuses_rotary: bool = False) -> None:
         # Here, because it takes a second to import torch's compiler, which only GPUs need.
+        from inference.model.paged.fuse_rotary import FuseRotary
         from inference.model.paged.merge_equal_nodes import MergeEqualNodes
 
         # A scale or an epsilon is the same in all layers: it becomes a constant, not an input.
         torch._dynamo.config.specialize_float = True
         options: dict[str, Any] = {"joint_custom_pre_pass": MergeEqualNodes()}
+        if fuses_rotary:
+            options["post_grad_custom_pre_pass"] = FuseRotary(torch.ops.hearth.paged_attention.default)
         self.calls: dict[nn.Module, Callable[..., Any]] = {
             layer: torch.compile(layer._call_impl, dynamic=True, fullgraph=True, options=options)
             for layer in repeated_layers(model, attention_modules(model))
@@ -115,7 +119,9 @@ def attend(
         raise UnsupportedModel(f"paged attention does not support {unsupported or 'a mask'}")
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     index = getattr(module, INDEX)
-    output = torch.ops.hearth.paged_attention(query, key, value, index, scale, sliding_window, softcap, s_aux)
+    output = torch.ops.hearth.paged_attention(
+        query, key, value, index, scale, sliding_window, softcap, s_aux, None, None
+    )
     return output, None
 
 
@@ -124,7 +130,7 @@ ALL_ATTENTION_FUNCTIONS.register(NAME, attend)
 _library = torch.library.Library("hearth", "FRAGMENT")
 _library.define(
     "paged_attention(Tensor query, Tensor key, Tensor value, Tensor index, float scale, int? window, "
-    "float? softcap, Tensor? sinks) -> Tensor"
+    "float? softcap, Tensor? sinks, Tensor? cos, Tensor? sin) -> Tensor"
 )
 
 
@@ -137,10 +143,18 @@ def compute_attention(
     window: int | None,
     softcap: float | None,
     sinks: Tensor | None,
+    cos: Tensor | None,
+    sin: Tensor | None,
 ) -> Tensor:
-    """The operator: attention.attend of module `index`. It writes pages that only attention reads."""
+    """The operator: attention.attend of module `index`. It writes pages that only attention reads.
+
+    cos, sin (1, 1, T, D): query and key get their rotary embedding here; None: they have it.
+    """
     module = _modules[int(index)]
-    return attention.attend(module, query, key, value, None, scale, window, softcap, sinks)[0]
+    if cos is None or sin is None:
+        return attention.attend(module, query, key, value, None, scale, window, softcap, sinks)[0]
+    params = attention.AttentionParams(scale, window or None, softcap, sinks)
+    return attention.rotate_and_attend(module, query, key, value, cos, sin, params)
 
 
 def attention_shape(

@@ -61,6 +61,48 @@ def store_by_index(
     values.index_copy_(0, slot_mapping, value)
 
 
+class RotaryStoreKernel(Protocol):
+    """Rotates query (T, H, D) and key (T, G, D), writes keys and values as a StoreKernel; returns the query.
+
+    cos, sin (T, D): x becomes x cos + rotate_half(x) sin, in which rotate_half swaps the halves of x and
+    negates the first of them.
+    """
+
+    def __call__(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        cos: torch.Tensor,
+        sin: torch.Tensor,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        slot_mapping: torch.Tensor,
+    ) -> torch.Tensor: ...
+
+
+def rotate_and_store(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    cos: torch.Tensor,
+    sin: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    slot_mapping: torch.Tensor,
+) -> torch.Tensor:
+    """The RotaryStoreKernel of any device."""
+    query, key = (rotate(each, cos[:, None], sin[:, None]) for each in (query, key))
+    store_by_index(key, value, keys, values, slot_mapping)
+    return query
+
+
+def rotate(states: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    """Rotary embedding in float32, rounded once."""
+    low, high = states.float().chunk(2, -1)
+    return (states.float() * cos.float() + torch.cat((-high, low), -1) * sin.float()).to(states.dtype)
+
+
 class KVPool:
     """num_pages pages in each attention module, and a padding page: padding tokens write it, no row reads it.
 
@@ -76,10 +118,11 @@ class KVPool:
         page_size: int = PAGE_SIZE,
         store: StoreKernel = store_by_index,
         window_groups: tuple[WindowGroup, ...] = (),
+        rotary_store: RotaryStoreKernel = rotate_and_store,
     ) -> None:
         self.num_pages = num_pages
         self.page_size = page_size
-        self.store = store
+        self.store, self.rotary_store = store, rotary_store
         self.window_groups = window_groups
         self.layers: dict[torch.nn.Module, LayerKV] = {}
 
@@ -120,6 +163,20 @@ class KVPool:
     def write(self, kv: LayerKV, key: torch.Tensor, value: torch.Tensor, slot_mapping: torch.Tensor) -> None:
         """Write keys (T, G, D) and values (T, G, E) of a module at slot_mapping (T,)."""
         self.store(key, value, kv.keys.flatten(0, 1), kv.values.flatten(0, 1), slot_mapping)
+
+    def rotate_and_write(
+        self,
+        kv: LayerKV,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        cos: torch.Tensor,
+        sin: torch.Tensor,
+        slot_mapping: torch.Tensor,
+    ) -> torch.Tensor:
+        """As `write`, after rotary embedding by cos and sin (T, D); returns the rotated query (T, H, D)."""
+        keys, values = kv.keys.flatten(0, 1), kv.values.flatten(0, 1)
+        return self.rotary_store(query, key, value, cos, sin, keys, values, slot_mapping)
 
     def clear(self, pages: Collection[int], group: int = 0) -> None:
         """Zero the pages of a group: masked values must be numbers too, because 0 × nan is nan."""

@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 from inference.model.batch import UnsupportedModel
 from inference.model.merge_projections import merge_projections
 from inference.model.paged.compiled_layers import CompiledAttention, CompiledLayers
-from inference.model.paged.kv_pool import PAGE_SIZE, KVPool
+from inference.model.paged.kv_pool import PAGE_SIZE, KVPool, rotate_and_store
 from inference.model.paged.merge_equal_nodes import MergeEqualNodes
 from inference.model.paged.runner import PagedRunner
 from inference.model.reference import COLUMNS, ROWS, Reference
@@ -32,13 +32,13 @@ def fresh_compiler() -> Iterator[None]:
     torch._dynamo.reset()
 
 
-def compiled_runner(model: PreTrainedModel, **options: Any) -> PagedRunner:
+def compiled_runner(model: PreTrainedModel, fuses_rotary: bool = False, **pool_options: Any) -> PagedRunner:
     return PagedRunner(
         model,
-        KVPool(ROWS * COLUMNS // PAGE_SIZE),
+        KVPool(ROWS * COLUMNS // PAGE_SIZE, **pool_options),
         max_sequences=ROWS,
         context=COLUMNS,
-        create_attention=partial(CompiledAttention, layers=CompiledLayers(model)),
+        create_attention=partial(CompiledAttention, layers=CompiledLayers(model, fuses_rotary)),
     )
 
 
@@ -52,6 +52,25 @@ def test_compiled_layers_compute_what_the_model_does(family: str) -> None:
     assert reference.error_of(compiled_runner(model)) < EXACT
     assert counters["stats"]["unique_graphs"] > 0
     assert max(reference.recompute_error(row, COLUMNS) for row in range(ROWS)) < EXACT
+
+
+@needs_compiler
+@pytest.mark.slow
+@pytest.mark.parametrize(("family", "is_fused"), [("llama", True), ("phi", False)])
+def test_rotary_embedding_and_store_are_one_call_where_the_model_has_rotary_embedding(
+    family: str, is_fused: bool
+) -> None:
+    calls: list[torch.Tensor] = []
+
+    def counting(query: torch.Tensor, *args: torch.Tensor) -> torch.Tensor:
+        calls.append(query)
+        return rotate_and_store(query, *args)
+
+    model = tiny(family)
+    reference = Reference(model)
+    runner = compiled_runner(model, fuses_rotary=True, rotary_store=counting)
+    assert reference.error_of(runner) < EXACT
+    assert bool(calls) == is_fused
 
 
 @needs_compiler

@@ -1,0 +1,91 @@
+"""Times a decode graph whose layers are compiled in different ways, on a GPU.
+
+Each way is compiled anew, in some 5 seconds. The graph is replayed without an engine: the host takes no part.
+"""
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+
+from inference.model.best_times import seconds_of
+from inference.model.paged.captured_graph import DecodeGraph, SharedTensors
+from inference.model.paged.compiled_layers import CompiledAttention, CompiledLayers
+from inference.model.paged.cuda import CudaGraphRecorder
+from inference.model.paged.cuda_graphs import GraphRunner
+from inference.model.paged.kernels.select import import_kernel
+from inference.model.paged.kernels.store import select_rotary_store, select_store
+from inference.model.paged.kv_pool import PAGE_SIZE, KVPool, rotate_and_store
+from scripts.gpu.section import Figure, SectionRun
+
+ROWS, CONTEXT = (1, 64), 512
+NUM_REPEATS, REPLAYS = 5, 20
+
+
+class LayerVariant(NamedTuple):
+    """fuses_rotary: see CompiledLayers.
+
+    overlaps_launches: the compiler's kernels use programmatic dependent launch.
+    """
+
+    name: str
+    fuses_rotary: bool
+    overlaps_launches: bool
+
+
+VARIANTS = (
+    LayerVariant("three kernels for rotary embedding and store", False, False),
+    LayerVariant("one kernel for rotary embedding and store", True, False),
+    LayerVariant("one kernel, and dependent launches", True, True),
+)
+
+
+def measure_section(run: SectionRun) -> Iterator[Figure]:
+    if run.bench.device != "cuda":
+        yield Figure("compiled layers", "none", remark="needs a GPU")
+        return
+    model = run.engines.get().model
+    for variant in VARIANTS:
+        for rows, seconds in time_variant(model, variant).items():
+            yield Figure(f"{rows} rows, {variant.name}", seconds * 1e6, "us a step")
+
+
+@torch.inference_mode()
+def time_variant(model: Any, variant: LayerVariant) -> dict[int, float]:
+    """Seconds of a decode graph by its rows: the best of NUM_REPEATS."""
+    from torch._inductor import config
+
+    rotary_store = select_rotary_store(model) if variant.fuses_rotary else rotate_and_store
+    if rotary_store is None:
+        return {}
+    with config.patch({"triton.enable_pdl": True}) if variant.overlaps_launches else nullcontext():
+        layers = CompiledLayers(model, variant.fuses_rotary)
+        return {rows: time_graph(make_runner(model, rows, layers, rotary_store), rows) for rows in ROWS}
+
+
+def make_runner(model: Any, rows: int, layers: CompiledLayers, rotary_store: Any) -> GraphRunner:
+    create_attention: Any = partial(CompiledAttention, layers=layers)
+    runner = GraphRunner(
+        model,
+        KVPool(rows * CONTEXT // PAGE_SIZE, store=select_store(model), rotary_store=rotary_store),
+        max_sequences=rows,
+        context=CONTEXT,
+        kernel=import_kernel("triton"),
+        create_attention=create_attention,
+    )
+    runner.probe()
+    return runner
+
+
+def time_graph(runner: GraphRunner, rows: int) -> float:
+    graph = runner.capture_and_verify(
+        DecodeGraph, rows, CudaGraphRecorder(runner.device), SharedTensors(runner, rows, 0), tolerance=0.1
+    )
+
+    def replay() -> None:
+        for _ in range(REPLAYS):
+            graph.replay_graph()
+
+    return min(seconds_of(replay) for _ in range(NUM_REPEATS)) / REPLAYS
