@@ -35,6 +35,8 @@ class PackedMatrix:
     nbytes  size of values, scales and bias
     """
 
+    device = torch.device("cpu")
+
     def __init__(self, outputs: int, inputs: int, dtype: NativeDtype, bias: Tensor | None) -> None:
         self.dtype, self.outputs, self.inputs = dtype, outputs, inputs
         size = library().matrix_bytes(dtype, outputs, inputs)

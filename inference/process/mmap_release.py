@@ -37,7 +37,7 @@ def release_weight(weight: Tensor, files: Iterable[AddressRange]) -> None:
     The kernel itself would drop it only when memory is short. It can be read again from the file. Memory that
     belongs to no file is left alone: its contents would be lost.
     """
-    if weight.is_contiguous():
+    if weight.is_cpu and weight.is_contiguous():
         addresses = address_range(weight)
         if any(low <= addresses[0] and addresses[1] <= high for low, high in files):
             release_range(*addresses)

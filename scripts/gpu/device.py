@@ -22,6 +22,18 @@ def release_memory(device: str) -> None:
         torch.cuda.empty_cache()
 
 
+def reset_peak_memory(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+
+
+def peak_memory(device: str) -> tuple[int, int]:
+    """Bytes of VRAM at the peak since the reset: in tensors, and reserved by torch; 0 on a CPU."""
+    if device != "cuda":
+        return 0, 0
+    return torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
+
+
 def memory_text(device: str) -> str:
     """VRAM in tensors, reserved by torch, and free; empty on a CPU."""
     if device != "cuda":

@@ -19,6 +19,7 @@ from scripts.gpu import (
     sampling,
     start,
     sync,
+    tuning,
     versus_transformers,
     versus_vllm,
 )
@@ -49,5 +50,6 @@ SECTIONS: Mapping[str, Section] = {
     "vllm": Section(versus_vllm.measure_section, 4.0),
     "http": Section(http_server.measure_section, 2.0),
     "memory": Section(memory.measure_section, 3.0),
+    "tuning": Section(tuning.measure_section, 1.5),
     "correct": Section(correct.measure_section, 8.0),
 }

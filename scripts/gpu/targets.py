@@ -42,6 +42,8 @@ TARGETS = (
     FigureTarget("memory", "qwen3", "", False, 3),
     FigureTarget("memory", "gpt2", "", False, 3),
     FigureTarget("memory", "mamba", "", False, 3),
+    FigureTarget("tuning", "QLoRA, peak VRAM", "8b", False, 9),  # GB
+    FigureTarget("tuning", "QLoRA, ratio", "8b", True, 1.4),
     FigureTarget("correct", "GPU tests, failed", "", False, 0),
     FigureTarget("correct", "GPU tests, error", "", False, 0),
     FigureTarget("correct", "tiny models, failed", "", False, 0),

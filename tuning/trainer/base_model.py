@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +20,18 @@ from inference.model.load.architecture import auto_class_of
 from inference.model.load.device_dtype import has_bfloat16, resolve_device, resolve_dtype
 from inference.model.load.generation_config import vocab_size_of
 from inference.model.load.meta_model import count_parameters
+from inference.model.quantization.device_matrix import DeviceMatrix
+from inference.model.quantization.packed_tensor import PackedTensor
 from inference.model.quantization.quantize import pack_weights
-from inference.model.quantization.schemes import NONE
+from inference.model.quantization.schemes import INT4, INT8, NONE
 from inference.native.build import NativeUnavailable
 from inference.native.packed_matrix import PackedMatrix, ensure_library
+from inference.native.structs import NativeDtype
 
 AUTO = "auto"
 PROBE_IDS = (1, 5, 2, 7, 3, 6, 4, 8)  # arbitrary token ids for which both ways to the logits are compared
 ATTENTION_DROPOUT = "attention_dropout"  # the attribute of attention modules in transformers
+QLORA_SCHEMES = {"cpu": INT8, "cuda": INT4}  # of a quantized base, by the type of device
 # Largest accepted difference, in standard deviations. Half precision rounds otherwise in another order.
 MAX_PROBE_ERROR = {torch.float32: 1e-3, torch.bfloat16: 0.2}
 
@@ -105,7 +110,7 @@ def load_base(
     loaded = loader.load(
         folder,
         dtype=training_dtype(dtype, device, count_weights(folder, trust_remote_code)),
-        device=device,
+        device=device if quantize == NONE else "cpu",  # a GPU need not hold the weights as they are stored
         trust_remote_code=trust_remote_code,
         tokenizer_config=tokenizer_config,
         chat_template=chat_template,
@@ -115,10 +120,14 @@ def load_base(
         kind = model.config.model_type
         raise BadRequest("model", "cannot be fine-tuned here: only decoder models can", kind)
     disable_dropout(model)
-    base = split_model(model, loaded.tokenizer, vocab_size_of(model), loaded.context)
     if quantize != NONE:
         quantize_frozen(model, device, quantize)
-    return base
+    return split_model(model, loaded.tokenizer, vocab_size_of(model), loaded.context)
+
+
+def qlora_scheme(quantize_base: bool) -> str:
+    """The scheme of a job's frozen weights on the device that trainers take."""
+    return QLORA_SCHEMES.get(resolve_device(AUTO), INT8) if quantize_base else NONE
 
 
 def count_weights(folder: Path, trust_remote_code: bool) -> int:
@@ -188,11 +197,25 @@ def is_close(values: Tensor, expected: Tensor) -> bool:
 
 
 def quantize_frozen(model: Any, device: str, quantize: str) -> None:
-    """Pack the weights into native matrices. Raises Unavailable."""
+    """Pack the weights, wherever they are, into matrices on the device; move the rest. Raises Unavailable."""
+    source = model.device.type
     if device != "cpu":
-        raise Unavailable("quantize_base needs a CPU: on a GPU, the base stays in bfloat16; set it to false")
+        pack_weights(model, quantize, partial(pack_on_device, device), source)
+        move_unpacked(model, device)
+        return
     try:
         ensure_library()
     except NativeUnavailable as reason:
         raise Unavailable(f"quantize_base has no kernels: {reason}; set it to false") from reason
-    pack_weights(model, quantize, PackedMatrix.pack)
+    pack_weights(model, quantize, PackedMatrix.pack, source)
+
+
+def pack_on_device(device: str, weight: Tensor, dtype: NativeDtype, bias: Tensor | None) -> DeviceMatrix:
+    return DeviceMatrix.pack(weight.to(device), dtype, None if bias is None else bias.to(device))
+
+
+def move_unpacked(model: nn.Module, device: str) -> None:
+    """Move the parameters that are not packed, and the buffers, to the device."""
+    for tensor in (*model.parameters(), *model.buffers()):
+        if not isinstance(tensor, PackedTensor):
+            tensor.data = tensor.data.to(device)

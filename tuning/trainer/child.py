@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from inference.errors import named_error
-from inference.model.quantization.schemes import INT8, NONE
 from inference.text.chat_template import ChatTemplate
 from tuning.data.encoder import Encoder
 from tuning.data.examples import Dataset
-from tuning.trainer.base_model import BaseModel
+from tuning.trainer.base_model import BaseModel, qlora_scheme
 from tuning.trainer.failures import to_failure
 from tuning.trainer.job import TrainingJob
 from tuning.trainer.memory_plan import largest_pass, plan_memory
@@ -62,7 +61,7 @@ def main(folder: Path) -> int:
 def run_job(folder: Path, spec: JobSpec, progress: ProgressLog, stop_request: StopRequest) -> None:
     """Load, encode and train. Raises whatever ends the job."""
     hyperparameters = spec.hyperparameters
-    base = open_base(spec, INT8 if hyperparameters.quantize_base else NONE)
+    base = open_base(spec, qlora_scheme(hyperparameters.quantize_base))
     encoder = make_encoder(base, hyperparameters)
     dataset = encoder.encode(Path(spec.training_file), spec.method)
     for text in dataset.events:

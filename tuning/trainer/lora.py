@@ -84,6 +84,7 @@ class PeftAdapters:
         self.causal = causal
         self.linear_names = find_linear_names(causal)
         self.peft_model: PeftModel | None = None
+        self._active = ""
 
     def new_config(self, options: LoraOptions) -> LoraConfig:
         """peft's configuration of a new adapter. Raises BadRequest for layers that the model lacks."""
@@ -102,6 +103,7 @@ class PeftAdapters:
     def add(self, name: str, config: LoraConfig, seed: int) -> None:
         """Insert a new adapter that changes nothing yet: A is random, B is 0."""
         torch.manual_seed(seed)
+        self._active = ""
         config._register_custom_module({nn.Linear: LoraLinear})
         try:
             with warnings.catch_warnings(action="ignore"):  # peft's remarks on tied weights and Conv1D
@@ -115,12 +117,15 @@ class PeftAdapters:
             raise BadRequest("lora_target_modules", rule) from error
 
     def remove(self, name: str) -> None:
+        self._active = ""
         with warnings.catch_warnings(action="ignore"):  # another one becomes active
             self._model.delete_adapter(name)
 
     def activate(self, name: str) -> None:
         """Compute with this adapter; its weights alone require gradients."""
-        self._model.set_adapter(name)
+        if self._active != name:  # peft visits every module: a GPU would wait for it in each pass
+            self._model.set_adapter(name)
+            self._active = name
 
     def parameters(self, name: str) -> dict[str, nn.Parameter]:
         """The trained weights of the active adapter `name`, by their names without that of the adapter."""

@@ -16,9 +16,9 @@ from inference.finding import Finding, format_size
 from inference.model.load.device_dtype import resolve_device
 from inference.model.load.meta_model import build_on_meta, count_parameters, nbytes
 from inference.model.quantization.find_weights import find_weights
-from inference.model.quantization.schemes import INT8, weight_bytes_saved
+from inference.model.quantization.schemes import NONE, weight_bytes_saved
 from tuning.data.examples import Dataset
-from tuning.trainer.base_model import AUTO, training_dtype
+from tuning.trainer.base_model import AUTO, qlora_scheme, training_dtype
 from tuning.trainer.lora import PeftAdapters, lora_options, read_config
 from tuning.trainer.micro_batches import MAX_PASS_TOKENS
 from tuning.trainer.saved_activations import saved_bytes
@@ -91,11 +91,11 @@ def plan_memory(raw_config: Mapping[str, Any], spec: JobSpec, num_tokens: int) -
 
 def weight_bytes(model: Any, spec: JobSpec) -> int:
     """Bytes of the frozen weights as the trainer has them."""
-    full = nbytes(model.parameters())
-    if not spec.hyperparameters.quantize_base:
+    full, scheme = nbytes(model.parameters()), qlora_scheme(spec.hyperparameters.quantize_base)
+    if scheme == NONE:
         return full
     itemsize = model.dtype.itemsize
-    return full - sum(weight_bytes_saved(weight, INT8, itemsize) for weight in find_weights(model, "meta"))
+    return full - sum(weight_bytes_saved(weight, scheme, itemsize) for weight in find_weights(model, "meta"))
 
 
 def insert_adapter(model: Any, spec: JobSpec) -> int:
@@ -137,7 +137,9 @@ def logits_bytes(model: Any, num_tokens: int) -> int:
     """
     config, itemsize = model.config.get_text_config(), model.dtype.itemsize
     of_a_logit = 2 * FLOAT_BYTES + (itemsize if itemsize < FLOAT_BYTES else 0)
-    num_logits = config.vocab_size * min(num_tokens, tokens_per_block(config.vocab_size))
+    num_logits = config.vocab_size * min(
+        num_tokens, tokens_per_block(config.vocab_size, resolve_device(AUTO))
+    )
     return of_a_logit * num_logits + num_tokens * config.hidden_size * itemsize
 
 

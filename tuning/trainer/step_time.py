@@ -17,11 +17,12 @@ from transformers import AutoConfig
 from inference.model.load.architecture import auto_class_of
 from inference.model.load.device_dtype import resolve_device
 from inference.model.load.meta_model import build_on_meta, count_parameters
-from inference.model.quantization.schemes import INT8
+from inference.model.quantization.schemes import NONE
 from tuning.trainer.base_model import (
     AUTO,
     BaseModel,
     disable_dropout,
+    qlora_scheme,
     quantize_frozen,
     split_model,
     training_dtype,
@@ -98,10 +99,10 @@ def shallow_base(raw_config: Mapping[str, Any], num_layers: int, spec: JobSpec) 
         model = auto_class_of(config).from_config(config, dtype=getattr(torch, dtype)).eval().to(device)
     disable_dropout(model)
     text_config = config.get_text_config()
-    base = split_model(model, None, text_config.vocab_size, text_config.max_position_embeddings)
-    if spec.hyperparameters.quantize_base:
-        quantize_frozen(model, device, INT8)
-    return base
+    scheme = qlora_scheme(spec.hyperparameters.quantize_base)
+    if scheme != NONE:
+        quantize_frozen(model, device, scheme)
+    return split_model(model, None, text_config.vocab_size, text_config.max_position_embeddings)
 
 
 def with_layers(raw_config: Mapping[str, Any], num_layers: int) -> dict[str, Any]:

@@ -12,12 +12,14 @@ from torch.utils.checkpoint import checkpoint
 
 from tuning.trainer.row_gradients import LogitsFn, score_with_gradients
 
-LOGITS_BYTES = 1 << 26  # bytes of float32 logits that are computed at once
+# Bytes of float32 logits that are computed at once. Each block reads the weight of the output layer again.
+LOGITS_BYTES = {"cpu": 1 << 26, "cuda": 1 << 28}
 MIN_BLOCK = 16  # tokens: with fewer, reading the output layer's weight takes longer than the products
 
 
-def tokens_per_block(vocab_size: int) -> int:
-    return max(MIN_BLOCK, LOGITS_BYTES // (4 * vocab_size))
+def tokens_per_block(vocab_size: int, device: str) -> int:
+    """device: its type."""
+    return max(MIN_BLOCK, LOGITS_BYTES.get(device, LOGITS_BYTES["cpu"]) // (4 * vocab_size))
 
 
 def target_logprobs(
@@ -38,7 +40,7 @@ def target_logprobs(
     With gradients, logits of blocks are not kept. One target a row of a frozen output layer has its gradient
     computed at once; other blocks are computed again in the backward pass.
     """
-    block = tokens_per_block(vocab_size)
+    block = tokens_per_block(vocab_size, hidden.device.type)
     if torch.is_grad_enabled() and frozen_output and places is None:
         blocks = zip(hidden.split(block), targets.split(block), strict=True)
         return concatenate(score_with_gradients(logits_of, rows, ids) for rows, ids in blocks)

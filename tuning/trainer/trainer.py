@@ -166,7 +166,7 @@ class Trainer:
 
     def _set_checkpointing(self) -> None:
         if self.checkpointing:  # only layers in training mode compute anything again
-            self.base.causal.activation_checkpointing_enable({"use_reentrant": False})
+            enable_checkpointing(self.base.causal)
             self.base.causal.train()
 
     def _find(self, run_id: str) -> TrainingRun:
@@ -181,20 +181,18 @@ class Trainer:
         complete = complete_config(loss, config)
         self._check(data, loss)
         self.adapters.activate(self._find(run_id).adapter_name)
-        total, num_correct, num_scored = 0.0, 0, 0
-        logprobs: dict[int, Tensor] = {}
-        for indices in divide(data, loss, self.layout):
-            batch = lay_out(data, indices, loss, self.layout.packing, self.base.device)
-            tokens, is_top, masked = self._score(batch)
-            value = loss.function(tokens, complete)
-            if value.requires_grad:
-                value.backward()
-            total += value.item()  # sync
-            num_correct += int(is_top.sum())
-            num_scored += len(batch.scored.ids)
-            rows = split_rows(tokens.logprobs.detach(), masked, batch, data, loss)
-            logprobs |= zip(indices, rows, strict=True)
-        return PassResult(total, [logprobs[index] for index in range(len(data))], num_correct, num_scored)
+        passes = [
+            self._compute(lay_out(data, indices, loss, self.layout.packing, self.base.device), loss, complete)
+            for indices in divide(data, loss, self.layout)
+        ]
+        return collect(passes, data, loss)
+
+    def _compute(self, batch: MicroBatch, loss: Loss, config: Mapping[str, float]) -> "ComputedBatch":
+        tokens, is_top, masked = self._score(batch)
+        value = loss.function(tokens, config)
+        if value.requires_grad:
+            value.backward()
+        return ComputedBatch(batch, value.detach(), tokens.logprobs.detach(), masked, is_top.sum())
 
     def _check(self, data: Sequence[Datum], loss: Loss) -> None:
         if not data or len(data) % loss.group_size:
@@ -232,3 +230,38 @@ class Trainer:
             targets.places,
             frozen_output=self.base.has_frozen_output(),
         )
+
+
+def enable_checkpointing(causal: Any) -> None:
+    """Let the layers of a model recompute their activations, by the name that transformers has for it."""
+    names = ("activation_checkpointing_enable", "gradient_checkpointing_enable")  # the latter in early 5.x
+    enable = next(getattr(causal, name) for name in names if hasattr(causal, name))
+    enable({"use_reentrant": False})
+
+
+@dataclass(frozen=True, slots=True)
+class ComputedBatch:
+    """A micro-batch after its pass; its tensors are on the device, where later passes may still run.
+
+    loss ()  logprobs (M,) of scored targets  masked (N,) of the others, or None  num_correct ()
+    """
+
+    batch: MicroBatch
+    loss: Tensor
+    logprobs: Tensor
+    masked: Tensor | None
+    num_correct: Tensor
+
+
+def collect(passes: Sequence[ComputedBatch], data: Sequence[Datum], loss: Loss) -> PassResult:
+    """Wait for the device and sum up."""
+    logprobs: dict[int, Tensor] = {}
+    for each in passes:
+        rows = split_rows(each.logprobs, each.masked, each.batch, data, loss)  # sync
+        logprobs |= zip(each.batch.indices, rows, strict=True)
+    return PassResult(
+        sum(each.loss.item() for each in passes),
+        [logprobs[index] for index in range(len(data))],
+        sum(int(each.num_correct) for each in passes),
+        sum(len(each.batch.scored.ids) for each in passes),
+    )

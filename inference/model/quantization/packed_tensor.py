@@ -18,10 +18,13 @@ from inference.model.quantization.packed_gradient import PackedProduct
 
 
 class WeightMatrix(Protocol):
-    """A packed weight (outputs, inputs), see inference/native/packed_matrix.py."""
+    """A packed weight (outputs, inputs): a PackedMatrix on a CPU, a DeviceMatrix on a GPU."""
 
     @property
     def nbytes(self) -> int: ...
+
+    @property
+    def device(self) -> torch.device: ...
 
     def linear(self, x: Tensor) -> Tensor:
         """x (…, inputs) in float32 or bfloat16 → (…, outputs) in the same dtype, with the bias added."""
@@ -107,7 +110,7 @@ class PackedWeight(PackedTensor):
         bias: Tensor | None,
         is_transposed: bool,
     ) -> "PackedWeight":
-        weight: PackedWeight = Tensor._make_wrapper_subclass(cls, shape, dtype=dtype)
+        weight: PackedWeight = Tensor._make_wrapper_subclass(cls, shape, dtype=dtype, device=matrix.device)
         weight.matrix, weight.values_dtype, weight.unpack_count = matrix, dtype, UnpackCount()
         weight.bias, weight.is_transposed = bias, is_transposed
         return weight
@@ -132,7 +135,9 @@ class PackedExperts(PackedTensor):
     @staticmethod
     def __new__(cls: type["PackedExperts"], members: list[PackedWeight]) -> "PackedExperts":
         shape = (len(members), *members[0].shape)
-        stack: PackedExperts = Tensor._make_wrapper_subclass(cls, shape, dtype=members[0].dtype)
+        stack: PackedExperts = Tensor._make_wrapper_subclass(
+            cls, shape, dtype=members[0].dtype, device=members[0].device
+        )
         stack.members, stack.unpack_count = members, UnpackCount()
         for member in members:
             member.unpack_count = stack.unpack_count

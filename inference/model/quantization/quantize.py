@@ -89,9 +89,12 @@ def quantize_weights(
     return quantized_reference, error
 
 
-def pack_weights(model: PreTrainedModel, quantize: str, pack: Pack) -> list[ReplacedWeight]:
+def pack_weights(
+    model: PreTrainedModel, quantize: str, pack: Pack, device: str = "cpu"
+) -> list[ReplacedWeight]:
+    """As replace_weights; logs the time."""
     began = time.perf_counter()
-    swaps = replace_weights(model, quantize, pack)
+    swaps = replace_weights(model, quantize, pack, device)
     message = f"{len(swaps)} weights packed in {time.perf_counter() - began:.1f} s"
     log.info("%s: %s", model.config.model_type, message)
     return swaps

@@ -29,12 +29,12 @@ class ReplacedWeight(NamedTuple):
     owners: tuple[Owner, ...]
 
 
-def replace_weights(model: Any, quantize: str, pack: Pack) -> list[ReplacedWeight]:
-    """Pack all weights that find_weights yields, with the dtypes of the scheme `quantize`.
+def replace_weights(model: Any, quantize: str, pack: Pack, device: str = "cpu") -> list[ReplacedWeight]:
+    """Pack all weights that find_weights yields on devices of this type, with the dtypes of a scheme.
 
-    The original weights are freed.
+    quantize: the scheme. The original weights are freed.
     """
-    todo = [(each, dtype_for(each, quantize)) for each in find_weights(model)][::-1]
+    todo = [(each, dtype_for(each, quantize)) for each in find_weights(model, device)][::-1]
     if any(each.role is WeightRole.EXPERTS for each, _ in todo):
         model.set_experts_implementation(ONE_BY_ONE)
     files = mapped_files()  # read once: a file stays mapped while a weight uses it

@@ -16,6 +16,10 @@ class TorchMatrix:
         self.bias = None if bias is None else bias.detach().float()
         self.used = 0
 
+    @property
+    def device(self) -> torch.device:
+        return self.weight.device
+
     def linear(self, x: Tensor) -> Tensor:
         self.used += 1
         return linear(x.float(), self.weight, self.bias).to(x.dtype)

@@ -68,7 +68,7 @@ def test_a_loss_and_its_gradients_are_those_of_plain_torch(
     base: BaseModel, monkeypatch: pytest.MonkeyPatch, name: str, in_blocks: bool, train_output: bool
 ) -> None:
     if in_blocks:
-        monkeypatch.setattr(target_logprobs, "tokens_per_block", lambda vocab_size: 5)
+        monkeypatch.setattr(target_logprobs, "tokens_per_block", lambda vocab_size, device: 5)
     trainer = warm(Trainer(base), train_output=train_output)
     result = trainer.forward_backward("a", DATA, name)
     assert_same_pass(trainer, result.loss, FORMULAS[name](plain_rows(trainer, DATA)))
@@ -108,7 +108,7 @@ def test_several_targets_a_place_are_a_sum_over_them(
     base: BaseModel, monkeypatch: pytest.MonkeyPatch, name: str, in_blocks: bool
 ) -> None:
     if in_blocks:
-        monkeypatch.setattr(target_logprobs, "tokens_per_block", lambda vocab_size: 5)
+        monkeypatch.setattr(target_logprobs, "tokens_per_block", lambda vocab_size, device: 5)
     trainer = warm(Trainer(base, scores_masked=True))
     data = with_candidates(DATA, 3)
     result = trainer.forward_backward("a", data, name)

@@ -24,7 +24,7 @@ def test_blocks_change_neither_values_nor_gradients(monkeypatch: pytest.MonkeyPa
         largest.append(len(block))
         return block @ head.T
 
-    monkeypatch.setattr(module, "LOGITS_BYTES", 4 * VOCAB * 30)
+    monkeypatch.setattr(module, "LOGITS_BYTES", {"cpu": 4 * VOCAB * 30})
     logprobs, is_top = target_logprobs(logits_of, hidden, targets, VOCAB, frozen_output=False)
     gradients = torch.autograd.grad(logprobs.square().sum(), (head, hidden))
     assert max(largest) == 30
@@ -47,7 +47,7 @@ def test_several_targets_behind_a_token_are_those_of_its_logits(
     targets = torch.randint(VOCAB, (len(places),))
     expected = (hidden @ head.T).log_softmax(-1)[places, targets]
     expected_gradients = torch.autograd.grad(expected.square().sum(), (head, hidden))
-    monkeypatch.setattr(module, "LOGITS_BYTES", 4 * VOCAB * rows_per_block)
+    monkeypatch.setattr(module, "LOGITS_BYTES", {"cpu": 4 * VOCAB * rows_per_block})
     logprobs, is_top = target_logprobs(
         lambda block: block @ head.T, hidden, targets, VOCAB, places, frozen_output=False
     )
@@ -70,7 +70,7 @@ def test_logits_of_a_frozen_output_layer_are_computed_once(monkeypatch: pytest.M
         num_rows.append(len(block))
         return (block @ head.T / 9).tanh()
 
-    monkeypatch.setattr(module, "LOGITS_BYTES", 4 * VOCAB * 30)
+    monkeypatch.setattr(module, "LOGITS_BYTES", {"cpu": 4 * VOCAB * 30})
     logprobs, is_top = target_logprobs(logits_of, hidden, targets, VOCAB, frozen_output=True)
     (gradient,) = torch.autograd.grad(logprobs.exp().sum(), hidden)
     assert num_rows == [30, 30, 30, 10]
@@ -80,5 +80,5 @@ def test_logits_of_a_frozen_output_layer_are_computed_once(monkeypatch: pytest.M
 
 
 def test_a_block_is_bounded_by_bytes_but_never_tiny() -> None:
-    assert tokens_per_block(150_000) * 150_000 * 4 <= 1 << 26
-    assert tokens_per_block(100_000_000) == 16
+    assert tokens_per_block(150_000, "cpu") * 150_000 * 4 <= 1 << 26
+    assert tokens_per_block(100_000_000, "cpu") == 16

@@ -1,5 +1,6 @@
 """The verbs: sums that add up, runs that do not touch one another, files that peft reads."""
 
+import copy
 from pathlib import Path
 from random import Random
 
@@ -9,8 +10,11 @@ import torch
 from torch import Tensor
 
 from inference.errors import BadRequest, NotFound
+from inference.model.quantization.device_matrix import DeviceMatrix
+from inference.model.quantization.quantize import pack_weights
+from inference.native.packed_matrix import PackedMatrix
 from tests.tuning.trainer.conftest import VOCAB, make_data, weighted_data
-from tuning.trainer.base_model import BaseModel, load_base
+from tuning.trainer.base_model import BaseModel, load_base, split_model
 from tuning.trainer.datum import Datum
 from tuning.trainer.lora import LoraOptions
 from tuning.trainer.micro_batches import Layout
@@ -183,6 +187,24 @@ def test_gradients_over_a_quantized_base_are_close_to_those_of_the_plain_one(
         trainer.forward_backward("a", DATA, "cross_entropy")
         directions.append(torch.cat([gradient.flatten() for gradient in gradients(trainer, "a").values()]))
     assert torch.cosine_similarity(*directions, dim=0) > 0.95
+
+
+def test_gradients_over_matrices_of_a_device_are_those_of_native_ones(base: BaseModel) -> None:
+    directions = []
+    for pack in (PackedMatrix.pack, DeviceMatrix.pack):
+        causal = copy.deepcopy(base.causal)
+        pack_weights(causal, "int4", pack)
+        trainer = warm(Trainer(split_model(causal, None, VOCAB, base.context), checkpointing=True))
+        trainer.forward_backward("a", DATA, "cross_entropy")
+        directions.append(torch.cat([gradient.flatten() for gradient in gradients(trainer, "a").values()]))
+    assert torch.cosine_similarity(*directions, dim=0) > 0.95
+
+
+def test_the_passes_of_a_run_follow_its_adapter(base: BaseModel) -> None:
+    trainer = warm(warm(Trainer(base)), "b")
+    expected = [trainer.forward(run_id, DATA, "cross_entropy").loss for run_id in ("a", "b")]
+    trainer.delete_run("a")
+    assert trainer.forward("b", DATA, "cross_entropy").loss == expected[1]
 
 
 def test_training_goes_on_from_a_saved_adapter(base: BaseModel, tmp_path: Path) -> None:
