@@ -20,7 +20,7 @@ from inference.engine.engine import Engine
 from inference.engine.engine_thread import EngineThread
 from inference.engine.sampling import triton_sampling
 from inference.engine.sampling.sampler import BatchInvariantSampler, Sampler
-from inference.engine.scheduler import WaitingServedRatio
+from inference.engine.waiting_served_ratio import WaitingServedRatio
 from inference.engine_stats import CacheConfig
 from inference.errors import Internal
 from inference.local import LocalBackend

@@ -19,10 +19,12 @@ from inference.engine.overlap_pipeline import create_pipeline
 from inference.engine.pipeline import CompletedStep, ScheduledStep
 from inference.engine.pooling_policy import PoolingPolicy
 from inference.engine.sampling.sampler import SampledToken, Sampler
-from inference.engine.scheduler import Scheduler, WaitingServedRatio
+from inference.engine.scheduler import Scheduler
 from inference.engine.sequence import OutputSink, Sequence, StepOutput
 from inference.engine.step import TOO_LITTLE_MEMORY, ModelStep, StepOutOfMemory, StepResult
+from inference.engine.step_time_limit import StepTimeLimit
 from inference.engine.wait_estimator import WaitEstimator
+from inference.engine.waiting_served_ratio import WaitingServedRatio
 from inference.engine_stats import EngineCounters, StepStats
 from inference.errors import Internal, ServerError
 from inference.model.batch import CacheOp, Resize, Runner
@@ -64,6 +66,7 @@ class EngineCore:
             whole_prompts=whole_prompts,
             admission_policy=admission_policy,
             chunking=chunking,
+            step_time_limit=None if can.overlap else StepTimeLimit(),
         )
         can_draft = speculate and not (whole_prompts or prefill_chunk_size)
         proposer = NgramProposer(self.kv_cache_manager, speculate) if can_draft else None
@@ -169,10 +172,8 @@ class EngineCore:
         for sequence, num_scheduled_tokens in scheduler_output:
             num_tokens += num_scheduled_tokens
             has_prompt |= not (sequence.started or sequence.num_pending_tokens)
-        token_budget = self.scheduler.token_budget
-        return ScheduledStep(
-            scheduler_output, num_tokens, len(newly_scheduled), has_prompt, token_budget, start_s
-        )
+        num_new, step_budget = len(newly_scheduled), self.scheduler.step_budget
+        return ScheduledStep(scheduler_output, num_tokens, num_new, has_prompt, step_budget, start_s)
 
     def _complete(self, step: CompletedStep) -> None:
         """Update the sequences from the results of a step, and report it."""
@@ -190,8 +191,7 @@ class EngineCore:
         now = time.perf_counter()
         seconds = now - max(scheduled.start_s, self._last_completed_s)
         self._last_completed_s = now
-        if (pooling_policy := self.scheduler.pooling_policy) is not None:
-            pooling_policy.record_step([sequence for sequence, _ in scheduled.output], now, seconds)
+        self.scheduler.record_step(scheduled.output, now, seconds)
         self.counters.steps += 1
         self.counters.step_seconds += seconds
         self.wait_estimator.record_step(now, seconds, scheduled.num_tokens, scheduled.token_budget)

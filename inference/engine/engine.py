@@ -22,8 +22,9 @@ from inference.engine.core import EngineCore
 from inference.engine.engine_thread import EngineThread
 from inference.engine.output_queue import Post
 from inference.engine.sampling.sampler import Sampler
-from inference.engine.scheduler import WaitingServedRatio, adapter_names
+from inference.engine.scheduler import adapter_names
 from inference.engine.sequence import POOLING, Matcher, OutputSink, PromptLogprob, Sequence
+from inference.engine.waiting_served_ratio import WaitingServedRatio
 from inference.engine_stats import Stats, StepStats
 from inference.errors import BadRequest, Internal, ServerError, TooLong, Unavailable
 from inference.model.batch import Runner

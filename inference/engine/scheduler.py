@@ -16,6 +16,8 @@ from inference.engine.kv.manager import KVCacheManager
 from inference.engine.kv.paged import PagedKVCacheManager
 from inference.engine.pooling_policy import PoolingPolicy
 from inference.engine.sequence import PRIORITIES, Sequence
+from inference.engine.step_time_limit import StepTimeLimit
+from inference.engine.waiting_served_ratio import WaitingServedRatio
 from inference.model.batch import CacheOp
 
 SchedulerOutput = list[tuple[Sequence, int]]  # (sequence, tokens to compute), in the order of rows
@@ -24,29 +26,6 @@ MIN_CONCURRENT_PROMPTS = 4  # prompts that run at once at least: a long one must
 PROMPT_LOGPROB_CHUNK = 256  # tokens per step of a prompt with logprobs: each yields a row of logits (V,)
 MIN_BUDGET = 16  # smallest budget after running out of memory
 STEPS_TO_RECOVER = 256  # successful steps after which the limits are restored
-
-
-@dataclass(slots=True)
-class WaitingServedRatio:
-    """Decides when waiting sequences may join the running ones: at once, or once enough of them wait.
-
-    The prompt of a sequence that joins delays the running ones, less often if several join together.
-    Sequences join if `waiting_served_ratio` sequences wait for each running one, or if none has joined for
-    `max_waiting_tokens` steps. The two options are Text Generation Inference's.
-    """
-
-    waiting_served_ratio: float
-    max_waiting_tokens: int
-    steps_since_admission: int = 0
-
-    def should_admit(self, num_waiting: int, num_running: int) -> bool:
-        """Whether waiting sequences may join in this step. Call once a step."""
-        self.steps_since_admission += 1
-        return (
-            not num_running
-            or self.steps_since_admission >= self.max_waiting_tokens
-            or num_waiting >= int(self.waiting_served_ratio * num_running)
-        )
 
 
 @dataclass(slots=True)
@@ -67,6 +46,8 @@ class Scheduler:
     newly_scheduled   the sequences that got a row in the last call of `schedule`
     admission_policy  when waiting sequences may join; None: at once
     pooling_policy    which sequences may compute and join; None: all
+    step_time_limit   how many prompt tokens a step computes beside running answers; None: token_budget
+    step_budget       tokens that the last scheduled step may compute
     chunking          how prompts are split into chunks
     groups_adapters   whether sequences with the same adapter are adjacent in a step
     """
@@ -79,6 +60,7 @@ class Scheduler:
         whole_prompts: bool,
         admission_policy: WaitingServedRatio | None = None,
         chunking: Chunking = UNCHUNKED,
+        step_time_limit: StepTimeLimit | None = None,
     ) -> None:
         self.kv_cache_manager = kv_cache_manager
         self.admission_policy = admission_policy
@@ -90,6 +72,8 @@ class Scheduler:
         self.chunking = chunking
         self.max_running = kv_cache_manager.max_sequences
         self.pooling_policy: PoolingPolicy | None = None
+        self.step_time_limit = step_time_limit
+        self.step_budget = max_batch_tokens
         self.groups_adapters = isinstance(kv_cache_manager, PagedKVCacheManager)
         self.preemptions = 0
         self._steps_since_oom = 0
@@ -125,7 +109,8 @@ class Scheduler:
                 scheduler_output.append((sequence, 1))
             elif num_tokens:
                 prompts.append(sequence)
-        prompt_budget = max(1, self.token_budget - len(scheduler_output))
+        self.step_budget = self._limit_budget(num_answers=len(scheduler_output))
+        prompt_budget = max(1, self.step_budget - len(scheduler_output))
         policy = self.admission_policy
         is_admitted = policy is None or policy.should_admit(len(self.waiting), len(self.running))
         if self.waiting and is_admitted:
@@ -188,6 +173,18 @@ class Scheduler:
         self._steps_since_oom += 1
         if self._steps_since_oom == STEPS_TO_RECOVER:
             self._restore_limits()
+
+    def record_step(self, scheduler_output: SchedulerOutput, end_s: float, duration_s: float) -> None:
+        """Note a step for the policies. end_s: its time.perf_counter()."""
+        if self.pooling_policy is not None:
+            self.pooling_policy.record_step([each for each, _ in scheduler_output], end_s, duration_s)
+        if self.step_time_limit is not None:
+            self.step_time_limit.record_step([num_tokens for _, num_tokens in scheduler_output], duration_s)
+
+    def _limit_budget(self, num_answers: int) -> int:
+        """The tokens that the next step may compute, of which each of the running answers gets one."""
+        limit = self.step_time_limit.max_prompt_tokens if self.step_time_limit and num_answers else None
+        return self.token_budget if limit is None else min(self.token_budget, num_answers + limit)
 
     def _restore_limits(self) -> None:
         self.token_budget, self.max_running = self.max_batch_tokens, self.kv_cache_manager.max_sequences

@@ -76,7 +76,7 @@ class WaitEstimator:
 
         In each scenario, every answer has one of its likely lengths.
         """
-        lengths, token_budget = tuple(self.lengths), self.scheduler.token_budget
+        lengths, token_budget = tuple(self.lengths), self.scheduler.step_budget
         running = tuple(self.scheduler.running)
         scenarios = [remaining_steps(sequence, lengths, token_budget) for sequence in running]
         if not (scenarios and self.step_s):
@@ -94,7 +94,7 @@ class WaitEstimator:
         While steps are full, prompts wait for the token budget. Else each waits for a running answer to end.
         """
         running, waiting = tuple(self.scheduler.running), tuple(self.scheduler.waiting)
-        token_budget = self.scheduler.token_budget
+        token_budget = self.scheduler.step_budget
         if not (running and self.step_s):
             return None
         if self.is_full:

@@ -8,10 +8,10 @@ from inference.engine.scheduler import (
     PROMPT_LOGPROB_CHUNK,
     STEPS_TO_RECOVER,
     Scheduler,
-    WaitingServedRatio,
     adapter_names,
 )
 from inference.engine.sequence import Sequence
+from inference.engine.waiting_served_ratio import WaitingServedRatio
 from tests.generation_requests import make_request
 
 NO_SINK = None  # no output is sent in these tests

@@ -25,7 +25,7 @@ def make_answer(num_tokens: int, max_tokens: int, num_prompt_tokens: int = 4) ->
 
 
 def estimator(running: list[Sequence], waiting: list[Sequence] | None = None) -> WaitEstimator:
-    scheduler = SimpleNamespace(running=running, waiting=waiting or [], token_budget=BUDGET)
+    scheduler = SimpleNamespace(running=running, waiting=waiting or [], step_budget=BUDGET)
     estimator = WaitEstimator(scheduler)  # type: ignore[arg-type]
     estimator.record_step(100.0, 0.1, num_tokens=2, token_budget=BUDGET)
     return estimator
@@ -33,7 +33,7 @@ def estimator(running: list[Sequence], waiting: list[Sequence] | None = None) ->
 
 def test_without_running_answers_or_steps_nothing_is_known() -> None:
     assert estimator([]).first_end_s() is None and estimator([]).drained_s(1) is None
-    scheduler = SimpleNamespace(running=[make_answer(1, 10)], waiting=[], token_budget=BUDGET)
+    scheduler = SimpleNamespace(running=[make_answer(1, 10)], waiting=[], step_budget=BUDGET)
     assert WaitEstimator(scheduler).first_end_s() is None  # type: ignore[arg-type]
 
 

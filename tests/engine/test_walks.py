@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from inference.engine.engine import Engine
 from inference.engine.sampling.sampler import Sampler
-from inference.engine.scheduler import WaitingServedRatio
+from inference.engine.waiting_served_ratio import WaitingServedRatio
 from inference.model.kv_cost import WindowGroup
 from tests.engine.conftest import END, NAN, POISON, VOCAB
 from tests.engine_probe import EngineProbe
