@@ -3,8 +3,8 @@
 Each way is compiled anew, in some 5 seconds. The graph is replayed without an engine: the host takes no part.
 """
 
+import time
 from collections.abc import Iterator
-from contextlib import nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -22,23 +22,26 @@ from scripts.gpu.section import Figure, SectionRun
 
 ROWS, CONTEXT = (1, 64), 512
 NUM_REPEATS, REPLAYS = 5, 20
+MAX_COMPILED = 64  # layers share a function, and each variant is compiled for one token and for several
 
 
 class LayerVariant(NamedTuple):
-    """fuses_rotary: see CompiledLayers.
-
-    overlaps_launches: the compiler's kernels use programmatic dependent launch.
-    """
+    """fuses_rotary: see CompiledLayers. options: of torch's compiler. rows: of the graphs."""
 
     name: str
     fuses_rotary: bool
-    overlaps_launches: bool
+    options: dict[str, Any]
+    rows: tuple[int, ...] = ROWS
 
 
+DEPENDENT_LAUNCHES = {"triton.enable_pdl": True}  # a kernel is launched while the one before it runs
+MATVEC = {"coordinate_descent_tuning": True}  # products of one row are reductions, fused with what is around
 VARIANTS = (
-    LayerVariant("three kernels for rotary embedding and store", False, False),
-    LayerVariant("one kernel for rotary embedding and store", True, False),
-    LayerVariant("one kernel, and dependent launches", True, True),
+    LayerVariant("three kernels for rotary embedding and store", False, {}),
+    LayerVariant("one kernel for rotary embedding and store", True, {}),
+    LayerVariant("one kernel, dependent launches", True, DEPENDENT_LAUNCHES),
+    LayerVariant("one kernel, matvecs of the compiler", True, MATVEC, (1,)),
+    LayerVariant("one kernel, matvecs, dependent launches", True, MATVEC | DEPENDENT_LAUNCHES, (1,)),
 )
 
 
@@ -48,8 +51,10 @@ def measure_section(run: SectionRun) -> Iterator[Figure]:
         return
     model = run.engines.get().model
     for variant in VARIANTS:
+        began = time.perf_counter()
         for rows, seconds in time_variant(model, variant).items():
             yield Figure(f"{rows} rows, {variant.name}", seconds * 1e6, "us a step")
+        yield Figure(f"compiling and timing, {variant.name}", time.perf_counter() - began, "s")
 
 
 @torch.inference_mode()
@@ -60,9 +65,11 @@ def time_variant(model: Any, variant: LayerVariant) -> dict[int, float]:
     rotary_store = select_rotary_store(model) if variant.fuses_rotary else rotate_and_store
     if rotary_store is None:
         return {}
-    with config.patch({"triton.enable_pdl": True}) if variant.overlaps_launches else nullcontext():
+    with config.patch(variant.options), torch._dynamo.config.patch(recompile_limit=MAX_COMPILED):
         layers = CompiledLayers(model, variant.fuses_rotary)
-        return {rows: time_graph(make_runner(model, rows, layers, rotary_store), rows) for rows in ROWS}
+        return {
+            rows: time_graph(make_runner(model, rows, layers, rotary_store), rows) for rows in variant.rows
+        }
 
 
 def make_runner(model: Any, rows: int, layers: CompiledLayers, rotary_store: Any) -> GraphRunner:

@@ -44,7 +44,7 @@ SECTIONS: Mapping[str, Section] = {
     "sync": Section(sync.measure_section, 0.3),
     "host": Section(host.measure_section, 0.6),
     "long": Section(long_context.measure_section, 1.0),
-    "layers": Section(layers.measure_section, 0.8),
+    "layers": Section(layers.measure_section, 1.5),
     "kernels": Section(kernels.measure_section, 4.0),
     "transformers": Section(versus_transformers.measure_section, 3.5),
     "vllm": Section(versus_vllm.measure_section, 4.0),
