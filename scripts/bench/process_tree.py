@@ -1,10 +1,8 @@
-"""Measures CPU time and peak memory of a process and all its descendants, and ends them.
+"""Measures CPU time and peak memory of a process and all its descendants.
 
 Peak memory is the sum of the processes' peak resident memory. It includes resident pages of mapped files, and
 counts shared pages once for each process.
 """
-
-from contextlib import suppress
 
 import psutil
 
@@ -31,11 +29,6 @@ class ProcessTree:
         """
         memories = [resident_memory(process.pid) for process in self._processes()]
         return sum(memory.peak or memory.total for memory in memories) / 1e6
-
-    def kill(self) -> None:
-        for process in self._processes():
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
 
     def _processes(self) -> list[psutil.Process]:
         try:

@@ -25,6 +25,7 @@ from scripts.bench.models import config_of
 from scripts.gpu.concurrent import ANSWER_TOKENS, PROMPT_TOKENS, ROWS
 from scripts.gpu.engine import PROMPT
 from scripts.gpu.section import Figure, SectionRun
+from scripts.loopback import HOST
 
 DRIVER = "scripts.bench.drivers.vllm_llm"
 LOG = "vllm.txt"
@@ -102,7 +103,7 @@ def start_vllm(run: SectionRun, folder: str, options: Mapping[str, Any]) -> Subp
 
 
 def make_environment(path: Path | None) -> dict[str, str]:
-    environment = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
+    environment = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_HOST_IP": HOST}
     if path:
         paths = [str(path.resolve()), os.environ.get("PYTHONPATH")]
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))

@@ -6,10 +6,11 @@ The driver prints {"description": …} when it is ready. Then it reads one line 
 
 import json
 import os
+import signal
 import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +47,10 @@ class SubprocessEngine:
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 text=True,
+                start_new_session=True,
             )
         self._processes = ProcessTree(self._process.pid)
-        self._limit = threading.Timer(limit_s or threading.TIMEOUT_MAX, self._processes.kill)
+        self._limit = threading.Timer(limit_s or threading.TIMEOUT_MAX, self._kill)
         self._limit.daemon = True
         self._limit.start()
         self.description: str = self._read_line()["description"]
@@ -65,8 +67,13 @@ class SubprocessEngine:
 
     def stop(self) -> None:
         self._limit.cancel()
-        self._processes.kill()
+        self._kill()
         self._process.wait(timeout=60)
+
+    def _kill(self) -> None:
+        """End the driver and all that it has started, also what has outlived it."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
 
     def _write_line(self, line: str) -> None:
         assert self._process.stdin
