@@ -6,6 +6,7 @@ import ipaddress
 
 from checks.machine import Machine, find_port_error
 from inference.finding import Finding, format_count
+from inference.process.unix_socket import is_unix_socket
 from settings.schema import Settings
 
 FIXES = (
@@ -44,7 +45,9 @@ def check_open_host(host: str, has_keys: bool, is_allowed: bool) -> list[Finding
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches `host`, an address or a name."""
+    """Whether only this machine reaches `host`: an address, a name, or the path of a Unix socket."""
+    if is_unix_socket(host):
+        return True
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -11,6 +11,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import FrameType
 
 import uvicorn
@@ -22,6 +23,7 @@ from api.server.asgi_bridge import NUM_WORKERS, Bridge, Wsgi
 from api.server.http_protocol import LimitedHttpProtocol
 from inference.models import Models
 from inference.process.heap_trimmer import trimming_heap
+from inference.process.unix_socket import is_unix_socket
 
 KEEP_ALIVE_S = 60
 BACKLOG = 2048
@@ -79,7 +81,12 @@ def check_certificate(certfile: str, keyfile: str) -> None:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket. Raises OSError if the address is in use or does not belong to this machine."""
+    """A listening socket. Raises OSError if the address is in use or does not belong to this machine.
+
+    host: a name or an address, or the path of a Unix socket, which ends with .sock as in llama.cpp
+    """
+    if is_unix_socket(host):
+        return listen_on_path(host)
     family, kind, protocol, _, address = socket.getaddrinfo(
         host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]
@@ -91,6 +98,16 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError:
         listener.close()
         raise
+    return listener
+
+
+def listen_on_path(path: str) -> socket.socket:
+    """A listening Unix socket, which takes the place of one that a former server left behind."""
+    with contextlib.suppress(FileNotFoundError):
+        Path(path).unlink()
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(path)
+    listener.listen(BACKLOG)
     return listener
 
 
@@ -139,6 +156,8 @@ class HttpServer:
 
     @property
     def url(self) -> str:
+        if self.listener.family == socket.AF_UNIX:
+            return f"unix:{self.listener.getsockname()}"
         host, port = self.listener.getsockname()[:2]
         return f"{self.scheme}://[{host}]:{port}" if ":" in host else f"{self.scheme}://{host}:{port}"
 

@@ -1,5 +1,6 @@
 """Measures this machine once, at the start: disk, memory under all limits, GPUs, port."""
 
+import os
 import socket
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from checks.nvidia_driver import find_driver
 from inference.finding import format_size, join_names
 from inference.model.load.device_dtype import serves_bfloat16
 from inference.process.filesystem import UNCOUNTED, inspect_folder
+from inference.process.unix_socket import is_listening, is_unix_socket
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,8 @@ def inspect(*, cache_dir: Path, host: str, port: int, cuda_memory_fraction: floa
 
 def find_port_error(host: str, port: int) -> str:
     """Why host:port cannot be bound; empty if it can. Binds it for a moment, as the server will."""
+    if is_unix_socket(host):
+        return find_socket_error(Path(host))
     try:
         family, kind, proto, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, proto) as probe:
@@ -91,3 +95,12 @@ def find_port_error(host: str, port: int) -> str:
     except OSError as error:
         return error.strerror or str(error)
     return ""
+
+
+def find_socket_error(path: Path) -> str:
+    """Why a Unix socket cannot be created at the path; empty if it can."""
+    if not os.access(path.parent, os.W_OK):
+        return "its folder is not there, or not writable"
+    if path.exists() and not path.is_socket():
+        return "it is another kind of file"
+    return "in use" if path.exists() and is_listening(str(path)) else ""

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]  # `python -m` finds this project's modules here
-LAUNCHER = Path(__file__).with_name("launch.py")
+LAUNCHER = ROOT / "inference" / "process" / "launch.py"
 MAX_LAST_WORDS = 2000  # bytes of the error output
 KILLED, TERMINATED = -signal.SIGKILL, -signal.SIGTERM  # exit codes
 OUTPUT_FILE = "output.txt"  # what the child printed, errors included

@@ -171,3 +171,11 @@ def test_the_server_logs_its_address(start: Start) -> None:
 def test_an_ipv6_address_is_listened_on() -> None:
     with listen("::1", 0) as listener:
         assert listener.family == socket.AF_INET6
+
+
+def test_a_unix_socket_takes_the_place_of_one_that_was_left_behind(tmp_path: Path) -> None:
+    path = tmp_path / "server.sock"
+    for _ in range(2):
+        with listen(str(path), 0), socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(path))
+    assert path.is_socket()
