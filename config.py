@@ -17,13 +17,25 @@ MODEL_REVISION = "main"
 # Additional names of the model that requests may use, separated by commas.
 SERVED_NAMES = ""
 
-# The server that runs MODEL_NAME: its address, or the kind of server and its address, such as
-# "vllm_chat:gpu-box:8000"; empty: this machine. docs/remote.md has all forms.
+# The server that runs MODEL_NAME, such as "vllm_chat:gpu-box:8000"; empty: this machine. See docs/remote.md.
 INFERENCE_SERVER = ""
 
-# Several models, as a list of objects with base_model and inference_server; they replace MODEL_NAME, and one
-# of them may be without a server: it runs on this machine. Text is JSON, a Python literal, or @file.
+# Several models, as a list of objects, which replaces MODEL_NAME: see docs/several_models.md and
+# docs/remote.md. Text is JSON, a Python literal, or @file.
 MODELS = ""
+
+# How long one of several models on this machine stays in memory after its last answer: a duration such as
+# "5m", or seconds; "-1": until another model needs its memory.
+KEEP_ALIVE = "5m"
+
+# Seconds that a request waits for its model to be loaded; then it gets status 503 with the progress.
+LOAD_WAIT_SECONDS = 120
+
+# Seconds after which a busy model takes no new requests if another one waits for its memory.
+MODEL_SWAP_SECONDS = 5
+
+# Models of MODELS that are in memory at the same time, at most; 0: as many as fit.
+MAX_LOADED_MODELS = 0
 
 # Your token from https://huggingface.co/settings/tokens, for gated and private models. Best kept in .env.
 HUGGINGFACE_ACCESS_TOKEN = ""
@@ -77,7 +89,8 @@ MAX_LORAS = 64
 
 # The server ------------------------------------------------------------------------------------------
 
-# The address to listen on: "127.0.0.1" serves this machine only, "0.0.0.0" every machine on its networks.
+# The address to listen on: "127.0.0.1" serves this machine only, "0.0.0.0" all its networks, a path that ends
+# with .sock a Unix socket.
 HOST = "127.0.0.1"
 
 # The port to listen on.
@@ -267,16 +280,14 @@ PREFIX_CACHING = True
 # or itself. Answers do not change. 0: off.
 SPECULATE = 0
 
-# How the engine runs the model: fused, paged, contiguous, uncached, or auto, the fastest runner whose logits
-# are correct.
+# How the engine runs the model: fused, paged, contiguous, uncached, or auto, the fastest with correct logits.
 RUNNER = "auto"
 
 # Make answers independent of the other requests in a batch, to the last bit and in any DTYPE. Runners other
 # than fused then compute each sequence by itself, which is slower. SPECULATE has no effect.
 DETERMINISTIC = False
 
-# Prompt tokens that may wait for the engine, at most; further requests get status 429. 0: 100,000 on a CPU,
-# 1,000,000 on a GPU.
+# Prompt tokens that may wait, at most; further requests get status 429. 0: 100,000; 1,000,000 on a GPU.
 MAX_QUEUED_TOKENS = 0
 
 # Waiting requests needed for each running one before they are admitted; 0: admit at once, as room allows.

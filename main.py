@@ -121,7 +121,7 @@ def run_action(settings: Settings, actions: frozenset[str]) -> int:
 
                 return print_environment(version())
             if not settings.model_name:
-                return run_remote_action(settings, actions)
+                return run_action_on_several(settings, actions)
             from hub.resolve import resolve_in_background
 
             pending = resolve_in_background(settings, HOME, refresh="--download" in actions)
@@ -137,15 +137,17 @@ def run_action(settings: Settings, actions: frozenset[str]) -> int:
     return serve(settings, pending, version())
 
 
-def run_remote_action(settings: Settings, actions: frozenset[str]) -> int:
-    """Run the action for models that all run on other servers: there are no weights to check or fetch."""
-    if actions:
-        from remote_startup import check_remote
+def run_action_on_several(settings: Settings, actions: frozenset[str]) -> int:
+    """Run the action for models of which this process loads none itself."""
+    from several_startup import check_several, download_several, selftest_several, serve_several
 
-        return check_remote(settings, as_json="--json" in actions)
-    from startup import serve_remote
-
-    return serve_remote(settings, version())
+    if "--check" in actions:
+        return check_several(settings, as_json="--json" in actions)
+    if "--download" in actions:
+        return download_several(settings)
+    if "--selftest" in actions:
+        return selftest_several(settings, as_json="--json" in actions)
+    return serve_several(settings, version())
 
 
 @contextmanager

@@ -1,20 +1,19 @@
-"""The start of models on other servers: opens them, and reports what --check finds about them.
+"""The start of models on other servers: opens them, and says what --check finds about them.
 
 inference/remote is imported here only if there are such models: its HTTP client takes 0.2 s to import.
 """
 
 import sys
+from collections.abc import Sequence
 
 from checks.machine import find_port_error
 from checks.machine.limits import max_open_files
 from checks.network import check_open_files, check_port
-from checks.preflight import format_json, format_table
-from inference.backend import Backend
 from inference.errors import ServerError
 from inference.finding import Finding
 from inference.metrics import Metrics
 from inference.models import ModelEntry, Models
-from settings.model_list import LocalModel, RemoteModel
+from settings.model_list import RemoteModel
 from settings.schema import Settings
 
 
@@ -31,27 +30,25 @@ def open_remote_models(settings: Settings, metrics: Metrics) -> list[ModelEntry]
         return None
 
 
-def join_models(settings: Settings, backend: Backend, remote_entries: list[ModelEntry]) -> Models:
-    """All models in the order of MODELS: the first one answers requests that name none.
+def join_models(
+    settings: Settings, remote_entries: Sequence[ModelEntry], local_entries: Sequence[ModelEntry]
+) -> Models:
+    """All models in the order of MODELS: the first one answers requests that name none."""
+    if not settings.models.entries:
+        return Models(*local_entries)
+    remote, local = iter(remote_entries), iter(local_entries)
+    return Models(
+        *(next(remote if isinstance(each, RemoteModel) else local) for each in settings.models.entries)
+    )
 
-    backend: of the model on this machine
-    """
-    names = (backend.info().id, *settings.served_names)
-    own_entry = ModelEntry(backend, names, unlisted=(settings.model_name,))
-    remaining = iter(remote_entries)
-    places = settings.models.entries or (LocalModel(settings.model_name),)
-    return Models(*(next(remaining) if isinstance(place, RemoteModel) else own_entry for place in places))
 
-
-def check_remote(settings: Settings, *, as_json: bool) -> int:
-    """Print what can be known before the start. Returns 0 if all models would be served, else 1."""
-    findings = [
+def check_remote(settings: Settings) -> list[Finding]:
+    """What can be known before the start about the server, and about its models on other servers."""
+    return [
         check_port(settings.host, settings.port, find_port_error(settings.host, settings.port)),
         check_open_files(settings.max_concurrent_requests, max_open_files()),
         *(check_model(model) for model in settings.models.remote),
     ]
-    print(format_json(findings) if as_json else format_table(findings))
-    return 0 if all(finding.ok for finding in findings) else 1
 
 
 def check_model(model: RemoteModel) -> Finding:

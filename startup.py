@@ -17,6 +17,7 @@ from api.adapters import FetchAdapter, load_adapters
 from api.api_keys import make_key_check
 from api.body_limits import make_body_limit
 from api.concurrency_limit import make_early_refusal
+from api.model_loading import ModelLoading
 from api.server.metrics_port import serve_metrics
 from api.server.serve import check_certificate
 from api.server.serve import serve as serve_http
@@ -36,7 +37,7 @@ from inference.factory import LoadedEngine, open_backend, open_engine
 from inference.finding import Refused
 from inference.freeze_gc import freeze_gc
 from inference.metrics import Metrics
-from inference.models import Models
+from inference.models import ModelEntry, Models
 from inference.selftest import selftest
 from inference.selftest.full_batch import REPORT_AFTER_STEPS, FullBatchWatcher
 from inference.selftest.memory_report import MemoryReport, MemoryTerm
@@ -132,7 +133,9 @@ def serve(settings: Settings, pending: PendingRepository, version: str) -> int:
         return 1
     raise_open_file_limit()
     backend = make_backend(settings, loaded_engine, metrics)
-    models = join_models(settings, backend, remote_entries)
+    names = (backend.info().id, *settings.served_names)
+    own_entry = ModelEntry(backend, names, unlisted=(settings.model_name,))
+    models = join_models(settings, remote_entries, [own_entry])
     if reason := load_adapters(models, settings.lora_adapters, make_adapter_fetch(settings)):
         print(f"hearth: LORA_ADAPTERS: {reason}", file=sys.stderr)
         backend.close()
@@ -147,18 +150,6 @@ def serve(settings: Settings, pending: PendingRepository, version: str) -> int:
             metrics.registry.register(tuning.metrics)
             metrics.registry.register(tuning.runs.metrics)
         return run_server(settings, models, metrics, tuning, version)
-
-
-def serve_remote(settings: Settings, version: str) -> int:
-    """Serve models of other servers alone, without an engine. Returns the exit code. Raises BadSetting."""
-    check_tls(settings)
-    settings = fill_defaults(settings, "cpu")
-    metrics = Metrics()
-    if (entries := open_remote_models(settings, metrics)) is None:
-        return 1
-    raise_open_file_limit()
-    freeze_gc()
-    return run_server(settings, Models(*entries), metrics, None, version)
 
 
 def check_tls(settings: Settings) -> None:
@@ -270,9 +261,17 @@ def public_name(model: str) -> str:
 
 
 def run_server(
-    settings: Settings, models: Models, metrics: Metrics, tuning: TuningService | None, version: str
+    settings: Settings,
+    models: Models,
+    metrics: Metrics,
+    tuning: TuningService | None,
+    version: str,
+    model_loader: ModelLoading | None = None,
 ) -> int:
-    """Serve the models, and the metrics on PROMETHEUS_PORT if it is set. Returns the exit code."""
+    """Serve the models, and the metrics on PROMETHEUS_PORT if it is set. Returns the exit code.
+
+    model_loader: of the models that are loaded on demand; None: there is none
+    """
     with contextlib.ExitStack() as stack:
         if settings.prometheus_port:
             stack.enter_context(serve_metrics(metrics.render, settings.host, settings.prometheus_port))
@@ -284,7 +283,7 @@ def run_server(
             stack.callback(store.close)
         for backend in models.remote_backends:
             stack.callback(backend.close)
-        app = create_app(models, server, metrics, store, make_adapter_fetch(settings), tuning)
+        app = create_app(models, server, metrics, store, make_adapter_fetch(settings), tuning, model_loader)
         return serve_http(
             app,
             models,

@@ -15,6 +15,7 @@ from api import (
     concurrency_limit,
     cors,
     errors,
+    model_loading,
     request_log,
     tuning_access,
 )
@@ -35,12 +36,14 @@ def create_app(
     store: Store | None = None,
     fetch_adapter: adapters.FetchAdapter | None = None,
     tuning: TuningService | None = None,
+    model_loader: model_loading.ModelLoading | None = None,
 ) -> Flask:
     """Build the app that serves `models`. Without `metrics` there is no /metrics route.
 
     store          keeps responses, conversations and chat completions; None: nothing is stored
     fetch_adapter  fetches an adapter from the Hub; None: clients cannot load one from there
     tuning         keeps files and jobs; None: their routes answer 404
+    model_loader   of the models that are loaded on demand; None: there is none
     """
     from api import (
         doc_pages,
@@ -67,6 +70,7 @@ def create_app(
         tgi,
         sglang,
         llama_cpp,
+        model_loading,
         path_dispatch,
         playground,
         tuning_page,
@@ -84,6 +88,7 @@ def create_app(
     adapter_sums.install(app)
     adapters.install(app, adapters.AdapterLoader(models, settings.adapter_dirs, fetch_adapter))
     tuning_access.install(app, tuning)
+    model_loading.install(app, model_loader)
     samples.install(app)
     pages_of_neodim = () if settings.cors_origins else (neodim.PATH,)
     cors.install(app, settings.cors_origins, settings.cors_credentials, unchecked_paths=pages_of_neodim)

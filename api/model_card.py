@@ -3,8 +3,15 @@
 from msgspec import Struct
 
 from inference.models import Card, Models
+from inference.types import ModelStatus
 
 PROVIDER_ID, MODEL_TYPE = "local", "llm"
+
+
+class CardStatus(Struct):
+    """Whether the model is in memory, as llama.cpp's router says it."""
+
+    value: ModelStatus
 
 
 class ModelCard(Struct, kw_only=True):
@@ -26,6 +33,7 @@ class ModelCard(Struct, kw_only=True):
     parent: str | None = None
     max_model_len: int | None
     permission: list[str] = []
+    status: CardStatus
 
 
 def model_card(card: Card) -> ModelCard:
@@ -45,6 +53,7 @@ def model_card(card: Card) -> ModelCard:
         root=root,
         parent=parent,
         max_model_len=card.info.context,
+        status=CardStatus(card.info.status),
     )
 
 

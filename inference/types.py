@@ -14,14 +14,13 @@ from inference.sampling import Sampling
 Role = Literal["system", "user", "assistant", "tool"]
 FinishReason = Literal["stop", "length", "deadline", "cancelled", "filtered"]
 ConstraintKind = Literal["json_schema", "regex", "choice", "grammar", "json"]
+ModelStatus = Literal["unloaded", "loading", "loaded", "unloading", "failed"]
 ToolFormat = Literal["json", "function_tag", "python_list"]
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call that the model made. `arguments` is the text of a JSON object, or of a part of one if the answer
-    ended early.
-    """
+    """A call that the model made. arguments: the text of a JSON object, or its start if the answer ended."""
 
     id: str
     name: str
@@ -208,8 +207,8 @@ class Started:
 class Token:
     """One generated token.
 
-    text      the text that the token adds to the answer. Empty for an incomplete character, a hidden
-              special token, a part of a tool call, and text held back as the possible start of a stop string
+    text      what the token adds to the answer. Empty for an incomplete character, a hidden special token,
+              a part of a tool call, and text held back as the possible start of a stop string
     spelling  the token's own text; the name of a special token
     """
 
@@ -284,11 +283,11 @@ class ModelInfo:
     """The model that a backend serves.
 
     context               tokens of prompt and answer together; None: unknown
-    vocab                 width of the logits
-    created               Unix time of the load
+    vocab, created        width of the logits; Unix time of the load
     chat_fallback_reason  why the model's chat template is not used, and what replaces it; empty if it is used
     details               further properties, such as dtype and device
-    embedding_sizes       that an embedding may be cut to, ascending, its full size last; empty: none is known
+    embedding_sizes       that an embedding may be cut to, ascending, its full size last; empty: unknown
+    status                whether its weights are in memory
     """
 
     id: str
@@ -298,3 +297,4 @@ class ModelInfo:
     chat_fallback_reason: str = ""
     details: Mapping[str, str] = field(default_factory=dict)
     embedding_sizes: Sequence[int] = ()
+    status: ModelStatus = "loaded"

@@ -7,12 +7,23 @@ import ast
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from settings import local_model
+from settings.entry_values import (
+    BadEntry,
+    parse_names,
+    parse_object,
+    parse_switch,
+    parse_text,
+    parse_whole_number,
+    read_secret,
+)
 from settings.inference_server import BadServer, InferenceServer, bearer, parse_server
+from settings.local_model import LocalModel, parse_local
 
 MAX_CONCURRENT = 64
 # Keys of h2oGPT that load a model on a GPU of its own machine, or that its web page reads.
@@ -20,10 +31,6 @@ WITHOUT_EFFECT = frozenset({"visible_models", "h2ogpt_key", "load_8bit", "load_4
 NOT_BUILT = frozenset({"members", "fallbacks", "context_fallbacks", "tokenizer_base_model", "prompt_dict"})
 FOLDER_STARTS = ("models/", ".", "/", "~")
 AUTO_NAME_SWITCH = "DISABLE_OPENAI_AUTO_MODEL_NAME"  # h2oGPT's
-
-
-class BadEntry(ValueError):
-    """A value of MODELS that names no models. The message is shown to the user, and has no key in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +48,8 @@ class RemoteModel:
 
     name            the name that requests use
     upstream_name   the name that the server knows
+    socket          path of a Unix socket to connect to in place of the server's host; empty: none
+    aliases         further names that requests may use
     takes_listed_name  the server's own name for its only model replaces upstream_name
     context         tokens of prompt and answer together; None: the server's own
     prompt_type     h2oGPT's name or number of how a conversation becomes text; empty: it stays messages
@@ -54,6 +63,8 @@ class RemoteModel:
     name: str
     upstream_name: str
     server: InferenceServer
+    socket: str = ""
+    aliases: tuple[str, ...] = ()
     takes_listed_name: bool = False
     context: int | None = None
     max_tokens: int | None = None
@@ -69,13 +80,6 @@ class RemoteModel:
 
 
 @dataclass(frozen=True, slots=True)
-class LocalModel:
-    """A model on this machine, by the name or folder that MODEL_NAME would have."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
 class ServedModels:
     """The models of MODELS in their order; empty: MODEL_NAME alone."""
 
@@ -86,8 +90,19 @@ class ServedModels:
         return tuple(entry for entry in self.entries if isinstance(entry, RemoteModel))
 
     @property
-    def local(self) -> LocalModel | None:
-        return next((entry for entry in self.entries if isinstance(entry, LocalModel)), None)
+    def local(self) -> tuple[LocalModel, ...]:
+        return tuple(entry for entry in self.entries if isinstance(entry, LocalModel))
+
+    @property
+    def own(self) -> LocalModel | None:
+        """The model that this process loads itself and keeps; None: there is none."""
+        is_kept = len(self.local) == 1 and self.local[0].keep_alive is None
+        return self.local[0] if is_kept else None
+
+    @property
+    def on_demand(self) -> tuple[LocalModel, ...]:
+        """The models of this machine that run in processes of their own, while they are needed."""
+        return () if self.own else self.local
 
     @property
     def is_local_first(self) -> bool:
@@ -104,8 +119,6 @@ def parse_models(value: Any) -> ServedModels:
     if not isinstance(objects, Sequence):
         raise BadEntry("must be a list of objects with base_model and inference_server")
     entries = [parse_entry(number, entry) for number, entry in enumerate(objects, 1)]
-    if sum(isinstance(entry, LocalModel) for entry in entries) > 1:
-        raise BadEntry("has several models without inference_server: one model runs on this machine")
     return ServedModels(tuple(_with_different_names(entries)))
 
 
@@ -125,13 +138,13 @@ def parse_entry(number: int, entry: Any) -> RemoteModel | LocalModel:
     if not isinstance(name, str) or not isinstance(server_text, str) or not (name or server_text):
         raise BadEntry(f"{where}: base_model must be the name of a model")
     if not server_text:
-        return LocalModel(name)
+        return parse_local(where, entry)
     try:
         server = parse_server(server_text)
     except BadServer as error:
         raise BadEntry(f"{where}: inference_server {error}") from None
     if entry.get("key"):
-        server = replace(server, headers=bearer(_secret(where, entry["key"])))
+        server = replace(server, headers=bearer(read_secret(where, entry["key"])))
     is_auto = server.kind in ("vllm", "detect", "hearth") and not os.environ.get(AUTO_NAME_SWITCH)
     served_name = entry.get("display_name") or name
     values = {field: parse(where, entry[key]) for key, (field, parse) in KEYS.items() if entry.get(key)}
@@ -162,77 +175,46 @@ def _check_keys(where: str, entry: Mapping[str, Any]) -> None:
     for key in entry:
         if key in NOT_BUILT and entry[key]:
             raise BadEntry(f"{where}: {key} is not supported yet")
-        if key not in KEYS and key not in WITHOUT_EFFECT | NOT_BUILT | OWN_KEYS:
-            known = ", ".join(sorted({*OWN_KEYS, *KEYS}))
+        if key not in (*KEYS, *local_model.KEYS, *WITHOUT_EFFECT, *NOT_BUILT, *OWN_KEYS):
+            known = ", ".join(sorted({*OWN_KEYS, *KEYS, *local_model.KEYS}))
             raise BadEntry(f"{where}: there is no key {key!r}; the keys are {known}")
-
-
-def _secret(where: str, value: Any) -> str:
-    """The key itself, or the value of the environment variable that "$NAME" means."""
-    if not isinstance(value, str):
-        raise BadEntry(f"{where}: key must be text")
-    if not value.startswith("$"):
-        return value
-    if not (secret := os.environ.get(value[1:], "")):
-        raise BadEntry(f"{where}: key: the environment has no {value[1:]}")
-    return secret
-
-
-def _whole_number(where: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise BadEntry(f"{where}: max_seq_len, max_output_seq_len and max_concurrent must be whole numbers")
-    return value
-
-
-def _text(where: str, value: Any) -> str:
-    return str(value)
-
-
-def _names(where: str, value: Any) -> frozenset[str]:
-    if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
-        raise BadEntry(f"{where}: drop must be a list of fields")
-    return frozenset(value)
-
-
-def _object(where: str, value: Any) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise BadEntry(f"{where}: headers and extra must be objects")
-    return value
 
 
 def _timeouts(where: str, value: Any) -> Timeouts:
     try:
-        return Timeouts(**{name: float(seconds) for name, seconds in _object(where, value).items()})
+        return Timeouts(**{name: float(seconds) for name, seconds in parse_object(where, value).items()})
     except (TypeError, ValueError):
         raise BadEntry(f"{where}: timeouts must hold seconds of connect, first and silence") from None
 
 
 # key of an entry: (field of RemoteModel, how its value is parsed)
 KEYS: Mapping[str, tuple[str, Callable[[str, Any], Any]]] = {
-    "max_seq_len": ("context", _whole_number),
-    "max_output_seq_len": ("max_tokens", _whole_number),
-    "prompt_type": ("prompt_type", _text),
-    "headers": ("headers", _object),
-    "drop": ("drop", _names),
-    "extra": ("extra", _object),
-    "max_concurrent": ("max_concurrent", _whole_number),
+    "aliases": ("aliases", parse_names),
+    "max_seq_len": ("context", parse_whole_number),
+    "max_output_seq_len": ("max_tokens", parse_whole_number),
+    "prompt_type": ("prompt_type", parse_text),
+    "headers": ("headers", parse_object),
+    "drop": ("drop", lambda where, value: frozenset(parse_names(where, value))),
+    "extra": ("extra", parse_object),
+    "max_concurrent": ("max_concurrent", parse_whole_number),
     "timeouts": ("timeouts", _timeouts),
-    "ca": ("ca", _text),
-    "proxy": ("proxy", _text),
-    "fail_if_cannot_connect": ("must_connect", lambda where, value: bool(value)),
+    "ca": ("ca", parse_text),
+    "proxy": ("proxy", parse_text),
+    "fail_if_cannot_connect": ("must_connect", parse_switch),
 }
 OWN_KEYS = frozenset({"base_model", "inference_server", "display_name", "key"})
 
 
-def _with_different_names(
-    entries: Sequence[RemoteModel | LocalModel],
-) -> Iterator[RemoteModel | LocalModel]:
-    """The entries; a remote model whose name is taken is called name_1, name_2 and so on, as in h2oGPT."""
-    counts = Counter(entry.name for entry in entries if isinstance(entry, LocalModel))
-    for entry in entries:
-        if isinstance(entry, LocalModel):
-            yield entry
-            continue
+def _with_different_names(entries: Sequence[RemoteModel | LocalModel]) -> list[RemoteModel | LocalModel]:
+    """The entries; a model whose name is taken is called name_1, name_2 and so on, as in h2oGPT.
+
+    The models of this machine have their names before those of other servers.
+    """
+    renamed, counts = list(entries), Counter[str]()
+    for index in sorted(range(len(renamed)), key=lambda index: isinstance(renamed[index], RemoteModel)):
+        entry = renamed[index]
         count = counts[entry.name]
         counts[entry.name] += 1
-        yield replace(entry, name=f"{entry.name}_{count}") if count else entry
+        if count:
+            renamed[index] = replace(entry, name=f"{entry.name}_{count}")
+    return renamed

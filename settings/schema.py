@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from math import isfinite
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
+from settings.duration import Duration, parse_duration
 from settings.model_list import ServedModels, parse_models
 
 
@@ -106,6 +107,7 @@ PARSERS: Mapping[Any, Callable[[Any], Any]] = {
     str: parse_text,
     tuple: parse_list,
     ServedModels: parse_models,
+    Duration: parse_duration,
 }
 DESCRIPTIONS: Mapping[Any, str] = {
     bool: "true or false",
@@ -114,6 +116,7 @@ DESCRIPTIONS: Mapping[Any, str] = {
     str: "text",
     tuple: "text, several values separated by commas",
     ServedModels: "a list of models",
+    Duration: 'a duration such as "5m" or "1h30m", or seconds; below 0: without an end',
 }
 
 
@@ -134,6 +137,10 @@ class Settings:
     served_names: tuple[str, ...]
     inference_server: str = field(repr=False)
     models: ServedModels
+    keep_alive: Duration
+    load_wait_seconds: NonNegativeFloat
+    model_swap_seconds: NonNegativeFloat
+    max_loaded_models: NonNegativeInt
     huggingface_access_token: str = field(repr=False)
     trust_remote_code: bool
     gguf_file: str

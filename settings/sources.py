@@ -1,17 +1,19 @@
 """Merges config.py, .env, the environment and flags into Settings: the last source with a value wins."""
 
 import ipaddress
-import re
 import runpy
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from settings.aliases import ALIASES, EVERYWHERE, UNSUPPORTED, Alias
-from settings.model_list import BadEntry, single_model
+from settings.entry_values import BadEntry
+from settings.local_model import LocalModel
+from settings.model_list import single_model
+from settings.rules import check
 from settings.schema import NAMES, SECRETS, TYPES, BadSetting, Settings, describe, parse
 from settings.unknown_names import describe_unknown
 
@@ -41,53 +43,6 @@ class Source:
         return self.spellings.get(name) or (flag_name(name) if self.origin == FLAGS else name)
 
 
-ROOT_PATH = re.compile(r"(/[^/?#\s]+)+")
-IsBroken = Callable[[Settings], bool]
-
-RULES: tuple[tuple[IsBroken, str], ...] = (
-    (
-        lambda s: bool(s.context) and s.max_input_tokens >= s.context,
-        "`max_input_tokens`({s.max_input_tokens}) must be < `max_total_tokens`({s.context}): "
-        "lower MAX_INPUT_TOKENS, or raise CONTEXT",
-    ),
-    (
-        lambda s: 0 < s.max_batch_total_tokens < s.context,
-        "`max_total_tokens` must be <= `max_batch_total_tokens`. Given: {s.context} and "
-        "{s.max_batch_total_tokens}: lower CONTEXT, or raise MAX_BATCH_TOTAL_TOKENS",
-    ),
-    (
-        lambda s: bool(s.layers) and s.num_shard != 1,
-        "LAYERS puts whole layers on each GPU, and NUM_SHARD={s.num_shard} splits every layer: "
-        "set only one of them",
-    ),
-    (
-        lambda s: s.quantize_at_load != "none" and s.device == "cuda",
-        'QUANTIZE="{s.quantize}" works on a CPU only: set QUANTIZE="none", or DEVICE="cpu"',
-    ),
-    (
-        lambda s: s.quantize_at_load != "none" and s.num_shard > 1,
-        'QUANTIZE="{s.quantize}" works in one process only: set QUANTIZE="none", or NUM_SHARD=1',
-    ),
-    (
-        lambda s: s.quantize_at_load != "none" and s.dtype == "float16",
-        'QUANTIZE="{s.quantize}" computes in bfloat16 or float32: set DTYPE="auto"',
-    ),
-    (
-        lambda s: bool(s.ssl_keyfile) and not s.ssl_certfile,
-        "SSL_KEYFILE={s.ssl_keyfile} is the key of a certificate: set SSL_CERTFILE too",
-    ),
-    (
-        lambda s: bool(s.root_path) and not ROOT_PATH.fullmatch(s.root_path),
-        "ROOT_PATH={s.root_path} must begin with / and end without it, as /llm does",
-    ),
-    (lambda s: not s.validation_workers, "`validation_workers` must be > 0: raise VALIDATION_WORKERS"),
-    (
-        lambda s: bool(s.prometheus_port) and s.prometheus_port == s.port,
-        "PROMETHEUS_PORT and PORT are both {s.port}: choose another number, or 0: /metrics is also on PORT",
-    ),
-)
-
-
 def resolve(setting_sources: Iterable[Source]) -> Settings:
     """Merge the sources and check the result. Raises BadSetting."""
     values: dict[str, Any] = {}
@@ -103,7 +58,7 @@ def resolve(setting_sources: Iterable[Source]) -> Settings:
 def with_models(settings: Settings) -> Settings:
     """The settings with INFERENCE_SERVER as an entry of MODELS, and the model of this machine as MODEL_NAME.
 
-    MODEL_NAME is empty if all models run on other servers. Raises BadSetting.
+    MODEL_NAME is empty if this process loads no model. Raises BadSetting.
     """
     models = settings.models
     if settings.inference_server:
@@ -117,7 +72,25 @@ def with_models(settings: Settings) -> Settings:
             raise BadSetting(f"INFERENCE_SERVER: {error}") from None
     if not models.entries:
         return settings
-    return replace(settings, models=models, model_name=models.local.name if models.local else "")
+    if models.own:
+        return settings_of_model(replace(settings, models=models), models.own)
+    for model in models.on_demand:
+        settings_of_model(settings, model)
+    return replace(settings, models=models, model_name="")
+
+
+def settings_of_model(settings: Settings, model: LocalModel) -> Settings:
+    """The settings of a model of this machine, with those of its own entry. Raises BadSetting."""
+    values = values_of_source(Source(f"MODELS: {model.name}", model.settings))
+    other_names = () if model.name == model.base_model else (model.name,)
+    own_settings = replace(
+        settings,
+        model_name=model.base_model,
+        served_names=(*other_names, *model.aliases, *settings.served_names),
+        **{name.lower(): value for name, value in values.items()},
+    )
+    check(own_settings)
+    return own_settings
 
 
 def warnings(setting_sources: Iterable[Source]) -> Iterator[str]:
@@ -208,13 +181,6 @@ def parse_value(name: str, alias: Alias, source: Source) -> Any:
         shown_value = "its current value" if alias.setting in SECRETS else repr(value)
         reason = f"must be {alias.rule or describe(kind)}, not {shown_value}"
         raise BadSetting(f"{source.origin}: {source.spell_name(name)} {reason}") from None
-
-
-def check(settings: Settings) -> None:
-    """Raise BadSetting for the first violated rule."""
-    for is_broken, message in RULES:
-        if is_broken(settings):
-            raise BadSetting(message.format(s=settings))
 
 
 def flag_name(name: str) -> str:

@@ -10,13 +10,26 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 LIMIT = 300
-ROOT_MODULES = ("main", "startup", "remote_startup", "config", "use", "tune")
+ROOT_MODULES = (
+    "main",
+    "startup",
+    "remote_startup",
+    "on_demand_startup",
+    "several_startup",
+    "serve_model",
+    "config",
+    "use",
+    "tune",
+)
 
 # The longest matching prefix decides.
 FLOORS = {
     "main": 5,
     "startup": 5,
     "remote_startup": 5,
+    "on_demand_startup": 5,
+    "several_startup": 5,
+    "serve_model": 5,
     "api": 4,
     "tuning": 3,
     "inference": 0,
@@ -26,6 +39,7 @@ FLOORS = {
     "inference.lora": 2,
     "inference.lora.adapter": 1,
     "inference.remote": 3,
+    "inference.on_demand": 3,
     "inference.contrastive_search": 2,
     "inference.engine": 2,
     "inference.text": 2,

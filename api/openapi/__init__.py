@@ -29,6 +29,9 @@ TAGS = {
     ),
     "tgi": Tag("Text Generation Inference", "Generation and server information, as TGI serves them."),
     "llama_cpp": Tag("llama.cpp", "The scales of LoRA adapters, as llama.cpp has them."),
+    "model_loading": Tag(
+        "Models on demand", "Loads and unloads models of this machine, as llama.cpp's router does."
+    ),
     "sglang": Tag("SGLang", "LoRA adapters, as SGLang loads and unloads them."),
     "neodim": Tag("Neodim", "Neodim's own route is POST /generate, listed under Shared paths."),
     "tinker": Tag("Tinker", "Training runs whose loop, losses and rewards are in the client."),

@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry, disable_created_metrics, genera
 from inference.engine_stats import CacheConfig, Stats, StepStats
 from inference.metrics.hearth import SHORT_S, HearthMetrics
 from inference.metrics.inter_token_times import InterTokenTimes
+from inference.metrics.on_demand import OnDemandMetrics
 from inference.metrics.request_stats import AnswerStats, RequestInfo
 from inference.metrics.tgi import TgiMetrics
 from inference.metrics.upstream import UpstreamMetrics
@@ -30,6 +31,7 @@ class Metrics:
         self._vllm: VllmMetrics | None = None
         self._tgi: TgiMetrics | None = None
         self._upstream: UpstreamMetrics | None = None
+        self._on_demand: OnDemandMetrics | None = None
 
     def observe_engine(
         self,
@@ -58,6 +60,12 @@ class Metrics:
         """The metrics of models on other servers; they exist from the first use on."""
         self._upstream = self._upstream or UpstreamMetrics(self.registry, self.clock)
         return self._upstream
+
+    @property
+    def on_demand(self) -> OnDemandMetrics:
+        """The metrics of models that are loaded on demand; they exist from the first use on."""
+        self._on_demand = self._on_demand or OnDemandMetrics(self.registry)
+        return self._on_demand
 
     def record_response(self, dialect: str, route: str, status: int) -> None:
         """Record an HTTP response. `route` is the URL rule: paths would make too many time series."""

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from inference.backend import Stream
@@ -13,6 +14,7 @@ from inference.metrics.upstream import UpstreamMetrics, UpstreamRequestStats
 from inference.remote.failures import UpstreamFailure
 from inference.remote.http_client import HttpClient
 from inference.remote.relay import Relay
+from inference.remote.residence import AlwaysLoaded, Residence
 from inference.remote.retry_budget import RetryBudget
 from inference.remote.stream import Emit, RemoteStream
 from inference.remote.upstream_api import UpstreamApi, UpstreamCall
@@ -33,8 +35,9 @@ log = logging.getLogger(__name__)
 class RemoteBackend:
     """A Backend over an upstream's HTTP API.
 
-    kind     of the server, for lists of models
-    context  tokens of prompt and answer together; None: the upstream judges
+    kind       of the server, for lists of models
+    context    tokens of prompt and answer together; None: the upstream judges
+    residence  of a model that is not always in memory
     """
 
     def __init__(
@@ -45,7 +48,9 @@ class RemoteBackend:
         *,
         kind: str,
         context: int | None = None,
+        residence: Residence | None = None,
     ) -> None:
+        self._residence = residence or AlwaysLoaded()
         self._model = model
         self._api = api
         self._metrics = metrics
@@ -57,9 +62,11 @@ class RemoteBackend:
         self._info = ModelInfo(model.name, context, NO_VOCAB, int(time.time()), details={"server": kind})
 
     def info(self) -> ModelInfo:
-        return self._info
+        return replace(self._info, status=self._residence.status())
 
     def unavailable_reason(self) -> str:
+        if problem := self._residence.problem():
+            return problem
         return self._failures[-1] if len(self._failures) >= FAILURES_UNTIL_UNAVAILABLE else ""
 
     def generate(self, request: GenerationRequest) -> Stream:
@@ -94,6 +101,7 @@ class RemoteBackend:
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self._residence.attach(loop)
 
     def close(self) -> None:
         """Close all connections. After the server's event loop has ended, only their records are left."""
@@ -116,7 +124,8 @@ class RemoteBackend:
                 for relay in relays:
                     tasks.create_task(relay.run(emit))
 
-        await self._counted(relay_all)
+        async with self._residence.use():
+            await self._counted(relay_all)
 
     async def _embed(self, path: str, body: bytes, emit: Emit) -> None:
         async def fetch(stats: UpstreamRequestStats) -> None:
@@ -126,7 +135,8 @@ class RemoteBackend:
             stats.record_first_event()
             emit([Embedded(0, "stop", embeddings=embeddings)])
 
-        await self._counted(fetch)
+        async with self._residence.use():
+            await self._counted(fetch)
 
     async def _counted(self, work: Callable[[UpstreamRequestStats], Awaitable[None]]) -> None:
         """Await `work`, and count its outcome. Raises the ServerError of a failure."""

@@ -80,22 +80,27 @@ class HttpClient:
     async def _send(self, method: str, url: str, body: bytes | None) -> aiohttp.ClientResponse:
         if self._session is None:
             self._session = self._open_session()
-        proxy = self.model.proxy or find_proxy(url)
+        proxy = None if self.model.socket else self.model.proxy or find_proxy(url)
         return await self._session.request(method, url, data=body, allow_redirects=False, proxy=proxy)
 
     def _open_session(self) -> aiohttp.ClientSession:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self.model.timeouts.connect)
-        context = ssl.create_default_context()
-        if self.model.ca:
-            context.load_verify_locations(self.model.ca)
         return aiohttp.ClientSession(
             headers=self._headers,
             timeout=timeout,
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_CONNECTION_S, ssl=context),
+            connector=self._connector(),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
             max_field_size=MAX_HEADER_BYTES,
         )
+
+    def _connector(self) -> aiohttp.BaseConnector:
+        if self.model.socket:
+            return aiohttp.UnixConnector(self.model.socket, limit=0, keepalive_timeout=IDLE_CONNECTION_S)
+        context = ssl.create_default_context()
+        if self.model.ca:
+            context.load_verify_locations(self.model.ca)
+        return aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_CONNECTION_S, ssl=context)
 
     async def _check(self, response: aiohttp.ClientResponse) -> None:
         """Raise UpstreamFailure unless the response has the status 200 and is not compressed."""

@@ -14,6 +14,7 @@ from inference.remote.llamastack import LlamaStackApi
 from inference.remote.openai import OpenAIApi
 from inference.remote.openai_body import FLAVOURS
 from inference.remote.prompt_types import find_prompt_type
+from inference.remote.residence import Residence
 from inference.remote.tgi import TgiApi
 from inference.remote.upstream_api import UpstreamApi
 from settings.model_list import RemoteModel
@@ -64,7 +65,13 @@ def open_model(model: RemoteModel, detected: Detected, metrics: UpstreamMetrics)
         log.warning("event=no_response model=%s: %s", model.name, detected.problem)
     log.info("event=remote_model model=%s kind=%s context=%s", model.name, kind, context)
     backend = RemoteBackend(model, api, metrics, kind=kind, context=context)
-    return ModelEntry(backend, (model.name,), is_remote=True)
+    return ModelEntry(backend, (model.name, *model.aliases), is_remote=True)
+
+
+def open_child(model: RemoteModel, residence: Residence, metrics: UpstreamMetrics) -> RemoteBackend:
+    """The backend of a model that a process of this server serves, as another Hearth would."""
+    api = OpenAIApi(model, FLAVOURS["hearth"], model.upstream_name)
+    return RemoteBackend(model, api, metrics, kind="own process", context=model.context, residence=residence)
 
 
 def kind_of(model: RemoteModel, detected: Detected) -> str:

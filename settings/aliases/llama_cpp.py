@@ -24,6 +24,7 @@ ALIASES: Mapping[str, Alias] = {
     "HF_REPO": Alias("MODEL_NAME"),
     "HF_FILE": Alias("GGUF_FILE"),
     "ALIAS": Alias("SERVED_NAMES"),
+    "MODELS_MAX": Alias("MAX_LOADED_MODELS"),
     "CTX_SIZE": Alias("CONTEXT"),
     "PARALLEL": Alias("MAX_SEQUENCES", unset=("-1",)),
     "BATCH_SIZE": Alias("MAX_BATCH_TOKENS"),

@@ -112,7 +112,7 @@ IGNORED: Mapping[str, Unsupported] = {
     ),
     **no_effect(
         FIXED_ROUTES,
-        "EMBD_NORMALIZE MODELS_MAX PATH TAGS",
+        "EMBD_NORMALIZE PATH TAGS",
         switches="EMBEDDING MODELS_AUTOLOAD PROPS RERANK REUSE_PORT SLOTS SLOTS_ENDPOINT_DISABLE",
         enabled="METRICS UI",
     ),

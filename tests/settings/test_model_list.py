@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from settings.model_list import BadEntry, LocalModel, RemoteModel, parse_models
+from settings.entry_values import BadEntry
+from settings.local_model import LocalModel
+from settings.model_list import RemoteModel, parse_models
 from settings.schema import BadSetting
 from tests.parsed_settings import parsed_settings
 
@@ -43,7 +45,7 @@ def test_the_keys_of_an_entry(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_equal_names_are_numbered() -> None:
     models = parse_models([ENTRY, ENTRY, {"base_model": "x"}])
     assert [entry.name for entry in models.entries] == ["a/b", "a/b_1", "x"]
-    assert models.local == LocalModel("x")
+    assert models.local == (LocalModel("x", "x"),)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +61,6 @@ def test_equal_names_are_numbered() -> None:
         ([ENTRY | {"key": "$NO_SUCH_VARIABLE"}], "the environment has no NO_SUCH_VARIABLE"),
         ([ENTRY | {"inference_server": "replicate:x"}], "LiteLLM"),
         ([ENTRY | {"max_seq_len": "many"}], "whole numbers"),
-        ([{"base_model": "a"}, {"base_model": "b"}], "one model runs on this machine"),
     ],
 )
 def test_what_is_refused(value: Any, message: str) -> None:

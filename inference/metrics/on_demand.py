@@ -1,0 +1,33 @@
+"""The metrics of models that are loaded on demand: hearth_model_*."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+
+class OnDemandMetrics:
+    """The series of all models that are loaded on demand, by their names."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._loaded = Gauge(
+            "hearth_model_loaded", "Whether the model is in memory", ("model",), registry=registry
+        )
+        self._loads = Counter(
+            "hearth_model_loads", "Loads by outcome", ("model", "outcome"), registry=registry
+        )
+        self._load_seconds = Gauge(
+            "hearth_model_load_seconds", "Seconds of the latest load", ("model",), registry=registry
+        )
+        self._unloads = Counter(
+            "hearth_model_unloads", "Unloads by reason", ("model", "reason"), registry=registry
+        )
+
+    def record_load(self, model: str, seconds: float | None) -> None:
+        """seconds: None if the load failed."""
+        self._loads.labels(model, "failed" if seconds is None else "ok").inc()
+        if seconds is not None:
+            self._load_seconds.labels(model).set(seconds)
+            self._loaded.labels(model).set(1)
+
+    def record_unload(self, model: str, reason: str) -> None:
+        """reason: "idle", "memory", "request" or "crash"."""
+        self._loaded.labels(model).set(0)
+        self._unloads.labels(model, reason).inc()

@@ -1,0 +1,289 @@
+"""Loads models when requests need them; unloads them when they are idle or another one needs the memory.
+
+Everything runs on the server's event loop: one task takes one model after the other from a queue. Does not
+know what a model's process is, nor how a request is answered.
+"""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from math import inf
+
+from inference.errors import NotFound, Unavailable
+from inference.metrics.on_demand import OnDemandMetrics
+from inference.on_demand.managed_model import FAILED_REST_S, LoadFailed, MakeProcess, ManagedModel
+from inference.on_demand.residency import MemoryCapacity
+
+log = logging.getLogger(__name__)
+
+
+class NotLoaded(Unavailable):
+    """The model is not in memory. retry_after: seconds."""
+
+    def __init__(self, message: str, retry_after: float) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+@dataclass(frozen=True, slots=True)
+class LoadLimits:
+    """Seconds: that a request waits for its model, and that a busy model goes on while another one waits."""
+
+    wait_s: float
+    swap_s: float
+
+
+class ModelLoader:
+    """The models of this machine that are loaded on demand. `load` and `unload` are for any thread."""
+
+    def __init__(
+        self,
+        models: Sequence[ManagedModel],
+        capacity: MemoryCapacity,
+        limits: LoadLimits,
+        make_process: MakeProcess,
+        metrics: OnDemandMetrics,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._models: Mapping[str, ManagedModel] = {model.name: model for model in models}
+        self._capacity = capacity
+        self._limits = limits
+        self._make_process = make_process
+        self._metrics = metrics
+        self._clock = clock
+        self._queue: deque[ManagedModel] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_working = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._changed = asyncio.Event()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._models
+
+    def model(self, name: str) -> ManagedModel:
+        """Raises NotFound for a model that is not loaded on demand."""
+        if name not in self._models:
+            raise NotFound(f"{name} is not loaded on demand: it is served as long as the server runs")
+        return self._models[name]
+
+    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin to load the pinned models. Further calls have no effect."""
+        if self._loop is None:
+            self._loop = loop
+            for model in self._models.values():
+                if model.is_pinned:
+                    self._enqueue(model)
+
+    def load(self, name: str) -> None:
+        """Load the model if it is not loaded. Returns at once. Raises NotFound."""
+        model = self.model(name)
+        self._call(self._request_load, model)
+
+    def unload(self, name: str) -> None:
+        """Unload the model after its running answers. Returns at once. Raises NotFound."""
+        model = self.model(name)
+        self._call(lambda model: self._spawn(self._unload(model)), model)
+
+    @asynccontextmanager
+    async def use(self, model: ManagedModel) -> AsyncIterator[None]:
+        """Load the model if needed, and keep it in memory within the context. Raises NotLoaded."""
+        await self._wait_until_ready(model)
+        model.num_running += 1
+        model.cancel_idle_timer()
+        try:
+            yield
+        finally:
+            model.num_running -= 1
+            self._note_use(model)
+
+    def close(self) -> None:
+        """End all processes. Call it after the event loop has ended."""
+        for model in self._models.values():
+            if model.process:
+                model.process.kill()
+
+    async def _wait_until_ready(self, model: ManagedModel) -> None:
+        if model.is_ready:
+            return
+        if model.is_resting(self._clock()):
+            raise NotLoaded(model.problem, FAILED_REST_S)
+        model.num_waiting += 1
+        try:
+            async with asyncio.timeout(self._limits.wait_s):
+                while not model.is_ready:
+                    if problem := await asyncio.shield(self._enqueue(model)):
+                        raise NotLoaded(problem, FAILED_REST_S)
+        except TimeoutError:
+            model.is_requested = True  # the client is to come again, and finds it loaded
+            now = self._clock()
+            raise NotLoaded(model.describe_progress(now), model.retry_after(now)) from None
+        finally:
+            model.num_waiting -= 1
+            self._changed.set()
+
+    def _enqueue(self, model: ManagedModel) -> asyncio.Future[str]:
+        """Put the model into the queue unless it is there, or is being loaded. Returns its `loading`."""
+        assert self._loop is not None, "attached before the first request"
+        if model.loading is None:
+            model.loading = self._loop.create_future()
+            model.queued_at = self._clock()
+            self._queue.append(model)
+            if not self._is_working:
+                self._is_working = True
+                self._spawn(self._work())
+        return model.loading
+
+    async def _work(self) -> None:
+        """Load the models of the queue, one after the other."""
+        while self._queue:
+            model = self._queue.popleft()
+            problem = await self._try_to_load(model)
+            assert model.loading is not None
+            model.loading.set_result(problem)
+            model.loading, model.is_requested = None, False
+            while (
+                model.is_ready and model.num_waiting
+            ):  # its requests begin before another one takes its memory
+                await asyncio.sleep(0)
+            self._note_use(model)
+        self._is_working = False
+
+    async def _try_to_load(self, model: ManagedModel) -> str:
+        """Returns why the model could not be loaded; empty if it was, or if it is not needed any more."""
+        try:
+            if model.status == "loaded":  # it was about to leave
+                model.takes_requests = True
+                return ""
+            await self._make_room(model)
+            if model.is_needed:
+                await self._start(model)
+            return ""
+        except LoadFailed as error:
+            model.problem = str(error)
+        except Exception:
+            log.exception("event=load_failed model=%s", model.name)
+            model.problem = f"{model.name} could not be loaded: the server's log says why"
+        log.warning("event=load_failed model=%s: %s", model.name, model.problem)
+        model.status, model.failed_at = "failed", self._clock()
+        self._metrics.record_load(model.name, None)
+        return model.problem
+
+    async def _make_room(self, model: ManagedModel) -> None:
+        """Let models leave until this one fits. Raises LoadFailed if it never does."""
+        while True:
+            if not model.is_needed:
+                return
+            others = [each for each in self._models.values() if each.occupies_memory and each is not model]
+            if model.status != "unloading" and self._capacity.has_room_for([model, *others]):
+                return
+            leaving = self._capacity.choose_leaving(others, model)
+            if leaving is None:
+                raise LoadFailed(f"{model.name} needs more memory than the pinned models leave")
+            await self._let_leave([each for each in others if each in leaving], model)
+
+    async def _let_leave(self, leaving: Sequence[ManagedModel], incoming: ManagedModel) -> None:
+        """Unload the idle ones; busy ones take no new requests once `incoming` has waited long enough."""
+        due_in_s = []
+        for model in leaving:
+            due_at = max(incoming.queued_at, model.loaded_at) + self._limits.swap_s
+            if self._clock() >= due_at:
+                model.takes_requests = False
+            elif model.is_busy:
+                due_in_s.append(due_at - self._clock())
+            if model.status == "loaded" and not model.is_busy:
+                await self._stop(model, "memory")
+        if incoming.status == "unloading" or any(model.occupies_memory for model in leaving):
+            await self._wait_for_change(min(due_in_s, default=None))
+
+    async def _start(self, model: ManagedModel) -> None:
+        model.status, model.started_at = "loading", self._clock()
+        model.process = process = self._make_process(model.name)
+        log.info("event=model_loading model=%s", model.name)
+        try:
+            await process.start()
+        except BaseException:
+            model.process = None
+            await process.stop()
+            raise
+        model.status, model.takes_requests, model.problem = "loaded", True, ""
+        model.loaded_at = model.last_used = self._clock()
+        model.load_s = model.loaded_at - model.started_at
+        log.info("event=model_loaded model=%s seconds=%.1f", model.name, model.load_s)
+        self._metrics.record_load(model.name, model.load_s)
+        self._spawn(self._watch(model))
+
+    async def _stop(self, model: ManagedModel, reason: str) -> None:
+        """Unload a model that answers no request. reason: "idle", "memory" or "request"."""
+        assert model.process is not None
+        process, model.process = model.process, None
+        model.cancel_idle_timer()
+        model.status = "unloading"
+        await process.stop()
+        model.status, model.takes_requests = "unloaded", True
+        log.info("event=model_unloaded model=%s reason=%s", model.name, reason)
+        self._metrics.record_unload(model.name, reason)
+        self._changed.set()
+
+    async def _watch(self, model: ManagedModel) -> None:
+        """Note that the process of a loaded model has ended by itself. A pinned model is loaded again."""
+        process = model.process
+        assert process is not None
+        code = await process.wait()
+        if model.process is not process:  # it was stopped
+            return
+        log.error("event=model_crashed model=%s exit_code=%d", model.name, code)
+        model.process, model.status, model.takes_requests = None, "unloaded", True
+        self._metrics.record_unload(model.name, "crash")
+        self._changed.set()
+        if model.is_pinned:
+            self._enqueue(model)
+
+    async def _unload(self, model: ManagedModel) -> None:
+        """Unload the model once it is idle, unless a request that comes meanwhile needs it."""
+        while model.status == "loading":
+            await self._wait_for_change(None)
+        if model.status != "loaded":
+            return
+        model.takes_requests = False
+        while model.num_running and not model.takes_requests:
+            await self._wait_for_change(None)
+        if model.status == "loaded" and not model.takes_requests:
+            await self._stop(model, "request")
+
+    def _request_load(self, model: ManagedModel) -> None:
+        if not model.is_ready:
+            model.is_requested = True
+            self._enqueue(model)
+
+    def _note_use(self, model: ManagedModel) -> None:
+        """Begin the time after which the model is unloaded, if it is idle."""
+        model.last_used = self._clock()
+        self._changed.set()
+        model.cancel_idle_timer()
+        leaves = not (model.is_pinned or model.is_busy) and model.keep_alive_s < inf
+        if model.status == "loaded" and leaves and self._loop:
+            model.idle_timer = self._loop.call_later(model.keep_alive_s, self._unload_if_idle, model)
+
+    def _unload_if_idle(self, model: ManagedModel) -> None:
+        if model.status == "loaded" and not model.is_busy:
+            self._spawn(self._stop(model, "idle"))
+
+    async def _wait_for_change(self, timeout_s: float | None) -> None:
+        self._changed.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._changed.wait()
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _call(self, function: Callable[[ManagedModel], None], model: ManagedModel) -> None:
+        if self._loop is None:
+            raise Unavailable("the server is starting")
+        self._loop.call_soon_threadsafe(function, model)

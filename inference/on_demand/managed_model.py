@@ -1,0 +1,115 @@
+"""A model of this machine that is loaded on demand: what it needs, and its state. For the event loop."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import inf
+from typing import Protocol
+
+from inference.types import ModelStatus
+
+FAILED_REST_S = 10.0  # after a failed load: requests get its reason, and nothing is tried
+FIRST_LOAD_S = 10.0  # assumed of a model that has not been loaded yet
+MIN_RETRY_S, MAX_RETRY_S = 1.0, 60.0
+
+
+class LoadFailed(Exception):
+    """A model cannot be loaded. The message is shown to clients."""
+
+
+class ManagedProcess(Protocol):
+    """What serves a loaded model."""
+
+    @property
+    def progress(self) -> str:
+        """How far the load is, for messages; empty: nothing is known."""
+        ...
+
+    async def start(self) -> None:
+        """Start it, and return when it answers requests. Raises LoadFailed."""
+        ...
+
+    async def stop(self) -> None:
+        """End it, and return when its memory is free."""
+        ...
+
+    async def wait(self) -> int:
+        """Return its exit code when it has ended; negative: the signal that ended it."""
+        ...
+
+    def kill(self) -> None:
+        """End it at once. From any thread."""
+        ...
+
+
+MakeProcess = Callable[[str], ManagedProcess]  # by the name of the model
+
+
+@dataclass(slots=True, eq=False)
+class ManagedModel:
+    """A model and its state.
+
+    needs           bytes on each device while it is loaded
+    keep_alive_s    in memory after its last answer; inf: until its memory is needed
+    takes_requests  False: it leaves after its running answers, and new requests wait for the next load
+    is_requested    it is to be loaded even if no request waits for it
+    loading         set while it is in the queue or being loaded: its result is why that failed, or empty
+    """
+
+    name: str
+    needs: Mapping[str, int]
+    keep_alive_s: float = 300.0
+    is_pinned: bool = False
+    status: ModelStatus = "unloaded"
+    process: ManagedProcess | None = None
+    num_running: int = 0
+    num_waiting: int = 0
+    takes_requests: bool = True
+    is_requested: bool = False
+    problem: str = ""
+    failed_at: float = -inf
+    queued_at: float = 0.0
+    started_at: float = 0.0
+    loaded_at: float = 0.0
+    last_used: float = 0.0
+    load_s: float = FIRST_LOAD_S
+    loading: asyncio.Future[str] | None = None
+    idle_timer: asyncio.TimerHandle | None = field(default=None, repr=False)
+
+    @property
+    def is_ready(self) -> bool:
+        return self.status == "loaded" and self.takes_requests
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether it answers requests, or is about to."""
+        return self.num_running > 0 or (self.takes_requests and self.num_waiting > 0)
+
+    @property
+    def is_needed(self) -> bool:
+        return self.num_waiting > 0 or self.is_requested or self.is_pinned
+
+    @property
+    def occupies_memory(self) -> bool:
+        return self.status in ("loaded", "unloading")
+
+    def is_resting(self, now: float) -> bool:
+        """Whether its load has just failed."""
+        return now < self.failed_at + FAILED_REST_S
+
+    def describe_progress(self, now: float) -> str:
+        """How far the load is, for the client of a request that has waited long enough."""
+        if self.status != "loading":
+            return f"{self.name} waits for the memory of another model, which still answers requests"
+        details = f" ({self.process.progress})" if self.process and self.process.progress else ""
+        return f"{self.name} is being loaded since {now - self.started_at:.0f} s{details}"
+
+    def retry_after(self, now: float) -> float:
+        """Seconds after which the load is expected to have ended."""
+        elapsed_s = now - self.started_at if self.status == "loading" else 0.0
+        return min(MAX_RETRY_S, max(MIN_RETRY_S, self.load_s - elapsed_s))
+
+    def cancel_idle_timer(self) -> None:
+        if self.idle_timer is not None:
+            self.idle_timer.cancel()
+            self.idle_timer = None

@@ -1,0 +1,118 @@
+"""The process that serves one model: a Hearth of its own, which listens on a Unix socket in a private folder.
+
+The child reads its settings from its standard input. What it prints comes back through a pipe: the report of
+its checks and its downloads as JSON, which say why and how far; all other lines are passed on.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO
+
+from inference.on_demand.managed_model import LoadFailed
+from inference.process.unix_socket import is_listening
+from settings.schema import Settings
+
+ROOT = Path(__file__).resolve().parents[2]
+LAUNCHER = ROOT / "inference" / "process" / "launch.py"
+PROGRAM = ROOT / "serve_model.py"
+POLL_S = 0.05
+REPORT_KEYS = {"findings", "report", "total_bytes"}  # of the checks, of the memory, of a download
+STOP_TIMEOUT_S = 20.0  # from SIGTERM to SIGKILL
+
+
+class ModelProcess:
+    """A child process, from its start to its end. `settings.host` is the socket that it listens on."""
+
+    def __init__(self, name: str, settings: Settings) -> None:
+        self._name = name
+        self._settings = settings
+        self._process: subprocess.Popen[bytes] | None = None
+        self._progress = ""
+        self._problem = ""
+
+    @property
+    def progress(self) -> str:
+        return self._progress
+
+    async def start(self) -> None:
+        self._process = process = subprocess.Popen(
+            [sys.executable, str(LAUNCHER), str(os.getpid()), "0", sys.executable, str(PROGRAM)],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C in the terminal is for the parent, which ends its children
+        )
+        assert process.stdin and process.stdout
+        threading.Thread(target=self._read, args=(process.stdout,), name=f"model {self._name}").start()
+        with contextlib.suppress(BrokenPipeError), process.stdin as pipe:
+            pickle.dump(self._settings, pipe)
+        while not is_listening(self._settings.host):
+            if process.poll() is not None:
+                raise LoadFailed(f"{self._name}: {self._problem or describe_exit(process.returncode)}")
+            await asyncio.sleep(POLL_S)
+
+    async def stop(self) -> None:
+        process = self._process
+        if process is None:
+            return
+        process.terminate()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(STOP_TIMEOUT_S):
+                await self.wait()
+        self.kill()
+        await self.wait()
+
+    async def wait(self) -> int:
+        assert self._process is not None
+        while (code := self._process.poll()) is None:
+            await asyncio.sleep(POLL_S)
+        return code
+
+    def kill(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+    def _read(self, output: IO[bytes]) -> None:
+        """Read what the child prints until it ends. On a thread of its own."""
+        for printed in output:
+            text = printed.decode(errors="replace").rstrip("\n")
+            if not (text.startswith("{") and self._note(text)):
+                print(f"[{self._name}] {text}", file=sys.stderr, flush=True)
+
+    def _note(self, text: str) -> bool:
+        """Whether the text is a report of checks, memory or a download; what matters of it is noted."""
+        try:
+            report = json.loads(text)
+        except ValueError:
+            return False
+        if "total_bytes" in report:
+            self._progress = report["message"]
+        elif "findings" in report:
+            refusals = [finding for finding in report["findings"] if not finding["ok"]]
+            self._problem = "; ".join(map(describe_refusal, refusals))
+        return bool(REPORT_KEYS & report.keys())
+
+
+def describe_refusal(finding: Mapping[str, str]) -> str:
+    """A finding of the checks that refuses the model, as one sentence."""
+    fix = f": {finding['fix']}" if finding["fix"] else ""
+    return f"{finding['name']} needs {finding['need']}, and there is {finding['have']}{fix}"
+
+
+def describe_exit(code: int) -> str:
+    """Why a process without a report has ended."""
+    if code < 0:
+        return f"its process was ended by {signal.Signals(-code).name}"
+    return f"its process ended with exit code {code}: the server's log says why"

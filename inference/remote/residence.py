@@ -1,0 +1,44 @@
+"""Whether an upstream's model is in memory: a model on another server always counts as loaded."""
+
+import asyncio
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Protocol
+
+from inference.types import ModelStatus
+
+
+class Residence(Protocol):
+    """The memory of one model. All but `use` may be called from any thread."""
+
+    def status(self) -> ModelStatus: ...
+
+    def problem(self) -> str:
+        """Why the model cannot be loaded; empty: it can, as far as is known."""
+        ...
+
+    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Work on the server's event loop. Called once, on the loop."""
+        ...
+
+    def use(self) -> AbstractAsyncContextManager[None]:
+        """Load the model if needed, and keep it in memory within the context. On the event loop.
+
+        Raises ServerError if it is not loaded in time.
+        """
+        ...
+
+
+class AlwaysLoaded:
+    """The Residence of a model on another server."""
+
+    def status(self) -> ModelStatus:
+        return "loaded"
+
+    def problem(self) -> str:
+        return ""
+
+    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
+        pass
+
+    def use(self) -> AbstractAsyncContextManager[None]:
+        return nullcontext()

@@ -1,0 +1,59 @@
+"""What the settings must satisfy together: rules over several of them, with messages that name the fix."""
+
+import re
+from collections.abc import Callable
+
+from settings.schema import BadSetting, Settings
+
+ROOT_PATH = re.compile(r"(/[^/?#\s]+)+")
+IsBroken = Callable[[Settings], bool]
+
+RULES: tuple[tuple[IsBroken, str], ...] = (
+    (
+        lambda s: bool(s.context) and s.max_input_tokens >= s.context,
+        "`max_input_tokens`({s.max_input_tokens}) must be < `max_total_tokens`({s.context}): "
+        "lower MAX_INPUT_TOKENS, or raise CONTEXT",
+    ),
+    (
+        lambda s: 0 < s.max_batch_total_tokens < s.context,
+        "`max_total_tokens` must be <= `max_batch_total_tokens`. Given: {s.context} and "
+        "{s.max_batch_total_tokens}: lower CONTEXT, or raise MAX_BATCH_TOTAL_TOKENS",
+    ),
+    (
+        lambda s: bool(s.layers) and s.num_shard != 1,
+        "LAYERS puts whole layers on each GPU, and NUM_SHARD={s.num_shard} splits every layer: "
+        "set only one of them",
+    ),
+    (
+        lambda s: s.quantize_at_load != "none" and s.device == "cuda",
+        'QUANTIZE="{s.quantize}" works on a CPU only: set QUANTIZE="none", or DEVICE="cpu"',
+    ),
+    (
+        lambda s: s.quantize_at_load != "none" and s.num_shard > 1,
+        'QUANTIZE="{s.quantize}" works in one process only: set QUANTIZE="none", or NUM_SHARD=1',
+    ),
+    (
+        lambda s: s.quantize_at_load != "none" and s.dtype == "float16",
+        'QUANTIZE="{s.quantize}" computes in bfloat16 or float32: set DTYPE="auto"',
+    ),
+    (
+        lambda s: bool(s.ssl_keyfile) and not s.ssl_certfile,
+        "SSL_KEYFILE={s.ssl_keyfile} is the key of a certificate: set SSL_CERTFILE too",
+    ),
+    (
+        lambda s: bool(s.root_path) and not ROOT_PATH.fullmatch(s.root_path),
+        "ROOT_PATH={s.root_path} must begin with / and end without it, as /llm does",
+    ),
+    (lambda s: not s.validation_workers, "`validation_workers` must be > 0: raise VALIDATION_WORKERS"),
+    (
+        lambda s: bool(s.prometheus_port) and s.prometheus_port == s.port,
+        "PROMETHEUS_PORT and PORT are both {s.port}: choose another number, or 0: /metrics is also on PORT",
+    ),
+)
+
+
+def check(settings: Settings) -> None:
+    """Raise BadSetting for the first violated rule."""
+    for is_broken, message in RULES:
+        if is_broken(settings):
+            raise BadSetting(message.format(s=settings))

@@ -1,0 +1,62 @@
+"""The start of a server whose own process loads no model: its models run on other servers, or on this machine
+in processes of their own.
+"""
+
+import contextlib
+import tempfile
+from pathlib import Path
+
+from checks.machine.limits import raise_open_file_limit
+from checks.preflight import format_json, format_table, print_findings
+from inference.freeze_gc import freeze_gc
+from inference.metrics import Metrics
+from inference.models import ModelEntry
+from inference.on_demand.loader import ModelLoader
+from on_demand_startup import check_models, find_models, open_loader
+from remote_startup import check_remote, join_models, open_remote_models
+from settings.device_defaults import fill_defaults
+from settings.schema import Settings
+from startup import check_tls, download, run_selftest, run_server
+
+
+def check_several(settings: Settings, *, as_json: bool) -> int:
+    """Print what can be known before the start. Returns 0 if all models would be served, else 1."""
+    check_tls(settings)
+    checked = check_models(settings)
+    findings = [*check_remote(settings), *checked.findings]
+    print(format_json(findings) if as_json else format_table(findings))
+    return 0 if all(finding.ok for finding in findings) else 1
+
+
+def download_several(settings: Settings) -> int:
+    """Fetch the models of this machine, and print their folders. Returns 0 if all are complete."""
+    return max((download(own, pending) for _, own, pending in find_models(settings, refresh=True)), default=0)
+
+
+def selftest_several(settings: Settings, *, as_json: bool) -> int:
+    """Run the self-test of each model of this machine. Returns 0 if all pass."""
+    return max(
+        (run_selftest(own, pending, as_json=as_json) for _, own, pending in find_models(settings)), default=0
+    )
+
+
+def serve_several(settings: Settings, version: str) -> int:
+    """Serve until a signal. Returns the exit code. Raises BadSetting."""
+    check_tls(settings)
+    settings, metrics = fill_defaults(settings, "cpu"), Metrics()
+    checked = check_models(settings)
+    if checked.models:
+        print_findings(checked.findings, settings)
+    if not checked.ok or (remote_entries := open_remote_models(settings, metrics)) is None:
+        return 1
+    raise_open_file_limit()
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hearth-")))
+        loader: ModelLoader | None = None
+        local_entries: list[ModelEntry] = []
+        if checked.models:
+            loader, local_entries = open_loader(settings, checked, folder, metrics)
+            stack.callback(loader.close)
+        models = join_models(settings, remote_entries, local_entries)
+        freeze_gc()
+        return run_server(settings, models, metrics, None, version, loader)

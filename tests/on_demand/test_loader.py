@@ -1,0 +1,270 @@
+"""Models are loaded when requests need them, and leave when they are idle or another needs their memory."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from inference.errors import NotFound
+from inference.metrics.on_demand import OnDemandMetrics
+from inference.on_demand.loader import LoadLimits, ModelLoader, NotLoaded
+from inference.on_demand.managed_model import LoadFailed, ManagedModel
+from inference.on_demand.residency import MemoryCapacity
+
+Scenario = Callable[["LoaderSetup"], Coroutine[Any, Any, None]]
+
+
+class FakeProcess:
+    """Starts as soon as `can_start` is set."""
+
+    def __init__(self, name: str, setup: "LoaderSetup") -> None:
+        self.name, self.setup = name, setup
+        self.exit = asyncio.Event()
+        self.progress = "30 %"
+
+    async def start(self) -> None:
+        self.setup.log.append(f"+{self.name}")
+        await self.setup.can_start.wait()
+        if self.name in self.setup.failing:
+            raise LoadFailed(f"{self.name} is too large")
+
+    async def stop(self) -> None:
+        self.setup.log.append(f"-{self.name}")
+        self.exit.set()
+
+    async def wait(self) -> int:
+        await self.exit.wait()
+        return -9
+
+    def kill(self) -> None:
+        self.exit.set()
+
+
+class LoaderSetup:
+    """A loader of models a, b and c, each of 1 byte. log: +name at a start, -name at a stop."""
+
+    def __init__(self, capacity: int = 2, wait_s: float = 5.0, swap_s: float = 0.02, **changes: Any) -> None:
+        self.log: list[str] = []
+        self.failing: set[str] = set()
+        self.can_start = asyncio.Event()
+        self.can_start.set()
+        self.processes: dict[str, FakeProcess] = {}
+        self.models = {name: ManagedModel(name, {"cpu": 1}, **changes) for name in "abc"}
+        self.loader = ModelLoader(
+            list(self.models.values()),
+            MemoryCapacity({"cpu": capacity}, 3),
+            LoadLimits(wait_s, swap_s),
+            self.make_process,
+            OnDemandMetrics(CollectorRegistry()),
+        )
+
+    def make_process(self, name: str) -> FakeProcess:
+        self.processes[name] = FakeProcess(name, self)
+        return self.processes[name]
+
+    async def use_model(self, name: str, seconds: float = 0.0) -> None:
+        async with self.loader.use(self.models[name]):
+            assert self.models[name].status == "loaded"
+            await asyncio.sleep(seconds)
+            assert self.models[name].status == "loaded", "a model that answers is not unloaded"
+
+    async def wait_until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(5):
+            while not condition():
+                await asyncio.sleep(0.002)
+
+
+def play(scenario: Scenario, **options: Any) -> None:
+    async def run() -> None:
+        setup = LoaderSetup(**options)
+        setup.loader.attach(asyncio.get_running_loop())
+        await scenario(setup)
+
+    asyncio.run(run())
+
+
+def test_a_model_is_loaded_once_for_all_who_wait() -> None:
+    async def scenario(setup: LoaderSetup) -> None:
+        await asyncio.gather(*(setup.use_model("a") for _ in range(5)))
+        await setup.use_model("a")
+        assert setup.log == ["+a"]
+
+    play(scenario)
+
+
+def test_the_least_recently_used_model_leaves() -> None:
+    async def scenario(setup: LoaderSetup) -> None:
+        for name in ("a", "b", "a", "c"):
+            await setup.use_model(name)
+        assert setup.log == ["+a", "+b", "-b", "+c"]
+
+    play(scenario)
+
+
+def test_a_pinned_model_is_loaded_at_the_start_and_stays() -> None:
+    async def scenario(setup: LoaderSetup) -> None:
+        setup.models["a"].is_pinned = True
+        setup.loader._loop = None
+        setup.loader.attach(asyncio.get_running_loop())
+        await setup.wait_until(lambda: setup.models["a"].status == "loaded")
+        for name in ("b", "c"):
+            await setup.use_model(name)
+        assert setup.log == ["+a", "+b", "-b", "+c"]
+
+    play(scenario)
+
+
+def test_a_crashed_pinned_model_is_loaded_again() -> None:
+    async def scenario(setup: LoaderSetup) -> None:
+        setup.models["a"].is_pinned = True
+        await setup.use_model("a")
+        setup.processes["a"].exit.set()
+        await setup.wait_until(lambda: setup.log == ["+a", "+a"])
+
+    play(scenario)
+
+
+def test_a_crashed_model_is_loaded_by_the_next_request() -> None:
+    async def scenario(setup: LoaderSetup) -> None:
+        await setup.use_model("a")
+        setup.processes["a"].exit.set()
+        await setup.wait_until(lambda: setup.models["a"].status == "unloaded")
+        await setup.use_model("a")
+        assert setup.log == ["+a", "+a"]
+
+    play(scenario)
+
+
+def test_a_busy_model_leaves_after_its_answers_and_new_ones_wait() -> None:
+    async def scenario(setup: LoaderSetup) -> None:
+        ends: list[str] = []
+
+        async def use_model(name: str, label: str, seconds: float) -> None:
+            await setup.use_model(name, seconds)
+            ends.append(label)
+
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(use_model("a", "a1", 0.1))
+            await asyncio.sleep(0.01)
+            tasks.create_task(use_model("b", "b", 0.0))
+            await asyncio.sleep(0.05)  # a takes no new requests any more
+            tasks.create_task(use_model("a", "a2", 0.0))
+        assert ends == ["a1", "b", "a2"] and setup.log == ["+a", "-a", "+b", "-b", "+a"]
+
+    play(scenario, capacity=1)
+
+
+def test_mixed_requests_are_grouped_by_model() -> None:
+    async def scenario(setup: LoaderSetup) -> None:
+        await asyncio.gather(*(setup.use_model(name, 0.001) for name in "abcabcabc"))
+        assert setup.log == ["+a", "-a", "+b", "-b", "+c"]
+
+    play(scenario, capacity=1)
+
+
+@pytest.mark.parametrize("swap_s", [0.0, 0.005])
+def test_every_request_is_answered_while_models_take_turns(swap_s: float) -> None:
+    async def scenario(setup: LoaderSetup) -> None:
+        async def client(names: str) -> None:
+            for name in names:
+                await setup.use_model(name, 0.001)
+
+        await asyncio.gather(client("abc" * 10), client("cba" * 10), client("a" * 20), client("b" * 20))
+        assert sum(model.num_running + model.num_waiting for model in setup.models.values()) == 0
+
+    play(scenario, capacity=2, swap_s=swap_s)
+
+
+def test_an_idle_model_is_unloaded_after_its_keep_alive() -> None:
+    async def scenario(setup: LoaderSetup) -> None:
+        await setup.use_model("a")
+        await setup.use_model("a", 0.05)
+        assert setup.models["a"].status == "loaded"
+        await setup.wait_until(lambda: setup.models["a"].status == "unloaded")
+        assert setup.log == ["+a", "-a"]
+
+    play(scenario, keep_alive_s=0.03)
+
+
+def test_a_request_gets_the_progress_after_its_wait_and_the_load_goes_on() -> None:
+    async def scenario(setup: LoaderSetup) -> None:
+        setup.can_start.clear()
+        with pytest.raises(NotLoaded, match=r"a is being loaded since 0 s \(30 %\)") as refusal:
+            await setup.use_model("a")
+        assert refusal.value.status == 503 and 1 <= refusal.value.retry_after <= 60
+        setup.can_start.set()
+        await setup.wait_until(lambda: setup.models["a"].status == "loaded")
+
+    play(scenario, wait_s=0.02)
+
+
+def test_a_failed_load_has_its_reason_and_is_not_tried_at_once() -> None:
+    async def scenario(setup: LoaderSetup) -> None:
+        setup.failing.add("a")
+        for _ in range(2):
+            with pytest.raises(NotLoaded, match="a is too large"):
+                await setup.use_model("a")
+        assert setup.log == ["+a", "-a"] and setup.models["a"].status == "failed"
+        await setup.use_model("b")
+        setup.failing.clear()
+        setup.models["a"].failed_at -= 60
+        await setup.use_model("a")
+
+    play(scenario)
+
+
+def test_what_can_never_fit_is_refused() -> None:
+    async def scenario(setup: LoaderSetup) -> None:
+        setup.models["a"].is_pinned = True
+        await setup.use_model("a")
+        with pytest.raises(NotLoaded, match="b needs more memory than the pinned models leave"):
+            await setup.use_model("b")
+
+    play(scenario, capacity=1)
+
+
+def test_a_model_is_not_loaded_for_clients_that_have_left() -> None:
+    async def scenario(setup: LoaderSetup) -> None:
+        busy = asyncio.create_task(setup.use_model("a", 0.05))
+        await asyncio.sleep(0.01)
+        waiting = asyncio.create_task(setup.use_model("b"))
+        await asyncio.sleep(0.01)
+        waiting.cancel()
+        await busy
+        await asyncio.sleep(0.01)
+        assert setup.log == ["+a"]
+        await setup.use_model("a")
+
+    play(scenario, capacity=1)
+
+
+def test_load_and_unload_by_request() -> None:
+    async def scenario(setup: LoaderSetup) -> None:
+        setup.loader.load("a")
+        await setup.wait_until(lambda: setup.models["a"].status == "loaded")
+        busy = asyncio.create_task(setup.use_model("a", 0.03))
+        await asyncio.sleep(0.01)
+        setup.loader.unload("a")
+        await busy
+        await setup.wait_until(lambda: setup.models["a"].status == "unloaded")
+        assert setup.log == ["+a", "-a"]
+        with pytest.raises(NotFound, match="x is not loaded on demand"):
+            setup.loader.load("x")
+
+    play(scenario)
+
+
+def test_a_request_that_comes_before_an_unload_keeps_the_model() -> None:
+    async def scenario(setup: LoaderSetup) -> None:
+        busy = asyncio.create_task(setup.use_model("a", 0.03))
+        await asyncio.sleep(0.01)
+        setup.loader.unload("a")
+        await asyncio.sleep(0.01)
+        await setup.use_model("a")
+        await busy
+        await asyncio.sleep(0.01)
+        assert setup.log == ["+a"] and setup.models["a"].status == "loaded"
+
+    play(scenario)
