@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import torch
 
+from inference.device_copy import to_device
 from inference.model.batch import Batch
 
 AdapterSpan = tuple[int, int, int]  # (adapter's number, first token, token behind the last)
@@ -68,8 +69,8 @@ def group_spans(spans: Sequence[AdapterSpan], device: torch.device) -> Iterable[
         if len(each) == 1:
             yield TokenGroup(number, slice(each[0].start, each[0].stop))
         else:
-            indices = torch.tensor([token for tokens in each for token in tokens], device=device)
-            yield TokenGroup(number, indices)
+            indices = torch.tensor([token for tokens in each for token in tokens])
+            yield TokenGroup(number, to_device(indices, device))
 
 
 def batch_adapters(batch: Batch) -> StepAdapters | None:

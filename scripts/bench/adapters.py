@@ -88,12 +88,14 @@ def create_runner(args: argparse.Namespace) -> AdapterRunner:
     return runner
 
 
-def random_adapter(model: Any, number: int, rank: int) -> AdapterWeights:
+def random_adapter(model: Any, number: int, rank: int, std: float = 0.02) -> AdapterWeights:
+    """Pairs on all linear layers of the decoder, on the model's device; std: of their values."""
     head = model.get_output_embeddings()
+    options = {"dtype": model.dtype, "device": model.device}
     deltas = {
         name: LoraDelta(
-            torch.randn(rank, module.in_features, dtype=model.dtype) * 0.02,
-            torch.randn(module.out_features, rank, dtype=model.dtype) * 0.02,
+            torch.randn(rank, module.in_features, **options) * std,
+            torch.randn(module.out_features, rank, **options) * std,
         )
         for name, module in model.named_modules()
         if isinstance(module, nn.Linear) and module is not head

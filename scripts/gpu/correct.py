@@ -42,6 +42,8 @@ GROUPS = (
             "tests/model/placement/test_hooks.py",
             "tests/model/test_memory_usage.py",
             "tests/test_device_copy.py",
+            "tests/engine/sampling/test_triton_sampling_on_gpu.py",
+            "tests/model/lora/test_runner.py",
         ),
     ),
     TestGroup(
@@ -54,6 +56,7 @@ GROUPS = (
             "tests/test_determinism.py",
             "tests/test_speculation.py",
             "tests/test_families.py",
+            "tests/lora/test_answers.py",
         ),
     ),
 )

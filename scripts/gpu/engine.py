@@ -5,11 +5,12 @@ An EnginePool holds at most one model in memory and reuses it while sections ask
 
 import gc
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from random import Random
 from statistics import median
+from typing import Any
 
 import psutil
 import torch
@@ -32,6 +33,8 @@ EXTRA_TOKENS = 64  # of an answer: no row ends while steps are timed
 NUM_BLOCKS = 4  # of steps; the median block counts
 TIMEOUT_S = 300  # for the answers of a load
 
+BuildModel = Callable[[str, str, str], Any]  # (shape, dtype, device) → the model
+
 
 @dataclass(frozen=True, slots=True)
 class EngineSize:
@@ -45,14 +48,15 @@ class EngineSize:
 class SteppedEngine:
     """An engine on one model with random weights. selected: the model's runner.
 
-    build_s, select_s: seconds to make the weights, and to select and prepare the runner.
+    build: makes the model. build_s, select_s: seconds to make the weights, and to select and prepare the
+    runner.
     """
 
-    def __init__(self, options: BenchOptions, size: EngineSize) -> None:
+    def __init__(self, options: BenchOptions, size: EngineSize, build: BuildModel = build_model) -> None:
         options.prepare()
         self.options, self.size, self.random = options, size, Random(1)
         start_s = time.perf_counter()
-        self.model = build_model(options.model, options.dtype, options.device)
+        self.model = build(options.model, options.dtype, options.device)
         synchronize(options.device)
         self.build_s = time.perf_counter() - start_s
         self.context = size.context or config_length(self.model.config) or DEFAULT_CONTEXT

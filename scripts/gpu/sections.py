@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from scripts.gpu import (
+    adapters,
     concurrent,
     correct,
     host,
@@ -13,8 +14,10 @@ from scripts.gpu import (
     long_context,
     memory,
     overlap,
+    placement,
     prefill,
     profile,
+    quantized,
     roofline,
     sampling,
     start,
@@ -43,6 +46,8 @@ SECTIONS: Mapping[str, Section] = {
     "sampling": Section(sampling.measure_section, 0.6),
     "sync": Section(sync.measure_section, 0.3),
     "host": Section(host.measure_section, 0.6),
+    "adapters": Section(adapters.measure_section, 0.7),
+    "placement": Section(placement.measure_section, 0.7),
     "long": Section(long_context.measure_section, 1.0),
     "layers": Section(layers.measure_section, 1.5),
     "kernels": Section(kernels.measure_section, 4.0),
@@ -51,5 +56,6 @@ SECTIONS: Mapping[str, Section] = {
     "http": Section(http_server.measure_section, 2.0),
     "memory": Section(memory.measure_section, 3.0),
     "tuning": Section(tuning.measure_section, 1.5),
+    "quantized": Section(quantized.measure_section, 0.6),
     "correct": Section(correct.measure_section, 8.0),
 }

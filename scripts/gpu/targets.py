@@ -38,12 +38,16 @@ TARGETS = (
     FigureTarget("rows256", "256 requests", "8b", True, 12_500),  # tokens/s
     FigureTarget("vllm", "256 requests, ratio", "", True, 1),
     FigureTarget("transformers", "64 mixed, ratio", "", True, 2),
+    FigureTarget("adapters", "error to merged weights", "", False, 1e-3),  # standard deviations of a logit
+    FigureTarget("placement", "tiny, error to the whole model", "", False, 1e-3),
     FigureTarget("memory", "llama", "", False, 3),  # % error
     FigureTarget("memory", "qwen3", "", False, 3),
     FigureTarget("memory", "gpt2", "", False, 3),
     FigureTarget("memory", "mamba", "", False, 3),
     FigureTarget("tuning", "QLoRA, peak VRAM", "8b", False, 9),  # GB
     FigureTarget("tuning", "QLoRA, ratio", "8b", True, 1.4),
+    FigureTarget("quantized", "int8, error", "", False, 0.05),  # standard deviations of an output
+    FigureTarget("quantized", "int4, error", "", False, 0.05),
     FigureTarget("correct", "GPU tests, failed", "", False, 0),
     FigureTarget("correct", "GPU tests, error", "", False, 0),
     FigureTarget("correct", "tiny models, failed", "", False, 0),

@@ -41,7 +41,7 @@ def peft_answers(
 
 
 def generate_greedily(model: Any, prompt: Sequence[int]) -> list[int]:
-    ids = torch.tensor([list(prompt)])
+    ids = torch.tensor([list(prompt)], device=model.device)
     limits = {"max_new_tokens": NEW, "min_new_tokens": NEW}
     with torch.inference_mode():
         return model.generate(input_ids=ids, do_sample=False, eos_token_id=None, **limits)[0, -NEW:].tolist()

@@ -8,7 +8,7 @@ from tests.families import needs_fused, tiny
 from tests.lora.adapted_engine import AdaptedEngine, prompts
 from tests.lora.peft_adapters import generate_greedily, peft_answers, save_adapter
 
-RUNNERS = ("fused", "paged", "contiguous", "uncached")
+RUNNERS = (pytest.param("fused", marks=needs_fused), "paged", "contiguous", "uncached")
 
 
 @pytest.mark.parametrize("kind", RUNNERS)

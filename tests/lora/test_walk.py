@@ -16,7 +16,7 @@ from inference.engine.background import BackgroundTask
 from inference.errors import Overloaded
 from inference.lora.registry import AdapterLease, AdapterRegistry
 from inference.sampling import Sampling
-from tests.families import VOCAB, tiny
+from tests.families import VOCAB, needs_fused, tiny
 from tests.generation_requests import make_request
 from tests.lora.adapted_engine import MAX_RANK, AdaptedEngine
 from tests.lora.peft_adapters import NEW, generate_greedily, peft_answers, save_adapter
@@ -147,7 +147,7 @@ def answers_of_peft(folders: Sequence[Path]) -> dict[int, list[list[int]]]:
     }
 
 
-@pytest.mark.parametrize("kind", ["fused", "paged", "contiguous"])
+@pytest.mark.parametrize("kind", [pytest.param("fused", marks=needs_fused), "paged", "contiguous"])
 @pytest.mark.parametrize("seed", [1, *[pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 12)]])
 def test_no_adapter_sees_the_pages_of_another(
     folders: list[Path], expected: dict[int, list[list[int]]], kind: str, seed: int
@@ -157,7 +157,7 @@ def test_no_adapter_sees_the_pages_of_another(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["fused", "paged"])
+@pytest.mark.parametrize("kind", [pytest.param("fused", marks=needs_fused), "paged"])
 def test_twelve_adapters_answer_under_load_and_churn(
     tmp_path_factory: pytest.TempPathFactory, kind: str
 ) -> None:

@@ -1,0 +1,71 @@
+"""Steps with adapters beside captured ones: a graph computes the base, whatever ran before it."""
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+from torch import nn
+from transformers import PreTrainedModel
+
+from inference.model.lora.delta import LoraDelta
+from inference.model.lora.runner import AdapterRunner
+from inference.model.lora.weights import AdapterWeights
+from inference.model.paged import cuda
+from inference.model.paged.runner import PagedRunner
+from tests.families import tiny
+from tests.model.paged.test_cuda_graphs import CLOSE, one_token_rows, record_runner, runner_of, trace
+
+RANK, STD = 4, 0.3
+STEPS = ([0, 0, 0], [1, 1, 1], [0, 0, 0], [1, 0, 2], [2, 1, 2], [0, 0, 0])  # adapters of the rows
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_replayed_steps_and_steps_with_adapters_take_turns(device: str) -> None:
+    model = tiny("llama").to(device)
+    recorder = trace if device == "cpu" else cuda.CudaGraphRecorder(model.device)
+    runner = AdapterRunner(model, record_runner(model, recorder))
+    adapters = {number: random_adapter(model, number) for number in (1, 2)}
+    for adapter in adapters.values():
+        runner.add(adapter)
+    expected = {
+        number: runner_of(PagedRunner, merged(device, adapters.get(number))).forward(one_token_rows(3))
+        for number in range(3)
+    }
+    for adapter_ids in STEPS:
+        assert largest_error(runner, adapter_ids, expected) < CLOSE
+    assert (expected[0] - expected[1]).std() > CLOSE * expected[0].std()
+    assert type(runner.delta_runner) is PagedRunner, "a graph computes no adapter"
+
+
+def largest_error(
+    runner: AdapterRunner, adapter_ids: Sequence[int], expected: dict[int, torch.Tensor]
+) -> float:
+    """The error of a step in which the rows have these adapters, in standard deviations of the logits."""
+    batch = one_token_rows(len(adapter_ids))
+    if any(adapter_ids):
+        batch.adapter_ids.extend(adapter_ids)
+    rows = torch.stack([expected[number][row] for row, number in enumerate(adapter_ids)])
+    return float((runner.forward(batch) - rows).abs().max() / rows.std())
+
+
+def random_adapter(model: PreTrainedModel, number: int) -> AdapterWeights:
+    """Pairs on all linear layers of the decoder."""
+    generator = torch.Generator().manual_seed(number)
+    deltas = {
+        name: LoraDelta(
+            (torch.randn(RANK, module.in_features, generator=generator) * STD).to(model.device),
+            (torch.randn(module.out_features, RANK, generator=generator) * STD).to(model.device),
+        )
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear) and module is not model.get_output_embeddings()
+    }
+    return AdapterWeights(number, deltas, has_effect=True)
+
+
+def merged(device: str, adapter: AdapterWeights | None) -> PreTrainedModel:
+    """The model with the adapter's pairs added to its weights."""
+    model = tiny("llama").to(device)
+    for name, pair in adapter.deltas.items() if adapter else ():
+        weight = model.get_submodule(name).weight
+        weight.data.add_((pair.a_t @ pair.b_t).T)
+    return model
