@@ -36,6 +36,7 @@ from inference.model.load.rope import rope_scaling
 from inference.model.lora.runner import AdapterRunner
 from inference.model.memory_usage import MemoryUsage, free_adapter_bytes
 from inference.model.pooling import embedding_sizes
+from inference.model.quantization.schemes import NONE
 from inference.model.runner_options import BATCH_INVARIANT
 from inference.model.select_runner import SelectedRunner
 from inference.model.tensor_parallel.executor import MultiProcess, SingleProcess
@@ -113,6 +114,8 @@ def open_engine(folder: Path, model_settings: ModelSettings, engine_settings: En
         dtype=model_settings.dtype,
         device=model_settings.device,
         layers=model_settings.layer_devices,
+        # A GPU need not have room for the weights before they are quantized.
+        weights_device="cpu" if model_settings.quantize != NONE else "",
         trust_remote_code=model_settings.trust_remote_code,
         scaling=rope_scaling(model_settings.rope_scaling, model_settings.rope_factor),
         tokenizer_config=Path(model_settings.tokenizer_config_path)
@@ -129,6 +132,7 @@ def open_engine(folder: Path, model_settings: ModelSettings, engine_settings: En
         max_batch_total_tokens=engine_settings.max_batch_total_tokens,
         max_batch_tokens=engine_settings.max_batch_tokens,
         quantize=model_settings.quantize,
+        device=model_settings.device,
         deterministic=engine_settings.deterministic,
         allowed_runners=select_runner.RUNNERS
         if engine_settings.runner == "auto"

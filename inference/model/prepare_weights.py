@@ -1,4 +1,4 @@
-"""Prepares a model's weights: merged projections on CUDA, packed or quantized weights on the CPU.
+"""Prepares a model's weights: quantized ones, merged projections on CUDA, packed weights on the CPU.
 
 Each change is verified against the model's own forward pass and undone if it is wrong; quantized weights that
 fail are an error. Knows the Reference; not the runners that are later compared with it.
@@ -42,12 +42,15 @@ class Prepared:
     quant_error: QuantError | None
 
 
-def prepare_weights(model: PreTrainedModel, quantize: str, *, timed: bool, needs_packing: bool) -> Prepared:
+def prepare_weights(
+    model: PreTrainedModel, quantize: str, device: str, *, timed: bool, needs_packing: bool
+) -> Prepared:
     """Change the model's weights in place to the fastest correct form.
 
-    quantize: "none" or a quantization scheme. timed: weights that are not quantized may be packed on the CPU.
-    needs_packing: pack them even if that is not faster, because a runner requires it. Raises Unavailable if
-    the model does not run on text alone, its logits are not finite, or it cannot be quantized.
+    quantize: "none" or a quantization scheme. device: where quantized weights are to be. timed: weights that
+    are not quantized may be packed on the CPU. needs_packing: pack them even if that is not faster, because a
+    runner requires it. Raises Unavailable if the model does not run on text alone, its logits are not finite,
+    or it cannot be quantized.
     """
     reference, quant_error = build_reference(model), None
     if reference.std != reference.std:
@@ -55,11 +58,11 @@ def prepare_weights(model: PreTrainedModel, quantize: str, *, timed: bool, needs
             "the model's logits are NaN or infinite: its weight files are damaged, or DTYPE is too narrow"
         )
     if quantize != NONE:
-        reference, quant_error = quantize_weights(model, reference, quantize)
+        reference, quant_error = quantize_weights(model, reference, quantize, device)
     dtype_tolerance = HALF_PRECISION_TOLERANCE.get(model.dtype, FLOAT32_TOLERANCE)
     least, most = QUANTIZED_TOLERANCE if quant_error else dtype_tolerance
     tolerance = min(max(least, NOISE * reference.rounding_noise), most)
-    if model.device.type == "cuda":
+    if model.device.type == "cuda" and not quant_error:
         merge_projections.merge_and_verify(model, reference, tolerance)
     elif timed and not quant_error:
         use_packed_weights(model, reference, tolerance, required=needs_packing)

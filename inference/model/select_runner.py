@@ -73,6 +73,7 @@ def select_runner(
     max_batch_total_tokens: int | None = None,
     max_batch_tokens: int = 0,
     quantize: str = NONE,
+    device: str = "",
     deterministic: bool = False,
     allowed_runners: Container[str] = RUNNERS,
     timed: bool = True,
@@ -81,8 +82,9 @@ def select_runner(
 
     The runner's KV memory takes at most kv_memory_bytes and holds at most max_batch_total_tokens tokens.
     max_batch_tokens: tokens of the largest step, which a runner may prepare for; 0: unknown.
-    quantize: "none" or a quantization scheme. deterministic: only runners where the other rows of a batch
-    change no bit of a row. allowed_runners: only these kinds. timed=False: use the first correct option.
+    quantize: "none" or a quantization scheme. device: where quantized weights are to be; empty: where the
+    model is. deterministic: only runners where the other rows of a batch change no bit of a row.
+    allowed_runners: only these kinds. timed=False: use the first correct option.
 
     Takes about a second, longer for a large model. The model computes as before afterwards, except for rotary
     frequencies that depend on length (rope.py) and what prepare_weights.py changes. Raises Unavailable if the
@@ -92,7 +94,11 @@ def select_runner(
     for kind in set(freeze_frequencies(model, context)):
         log.info("%s: %s frequencies fixed for %d tokens", model.config.model_type, kind, context)
     prepared = prepare_weights(
-        model, quantize, timed=timed, needs_packing="fused" in allowed_runners and supports_fused(model)
+        model,
+        quantize,
+        device or model.device.type,
+        timed=timed,
+        needs_packing="fused" in allowed_runners and supports_fused(model),
     )
     reference, tolerance, is_causal = prepared.reference, prepared.tolerance, prepared.is_causal
     candidates: dict[str, Candidate] = {}

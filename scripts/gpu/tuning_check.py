@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, LlamaConfig
 
-from inference.model.quantization.quantize import pack_weights
+from inference.model.quantization.quantize import move_unpacked, pack_on_device, pack_weights
 from inference.model.quantization.schemes import INT4, NONE
 from scripts.gpu.section import Figure
-from tuning.trainer.base_model import move_unpacked, pack_on_device, split_model
+from tuning.trainer.base_model import split_model
 from tuning.trainer.datum import Datum
 from tuning.trainer.lora import LoraOptions
 from tuning.trainer.trainer import Trainer

@@ -7,7 +7,6 @@ import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +19,9 @@ from inference.model.load.architecture import auto_class_of
 from inference.model.load.device_dtype import has_bfloat16, resolve_device, resolve_dtype
 from inference.model.load.generation_config import vocab_size_of
 from inference.model.load.meta_model import count_parameters
-from inference.model.quantization.device_matrix import DeviceMatrix
-from inference.model.quantization.packed_tensor import PackedTensor
-from inference.model.quantization.quantize import pack_weights
+from inference.model.quantization.quantize import pack_on
 from inference.model.quantization.schemes import INT4, INT8, NONE
 from inference.native.build import NativeUnavailable
-from inference.native.packed_matrix import PackedMatrix, ensure_library
-from inference.native.structs import NativeDtype
 
 AUTO = "auto"
 PROBE_IDS = (1, 5, 2, 7, 3, 6, 4, 8)  # arbitrary token ids for which both ways to the logits are compared
@@ -198,24 +193,7 @@ def is_close(values: Tensor, expected: Tensor) -> bool:
 
 def quantize_frozen(model: Any, device: str, quantize: str) -> None:
     """Pack the weights, wherever they are, into matrices on the device; move the rest. Raises Unavailable."""
-    source = model.device.type
-    if device != "cpu":
-        pack_weights(model, quantize, partial(pack_on_device, device), source)
-        move_unpacked(model, device)
-        return
     try:
-        ensure_library()
+        pack_on(model, quantize, device)
     except NativeUnavailable as reason:
         raise Unavailable(f"quantize_base has no kernels: {reason}; set it to false") from reason
-    pack_weights(model, quantize, PackedMatrix.pack, source)
-
-
-def pack_on_device(device: str, weight: Tensor, dtype: NativeDtype, bias: Tensor | None) -> DeviceMatrix:
-    return DeviceMatrix.pack(weight.to(device), dtype, None if bias is None else bias.to(device))
-
-
-def move_unpacked(model: nn.Module, device: str) -> None:
-    """Move the parameters that are not packed, and the buffers, to the device."""
-    for tensor in (*model.parameters(), *model.buffers()):
-        if not isinstance(tensor, PackedTensor):
-            tensor.data = tensor.data.to(device)

@@ -77,6 +77,7 @@ def load(
     device: str,
     trust_remote_code: bool,
     layers: Sequence[str] = (),
+    weights_device: str = "",
     scaling: RopeScaling = NO_SCALING,
     tokenizer_config: Path | None = None,
     chat_template: str = "",
@@ -86,6 +87,7 @@ def load(
 
     dtype             float32, bfloat16 or float16
     layers            the device of each layer; empty if all are on `device`
+    weights_device    where the weights are loaded, if quantizing moves them to `device`
     scaling           RoPE scaling, which changes the context
     tokenizer_config  a file whose chat template and special tokens replace the model's
     chat_template     a Jinja file or template that replaces the model's; empty: none
@@ -101,7 +103,7 @@ def load(
         replace_settings(tokenizer, tokenizer_config)
     if chat_template:
         tokenizer.chat_template = read_chat_template(chat_template)
-    model = model_of(folder, config, dtype, device, trust_remote_code, layers, allow_pickle)
+    model = model_of(folder, config, dtype, weights_device or device, trust_remote_code, layers, allow_pickle)
     return LoadedModel(
         model=model,
         tokenizer=tokenizer,

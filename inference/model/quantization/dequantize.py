@@ -1,77 +1,73 @@
-"""Turns the values of round_weights.py back into weights: in torch, or 4 bits on a GPU by a Triton kernel.
-
-The kernel is used only where it computes what torch does.
-"""
+"""Dequantizes weights on a torch device: by a Triton kernel where it was verified, else by torch."""
 
 import logging
-from collections.abc import Callable, Mapping
 from functools import cache
+from types import ModuleType
 
 import torch
 from torch import Tensor
 
 from inference.errors import named_error
-from inference.model.quantization.round_weights import INT4_MIN, round_to_int4
-from inference.native.packed_matrix import GROUP
-from inference.native.structs import NativeDtype
+from inference.model.quantization.words import WORDS, integers_of, pack_words
 
 log = logging.getLogger(__name__)
 
-# (values, scales, dtype) → weight (O, I) in the dtype; I is padded to whole groups if the values are.
-Decode = Callable[[Tensor, Tensor | None, torch.dtype], Tensor]
+OUTPUTS, INPUTS, ROWS = 24, 3 * WORDS + 8, 3  # of the product by which the kernels are verified
+MAX_ERROR = {torch.float32: 1e-4, torch.bfloat16: 2e-2, torch.float16: 2e-2}  # × the largest value
 
 
-def cast(values: Tensor, scales: Tensor | None, dtype: torch.dtype) -> Tensor:
-    return values.to(dtype)
+def unpack(values: Tensor, scales: Tensor, inputs: int, bits: int, dtype: torch.dtype) -> Tensor:
+    """The dequantized weight (outputs, inputs).
+
+    values  words (outputs, words) of integers with so many bits
+    scales  (outputs, 1), or (outputs, groups) of WORDS inputs each
+    """
+    kernels = triton_kernels(values.device, dtype)
+    if kernels:
+        weight: Tensor = kernels.unpack(values, scales, inputs, bits, dtype)
+        return weight
+    return unpack_by_torch(values, scales, inputs, bits, dtype)
 
 
-def from_int8(values: Tensor, scales: Tensor | None, dtype: torch.dtype) -> Tensor:
-    """One kernel of torch: products are computed in float32 and stored in the dtype of `out`."""
-    assert scales is not None
-    return torch.mul(values, scales, out=torch.empty_like(values, dtype=dtype))
-
-
-def from_int4(values: Tensor, scales: Tensor | None, dtype: torch.dtype) -> Tensor:
-    assert scales is not None
-    if values.is_cuda and is_verified(values.device, dtype):
-        return _from_int4_by_kernel(values, scales, dtype)
-    return from_int4_by_torch(values, scales, dtype)
-
-
-def from_int4_by_torch(values: Tensor, scales: Tensor, dtype: torch.dtype) -> Tensor:
-    integers = torch.stack((values & 15, values >> 4), -1).to(torch.int8).add_(INT4_MIN)
-    groups = integers.view(len(values), -1, GROUP)
-    weight = torch.empty_like(groups, dtype=dtype)
-    return torch.mul(groups, scales.float()[..., None], out=weight).flatten(1)
-
-
-def _from_int4_by_kernel(values: Tensor, scales: Tensor, dtype: torch.dtype) -> Tensor:
-    from inference.model.quantization import triton_dequantize
-
-    return triton_dequantize.from_int4(values.contiguous(), scales.contiguous(), dtype)
+def unpack_by_torch(values: Tensor, scales: Tensor, inputs: int, bits: int, dtype: torch.dtype) -> Tensor:
+    factors = (
+        scales.float().repeat_interleave(WORDS, 1)[:, :inputs] if scales.shape[1] > 1 else scales.float()
+    )
+    return (integers_of(values, bits, inputs) * factors).to(dtype)
 
 
 @cache
-@torch.no_grad()
-def is_verified(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether the kernel can be compiled for the device and agrees with torch."""
-    generator = torch.Generator().manual_seed(0)
-    values, scales = round_to_int4(torch.randn(40, 3 * GROUP, generator=generator).to(device))
+def triton_kernels(device: torch.device, dtype: torch.dtype) -> ModuleType | None:
+    """triton_matmul.py if its kernels compile for the device and compute what torch does; else None."""
+    if device.type != "cuda":
+        return None
     try:
-        weight = _from_int4_by_kernel(values, scales, dtype)
-    except Exception as raised:  # third-party code: any exception rejects the kernel
-        log.info("4-bit weights on %s: torch, Triton kernel rejected: %s", device, named_error(raised))
-        return False
-    is_right = torch.equal(weight, from_int4_by_torch(values, scales, dtype))
-    log.info(
-        "4-bit weights on %s: Triton kernel in %s %s", device, dtype, "verified" if is_right else "is wrong"
+        from inference.model.quantization import triton_matmul
+
+        reason = (
+            "" if all(is_right(triton_matmul, device, dtype, bits) for bits in (4, 8)) else "wrong values"
+        )
+    except Exception as raised:  # third-party code: any exception rejects the kernels
+        reason = named_error(raised)
+    if reason:
+        log.info("quantized weights on %s: Triton's kernels are not used: %s", device, reason)
+    return None if reason else triton_matmul
+
+
+@torch.no_grad()
+def is_right(kernels: ModuleType, device: torch.device, dtype: torch.dtype, bits: int) -> bool:
+    """Whether kernels and torch agree on a small weight: unpacked, and times one row and several."""
+    generator = torch.Generator().manual_seed(bits)
+    integers = torch.randint(-(1 << (bits - 1)), 1 << (bits - 1), (OUTPUTS, INPUTS), generator=generator)
+    num_scales = -(-INPUTS // WORDS) if bits == 4 else 1
+    scales = torch.rand(OUTPUTS, num_scales, generator=generator) + 0.5
+    values, scales = pack_words(integers, bits).to(device), scales.to(device)
+    scales = scales.to(torch.bfloat16) if bits == 4 else scales
+    weight = unpack_by_torch(values, scales, INPUTS, bits, dtype)
+    x = torch.randn(ROWS, INPUTS, generator=generator).to(device, dtype)
+    expected = x.float() @ weight.float().T
+    limit = MAX_ERROR[dtype] * expected.abs().max()
+    products = (kernels.multiply(rows, values, scales, None, bits) for rows in (x[:1], x))
+    return torch.equal(kernels.unpack(values, scales, INPUTS, bits, dtype), weight) and all(
+        bool((product.float() - expected[: len(product)]).abs().max() <= limit) for product in products
     )
-    return is_right
-
-
-DECODERS: Mapping[NativeDtype, Decode] = {
-    NativeDtype.F32: cast,
-    NativeDtype.BF16: cast,
-    NativeDtype.INT8: from_int8,
-    NativeDtype.INT4: from_int4,
-}

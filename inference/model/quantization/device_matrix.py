@@ -1,7 +1,7 @@
 """DeviceMatrix: a packed weight in the memory of a torch device, for GPUs, which native matrices cannot use.
 
-The quantized values are those of the native library. Torch computes the products with the dequantized weight,
-a block of rows at a time: for thousands of tokens, dequantizing takes a few percent of the product.
+The quantized values are those of the native library. Few rows are multiplied by a Triton kernel; for many,
+the weight is dequantized for torch's product, which takes a few percent of the product.
 """
 
 from collections.abc import Iterator
@@ -11,36 +11,41 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-from inference.model.quantization.dequantize import DECODERS
-from inference.model.quantization.round_weights import ENCODERS
+from inference.model.quantization.dequantize import triton_kernels, unpack
+from inference.model.quantization.round_weights import ROUND
+from inference.model.quantization.words import pack_words
 from inference.native.structs import NativeDtype
 
-BLOCK_VALUES = 1 << 26  # that are dequantized at once: a weight of a layer; of an output layer a share
+BITS = {NativeDtype.INT8: 8, NativeDtype.INT4: 4}
+BLOCK_VALUES = 1 << 26  # that are quantized or dequantized at once
 
 
 class DeviceMatrix:
     """A packed weight (outputs, inputs). Create it with `pack`.
 
-    values  as ENCODERS[dtype] returns them; scales: None if the dtype has none
+    values  words, see words.py; of a weight that is not quantized, the weight
+    scales  see round_weights.py; None if the weight is not quantized
+    bits    of a quantized value; 0 if the weight is not quantized
     nbytes  size of values and scales; the bias is the model's own
     """
 
     def __init__(
-        self, values: Tensor, scales: Tensor | None, dtype: NativeDtype, inputs: int, bias: Tensor | None
+        self, values: Tensor, scales: Tensor | None, bits: int, inputs: int, bias: Tensor | None
     ) -> None:
-        self.values, self.scales, self.dtype, self.bias = values, scales, dtype, bias
+        self.values, self.scales, self.bits, self.bias = values, scales, bits, bias
         self.outputs, self.inputs = len(values), inputs
 
     @classmethod
     def pack(cls, weight: Tensor, dtype: NativeDtype, bias: Tensor | None = None) -> "DeviceMatrix":
         """Pack a weight (outputs, inputs), on its device. Quantizes a block of rows at a time."""
-        weight = weight.detach()
-        encoded = [ENCODERS[dtype](weight[rows]) for rows in row_blocks(*weight.shape)]
-        values, scales = zip(*encoded, strict=True)
-        bias = None if bias is None else bias.detach()
-        return cls(
-            torch.cat(values), None if scales[0] is None else torch.cat(scales), dtype, weight.shape[1], bias
-        )
+        weight, bias = weight.detach(), None if bias is None else bias.detach()
+        bits, inputs = BITS.get(dtype, 0), weight.shape[1]
+        if not bits:
+            return cls(weight, None, bits, inputs, bias)
+        rounded = (ROUND[dtype](weight[rows]) for rows in row_blocks(*weight.shape))
+        blocks = [(pack_words(integers, bits), scales) for integers, scales in rounded]
+        values, scales = (torch.cat(each) for each in zip(*blocks, strict=True))
+        return cls(values, scales, bits, inputs, bias)
 
     @property
     def device(self) -> torch.device:
@@ -52,37 +57,78 @@ class DeviceMatrix:
 
     def unpack(self, dtype: torch.dtype) -> Tensor:
         """The dequantized weight (outputs, inputs), rounded to the dtype."""
-        return self._unpack(slice(None), dtype)
+        return unpack_rows(self.values, self.scales, self.inputs, self.bits, dtype)
 
     def rows(self, ids: Tensor) -> Tensor:
         """The dequantized rows of ids (…): (…, inputs), float32."""
-        return self._unpack(ids.flatten(), torch.float32).view(*ids.shape, self.inputs)
+        flat = ids.flatten()
+        scales = None if self.scales is None else self.scales[flat]
+        rows = unpack_rows(self.values[flat], scales, self.inputs, self.bits, torch.float32)
+        return rows.view(*ids.shape, self.inputs)
 
     def linear(self, x: Tensor) -> Tensor:
         """x (…, inputs) @ weight.T + bias: (…, outputs), in the dtype of x."""
-        x, blocks = x.detach(), list(row_blocks(self.outputs, self.inputs))
-        if len(blocks) == 1:
-            return linear(x, self.unpack(x.dtype), self.bias)
-        output = x.new_empty(*x.shape[:-1], self.outputs)
-        for rows in blocks:
-            bias = None if self.bias is None else self.bias[rows]
-            output[..., rows] = linear(x, self._unpack(rows, x.dtype), bias)
+        output: Tensor = torch.ops.hearth.packed_linear(
+            x, self.values, self.scales, self.bias, self.inputs, self.bits
+        )
         return output
 
     def input_gradient(self, gradient: Tensor) -> Tensor:
         """gradient (…, outputs) @ weight: (…, inputs), in the dtype of the gradient."""
         products = (
-            gradient[..., rows] @ self._unpack(rows, gradient.dtype)
+            gradient[..., rows]
+            @ unpack_rows(
+                self.values[rows],
+                None if self.scales is None else self.scales[rows],
+                self.inputs,
+                self.bits,
+                gradient.dtype,
+            )
             for rows in row_blocks(self.outputs, self.inputs)
         )
         return reduce(Tensor.add_, products)
 
-    def _unpack(self, rows: slice | Tensor, dtype: torch.dtype) -> Tensor:
-        scales = None if self.scales is None else self.scales[rows]
-        return DECODERS[self.dtype](self.values[rows], scales, dtype)[:, : self.inputs]
+
+def unpack_rows(values: Tensor, scales: Tensor | None, inputs: int, bits: int, dtype: torch.dtype) -> Tensor:
+    """The dequantized weight, also of a weight that is not quantized."""
+    return values.to(dtype) if scales is None else unpack(values, scales, inputs, bits, dtype)
 
 
 def row_blocks(outputs: int, inputs: int) -> Iterator[slice]:
     """Slices that cover all rows of a weight, each of at most BLOCK_VALUES values."""
     size = max(1, BLOCK_VALUES // inputs)
     return (slice(first, min(first + size, outputs)) for first in range(0, outputs, size))
+
+
+def compute_linear(
+    x: Tensor, values: Tensor, scales: Tensor | None, bias: Tensor | None, inputs: int, bits: int
+) -> Tensor:
+    """The operator: see DeviceMatrix.linear."""
+    if scales is None:
+        return linear(x, values.to(x.dtype), bias)
+    rows = x.reshape(-1, inputs)
+    kernels = triton_kernels(x.device, x.dtype)
+    if kernels and len(rows) <= kernels.MAX_ROWS:
+        output: Tensor = kernels.multiply(rows.contiguous(), values, scales, bias, bits)
+        return output.view(*x.shape[:-1], len(values))
+    output = x.new_empty(len(rows), len(values))
+    for block in row_blocks(len(values), inputs):
+        weight = unpack(values[block], scales[block], inputs, bits, x.dtype)
+        output[:, block] = linear(rows, weight, None if bias is None else bias[block])
+    return output.view(*x.shape[:-1], len(values))
+
+
+def linear_shape(
+    x: Tensor, values: Tensor, scales: Tensor | None, bias: Tensor | None, inputs: int, bits: int
+) -> Tensor:
+    """The operator's output for the compiler, without values."""
+    return x.new_empty(*x.shape[:-1], values.shape[0])
+
+
+# An operator is opaque to torch's compiler: the compiled layers of a model call it as it is.
+_library = torch.library.Library("hearth", "FRAGMENT")
+_library.define(
+    "packed_linear(Tensor x, Tensor values, Tensor? scales, Tensor? bias, int inputs, int bits) -> Tensor"
+)
+_library.impl("packed_linear", compute_linear, "CompositeExplicitAutograd")
+torch.library.register_fake("hearth::packed_linear", linear_shape)

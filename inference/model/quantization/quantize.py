@@ -1,23 +1,28 @@
-"""Packs or quantizes a model's weights into native matrices, and verifies the result.
+"""Packs or quantizes a model's weights into native matrices or those of a GPU, and verifies the result.
 
 Knows the Reference and the log; the other files of this folder find, replace and time weights.
 """
 
 import logging
 import time
+from functools import partial
 
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from inference.errors import Unavailable
 from inference.model.merge_projections import max_recompute_error
+from inference.model.quantization.device_matrix import DeviceMatrix
 from inference.model.quantization.error import QuantError, measure_quant_error
 from inference.model.quantization.is_faster import packing_is_faster
-from inference.model.quantization.packed_tensor import Dequantized
+from inference.model.quantization.packed_linear import call_matrices
+from inference.model.quantization.packed_tensor import Dequantized, PackedTensor
 from inference.model.quantization.replace import Pack, ReplacedWeight, replace_weights, restore_weights
 from inference.model.quantization.schemes import NONE
 from inference.model.reference import COLUMNS, Reference
 from inference.native.build import NativeUnavailable
 from inference.native.packed_matrix import PackedMatrix, ensure_library
+from inference.native.structs import NativeDtype
 
 log = logging.getLogger(__name__)
 
@@ -57,9 +62,9 @@ def use_packed_weights(
 
 
 def quantize_weights(
-    model: PreTrainedModel, reference: Reference, quantize: str
+    model: PreTrainedModel, reference: Reference, quantize: str, device: str
 ) -> tuple[Reference, QuantError]:
-    """Quantize the weights; returns the new reference and the quantization error.
+    """Quantize the weights for products on the device; returns the new reference and the quantization error.
 
     The new reference is the quantized model's own logits: runners are compared with these. The kernels are
     verified separately, against torch on the same weights dequantized, which distinguishes a faulty kernel
@@ -67,14 +72,14 @@ def quantize_weights(
     """
     name = model.config.model_type
     try:
-        ensure_library()
+        swaps = pack_on(model, quantize, device)
     except NativeUnavailable as reason:
         raise Unavailable(f"QUANTIZE={quantize} has no kernels: {reason}; set QUANTIZE=none") from reason
-    swaps = pack_weights(model, quantize, PackedMatrix.pack)
     quantized_reference = Reference(model)
     if restore_unpacked(model, swaps):  # tensors again, whose matmuls do not round activations to 8 bits
         quantized_reference = Reference(model)
-    error = measure_quant_error(reference.logits, quantized_reference.logits)
+    expected = [logits.to(model.device) for logits in reference.logits]
+    error = measure_quant_error(expected, quantized_reference.logits)
     with Dequantized():
         kernel_error = measure_quant_error(
             [quantized_reference.compute_logits(0, COLUMNS)], quantized_reference.logits[:1]
@@ -84,9 +89,35 @@ def quantize_weights(
             f"{name} is computed wrongly with QUANTIZE={quantize}: error {kernel_error:.1f} sd; "
             "set QUANTIZE=none"
         )
+    if device != "cpu":
+        call_matrices(model)
     log_error = log.warning if error.max_error > WARN_ERROR else log.info
     log_error("%s: quantized to %s: %s; kernel error %.3f sd", name, quantize, error, kernel_error)
     return quantized_reference, error
+
+
+def pack_on(model: PreTrainedModel, quantize: str, device: str) -> list[ReplacedWeight]:
+    """Pack the weights, wherever they are, for products on the device, and move the rest of the model there.
+
+    Raises NativeUnavailable if the CPU has no kernels.
+    """
+    if device != "cpu":
+        swaps = pack_weights(model, quantize, partial(pack_on_device, device), model.device.type)
+        move_unpacked(model, device)
+        return swaps
+    ensure_library()
+    return pack_weights(model, quantize, PackedMatrix.pack)
+
+
+def pack_on_device(device: str, weight: Tensor, dtype: NativeDtype, bias: Tensor | None) -> DeviceMatrix:
+    return DeviceMatrix.pack(weight.to(device), dtype, None if bias is None else bias.to(device))
+
+
+def move_unpacked(model: nn.Module, device: str) -> None:
+    """Move the parameters that are not packed, and the buffers, to the device."""
+    for tensor in (*model.parameters(), *model.buffers()):
+        if not isinstance(tensor, PackedTensor):
+            tensor.data = tensor.data.to(device)
 
 
 def pack_weights(

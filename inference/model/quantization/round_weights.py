@@ -1,4 +1,4 @@
-"""Rounds weights to 8 or 4 bits with torch, to the values that the native library stores.
+"""Rounds weights to 8 or 4 bits with torch, to the integers and scales that the native library stores.
 
 Rules: inference/native/c/quantize.c. Knows tensors on any device; neither models nor products.
 """
@@ -37,31 +37,23 @@ LARGEST = (
     8.5,
 )
 
-# weight (O, I) → values, and scales or None; see the functions.
-Encode = Callable[[Tensor], tuple[Tensor, Tensor | None]]
-
-
-def keep_values(weight: Tensor) -> tuple[Tensor, None]:
-    return weight, None
+RoundWeight = Callable[[Tensor], tuple[Tensor, Tensor]]  # weight (O, I) → int8 integers (O, I), and scales
 
 
 def round_to_int8(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """int8 values (O, I), and float32 scales (O, 1): each output's largest absolute value becomes 127."""
+    """Integers, and float32 scales (O, 1): each output's largest absolute value becomes INT8_MAX."""
     weight = weight.float()
     scales = weight.abs().amax(1, keepdim=True) / INT8_MAX
     return (weight * inverse(scales)).round_().clamp_(-INT8_MAX, INT8_MAX).to(torch.int8), scales
 
 
 def round_to_int4(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Values (O, I / 2) of inputs 2 i and 2 i + 1 in the low and the high half of a byte, 8 added to each.
-
-    The bfloat16 scales (O, I / GROUP) are those of groups of inputs; I is padded to whole groups.
-    """
-    weight = pad(weight.float(), (0, -weight.shape[1] % GROUP))
-    groups = weight.unflatten(1, (-1, GROUP))  # (O, I / GROUP, GROUP)
+    """Integers, and bfloat16 scales (O, I / GROUP) of groups of inputs; the last group may be smaller."""
+    inputs = weight.shape[1]
+    groups = pad(weight.float(), (0, -inputs % GROUP)).unflatten(1, (-1, GROUP))
     factors, scales = fit_groups(groups)
-    integers = to_int4(groups, factors).sub_(INT4_MIN).to(torch.uint8).flatten(1)
-    return integers[:, 0::2] | integers[:, 1::2] << 4, scales[..., 0].to(torch.bfloat16)
+    integers = to_int4(groups, factors).to(torch.int8).flatten(1)[:, :inputs]
+    return integers, scales[..., 0].to(torch.bfloat16)
 
 
 def fit_groups(groups: Tensor) -> tuple[Tensor, Tensor]:
@@ -71,9 +63,9 @@ def fit_groups(groups: Tensor) -> tuple[Tensor, Tensor]:
     for largest in LARGEST[1:]:
         candidate = fit(groups, largest * inverses)
         is_better = candidate[2] < errors
+        best = (factors, scales, errors)
         factors, scales, errors = (
-            torch.where(is_better, new, old)
-            for new, old in zip(candidate, (factors, scales, errors), strict=True)
+            torch.where(is_better, new, old) for new, old in zip(candidate, best, strict=True)
         )
     return factors, scales
 
@@ -98,9 +90,7 @@ def inverse(scales: Tensor) -> Tensor:
     return torch.where(scales == 0, 0.0, 1 / scales)
 
 
-ENCODERS: Mapping[NativeDtype, Encode] = {
-    NativeDtype.F32: keep_values,
-    NativeDtype.BF16: keep_values,
+ROUND: Mapping[NativeDtype, RoundWeight] = {
     NativeDtype.INT8: round_to_int8,
     NativeDtype.INT4: round_to_int4,
 }

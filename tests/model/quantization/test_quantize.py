@@ -78,7 +78,7 @@ def test_the_new_reference_is_of_the_weights_that_stay() -> None:
     model = wide("phi")
     layer = model.model.layers[0].mlp.fc1
     hook = layer.register_forward_hook(lambda module, *call: module.weight.sum() and None)
-    reference, _ = quantize.quantize_weights(model, Reference(model), INT8)
+    reference, _ = quantize.quantize_weights(model, Reference(model), INT8, "cpu")
     hook.remove()
     assert native(model) and not isinstance(layer.weight, PackedWeight)
     assert reference.recompute_error(0, COLUMNS) == 0
@@ -127,7 +127,7 @@ def test_without_kernels_torch_multiplies_and_nothing_is_quantized(
             assert not quantize.use_packed_weights(model, Reference(model), EXACT, required=True)
             assert "phi: matmuls stay in torch: " in caplog.text
             with pytest.raises(Unavailable, match="set QUANTIZE=none"):
-                quantize.quantize_weights(model, Reference(model), INT8)
+                quantize.quantize_weights(model, Reference(model), INT8, "cpu")
     finally:
         library.cache_clear()
 

@@ -67,7 +67,7 @@ def test_int8_rounds_as_precisely_as_its_bits_allow() -> None:
 @pytest.mark.parametrize("kind", [INT8, INT4])
 def test_a_quantized_demo_model_still_answers_its_questions(kind: str) -> None:
     plain, quantized = demo(), demo()
-    quantize_weights(quantized.model, Reference(quantized.model), kind)
+    quantize_weights(quantized.model, Reference(quantized.model), kind, "cpu")
     exam = items(1, 1)
     before, after = (list(sit(each.model, each.tokenizer, exam)) for each in (plain, quantized))
     lost = [was.item for was, now in zip(before, after, strict=True) if was.is_right and not now.is_right]
