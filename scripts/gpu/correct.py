@@ -44,6 +44,7 @@ GROUPS = (
             "tests/test_device_copy.py",
             "tests/engine/sampling/test_triton_sampling_on_gpu.py",
             "tests/model/lora/test_runner.py",
+            "tests/model/quantization/test_device_matrix.py",
         ),
     ),
     TestGroup(

@@ -1,6 +1,6 @@
 """Times a decode graph whose layers are compiled in different ways, on a GPU.
 
-Each way is compiled anew, in some 5 seconds. The graph is replayed without an engine: the host takes no part.
+Each way is compiled in some 5 seconds. The graph is replayed without an engine: the host takes no part.
 """
 
 import time
