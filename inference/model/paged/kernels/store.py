@@ -96,7 +96,7 @@ def stores_equally(store: StoreKernel, shape: AttentionShape) -> bool:
 
 
 def rotates_equally(kernel: RotaryStoreKernel, shape: AttentionShape) -> bool:
-    """Whether `kernel` and `rotate_and_store` compute the same, except for the rounding of a sum of products."""
+    """Whether `kernel` and `rotate_and_store` compute the same, up to the rounding of sums."""
     actual = make_sample(shape)
     expected = actual.with_new_pages()
     query, expected_query = kernel(*actual), rotate_and_store(*expected)
