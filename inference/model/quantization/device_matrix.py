@@ -75,18 +75,13 @@ class DeviceMatrix:
 
     def input_gradient(self, gradient: Tensor) -> Tensor:
         """gradient (…, outputs) @ weight: (…, inputs), in the dtype of the gradient."""
-        products = (
-            gradient[..., rows]
-            @ unpack_rows(
-                self.values[rows],
-                None if self.scales is None else self.scales[rows],
-                self.inputs,
-                self.bits,
-                gradient.dtype,
-            )
-            for rows in row_blocks(self.outputs, self.inputs)
-        )
-        return reduce(Tensor.add_, products)
+        weights = (self._unpack(rows, gradient.dtype) for rows in row_blocks(self.outputs, self.inputs))
+        blocks = gradient.split(max(1, BLOCK_VALUES // self.inputs), -1)
+        return reduce(Tensor.add_, (block @ weight for block, weight in zip(blocks, weights, strict=True)))
+
+    def _unpack(self, rows: slice, dtype: torch.dtype) -> Tensor:
+        scales = None if self.scales is None else self.scales[rows]
+        return unpack_rows(self.values[rows], scales, self.inputs, self.bits, dtype)
 
 
 def unpack_rows(values: Tensor, scales: Tensor | None, inputs: int, bits: int, dtype: torch.dtype) -> Tensor:
@@ -111,6 +106,8 @@ def compute_linear(
     if kernels and len(rows) <= kernels.MAX_ROWS:
         output: Tensor = kernels.multiply(rows.contiguous(), values, scales, bias, bits)
         return output.view(*x.shape[:-1], len(values))
+    if values.shape[0] * inputs <= BLOCK_VALUES:
+        return linear(x, unpack(values, scales, inputs, bits, x.dtype), bias)
     output = x.new_empty(len(rows), len(values))
     for block in row_blocks(len(values), inputs):
         weight = unpack(values[block], scales[block], inputs, bits, x.dtype)

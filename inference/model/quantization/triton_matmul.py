@@ -12,6 +12,7 @@ import triton.language as tl
 
 from inference.model.quantization.words import WORDS
 
+UNPACKED_BLOCKS = 16  # of a program
 MAX_ROWS = 128  # with more rows, torch's product with unpacked weights is faster
 MAGIC = tl.constexpr(0x4B000000)  # the bits of 2²³, a float32 whose lowest bits count integers
 
@@ -82,9 +83,19 @@ def unpack(
     """The dequantized weight (outputs, inputs). values, scales: as for `multiply`."""
     outputs, words = values.shape
     weight = torch.empty(outputs, inputs, dtype=dtype, device=values.device)
+    num_blocks = values.numel() // WORDS
     with torch.cuda.device_of(values):
-        unpack_block[outputs, words // WORDS](
-            values, scales, weight, inputs, words, scales.shape[1], BITS=bits, WORDS=WORDS
+        unpack_blocks[triton.cdiv(num_blocks, UNPACKED_BLOCKS),](
+            values,
+            scales,
+            weight,
+            num_blocks,
+            inputs,
+            words // WORDS,
+            scales.shape[1],
+            BLOCKS=UNPACKED_BLOCKS,
+            BITS=bits,
+            WORDS=WORDS,
         )
     return weight
 
@@ -203,27 +214,29 @@ def multiply_tiles(
 
 
 @triton.jit
-def unpack_block(
-    values: tl.tensor,  # (outputs, words)
+def unpack_blocks(
+    values: tl.tensor,  # (num_blocks, WORDS)
     scales: tl.tensor,  # (outputs, scales_row)
     weight: tl.tensor,  # (outputs, inputs)
+    num_blocks: tl.tensor,
     inputs: tl.tensor,
-    words: tl.tensor,
+    blocks_per_row: tl.tensor,
     scales_row: tl.tensor,
+    BLOCKS: tl.constexpr,
     BITS: tl.constexpr,
     WORDS: tl.constexpr,
 ) -> None:
-    """WORDS words of one output, times their scales."""
+    """The integers of BLOCKS blocks of words, times their scales."""
     FIELDS: tl.constexpr = 32 // BITS
-    n, block = tl.program_id(0), tl.program_id(1)
-    i = tl.arange(0, WORDS)
-    word = tl.load(values + n.to(tl.int64) * words + block * WORDS + i)
-    to = weight + n.to(tl.int64) * inputs
+    number = tl.program_id(0).to(tl.int64) * BLOCKS + tl.arange(0, BLOCKS)
+    n, block = number // blocks_per_row, number % blocks_per_row
+    i = tl.arange(0, WORDS)[None, :]
+    word = tl.load(values + number[:, None] * WORDS + i, mask=(number < num_blocks)[:, None], other=0)
     for field in tl.static_range(FIELDS):
         group = block * FIELDS + field
-        k = group * WORDS + i
-        scale = tl.load(
-            scales + n * scales_row + (group if BITS == 4 else 0), mask=group * WORDS < inputs, other=0
-        )
-        value = integers_of(word, field, BITS) * scale.to(tl.float32)
-        tl.store(to + k, value.to(weight.dtype.element_ty), mask=k < inputs)
+        is_group = (number < num_blocks) & (group * WORDS < inputs)
+        scale = tl.load(scales + n * scales_row + (group if BITS == 4 else 0), mask=is_group, other=0)
+        value = integers_of(word, field, BITS) * scale.to(tl.float32)[:, None]
+        k = group[:, None] * WORDS + i
+        to = weight + n[:, None] * inputs + k
+        tl.store(to, value.to(weight.dtype.element_ty), mask=is_group[:, None] & (k < inputs))
