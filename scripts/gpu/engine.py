@@ -66,6 +66,7 @@ class SteppedEngine:
             context=self.context,
             kv_memory_bytes=free_kv_bytes(options.device),
             max_batch_tokens=size.max_batch_tokens,
+            quantize=options.quantize,
             allowed_runners=select_runner.RUNNERS if options.runner == AUTO else (options.runner,),
         )
         synchronize(options.device)

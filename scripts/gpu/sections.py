@@ -16,6 +16,7 @@ from scripts.gpu import (
     overlap,
     placement,
     prefill,
+    products,
     profile,
     quantized,
     roofline,
@@ -56,6 +57,7 @@ SECTIONS: Mapping[str, Section] = {
     "http": Section(http_server.measure_section, 2.0),
     "memory": Section(memory.measure_section, 3.0),
     "tuning": Section(tuning.measure_section, 1.5),
-    "quantized": Section(quantized.measure_section, 0.6),
+    "quantized": Section(quantized.measure_section, 2.0),
+    "products": Section(products.measure_section, 0.6),
     "correct": Section(correct.measure_section, 8.0),
 }

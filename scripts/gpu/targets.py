@@ -46,8 +46,10 @@ TARGETS = (
     FigureTarget("memory", "mamba", "", False, 3),
     FigureTarget("tuning", "QLoRA, peak VRAM", "8b", False, 9),  # GB
     FigureTarget("tuning", "QLoRA, ratio", "8b", True, 1.4),
-    FigureTarget("quantized", "int8, error", "", False, 0.05),  # standard deviations of an output
-    FigureTarget("quantized", "int4, error", "", False, 0.05),
+    FigureTarget("quantized", "int8, error in float32", "", False, 1e-2),  # standard deviations of a logit
+    FigureTarget("quantized", "int4, error in float32", "", False, 1e-2),
+    FigureTarget("products", "int8, error", "", False, 0.05),  # standard deviations of an output
+    FigureTarget("products", "int4, error", "", False, 0.05),
     FigureTarget("correct", "GPU tests, failed", "", False, 0),
     FigureTarget("correct", "GPU tests, error", "", False, 0),
     FigureTarget("correct", "tiny models, failed", "", False, 0),
