@@ -56,12 +56,12 @@ def check_model(model: RemoteModel) -> Finding:
     from inference.remote.detect import probe
     from inference.remote.open import open_model
 
-    (detected,) = probe((model,))
+    detected = probe(model.at_each_server)
     name, need = f"model {model.name}".strip(), f"a server of the kind {model.server.kind}"
     try:
         entry = open_model(model, detected, Metrics().upstream)
     except ServerError as error:
         return Finding(name, need, "not served", False, error.message)
-    if detected.problem:
-        return Finding(name, need, "no response", True, f"{detected.problem}: it is served once it responds")
+    if problem := next((each.problem for each in detected if each.problem), ""):
+        return Finding(name, need, "no response", True, f"{problem}: it is served once it responds")
     return Finding(name, need, entry.backend.info().details["server"], True)

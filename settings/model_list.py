@@ -28,7 +28,7 @@ from settings.local_model import LocalModel, parse_local
 MAX_CONCURRENT = 64
 # Keys of h2oGPT that load a model on a GPU of its own machine, or that its web page reads.
 WITHOUT_EFFECT = frozenset({"visible_models", "h2ogpt_key", "load_8bit", "load_4bit", "load_gptq", "gpu_id"})
-NOT_BUILT = frozenset({"members", "fallbacks", "context_fallbacks", "tokenizer_base_model", "prompt_dict"})
+NOT_BUILT = frozenset({"fallbacks", "context_fallbacks", "tokenizer_base_model", "prompt_dict"})
 FOLDER_STARTS = ("models/", ".", "/", "~")
 AUTO_NAME_SWITCH = "DISABLE_OPENAI_AUTO_MODEL_NAME"  # h2oGPT's
 
@@ -48,6 +48,7 @@ class RemoteModel:
 
     name            the name that requests use
     upstream_name   the name that the server knows
+    others          further servers that answer for the model
     socket          path of a Unix socket to connect to in place of the server's host; empty: none
     aliases         further names that requests may use
     takes_listed_name  the server's own name for its only model replaces upstream_name
@@ -63,6 +64,7 @@ class RemoteModel:
     name: str
     upstream_name: str
     server: InferenceServer
+    others: tuple[InferenceServer, ...] = ()
     socket: str = ""
     aliases: tuple[str, ...] = ()
     takes_listed_name: bool = False
@@ -77,6 +79,11 @@ class RemoteModel:
     ca: str = ""
     proxy: str = ""
     must_connect: bool = False
+
+    @property
+    def at_each_server(self) -> tuple["RemoteModel", ...]:
+        """The model at each of its servers alone."""
+        return tuple(replace(self, server=server, others=()) for server in (self.server, *self.others))
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,20 +142,28 @@ def parse_entry(number: int, entry: Any) -> RemoteModel | LocalModel:
         raise BadEntry(f"{where}: must be an object with base_model and inference_server")
     _check_keys(where, entry)
     name, server_text = entry.get("base_model") or "", entry.get("inference_server") or ""
-    if not isinstance(name, str) or not isinstance(server_text, str) or not (name or server_text):
+    server_texts = parse_names(where, entry.get("members") or ())
+    if not isinstance(name, str) or not isinstance(server_text, str):
         raise BadEntry(f"{where}: base_model must be the name of a model")
-    if not server_text:
+    if server_text:
+        server_texts = (server_text, *server_texts)
+    if not (name or server_texts):
+        raise BadEntry(f"{where}: base_model must be the name of a model")
+    if not server_texts:
         return parse_local(where, entry)
-    try:
-        server = parse_server(server_text)
-    except BadServer as error:
-        raise BadEntry(f"{where}: inference_server {error}") from None
-    if entry.get("key"):
-        server = replace(server, headers=bearer(read_secret(where, entry["key"])))
+    server, *others = (_server(where, text, entry.get("key")) for text in server_texts)
     is_auto = server.kind in ("vllm", "detect", "hearth") and not os.environ.get(AUTO_NAME_SWITCH)
     served_name = entry.get("display_name") or name
     values = {field: parse(where, entry[key]) for key, (field, parse) in KEYS.items() if entry.get(key)}
-    return RemoteModel(served_name, name, server, takes_listed_name=is_auto, **values)
+    return RemoteModel(served_name, name, server, tuple(others), takes_listed_name=is_auto, **values)
+
+
+def _server(where: str, text: str, key: Any) -> InferenceServer:
+    try:
+        server = parse_server(text)
+    except BadServer as error:
+        raise BadEntry(f"{where}: inference_server {error}") from None
+    return replace(server, headers=bearer(read_secret(where, key))) if key else server
 
 
 def _read(text: str) -> Any:
@@ -202,7 +217,7 @@ KEYS: Mapping[str, tuple[str, Callable[[str, Any], Any]]] = {
     "proxy": ("proxy", parse_text),
     "fail_if_cannot_connect": ("must_connect", parse_switch),
 }
-OWN_KEYS = frozenset({"base_model", "inference_server", "display_name", "key"})
+OWN_KEYS = frozenset({"base_model", "inference_server", "members", "display_name", "key"})
 
 
 def _with_different_names(entries: Sequence[RemoteModel | LocalModel]) -> list[RemoteModel | LocalModel]:

@@ -9,57 +9,54 @@ from typing import Any
 
 from inference.backend import Stream
 from inference.backend_load import BackendLoad
-from inference.errors import Internal, NotImplementedHere, Overloaded, Unavailable
+from inference.errors import BadRequest, Internal, NotImplementedHere, Overloaded, Unavailable
 from inference.metrics.upstream import UpstreamMetrics, UpstreamRequestStats
+from inference.remote.attempts import Attempts
 from inference.remote.failures import UpstreamFailure
-from inference.remote.http_client import HttpClient
-from inference.remote.relay import Relay
+from inference.remote.member import Member
 from inference.remote.residence import AlwaysLoaded, Residence
 from inference.remote.retry_budget import RetryBudget
 from inference.remote.stream import Emit, RemoteStream
-from inference.remote.upstream_api import UpstreamApi, UpstreamCall
 from inference.tokenized import Tokenized
 from inference.types import Embedded, GenerationRequest, ModelInfo
 from inference.validation import check_request
 from settings.model_list import RemoteModel
 
-FAILURES_UNTIL_UNAVAILABLE = 3
 BUSY_RETRY_AFTER_S = 1.0
 CLOSE_TIMEOUT_S = 5.0
 NO_VOCAB = 1 << 31  # an upstream does not tell the width of its logits: it judges token ids itself
-REQUEST_OUTCOMES = frozenset({"ok", "cancelled", "bad_request"})  # that say nothing against the upstream
 
 log = logging.getLogger(__name__)
 
 
 class RemoteBackend:
-    """A Backend over an upstream's HTTP API.
+    """A Backend over the HTTP APIs of the servers of one model.
 
-    kind       of the server, for lists of models
-    context    tokens of prompt and answer together; None: the upstream judges
+    members    the servers: each can answer every request
+    kind       of the servers, for lists of models
+    context    tokens of prompt and answer together; None: the servers judge
     residence  of a model that is not always in memory
     """
 
     def __init__(
         self,
         model: RemoteModel,
-        api: UpstreamApi,
+        members: Sequence[Member],
         metrics: UpstreamMetrics,
         *,
         kind: str,
         context: int | None = None,
         residence: Residence | None = None,
     ) -> None:
-        self._residence = residence or AlwaysLoaded()
         self._model = model
-        self._api = api
+        self._members = members
         self._metrics = metrics
-        self._client = HttpClient(model)
+        self._residence = residence or AlwaysLoaded()
         self._budget = RetryBudget()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._num_running = 0
-        self._failures: list[str] = []  # the messages of the latest requests, if they failed
-        self._info = ModelInfo(model.name, context, NO_VOCAB, int(time.time()), details={"server": kind})
+        details = {"server": kind} | ({"members": str(len(members))} if len(members) > 1 else {})
+        self._info = ModelInfo(model.name, context, NO_VOCAB, int(time.time()), details=details)
 
     def info(self) -> ModelInfo:
         return replace(self._info, status=self._residence.status())
@@ -67,14 +64,17 @@ class RemoteBackend:
     def unavailable_reason(self) -> str:
         if problem := self._residence.problem():
             return problem
-        return self._failures[-1] if len(self._failures) >= FAILURES_UNTIL_UNAVAILABLE else ""
+        now = time.monotonic()
+        if all(member.breaker.is_open(now) for member in self._members):
+            return self._members[0].breaker.problem
+        return ""
 
     def generate(self, request: GenerationRequest) -> Stream:
         check_request(request, NO_VOCAB)
-        calls = self._api.calls(request)
+        self._members[0].api.calls(request)  # refuses what cannot be answered, before anything is sent
         self._check_room()
         ends_at = None if request.deadline is None else time.monotonic() + request.deadline
-        return RemoteStream(self._running_loop(), lambda emit: self._relay(calls, ends_at, emit))
+        return RemoteStream(self._running_loop(), lambda emit: self._relay(request, ends_at, emit))
 
     def tokenize(self, request: GenerationRequest) -> Tokenized:
         raise self._without_tokenizer()
@@ -86,7 +86,7 @@ class RemoteBackend:
         raise self._without_tokenizer()
 
     def embed(self, inputs: Sequence[str | Sequence[int]]) -> Stream:
-        path, body = self._api.embedding_call(inputs)
+        path, body = self._members[0].api.embedding_call(inputs)
         self._check_room()
         return RemoteStream(self._running_loop(), lambda emit: self._embed(path, body, emit))
 
@@ -106,32 +106,34 @@ class RemoteBackend:
     def close(self) -> None:
         """Close all connections. After the server's event loop has ended, only their records are left."""
         if self._loop is not None and self._loop.is_running():
-            asyncio.run_coroutine_threadsafe(self._client.close(), self._loop).result(CLOSE_TIMEOUT_S)
+            asyncio.run_coroutine_threadsafe(self._close_clients(), self._loop).result(CLOSE_TIMEOUT_S)
         else:
-            asyncio.run(self._client.close())
+            asyncio.run(self._close_clients())
 
-    async def _relay(self, calls: Sequence[UpstreamCall], ends_at: float | None, emit: Emit) -> None:
-        """Relay all calls that together answer a request. ends_at: on the clock of time.monotonic."""
+    async def _close_clients(self) -> None:
+        for member in self._members:
+            await member.client.close()
+
+    async def _relay(self, request: GenerationRequest, ends_at: float | None, emit: Emit) -> None:
+        """Relay the answers of one server. ends_at: on the clock of time.monotonic."""
         clock_difference = asyncio.get_running_loop().time() - time.monotonic()
         ends_at = None if ends_at is None else ends_at + clock_difference
 
-        async def relay_all(stats: UpstreamRequestStats) -> None:
-            relays = [Relay(self._client, call, self._budget, stats, ends_at) for call in calls]
-            if len(relays) == 1:
-                await relays[0].run(emit)
-                return
-            async with asyncio.TaskGroup() as tasks:
-                for relay in relays:
-                    tasks.create_task(relay.run(emit))
+        async def relay(stats: UpstreamRequestStats) -> None:
+            attempts = Attempts(self._model.name, self._members, request, self._budget, stats, ends_at)
+            await attempts.run(emit)
 
         async with self._residence.use():
-            await self._counted(relay_all)
+            await self._counted(relay)
 
     async def _embed(self, path: str, body: bytes, emit: Emit) -> None:
+        now = time.monotonic()
+        member = min(self._members, key=lambda each: each.breaker.is_open(now))
+
         async def fetch(stats: UpstreamRequestStats) -> None:
             async with asyncio.timeout(self._model.timeouts.first):
-                async with self._client.post(path, body) as response:
-                    embeddings = self._api.read_embeddings(await response.read())
+                async with member.client.post(path, body) as response:
+                    embeddings = member.api.read_embeddings(await response.read())
             stats.record_first_event()
             emit([Embedded(0, "stop", embeddings=embeddings)])
 
@@ -147,11 +149,14 @@ class RemoteBackend:
         try:
             await work(stats)
             outcome = "ok"
-        except (UpstreamFailure, BaseExceptionGroup) as error:
-            failure = first_failure(error)
+        except UpstreamFailure as failure:
             outcome = failure.outcome
-            self._note_failure(failure)
+            if outcome != "bad_request":
+                log.warning("event=upstream_failed model=%s outcome=%s", self._model.name, outcome)
             raise failure.error from None
+        except BadRequest:
+            outcome = "bad_request"
+            raise
         except TimeoutError:
             outcome = "late"
             raise Unavailable(f"the server behind {self._model.name} did not answer in time") from None
@@ -162,14 +167,6 @@ class RemoteBackend:
         finally:
             self._num_running -= 1
             stats.record_end(outcome)
-            if outcome == "ok":
-                self._failures.clear()
-
-    def _note_failure(self, failure: UpstreamFailure) -> None:
-        if failure.outcome in REQUEST_OUTCOMES:
-            return
-        self._failures = [*self._failures[1 - FAILURES_UNTIL_UNAVAILABLE :], failure.error.message]
-        log.warning("event=upstream_failed model=%s outcome=%s", self._model.name, failure.outcome)
 
     def _check_room(self) -> None:
         if self._num_running >= self._model.max_concurrent:
@@ -182,12 +179,3 @@ class RemoteBackend:
 
     def _without_tokenizer(self) -> NotImplementedHere:
         return NotImplementedHere(f"the server behind {self._model.name} does not share its tokenizer")
-
-
-def first_failure(error: BaseException) -> UpstreamFailure:
-    """The failure itself, or the first one in a group of them. Raises another error."""
-    if isinstance(error, UpstreamFailure):
-        return error
-    if isinstance(error, BaseExceptionGroup):
-        return first_failure(error.exceptions[0])
-    raise error

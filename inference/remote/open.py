@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from inference.errors import ServerError
@@ -11,6 +12,7 @@ from inference.models import ModelEntry
 from inference.remote.backend import RemoteBackend
 from inference.remote.detect import Detected, probe
 from inference.remote.llamastack import LlamaStackApi
+from inference.remote.member import Member
 from inference.remote.openai import OpenAIApi
 from inference.remote.openai_body import FLAVOURS
 from inference.remote.prompt_types import find_prompt_type
@@ -34,14 +36,32 @@ def open_models(models: Sequence[RemoteModel], metrics: UpstreamMetrics) -> list
 
     Raises CannotOpen. A server that does not respond is no reason, unless its kind or its model is unknown.
     """
-    return [
-        open_model(model, detected, metrics)
-        for model, detected in zip(models, probe(tuple(models)), strict=True)
+    detected = iter(probe(tuple(each for model in models for each in model.at_each_server)))
+    return [open_model(model, list(islice(detected, 1 + len(model.others))), metrics) for model in models]
+
+
+def open_model(model: RemoteModel, detected: Sequence[Detected], metrics: UpstreamMetrics) -> ModelEntry:
+    """Open a model whose servers have been asked. Raises CannotOpen.
+
+    A server of an unknown kind that does not respond is taken for one of the kind of the others.
+    """
+    first_kind = next((each.kind for each in detected if each.kind), None)
+    opened = [
+        open_member(at_server, each if each.kind else replace(each, kind=first_kind))
+        for at_server, each in zip(model.at_each_server, detected, strict=True)
     ]
+    members = [member for member, _ in opened]
+    kinds = list(dict.fromkeys(kind for _, kind in opened))
+    model = replace(members[0].client.model, others=model.others)
+    contexts = [each.context for each in detected if each.context]
+    context = model.context or min(contexts, default=None)
+    log.info("event=remote_model model=%s kind=%s context=%s", model.name, kinds[0], context)
+    backend = RemoteBackend(model, members, metrics, kind=", ".join(kinds), context=context)
+    return ModelEntry(backend, (model.name, *model.aliases), is_remote=True)
 
 
-def open_model(model: RemoteModel, detected: Detected, metrics: UpstreamMetrics) -> ModelEntry:
-    """Open a model of a server that has been asked. Raises CannotOpen."""
+def open_member(model: RemoteModel, detected: Detected) -> tuple[Member, str]:
+    """Open a model at one server. Returns the server's kind too. Raises CannotOpen."""
     kind = kind_of(model, detected)
     shown_name = model.name or "INFERENCE_SERVER"
     if kind == "detect":
@@ -59,19 +79,17 @@ def open_model(model: RemoteModel, detected: Detected, metrics: UpstreamMetrics)
     model = replace(
         model, name=model.name or upstream_name, server=replace(model.server, url=url_of(model, kind))
     )
-    api = APIS[kind](model, upstream_name, kind, detected.details)
-    context = model.context or detected.context
     if detected.problem:
         log.warning("event=no_response model=%s: %s", model.name, detected.problem)
-    log.info("event=remote_model model=%s kind=%s context=%s", model.name, kind, context)
-    backend = RemoteBackend(model, api, metrics, kind=kind, context=context)
-    return ModelEntry(backend, (model.name, *model.aliases), is_remote=True)
+    return Member(model, APIS[kind](model, upstream_name, kind, detected.details)), kind
 
 
 def open_child(model: RemoteModel, residence: Residence, metrics: UpstreamMetrics) -> RemoteBackend:
     """The backend of a model that a process of this server serves, as another Hearth would."""
     api = OpenAIApi(model, FLAVOURS["hearth"], model.upstream_name)
-    return RemoteBackend(model, api, metrics, kind="own process", context=model.context, residence=residence)
+    return RemoteBackend(
+        model, [Member(model, api)], metrics, kind="own process", context=model.context, residence=residence
+    )
 
 
 def kind_of(model: RemoteModel, detected: Detected) -> str:

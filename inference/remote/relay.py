@@ -1,11 +1,6 @@
-"""Sends one call to the upstream and relays the events of its response, with limits and retries.
-
-A call is sent again only before its first event. Runs on the event loop.
-"""
+"""Sends one call to a server and relays the events of its response, with limits. On the event loop."""
 
 import asyncio
-import random
-import time
 
 import aiohttp
 
@@ -13,20 +8,16 @@ from inference.metrics.upstream import UpstreamRequestStats
 from inference.remote.event_stream import EventStreamParser, TooLargeEvent
 from inference.remote.failures import UpstreamFailure, broken, late, unreachable
 from inference.remote.http_client import HttpClient, read_body
-from inference.remote.retry_budget import RetryBudget
 from inference.remote.stream import Emit
 from inference.remote.upstream_api import AnswerReader, UpstreamCall
 from inference.types import Event, Token
 
-MAX_RETRIES = 2
-FIRST_DELAY_S, MAX_DELAY_S, JITTER = 0.25, 4.0, 0.2
-MAX_WAITED_RETRY_AFTER_S = 10.0
 MAX_DOCUMENT_BYTES = 32 << 20
 STREAM, DOCUMENT = "text/event-stream", "application/json"
 
 
 class Relay:
-    """One call and its repetitions.
+    """One call, sent once.
 
     ends_at  loop time at which the request's deadline ends the answers; None: never
     """
@@ -35,13 +26,11 @@ class Relay:
         self,
         client: HttpClient,
         call: UpstreamCall,
-        budget: RetryBudget,
         stats: UpstreamRequestStats,
         ends_at: float | None,
     ) -> None:
         self._client = client
         self._call = call
-        self._budget = budget
         self._stats = stats
         self._ends_at = ends_at
         self._has_events = False
@@ -50,31 +39,6 @@ class Relay:
     async def run(self, emit: Emit) -> None:
         """Relay the whole response. Raises UpstreamFailure."""
         self._emit = emit
-        for attempt in range(MAX_RETRIES + 1):
-            try:
-                await self._attempt()
-                return
-            except UpstreamFailure as failure:
-                delay_s = self._delay_s(failure, attempt)
-                if delay_s is None:
-                    raise
-                self._stats.record_retry(failure.outcome)
-                await asyncio.sleep(delay_s)
-
-    def _delay_s(self, failure: UpstreamFailure, attempt: int) -> float | None:
-        """Seconds until the next attempt; None: there is none."""
-        if self._has_events or not failure.is_retried or attempt >= MAX_RETRIES:
-            return None
-        delay_s = min(MAX_DELAY_S, FIRST_DELAY_S * 2**attempt) * random.uniform(1 - JITTER, 1 + JITTER)
-        if failure.retry_after is not None:
-            if failure.retry_after > MAX_WAITED_RETRY_AFTER_S:
-                return None
-            delay_s = failure.retry_after
-        now = asyncio.get_running_loop().time()
-        is_late = self._ends_at is not None and now + delay_s >= self._ends_at
-        return None if is_late or not self._budget.take(time.monotonic()) else delay_s
-
-    async def _attempt(self) -> None:
         reader = self._call.make_reader()
         timeouts = self._client.model.timeouts
         loop = asyncio.get_running_loop()

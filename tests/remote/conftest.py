@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from inference.backend import Backend
 from inference.metrics.upstream import UpstreamMetrics
-from inference.remote import relay
+from inference.remote import attempts
 from inference.remote.detect import Detected
 from inference.remote.open import open_model
 from inference.types import Message
@@ -50,7 +50,7 @@ def open_upstream(
     """Opens a model of the fake upstream: open_upstream(kind, **keys of an entry). Retries are quick."""
     metrics = UpstreamMetrics(registry)
     backends: list[Backend] = []
-    monkeypatch.setattr(relay, "FIRST_DELAY_S", 0.01)
+    monkeypatch.setattr(attempts, "FIRST_DELAY_S", 0.01)
 
     def open_backend(kind: str = "vllm_chat", detected: str = "", **keys: Any) -> Backend:
         prefix = f"{kind}:" if kind else ""
@@ -60,7 +60,9 @@ def open_upstream(
         }
         model = parse_entry(1, entry | keys)
         assert isinstance(model, RemoteModel) and isinstance(model.timeouts, Timeouts)
-        backend = open_model(model, Detected(detected or None, ("up/model",)), metrics).backend
+        backend = open_model(
+            model, [Detected(detected or None, ("up/model",))] * (1 + len(model.others)), metrics
+        ).backend
         backend.attach(loop)
         backends.append(backend)
         return backend

@@ -57,7 +57,7 @@ def test_equal_names_are_numbered() -> None:
         (5, "must be a list"),
         (["a"], "entry 1: must be an object"),
         ([{"base_modle": "a"}], "there is no key 'base_modle'"),
-        ([ENTRY | {"members": ["a", "b"]}], "members is not supported yet"),
+        ([ENTRY | {"fallbacks": ["a", "b"]}], "fallbacks is not supported yet"),
         ([ENTRY | {"key": "$NO_SUCH_VARIABLE"}], "the environment has no NO_SUCH_VARIABLE"),
         ([ENTRY | {"inference_server": "replicate:x"}], "LiteLLM"),
         ([ENTRY | {"max_seq_len": "many"}], "whole numbers"),

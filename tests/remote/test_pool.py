@@ -1,0 +1,124 @@
+"""Several servers of one model: which one answers, and what happens when one fails."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from inference.backend import Backend
+from inference.errors import Overloaded, Unavailable
+from inference.types import GenerationRequest, Message, Token
+from tests.remote.conftest import OpenModel
+from tests.remote.fake_upstream import FakeUpstream, Reply, document, start
+from tests.remote.openai_chunks import chat_chunk, whole_answer
+
+CHAT = (Message("user", "hi"),)
+
+
+@pytest.fixture
+def other(loop: asyncio.AbstractEventLoop) -> Iterator[FakeUpstream]:
+    upstream = FakeUpstream()
+    server = start(upstream, loop)
+    upstream.reply = lambda sent: whole_answer("other")
+    yield upstream
+    loop.call_soon_threadsafe(server.close)
+
+
+@pytest.fixture
+def pool(upstream: FakeUpstream, other: FakeUpstream, open_upstream: OpenModel) -> Backend:
+    upstream.reply = lambda sent: whole_answer("first")
+    return open_upstream(members=[f"vllm_chat:{other.url}/v1"])
+
+
+def answer_text(backend: Backend, text: str = "hi") -> str:
+    request = GenerationRequest((Message("user", text),))
+    return "".join(event.text for event in backend.generate(request) if isinstance(event, Token))
+
+
+def error(status: int, **headers: str) -> Reply:
+    return document({"error": {"message": "no"}}, status, **headers)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        error(500),
+        error(401),
+        error(404),
+        error(429),
+        error(307),
+        Reply(["reset"]),
+        Reply([b"<"], content_type="text/html"),
+    ],
+)
+def test_another_server_answers_for_one_that_fails(
+    reply: Reply, upstream: FakeUpstream, other: FakeUpstream, pool: Backend
+) -> None:
+    upstream.reply = reply
+    started_at = time.monotonic()
+    assert answer_text(pool) == "other"
+    assert time.monotonic() - started_at < 2 and len(other.bodies) == 1
+
+
+def test_a_server_that_fails_gets_no_more_requests_for_a_time(
+    upstream: FakeUpstream, other: FakeUpstream, pool: Backend
+) -> None:
+    upstream.reply = error(500)
+    assert [answer_text(pool, f"question {number}") for number in range(8)] == ["other"] * 8
+    assert len(upstream.bodies) == 3 and not pool.unavailable_reason()
+
+
+def test_a_refused_request_is_not_sent_to_others(
+    upstream: FakeUpstream, other: FakeUpstream, pool: Backend
+) -> None:
+    upstream.reply = other.reply = error(400)
+    with pytest.raises(Exception, match="refuses the request"):
+        answer_text(pool)
+    assert len(upstream.bodies) + len(other.bodies) == 1
+
+
+def test_an_answer_that_has_begun_is_not_repeated_elsewhere(
+    upstream: FakeUpstream, other: FakeUpstream, pool: Backend
+) -> None:
+    upstream.reply = Reply([chat_chunk({"content": "The capital"}), "reset"])
+    with pytest.raises(Unavailable, match="broken answer"):
+        answer_text(pool)
+    assert not other.bodies
+
+
+def test_the_pool_is_unavailable_if_all_servers_rest(
+    upstream: FakeUpstream, other: FakeUpstream, pool: Backend
+) -> None:
+    upstream.reply = other.reply = error(500)
+    for _ in range(3):
+        with pytest.raises(Unavailable):
+            answer_text(pool)
+    assert pool.unavailable_reason()
+    upstream.reply = other.reply = lambda sent: whole_answer("back")
+    assert answer_text(pool) == "back", "the one that failed first is tried"
+
+
+def test_all_servers_are_overloaded(upstream: FakeUpstream, other: FakeUpstream, pool: Backend) -> None:
+    upstream.reply = other.reply = error(429, **{"Retry-After": "30"})
+    with pytest.raises(Overloaded) as failure:
+        answer_text(pool)
+    assert failure.value.retry_after == 30
+
+
+def test_equal_beginnings_go_to_the_same_server(
+    upstream: FakeUpstream, other: FakeUpstream, pool: Backend
+) -> None:
+    stories = ["once upon a time " * 100, "call me Ishmael " * 100]
+    texts = [[answer_text(pool, story + str(number)) for number in range(5)] for story in stories]
+    assert all(len(set(each)) == 1 for each in texts)
+
+
+def test_concurrent_requests_are_spread(upstream: FakeUpstream, other: FakeUpstream, pool: Backend) -> None:
+    slow: list[Any] = [0.3, *whole_answer("slow").steps]
+    upstream.reply = other.reply = Reply(slow)
+    streams = [pool.generate(GenerationRequest((Message("user", f"{n} " * 300),))) for n in range(6)]
+    for stream in streams:
+        list(stream)
+    assert (len(upstream.bodies), len(other.bodies)) == (3, 3)
