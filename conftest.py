@@ -1,5 +1,8 @@
 """Selects the tests: the fast ones, and the opt-in marks named on the command line; and orders them."""
 
+import gc
+from collections.abc import Iterator
+
 import pytest
 
 from tests.xdist_scopes import scope_of, sort_long_scopes_first
@@ -21,6 +24,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if item.get_closest_marker(mark):
                 item.add_marker(skip)
     sort_long_scopes_first(items)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Exempt from garbage collection what is imported and collected: it lives as long as the process."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)
