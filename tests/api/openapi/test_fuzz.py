@@ -3,7 +3,10 @@
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, settings
-from schemathesis.checks import not_a_server_error
+from schemathesis.checks import load_all_checks, not_a_server_error
+from schemathesis.generation.feedback import FeedbackSources
+from schemathesis.pytest._test_builder import build_operation_test
+from schemathesis.schemas import APIOperation
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
     response_schema_conformance,
@@ -22,13 +25,26 @@ CHECKS = (
     response_schema_conformance,
 )
 # Paths whose views are tested under another path.
-EXCLUDED_PATHS = "^/(alpha|passthrough|batch.inference|v1alpha|v1beta|v1/(openai|batch))|^/vertex"
+EXCLUDED_PATHS = "^/(oai|alpha|passthrough|batch.inference|v1alpha|v1beta|v1/(openai|batch))|^/vertex"
 app = create_app(make_models(FakeBackend(pace_s=0.0)), ServerSettings(), Metrics())
 schema = schemathesis.openapi.from_wsgi("/openapi.json", app)
+OPERATIONS = [result.ok() for result in schema.exclude(path_regex=EXCLUDED_PATHS).get_all_operations()]
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+def validate(case: schemathesis.Case) -> None:
+    case.call_and_validate(checks=CHECKS)
 
 
 @pytest.mark.slow
-@schema.exclude(path_regex=EXCLUDED_PATHS).parametrize()
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
-def test_responses_match_the_document(case: schemathesis.Case) -> None:
-    case.call_and_validate(checks=CHECKS)
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.label)
+def test_responses_match_the_document(operation: APIOperation) -> None:
+    """Generates the cases here: `schema.parametrize` does while tests are collected, in every process."""
+    load_all_checks()
+    build_operation_test(
+        config=schema.config,
+        operation=operation,
+        test_func=validate,
+        given_kwargs={},
+        feedback=FeedbackSources(),
+    )()
