@@ -68,6 +68,8 @@ KINDS = {
     "chat tokenize": BodyKind("/chat_tokenize", ChatCompletionRequest, CHAT),
     "neodim": BodyKind("/generate", NeodimRequest, NEODIM),
 }
+# Kinds whose structs others of the kinds have as well, on another path.
+REPEATED = {"generate stream", "invocation", "invocation openai", "vertex", "vertex chat", "chat tokenize"}
 PATHS = tuple(dict.fromkeys(kind.path for kind in KINDS.values()))
 
 CORRUPT_TEXT = "a\u0300\u0301\u0302" * 200 + "👩‍👩‍👧‍👦" * 50 + "\u202eשלום\u202c\u0000\ufffd\ufeff"
@@ -89,6 +91,7 @@ VALUES: tuple[Any, ...] = (
     ),
     *([], [1], [-1], [10**30], ["x"], [""], [[]], [None], {}, {"x": 1}, {"": None}, {"type": "x"}, [{}]),
 )
+PAUSE_S = 0.1  # the background client's: continuous streams would take most of the processor
 INSIDES = ("Traceback", "/site-packages/", ".py", "/home/", "/root/")
 FAULTS = ('"code":500', '"error_type":"generation"', "Internal")
 FRAMES = ("", "data: [DONE]", ": ping")
@@ -151,7 +154,7 @@ def check_response(response: requests.Response) -> None:
 
 @contextmanager
 def undisturbed(server: ServerProcess) -> Iterator[None]:
-    """A background client that repeats one streamed request and must get the same text each time."""
+    """A background client that repeats one streamed request, with pauses; the text must stay the same."""
     body = {"prompt": "Once upon a time", "max_tokens": 12, "temperature": 1.3, "seed": 5, "stream": True}
     over, texts = threading.Event(), []
 
@@ -159,6 +162,7 @@ def undisturbed(server: ServerProcess) -> Iterator[None]:
         with requests.Session() as client:
             while not over.is_set() or not texts:
                 texts.append(streamed(send(client, f"{server.url}/v1/completions", body)))
+                over.wait(PAUSE_S)
 
     alone = streamed(send(requests, f"{server.url}/v1/completions", body))
     client = threading.Thread(target=ask)

@@ -141,7 +141,7 @@ def test_endless_work_is_refused_with_its_bound_and_others_go_on(server: ServerP
     for _ in range(MAX_TRIES):
         with neighbours(server) as ordinary:
             attack(server, path, ordinary_body, NUM_CLIENTS)
-            time.sleep(5)
+            time.sleep(2)
         with neighbours(server) as disturbed:
             responses = attack(server, path, body, NUM_CLIENTS)
         if disturbed.are_as_short_as(ordinary):
