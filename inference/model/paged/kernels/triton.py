@@ -12,7 +12,7 @@ import triton
 from inference.model.paged.attention import AttentionParams
 from inference.model.paged.attn_metadata import AttnMetadata
 from inference.model.paged.kernels.page_table import PageTable, page_table_of
-from inference.model.paged.kernels.triton_kernel import attend_pages, combine_splits
+from inference.model.paged.kernels.triton_kernel import attend_pages
 from inference.model.paged.kv_pool import LayerKV
 
 MIN_DOT_SIZE = 16  # smallest size of a dimension of tl.dot
@@ -20,6 +20,7 @@ MAX_BLOCK_M = 64  # queries × heads of a program
 MIN_BLOCK_R = 128  # row starts that a program reads: fewer is no faster, and another variant to compile
 MIN_SPLIT_TOKENS = 256  # tokens of a split: with fewer, combining the splits costs more than it saves
 MAX_SPLITS = 32
+MAX_SPLIT_BLOCKS = 4096  # blocks × KV heads of a launch with splits: far more than a device runs at once
 
 
 class Tile(NamedTuple):
@@ -120,19 +121,22 @@ def launch(
     query = query if query.stride(-1) == 1 else query.contiguous()
     T, H, D = query.shape
     S, G, E = kv.values.shape[1:]
-    is_unsplit = splits == 1
-    output = query.new_empty(T, H, E) if is_unsplit else query.new_empty(T, H, splits, E, dtype=torch.float32)
-    max_scores, totals = (
-        query.new_empty(() if is_unsplit else (T, H, splits), dtype=torch.float32) for _ in range(2)
-    )
+    output = query.new_empty(T, H, E)
+    split_shape = (T, H, splits) if splits > 1 else (0, 0, 0)
+    split_sums = query.new_empty(*split_shape, E, dtype=torch.float32)
+    max_scores, totals = (query.new_empty(split_shape, dtype=torch.float32) for _ in range(2))
     rows = len(page_table.seq_lens)
-    attend_pages[num_blocks(query, page_table, G), G, splits](
+    blocks = num_blocks(query, page_table, G)
+    assert splits == 1 or blocks * G <= MAX_SPLIT_BLOCKS
+    attend_pages[blocks, G, splits](
         query,
         kv.keys,
         kv.values,
         output,
+        split_sums,
         max_scores,
         totals,
+        arrivals(query.device),
         query if sinks is None else sinks,
         page_table.query_start_loc,
         page_table.seq_lens,
@@ -152,6 +156,7 @@ def launch(
         BLOCK_M=block_size(page_table, H // G),
         BLOCK_R=max(MIN_BLOCK_R, triton.next_power_of_2(rows)),
         SPLITS=splits,
+        MIN_TOKENS=MIN_SPLIT_TOKENS,
         WINDOW=window or 0,
         SOFTCAP=softcap is not None,
         SINKS=sinks is not None,
@@ -159,10 +164,10 @@ def launch(
         num_warps=tile.num_warps,
         num_stages=tile.num_stages,
     )
-    if is_unsplit:
-        return output
-    combined = query.new_empty(T, H, E)
-    combine_splits[T, H](
-        output, max_scores, totals, combined, SPLITS=splits, E=E, BLOCK_E=triton.next_power_of_2(E)
-    )
-    return combined
+    return output
+
+
+@cache
+def arrivals(device: torch.device) -> torch.Tensor:
+    """Counters of the programs that have stored their split; every launch leaves zeros."""
+    return torch.zeros(MAX_SPLIT_BLOCKS, dtype=torch.int32, device=device)

@@ -1,8 +1,8 @@
 """What one program of the Triton kernel computes.
 
 It takes some queries of one row, with all query heads of one KV head, and iterates over the row's pages, or
-over a split of them; combine_splits adds up the splits. The softmax is online, in float32 (Milakov and
-Gimelshein, arXiv 1805.02867; Dao, arXiv 2307.08691).
+over a split of them; the last program of a block to arrive adds up the block's splits. The softmax is online,
+in float32 (Milakov and Gimelshein, arXiv 1805.02867; Dao, arXiv 2307.08691).
 """
 
 import triton
@@ -16,9 +16,11 @@ def attend_pages(
     query: tl.tensor,  # (T, H, D), strides query_token, query_head, 1
     keys: tl.tensor,  # (N, SIZE, GROUPS, D)
     values: tl.tensor,  # (N, SIZE, GROUPS, E)
-    output: tl.tensor,  # (T, H, SPLITS, E)
+    output: tl.tensor,  # (T, H, E)
+    split_sums: tl.tensor,  # (T, H, SPLITS, E): the values of a split, times their weights
     max_scores: tl.tensor,  # (T, H, SPLITS): the highest score of a split, times log2 e
     totals: tl.tensor,  # (T, H, SPLITS): the sum of its weights, scaled so that the highest is 1
+    arrivals: tl.tensor,  # (blocks, GROUPS): 0 before and after a launch
     sinks: tl.tensor,  # (H,)
     query_start_loc: tl.tensor,  # (rows + 1,)
     seq_lens: tl.tensor,  # (rows,)
@@ -40,6 +42,7 @@ def attend_pages(
     BLOCK_N: tl.constexpr,
     BLOCK_R: tl.constexpr,
     SPLITS: tl.constexpr,
+    MIN_TOKENS: tl.constexpr,
     WINDOW: tl.constexpr,
     SOFTCAP: tl.constexpr,
     SINKS: tl.constexpr,
@@ -47,8 +50,8 @@ def attend_pages(
     """Compute the attention of one block of queries of a row, for one KV head and one split of the row.
 
     The programs are (blocks of all rows, GROUPS, SPLITS). A block has BLOCK_M // GROUP queries, each with the
-    GROUP query heads of the KV head. WINDOW: 0 for none. With several splits, `output` is not divided by the
-    sum of the weights yet; combine_splits needs max_scores and totals to do so.
+    GROUP query heads of the KV head. WINDOW: 0 for none. A split has about MIN_TOKENS tokens at least: a
+    short row has fewer than SPLITS, and a row of one split is complete without combine_splits.
     """
     block, shared, split = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     QUERIES: tl.constexpr = BLOCK_M // GROUP
@@ -82,7 +85,10 @@ def attend_pages(
         low = tl.maximum(low, length - count + first - WINDOW + 1)
     high = tl.minimum(length, length - count + first + QUERIES)
     if SPLITS > 1:
-        share = tl.cdiv(tl.cdiv(high - low, BLOCK_N), SPLITS) * BLOCK_N
+        used = tl.minimum(tl.cdiv(high - low, MIN_TOKENS), SPLITS)
+        if split >= used:
+            return
+        share = tl.cdiv(tl.cdiv(high - low, BLOCK_N), used) * BLOCK_N
         low = low + split * share
         high = tl.minimum(high, low + share)
 
@@ -119,36 +125,62 @@ def attend_pages(
         sums = sums * shrink[:, None] + tl.dot(weight.to(value.dtype), value, input_precision="ieee")
         max_score = higher
 
-    if SPLITS == 1:
-        sums = sums / total[:, None]
-    store_offset = (token * (GROUPS * GROUP) + head) * SPLITS + split
-    tl.store(
-        output + store_offset[:, None] * E + e[None, :],
-        sums.to(output.dtype.element_ty),
-        mask=real[:, None] & (e < E)[None, :],
-    )
+    at = token * (GROUPS * GROUP) + head
+    in_output = real[:, None] & (e < E)[None, :]
     if SPLITS > 1:
-        tl.store(max_scores + store_offset, max_score, mask=real)
-        tl.store(totals + store_offset, total, mask=real)
+        is_last = used == 1
+        if used > 1:
+            store_offset = at * SPLITS + split
+            tl.store(split_sums + store_offset[:, None] * E + e[None, :], sums, mask=in_output)
+            tl.store(max_scores + store_offset, max_score, mask=real)
+            tl.store(totals + store_offset, total, mask=real)
+            tl.debug_barrier()  # all threads have stored before one of them reports it
+            arrival = arrivals + block * GROUPS + shared
+            is_last = tl.atomic_add(arrival, 1) == used - 1
+            if is_last:
+                total, sums = combine_splits(
+                    split_sums, max_scores, totals, at * SPLITS, real, e, used, E, BLOCK_M, BLOCK_E
+                )
+                tl.store(arrival, 0)
+        in_output = in_output & is_last
+    result = sums / total[:, None]
+    tl.store(output + at[:, None] * E + e[None, :], result.to(output.dtype.element_ty), mask=in_output)
 
 
 @triton.jit
 def combine_splits(
-    output: tl.tensor,  # (T, H, SPLITS, E)
+    split_sums: tl.tensor,
     max_scores: tl.tensor,
     totals: tl.tensor,
-    combined: tl.tensor,  # (T, H, E)
-    SPLITS: tl.constexpr,
+    begin: tl.tensor,  # (BLOCK_M,): where the splits of each query and head begin
+    real: tl.tensor,  # (BLOCK_M,)
+    e: tl.tensor,  # (BLOCK_E,)
+    used: tl.tensor,
     E: tl.constexpr,
+    BLOCK_M: tl.constexpr,
     BLOCK_E: tl.constexpr,
-) -> None:
-    """Combine the splits of one query and head, each weighted by its share of the softmax's sum."""
-    at = tl.program_id(0).to(tl.int64) * tl.num_programs(1) + tl.program_id(1)
-    split = at * SPLITS + tl.arange(0, SPLITS)
-    e = tl.arange(0, BLOCK_E)
-    max_score = tl.load(max_scores + split)
-    weight = tl.exp2(max_score - tl.max(max_score, 0))
-    total = tl.sum(weight * tl.load(totals + split), 0)
-    sums = tl.load(output + split[:, None] * E + e[None, :], mask=(e < E)[None, :], other=0.0)
-    result = tl.sum(sums * weight[:, None], 0) / total
-    tl.store(combined + at * E + e, result.to(combined.dtype.element_ty), mask=e < E)
+) -> tuple[tl.tensor, tl.tensor]:
+    """Add up `used` splits, which other programs have stored: their weights, and their weighted values."""
+    UNROLL: tl.constexpr = 4  # splits that are loaded at once
+    CACHE: tl.constexpr = ".cg"  # not of this multiprocessor, whose cache does not see what others store
+    max_score = tl.full([BLOCK_M], float("-inf"), tl.float32)
+    total = tl.zeros([BLOCK_M], tl.float32)
+    sums = tl.zeros([BLOCK_M, BLOCK_E], tl.float32)
+    for first in range(0, used, UNROLL):
+        for i in tl.static_range(UNROLL):
+            at, stored = begin + first + i, real & (first + i < used)
+            score = tl.load(max_scores + at, mask=stored, other=float("-inf"), cache_modifier=CACHE)
+            higher = tl.maximum(max_score, score)
+            base = tl.where(higher == float("-inf"), 0.0, higher)
+            shrink, weight = tl.exp2(max_score - base), tl.exp2(score - base)
+            split_total = tl.load(totals + at, mask=stored, other=0.0, cache_modifier=CACHE)
+            values = tl.load(
+                split_sums + at[:, None] * E + e[None, :],
+                mask=stored[:, None] & (e < E)[None, :],
+                other=0.0,
+                cache_modifier=CACHE,
+            )
+            total = total * shrink + split_total * weight
+            sums = sums * shrink[:, None] + values * weight[:, None]
+            max_score = higher
+    return total, sums
