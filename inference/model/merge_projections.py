@@ -141,7 +141,9 @@ def merge_and_verify(
     for group in groups:
         if group not in correct:
             group.unmerge()
-    message = f"{len(correct)} of {len(groups)} projection groups merged, error {error:.0e}"
+    message = (
+        f"{len(correct)} of {len(groups)} projection groups merged, error {error:.2g} of {tolerance:.2g}"
+    )
     log.info("%s: %s", model.config.model_type, message)
     return correct
 

@@ -23,7 +23,8 @@ from inference.model.reference import Reference
 HALF_PRECISION_TOLERANCE = {torch.float16: (0.02, 1.0), torch.bfloat16: (0.2, 1.0)}
 FLOAT32_TOLERANCE = (1e-3, 1e-3)
 QUANTIZED_TOLERANCE = (0.1, 1.0)
-NOISE = 4
+# cuBLAS sums in another order for other numbers of rows; the reference's prompts are too short to show it.
+NOISE, NOISE_ON_GPU = 4, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +62,10 @@ def prepare_weights(
         reference, quant_error = quantize_weights(model, reference, quantize, device)
     dtype_tolerance = HALF_PRECISION_TOLERANCE.get(model.dtype, FLOAT32_TOLERANCE)
     least, most = QUANTIZED_TOLERANCE if quant_error else dtype_tolerance
-    tolerance = min(max(least, NOISE * reference.rounding_noise), most)
-    if model.device.type == "cuda" and not quant_error:
+    on_gpu = model.device.type == "cuda"
+    noise = reference.rounding_noise * (NOISE_ON_GPU if on_gpu else NOISE)
+    tolerance = min(max(least, noise), most)
+    if on_gpu and not quant_error:
         merge_projections.merge_and_verify(model, reference, tolerance)
     elif timed and not quant_error:
         use_packed_weights(model, reference, tolerance, required=needs_packing)

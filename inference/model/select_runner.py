@@ -155,7 +155,7 @@ def try_runner(
         error = reference.error_of(runner)
         if error <= tolerance:
             return {option.kind: Candidate(option, runner, error)}
-        reason = f"error {error:.0e}"
+        reason = f"error {error:.2g} exceeds the {tolerance:.2g} allowed"
     except torch.OutOfMemoryError:
         raise
     except UnsupportedModel as unsupported:
