@@ -47,8 +47,8 @@ SECTIONS: Mapping[str, Section] = {
     "sampling": Section(sampling.measure_section, 0.6),
     "sync": Section(sync.measure_section, 0.3),
     "host": Section(host.measure_section, 0.6),
-    "adapters": Section(adapters.measure_section, 0.7),
-    "placement": Section(placement.measure_section, 0.7),
+    "adapters": Section(adapters.measure_section, 1.2),
+    "placement": Section(placement.measure_section, 1.0),
     "long": Section(long_context.measure_section, 1.0),
     "layers": Section(layers.measure_section, 1.5),
     "kernels": Section(kernels.measure_section, 4.0),
@@ -59,5 +59,5 @@ SECTIONS: Mapping[str, Section] = {
     "tuning": Section(tuning.measure_section, 1.5),
     "quantized": Section(quantized.measure_section, 2.0),
     "products": Section(products.measure_section, 0.6),
-    "correct": Section(correct.measure_section, 8.0),
+    "correct": Section(correct.measure_section, 4.0),
 }
