@@ -19,7 +19,7 @@ from inference.model.reference import Reference
 # Bounds (lower, upper) of the tolerance, in standard deviations of the reference logits. Between them it is
 # NOISE × the model's own rounding noise. A wrong runner is off by several standard deviations. Half
 # precision hides small faults, but a runner that is correct in float32 is correct in every dtype. With
-# quantized weights, activations are rounded to 8 bits, which amplifies small differences.
+# quantized weights on a CPU, activations are rounded to 8 bits, which amplifies small differences.
 HALF_PRECISION_TOLERANCE = {torch.float16: (0.02, 1.0), torch.bfloat16: (0.2, 1.0)}
 FLOAT32_TOLERANCE = (1e-3, 1e-3)
 QUANTIZED_TOLERANCE = (0.1, 1.0)
@@ -61,8 +61,8 @@ def prepare_weights(
     if quantize != NONE:
         reference, quant_error = quantize_weights(model, reference, quantize, device)
     dtype_tolerance = HALF_PRECISION_TOLERANCE.get(model.dtype, FLOAT32_TOLERANCE)
-    least, most = QUANTIZED_TOLERANCE if quant_error else dtype_tolerance
     on_gpu = model.device.type == "cuda"
+    least, most = QUANTIZED_TOLERANCE if quant_error and not on_gpu else dtype_tolerance
     noise = reference.rounding_noise * (NOISE_ON_GPU if on_gpu else NOISE)
     tolerance = min(max(least, noise), most)
     if on_gpu and not quant_error:

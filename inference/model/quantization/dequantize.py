@@ -12,7 +12,7 @@ from inference.model.quantization.words import WORDS, integers_of, pack_words
 
 log = logging.getLogger(__name__)
 
-OUTPUTS, INPUTS, ROWS = 24, 3 * WORDS + 8, 3  # of the product by which the kernels are verified
+OUTPUTS, INPUTS, ROWS = 24, 3 * WORDS + 8, 40  # of the product by which the kernels are verified
 MAX_ERROR = {torch.float32: 1e-4, torch.bfloat16: 2e-2, torch.float16: 2e-2}  # × the largest value
 
 

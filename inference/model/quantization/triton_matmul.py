@@ -13,7 +13,9 @@ import triton.language as tl
 from inference.model.quantization.words import WORDS
 
 UNPACKED_BLOCKS = 16  # of a program
-MAX_ROWS = 128  # with more rows, torch's product with unpacked weights is faster
+MAX_ROWS = 64  # with more rows, torch's product with unpacked weights is as fast
+MAX_TILE_ROWS = 64
+SHARED_BYTES = 90 << 10  # of a program: less than any GPU since Ampere has
 MAGIC = tl.constexpr(0x4B000000)  # the bits of 2²³, a float32 whose lowest bits count integers
 
 
@@ -27,11 +29,17 @@ class ProductTile(NamedTuple):
     stages: int
 
 
-def tile_of(rows: int, outputs: int) -> ProductTile:
-    """The tile of a product with so many rows of x and outputs of the weight."""
+def tile_of(rows: int, outputs: int, bits: int, itemsize: int) -> ProductTile:
+    """The tile of a product with so many rows of x and outputs of the weight, as measured on an H200.
+
+    itemsize: bytes of a value of x.
+    """
     if rows == 1:  # computed without tensor cores
-        return ProductTile(1, 4, 8, 4, 4)
-    return ProductTile(max(16, triton.next_power_of_2(rows)), 64 if outputs >= 1 << 13 else 32, 1, 4, 4)
+        return ProductTile(1, 4, 8, 4, 1) if bits == 4 else ProductTile(1, 2, 16, 4, 1)
+    tile_rows = min(MAX_TILE_ROWS, max(16, triton.next_power_of_2(rows)))
+    tile_outputs = 64 if outputs >= 1 << 13 else 32
+    stage_bytes = WORDS * (tile_rows * (32 // bits) * itemsize + 4 * tile_outputs)
+    return ProductTile(tile_rows, tile_outputs, 1, 4, max(1, min(4, SHARED_BYTES // stage_bytes)))
 
 
 def multiply(
@@ -49,7 +57,7 @@ def multiply(
     """
     M, inputs = x.shape
     outputs = len(values)
-    tile = tile or tile_of(M, outputs)
+    tile = tile or tile_of(M, outputs, bits, x.itemsize)
     result = x.new_empty(M, outputs)
     kernel = sum_products if tile.rows == 1 else multiply_tiles
     with torch.cuda.device_of(x):
