@@ -1,9 +1,12 @@
 """What the dialects' embedding routes share: size and scale of vectors, and the Writer of responses."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
+from api.json_body import encode
 from inference.errors import BadRequest, ServerError
 from inference.types import Embedded, Embedding, Event, ModelInfo
 
@@ -11,26 +14,34 @@ from inference.types import Embedded, Embedding, Event, ModelInfo
 class EmbeddingsWriter:
     """A Writer for unstreamed responses.
 
-    render              converts the embeddings to the response body
+    Each vector is encoded when it arrives: all at once would keep other streams waiting.
+
+    render_item         converts the embedding of the input with this index
+    render              converts the JSON of all items in order, and the tokens of all inputs, to the body
     error_before_start  Writer.error_before_start of the dialect
     """
 
     def __init__(
         self,
-        render: Callable[[Sequence[Embedding]], Any],
+        render_item: Callable[[int, Embedding], Any],
+        render: Callable[[list[msgspec.Raw], int], Any],
         error_before_start: Callable[[ServerError], tuple[int, Any]],
     ) -> None:
+        self.render_item = render_item
         self.render = render
         self.error_before_start = error_before_start
-        self.embeddings: Sequence[Embedding] = ()
+        self._items: dict[int, msgspec.Raw] = {}
+        self._num_tokens = 0
 
     def chunk(self, event: Event) -> list[Any]:
         assert isinstance(event, Embedded)
-        self.embeddings = event.embeddings
+        self._items[event.index] = msgspec.Raw(encode(self.render_item(event.index, event.embedding)))
+        self._num_tokens += event.embedding.num_tokens
         return []
 
-    def full_response(self) -> Any:
-        return self.render(self.embeddings)
+    def full_response(self) -> bytes:
+        items = [self._items[index] for index in sorted(self._items)]
+        return msgspec.json.encode(self.render(items, self._num_tokens))
 
     def error_in_stream(self, error: ServerError) -> list[Any]:
         return []

@@ -89,7 +89,7 @@ class Backend(Protocol):
         ...
 
     def embed(self, inputs: Sequence[str | Sequence[int]]) -> Stream:
-        """A normalized vector for each input (text or token ids), in a stream of one event, Embedded.
+        """A normalized vector for each input (text or token ids), in a stream of Embedded events.
 
         Raises BadRequest for an empty or too long input, NotImplementedHere if the model makes no embeddings.
         """

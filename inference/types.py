@@ -273,9 +273,9 @@ class Embedding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Embedded(Finished):
-    """The only event of an embedding stream: one vector for each input, in the order of the inputs."""
+    """The vector of the input `index`. An embedding stream has one for each input, in any order."""
 
-    embeddings: tuple[Embedding, ...]
+    embedding: Embedding
 
 
 @dataclass(frozen=True, slots=True)

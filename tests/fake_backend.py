@@ -160,8 +160,8 @@ class FakeBackend:
         """A vector of four numbers for each input, a function of the input; one token per word, or per id."""
         if self.error:
             raise self.error
-        embedded = Embedded(0, "stop", embeddings=tuple(map(embedding, inputs)))
-        self.streams.append(FakeStream(self, [self.embed_s, embedded]))
+        embedded = [Embedded(index, "stop", embedding=embedding(each)) for index, each in enumerate(inputs)]
+        self.streams.append(FakeStream(self, [self.embed_s, *embedded]))
         return self.streams[-1]
 
     def adapters(self) -> FakeAdapters | None:

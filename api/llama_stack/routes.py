@@ -3,12 +3,13 @@
 Knows what each route accepts and returns. parse.py converts bodies, writers.py builds responses.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from flask import Blueprint, Response, request
+from msgspec import Raw
 
 from api.concurrency_limit import acquire_permit
 from api.embeddings import EmbeddingsWriter, check_size, make_vector
@@ -163,12 +164,16 @@ class InferenceRoutes:
             raise BadRequest("contents", "must hold at least one text")
         contents = [parse_content(content, f"contents[{i}]") for i, content in enumerate(body.contents)]
 
-        def render(embeddings: Sequence[Embedding]) -> EmbeddingsResponse:
-            return EmbeddingsResponse([make_vector(each, body.output_dimension) for each in embeddings])
+        def render_item(index: int, embedding: Embedding) -> tuple[float, ...]:
+            return make_vector(embedding, body.output_dimension)
+
+        def render(items: list[Raw], num_tokens: int) -> EmbeddingsResponse:
+            return EmbeddingsResponse(cast(list[tuple[float, ...]], items))  # already JSON
 
         acquire_permit()
         stream = served.embed([content_text(content) for content in contents])
-        return respond(stream, EmbeddingsWriter(render, error_before_start), None)
+        writer = EmbeddingsWriter(render_item, render, error_before_start)
+        return respond(stream, writer, None, len(contents))
 
     def _make_writer(self, route: Route, body: InferenceRequest) -> CompletionReplyWriter | ChatReplyWriter:
         return route.writer(self.version, logprobs=body.logprobs is not None)

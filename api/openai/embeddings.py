@@ -7,8 +7,10 @@ import base64
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from flask import Response
+from msgspec import Raw
 
 from api.concurrency_limit import acquire_permit
 from api.embeddings import EmbeddingsWriter, check_size, make_vector
@@ -63,19 +65,20 @@ def create_embedding(models: Models) -> Response:
     vector_format = _vector_format(body)
     inputs = _inputs(body, served)
 
-    def render(embeddings: Sequence[Embedding]) -> EmbeddingResponse:
+    def render_item(index: int, embedding: Embedding) -> EmbeddingData:
+        return EmbeddingData(index=index, embedding=vector_format.write(embedding))
+
+    def render(items: list[Raw], num_tokens: int) -> EmbeddingResponse:
         return EmbeddingResponse(
             id=f"embd-{make_request_id(None)}",
             model=served.card.name,
-            data=[
-                EmbeddingData(index=i, embedding=vector_format.write(each))
-                for i, each in enumerate(embeddings)
-            ],
-            usage=make_usage(sum(each.num_tokens for each in embeddings), 0),
+            data=cast(list[EmbeddingData], items),  # already JSON
+            usage=make_usage(num_tokens, 0),
         )
 
     acquire_permit()
-    return respond(_submit(inputs, served), EmbeddingsWriter(render, error_before_start), None)
+    writer = EmbeddingsWriter(render_item, render, error_before_start)
+    return respond(_submit(inputs, served), writer, None, len(inputs))
 
 
 def _submit(inputs: Inputs, served: Served) -> Stream:

@@ -9,6 +9,7 @@ import logging
 import signal
 import socket
 import ssl
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,6 +29,9 @@ from inference.process.unix_socket import is_unix_socket
 KEEP_ALIVE_S = 60
 BACKLOG = 2048
 CLOSE_TIMEOUT_S = 1  # time for connections to close after the drain
+# Seconds that the engine and the event loop wait for another thread, such as one that tokenizes: Python's
+# default, 5 ms, is as long as whole steps.
+THREAD_SWITCH_S = 0.0005
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 log = logging.getLogger(__name__)
@@ -62,6 +66,7 @@ def serve(
     After SIGTERM or SIGINT, new requests get 503, and running ones have `drain_seconds` to finish. A second
     signal ends the process at once.
     """
+    sys.setswitchinterval(THREAD_SWITCH_S)
     try:
         listener = listen(host, port)
     except OSError as error:

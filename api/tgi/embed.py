@@ -1,8 +1,5 @@
 """POST /embed, the route of Text Embeddings Inference: where Hugging Face's clients extract features."""
 
-from collections.abc import Sequence
-from typing import Any
-
 from flask import Response
 
 from api.concurrency_limit import acquire_permit
@@ -40,13 +37,14 @@ def embed(backend: Backend, settings: ServerSettings) -> Response:
     if len(texts) > MAX_PROMPTS:
         raise InvalidInput(f"`inputs` may hold at most {MAX_PROMPTS} texts. Given: {len(texts)}")
 
-    def render(embeddings: Sequence[Embedding]) -> list[Any]:
-        return [make_vector(each, body.dimensions, body.normalize is not False) for each in embeddings]
+    def render_item(index: int, embedding: Embedding) -> tuple[float, ...]:
+        return make_vector(embedding, body.dimensions, body.normalize is not False)
 
     limit = max_input_tokens(info, settings) if body.truncate else None
     inputs = texts if limit is None else [truncated(each, limit, body, backend) for each in texts]
     acquire_permit()
-    return respond(backend.embed(inputs), EmbeddingsWriter(render, error_before_start), None)
+    writer = EmbeddingsWriter(render_item, lambda items, num_tokens: items, error_before_start)
+    return respond(backend.embed(inputs), writer, None, len(inputs))
 
 
 def truncated(text: str, limit: int, body: EmbedRequest, backend: Backend) -> list[int]:

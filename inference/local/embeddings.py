@@ -1,12 +1,13 @@
-"""Embeddings: validates and tokenizes the inputs, and collects the vectors that the engine computes of them.
+"""Embeddings: validates and tokenizes the inputs, and delivers the vectors that the engine computes of them.
 
 Knows the engine and the input processor; not how vectors are computed.
 """
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import CancelledError, Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
+from queue import Empty, SimpleQueue
 
 from inference.backend import Sink
 from inference.engine.engine import Engine
@@ -23,59 +24,83 @@ EmbeddingInput = str | Sequence[int]
 
 
 class EmbeddingStream:
-    """A Stream of one Embedded event, which follows when the engine has computed all inputs."""
+    """A Stream of one Embedded event for each input, which follows as soon as the engine has computed it.
 
-    def __init__(self, engine: Engine, inputs: Sequence[TokenIds]) -> None:
+    The engine has `window` inputs at most at a time: what it schedules, aborts and collects stays short.
+    """
+
+    def __init__(self, engine: Engine, inputs: Sequence[TokenIds], window: int) -> None:
         self._engine = engine
-        self._is_delivered = False
-        self._is_closed = False
-        self._embeddings: list[Embedding | None] = [None] * len(inputs)
-        self._num_missing = len(inputs)
-        self._event: Future[Embedded] = Future()
-        requests = [GenerationRequest(token_ids, max_tokens=0) for token_ids in inputs]
-        sinks = [EmbeddingSink(self, index, len(token_ids)) for index, token_ids in enumerate(inputs)]
-        self._sequence_ids = engine.submit_pooling(requests, sinks)
+        self._window = window
+        self._unsubmitted = iter(enumerate(inputs))
+        self._num_running = 0
+        self._num_undelivered = len(inputs)
+        self._sequence_ids: list[int] = []
+        self._is_closed = self._has_failed = False
+        self._deliveries: SimpleQueue[Embedded | ServerError | None] = SimpleQueue()
+        self._sink: Sink | None = None
+        self._submit()
 
     def __iter__(self) -> Iterator[Event]:
         return self
 
     def __next__(self) -> Event:
-        if self._is_delivered:
+        delivery = self._deliveries.get() if self._num_undelivered else None
+        self._num_undelivered -= 1
+        if delivery is None or self._is_closed:
+            self._num_undelivered = 0
             raise StopIteration
-        self._is_delivered = True
-        try:
-            return self._event.result()
-        except CancelledError:
-            raise StopIteration from None
+        if isinstance(delivery, ServerError):
+            self._num_undelivered = 0
+            raise delivery
+        return delivery
 
     def start(self, sink: Sink) -> None:
-        def emit(event: Future[Embedded]) -> None:
-            if not self._is_closed:
-                error = event.exception()
-                assert error is None or isinstance(error, ServerError), "outputs have ServerErrors only"
-                sink(error or [event.result()])
-
-        self._event.add_done_callback(emit)
+        self._sink = sink
+        self._drain(sink)
 
     def close(self) -> None:
-        self._is_closed = True
-        if self._event.cancel():
+        if not self._is_closed:
+            self._is_closed = True
             self._engine.abort(self._sequence_ids)
+            self._deliver(None)  # wakes a thread that iterates
 
     def put(self, index: int, embedding: Embedding) -> None:
-        """Store the embedding of an input; the last one completes the event."""
-        self._embeddings[index] = embedding
-        self._num_missing -= 1
-        if not self._num_missing:
-            embeddings = tuple(each for each in self._embeddings if each is not None)
-            with suppress(InvalidStateError):  # cancelled or failed meanwhile
-                self._event.set_result(Embedded(0, "stop", embeddings=embeddings))
+        """Deliver the embedding of an input, and submit further inputs once half of the window is done."""
+        self._num_running -= 1
+        self._deliver(Embedded(index, "stop", embedding=embedding))
+        if self._num_running <= self._window // 2 and not (self._is_closed or self._has_failed):
+            try:
+                self._submit()
+            except ServerError as error:  # the engine has stopped meanwhile
+                self.fail(error)
 
     def fail(self, error: ServerError) -> None:
         """End with the error of an input; the other inputs are not computed."""
-        with suppress(InvalidStateError):
-            self._event.set_exception(error)
+        if not (self._is_closed or self._has_failed):
+            self._has_failed = True
+            self._deliver(error)
             self._engine.abort(self._sequence_ids)
+
+    def _submit(self) -> None:
+        inputs = list(islice(self._unsubmitted, self._window - self._num_running))
+        if inputs:
+            self._num_running += len(inputs)
+            requests = [GenerationRequest(token_ids, max_tokens=0) for _, token_ids in inputs]
+            sinks = [EmbeddingSink(self, index, len(token_ids)) for index, token_ids in inputs]
+            self._sequence_ids += self._engine.submit_pooling(requests, sinks)
+        if self._is_closed:  # meanwhile, by another thread
+            self._engine.abort(self._sequence_ids)
+
+    def _deliver(self, delivery: Embedded | ServerError | None) -> None:
+        self._deliveries.put(delivery)
+        if self._sink is not None:
+            self._drain(self._sink)
+
+    def _drain(self, sink: Sink) -> None:
+        with suppress(Empty):  # another thread may drain, too
+            while (delivery := self._deliveries.get_nowait()) is not None and not self._is_closed:
+                sink(delivery if isinstance(delivery, ServerError) else [delivery])
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +128,8 @@ def embed_inputs(
         )
     if not 0 < len(inputs) <= MAX_INPUTS:
         raise BadRequest("input", f"must hold 1 to {MAX_INPUTS} texts", len(inputs))
-    return EmbeddingStream(engine, [token_ids_of(value, input_processor) for value in inputs])
+    token_ids = [token_ids_of(value, input_processor) for value in inputs]
+    return EmbeddingStream(engine, token_ids, engine.core.kv_cache_manager.max_sequences)
 
 
 def token_ids_of(value: EmbeddingInput, input_processor: InputProcessor) -> TokenIds:

@@ -12,7 +12,7 @@ from inference.backend_load import BackendLoad
 from inference.errors import BadRequest, Internal, NotImplementedHere, Overloaded, Unavailable
 from inference.metrics.upstream import UpstreamMetrics, UpstreamRequestStats
 from inference.remote.attempts import Attempts
-from inference.remote.failures import UpstreamFailure
+from inference.remote.failures import UpstreamFailure, broken
 from inference.remote.member import Member
 from inference.remote.residence import AlwaysLoaded, Residence
 from inference.remote.retry_budget import RetryBudget
@@ -88,7 +88,7 @@ class RemoteBackend:
     def embed(self, inputs: Sequence[str | Sequence[int]]) -> Stream:
         path, body = self._members[0].api.embedding_call(inputs)
         self._check_room()
-        return RemoteStream(self._running_loop(), lambda emit: self._embed(path, body, emit))
+        return RemoteStream(self._running_loop(), lambda emit: self._embed(path, body, len(inputs), emit))
 
     def adapters(self) -> None:
         return None
@@ -126,7 +126,7 @@ class RemoteBackend:
         async with self._residence.use():
             await self._counted(relay)
 
-    async def _embed(self, path: str, body: bytes, emit: Emit) -> None:
+    async def _embed(self, path: str, body: bytes, num_inputs: int, emit: Emit) -> None:
         now = time.monotonic()
         member = min(self._members, key=lambda each: each.breaker.is_open(now))
 
@@ -134,8 +134,10 @@ class RemoteBackend:
             async with asyncio.timeout(self._model.timeouts.first):
                 async with member.client.post(path, body) as response:
                     embeddings = member.api.read_embeddings(await response.read())
+            if len(embeddings) != num_inputs:
+                raise broken(self._model.name, f"{len(embeddings)} embeddings of {num_inputs} inputs")
             stats.record_first_event()
-            emit([Embedded(0, "stop", embeddings=embeddings)])
+            emit([Embedded(index, "stop", embedding=each) for index, each in enumerate(embeddings)])
 
         async with self._residence.use():
             await self._counted(fetch)

@@ -6,7 +6,6 @@ Imports nothing of this server: it starts in a tenth of a second and needs 30 MB
 
 import json
 import math
-import os
 import sys
 import time
 from typing import Any
@@ -30,9 +29,8 @@ def main(max_bytes: int, max_seconds: float) -> None:
 
 
 def limit_process(max_bytes: int) -> None:
-    """Take less of the processor than the server, and at most `max_bytes` more of memory than now."""
+    """Take at most `max_bytes` more of memory than now."""
     if resource is not None:
-        os.nice(5)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         set_limit(resource.RLIMIT_AS, size_bytes() + max_bytes)
 

@@ -6,18 +6,21 @@ Requests wait for their grammar here and occupy no thread of the HTTP server. Kn
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
+from inference.drain_rate import overloaded
 from inference.errors import Internal, Overloaded, ServerError
 from inference.structured_output.grammar_checker import CheckAbandoned
 
 T = TypeVar("T")
 
 MAX_WAIT_S = 10.0
-RETRY_AFTER_S = 2.0
+MAX_TIMES = 16
 
 log = logging.getLogger(__name__)
 
@@ -25,8 +28,10 @@ log = logging.getLogger(__name__)
 class CompileJob(Generic[T]):
     """One piece of work. `future` gets its result, or a ServerError; it is cancelled if abandoned in time."""
 
-    def __init__(self, work: Callable[[Callable[[], bool]], T]) -> None:
+    def __init__(self, work: Callable[[Callable[[], bool]], T], overloaded: Callable[[], Overloaded]) -> None:
+        """`overloaded` makes the error of a job that has waited too long."""
         self.future: Future[T] = Future()
+        self._overloaded = overloaded
         self._work = work
         self._deadline = time.monotonic() + MAX_WAIT_S
         self._is_abandoned = False
@@ -51,20 +56,33 @@ class CompileJob(Generic[T]):
 
     def _run_work(self) -> T:
         if time.monotonic() > self._deadline:
-            raise Overloaded(RETRY_AFTER_S)
+            raise self._overloaded()
         return self._work(lambda: self._is_abandoned)
 
 
 class CompileQueue:
     def __init__(self) -> None:
         self._jobs: SimpleQueue[CompileJob[Any]] = SimpleQueue()
+        self._seconds: deque[float] = deque(maxlen=MAX_TIMES)  # that the last jobs took
         threading.Thread(target=self._run, name="grammars", daemon=True).start()
 
     def submit(self, work: Callable[[Callable[[], bool]], T]) -> CompileJob[T]:
         """Run `work` after all work before it. Its argument tells whether the request has been abandoned."""
-        job = CompileJob(work)
+        job = CompileJob(partial(self._measure, work), self._overloaded)
         self._jobs.put(job)
         return job
+
+    def _measure(self, work: Callable[[Callable[[], bool]], T], is_abandoned: Callable[[], bool]) -> T:
+        start_s = time.monotonic()
+        try:
+            return work(is_abandoned)
+        finally:
+            self._seconds.append(time.monotonic() - start_s)
+
+    def _overloaded(self) -> Overloaded:
+        """The error of a refused job: the jobs that wait now will be done after the seconds that it names."""
+        seconds = tuple(self._seconds) or (MAX_WAIT_S,)
+        return overloaded(None, self._jobs.qsize() * sum(seconds) / len(seconds))
 
     def _run(self) -> None:
         while True:

@@ -7,6 +7,7 @@ allOf take all memory, and a failed allocation ends the process.
 import json
 import logging
 import math
+import os
 import queue
 import subprocess
 import sys
@@ -18,6 +19,9 @@ from pathlib import Path
 from typing import IO
 
 import psutil
+
+from inference.drain_rate import overloaded
+from inference.errors import Overloaded
 
 # Overrides of llguidance's limits. Its default fuel of 1,000,000 lasts for 1.5 s; that of a step, 200,000,
 # for 50 ms in which no answer gets a token. A lexer state takes up to 2 kB: 30,000 are 60 MB. An object with
@@ -33,6 +37,7 @@ LIMITS = {
 MAX_S = 1.0  # of CPU time
 MAX_BYTES = 256 << 20
 MAX_WALL_S = 10.0  # on a busy machine
+NICENESS = 5  # of the process: a fourth of a busy core, while answers are computed on it
 POLL_S = 0.02
 SCRIPT = Path(__file__).with_name("check_process.py")
 
@@ -56,13 +61,14 @@ class GrammarChecker:
     def check(self, grammar: str, is_abandoned: Callable[[], bool]) -> float:
         """The CPU seconds that the grammar takes to compile.
 
-        Raises GrammarTooCostly, ValueError with llguidance's error, or CheckAbandoned once `is_abandoned`.
+        Raises GrammarTooCostly, ValueError with llguidance's error, CheckAbandoned once `is_abandoned`, or
+        Overloaded if the machine is too busy for an answer within MAX_WALL_S.
         """
         if self._process is None or self._process.has_ended:
             self._process = CheckProcess()
         try:
             seconds, error = self._process.check(json.dumps([grammar, LIMITS]), is_abandoned)
-        except (GrammarTooCostly, CheckAbandoned):
+        except (GrammarTooCostly, CheckAbandoned, Overloaded):
             self.close()
             raise
         if error:
@@ -86,6 +92,8 @@ class CheckProcess:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
+        if hasattr(os, "setpriority"):  # before it imports its library: that takes a tenth of a second
+            os.setpriority(os.PRIO_PROCESS, self._process.pid, NICENESS)
         self._results: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         assert self._process.stdin and self._process.stdout
         self._stdin: IO[bytes] = self._process.stdin
@@ -107,8 +115,10 @@ class CheckProcess:
                 if is_abandoned():
                     raise CheckAbandoned from None
                 seconds = self._cpu_seconds() - started_s
-                if seconds > MAX_S or time.monotonic() > end:
+                if seconds > MAX_S:
                     raise too_slow(seconds) from None
+                if time.monotonic() > end:
+                    raise overloaded(None, MAX_WALL_S) from None
                 continue
             if not result:
                 raise error_of_exit(self._process.wait())

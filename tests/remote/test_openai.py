@@ -304,8 +304,8 @@ def test_an_unstreamed_answer_is_accepted(upstream: FakeUpstream, open_upstream:
 def test_embeddings_keep_the_order_of_the_inputs(upstream: FakeUpstream, open_upstream: OpenModel) -> None:
     data = [{"index": 1, "embedding": [3, 4]}, {"index": 0, "embedding": [1, 2]}]
     upstream.reply = document({"data": data, "usage": {"prompt_tokens": 6}})
-    (embedded,) = read(open_upstream().embed(["a", "b"]))
-    assert [each.vector for each in embedded.embeddings] == [(1.0, 2.0), (3.0, 4.0)]
+    embedded = read(open_upstream().embed(["a", "b"]))
+    assert [each.embedding.vector for each in embedded] == [(1.0, 2.0), (3.0, 4.0)]
 
 
 def test_chunks_of_azure_without_choices_are_skipped(

@@ -1,13 +1,14 @@
 """Work on grammars is done one after another, apart from the threads that wait for it."""
 
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import CancelledError
 
 import pytest
 
 from inference.errors import BadRequest, Internal, Overloaded
-from inference.structured_output.compile_queue import CompileJob, CompileQueue
+from inference.structured_output.compile_queue import CompileQueue
 from inference.structured_output.grammar_checker import CheckAbandoned
 
 IsAbandoned = Callable[[], bool]
@@ -59,7 +60,23 @@ def test_abandoned_work_is_not_begun_and_work_in_progress_can_end() -> None:
 
 def test_work_that_has_waited_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("inference.structured_output.compile_queue.MAX_WAIT_S", -1.0)
-    job = CompileJob(lambda _: 1)
-    job.run()
     with pytest.raises(Overloaded):
-        job.future.result(0)
+        CompileQueue().submit(lambda _: 1).future.result(10)
+
+
+def test_a_refusal_names_the_seconds_that_the_waiting_jobs_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = CompileQueue()
+    queue.submit(lambda _: time.sleep(0.5)).future.result(10)
+    has_begun, may_end = threading.Event(), threading.Event()
+    queue.submit(lambda _: (has_begun.set(), may_end.wait(10)))
+    has_begun.wait(10)
+    with monkeypatch.context() as patch:
+        patch.setattr("inference.structured_output.compile_queue.MAX_WAIT_S", -1.0)
+        late = queue.submit(lambda _: 1)
+    for _ in range(12):
+        queue.submit(lambda _: 1)
+    may_end.set()
+    with pytest.raises(Overloaded) as refused:
+        late.future.result(10)
+    # Both jobs took at least 0.25 s on average, and 12 wait.
+    assert 3.0 <= refused.value.retry_after <= 60.0

@@ -9,9 +9,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from inference.errors import Overloaded
 from inference.structured_output import grammar_checker
 from inference.structured_output.grammar_checker import (
     MAX_S,
+    NICENESS,
     CheckAbandoned,
     GrammarChecker,
     GrammarTooCostly,
@@ -54,6 +56,19 @@ def test_cheap_grammars_are_checked_by_one_process(checker: GrammarChecker) -> N
     assert not processes()
     assert all(checker.check(grammar(1), never) < MAX_S / 10 for _ in range(3))
     assert len(processes()) == 1
+
+
+def test_the_process_leaves_the_cores_to_the_server(checker: GrammarChecker) -> None:
+    checker.check(grammar(1), never)
+    assert [each.nice() for each in processes()] == [psutil.Process().nice() + NICENESS]
+
+
+def test_a_machine_too_busy_to_tell_is_not_the_grammars_fault(
+    checker: GrammarChecker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("inference.structured_output.grammar_checker.MAX_WALL_S", 0.0)
+    with pytest.raises(Overloaded):
+        checker.check(grammar(20), never)
 
 
 def test_a_grammar_that_takes_too_long_is_refused_and_others_are_checked_after_it(
