@@ -10,10 +10,9 @@ import torch
 from torch import nn
 
 from inference.model.load.device_dtype import DEFAULT_CONTEXT, config_length
-from inference.model.quantization.schemes import NONE
 from scripts.bench.models import build_model
 from scripts.bench.options import BenchOptions
-from tuning.trainer.base_model import disable_dropout, quantize_frozen, split_model
+from tuning.trainer.base_model import prepare_frozen, split_model
 from tuning.trainer.datum import Datum
 from tuning.trainer.lora import LoraOptions
 from tuning.trainer.optimizers import AdamParams
@@ -27,9 +26,7 @@ Step = Callable[[], float]  # returns the loss
 def trainer_step(options: BenchOptions, scheme: str, ids: list[int]) -> Step:
     """A step of our trainer, as a job takes it."""
     model = build_model(options.model, options.dtype, options.device)
-    disable_dropout(model)
-    if scheme != NONE:
-        quantize_frozen(model, options.device, scheme)
+    prepare_frozen(model, options.device, scheme)
     context = config_length(model.config) or DEFAULT_CONTEXT
     trainer = Trainer(split_model(model, None, options.vocab_size, context), checkpointing=True)
     trainer.create_run(RUN_ID, LoraOptions(rank=RANK, alpha=ALPHA))

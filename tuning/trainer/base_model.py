@@ -22,6 +22,7 @@ from inference.model.load.meta_model import count_parameters
 from inference.model.quantization.quantize import pack_on
 from inference.model.quantization.schemes import INT4, INT8, NONE
 from inference.native.build import NativeUnavailable
+from tuning.trainer.fused_norms import fuse_norms
 
 AUTO = "auto"
 PROBE_IDS = (1, 5, 2, 7, 3, 6, 4, 8)  # arbitrary token ids for which both ways to the logits are compared
@@ -114,9 +115,7 @@ def load_base(
     if loaded.is_encoder_decoder:
         kind = model.config.model_type
         raise BadRequest("model", "cannot be fine-tuned here: only decoder models can", kind)
-    disable_dropout(model)
-    if quantize != NONE:
-        quantize_frozen(model, device, quantize)
+    prepare_frozen(model, device, quantize)
     return split_model(model, loaded.tokenizer, vocab_size_of(model), loaded.context)
 
 
@@ -141,6 +140,15 @@ def training_dtype(dtype: str, device: str, num_parameters: int) -> str:
     return resolve_dtype(
         AUTO, device=device, stored="bfloat16", parameters=num_parameters, bfloat16=has_bfloat16(device)
     )
+
+
+def prepare_frozen(model: Any, device: str, quantize: str) -> None:
+    """Change a loaded model into one that is fast to train on the device. Raises Unavailable."""
+    disable_dropout(model)
+    if quantize != NONE:
+        quantize_frozen(model, device, quantize)
+    if device != "cpu":
+        fuse_norms(model)
 
 
 def disable_dropout(model: nn.Module) -> None:

@@ -17,13 +17,11 @@ from transformers import AutoConfig
 from inference.model.load.architecture import auto_class_of
 from inference.model.load.device_dtype import resolve_device
 from inference.model.load.meta_model import build_on_meta, count_parameters
-from inference.model.quantization.schemes import NONE
 from tuning.trainer.base_model import (
     AUTO,
     BaseModel,
-    disable_dropout,
+    prepare_frozen,
     qlora_scheme,
-    quantize_frozen,
     split_model,
     training_dtype,
 )
@@ -97,11 +95,8 @@ def shallow_base(raw_config: Mapping[str, Any], num_layers: int, spec: JobSpec) 
     config = AutoConfig.for_model(**with_layers(raw_config, num_layers))
     with warnings.catch_warnings(action="ignore"):
         model = auto_class_of(config).from_config(config, dtype=getattr(torch, dtype)).eval().to(device)
-    disable_dropout(model)
     text_config = config.get_text_config()
-    scheme = qlora_scheme(spec.hyperparameters.quantize_base)
-    if scheme != NONE:
-        quantize_frozen(model, device, scheme)
+    prepare_frozen(model, device, qlora_scheme(spec.hyperparameters.quantize_base))
     return split_model(model, None, text_config.vocab_size, text_config.max_position_embeddings)
 
 

@@ -73,6 +73,15 @@ class DeviceMatrix:
         )
         return output
 
+    def add_linear(self, x: Tensor, total: Tensor) -> None:
+        """Add x (…, inputs) @ weight.T + bias to total (…, outputs), which is contiguous."""
+        rows, sums = x.detach().reshape(-1, self.inputs), total.view(-1, self.outputs)
+        size = max(1, BLOCK_VALUES // self.inputs)
+        for block, columns in zip(row_blocks(self.outputs, self.inputs), sums.split(size, 1), strict=True):
+            columns.addmm_(rows, self._unpack(block, x.dtype).T)
+        if self.bias is not None:
+            sums.add_(self.bias)
+
     def input_gradient(self, gradient: Tensor) -> Tensor:
         """gradient (…, outputs) @ weight: (…, inputs), in the dtype of the gradient."""
         weights = (self._unpack(rows, gradient.dtype) for rows in row_blocks(self.outputs, self.inputs))

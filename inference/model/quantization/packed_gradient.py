@@ -17,6 +17,14 @@ class DifferentiableMatrix(Protocol):
     def input_gradient(self, gradient: Tensor) -> Tensor: ...
 
 
+class AddingMatrix(Protocol):
+    """See DeviceMatrix."""
+
+    def add_linear(self, x: Tensor, total: Tensor) -> None: ...
+
+    def input_gradient(self, gradient: Tensor) -> Tensor: ...
+
+
 class PackedProduct(torch.autograd.Function):
     """x (…, inputs) → (…, outputs); the gradient of x is the gradient of the output times the weight."""
 
@@ -28,3 +36,19 @@ class PackedProduct(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         return ctx.matrix.input_gradient(gradient), None
+
+
+class AddedProduct(torch.autograd.Function):
+    """x (…, inputs) times the weight is added to `total` (…, outputs), which is overwritten and returned."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, total: Tensor, matrix: AddingMatrix) -> Tensor:
+        ctx.matrix = matrix
+        ctx.mark_dirty(total)
+        matrix.add_linear(x, total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor, None]:
+        x_gradient = ctx.matrix.input_gradient(gradients[0]) if ctx.needs_input_grad[0] else None
+        return x_gradient, gradients[0], None

@@ -8,8 +8,13 @@ from peft import LoraConfig
 from peft.tuners.lora import Linear
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
+from torch.utils.checkpoint import checkpoint
 
 from inference.model.lora.delta import LoraDelta
+from inference.model.quantization import device_matrix
+from inference.model.quantization.device_matrix import DeviceMatrix
+from inference.model.quantization.packed_tensor import PackedWeight
+from inference.native.structs import NativeDtype
 from tuning.trainer.lora_linear import LoraLinear
 
 TOKENS, INPUTS, OUTPUTS, RANK, ALPHA = 40, 24, 56, 4, 10
@@ -69,3 +74,35 @@ def test_an_adapter_without_this_layer_changes_nothing() -> None:
     layer, x = make_layer(LoraLinear), make_inputs()
     layer._active_adapter = "other"
     assert torch.equal(layer(x), layer.base_layer(x))
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_packed_weight_is_added_to_what_the_adapter_computes(
+    bias: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device_matrix, "BLOCK_VALUES", 16 * INPUTS)
+    layer = make_layer(LoraLinear, bias=bias)
+    expected = outcome(layer)
+    pack_device_matrix(layer)
+    for value, plain in zip(outcome(layer), expected, strict=True):
+        assert torch.allclose(value, plain, rtol=1e-4, atol=1e-4)
+
+
+def test_recomputing_a_layer_stops_before_its_last_frozen_product(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer, products = make_layer(LoraLinear), list[int]()
+    pack_device_matrix(layer)
+    add_linear = DeviceMatrix.add_linear
+    monkeypatch.setattr(
+        DeviceMatrix, "add_linear", lambda *args: (products.append(len(args)), add_linear(*args))[1]
+    )
+    x = make_inputs().requires_grad_()
+    checkpoint(layer, x, use_reentrant=False).sum().backward()
+    assert x.grad is not None and len(products) == 1
+
+
+def pack_device_matrix(layer: Linear) -> None:
+    """Give the frozen layer a matrix that holds its weight as it is."""
+    base = layer.base_layer
+    matrix = DeviceMatrix.pack(base.weight, NativeDtype.F32, base.bias)
+    weight = PackedWeight(matrix, tuple(base.weight.shape), base.weight.dtype, base.bias, False)
+    base.weight = nn.Parameter(weight, requires_grad=False)
