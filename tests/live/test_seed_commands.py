@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 import requests
 
-from settings.sources import KNOWN_NAMES
+from settings.flags import parse
+from settings.sources import KNOWN_NAMES, read_sources, resolve
 from tests import tiny
 from tests.serving import ROOT, free_port, wait_until_ready
 
@@ -25,9 +26,7 @@ NEODIM_PROMPT = {"prompt": "I walk", "generated_tokens_count": 2, "max_total_tok
 OPENAI_PROMPT = {"prompt": "What?", "max_tokens": 1}
 
 TGI_COMMANDS = [
-    "--model-id {model} --num-shard 1 --port {port}",
     "--model-id {model} --sharded=false --num-shard 2 --port {port} --disable-custom-kernels",
-    "--model-id {model} --port {port} --sharded false --trust-remote-code --max-stop-sequences=6",
     "--model-id {model} --max-input-length 2048 --max-total-tokens 4096 --max-stop-sequences 6 "
     "--sharded false --disable-custom-kernels --quantize bitsandbytes --trust-remote-code --port {port}",
 ]
@@ -36,10 +35,17 @@ VLLM_COMMANDS = [
     "--tensor-parallel-size=1 --seed 1234 --max-num-batched-tokens=8192",
 ]
 NEODIM_COMMANDS = [
-    "--model={model} --listen-port={port}",
     "--model {model} --model-revision=float16 --listen-address=0.0.0.0 --listen-port {port} --layers=0,2",
     "--model={model} --listen-port={port} --layers=a --precision=float32",
     "--model={model} --listen-port={port} --layers=0 --precision=int8",
+]
+
+
+# Their flags are among those of the commands above and of TGI's container: they need no start of their own.
+SHORTER_COMMANDS = [
+    "--model-id {model} --num-shard 1 --port {port}",
+    "--model-id {model} --port {port} --sharded false --trust-remote-code --max-stop-sequences=6",
+    "--model={model} --listen-port={port}",
 ]
 
 
@@ -71,6 +77,13 @@ def post(url: str, body: dict[str, object]) -> dict[str, object]:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny.llama(tmp_path_factory.mktemp("model"), max_position_embeddings=CONTEXT)
+
+
+@pytest.mark.parametrize("command", [*TGI_COMMANDS, *VLLM_COMMANDS, *NEODIM_COMMANDS, *SHORTER_COMMANDS])
+def test_a_command_is_accepted(command: str) -> None:
+    arguments = shlex.split(command.format(model="models/demo", port=7999))
+    settings = resolve((*read_sources(ROOT, {"ALLOW_OPEN_HOST": "1"}), parse(arguments).flags))
+    assert (settings.model_name, settings.port) == ("models/demo", 7999)
 
 
 @pytest.mark.slow

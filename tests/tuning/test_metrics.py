@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from inference.metrics import Metrics
-from tests.tuning.scripted_service import create_job, wait_for_job
+from tests.tuning.scripted_service import create_job, wait_for_job, wait_until
 from tuning.service import TuningService
 
 
@@ -25,8 +25,7 @@ def test_jobs_are_counted_by_status(service: TuningService) -> None:
 def test_the_speed_of_running_jobs_is_measured(service: TuningService) -> None:
     job = create_job(service, {"step_s": 0.05}, steps=1000)
     wait_for_job(service, job.id, "running")
-    while not service.jobs.get(job.id).progress.step:
-        pass
+    wait_until(lambda: service.jobs.get(job.id).progress.step, bool)
     metrics = Metrics()
     metrics.registry.register(service.metrics)
     assert "hearth_tuning_tokens_per_second 100.0" in metrics.render().decode()
@@ -38,8 +37,8 @@ def test_the_log_has_the_rate_and_the_time_left(
 ) -> None:
     with caplog.at_level(logging.INFO, "tuning"):
         job = create_job(service, {"step_s": 0.05}, steps=1000)
-        while f"job={job.id} step=" not in caplog.text:
-            assert service.jobs.get(job.id).progress.step < 300
+        wait_until(lambda: caplog.text, lambda text: f"job={job.id} step=" in text)
+        assert service.jobs.get(job.id).progress.step < 300
         service.jobs.cancel(job.id)
     assert "/1000 loss=" in caplog.text and "tokens_per_s=100 eta_s=" in caplog.text
 

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -33,19 +33,28 @@ RESTARTED = "The server was restarted: the job goes on from its last saved state
 class KilledServer:
     """A server in a process of its own. kill: with SIGKILL; returns when its trainers are gone, too."""
 
-    def __init__(self, folder: Path) -> None:
-        command = [sys.executable, "-m", "tests.tuning.jobs.server", str(folder)]
-        self.process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
-        assert self.process.stdout and self.process.stdout.readline() == b"ready\n"
+    def __init__(self, servers: subprocess.Popen[str], folder: Path) -> None:
+        assert servers.stdin and servers.stdout
+        print(folder, file=servers.stdin, flush=True)
+        self.process = psutil.Process(int(servers.stdout.readline()))
 
     def trainers(self) -> list[psutil.Process]:
-        return psutil.Process(self.process.pid).children(recursive=True)
+        return self.process.children(recursive=True)
 
     def kill(self) -> None:
         trainers = self.trainers()
         self.process.kill()
         self.process.wait()
         wait_until(lambda: [each for each in trainers if is_alive(each)], lambda alive: not alive)
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[subprocess.Popen[str]]:
+    """The process that forks the servers."""
+    command = [sys.executable, "-m", "tests.tuning.jobs.server"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, text=True) as process:
+        yield process
 
 
 def is_alive(process: psutil.Process) -> bool:
@@ -146,18 +155,20 @@ def terminate_trainer(server: KilledServer) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
-def test_nothing_is_lost_when_servers_and_trainers_are_killed(tmp_path: Path, seed: int) -> None:
+def test_nothing_is_lost_when_servers_and_trainers_are_killed(
+    servers: subprocess.Popen[str], tmp_path: Path, seed: int
+) -> None:
     """Jobs end as succeeded, or as failed if their trainer was killed; each step has one event."""
     chance, folder = random.Random(seed), tmp_path / "tuning"
     service = make_service(folder, RecordingAdapters())
     ids = [create_job(service, {"step_s": 0.01}, steps=chance.randint(20, 120)).id for _ in range(4)]
     service.close()
     for _ in range(10):
-        server = KilledServer(folder)
+        server = KilledServer(servers, folder)
         time.sleep(chance.random() * 1.5)
         actions: list[Callable[[KilledServer], None]] = [kill_server, kill_trainer, terminate_trainer]
         chance.choice(actions)(server)
-        if server.process.poll() is None:
+        if is_alive(server.process):
             time.sleep(chance.random() * 0.3)
             server.kill()
     adapters = RecordingAdapters()
