@@ -16,15 +16,17 @@ scripts/setup.sh requirements-dev.txt
 [[ " ${arguments[*]-} " == *" --slow "* ]] && scripts/install_browser.sh
 .venv/bin/python -m ruff format --check .
 .venv/bin/python -m ruff check .
-# The C library is compiled meanwhile: without a compiler, the tests that need it are skipped.
+# The tests start many processes; each would compile the project's modules again.
+unset PYTHONDONTWRITEBYTECODE
+# Compiled meanwhile: the C library (without a compiler, the tests that need it are skipped), and the tests, which
+# each process of pytest would compile.
 .venv/bin/python -m inference.native.build >/dev/null 2>&1 &
+.venv/bin/python -m pytest --collect-only "${arguments[@]}" >/dev/null 2>&1 &
 .venv/bin/python -m mypy
 wait
 # Counted before OMP_NUM_THREADS is set, which nproc takes for the number of cores.
 workers=$(($(nproc) < 4 ? $(nproc) + 1 : 4))
 # One torch thread per process, because the processes share the cores.
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
-# The tests start many processes; each would compile the project's modules again.
-unset PYTHONDONTWRITEBYTECODE
 exec .venv/bin/python -m pytest -n "$workers" --max-worker-restart 0 --dist loadfile --no-loadscope-reorder \
     "${arguments[@]}"

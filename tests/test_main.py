@@ -296,35 +296,15 @@ def test_a_missing_model_is_refused_with_a_table() -> None:
 
 
 @pytest.mark.slow
-def test_a_started_server_answers_and_stops_with_code_0(tmp_path: Path) -> None:
-    with serving(f"--model={tiny.llama(tmp_path)}", "--served-names=mine", "--default-max-tokens=3") as (
-        process,
-        url,
-    ):
+def test_a_started_server_asks_for_a_key_answers_and_stops_with_code_0(tmp_path: Path) -> None:
+    flags = ("--served-names=mine", "--default-max-tokens=3", "--api-keys=sesame")
+    with serving(f"--model={tiny.llama(tmp_path)}", *flags) as (process, url), requests.Session() as client:
         body = {"model": "mine", "content": "hi"}
+        assert client.post(f"{url}/inference/completion", json=body, timeout=60).status_code == 401
+        client.headers = {"Authorization": "Bearer sesame"}
         for name in ("mine", str(tmp_path), tmp_path.name):
-            response = requests.post(f"{url}/inference/completion", json=body | {"model": name}, timeout=60)
+            response = client.post(f"{url}/inference/completion", json=body | {"model": name}, timeout=60)
             assert response.ok, response.text
-        assert str(tmp_path) not in requests.get(f"{url}/v1/models", timeout=60).text
+        assert str(tmp_path) not in client.get(f"{url}/v1/models", timeout=60).text
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=30) == 0
-
-
-@pytest.mark.slow
-def test_keys_from_the_settings_are_required(tmp_path: Path) -> None:
-    with serving(
-        f"--model={tiny.llama(tmp_path)}",
-        "--api-keys=sesame",
-        "--served-names=mine",
-        "--default-max-tokens=3",
-    ) as (
-        _,
-        url,
-    ):
-        ask = {
-            "url": f"{url}/inference/completion",
-            "json": {"model": "mine", "content": "hi"},
-            "timeout": 60,
-        }
-        assert requests.post(**ask).status_code == 401
-        assert requests.post(**ask, headers={"Authorization": "Bearer sesame"}).ok

@@ -9,30 +9,51 @@ from typing import Any
 
 ENVIRONMENTS = Path(__file__).parents[2] / ".clients"
 
-# The clients since 0.2.13 declare Python 3.12, and run with 3.11 and these packages.
-LATER_LLAMA_STACK = (
-    "--ignore-requires-python",
-    "--only-binary=:all:",
-    "numpy==2.2.6",
-    "pandas==2.2.3",
-    "httpx==0.28.1",
-    "fire==0.7.1",
-    "requests==2.32.4",
+# What the clients of Llama Stack depend on, in one environment that theirs extend: pandas alone has 100 MB.
+LLAMA_STACK = "llama-stack-dependencies"
+LLAMA_STACK_DEPENDENCIES = (
+    *(
+        "anyio",
+        "click",
+        "distro",
+        "prompt_toolkit",
+        "pyaml",
+        "pydantic",
+        "rich",
+        "sniffio",
+        "tabulate",
+        "tqdm",
+    ),
+    *(
+        "fire==0.7.1",
+        "httpx==0.28.1",
+        "numpy==2.2.6",
+        "pandas==2.2.3",
+        "requests==2.32.4",
+        "termcolor==3.1.0",
+    ),
 )
+# The clients since 0.2.13 declare Python 3.12, and run with 3.11 and these packages.
+LATER = ("--ignore-requires-python", "--only-binary=:all:")
 
-# The pins of each environment: the client, then dependencies that it does not declare, or not closely enough.
+# The clients of each environment that extends another one; nothing that they depend on is installed.
+EXTENSIONS = {
+    "llama-stack-0.0.41": (LLAMA_STACK, "llama-stack-client==0.0.41", "httpx==0.27.2"),
+    "llama-stack-0.0.50": (LLAMA_STACK, "llama-stack-client==0.0.50", "httpx==0.27.2"),
+    "llama-stack-0.0.63": (LLAMA_STACK, "llama-stack-client==0.0.63"),
+    "llama-stack-0.1.0": (LLAMA_STACK, "llama-stack-client==0.1.0"),
+    "llama-stack-0.1.9": (LLAMA_STACK, "llama-stack-client==0.1.9"),
+    "llama-stack-0.2.12": (LLAMA_STACK, "llama-stack-client==0.2.12"),
+    "llama-stack-0.2.23": (LLAMA_STACK, *LATER, "llama-stack-client==0.2.23"),
+    "llama-stack-0.3.5": (LLAMA_STACK, *LATER, "llama-stack-client==0.3.5"),
+    "llama-stack-0.6.0": (LLAMA_STACK, *LATER, "llama-stack-client==0.6.0"),
+    "llama-stack-0.7.0": (LLAMA_STACK, *LATER, "llama-stack-client==0.7.0"),
+    "llama-stack-0.7.5": (LLAMA_STACK, *LATER, "llama-stack-client==0.7.5"),
+}
+
+# The pins of each other environment: the client, then what it does not declare, or not closely enough.
 PINS = {
-    "llama-stack-0.0.41": ("llama-stack-client==0.0.41", "httpx==0.27.2", "termcolor==3.1.0"),
-    "llama-stack-0.0.50": ("llama-stack-client==0.0.50", "httpx==0.27.2", "termcolor==3.1.0"),
-    "llama-stack-0.0.63": ("llama-stack-client==0.0.63", "httpx==0.28.1", "termcolor==3.1.0"),
-    "llama-stack-0.1.0": ("llama-stack-client==0.1.0", "httpx==0.28.1", "termcolor==3.1.0"),
-    "llama-stack-0.1.9": ("llama-stack-client==0.1.9", "httpx==0.28.1", "termcolor==3.1.0"),
-    "llama-stack-0.2.12": ("llama-stack-client==0.2.12", "httpx==0.28.1", "fire==0.7.0", "requests==2.32.4"),
-    "llama-stack-0.2.23": (*LATER_LLAMA_STACK, "llama-stack-client==0.2.23"),
-    "llama-stack-0.3.5": (*LATER_LLAMA_STACK, "llama-stack-client==0.3.5"),
-    "llama-stack-0.6.0": (*LATER_LLAMA_STACK, "llama-stack-client==0.6.0"),
-    "llama-stack-0.7.0": (*LATER_LLAMA_STACK, "llama-stack-client==0.7.0"),
-    "llama-stack-0.7.5": (*LATER_LLAMA_STACK, "llama-stack-client==0.7.5"),
+    LLAMA_STACK: LLAMA_STACK_DEPENDENCIES,
     "llama-stack-distribution-0.2.12": (
         "llama-stack==0.2.12",
         "llama-stack-client==0.2.12",
@@ -65,12 +86,23 @@ PINS = {
 
 def python(name: str) -> Path:
     """The interpreter of the environment `name`, which is created again if its pins have changed."""
-    home = ENVIRONMENTS / name
-    stamp, pins = home / "pins.txt", "\n".join(PINS[name])
-    if not stamp.exists() or stamp.read_text() != pins:
-        create_environment(home, *PINS[name])
-        stamp.write_text(pins)
+    extended, *clients = EXTENSIONS.get(name, ("",))
+    home, pins = ENVIRONMENTS / name, (*PINS[extended or name], *clients)
+    stamp = home / "pins.txt"
+    if not stamp.exists() or stamp.read_text() != "\n".join(pins):
+        if extended:
+            create_environment(home, "--no-deps", *clients)
+            packages_of(home).joinpath("extended.pth").write_text(
+                str(packages_of(python(extended).parents[1]))
+            )
+        else:
+            create_environment(home, *pins)
+        stamp.write_text("\n".join(pins))
     return home / "bin/python"
+
+
+def packages_of(home: Path) -> Path:
+    return next(home.glob("lib/python*/site-packages"))
 
 
 def create_environment(home: Path, *pins: str) -> None:

@@ -528,8 +528,8 @@ LOADS = {
     "64 rows, 128 tokens": Load(64, 200, 128),
     "64 rows, 400 tokens": Load(64, 150, 400),
     "5 % with a penalty": Load(64, 200, 128, penalised_share=0.05),
-    "256 rows, budget 512": Load(256, 600, 128, token_budget=512),
-    "answers that stop": Load(64, 400, 400, stop_token_ids=frozenset({1, 2})),
+    "256 rows, budget 512": Load(256, 400, 128, token_budget=512),
+    "answers that stop": Load(64, 250, 400, stop_token_ids=frozenset({1, 2})),
 }
 
 
