@@ -25,9 +25,7 @@ needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="torch.c
 
 
 @pytest.fixture(autouse=True)
-def fresh_compiler(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Compiles in this process: others would import torch for the few kernels."""
-    monkeypatch.setattr(torch._inductor.config, "compile_threads", 1)
+def fresh_compiler() -> Iterator[None]:
     counters.clear()
     torch._dynamo.reset()
     yield
