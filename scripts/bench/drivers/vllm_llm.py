@@ -11,12 +11,12 @@ import sys
 import time
 from typing import Any
 
-from vllm import LLM, SamplingParams
-
 
 def main(folder: str, options: str) -> None:
     output = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what libraries print goes to stderr
+    os.dup2(2, 1)  # what libraries print goes to stderr, also while they are imported
+    from vllm import LLM
+
     llm = LLM(folder, skip_tokenizer_init=True, disable_log_stats=False, **json.loads(options))
     print(json.dumps({"description": "in process, LLM"}), file=output)
     for line in sys.stdin:
@@ -24,6 +24,8 @@ def main(folder: str, options: str) -> None:
 
 
 def compute(llm: Any, load: list[tuple[list[int], int]]) -> dict[str, Any]:
+    from vllm import SamplingParams
+
     prompts = [{"prompt_token_ids": ids} for ids, _ in load]
     sampling = [
         SamplingParams(temperature=0, max_tokens=count, ignore_eos=True, detokenize=False)
