@@ -25,6 +25,7 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "matrix_scale_bytes": (c_size_t, (c_int, c_int, c_int)),
     "matrix_pack": (None, (POINTER(Matrix), c_void_p, c_int, c_int64, c_int, c_int, c_int)),
     "matrix_unpack": (None, (POINTER(Matrix), c_void_p, c_int, c_int64, c_int, c_int, c_int)),
+    "gguf_pack": (None, (POINTER(Matrix), c_void_p, c_void_p, c_int)),
     "matrix_row": (None, (POINTER(Matrix), c_int, c_void_p)),
     "multiply_ready": (c_int, ()),
     "linear_bytes": (c_size_t, (POINTER(Matrix), c_int)),

@@ -61,6 +61,19 @@ class PackedMatrix:
             matrix.pack_rows(weight, first, end)
         return matrix
 
+    @classmethod
+    def pack_gguf(
+        cls, blocks: Tensor, order: Tensor, inputs: int, dtype: NativeDtype, bias: Tensor | None = None
+    ) -> "PackedMatrix":
+        """Pack the rows of a GGUF tensor (outputs, bytes of a row), uint8, with the same bits.
+
+        Output n is row order[n]; order is int64. Raises NativeUnavailable.
+        """
+        matrix = cls(len(order), inputs, dtype, bias)
+        places = (blocks.data_ptr(), order.contiguous().data_ptr())
+        library().gguf_pack(byref(matrix.struct), *places, torch.get_num_threads())
+        return matrix
+
     @property
     def nbytes(self) -> int:
         return self.values.nbytes + self.scales.nbytes + (0 if self.bias is None else self.bias.nbytes)

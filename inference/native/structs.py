@@ -12,6 +12,14 @@ class NativeDtype(IntEnum):
     BF16 = 1
     INT8 = 2
     INT4 = 3
+    Q8_0 = 4
+    Q4_0 = 5
+    Q4_K = 6
+    Q6_K = 7
+
+
+GGUF_DTYPES = (NativeDtype.Q8_0, NativeDtype.Q4_0, NativeDtype.Q4_K, NativeDtype.Q6_K)  # see gguf.h
+FLOAT_SOURCES = tuple(dtype for dtype in NativeDtype if dtype not in GGUF_DTYPES)  # packed from float weights
 
 
 class Activation(IntEnum):

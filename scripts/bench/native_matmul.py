@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from inference.native.packed_matrix import PackedMatrix
-from inference.native.structs import NativeDtype
+from inference.native.structs import FLOAT_SOURCES, NativeDtype
 
 SHAPES = ((896, 4864), (4864, 896), (896, 151936))  # inputs, outputs of Qwen2.5-0.5B
 ROWS = (1, 2, 4, 8, 16, 64, 1024)
@@ -30,7 +30,7 @@ TimedCall = Callable[[], object]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--kinds", nargs="*", default=[kind.name for kind in NativeDtype])
+    parser.add_argument("--kinds", nargs="*", default=[kind.name for kind in FLOAT_SOURCES])
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     args = parser.parse_args()
     torch.set_num_threads(args.threads)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from inference.native.library import library
 from inference.native.packed_matrix import alloc
-from inference.native.structs import Layer, Matrix, Model, NativeDtype, Step
+from inference.native.structs import FLOAT_SOURCES, Layer, Matrix, Model, NativeDtype, Step
 
 HIDDEN, INNER, LAYERS, NUM_HEADS, NUM_KV_HEADS, HEAD_DIM, VOCAB = 896, 4864, 24, 14, 2, 64, 151936
 PAGE, CONTEXT = 16, 4096 + 16
@@ -158,8 +158,8 @@ def measure_seconds(call: Callable[[], object], min_total_s: float = 1.0) -> flo
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kind", default="BF16", choices=[kind.name for kind in NativeDtype])
-    parser.add_argument("--head-kind", choices=[kind.name for kind in NativeDtype])
+    parser.add_argument("--kind", default="BF16", choices=[kind.name for kind in FLOAT_SOURCES])
+    parser.add_argument("--head-kind", choices=[kind.name for kind in FLOAT_SOURCES])
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--only", default="", help="steps whose name starts with this")
     args = parser.parse_args()

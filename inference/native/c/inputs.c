@@ -13,7 +13,7 @@ static size_t value_bytes(int dtype, int rows, int inputs)
     return round_up(rows * round_up(inputs, GROUP) * INPUT_BYTES[INPUT_DTYPE[dtype]], ALIGNED);
 }
 
-/* The bytes of `scales`, and of `sums`. */
+/* The bytes of `scales`, and of half of `sums`. */
 static size_t group_bytes(int dtype, int rows, int inputs)
 {
     return INPUT_DTYPE[dtype] == INT8 ? round_up(rows * (round_up(inputs, GROUP) / GROUP) * sizeof(float), ALIGNED) : 0;
@@ -21,7 +21,7 @@ static size_t group_bytes(int dtype, int rows, int inputs)
 
 size_t inputs_bytes(int dtype, int rows, int inputs)
 {
-    return value_bytes(dtype, rows, inputs) + 2 * group_bytes(dtype, rows, inputs);
+    return value_bytes(dtype, rows, inputs) + 3 * group_bytes(dtype, rows, inputs);
 }
 
 Inputs inputs_at(void *memory, int dtype, int rows, int inputs)
@@ -60,18 +60,24 @@ static inline IntLanes rounded(Lanes scaled)
     return __builtin_convertvector(scaled + half, IntLanes);
 }
 
-/* Quantize a group: its largest absolute value becomes 127. Returns the sum of the integers. */
-static int write_integers(int8_t *to, float *scale, const float group[GROUP])
+static inline int sum_of(IntLanes integers)
+{
+    return (int)lanes_sum(__builtin_convertvector(integers, Lanes));
+}
+
+/* Quantize a group: its largest absolute value becomes 127. Also writes the sums of both halves. */
+static void write_integers(int8_t *to, float *scale, int32_t sums[2], const float group[GROUP])
 {
     const Lanes first = lanes_load(group), second = lanes_load(group + LANES);
     const float largest = largest_of(first, second), inverse = largest > 1e-30f ? 127 / largest : 0;
-    const IntLanes low = rounded(first * inverse), high = rounded(second * inverse), both = low + high;
+    const IntLanes low = rounded(first * inverse), high = rounded(second * inverse);
     const ByteLanes low_bytes = __builtin_convertvector(low, ByteLanes);
     const ByteLanes high_bytes = __builtin_convertvector(high, ByteLanes);
     memcpy(to, &low_bytes, LANES);
     memcpy(to + LANES, &high_bytes, LANES);
     *scale = largest / 127;
-    return (int)lanes_sum(__builtin_convertvector(both, Lanes));
+    sums[0] = sum_of(low);
+    sums[1] = sum_of(high);
 }
 
 static void write_group(const Inputs *to, int row, int g, const float group[GROUP])
@@ -81,7 +87,7 @@ static void write_group(const Inputs *to, int row, int g, const float group[GROU
     switch (to->dtype) {
     case F32: memcpy(values, group, GROUP * sizeof(float)); break;
     case BF16: bfloats_round((uint16_t *)values, group, GROUP); break;
-    case INT8: to->sums[place] = write_integers((int8_t *)values, to->scales + place, group); break;
+    case INT8: write_integers((int8_t *)values, to->scales + place, to->sums + 2 * place, group); break;
     }
 }
 

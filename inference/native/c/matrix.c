@@ -3,12 +3,15 @@
 #include "matrix.h"
 
 #include "bfloat.h"
+#include "gguf.h"
 #include "quantize.h"
 #include "rounding.h"
 #include "rows.h"
 #include "team.h"
 
-static const int BITS[] = {[F32] = 32, [BF16] = 16, [INT8] = 8, [INT4] = 4};
+static const int BITS[] = {
+    [F32] = 32, [BF16] = 16, [INT8] = 8, [INT4] = 4, [Q8_0] = 8, [Q4_0] = 4, [Q4_K] = 4, [Q6_K] = 6,
+};
 
 size_t matrix_bytes(int dtype, int outputs, int inputs)
 {
@@ -17,10 +20,12 @@ size_t matrix_bytes(int dtype, int outputs, int inputs)
 
 size_t matrix_scale_bytes(int dtype, int outputs, int inputs)
 {
-    const size_t padded = round_up(outputs, PANEL);
+    const size_t panels = ceil_div(outputs, PANEL), groups = ceil_div(inputs, GROUP);
     switch (dtype) {
-    case INT8: return padded * sizeof(float);
-    case INT4: return padded * (round_up(inputs, GROUP) / GROUP) * sizeof(uint16_t);
+    case INT8: return panels * PANEL * sizeof(float);
+    case INT4: case Q8_0: case Q4_0: return panels * groups * PANEL * sizeof(uint16_t);
+    case Q4_K: return panels * (groups / SUPER_GROUPS) * sizeof(ScalesQ4K);
+    case Q6_K: return panels * (groups / SUPER_GROUPS) * sizeof(ScalesQ6K);
     default: return 0;
     }
 }
@@ -112,6 +117,7 @@ void matrix_row(const Matrix *of, int output, float *row)
         case BF16: row[k] = bfloat_read(halves[(k / 2 * PANEL + n) * 2 + k % 2]); break;
         case INT8: row[k] = int8_at(bytes, k, n) * *output_scales; break;
         case INT4: row[k] = int4_at(nibbles, k, n) * bfloat_read(group_scales[k / GROUP * PANEL]); break;
+        default: row[k] = gguf_value(of, panel, k, n);
         }
     }
 }

@@ -18,7 +18,7 @@ typedef struct Matrix {
     int32_t inputs;
     int32_t padded;         /* inputs, rounded up to GROUP */
     const void *values;
-    const void *scales;     /* INT8, INT4; else null */
+    const void *scales;     /* of integers; else null */
     const float *bias;      /* (outputs,), or null; `multiply` does not add it */
 } Matrix;
 

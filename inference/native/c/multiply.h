@@ -12,7 +12,7 @@ typedef struct Inputs {
     int32_t padded;
     void *values;
     float *scales;      /* (rows, padded / GROUP) */
-    int32_t *sums;      /* (rows, padded / GROUP): the sum of a group's integers; corrects for unsigned weights */
+    int32_t *sums;      /* (rows, padded / GROUP, 2): of the integers of each half of a group, for unsigned weights */
 } Inputs;
 
 /* The dtype of the Inputs of a matrix. Where the CPU level has no products of bfloat16, weights are widened in
@@ -26,6 +26,10 @@ static const int INPUT_DTYPE[] = {
 #endif
     [INT8] = INT8,
     [INT4] = INT8,
+    [Q8_0] = INT8,
+    [Q4_0] = INT8,
+    [Q4_K] = INT8,
+    [Q6_K] = INT8,
 };
 static const int INPUT_BYTES[] = {[F32] = 4, [BF16] = 2, [INT8] = 1};     /* of a value of Inputs */
 

@@ -158,11 +158,13 @@ ALWAYS void add_group_sums(const Block *block, const int nibbles, int group, int
                            Sums sums)
 {
     for (int r = 0; r < rows; r++) {
-        const Ints zero = ints_all(-zero_of(nibbles) * block->input_sums[r * block->groups + group]);
+        const Ints zero = ints_all(start_of(block, nibbles ? INT4 : INT8, r, group));
         for (int p = 0; p < panels; p++) {
             const Ints all = _mm512_add_epi32(words_load(ints[r] + p * PANEL), zero);
             const Floats sum = floats_load(sums[r] + p * PANEL);
-            floats_store_some(sums[r] + p * PANEL, add_scaled(block, nibbles, sum, all, group, r, p), PANEL);
+            const GroupScales scales = scales_of(block, nibbles ? INT4 : INT8, group, p);
+            floats_store_some(sums[r] + p * PANEL, add_scaled(block, nibbles ? INT4 : INT8, sum, all, scales, group, r),
+                              PANEL);
         }
     }
 }
@@ -232,7 +234,7 @@ static void multiply_block(const Block *block, int kind, int rows, int panels)
 void multiply(const GemmTask *task)
 {
     const Matrix *weight = task->weight;
-    if (weight->dtype == F32 || (weight->dtype != BF16 && task->end - task->first < FEW)) {
+    if (weight->dtype == F32 || is_gguf(weight->dtype) || (weight->dtype != BF16 && task->end - task->first < FEW)) {
         multiply_blocks(task);
         return;
     }

@@ -50,6 +50,23 @@ static inline Floats floats_of_bfloats(const uint16_t *from)
     return (Floats){wide_bfloats(from), wide_bfloats(from + HALF)};
 }
 
+/* From float16. */
+static inline Floats floats_of_halves(const uint16_t *from)
+{
+    const __m128i *halves = (const __m128i *)from;
+    return (Floats){_mm256_cvtph_ps(_mm_loadu_si128(halves)), _mm256_cvtph_ps(_mm_loadu_si128(halves + 1))};
+}
+
+static inline __m256 wide_bytes(const uint8_t *from)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)from)));
+}
+
+static inline Floats floats_of_bytes(const uint8_t *from)
+{
+    return (Floats){wide_bytes(from), wide_bytes(from + HALF)};
+}
+
 static inline Floats floats_of_ints(Ints ints)
 {
     return (Floats){_mm256_cvtepi32_ps(ints.low), _mm256_cvtepi32_ps(ints.high)};
@@ -93,6 +110,18 @@ static inline Words words_low_halves(Words both)
 static inline Words words_high_halves(Words both)
 {
     return words_low_halves((Words){_mm256_srli_epi16(both.low, 4), _mm256_srli_epi16(both.high, 4)});
+}
+
+static inline __m256i half_sixes(__m256i lows, __m256i highs, int shift)
+{
+    const __m256i two = _mm256_and_si256(_mm256_srli_epi32(highs, shift), _mm256_set1_epi8(3));
+    return _mm256_or_si256(lows, _mm256_slli_epi32(two, 4));
+}
+
+/* Six bits of each byte: four low ones, and two of `highs`, `shift` bits up. */
+static inline Words words_sixes(Words lows, Words highs, int shift)
+{
+    return (Words){half_sixes(lows.low, highs.low, shift), half_sixes(lows.high, highs.high, shift)};
 }
 
 /* sum + weight × input in each lane, for floats. */

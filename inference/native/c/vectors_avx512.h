@@ -34,6 +34,17 @@ static inline Floats floats_of_bfloats(const uint16_t *from)
     return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
 }
 
+/* From float16. */
+static inline Floats floats_of_halves(const uint16_t *from)
+{
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)from));
+}
+
+static inline Floats floats_of_bytes(const uint8_t *from)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)from)));
+}
+
 static inline Floats floats_of_ints(Ints ints)
 {
     return _mm512_cvtepi32_ps(ints);
@@ -74,6 +85,13 @@ static inline Words words_low_halves(Words both)
 static inline Words words_high_halves(Words both)
 {
     return _mm512_and_si512(_mm512_srli_epi16(both, 4), _mm512_set1_epi8(0x0f));
+}
+
+/* Six bits of each byte: four low ones, and two of `highs`, `shift` bits up. */
+static inline Words words_sixes(Words lows, Words highs, int shift)
+{
+    const Words two = _mm512_and_si512(_mm512_srli_epi32(highs, shift), _mm512_set1_epi8(3));
+    return _mm512_or_si512(lows, _mm512_slli_epi32(two, 4));
 }
 
 /* sum + weight × input in each lane, for floats. */

@@ -33,6 +33,24 @@ static inline Floats floats_of_bfloats(const uint16_t *from)
     return (Floats)(__builtin_convertvector(halves, Words) << 16);
 }
 
+/* From float16, see half.h. */
+static inline Floats floats_of_halves(const uint16_t *from)
+{
+    HalfLanes halves;
+    memcpy(&halves, from, sizeof halves);
+    const Words words = __builtin_convertvector(halves, Words);
+    const Words magnitudes = (Words)((Floats)((words & 0x7fff) << 13) * 0x1p112f);
+    return (Floats)(magnitudes | (words & 0x8000) << 16);
+}
+
+static inline Floats floats_of_bytes(const uint8_t *from)
+{
+    typedef uint8_t ByteLanes __attribute__((vector_size(PANEL)));
+    ByteLanes bytes;
+    memcpy(&bytes, from, sizeof bytes);
+    return __builtin_convertvector(bytes, Floats);
+}
+
 static inline Floats floats_of_ints(Ints ints)
 {
     return __builtin_convertvector(ints, Floats);
@@ -75,6 +93,12 @@ static inline Words words_low_halves(Words both)
 static inline Words words_high_halves(Words both)
 {
     return both >> 4 & 0x0f0f0f0f;
+}
+
+/* Six bits of each byte: four low ones, and two of `highs`, `shift` bits up. */
+static inline Words words_sixes(Words lows, Words highs, int shift)
+{
+    return lows | (highs >> shift & 0x03030303) << 4;
 }
 
 /* sum + weight × input in each lane, for floats. */
