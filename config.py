@@ -44,7 +44,7 @@ HUGGINGFACE_ACCESS_TOKEN = ""
 TRUST_REMOTE_CODE = False
 
 # The GGUF file to serve, by its name or a part of it such as "Q4_K_M", if the model has several. Its weights
-# are dequantized at load; QUANTIZE quantizes them again.
+# are served as they are on a CPU, else dequantized at load; QUANTIZE quantizes them again.
 GGUF_FILE = ""
 
 # Load weights from pickle files (*.bin), which can run code. Enable it only for models whose authors you

@@ -10,7 +10,7 @@ from inference.model.load.tasks import stored_classes, task_of_stored_class
 
 FORMATS = {
     ".safetensors": "safetensors",
-    GGUF: "GGUF, dequantized at load",
+    GGUF: "GGUF",
     ".bin": "pickles, allowed by ALLOW_PICKLE",
 }
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from hub.tensors import WeightHeaders
 from hub.weight_files import WEIGHT_SUFFIXES
+from inference.model.load.gguf.header import GgufHeader
 from inference.model.load.gguf.shards import GGUF
 
 HASH_PATTERN = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")  # git's sha1, or sha256
@@ -66,6 +67,7 @@ class Repository:
     num_elements     elements of all tensors of the GGUF file, as the Hub counts them; 0 if unknown
     metadata_folder  the folder with the small files that the checks read
     headers          the headers of the safetensors files; None if they were not read
+    gguf_header      the header of the GGUF file, with the tensors of all shards; None if there is none
     """
 
     name: str
@@ -80,6 +82,7 @@ class Repository:
     num_elements: int = 0
     metadata_folder: Path | None = None
     headers: WeightHeaders | None = None
+    gguf_header: GgufHeader | None = None
 
     @property
     def weight_bytes(self) -> int:

@@ -29,6 +29,8 @@ from inference.lora.gguf_adapter import AdapterFolders
 from inference.lora.registry import AdapterRegistry
 from inference.metrics import Metrics
 from inference.model import select_runner
+from inference.model.gguf.kept_bits import may_keep_bits
+from inference.model.gguf.packed_file import open_keeping_bits
 from inference.model.load import loader
 from inference.model.load.device_dtype import limit_gpu
 from inference.model.load.formats import model_folder
@@ -102,6 +104,10 @@ class LoadedEngine:
         return pending.result()
 
 
+def keeps_gguf_bits(settings: ModelSettings) -> bool:
+    return may_keep_bits(settings.device, settings.quantize, settings.num_shard, settings.layer_devices)
+
+
 def open_engine(folder: Path, model_settings: ModelSettings, engine_settings: EngineSettings) -> LoadedEngine:
     """Load the model in `folder` or the GGUF file at that path, select its runner, and create an engine.
 
@@ -123,6 +129,7 @@ def open_engine(folder: Path, model_settings: ModelSettings, engine_settings: En
         else None,
         chat_template=model_settings.chat_template,
         allow_pickle=model_settings.allow_pickle,
+        open_gguf=open_keeping_bits if keeps_gguf_bits(model_settings) else None,
     )
     pick_runner = partial(
         select_adapter_runner,

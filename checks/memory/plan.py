@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 from transformers import AutoConfig
 
@@ -18,12 +19,13 @@ from hub.repository import Repository
 from hub.tensors import most_common_dtype
 from inference.errors import BadRequest, named_error
 from inference.finding import Finding, Refused
+from inference.model.gguf.kept_bits import bytes_saved, may_keep_bits
 from inference.model.load.architecture import requires_remote_code, why_unsupported
 from inference.model.load.checkpoint_quantization import QUANTIZATION_CONFIG, quantization_for_loading
 from inference.model.load.device_dtype import DEFAULT_CONTEXT, default_context, max_length_of, resolve_dtype
 from inference.model.load.rope import NO_SCALING, RopeScaling
 
-GGUF_DTYPE = "gguf"  # stored_dtype of weights that are dequantized at load
+GGUF_DTYPE = "gguf"  # stored_dtype of the weights of a GGUF file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,11 +161,20 @@ def measure_repository(
         request.deterministic,
         request.device,
     )
-    return (
-        replace(model_size, stored_dtype=GGUF_DTYPE, load_copy_bytes=model_size.weights)
-        if repository.gguf_file
-        else model_size
-    )
+    return with_gguf_weights(model_size, repository, request) if repository.gguf_file else model_size
+
+
+def with_gguf_weights(model_size: ModelSize, repository: Repository, request: PlanRequest) -> ModelSize:
+    """The size with the weights as they are loaded from a GGUF file: with their bits, or dequantized."""
+    dtype = getattr(torch, model_size.dtype)
+    header = repository.gguf_header if keeps_gguf_bits(request) else None
+    saved = bytes_saved(header, dtype) if header else 0
+    weights = model_size.weights - saved
+    return replace(model_size, weights=weights, stored_dtype=GGUF_DTYPE, load_copy_bytes=weights)
+
+
+def keeps_gguf_bits(request: PlanRequest) -> bool:
+    return may_keep_bits(request.device, request.quantize, request.num_shard, request.layer_devices)
 
 
 def quantization_config(repository: Repository, request: PlanRequest) -> dict[str, Any]:
@@ -177,7 +188,7 @@ def quantization_config(repository: Repository, request: PlanRequest) -> dict[st
 
 
 def replan(plan: Plan, **changes: Any) -> Plan:
-    """The plan for a changed request. Measures the model again if its dtype or num_shard changes.
+    """The plan for a changed request. Measures the model again if what is loaded changes.
 
     changes: fields of PlanRequest.
     """
@@ -185,6 +196,8 @@ def replan(plan: Plan, **changes: Any) -> Plan:
     if model_size is None or plan.num_shard != request.num_shard:
         return make_plan(plan.repository, request)
     if model_size.dtype != choose_dtype(plan.repository, request, model_size.num_parameters):
+        return make_plan(plan.repository, request)
+    if plan.repository.gguf_file and keeps_gguf_bits(plan.request) != keeps_gguf_bits(request):
         return make_plan(plan.repository, request)
     return replace(plan, request=request, **shared_fields(request))
 

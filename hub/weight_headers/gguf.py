@@ -60,7 +60,7 @@ def with_gguf_config(repository: Repository, hub: Hub) -> Repository:
         and has_tied_embeddings(config, repository.num_elements)
     ):
         config["tie_word_embeddings"] = True
-    return replace(repository, config=config)
+    return replace(repository, config=config, gguf_header=header)
 
 
 def read_headers(repository: Repository, files: Sequence[RepoFile], hub: Hub) -> list[GgufHeader]:

@@ -12,7 +12,12 @@ from transformers import PreTrainedModel
 from inference.errors import ServerError, Unavailable, named_error
 from inference.model import merge_projections
 from inference.model.quantization.error import QuantError
-from inference.model.quantization.quantize import quantize_weights, use_packed_weights
+from inference.model.quantization.quantize import (
+    quantize_weights,
+    use_packed_weights,
+    verify_packed_weights,
+)
+from inference.model.quantization.replace import packed_weights
 from inference.model.quantization.schemes import NONE
 from inference.model.reference import Reference
 
@@ -58,11 +63,15 @@ def prepare_weights(
         raise Unavailable(
             "the model's logits are NaN or infinite: its weight files are damaged, or DTYPE is too narrow"
         )
+    is_packed = bool(packed_weights(model))
     if quantize != NONE:
         reference, quant_error = quantize_weights(model, reference, quantize, device)
+    elif is_packed:
+        reference = verify_packed_weights(model, reference)
     dtype_tolerance = HALF_PRECISION_TOLERANCE.get(model.dtype, FLOAT32_TOLERANCE)
     on_gpu = model.device.type == "cuda"
-    least, most = QUANTIZED_TOLERANCE if quant_error and not on_gpu else dtype_tolerance
+    rounds_inputs = is_packed or (quant_error and not on_gpu)
+    least, most = QUANTIZED_TOLERANCE if rounds_inputs else dtype_tolerance
     noise = reference.rounding_noise * (NOISE_ON_GPU if on_gpu else NOISE)
     tolerance = min(max(least, noise), most)
     if on_gpu and not quant_error:

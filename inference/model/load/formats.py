@@ -16,6 +16,8 @@ from inference.model.load.gguf.shards import GGUF, open_as_one_file, shard_paths
 from inference.model.load.tokenizer import open_tokenizer
 
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json")
+# (auto_class, source, **options) → the model, and the names of its missing weights
+OpenWeights = Callable[..., tuple[Any, set[str]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +26,13 @@ class WeightsFormat:
 
     matches       whether a model's path has weights in this format
     files         the files that transformers reads weights from
-    open          (auto_class, source, **options) → the model, and the names of its missing weights
+    open          loads the model
     can_run_code  whether loading can run code stored in the files
     """
 
     matches: Callable[[Path], bool]
     files: Callable[[Path], Iterable[Path]]
-    open: Callable[..., tuple[Any, set[str]]]
+    open: OpenWeights
     can_run_code: bool = False
 
 

@@ -24,7 +24,14 @@ from inference.model.load.architecture import (
 )
 from inference.model.load.checkpoint_quantization import set_quantization
 from inference.model.load.device_dtype import default_context
-from inference.model.load.formats import FORMATS, WeightsFormat, is_gguf, read_config, read_tokenizer
+from inference.model.load.formats import (
+    FORMATS,
+    OpenWeights,
+    WeightsFormat,
+    is_gguf,
+    read_config,
+    read_tokenizer,
+)
 from inference.model.load.generation_config import stop_token_ids_of, vocab_size_of
 from inference.model.load.rope import NO_SCALING, RopeScaling
 from inference.model.load.tokenizer import read_chat_template, replace_settings
@@ -82,6 +89,7 @@ def load(
     tokenizer_config: Path | None = None,
     chat_template: str = "",
     allow_pickle: bool = False,
+    open_gguf: OpenWeights | None = None,
 ) -> LoadedModel:
     """Load the model in `folder`, or in a GGUF file: of several shards, the first. Raises BadRequest.
 
@@ -92,6 +100,7 @@ def load(
     tokenizer_config  a file whose chat template and special tokens replace the model's
     chat_template     a Jinja file or template that replaces the model's; empty: none
     allow_pickle      whether pickled weights may be read: they can run code
+    open_gguf         loads a GGUF file in place of formats.open_gguf, which dequantizes it
     """
     transformers.utils.logging.disable_progress_bar()
     config = config_of(folder, trust_remote_code)
@@ -103,7 +112,16 @@ def load(
         replace_settings(tokenizer, tokenizer_config)
     if chat_template:
         tokenizer.chat_template = read_chat_template(chat_template)
-    model = model_of(folder, config, dtype, weights_device or device, trust_remote_code, layers, allow_pickle)
+    model = model_of(
+        folder,
+        config,
+        dtype,
+        weights_device or device,
+        trust_remote_code,
+        layers,
+        allow_pickle,
+        open_gguf,
+    )
     return LoadedModel(
         model=model,
         tokenizer=tokenizer,
@@ -143,6 +161,7 @@ def model_of(
     trust_remote_code: bool,
     layers: Sequence[str] = (),
     allow_pickle: bool = False,
+    open_gguf: OpenWeights | None = None,
 ) -> Any:
     """Load the model, in eval mode. A missing weight raises BadRequest: it is not initialized randomly."""
     weights_format = next(
@@ -164,7 +183,8 @@ def model_of(
         without_accelerate_dispatch(),
         mmap_large_blocks(),
     ):
-        model, missing = weights_format.open(
+        open_weights = open_gguf if open_gguf and is_gguf(folder) else weights_format.open
+        model, missing = open_weights(
             auto_class,
             folder,
             config=config,

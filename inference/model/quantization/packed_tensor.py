@@ -181,6 +181,11 @@ def embedding(
     return weight.matrix.rows(input).to(weight.values_dtype)
 
 
+def itself(weight: Tensor) -> Tensor:
+    """weight.data: a packed weight has no plain tensor inside."""
+    return weight
+
+
 def expert_of(stack: Tensor, index: Any) -> Tensor | None:
     """stack[index] for one expert, by an int or an int64 scalar tensor; None for any other index."""
     if not isinstance(stack, PackedExperts):
@@ -214,6 +219,7 @@ RULES: Mapping[Any, Callable[..., Tensor | None]] = {
     Tensor.matmul: matmul,
     Tensor.__matmul__: matmul,
     Tensor.__getitem__: expert_of,
+    Tensor.data.__get__: itself,  # type: ignore[attr-defined]
     Tensor.T.__get__: transpose,  # type: ignore[attr-defined]
     Tensor.t: transpose,
 }

@@ -17,7 +17,13 @@ from inference.model.quantization.error import QuantError, measure_quant_error
 from inference.model.quantization.is_faster import packing_is_faster
 from inference.model.quantization.packed_linear import call_matrices
 from inference.model.quantization.packed_tensor import Dequantized, PackedTensor
-from inference.model.quantization.replace import Pack, ReplacedWeight, replace_weights, restore_weights
+from inference.model.quantization.replace import (
+    Pack,
+    ReplacedWeight,
+    packed_weights,
+    replace_weights,
+    restore_weights,
+)
 from inference.model.quantization.schemes import NONE
 from inference.model.reference import COLUMNS, Reference
 from inference.native.build import NativeUnavailable
@@ -80,10 +86,7 @@ def quantize_weights(
         quantized_reference = Reference(model)
     expected = [logits.to(model.device) for logits in reference.logits]
     error = measure_quant_error(expected, quantized_reference.logits)
-    with Dequantized():
-        kernel_error = measure_quant_error(
-            [quantized_reference.compute_logits(0, COLUMNS)], quantized_reference.logits[:1]
-        ).rms
+    kernel_error = measure_kernel_error(quantized_reference)
     if not kernel_error <= MAX_RMS_ERROR:
         raise Unavailable(
             f"{name} is computed wrongly with QUANTIZE={quantize}: error {kernel_error:.1f} sd; "
@@ -94,6 +97,33 @@ def quantize_weights(
     log_error = log.warning if error.max_error > WARN_ERROR else log.info
     log_error("%s: quantized to %s: %s; kernel error %.3f sd", name, quantize, error, kernel_error)
     return quantized_reference, error
+
+
+def measure_kernel_error(reference: Reference) -> float:
+    """The rms difference between the logits of native products, which the reference has, and of torch's.
+
+    In standard deviations of the logits. torch computes with the same weights, dequantized.
+    """
+    with Dequantized():
+        logits = reference.compute_logits(0, COLUMNS)
+    return measure_quant_error([logits], reference.logits[:1]).rms
+
+
+def verify_packed_weights(model: PreTrainedModel, reference: Reference) -> Reference:
+    """Verify the kernels of a model that was loaded with packed weights; returns its reference from now on.
+
+    Weights that the model uses beyond products become tensors. If the kernels are wrong, all do.
+    """
+    name = model.config.model_type
+    if restore_unpacked(model, packed_weights(model)):
+        reference = Reference(model)
+    error, swaps = measure_kernel_error(reference), packed_weights(model)
+    if not error <= MAX_RMS_ERROR:
+        log.warning("%s: weights unpacked: kernel error %.1f sd", name, error)
+        restore_weights(swaps)
+        return Reference(model)
+    log.info("%s: %d weights stay packed; kernel error %.3f sd", name, len(swaps), error)
+    return reference
 
 
 def pack_on(model: PreTrainedModel, quantize: str, device: str) -> list[ReplacedWeight]:

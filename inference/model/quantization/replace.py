@@ -9,7 +9,13 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-from inference.model.quantization.find_weights import FoundWeight, Owner, WeightRole, find_weights
+from inference.model.quantization.find_weights import (
+    FoundWeight,
+    Owner,
+    WeightRole,
+    find_weights,
+    owners_of,
+)
 from inference.model.quantization.packed_tensor import PackedExperts, PackedTensor, PackedWeight, WeightMatrix
 from inference.model.quantization.schemes import dtype_for
 from inference.native.structs import NativeDtype
@@ -70,6 +76,15 @@ def pack_weight(weight: Tensor, found_weight: FoundWeight, dtype: NativeDtype, p
 def rows_of(weight: Tensor, is_transposed: bool) -> Tensor:
     """A view of the weight as (outputs, inputs)."""
     return weight.T if is_transposed else weight
+
+
+def packed_weights(model: nn.Module) -> list[ReplacedWeight]:
+    """The packed weights of the model, and the modules that have them."""
+    return [
+        ReplacedWeight(weight, owners)
+        for weight, owners in owners_of(model)
+        if isinstance(weight, PackedTensor)
+    ]
 
 
 def restore_weights(swaps: list[ReplacedWeight]) -> None:

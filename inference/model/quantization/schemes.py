@@ -38,6 +38,10 @@ BYTES = {
     NativeDtype.BF16: (2, 0, 0),
     NativeDtype.INT8: (1, 4, 0),
     NativeDtype.INT4: (0.5, 0, 2),
+    NativeDtype.Q8_0: (1, 0, 2),
+    NativeDtype.Q4_0: (0.5, 0, 2),
+    NativeDtype.Q4_K: (0.5, 0, 2),
+    NativeDtype.Q6_K: (0.75, 0, 2.25),
 }
 BIAS = 4  # bytes of a bias value: a matrix has its own float32 copy of the bias
 

@@ -25,7 +25,7 @@ ALWAYS int start_of(const Block *block, const int kind, int row, int group)
     return -ZERO[kind] * input_sum(block, row, group);
 }
 
-/* Add the products of a group. A line has the weights of a quad of inputs; of nibbles, of two quads, GROUP / 2 apart. */
+/* Add the products of a group. A line has the weights of a quad of inputs, or of two quads as nibbles. */
 ALWAYS void add_group(const Block *block, const int nibbles, int group, Ints sums[MOST_ROWS][INT_PANELS],
                       const int rows, const int panels, const char **prefetch)
 {

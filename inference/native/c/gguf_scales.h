@@ -32,7 +32,8 @@ static inline Floats half_scales(const ScalesQ6K *of, int i)
 {
     const Bytes bytes = bytes_load((const uint8_t *)of->halves[i]) ^ 0x80;     /* unsigned: 128 more */
     const Floats unsigned_scales = floats_of_bytes((const uint8_t *)&bytes);
-    return floats_times(floats_plus_product(floats_all(-128), unsigned_scales, floats_all(1)), floats_of_halves(of->scale));
+    const Floats integers = floats_plus_product(floats_all(-128), unsigned_scales, floats_all(1));
+    return floats_times(integers, floats_of_halves(of->scale));
 }
 
 #endif

@@ -10,17 +10,18 @@ from transformers import AutoConfig
 
 from checks import preflight
 from checks.machine import Machine
-from checks.memory.plan import Plan
+from checks.memory.plan import Plan, replan
 from hub.client import Hub
 from hub.download import fetch
 from hub.repository import Repository
 from hub.weight_files import WeightFormats, select_weight_files
 from hub.weight_headers.gguf import config_from_header, with_gguf_config
 from inference.finding import Finding, Refused
+from inference.model.gguf.packed_file import open_keeping_bits
 from inference.model.load.gguf.header import ALIGNMENT, NotGguf, header_start, pack_string, read_header
 from inference.model.load.gguf.shards import shard_paths
 from inference.model.load.loader import load
-from inference.model.load.meta_model import nbytes
+from inference.model.memory_usage import weight_bytes
 from tests import fake_hub, tiny
 from tests.gguf_files import tiny_gguf, write
 
@@ -134,6 +135,23 @@ def test_a_truncated_file_ends_within_its_header(tmp_path: Path) -> None:
         read_header(range_reader(path), size, size)
 
 
+def served_bytes(source: Path) -> int:
+    """Bytes of the weights as one process on the CPU serves them in bfloat16."""
+    options = {"dtype": "bfloat16", "device": "cpu", "trust_remote_code": False}
+    return weight_bytes(load(source, **options, open_gguf=open_keeping_bits).model)["cpu"]
+
+
+def test_quantize_is_planned_from_the_dequantized_weights(
+    fake: fake_hub.FakeHub, several: fake_hub.Repo, look_up: LookUp, client: Hub, planned: Planner
+) -> None:
+    repository = look_up("acme/packed", formats=WeightFormats(gguf_file="Q8_0"))
+    packed_plan = planned(with_gguf_config(repository, client), dtype="bfloat16")
+    dequantized_plan = replan(packed_plan, quantize="int8")
+    assert packed_plan.model_size and dequantized_plan.model_size
+    assert packed_plan.model_size.weights < 0.6 * dequantized_plan.model_size.weights
+    assert replan(dequantized_plan, quantize="none").model_size == packed_plan.model_size
+
+
 def test_on_the_hub_it_is_planned_from_its_header_and_fetched_alone(
     fake: fake_hub.FakeHub,
     several: fake_hub.Repo,
@@ -147,8 +165,7 @@ def test_on_the_hub_it_is_planned_from_its_header_and_fetched_alone(
     assert [finding for finding in preflight.run_checks(plan, machine) if not finding.ok] == []
     folder = fetch(plan.repository, client)
     assert not (folder / "tiny-Q4_0.gguf").exists()
-    model = load(folder / repository.gguf_file, dtype="bfloat16", device="cpu", trust_remote_code=False).model
-    assert plan.model_size and plan.model_size.weights == nbytes((*model.parameters(), *model.buffers()))
+    assert plan.model_size and plan.model_size.weights == served_bytes(folder / repository.gguf_file)
 
 
 def test_a_fetched_gguf_is_found_offline(
@@ -198,8 +215,7 @@ def test_a_sharded_gguf_is_planned_from_all_headers_and_fetched_whole(
     assert plan.repository.weight_bytes == sum(sizes) and plan.repository.bytes_to_fetch >= sum(sizes)
     folder = fetch(plan.repository, client)
     assert len(list((folder / "Q8").iterdir())) == 3 and not (folder / "tiny-F16.gguf").exists()
-    model = load(folder / repository.gguf_file, dtype="bfloat16", device="cpu", trust_remote_code=False).model
-    assert plan.model_size and plan.model_size.weights == nbytes((*model.parameters(), *model.buffers()))
+    assert plan.model_size and plan.model_size.weights == served_bytes(folder / repository.gguf_file)
 
 
 def test_a_sharded_gguf_is_found_offline(

@@ -1,0 +1,153 @@
+"""Loads a GGUF file with its quantized weights as they are: packed into native matrices of the same bits.
+
+transformers' tensor processors say which parameter a tensor is, and which of its rows is which output.
+Tensors of other formats, and those whose values a processor changes, are dequantized as transformers does it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import torch
+from torch import Tensor
+
+from inference.model.gguf.kept_bits import PACKED_DTYPES, is_packable, keeps_bits, processors
+from inference.model.load.formats import open_gguf
+from inference.model.load.gguf.header import GgufHeader, GgufTensor, read_header
+from inference.model.load.gguf.shards import Bytes, merge_headers, read_bytes, shard_names, shard_paths
+from inference.model.quantization.find_weights import FoundWeight, find_weights, owners_of
+from inference.model.quantization.packed_tensor import PackedWeight
+from inference.model.quantization.replace import set_parameter
+from inference.native.packed_matrix import PackedMatrix
+from inference.native.structs import NativeDtype
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """A quantized tensor of the file.
+
+    data   (outputs, bytes of a row), mapped from the file
+    order  (outputs,): the row of each output, int64
+    """
+
+    data: Bytes
+    order: Tensor
+    inputs: int
+    dtype: NativeDtype
+
+    def pack(self, bias: Tensor | None) -> PackedMatrix:
+        return PackedMatrix.pack_gguf(torch.from_numpy(self.data), self.order, self.inputs, self.dtype, bias)
+
+    def dequantize(self, dtype: torch.dtype) -> Tensor:
+        return self.pack(None).unpack(dtype)
+
+
+def open_keeping_bits(
+    auto_class: Any, source: Path, *, config: Any, dtype: torch.dtype, **options: Any
+) -> tuple[Any, set[str]]:
+    """Load the model onto the CPU, and the names of its missing weights.
+
+    A file whose bits cannot be kept is dequantized. Raises NotGguf for shards that do not form one model.
+    """
+    files = read_files(source)
+    if not keeps_bits(merged_header(source, files), dtype):
+        return open_gguf(auto_class, source, config=config, dtype=dtype, **options)
+    with torch.device("meta"):
+        skeleton = auto_class.from_config(config)
+    values, blocks = read_tensors(files, skeleton, config, dtype)
+    model, report = type(skeleton).from_pretrained(
+        None, config=config, state_dict=values, dtype=dtype, output_loading_info=True
+    )
+    values.clear()
+    pack_blocks(model, blocks)
+    return model, set(report["missing_keys"])
+
+
+def read_files(source: Path) -> list[tuple[GgufHeader, Bytes]]:
+    """The header of each shard, and the mapped file. Raises NotGguf, and OSError for a missing file."""
+    paths = shard_paths(source)
+    files = [np.memmap(path, dtype=np.uint8, mode="c") for path in paths]  # writable: torch asks for it
+    headers = [read_header(partial(read_bytes, file), len(file), len(file)) for file in files]
+    return list(zip(headers, files, strict=True))
+
+
+def merged_header(source: Path, files: Sequence[tuple[GgufHeader, Bytes]]) -> GgufHeader:
+    names, headers = shard_names(source.name), [header for header, _ in files]
+    return merge_headers(names, [len(file) for _, file in files], headers)
+
+
+def read_tensors(
+    files: Sequence[tuple[GgufHeader, Bytes]], skeleton: Any, config: Any, dtype: torch.dtype
+) -> tuple[dict[str, Tensor], dict[str, Blocks]]:
+    """The tensors by the names of their parameters, and the blocks of those that stay packed.
+
+    A packed tensor's values are one zero, expanded to its shape: it takes no memory.
+    """
+    module = processors()
+    create_processor = module.TENSOR_PROCESSORS.get(files[0][0].architecture, module.TensorProcessor)
+    processor = create_processor(config=config.to_dict())
+    names = module.get_gguf_hf_weights_map(skeleton, processor)
+    values: dict[str, Tensor] = {}
+    blocks: dict[str, Blocks] = {}
+    process = partial(processor.process, tensor_key_mapping=names, parsed_parameters={"tensors": values})
+    for tensor, data in tensors_of(files):
+        name, order = names.get(tensor.name), row_order(process, tensor)
+        if name is not None and order is not None:
+            blocks[name] = Blocks(data, order, tensor.shape[0], PACKED_DTYPES[tensor.ggml_type])
+            values[name] = torch.zeros((), dtype=dtype).expand(len(order), tensor.shape[0])
+            continue
+        result = process(weights=dequantize(tensor, data), name=tensor.name)
+        if result.name in names:
+            values[names[result.name]] = torch.from_numpy(np.copy(result.weights)).to(dtype)
+    return values, blocks
+
+
+def tensors_of(files: Sequence[tuple[GgufHeader, Bytes]]) -> Iterator[tuple[GgufTensor, Bytes]]:
+    """Each tensor and its bytes, of a matrix (rows, bytes of a row)."""
+    for header, file in files:
+        for tensor in header.tensors or ():
+            data = file[header.data_offset + tensor.offset : header.data_offset + tensor.end]
+            yield tensor, data.reshape(*tensor.shape[:0:-1], -1)
+
+
+def dequantize(tensor: GgufTensor, data: Bytes) -> np.ndarray[Any, Any]:
+    """The values of a tensor, whose dimensions are in torch's order."""
+    values = gguf.dequantize(np.array(data), gguf.GGMLQuantizationType(tensor.ggml_type))
+    return values.reshape(tensor.shape[::-1])
+
+
+def row_order(process: Any, tensor: GgufTensor) -> Tensor | None:
+    """The row of a packable tensor that is each output; None if its values have to be dequantized.
+
+    The processor gets the numbers of the rows in place of their values, and must only move them.
+    """
+    if not is_packable(tensor):
+        return None
+    rows = np.arange(tensor.shape[1], dtype=np.int64)
+    result = process(weights=rows[:, None], name=tensor.name)
+    if result.name != tensor.name or np.shape(result.weights) != (len(rows), 1):
+        return None
+    order = np.ascontiguousarray(result.weights[:, 0])
+    return torch.from_numpy(order) if np.array_equal(np.sort(order), rows) else None
+
+
+def pack_blocks(model: Any, blocks: Mapping[str, Blocks]) -> None:
+    """Replace the parameters that have blocks by packed weights; dequantize those that cannot be packed."""
+    names = {id(parameter): name for name, parameter in model.named_parameters() if name in blocks}
+    packable = {id(weight.weight): weight for weight in find_weights(model)}
+    for parameter, owners in list(owners_of(model)):
+        if id(parameter) in names:
+            target, source = packable.get(id(parameter)), blocks[names[id(parameter)]]
+            set_parameter(
+                packed_weight(target, source) if target else source.dequantize(parameter.dtype), owners
+            )
+
+
+def packed_weight(target: FoundWeight, source: Blocks) -> Tensor:
+    weight = target.weight
+    matrix = source.pack(target.bias)
+    return PackedWeight(matrix, tuple(weight.shape), weight.dtype, target.bias, is_transposed=False)

@@ -1,0 +1,63 @@
+"""A GGUF file served with its bits computes with exactly the values that it has dequantized."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from inference.model.gguf.kept_bits import bytes_saved
+from inference.model.gguf.packed_file import open_keeping_bits
+from inference.model.load.gguf.header import read_header
+from inference.model.load.loader import load
+from inference.model.memory_usage import weight_bytes
+from inference.model.quantization.packed_tensor import PackedWeight
+from inference.model.select_runner import select_runner
+from tests import tiny
+from tests.gguf_files import write
+
+IDS = torch.tensor([[5, 6, 7, 8]])
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny Llama, in shards: 8-bit matrices, and norms in float32."""
+    folder = tmp_path_factory.mktemp("gguf")
+    (folder / "file").mkdir()
+    return write(tiny.llama(folder / "llama"), folder / "file" / "tiny.gguf", max_tensors=8)
+
+
+def load_model(source: Path, *, keep_bits: bool, dtype: str = "float32") -> torch.nn.Module:
+    open_gguf = open_keeping_bits if keep_bits else None
+    return load(source, dtype=dtype, device="cpu", trust_remote_code=False, open_gguf=open_gguf).model
+
+
+def test_every_matrix_keeps_its_bits_and_its_values(source: Path) -> None:
+    plain_model, packed_model = (load_model(source, keep_bits=keep_bits) for keep_bits in (False, True))
+    for (name, plain), weight in zip(plain_model.named_parameters(), packed_model.parameters(), strict=True):
+        assert isinstance(weight, PackedWeight) is (plain.dim() == 2), name
+        values = weight.values() if isinstance(weight, PackedWeight) else weight
+        assert torch.equal(values, plain), name
+
+
+def test_products_differ_by_the_rounding_of_their_inputs(source: Path) -> None:
+    plain_model, packed_model = (load_model(source, keep_bits=keep_bits) for keep_bits in (False, True))
+    with torch.inference_mode():
+        right, logits = plain_model(IDS).logits, packed_model(IDS).logits
+    assert 0 < (logits - right).abs().max() < 0.05 * right.std()
+
+
+def test_the_fused_runner_serves_them(source: Path) -> None:
+    model = load_model(source, keep_bits=True, dtype="bfloat16")
+    selected = select_runner(model, max_sequences=2, context=64, kv_memory_bytes=1 << 24, timed=False)
+    assert selected.runner_kind == "fused"
+    assert isinstance(model.get_input_embeddings().weight, PackedWeight)
+
+
+def test_the_bytes_saved_are_predicted(tmp_path: Path) -> None:
+    file = write(tiny.llama(tmp_path / "llama"), tmp_path / "tiny.gguf")
+    data = file.read_bytes()
+    header = read_header(lambda start, stop: data[start:stop], len(data), len(data))
+    plain_bytes, packed_bytes = (
+        weight_bytes(load_model(file, keep_bits=keep_bits)) for keep_bits in (False, True)
+    )
+    assert plain_bytes["cpu"] - packed_bytes["cpu"] == bytes_saved(header, torch.float32) > 0
