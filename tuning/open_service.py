@@ -19,6 +19,7 @@ from inference.process.rss import resident_memory
 from settings.groups import tuning_folder
 from settings.schema import Settings
 from tuning.service import InUse, TuningService
+from tuning.trainer.trainer_memory import free_vram, trainer_device
 from tuning.types import TrainingBase
 
 RAM = "RAM"  # in the memory terms of the checks
@@ -65,7 +66,9 @@ def open_service(
 
 
 def free_bytes(serving_bytes: int) -> int:
-    """RAM for trainers: what is free, without what the server still lacks of a full batch."""
+    """Memory for trainers: free VRAM, or free RAM without what the server still lacks of a full batch."""
+    if trainer_device() == "cuda":
+        return free_vram()
     return max(0, available_ram().remaining - max(0, serving_bytes - resident_memory().total))
 
 

@@ -23,8 +23,8 @@ from inference.model.quantization.quantize import pack_on
 from inference.model.quantization.schemes import INT4, INT8, NONE
 from inference.native.build import NativeUnavailable
 from tuning.trainer.fused_norms import fuse_norms
+from tuning.trainer.trainer_memory import AUTO, trainer_device
 
-AUTO = "auto"
 PROBE_IDS = (1, 5, 2, 7, 3, 6, 4, 8)  # arbitrary token ids for which both ways to the logits are compared
 ATTENTION_DROPOUT = "attention_dropout"  # the attribute of attention modules in transformers
 QLORA_SCHEMES = {"cpu": INT8, "cuda": INT4}  # of a quantized base, by the type of device
@@ -121,7 +121,7 @@ def load_base(
 
 def qlora_scheme(quantize_base: bool) -> str:
     """The scheme of a job's frozen weights on the device that trainers take."""
-    return QLORA_SCHEMES.get(resolve_device(AUTO), INT8) if quantize_base else NONE
+    return QLORA_SCHEMES[trainer_device()] if quantize_base else NONE
 
 
 def count_weights(folder: Path, trust_remote_code: bool) -> int:

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from inference.process.rss import resident_memory
 from tuning.trainer.checkpoints import checkpoint_folder, remove_checkpoints, write_checkpoint
 from tuning.trainer.evaluation import batch_measures, evaluate, score
 from tuning.trainer.failures import NOT_FINITE, JobFailed
@@ -27,6 +26,7 @@ from tuning.trainer.progress import ProgressLog
 from tuning.trainer.remaining_time import RemainingTime
 from tuning.trainer.schedule import Schedule, make_schedule
 from tuning.trainer.trainer import PassResult, Trainer
+from tuning.trainer.trainer_memory import peak_bytes
 from tuning.trainer.training_data import TrainingBatch, TrainingData, add_reference
 from tuning.types import JobSpec
 
@@ -228,7 +228,7 @@ class TrainingJob:
             "finished",
             folder=str(checkpoint_folder(self.folder, step)),
             best_step=step,
-            peak_bytes=resident_memory().peak,
+            peak_bytes=peak_bytes(),
         )
 
 

@@ -13,19 +13,20 @@ import torch
 
 from checks.memory.activations import count_experts
 from inference.finding import Finding, format_size
-from inference.model.load.device_dtype import resolve_device
 from inference.model.load.meta_model import build_on_meta, count_parameters, nbytes
 from inference.model.quantization.find_weights import find_weights
 from inference.model.quantization.schemes import NONE, weight_bytes_saved
 from tuning.data.examples import Dataset
-from tuning.trainer.base_model import AUTO, qlora_scheme, training_dtype
+from tuning.trainer.base_model import qlora_scheme, training_dtype
 from tuning.trainer.lora import PeftAdapters, lora_options, read_config
 from tuning.trainer.micro_batches import MAX_PASS_TOKENS
 from tuning.trainer.saved_activations import saved_bytes
 from tuning.trainer.target_logprobs import tokens_per_block
+from tuning.trainer.trainer_memory import trainer_device
 from tuning.types import JobSpec
 
-PROGRAM_BYTES = 400_000_000  # torch, transformers, peft, this code and a tokenizer
+# In RAM: torch, transformers, peft, this code, a tokenizer. In VRAM: CUDA's context, buffers of libraries.
+PROGRAM_BYTES = {"cpu": 400_000_000, "cuda": 700_000_000}
 FLOAT_BYTES = 4
 TRAINED_FACTOR = 3  # a trained weight and its two moments
 PROBE_TOKENS = (64, 128)  # activations are measured with these numbers of tokens, and are linear in them
@@ -74,7 +75,7 @@ def plan_memory(raw_config: Mapping[str, Any], spec: JobSpec, num_tokens: int) -
     Raises BadRequest for an adapter that the model cannot have, and whatever the architecture raises.
     """
     model = build_on_meta(raw_config)
-    dtype = training_dtype(spec.dtype, resolve_device(AUTO), count_parameters(model))
+    dtype = training_dtype(spec.dtype, trainer_device(), count_parameters(model))
     model.to(getattr(torch, dtype))
     full_weights, frozen_weights = nbytes(model.parameters()), weight_bytes(model, spec)
     trained = insert_adapter(model, spec)
@@ -84,8 +85,9 @@ def plan_memory(raw_config: Mapping[str, Any], spec: JobSpec, num_tokens: int) -
         weights=frozen_weights,
         adapter=TRAINED_FACTOR * adapter_bytes,
         step=max(activations + logits_bytes(model, num_tokens), adapter_bytes),
-        programs=PROGRAM_BYTES,
-        loading=full_weights - frozen_weights,
+        programs=PROGRAM_BYTES[trainer_device()],
+        # On a GPU, weights are packed one by one as they arrive.
+        loading=full_weights - frozen_weights if trainer_device() == "cpu" else 0,
     )
 
 
@@ -137,9 +139,7 @@ def logits_bytes(model: Any, num_tokens: int) -> int:
     """
     config, itemsize = model.config.get_text_config(), model.dtype.itemsize
     of_a_logit = 2 * FLOAT_BYTES + (itemsize if itemsize < FLOAT_BYTES else 0)
-    num_logits = config.vocab_size * min(
-        num_tokens, tokens_per_block(config.vocab_size, resolve_device(AUTO))
-    )
+    num_logits = config.vocab_size * min(num_tokens, tokens_per_block(config.vocab_size, trainer_device()))
     return of_a_logit * num_logits + num_tokens * config.hidden_size * itemsize
 
 

@@ -23,7 +23,6 @@ from inference.model.load import loader
 from inference.model.load.meta_model import build_on_meta
 from inference.model.quantization.schemes import NONE
 from inference.process.memory_shortage import is_memory_shortage
-from inference.process.rss import resident_memory
 from tuning.trainer.durable_files import replace_folder
 from tuning.trainer.lora import LoraOptions, find_linear_names, kinds_to_names
 from tuning.trainer.memory_plan import TRAINED_FACTOR, TrainingPlan, plan_memory
@@ -33,6 +32,7 @@ from tuning.trainer.open_base import open_base
 from tuning.trainer.optimizers import AdamParams, check_params, num_steps
 from tuning.trainer.run_state import open_run_state, save_run_state
 from tuning.trainer.trainer import Trainer
+from tuning.trainer.trainer_memory import used_bytes
 from tuning.trainer.whole_passes import Interruption, PassInterrupted, whole_pass
 from tuning.types import Hyperparameters, JobSpec, TrainingBase
 
@@ -57,7 +57,7 @@ def main(descriptor: int, folder: Path) -> int:
     with socket.socket(fileno=descriptor) as connection, connection.makefile("rwb") as stream:
         while message := read_message(stream):
             header, arrays = server.reply(message)
-            write_message(stream, {**header, "rss": resident_memory().total}, arrays)
+            write_message(stream, {**header, "rss": used_bytes()}, arrays)
     return 0
 
 

@@ -4,10 +4,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 
 from tests import tiny
 from tests.tuning.trainer.conftest import job_spec
 from tuning.data.examples import Dataset, Example
+from tuning.open_service import free_bytes
+from tuning.trainer import trainer_memory
 from tuning.trainer.memory_plan import TrainingPlan, check_memory, largest_pass, plan_memory
 
 CONFIG: dict[str, Any] = {"model_type": "llama", **tiny.LLAMA, "hidden_size": 128, "num_hidden_layers": 4}
@@ -46,6 +49,20 @@ def test_checkpointing_and_quantization_save_memory() -> None:
     quantized = plan(quantize_base=True)
     assert quantized.weights < 0.4 * plan().weights
     assert quantized.weights + quantized.loading == plan().weights
+
+
+def test_a_gpu_packs_into_four_bits_as_weights_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
+    on_cpu = plan(quantize_base=True, lora_rank=8)
+    monkeypatch.setattr(trainer_memory, "resolve_device", lambda device: "cuda")
+    on_gpu = plan_memory(CONFIG, replace(job_spec(quantize_base=True, lora_rank=8), dtype="float32"), 1024)
+    assert on_gpu.weights < 0.8 * on_cpu.weights and on_gpu.loading == 0
+    assert on_gpu.programs > on_cpu.programs
+
+
+def test_free_memory_is_that_of_the_gpu_if_trainers_take_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trainer_memory, "resolve_device", lambda device: "cuda")
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (5_000_000_000, 80_000_000_000))
+    assert free_bytes(serving_bytes=10**12) == 5_000_000_000
 
 
 def test_dora_keeps_more_than_lora_but_not_by_the_token() -> None:

@@ -1,0 +1,31 @@
+"""The memory that trainers take, a GPU's or RAM: what is free, and what this process has of it.
+
+Knows torch and the process; not what a training takes.
+"""
+
+import torch
+
+from inference.model.load.device_dtype import resolve_device
+from inference.process.rss import resident_memory
+
+AUTO = "auto"
+
+
+def trainer_device() -> str:
+    """The type of device that trainers take."""
+    return resolve_device(AUTO)
+
+
+def free_vram() -> int:
+    """Free bytes of the GPU. A server has its KV cache there from its start on."""
+    return int(torch.cuda.mem_get_info()[0])
+
+
+def used_bytes() -> int:
+    """What this trainer's process has of the memory that is planned."""
+    return torch.cuda.memory_reserved() if trainer_device() == "cuda" else resident_memory().total
+
+
+def peak_bytes() -> int:
+    """As used_bytes, at its largest."""
+    return torch.cuda.max_memory_reserved() if trainer_device() == "cuda" else resident_memory().peak
