@@ -59,7 +59,7 @@ class PlainTokenizer:
         return tuple(id for id in ids if id not in special) if special else ids
 
     def decode(self, ids: Sequence[int]) -> str:
-        return self._backend.detokenize(ids, show_special=False)
+        return self._backend.detokenize(ids, show_special=False) if ids else ""
 
     @cached_property
     def special_frame(self) -> tuple[Ids, Ids]:

@@ -154,7 +154,9 @@ def tokenize(models: Models) -> Response:
 def detokenize(models: Models) -> Response:
     body = read_request(DetokenizeRequest)
     served = models.resolve(body.model)
-    return json_response(200, DetokenizeResponse(served.backend.detokenize(body.tokens)))
+    return json_response(
+        200, DetokenizeResponse(served.backend.detokenize(body.tokens, not body.skip_special_tokens))
+    )
 
 
 def _generation_request(body: TokenizeRequest) -> GenerationRequest:

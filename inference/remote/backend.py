@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from inference.backend import Stream
 from inference.backend_load import BackendLoad
@@ -14,6 +14,7 @@ from inference.metrics.upstream import UpstreamMetrics, UpstreamRequestStats
 from inference.remote.attempts import Attempts
 from inference.remote.failures import UpstreamFailure, broken
 from inference.remote.member import Member
+from inference.remote.remote_tokenizer import RemoteTokenizer
 from inference.remote.residence import AlwaysLoaded, Residence
 from inference.remote.retry_budget import RetryBudget
 from inference.remote.stream import Emit, RemoteStream
@@ -25,6 +26,8 @@ from settings.model_list import RemoteModel
 BUSY_RETRY_AFTER_S = 1.0
 CLOSE_TIMEOUT_S = 5.0
 NO_VOCAB = 1 << 31  # an upstream does not tell the width of its logits: it judges token ids itself
+
+Result = TypeVar("Result")
 
 log = logging.getLogger(__name__)
 
@@ -77,13 +80,13 @@ class RemoteBackend:
         return RemoteStream(self._running_loop(), lambda emit: self._relay(request, ends_at, emit))
 
     def tokenize(self, request: GenerationRequest) -> Tokenized:
-        raise self._without_tokenizer()
+        return self._with_tokenizer(lambda tokenizer: tokenizer.tokenize(request))
 
     def detokenize(self, token_ids: Sequence[int], show_special: bool = True) -> str:
-        raise self._without_tokenizer()
+        return self._with_tokenizer(lambda tokenizer: tokenizer.detokenize(token_ids, show_special))
 
     def tokenizer_config(self) -> Mapping[str, Any]:
-        raise self._without_tokenizer()
+        return self._with_tokenizer(lambda tokenizer: tokenizer.config())
 
     def embed(self, inputs: Sequence[str | Sequence[int]]) -> Stream:
         path, body = self._members[0].api.embedding_call(inputs)
@@ -112,7 +115,7 @@ class RemoteBackend:
 
     async def _close_clients(self) -> None:
         for member in self._members:
-            await member.client.close()
+            await member.close()
 
     async def _relay(self, request: GenerationRequest, ends_at: float | None, emit: Emit) -> None:
         """Relay the answers of one server. ends_at: on the clock of time.monotonic."""
@@ -179,5 +182,35 @@ class RemoteBackend:
             raise Unavailable("the server is starting")
         return self._loop
 
-    def _without_tokenizer(self) -> NotImplementedHere:
-        return NotImplementedHere(f"the server behind {self._model.name} does not share its tokenizer")
+    def _with_tokenizer(self, work: Callable[[RemoteTokenizer], Awaitable[Result]]) -> Result:
+        """The result of `work` with a server's tokenizer. Blocks a thread that is not the event loop's.
+
+        Raises NotImplementedHere if no server shares its tokenizer.
+        """
+        now = time.monotonic()
+        members = [member for member in self._members if member.tokenizer]
+        if not members:
+            raise NotImplementedHere(f"the server behind {self._model.name} does not share its tokenizer")
+        tokenizer = min(members, key=lambda member: member.breaker.is_open(now)).tokenizer
+        assert tokenizer is not None
+
+        async def run() -> Result:
+            try:
+                async with self._residence.use(), asyncio.timeout(self._model.timeouts.first):
+                    return await work(tokenizer)
+            except UpstreamFailure as failure:
+                raise failure.error from None
+            except TimeoutError:
+                raise Unavailable(f"the server behind {self._model.name} did not answer in time") from None
+
+        loop = self._running_loop()
+        assert not is_running_here(loop), "the event loop would wait for itself"
+        return asyncio.run_coroutine_threadsafe(run(), loop).result()
+
+
+def is_running_here(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether this thread runs the loop."""
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False

@@ -10,6 +10,7 @@ from inference.remote.failures import DEFAULT_RETRY_AFTER_S, UpstreamFailure
 from inference.remote.http_client import HttpClient
 from inference.remote.prefix_index import BLOCK_BYTES, BYTES_PER_TOKEN, PrefixIndex
 from inference.remote.relay import Relay
+from inference.remote.remote_tokenizer import RemoteTokenizer
 from inference.remote.stream import Emit
 from inference.remote.upstream_api import UpstreamApi, UpstreamCall
 from inference.types import Event, Finished
@@ -35,10 +36,16 @@ class Prompt:
 
 
 class Member:
-    """One server of a model. Everything but `calls` of its api runs on the event loop."""
+    """One server of a model. Everything but `calls` of its api runs on the event loop.
 
-    def __init__(self, model: RemoteModel, api: UpstreamApi) -> None:
+    tokenizer  None: the server does not share it
+    """
+
+    def __init__(
+        self, model: RemoteModel, api: UpstreamApi, tokenizer: RemoteTokenizer | None = None
+    ) -> None:
         self.api = api
+        self.tokenizer = tokenizer
         self.client = HttpClient(model)
         self.breaker = Breaker()
         self._prefixes = PrefixIndex()
@@ -50,6 +57,12 @@ class Member:
         """Seconds until an answer to the prompt begins, by what this server computes already."""
         work = self._waiting_tokens + UNCACHED_WEIGHT * self._uncached_tokens(prompt)
         return work / self._speed + STEP_WEIGHT * self._step_s * self._num_running
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self.client.close()
+        if self.tokenizer:
+            await self.tokenizer.client.close()
 
     async def relay(
         self,

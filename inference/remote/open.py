@@ -16,6 +16,7 @@ from inference.remote.member import Member
 from inference.remote.openai import OpenAIApi
 from inference.remote.openai_body import FLAVOURS
 from inference.remote.prompt_types import find_prompt_type
+from inference.remote.remote_tokenizer import WITH_TOKENIZER, RemoteTokenizer
 from inference.remote.residence import Residence
 from inference.remote.tgi import TgiApi
 from inference.remote.upstream_api import UpstreamApi
@@ -81,14 +82,23 @@ def open_member(model: RemoteModel, detected: Detected) -> tuple[Member, str]:
     )
     if detected.problem:
         log.warning("event=no_response model=%s: %s", model.name, detected.problem)
-    return Member(model, APIS[kind](model, upstream_name, kind, detected.details)), kind
+    tokenizer = None
+    if kind in WITH_TOKENIZER and upstream_name == next(iter(detected.models), None):
+        # The routes name no model: they are about the server's first one.
+        tokenizer = RemoteTokenizer(model, upstream_name, has_detokenizer=kind == "hearth")
+    return Member(model, APIS[kind](model, upstream_name, kind, detected.details), tokenizer), kind
 
 
 def open_child(model: RemoteModel, residence: Residence, metrics: UpstreamMetrics) -> RemoteBackend:
     """The backend of a model that a process of this server serves, as another Hearth would."""
     api = OpenAIApi(model, FLAVOURS["hearth"], model.upstream_name)
     return RemoteBackend(
-        model, [Member(model, api)], metrics, kind="own process", context=model.context, residence=residence
+        model,
+        [Member(model, api, RemoteTokenizer(model, model.upstream_name, has_detokenizer=True))],
+        metrics,
+        kind="own process",
+        context=model.context,
+        residence=residence,
     )
 
 

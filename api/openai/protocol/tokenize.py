@@ -38,10 +38,11 @@ class TokenizeResponse(Struct):
 
 
 class DetokenizeRequest(Struct):
-    """Token ids to convert to text."""
+    """Token ids to convert to text. skip_special_tokens: leave special tokens out, as in SGLang."""
 
     tokens: list[int]
     model: str | None = None
+    skip_special_tokens: bool = False
 
 
 class DetokenizeResponse(Struct):

@@ -1,0 +1,83 @@
+"""The tokenizer of a server that shares it: another Hearth, or Text Generation Inference.
+
+Both have TGI's routes, which tell the place of each token in the text. On the event loop.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from inference.errors import NotImplementedHere
+from inference.remote.failures import broken
+from inference.remote.http_client import HttpClient
+from inference.remote.openai import is_conversation
+from inference.remote.openai_body import FLAVOURS, chat_body
+from inference.tokenized import Tokenized, TokenSpan
+from inference.types import GenerationRequest
+from settings.model_list import RemoteModel
+
+OPENAI_PREFIX = "/v1"
+WITH_TOKENIZER = frozenset({"hearth", "tgi"})  # kinds of servers
+
+
+class RemoteTokenizer:
+    """upstream_name: the model's name at the server. has_detokenizer: the server turns ids into text too."""
+
+    def __init__(self, model: RemoteModel, upstream_name: str, *, has_detokenizer: bool) -> None:
+        root = replace(model.server, url=model.server.url.removesuffix(OPENAI_PREFIX))
+        self.client = HttpClient(replace(model, server=root))
+        self._model = model.name
+        self._upstream_name = upstream_name
+        self._has_detokenizer = has_detokenizer
+
+    async def tokenize(self, request: GenerationRequest) -> Tokenized:
+        """The prompt as the server reads it. Raises UpstreamFailure, or NotImplementedHere for token ids."""
+        if is_conversation(request.prompt):
+            document = await self._post(
+                "/chat_tokenize", chat_body(request, self._upstream_name, FLAVOURS["hearth"])
+            )
+            return self._read(document["templated_text"], document["tokenize_response"])
+        if not isinstance(request.prompt, str):
+            raise NotImplementedHere(f"the server behind {self._model} tokenizes text only")
+        body: dict[str, Any] = {"inputs": request.prompt}
+        if request.add_special_tokens is not None:
+            body["add_special_tokens"] = request.add_special_tokens
+        return self._read(request.prompt, await self._post("/tokenize", body))
+
+    async def detokenize(self, token_ids: Sequence[int], show_special: bool) -> str:
+        """Raises UpstreamFailure, or NotImplementedHere."""
+        if not self._has_detokenizer:
+            raise NotImplementedHere(f"the server behind {self._model} turns no token ids into text")
+        body = {
+            "model": self._upstream_name,
+            "tokens": list(token_ids),
+            "skip_special_tokens": not show_special,
+        }
+        document = await self._post("/detokenize", body)
+        return str(document["prompt"])
+
+    async def config(self) -> Mapping[str, Any]:
+        """The server's tokenizer_config.json. Raises UpstreamFailure, or NotImplementedHere."""
+        if not self._has_detokenizer:
+            raise NotImplementedHere(f"the server behind {self._model} does not show its tokenizer's config")
+        document = await self.client.get_json(self.client.url("/tokenizer_info"))
+        return document if isinstance(document, Mapping) else {}
+
+    async def _post(self, path: str, body: Mapping[str, Any]) -> Any:
+        async with self.client.post(path, msgspec.json.encode(body)) as response:
+            try:
+                return msgspec.json.decode(await response.read())
+            except ValueError:
+                raise broken(self._model, "no JSON") from None
+
+    def _read(self, text: str, tokens: Sequence[Mapping[str, Any]]) -> Tokenized:
+        try:
+            spans = [
+                TokenSpan(each["id"], each["text"], each["start"], each["stop"], name=each["text"])
+                for each in tokens
+            ]
+        except (KeyError, TypeError):
+            raise broken(self._model, "no tokens") from None
+        return Tokenized(text, tuple(spans))
