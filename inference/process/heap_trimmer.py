@@ -12,7 +12,7 @@ from inference.process.malloc import trim_heap
 from inference.process.rss import resident_memory
 
 INTERVAL_S = 5.0
-MIN_GROWTH = 32 << 20  # bytes since the last time; less is not worth the milliseconds
+MIN_GROWTH = 8 << 20  # bytes since the last time; less is not worth the milliseconds
 
 
 class HeapTrimmer:
