@@ -52,9 +52,9 @@ def check_device(device: str) -> Generator[Figure, None, list[str]]:
             ("loss", "gradients"), computed, expected, tolerances, strict=True
         ):
             figure = f"{dtype}, {scheme}, {name}"
-            error = float((value - reference).norm() / reference.norm())
-            yield Figure(figure, error, "relative error", f"at most {tolerance:g}")
-            wrong += [] if error <= tolerance else [figure]
+            difference = float((value - reference).norm() / reference.norm())
+            yield Figure(figure, difference, "relative error", f"at most {tolerance:g}")
+            wrong += [] if difference <= tolerance else [figure]
     return wrong
 
 

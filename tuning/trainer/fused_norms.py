@@ -26,7 +26,9 @@ class FusedRMSNorm(nn.Module):
 
 def fuse_norms(model: nn.Module) -> int:
     """Turn the model's modules that compute what a FusedRMSNorm does into such; returns their number."""
-    norms = [(module, epsilon) for module in model.modules() if (epsilon := epsilon_of(module)) is not None]
+    norms: list[tuple[Any, float]] = [
+        (module, epsilon) for module in model.modules() if (epsilon := epsilon_of(module)) is not None
+    ]
     for module, epsilon in norms:
         module.__class__ = FusedRMSNorm
         module.epsilon = epsilon
