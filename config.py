@@ -47,8 +47,7 @@ TRUST_REMOTE_CODE = False
 # are served as they are on a CPU, else dequantized at load; QUANTIZE quantizes them again.
 GGUF_FILE = ""
 
-# Load weights from pickle files (*.bin), which can run code. Enable it only for models whose authors you
-# trust.
+# Load weights from pickle files (*.bin), which can run code: only for models whose authors you trust.
 ALLOW_PICKLE = False
 
 # Use only files that are already on this machine, and never contact the Hub.
@@ -270,7 +269,8 @@ MAX_BATCH_TOTAL_TOKENS = 0
 CUDA_MEMORY_FRACTION = 1.0
 
 # Tokens computed in one step, at most. Larger values speed up long prompts; smaller values delay running
-# answers less. 0: 512 on a CPU, 2048 on a GPU.
+# answers less. On a CPU, steps beside running answers are limited by their time too. 0: 512 on a CPU, 2048 on
+# a GPU.
 MAX_BATCH_TOKENS = 0
 
 # Compute the common prefix of prompts once, and keep it in the KV cache while there is room.
