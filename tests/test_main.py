@@ -296,7 +296,7 @@ def test_a_missing_model_is_refused_with_a_table() -> None:
 
 
 @pytest.mark.slow
-def test_a_started_server_asks_for_a_key_answers_and_stops_with_code_0(tmp_path: Path) -> None:
+def test_a_started_server_requires_its_key_and_stops_with_code_0(tmp_path: Path) -> None:
     flags = ("--served-names=mine", "--default-max-tokens=3", "--api-keys=sesame")
     with serving(f"--model={tiny.llama(tmp_path)}", *flags) as (process, url), requests.Session() as client:
         body = {"model": "mine", "content": "hi"}
