@@ -16,7 +16,7 @@ CASES = (
     MemoryCase("gpt2", rows=8),
     MemoryCase("mamba", rows=8),
 )
-SAMPLE = (MemoryCase("llama"),)
+SAMPLE = (MemoryCase("llama", rows=1, context=100),)
 
 MeasureCase = Callable[[MemoryCase, Path, Path], MeasuredMemory]
 
