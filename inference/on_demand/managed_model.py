@@ -100,9 +100,9 @@ class ManagedModel:
     def describe_progress(self, now: float) -> str:
         """How far the load is, for the client of a request that has waited long enough."""
         if self.status != "loading":
-            return f"{self.name} waits for the memory of another model, which still answers requests"
+            return f"{self.name} waits until another model is loaded, or has ended its answers"
         details = f" ({self.process.progress})" if self.process and self.process.progress else ""
-        return f"{self.name} is being loaded since {now - self.started_at:.0f} s{details}"
+        return f"{self.name} has been loading for {now - self.started_at:.0f} s{details}"
 
     def retry_after(self, now: float) -> float:
         """Seconds after which the load is expected to have ended."""

@@ -191,7 +191,7 @@ def test_an_idle_model_is_unloaded_after_its_keep_alive() -> None:
 def test_a_request_gets_the_progress_after_its_wait_and_the_load_goes_on() -> None:
     async def scenario(setup: LoaderSetup) -> None:
         setup.can_start.clear()
-        with pytest.raises(NotLoaded, match=r"a is being loaded since 0 s \(30 %\)") as refusal:
+        with pytest.raises(NotLoaded, match=r"a has been loading for 0 s \(30 %\)") as refusal:
             await setup.use_model("a")
         assert refusal.value.status == 503 and 1 <= refusal.value.retry_after <= 60
         setup.can_start.set()
@@ -268,3 +268,19 @@ def test_a_request_that_comes_before_an_unload_keeps_the_model() -> None:
         assert setup.log == ["+a"] and setup.models["a"].status == "loaded"
 
     play(scenario)
+
+
+def test_a_request_behind_another_load_says_so() -> None:
+    async def scenario(setup: LoaderSetup) -> None:
+        setup.can_start.clear()
+        first = asyncio.create_task(setup.use_model("a"))
+        await asyncio.sleep(0)
+        with pytest.raises(NotLoaded, match="b waits until another model is loaded"):
+            await setup.use_model("b")
+        with pytest.raises(NotLoaded):
+            await first
+        setup.can_start.set()
+        await setup.wait_until(lambda: setup.models["b"].status == "loaded")
+        assert setup.log == ["+a", "+b"]
+
+    play(scenario, wait_s=0.02)
