@@ -89,7 +89,7 @@ class DeviceMatrix:
         return reduce(Tensor.add_, (block @ weight for block, weight in zip(blocks, weights, strict=True)))
 
     def _unpack(self, rows: slice, dtype: torch.dtype) -> Tensor:
-        if rows.stop - rows.start == self.outputs:  # a launch has no time for slices
+        if rows.stop - rows.start == self.outputs:  # slices would take the host as long as the launch
             return self.unpack(dtype)
         scales = None if self.scales is None else self.scales[rows]
         return unpack_rows(self.values[rows], scales, self.inputs, self.bits, dtype)
