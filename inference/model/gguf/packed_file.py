@@ -5,8 +5,9 @@ Tensors of other formats, and those whose values a processor changes, are dequan
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +91,8 @@ def read_tensors(
     module = processors()
     create_processor = module.TENSOR_PROCESSORS.get(files[0][0].architecture, module.TensorProcessor)
     processor = create_processor(config=config.to_dict())
-    names = module.get_gguf_hf_weights_map(skeleton, processor)
+    with cached_name_map():
+        names = module.get_gguf_hf_weights_map(skeleton, processor)
     values: dict[str, Tensor] = {}
     blocks: dict[str, Blocks] = {}
     process = partial(processor.process, tensor_key_mapping=names, parsed_parameters={"tensors": values})
@@ -104,6 +106,17 @@ def read_tensors(
         if result.name in names:
             values[names[result.name]] = torch.from_numpy(np.copy(result.weights)).to(dtype)
     return values, blocks
+
+
+@contextmanager
+def cached_name_map() -> Iterator[None]:
+    """Within the context gguf-py makes its table of names once: transformers asks for it at each module."""
+    create = gguf.get_tensor_name_map
+    gguf.get_tensor_name_map = cache(create)
+    try:
+        yield
+    finally:
+        gguf.get_tensor_name_map = create
 
 
 def tensors_of(files: Sequence[tuple[GgufHeader, Bytes]]) -> Iterator[tuple[GgufTensor, Bytes]]:

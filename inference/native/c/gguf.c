@@ -159,21 +159,60 @@ static int six_bits_at(const ScalesQ4K *of, int i, int min, int n)
     return nibble(of->six_bits[i + 4][n], min) | of->six_bits[i - 4 + 4 * min][n] >> 6 << 4;
 }
 
-float gguf_value(const Matrix *of, int panel, int k, int n)
+/* A value is scale × (code - zero) - min. */
+typedef struct Affine {
+    float scale, min;
+} Affine;
+
+static const int ZERO_OF[] = {[Q8_0] = INT8_ZERO, [Q4_0] = INT4_ZERO, [Q4_K] = 0, [Q6_K] = Q6_ZERO};
+
+/* Of output n in half a group. */
+static Affine affine_of(const Matrix *of, int panel, int group, int half, int n)
 {
-    const int group = k / GROUP, g = group % SUPER_GROUPS, within = k % GROUP;
     const char *scales = scales_at(of, panel);
-    const int code = read_code(of->dtype, group_at(of, panel, group), within, n);
-    const ScalesQ4K *fours = (const ScalesQ4K *)scales + group / SUPER_GROUPS;
-    const ScalesQ6K *sixes = (const ScalesQ6K *)scales + group / SUPER_GROUPS;
+    const int number = group / SUPER_GROUPS, g = group % SUPER_GROUPS;
+    const ScalesQ4K *fours = (const ScalesQ4K *)scales + number;
+    const ScalesQ6K *sixes = (const ScalesQ6K *)scales + number;
     switch (of->dtype) {
     case Q4_K:
-        return half_read(fours->scale[n]) * six_bits_at(fours, g, 0, n) * code
-               - half_read(fours->min[n]) * six_bits_at(fours, g, 1, n);
-    case Q6_K: return half_read(sixes->scale[n]) * sixes->halves[2 * g + within / HALF][n] * (code - Q6_ZERO);
-    default: {
-        const int zero = of->dtype == Q8_0 ? INT8_ZERO : INT4_ZERO;
-        return half_read(((const uint16_t *)scales)[group * PANEL + n]) * (code - zero);
+        return (Affine){half_read(fours->scale[n]) * six_bits_at(fours, g, 0, n),
+                        half_read(fours->min[n]) * six_bits_at(fours, g, 1, n)};
+    case Q6_K: return (Affine){half_read(sixes->scale[n]) * sixes->halves[2 * g + half][n], 0};
+    default: return (Affine){half_read(((const uint16_t *)scales)[group * PANEL + n]), 0};
     }
-    }
+}
+
+static inline float value_of(int dtype, const uint8_t *group, int k, int n, Affine affine)
+{
+    return affine.scale * (read_code(dtype, group, k, n) - ZERO_OF[dtype]) - affine.min;
+}
+
+float gguf_value(const Matrix *of, int panel, int k, int n)
+{
+    const int group = k / GROUP, within = k % GROUP;
+    const Affine affine = affine_of(of, panel, group, within / HALF, n);
+    return value_of(of->dtype, group_at(of, panel, group), within, n, affine);
+}
+
+static inline __attribute__((always_inline)) void read_half(Tile tile, const Matrix *of, int panel, int group, int half,
+                                                            const int dtype)
+{
+    const uint8_t *codes = group_at(of, panel, group);
+    Affine affine[PANEL];
+    for (int n = 0; n < PANEL; n++)
+        affine[n] = affine_of(of, panel, group, half, n);
+    for (int k = half * HALF; k < (half + 1) * HALF; k++)
+        for (int n = 0; n < PANEL; n++)
+            tile[k][n] = value_of(dtype, codes, k, n, affine[n]);
+}
+
+void gguf_tile(Tile tile, const Matrix *of, int panel, int group)
+{
+    for (int half = 0; half < 2; half++)
+        switch (of->dtype) {
+        case Q8_0: read_half(tile, of, panel, group, half, Q8_0); break;
+        case Q4_0: read_half(tile, of, panel, group, half, Q4_0); break;
+        case Q4_K: read_half(tile, of, panel, group, half, Q4_K); break;
+        default: read_half(tile, of, panel, group, half, Q6_K);
+        }
 }

@@ -36,4 +36,7 @@ void gguf_pack(const Matrix *to, const uint8_t *blocks, const int64_t *order, in
 /* The value of input k of output n of a panel. */
 float gguf_value(const Matrix *of, int panel, int k, int n);
 
+/* The values of a group of a panel. */
+void gguf_tile(Tile tile, const Matrix *of, int panel, int group);
+
 #endif

@@ -40,13 +40,6 @@ static void read_int4(Tile tile, const uint8_t *values, const uint16_t *scales)
             tile[k][n] = int4_at(values, k, n) * bfloat_read(scales[n]);
 }
 
-static void read_gguf(Tile tile, const Matrix *of, int panel, int group)
-{
-    for (int k = 0; k < GROUP; k++)
-        for (int n = 0; n < PANEL; n++)
-            tile[k][n] = gguf_value(of, panel, group * GROUP + k, n);
-}
-
 static void read_tile(Tile tile, const Matrix *of, int panel, int group)
 {
     const int groups = of->padded / GROUP;
@@ -57,7 +50,7 @@ static void read_tile(Tile tile, const Matrix *of, int panel, int group)
     case BF16: read_bf16(tile, (const uint16_t *)values + place * TILE); break;
     case INT8: read_int8(tile, values + place * TILE, (const float *)of->scales + panel * PANEL); break;
     case INT4: read_int4(tile, values + place * TILE / 2, (const uint16_t *)of->scales + place * PANEL); break;
-    default: read_gguf(tile, of, panel, group);
+    default: gguf_tile(tile, of, panel, group);
     }
 }
 
