@@ -39,7 +39,7 @@ def parse_switch(where: str, value: Any) -> bool:
 
 def parse_names(where: str, value: Any) -> tuple[str, ...]:
     if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
-        raise BadEntry(f"{where}: members, drop and aliases must be lists of names")
+        raise BadEntry(f"{where}: members, fallbacks, drop and aliases must be lists of names")
     return tuple(value)
 
 

@@ -28,7 +28,7 @@ from settings.local_model import LocalModel, parse_local
 MAX_CONCURRENT = 64
 # Keys of h2oGPT that load a model on a GPU of its own machine, or that its web page reads.
 WITHOUT_EFFECT = frozenset({"visible_models", "h2ogpt_key", "load_8bit", "load_4bit", "load_gptq", "gpu_id"})
-NOT_BUILT = frozenset({"fallbacks", "context_fallbacks", "tokenizer_base_model", "prompt_dict"})
+NOT_BUILT = frozenset({"tokenizer_base_model", "prompt_dict"})
 FOLDER_STARTS = ("models/", ".", "/", "~")
 AUTO_NAME_SWITCH = "DISABLE_OPENAI_AUTO_MODEL_NAME"  # h2oGPT's
 
@@ -58,6 +58,8 @@ class RemoteModel:
     drop            fields that are left out if the server does not support them, rather than refused
     extra           fields that are added to every body
     max_concurrent  requests that run at the server at the same time; further ones get status 429
+    fallbacks       names of models on other servers that answer while no server of this one does
+    context_fallbacks  those that answer if the prompt is too long for this one
     must_connect    a server that does not respond at the start refuses it
     """
 
@@ -78,6 +80,8 @@ class RemoteModel:
     timeouts: Timeouts = Timeouts()
     ca: str = ""
     proxy: str = ""
+    fallbacks: tuple[str, ...] = ()
+    context_fallbacks: tuple[str, ...] = ()
     must_connect: bool = False
 
     @property
@@ -215,6 +219,8 @@ KEYS: Mapping[str, tuple[str, Callable[[str, Any], Any]]] = {
     "timeouts": ("timeouts", _timeouts),
     "ca": ("ca", parse_text),
     "proxy": ("proxy", parse_text),
+    "fallbacks": ("fallbacks", parse_names),
+    "context_fallbacks": ("context_fallbacks", parse_names),
     "fail_if_cannot_connect": ("must_connect", parse_switch),
 }
 OWN_KEYS = frozenset({"base_model", "inference_server", "members", "display_name", "key"})

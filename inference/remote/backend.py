@@ -9,7 +9,15 @@ from typing import Any, TypeVar
 
 from inference.backend import Stream
 from inference.backend_load import BackendLoad
-from inference.errors import BadRequest, Internal, NotImplementedHere, Overloaded, Unavailable
+from inference.errors import (
+    BadRequest,
+    Internal,
+    NotImplementedHere,
+    Overloaded,
+    ServerError,
+    TooLong,
+    Unavailable,
+)
 from inference.metrics.upstream import UpstreamMetrics, UpstreamRequestStats
 from inference.remote.attempts import Attempts
 from inference.remote.failures import UpstreamFailure, broken
@@ -19,7 +27,7 @@ from inference.remote.residence import AlwaysLoaded, Residence
 from inference.remote.retry_budget import RetryBudget
 from inference.remote.stream import Emit, RemoteStream
 from inference.tokenized import Tokenized
-from inference.types import Embedded, GenerationRequest, ModelInfo
+from inference.types import Embedded, Event, GenerationRequest, ModelInfo
 from inference.validation import check_request
 from settings.model_list import RemoteModel
 
@@ -59,7 +67,15 @@ class RemoteBackend:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._num_running = 0
         details = {"server": kind} | ({"members": str(len(members))} if len(members) > 1 else {})
+        self._fallbacks: Sequence[RemoteBackend] = ()
+        self._context_fallbacks: Sequence[RemoteBackend] = ()
         self._info = ModelInfo(model.name, context, NO_VOCAB, int(time.time()), details=details)
+
+    def set_fallbacks(
+        self, fallbacks: Sequence["RemoteBackend"], context_fallbacks: Sequence["RemoteBackend"]
+    ) -> None:
+        """The models that answer while this one cannot, or if a prompt is too long for it. At the start."""
+        self._fallbacks, self._context_fallbacks = fallbacks, context_fallbacks
 
     def info(self) -> ModelInfo:
         return replace(self._info, status=self._residence.status())
@@ -118,6 +134,32 @@ class RemoteBackend:
             await member.close()
 
     async def _relay(self, request: GenerationRequest, ends_at: float | None, emit: Emit) -> None:
+        """Relay the answers of this model, or of a fallback if nothing of them has been passed on."""
+        has_events = False
+
+        def pass_on(events: list[Event]) -> None:
+            nonlocal has_events
+            has_events = True
+            emit(events)
+
+        try:
+            await self._relay_own(request, ends_at, pass_on)
+            return
+        except (Unavailable, Overloaded, TooLong) as error:
+            first_error = error
+        is_too_long = isinstance(first_error, TooLong)
+        for fallback in self._context_fallbacks if is_too_long else self._fallbacks:
+            if has_events:
+                break
+            log.info("event=fallback model=%s to=%s", self._model.name, fallback.info().id)
+            try:
+                await fallback._relay_own(request, ends_at, pass_on)
+                return
+            except ServerError as error:
+                log.info("event=fallback_failed model=%s: %s", fallback.info().id, error.message)
+        raise first_error
+
+    async def _relay_own(self, request: GenerationRequest, ends_at: float | None, emit: Emit) -> None:
         """Relay the answers of one server. ends_at: on the clock of time.monotonic."""
         clock_difference = asyncio.get_running_loop().time() - time.monotonic()
         ends_at = None if ends_at is None else ends_at + clock_difference

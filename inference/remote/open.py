@@ -38,7 +38,28 @@ def open_models(models: Sequence[RemoteModel], metrics: UpstreamMetrics) -> list
     Raises CannotOpen. A server that does not respond is no reason, unless its kind or its model is unknown.
     """
     detected = iter(probe(tuple(each for model in models for each in model.at_each_server)))
-    return [open_model(model, list(islice(detected, 1 + len(model.others))), metrics) for model in models]
+    opened = [open_model(model, list(islice(detected, 1 + len(model.others))), metrics) for model in models]
+    link_fallbacks(models, opened)
+    return opened
+
+
+def link_fallbacks(models: Sequence[RemoteModel], entries: Sequence[ModelEntry]) -> None:
+    """Give each model its fallbacks. Raises CannotOpen for a name that is none of these models."""
+    backends = {
+        name: entry.backend
+        for entry in entries
+        for name in entry.names
+        if isinstance(entry.backend, RemoteBackend)
+    }
+    for model, entry in zip(models, entries, strict=True):
+        for name in (*model.fallbacks, *model.context_fallbacks):
+            if name not in backends:
+                raise CannotOpen(f"{model.name}: the fallback {name} is no model on another server")
+        assert isinstance(entry.backend, RemoteBackend)
+        entry.backend.set_fallbacks(
+            [backends[name] for name in model.fallbacks],
+            [backends[name] for name in model.context_fallbacks],
+        )
 
 
 def open_model(model: RemoteModel, detected: Sequence[Detected], metrics: UpstreamMetrics) -> ModelEntry:
