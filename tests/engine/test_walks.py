@@ -97,7 +97,7 @@ PAGES |= {
 }
 ASYNC = {f"{name}, asynchronous": shape | {"overlap": True} for name, shape in PAGES.items()}
 PAGES |= {f"{name}, early": shape | {"overlap": True} for name, shape in PAGES.items()}
-WALKS = 3  # per kind, each of 50 rules and some 80 steps
+WALKS = 5  # per kind, each of 50 rules and some 80 steps
 RunnerKind = type[EchoRunner] | type[PagedEchoRunner] | type[AsyncEchoRunner]
 EVENTS = (
     *("stop", "length", "error", "cancelled", "deadline", "Overloaded", "TooLong"),
