@@ -89,7 +89,7 @@ def placements(plan: Plan, machine: Machine) -> Iterator[Variant]:
     """The plan as it is, then with other placements: split over GPUs and CPU, on the CPU, on the GPU."""
     yield {}, plan
     if plan.device == "cpu":
-        if machine.gpus and plan.quantize == "none":
+        if machine.gpus:
             yield {"DEVICE": "cuda"}, replan(plan, device="cuda")
         return
     if plan.num_shard == 1 and (counts := offload_layers(plan, machine)):
@@ -107,7 +107,7 @@ def with_fewer_bits(variant: Variant) -> Iterator[Variant]:
     assert plan.model_size is not None
     if itemsize(plan.model_size.dtype) == 4:
         yield settings | {"DTYPE": "bfloat16"}, replan(plan, dtype="bfloat16")
-    if plan.device == "cpu" and plan.num_shard == 1 and plan.quantize == "none":
+    if plan.num_shard == 1 and not plan.layer_devices and plan.quantize == "none":
         for scheme in plan.model_size.quantization_savings:
             yield settings | {"QUANTIZE": scheme}, replan(plan, quantize=scheme)
 

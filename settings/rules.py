@@ -25,8 +25,8 @@ RULES: tuple[tuple[IsBroken, str], ...] = (
         "set only one of them",
     ),
     (
-        lambda s: s.quantize_at_load != "none" and s.device == "cuda",
-        'QUANTIZE="{s.quantize}" works on a CPU only: set QUANTIZE="none", or DEVICE="cpu"',
+        lambda s: s.quantize_at_load != "none" and bool(s.layers),
+        'QUANTIZE="{s.quantize}" needs all layers on one device: set QUANTIZE="none", or LAYERS=""',
     ),
     (
         lambda s: s.quantize_at_load != "none" and s.num_shard > 1,

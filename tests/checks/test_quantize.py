@@ -80,7 +80,7 @@ def test_without_quantization_there_is_no_finding(planned: Planner, machine: Mac
 @pytest.mark.parametrize(
     ("changes", "fix"),
     [
-        ({"device": "cuda"}, 'DEVICE = "cpu"'),
+        ({"device": "cuda", "layer_devices": ("cuda:0", "cpu")}, 'LAYERS = ""'),
         ({"num_shard": 2}, "NUM_SHARD = 1"),
         ({"model_size": replace(MEASURE, dtype="float16")}, 'DTYPE = "auto"'),
     ],

@@ -75,18 +75,27 @@ def test_kv_memory_of_the_settings_is_given_up_first(planned: Planner, machine: 
     assert suggestions[0] == "KV_MEMORY_GB = 0"
 
 
-def test_layers_of_a_full_gpu_go_to_the_cpu_first_and_then_the_whole_model(
-    planned: Planner, machine: Machine
+@pytest.mark.parametrize(
+    ("free", "expected"),
+    [
+        (10, ['QUANTIZE = "int8"', 'QUANTIZE = "int4"', 'LAYERS = "9"']),
+        (4, ['LAYERS = "3"', 'DEVICE = "cpu"', 'DEVICE = "cpu"; QUANTIZE = "int8"']),
+    ],
+)
+def test_a_full_gpu_gets_fewer_bits_then_fewer_layers_and_then_none(
+    planned: Planner, machine: Machine, free: int, expected: list[str]
 ) -> None:
-    crowded = replace(machine, ram=30 * GB, gpus=(Gpu("a", 10 * GB, 24 * GB),))
-    suggestions = lines(eight_billion(planned, device="cuda"), crowded)
-    assert suggestions[:2] == ['LAYERS = "9"', 'DEVICE = "cpu"']
-    assert suggestions[2] == 'DEVICE = "cpu"; QUANTIZE = "int8"'
+    crowded = replace(machine, ram=30 * GB, gpus=(Gpu("a", free * GB, 24 * GB),))
+    assert lines(eight_billion(planned, device="cuda"), crowded) == expected
 
 
 def test_a_gpu_with_enough_memory_is_suggested_instead_of_the_cpu(planned: Planner, machine: Machine) -> None:
     roomy = replace(machine, ram=6 * GB, gpus=(Gpu("a", 24 * GB, 24 * GB),))
-    assert lines(eight_billion(planned), roomy) == ['QUANTIZE = "int4"', 'DEVICE = "cuda"']
+    assert lines(eight_billion(planned), roomy) == [
+        'QUANTIZE = "int4"',
+        'DEVICE = "cuda"',
+        'DEVICE = "cuda"; QUANTIZE = "int8"',
+    ]
 
 
 def test_a_machine_that_is_too_small_gets_no_suggestions(planned: Planner, machine: Machine) -> None:

@@ -17,7 +17,8 @@ from inference.model.quantization.words import pack_words
 from inference.native.structs import NativeDtype
 
 BITS = {NativeDtype.INT8: 8, NativeDtype.INT4: 4}
-BLOCK_VALUES = 1 << 26  # that are quantized or dequantized at once
+BLOCK_VALUES = 1 << 26  # that are dequantized at once
+PACKED_VALUES = 1 << 23  # that are quantized at once: rounding takes some 40 bytes for each
 
 
 class DeviceMatrix:
@@ -39,10 +40,10 @@ class DeviceMatrix:
     def pack(cls, weight: Tensor, dtype: NativeDtype, bias: Tensor | None = None) -> "DeviceMatrix":
         """Pack a weight (outputs, inputs), on its device. Quantizes a block of rows at a time."""
         weight, bias = weight.detach(), None if bias is None else bias.detach()
-        bits, inputs = BITS.get(dtype, 0), weight.shape[1]
+        bits, (outputs, inputs) = BITS.get(dtype, 0), weight.shape
         if not bits:
             return cls(weight, None, bits, inputs, bias)
-        rounded = (ROUND[dtype](weight[rows]) for rows in row_blocks(*weight.shape))
+        rounded = (ROUND[dtype](weight[rows]) for rows in row_blocks(outputs, inputs, PACKED_VALUES))
         blocks = [(pack_words(integers, bits), scales) for integers, scales in rounded]
         values, scales = (torch.cat(each) for each in zip(*blocks, strict=True))
         return cls(values, scales, bits, inputs, bias)
@@ -77,14 +78,18 @@ class DeviceMatrix:
         """Add x (…, inputs) @ weight.T + bias to total (…, outputs), which is contiguous."""
         rows, sums = x.detach().reshape(-1, self.inputs), total.view(-1, self.outputs)
         size = max(1, BLOCK_VALUES // self.inputs)
-        for block, columns in zip(row_blocks(self.outputs, self.inputs), sums.split(size, 1), strict=True):
+        for block, columns in zip(
+            row_blocks(self.outputs, self.inputs, BLOCK_VALUES), sums.split(size, 1), strict=True
+        ):
             columns.addmm_(rows, self._unpack(block, x.dtype).T)
         if self.bias is not None:
             sums.add_(self.bias)
 
     def input_gradient(self, gradient: Tensor) -> Tensor:
         """gradient (…, outputs) @ weight: (…, inputs), in the dtype of the gradient."""
-        weights = (self._unpack(rows, gradient.dtype) for rows in row_blocks(self.outputs, self.inputs))
+        weights = (
+            self._unpack(rows, gradient.dtype) for rows in row_blocks(self.outputs, self.inputs, BLOCK_VALUES)
+        )
         blocks = gradient.split(max(1, BLOCK_VALUES // self.inputs), -1)
         return reduce(Tensor.add_, (block @ weight for block, weight in zip(blocks, weights, strict=True)))
 
@@ -100,9 +105,9 @@ def unpack_rows(values: Tensor, scales: Tensor | None, inputs: int, bits: int, d
     return values.to(dtype) if scales is None else unpack(values, scales, inputs, bits, dtype)
 
 
-def row_blocks(outputs: int, inputs: int) -> Iterator[slice]:
-    """Slices that cover all rows of a weight, each of at most BLOCK_VALUES values."""
-    size = max(1, BLOCK_VALUES // inputs)
+def row_blocks(outputs: int, inputs: int, max_values: int) -> Iterator[slice]:
+    """Slices that cover all rows of a weight, each of at most max_values values."""
+    size = max(1, max_values // inputs)
     return (slice(first, min(first + size, outputs)) for first in range(0, outputs, size))
 
 
@@ -120,7 +125,7 @@ def compute_linear(
     if values.shape[0] * inputs <= BLOCK_VALUES:
         return linear(x, unpack(values, scales, inputs, bits, x.dtype), bias)
     output = x.new_empty(len(rows), len(values))
-    for block in row_blocks(len(values), inputs):
+    for block in row_blocks(len(values), inputs, BLOCK_VALUES):
         weight = unpack(values[block], scales[block], inputs, bits, x.dtype)
         output[:, block] = linear(rows, weight, None if bias is None else bias[block])
     return output.view(*x.shape[:-1], len(values))
