@@ -22,7 +22,8 @@ from scripts.gpu.section import Figure, SectionRun, WrongResult
 SCHEMES = ("int8", "int4")
 COMPARED_SHAPE = "77m"
 COMPARED_IDS = ((5, 9, 77, 13, 200, 31, 4, 8),)
-TOLERANCES = {"float32": 1e-2, "bfloat16": 0.2}  # standard deviations of a logit
+# Standard deviations of a logit; ties of rounding fall otherwise on a GPU.
+TOLERANCES = {"float32": 5e-2, "bfloat16": 0.2}
 CPU_TOLERANCE = 0.5  # native products round activations to 8 bits
 STEPS = 64
 ROWS = (1, 64)
