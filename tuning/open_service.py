@@ -19,7 +19,7 @@ from inference.process.rss import resident_memory
 from settings.groups import tuning_folder
 from settings.schema import Settings
 from tuning.service import InUse, TuningService
-from tuning.trainer.trainer_memory import free_vram, trainer_device
+from tuning.trainer.trainer_memory import free_vram
 from tuning.types import TrainingBase
 
 RAM = "RAM"  # in the memory terms of the checks
@@ -45,12 +45,12 @@ def open_service(
         service = TuningService(
             folder,
             models,
-            training_base(settings, backend, model_folder, plan.model_size.dtype),
+            training_base(settings, backend, model_folder, plan),
             backend.adapters(),
             max_file_bytes=round(settings.max_file_mb * 1e6),
             num_slots=settings.tuning_jobs,
             max_runs=settings.tinker_runs,
-            free_bytes=partial(free_bytes, serving_bytes),
+            free_bytes=partial(free_bytes, serving_bytes, plan.device),
             fetch_dataset=partial(
                 fetch_dataset,
                 make_hub(settings),
@@ -65,21 +65,23 @@ def open_service(
     return service
 
 
-def free_bytes(serving_bytes: int) -> int:
+def free_bytes(serving_bytes: int, device: str) -> int:
     """Memory for trainers: free VRAM, or free RAM without what the server still lacks of a full batch."""
-    if trainer_device() == "cuda":
+    if device == "cuda":
         return free_vram()
     return max(0, available_ram().remaining - max(0, serving_bytes - resident_memory().total))
 
 
-def training_base(settings: Settings, backend: Backend, model_folder: Path, dtype: str) -> TrainingBase:
+def training_base(settings: Settings, backend: Backend, model_folder: Path, plan: Plan) -> TrainingBase:
     """Paths are absolute: a job may outlive this server and its working directory."""
+    assert plan.model_size is not None
     info = backend.info()
     return TrainingBase(
         names=(info.id, *settings.served_names),
         model_folder=absolute(str(model_folder)),
         context=info.context or 0,
-        dtype=dtype,
+        dtype=plan.model_size.dtype,
+        device=plan.device,
         quantize=settings.quantize,
         chat_template=absolute(settings.chat_template),
         tokenizer_config_path=absolute(settings.tokenizer_config_path),

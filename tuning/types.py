@@ -72,6 +72,7 @@ class JobSpec:
     initial_adapter  folder of the adapter that the training starts from; empty: a new adapter
     validation_file  empty: none
     threads          CPU threads to compute with
+    device           cpu or cuda; "auto": a GPU if there is one
     """
 
     job_id: str
@@ -87,6 +88,7 @@ class JobSpec:
     training_file: str
     validation_file: str
     threads: int
+    device: str = "auto"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +100,7 @@ class TrainingBase:
     context       most tokens of a row
     quantize      the scheme by which the served weights are packed; a job decides for itself
     threads       CPU threads of a trainer
+    device        of trainers, as in JobSpec
     """
 
     names: tuple[str, ...]
@@ -109,6 +112,7 @@ class TrainingBase:
     tokenizer_config_path: str = ""
     trust_remote_code: bool = False
     threads: int = 1
+    device: str = "auto"
     max_lora_rank: int = 256
 
 

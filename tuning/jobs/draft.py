@@ -52,6 +52,7 @@ def make_spec(draft: Draft, hyperparameters: Hyperparameters) -> JobSpec:
         training_file=draft.training_file,
         validation_file=draft.validation_file,
         threads=base.threads,
+        device=base.device,
     )
 
 

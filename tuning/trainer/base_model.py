@@ -23,10 +23,10 @@ from inference.model.quantization.quantize import pack_on
 from inference.model.quantization.schemes import INT4, INT8, NONE
 from inference.native.build import NativeUnavailable
 from tuning.trainer.fused_norms import fuse_norms
-from tuning.trainer.trainer_memory import AUTO, trainer_device
 
 PROBE_IDS = (1, 5, 2, 7, 3, 6, 4, 8)  # arbitrary token ids for which both ways to the logits are compared
 ATTENTION_DROPOUT = "attention_dropout"  # the attribute of attention modules in transformers
+AUTO = "auto"
 QLORA_SCHEMES = {"cpu": INT8, "cuda": INT4}  # of a quantized base, by the type of device
 # Largest accepted difference, in standard deviations. Half precision rounds otherwise in another order.
 MAX_PROBE_ERROR = {torch.float32: 1e-3, torch.bfloat16: 0.2}
@@ -91,7 +91,7 @@ def load_base(
     folder: Path,
     *,
     dtype: str,
-    device: str = AUTO,
+    device: str,
     trust_remote_code: bool = False,
     tokenizer_config: Path | None = None,
     chat_template: str = "",
@@ -100,6 +100,7 @@ def load_base(
     """Load and freeze the model in `folder`. Raises BadRequest, or Unavailable without kernels to quantize.
 
     dtype     float32, bfloat16 or float16; "auto": as the server chooses it
+    device    cpu or cuda; "auto": a GPU if there is one
     quantize  the scheme by which the weights are packed (QLoRA); "none": they are not
     """
     device = resolve_device(device)
@@ -119,9 +120,9 @@ def load_base(
     return split_model(model, loaded.tokenizer, vocab_size_of(model), loaded.context)
 
 
-def qlora_scheme(quantize_base: bool) -> str:
-    """The scheme of a job's frozen weights on the device that trainers take."""
-    return QLORA_SCHEMES[trainer_device()] if quantize_base else NONE
+def qlora_scheme(quantize_base: bool, device: str) -> str:
+    """The scheme of a job's frozen weights on a device."""
+    return QLORA_SCHEMES[resolve_device(device)] if quantize_base else NONE
 
 
 def count_weights(folder: Path, trust_remote_code: bool) -> int:

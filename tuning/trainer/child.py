@@ -61,7 +61,7 @@ def main(folder: Path) -> int:
 def run_job(folder: Path, spec: JobSpec, progress: ProgressLog, stop_request: StopRequest) -> None:
     """Load, encode and train. Raises whatever ends the job."""
     hyperparameters = spec.hyperparameters
-    base = open_base(spec, qlora_scheme(hyperparameters.quantize_base))
+    base = open_base(spec, qlora_scheme(hyperparameters.quantize_base, spec.device))
     encoder = make_encoder(base, hyperparameters)
     dataset = encoder.encode(Path(spec.training_file), spec.method)
     for text in dataset.events:

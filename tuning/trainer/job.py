@@ -228,7 +228,7 @@ class TrainingJob:
             "finished",
             folder=str(checkpoint_folder(self.folder, step)),
             best_step=step,
-            peak_bytes=peak_bytes(),
+            peak_bytes=peak_bytes(self.spec.device),
         )
 
 

@@ -13,6 +13,7 @@ import torch
 
 from checks.memory.activations import count_experts
 from inference.finding import Finding, format_size
+from inference.model.load.device_dtype import resolve_device
 from inference.model.load.meta_model import build_on_meta, count_parameters, nbytes
 from inference.model.quantization.find_weights import find_weights
 from inference.model.quantization.schemes import NONE, weight_bytes_saved
@@ -22,7 +23,6 @@ from tuning.trainer.lora import PeftAdapters, lora_options, read_config
 from tuning.trainer.micro_batches import MAX_PASS_TOKENS
 from tuning.trainer.saved_activations import saved_bytes
 from tuning.trainer.target_logprobs import tokens_per_block
-from tuning.trainer.trainer_memory import trainer_device
 from tuning.types import JobSpec
 
 # In RAM: torch, transformers, peft, this code, a tokenizer. In VRAM: CUDA's context, buffers of libraries.
@@ -75,7 +75,8 @@ def plan_memory(raw_config: Mapping[str, Any], spec: JobSpec, num_tokens: int) -
     Raises BadRequest for an adapter that the model cannot have, and whatever the architecture raises.
     """
     model = build_on_meta(raw_config)
-    dtype = training_dtype(spec.dtype, trainer_device(), count_parameters(model))
+    device = resolve_device(spec.device)
+    dtype = training_dtype(spec.dtype, device, count_parameters(model))
     model.to(getattr(torch, dtype))
     full_weights, frozen_weights = nbytes(model.parameters()), weight_bytes(model, spec)
     trained = insert_adapter(model, spec)
@@ -84,16 +85,16 @@ def plan_memory(raw_config: Mapping[str, Any], spec: JobSpec, num_tokens: int) -
     return TrainingPlan(
         weights=frozen_weights,
         adapter=TRAINED_FACTOR * adapter_bytes,
-        step=max(activations + logits_bytes(model, num_tokens), adapter_bytes),
-        programs=PROGRAM_BYTES[trainer_device()],
+        step=max(activations + logits_bytes(model, num_tokens, device), adapter_bytes),
+        programs=PROGRAM_BYTES[device],
         # On a GPU, weights are packed one by one as they arrive.
-        loading=full_weights - frozen_weights if trainer_device() == "cpu" else 0,
+        loading=full_weights - frozen_weights if device == "cpu" else 0,
     )
 
 
 def weight_bytes(model: Any, spec: JobSpec) -> int:
     """Bytes of the frozen weights as the trainer has them."""
-    full, scheme = nbytes(model.parameters()), qlora_scheme(spec.hyperparameters.quantize_base)
+    full, scheme = nbytes(model.parameters()), qlora_scheme(spec.hyperparameters.quantize_base, spec.device)
     if scheme == NONE:
         return full
     itemsize = model.dtype.itemsize
@@ -132,14 +133,14 @@ def probe_activations(model: Any, num_tokens: int) -> int:
     return saved_bytes(model.to(torch.bfloat16), num_tokens) * itemsize // torch.bfloat16.itemsize
 
 
-def logits_bytes(model: Any, num_tokens: int) -> int:
+def logits_bytes(model: Any, num_tokens: int, device: str) -> int:
     """Bytes of the logits that are computed at once, and of the gradients of all hidden states.
 
     Logits are in float32 beside their probabilities, and before that in the model's dtype.
     """
     config, itemsize = model.config.get_text_config(), model.dtype.itemsize
     of_a_logit = 2 * FLOAT_BYTES + (itemsize if itemsize < FLOAT_BYTES else 0)
-    num_logits = config.vocab_size * min(num_tokens, tokens_per_block(config.vocab_size, trainer_device()))
+    num_logits = config.vocab_size * min(num_tokens, tokens_per_block(config.vocab_size, device))
     return of_a_logit * num_logits + num_tokens * config.hidden_size * itemsize
 
 

@@ -15,6 +15,7 @@ def open_base(spec: JobSpec | TrainingBase, quantize: str) -> BaseModel:
     base = load_base(
         Path(spec.model_folder),
         dtype=spec.dtype,
+        device=spec.device,
         trust_remote_code=spec.trust_remote_code,
         tokenizer_config=Path(spec.tokenizer_config_path) if spec.tokenizer_config_path else None,
         chat_template=spec.chat_template,

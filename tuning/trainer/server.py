@@ -52,12 +52,13 @@ log = logging.getLogger(__name__)
 
 def main(descriptor: int, folder: Path) -> int:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s %(message)s")
-    server = TrainerServer(read_base(folder / BASE_FILE))
+    base = read_base(folder / BASE_FILE)
+    server = TrainerServer(base)
     signal.signal(signal.SIGTERM, server.interruption.set)
     with socket.socket(fileno=descriptor) as connection, connection.makefile("rwb") as stream:
         while message := read_message(stream):
             header, arrays = server.reply(message)
-            write_message(stream, {**header, "rss": used_bytes()}, arrays)
+            write_message(stream, {**header, "rss": used_bytes(base.device)}, arrays)
     return 0
 
 
@@ -203,6 +204,7 @@ def plan_run(
         training_file="",
         validation_file="",
         threads=base.threads,
+        device=base.device,
     )
     return plan_memory(config, spec, num_tokens)
 

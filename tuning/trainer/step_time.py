@@ -18,7 +18,6 @@ from inference.model.load.architecture import auto_class_of
 from inference.model.load.device_dtype import resolve_device
 from inference.model.load.meta_model import build_on_meta, count_parameters
 from tuning.trainer.base_model import (
-    AUTO,
     BaseModel,
     prepare_frozen,
     qlora_scheme,
@@ -90,13 +89,13 @@ def using_threads(num_threads: int) -> Iterator[None]:
 
 def shallow_base(raw_config: Mapping[str, Any], num_layers: int, spec: JobSpec) -> BaseModel:
     """A base of random weights with so many layers, as the trainer would load it."""
-    device = resolve_device(AUTO)
+    device = resolve_device(spec.device)
     dtype = training_dtype(spec.dtype, device, count_parameters(build_on_meta(raw_config)))
     config = AutoConfig.for_model(**with_layers(raw_config, num_layers))
     with warnings.catch_warnings(action="ignore"):
         model = auto_class_of(config).from_config(config, dtype=getattr(torch, dtype)).eval().to(device)
     text_config = config.get_text_config()
-    prepare_frozen(model, device, qlora_scheme(spec.hyperparameters.quantize_base))
+    prepare_frozen(model, device, qlora_scheme(spec.hyperparameters.quantize_base, device))
     return split_model(model, None, text_config.vocab_size, text_config.max_position_embeddings)
 
 

@@ -1,4 +1,4 @@
-"""The memory that trainers take, a GPU's or RAM: what is free, and what this process has of it.
+"""The memory that a trainer takes, a GPU's or RAM: what is free, and what this process has of it.
 
 Knows torch and the process; not what a training takes.
 """
@@ -8,24 +8,17 @@ import torch
 from inference.model.load.device_dtype import resolve_device
 from inference.process.rss import resident_memory
 
-AUTO = "auto"
-
-
-def trainer_device() -> str:
-    """The type of device that trainers take."""
-    return resolve_device(AUTO)
-
 
 def free_vram() -> int:
     """Free bytes of the GPU. A server has its KV cache there from its start on."""
     return int(torch.cuda.mem_get_info()[0])
 
 
-def used_bytes() -> int:
-    """What this trainer's process has of the memory that is planned."""
-    return torch.cuda.memory_reserved() if trainer_device() == "cuda" else resident_memory().total
+def used_bytes(device: str) -> int:
+    """What this trainer's process has of the memory that is planned. device: as in JobSpec."""
+    return torch.cuda.memory_reserved() if resolve_device(device) == "cuda" else resident_memory().total
 
 
-def peak_bytes() -> int:
+def peak_bytes(device: str) -> int:
     """As used_bytes, at its largest."""
-    return torch.cuda.max_memory_reserved() if trainer_device() == "cuda" else resident_memory().peak
+    return torch.cuda.max_memory_reserved() if resolve_device(device) == "cuda" else resident_memory().peak

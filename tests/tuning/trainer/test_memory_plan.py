@@ -9,9 +9,10 @@ import torch
 from tests import tiny
 from tests.tuning.trainer.conftest import job_spec
 from tuning.data.examples import Dataset, Example
+from tuning.jobs.draft import Draft, make_spec
 from tuning.open_service import free_bytes
-from tuning.trainer import trainer_memory
 from tuning.trainer.memory_plan import TrainingPlan, check_memory, largest_pass, plan_memory
+from tuning.types import JobSpec, TrainingBase
 
 CONFIG: dict[str, Any] = {"model_type": "llama", **tiny.LLAMA, "hidden_size": 128, "num_hidden_layers": 4}
 
@@ -51,18 +52,38 @@ def test_checkpointing_and_quantization_save_memory() -> None:
     assert quantized.weights + quantized.loading == plan().weights
 
 
-def test_a_gpu_packs_into_four_bits_as_weights_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
-    on_cpu = plan(quantize_base=True, lora_rank=8)
-    monkeypatch.setattr(trainer_memory, "resolve_device", lambda device: "cuda")
-    on_gpu = plan_memory(CONFIG, replace(job_spec(quantize_base=True, lora_rank=8), dtype="float32"), 1024)
+def test_a_gpu_packs_into_four_bits_as_weights_arrive() -> None:
+    spec = replace(job_spec(quantize_base=True, lora_rank=8), dtype="float32")
+    on_cpu, on_gpu = (plan_memory(CONFIG, replace(spec, device=device), 1024) for device in ("cpu", "cuda"))
     assert on_gpu.weights < 0.8 * on_cpu.weights and on_gpu.loading == 0
     assert on_gpu.programs > on_cpu.programs
 
 
-def test_free_memory_is_that_of_the_gpu_if_trainers_take_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trainer_memory, "resolve_device", lambda device: "cuda")
+def test_trainers_take_the_device_of_the_server_although_there_is_a_gpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (5_000_000_000, 80_000_000_000))
-    assert free_bytes(serving_bytes=10**12) == 5_000_000_000
+    base = TrainingBase(names=("m",), model_folder="m", context=64, device="cpu")
+    assert training_spec(base).device == "cpu"
+    assert plan_memory(CONFIG, replace(job_spec(), device="cpu"), 64).programs < plan().programs
+    assert free_bytes(serving_bytes=10**12, device="cpu") == 0
+    assert free_bytes(serving_bytes=10**12, device="cuda") == 5_000_000_000
+
+
+def training_spec(base: TrainingBase) -> JobSpec:
+    draft = Draft(
+        job_id="job",
+        method="supervised",
+        hyperparameters={},
+        seed=0,
+        base=base,
+        initial_adapter="",
+        training_file="",
+        validation_file="",
+        free_bytes=0,
+    )
+    return make_spec(draft, job_spec().hyperparameters)
 
 
 def test_dora_keeps_more_than_lora_but_not_by_the_token() -> None:
