@@ -18,6 +18,7 @@ from werkzeug.exceptions import UnsupportedMediaType
 from api import large_json
 from inference import untrusted_json
 from inference.errors import BadRequest, TooLarge
+from inference.struct_types import ready
 
 MIMETYPE = "application/json"
 ACCEPTED_MIMETYPES = ("json", "text/plain", "application/x-www-form-urlencoded", "application/octet-stream")
@@ -42,7 +43,7 @@ def read_struct(struct_type: type[T], strict: bool = True) -> T:
 def to_struct(value: Any, struct_type: type[T], strict: bool = True) -> T:
     """Convert a parsed `value` to a struct. Raises BadRequest with the field's path."""
     try:
-        return msgspec.convert(value, struct_type, strict=strict)
+        return msgspec.convert(value, ready(struct_type), strict=strict)
     except msgspec.ValidationError as error:
         raise _to_bad_request(str(error)) from None
 

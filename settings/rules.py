@@ -25,10 +25,6 @@ RULES: tuple[tuple[IsBroken, str], ...] = (
         "set only one of them",
     ),
     (
-        lambda s: s.quantize_at_load != "none" and bool(s.layers),
-        'QUANTIZE="{s.quantize}" needs all layers on one device: set QUANTIZE="none", or LAYERS=""',
-    ),
-    (
         lambda s: s.quantize_at_load != "none" and s.num_shard > 1,
         'QUANTIZE="{s.quantize}" works in one process only: set QUANTIZE="none", or NUM_SHARD=1',
     ),

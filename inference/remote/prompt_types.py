@@ -12,6 +12,7 @@ import msgspec
 
 from inference.content import content_text
 from inference.errors import BadRequest
+from inference.struct_types import ready
 from inference.types import GenerationRequest, Message
 
 TABLE = Path(__file__).with_suffix(".json")
@@ -52,7 +53,7 @@ class PromptType:
 @cache
 def prompt_types() -> dict[str, PromptType]:
     """All types by name."""
-    return msgspec.json.decode(TABLE.read_bytes(), type=dict[str, PromptType])
+    return msgspec.json.decode(TABLE.read_bytes(), type=ready(dict[str, PromptType]))
 
 
 def find_prompt_type(name: str) -> PromptType | None:

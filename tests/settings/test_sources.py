@@ -155,7 +155,6 @@ def test_the_machines_hostname_is_not_an_address_to_listen_on(name: str, is_sett
             {"MAX_TOTAL_TOKENS": 300, "MAX_BATCH_TOTAL_TOKENS": 200},
             "`max_total_tokens` must be <= `max_batch_total_tokens`. Given: 300 and 200",
         ),
-        ({"QUANTIZE": "int8", "LAYERS": "2,a"}, 'QUANTIZE="int8" needs all layers on one device'),
         ({"QUANTIZE": "int8", "NUM_SHARD": 2}, 'QUANTIZE="int8" works in one process only'),
         ({"QUANTIZE": "int4", "DTYPE": "float16"}, 'QUANTIZE="int4" computes in bfloat16 or float32'),
         ({"VALIDATION_WORKERS": 0}, "`validation_workers` must be > 0"),

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from inference.struct_types import ready
 from tuning.types import Hyperparameters, JobSpec, Method, TrainingBase
 
 DRAFT_FILE, PREPARED_FILE, SPEC_FILE = "draft.json", "prepared.json", "job.json"
@@ -67,7 +68,7 @@ def count_steps_of_epoch(hyperparameters: Hyperparameters, num_examples: int) ->
 
 
 def read_value(path: Path, type: type[Value]) -> Value:
-    return msgspec.json.decode(path.read_bytes(), type=type)
+    return msgspec.json.decode(path.read_bytes(), type=ready(type))
 
 
 def write_value(path: Path, value: Any) -> None:

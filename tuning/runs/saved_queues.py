@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from inference.struct_types import ready
 from tuning.runs.run_queue import RunQueue
 from tuning.runs.types import (
     CreateRun,
@@ -109,5 +110,5 @@ def to_value(message: TrainerMessage) -> SavedValue:
     elif cls is PassOutput:
         value = PassOutput(logprobs=[arrays[str(index)] for index in range(len(arrays))], **fields)
     else:
-        value = msgspec.convert(fields, cls)
+        value = msgspec.convert(fields, ready(cls))
     return SavedValue(header["run"], header["seq_id"], value)

@@ -10,6 +10,7 @@ from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from inference.errors import BadRequest, short
+from inference.struct_types import ready
 
 Sort = Literal["asc", "desc"]
 
@@ -62,7 +63,7 @@ class Table(Generic[Value]):
 
     def find(self, connection: sqlite3.Connection, id: str) -> Value | None:
         row = connection.execute(f"SELECT value FROM {self.name} WHERE id = ?", (id,)).fetchone()
-        return row and msgspec.json.decode(row[0], type=self.type)
+        return row and msgspec.json.decode(row[0], type=ready(self.type))
 
     def all(self, connection: sqlite3.Connection, parent: str = "") -> list[Value]:
         """The values of a parent, oldest first."""
@@ -71,7 +72,7 @@ class Table(Generic[Value]):
     def everything(self, connection: sqlite3.Connection) -> list[Value]:
         """The values of all parents, newest first."""
         rows = connection.execute(f"SELECT value FROM {self.name} ORDER BY number DESC")
-        return [msgspec.json.decode(value, type=self.type) for (value,) in rows]
+        return [msgspec.json.decode(value, type=ready(self.type)) for (value,) in rows]
 
     def select(self, connection: sqlite3.Connection, field: str, options: Sequence[str]) -> Iterator[Value]:
         """The values with one of these texts in a field, oldest first."""
@@ -80,7 +81,7 @@ class Table(Generic[Value]):
             f"SELECT value FROM {self.name} WHERE json_extract(value, ?) IN ({marks}) ORDER BY number",
             (f"$.{field}", *options),
         )
-        return (msgspec.json.decode(value, type=self.type) for (value,) in rows)
+        return (msgspec.json.decode(value, type=ready(self.type)) for (value,) in rows)
 
     def page(
         self,
@@ -114,7 +115,7 @@ class Table(Generic[Value]):
         rows = connection.execute(
             f"SELECT value FROM {self.name} WHERE {where} ORDER BY number {sort}", parameters
         )
-        return (msgspec.json.decode(value, type=self.type) for (value,) in rows)
+        return (msgspec.json.decode(value, type=ready(self.type)) for (value,) in rows)
 
     def _number_of_cursor(self, connection: sqlite3.Connection, parent: str, after: str) -> Any:
         row = connection.execute(

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from inference.errors import BadRequest
+from inference.struct_types import ready
 
 TOKENIZER_FILE = "tokenizer.json"
 MAX_GROWTH = 64  # of a text, by all steps of a section together; NFKD alone makes 18 characters of one
@@ -51,7 +52,7 @@ def check_tokenizer_limits(folder: Path) -> None:
     A file that is missing or malformed passes: the library that opens the tokenizer says what is wrong.
     """
     try:
-        file = msgspec.json.decode((folder / TOKENIZER_FILE).read_bytes(), type=TokenizerFile)
+        file = msgspec.json.decode((folder / TOKENIZER_FILE).read_bytes(), type=ready(TokenizerFile))
     except (OSError, ValueError, RecursionError):
         return
     for section in SECTIONS:
