@@ -18,7 +18,7 @@ class NativeDtype(IntEnum):
     Q6_K = 7
 
 
-GGUF_DTYPES = (NativeDtype.Q8_0, NativeDtype.Q4_0, NativeDtype.Q4_K, NativeDtype.Q6_K)  # see gguf.h
+GGUF_DTYPES = (NativeDtype.Q8_0, NativeDtype.Q4_0, NativeDtype.Q4_K, NativeDtype.Q6_K)  # see gguf_layout.h
 FLOAT_SOURCES = tuple(dtype for dtype in NativeDtype if dtype not in GGUF_DTYPES)  # packed from float weights
 
 

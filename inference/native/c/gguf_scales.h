@@ -2,7 +2,7 @@
 #ifndef GGUF_SCALES_H
 #define GGUF_SCALES_H
 
-#include "gguf.h"
+#include "gguf_layout.h"
 
 typedef uint8_t Bytes __attribute__((vector_size(PANEL)));
 

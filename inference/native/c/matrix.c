@@ -3,7 +3,7 @@
 #include "matrix.h"
 
 #include "bfloat.h"
-#include "gguf.h"
+#include "gguf_layout.h"
 #include "quantize.h"
 #include "rounding.h"
 #include "rows.h"
@@ -99,25 +99,4 @@ void matrix_pack(const Matrix *to, const void *rows, int dtype, int64_t stride, 
 {
     Packing of = {to, {rows, dtype, stride, 0, to->inputs}, first, end};
     team_run(threads, pack_some, &of);
-}
-
-void matrix_row(const Matrix *of, int output, float *row)
-{
-    const int panel = output / PANEL, n = output % PANEL, groups = of->padded / GROUP;
-    const size_t start = (size_t)panel * of->padded * PANEL;
-    const float *floats = (const float *)of->values + start;
-    const uint16_t *halves = (const uint16_t *)of->values + start;
-    const uint8_t *bytes = (const uint8_t *)of->values + start;
-    const uint8_t *nibbles = (const uint8_t *)of->values + start / 2;
-    const float *output_scales = (const float *)of->scales + output;
-    const uint16_t *group_scales = (const uint16_t *)of->scales + (size_t)panel * groups * PANEL + n;
-    for (int k = 0; k < of->inputs; k++) {
-        switch (of->dtype) {
-        case F32: row[k] = floats[k * PANEL + n]; break;
-        case BF16: row[k] = bfloat_read(halves[(k / 2 * PANEL + n) * 2 + k % 2]); break;
-        case INT8: row[k] = int8_at(bytes, k, n) * *output_scales; break;
-        case INT4: row[k] = int4_at(nibbles, k, n) * bfloat_read(group_scales[k / GROUP * PANEL]); break;
-        default: row[k] = gguf_value(of, panel, k, n);
-        }
-    }
 }

@@ -9,7 +9,7 @@ enum NativeDtype {
     BF16,   /* [inputs / 2][PANEL][2] */
     INT8,   /* [inputs / 4][PANEL][4]; a float scale for each output */
     INT4,   /* groups of GROUP inputs, two values per byte (see quantize.h); bfloat16 scales [groups][PANEL] */
-    Q8_0,   /* the formats of GGUF files with the same bits, see gguf.h */
+    Q8_0,   /* the formats of GGUF files with the same bits, see gguf_layout.h */
     Q4_0,
     Q4_K,
     Q6_K,

@@ -1,4 +1,4 @@
-/* Unpacks a matrix into rows, one tile of GROUP inputs × PANEL outputs at a time. */
+/* Unpacks a matrix into rows, one tile of GROUP inputs × PANEL outputs at a time, or a single row. */
 #include "bfloat.h"
 #include "gguf.h"
 #include "matrix.h"
@@ -92,4 +92,25 @@ void matrix_unpack(const Matrix *of, void *rows, int dtype, int64_t stride, int 
 {
     Unpacking as = {of, rows, dtype, stride, first, end};
     team_run(threads, unpack_some, &as);
+}
+
+void matrix_row(const Matrix *of, int output, float *row)
+{
+    const int panel = output / PANEL, n = output % PANEL, groups = of->padded / GROUP;
+    const size_t start = (size_t)panel * of->padded * PANEL;
+    const float *floats = (const float *)of->values + start;
+    const uint16_t *halves = (const uint16_t *)of->values + start;
+    const uint8_t *bytes = (const uint8_t *)of->values + start;
+    const uint8_t *nibbles = (const uint8_t *)of->values + start / 2;
+    const float *output_scales = (const float *)of->scales + output;
+    const uint16_t *group_scales = (const uint16_t *)of->scales + (size_t)panel * groups * PANEL + n;
+    for (int k = 0; k < of->inputs; k++) {
+        switch (of->dtype) {
+        case F32: row[k] = floats[k * PANEL + n]; break;
+        case BF16: row[k] = bfloat_read(halves[(k / 2 * PANEL + n) * 2 + k % 2]); break;
+        case INT8: row[k] = int8_at(bytes, k, n) * *output_scales; break;
+        case INT4: row[k] = int4_at(nibbles, k, n) * bfloat_read(group_scales[k / GROUP * PANEL]); break;
+        default: row[k] = gguf_value(of, panel, k, n);
+        }
+    }
 }

@@ -76,7 +76,8 @@ def test_a_killed_server_goes_on_with_the_same_losses(tmp_path: Path) -> None:
         wait_for_checkpoint(first, id)
         trainers = psutil.Process(first.process.pid).children(recursive=True)
         os.kill(first.process.pid, signal.SIGKILL)
-    assert not [each for each in trainers if each.is_running() and each.status() != psutil.STATUS_ZOMBIE]
+    _, alive = psutil.wait_procs(trainers, timeout=5)
+    assert not [each for each in alive if each.status() != psutil.STATUS_ZOMBIE]
     with serving(*flags) as second:
         job = wait_for(second, id, "succeeded", "failed")
         assert job["status"] == "succeeded", job
