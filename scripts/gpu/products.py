@@ -1,11 +1,12 @@
-"""Times torch's products with int8 and int4 weights over the matrices of the measured shape's layers.
+"""Times products with int8 and int4 weights, the server's and torch's, over the matrices of a shape's layers.
 
-A yardstick for the products of the server, which the section `quantized` measures. Each is first compared
-with a float32 product of the dequantized weights. The matrices of NUM_LAYERS layers, more than a GPU's cache
-holds, are computed one after the other, on a GPU in a captured graph; the times are those of all layers.
+The section `quantized` measures whole steps with the server's. Each product is first compared with a float32
+product of the dequantized weights. The matrices of NUM_LAYERS layers, more than a GPU's cache holds, are
+computed one after the other, on a GPU in a captured graph; the times are those of all layers.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -13,6 +14,8 @@ from torch import Tensor, nn
 
 from inference.errors import named_error
 from inference.model.paged.cuda import CudaGraphRecorder
+from inference.model.quantization.device_matrix import DeviceMatrix
+from inference.native.structs import NativeDtype
 from scripts.bench.models import build_model
 from scripts.gpu.device import measure_bandwidth, release_memory, time_call
 from scripts.gpu.section import Figure, SectionRun
@@ -65,10 +68,18 @@ def pack_int4(weight: Tensor) -> TimedProduct:
     return TimedProduct(product, dequantized, matrix.nbytes + parameters.nbytes)
 
 
+def pack_served(dtype: NativeDtype, weight: Tensor) -> TimedProduct:
+    """As QUANTIZE packs it on a GPU."""
+    matrix = DeviceMatrix.pack(weight, dtype)
+    return TimedProduct(matrix.linear, matrix.unpack(torch.float32), matrix.nbytes)
+
+
 PACKINGS: Mapping[str, Callable[[Tensor], TimedProduct]] = {
     AS_THEY_ARE: pack_plain,
     "int8": pack_int8,
     "int4": pack_int4,
+    "int8, served": partial(pack_served, NativeDtype.INT8),
+    "int4, served": partial(pack_served, NativeDtype.INT4),
 }
 
 

@@ -50,6 +50,8 @@ TARGETS = (
     FigureTarget("quantized", "int4, error in float32", "", False, 1e-2),
     FigureTarget("products", "int8, error", "", False, 0.05),  # standard deviations of an output
     FigureTarget("products", "int4, error", "", False, 0.05),
+    FigureTarget("products", "int8, served, error", "", False, 0.05),
+    FigureTarget("products", "int4, served, error", "", False, 0.05),
     FigureTarget("correct", "GPU tests, failed", "", False, 0),
     FigureTarget("correct", "GPU tests, error", "", False, 0),
     FigureTarget("correct", "tiny models, failed", "", False, 0),
