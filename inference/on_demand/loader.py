@@ -145,9 +145,7 @@ class ModelLoader:
             assert model.loading is not None
             model.loading.set_result(problem)
             model.loading, model.is_requested = None, False
-            while (
-                model.is_ready and model.num_waiting
-            ):  # its requests begin before another one takes its memory
+            while model.is_ready and model.num_waiting:  # they begin before another model takes its memory
                 await asyncio.sleep(0)
             self._note_use(model)
         self._is_working = False

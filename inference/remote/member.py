@@ -19,10 +19,8 @@ from settings.model_list import RemoteModel
 REFUSED_REST_S = 60.0
 # Outcomes that say nothing against the server; the others count as its failures, unless it only rests.
 HARMLESS_OUTCOMES = frozenset({"ok", "cancelled", "bad_request"})
-FIRST_SPEED, FIRST_STEP_S = (
-    2000.0,
-    0.03,
-)  # tokens of prompts a second, seconds a step: until they are measured
+# Tokens of prompts a second, and seconds a step, until they are measured.
+FIRST_SPEED, FIRST_STEP_S = 2000.0, 0.03
 SMOOTHING = 0.2
 UNCACHED_WEIGHT, STEP_WEIGHT = 2.0, 0.4  # of the expected wait; chosen by simulation
 
