@@ -85,7 +85,7 @@ def create_app(
     # Flask calls before_request functions in this order, after_request functions in the reverse order.
     request_log.install(app, metrics)
     allowed_hosts.install(app, settings)
-    concurrency_limit.install(app, settings.max_concurrent_requests, models)
+    permits = concurrency_limit.install(app, settings.max_concurrent_requests, models)
     access.install(app, store)
     adapter_sums.install(app)
     adapters.install(app, adapters.AdapterLoader(models, settings.adapter_dirs, fetch_adapter))
@@ -96,7 +96,7 @@ def create_app(
     cors.install(app, settings.cors_origins, settings.cors_credentials, unchecked_paths=pages_of_neodim)
     body_limits.install(app, settings.max_body_bytes)
     api_keys.install(app, settings.api_keys)
-    errors.install(app)
+    errors.install(app, permits.overloaded)
     if settings.root_path:
         app.wsgi_app = strip_root_path(app.wsgi_app, settings.root_path)  # type: ignore[method-assign]
     return app

@@ -51,9 +51,10 @@ class Permits:
         return overloaded(min((end for end in ends if end is not None), default=None), drained_s)
 
 
-def install(app: Flask, limit: int, models: Models) -> None:
-    app.extensions[PERMITS] = Permits(limit, models)
+def install(app: Flask, limit: int, models: Models) -> Permits:
+    permits = app.extensions[PERMITS] = Permits(limit, models)
     app.after_request(_release_at_end)
+    return permits
 
 
 def make_early_refusal(app: Flask, root_path: str = "") -> EarlyRefusal:

@@ -6,6 +6,7 @@ Knows ServerError and werkzeug's HTTPException. A dialect's blueprint renders er
 import logging
 import math
 from collections.abc import Callable
+from functools import partial
 from http import HTTPStatus
 from typing import Any, ClassVar
 
@@ -14,7 +15,16 @@ from flask.globals import request_ctx
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from api.json_body import MIMETYPE, encode
-from inference.errors import Internal, NotFound, NotImplementedHere, ServerError, TooLarge, Unavailable
+from inference.errors import (
+    Internal,
+    NotFound,
+    NotImplementedHere,
+    Overloaded,
+    ServerError,
+    TooLarge,
+    Unavailable,
+)
+from inference.process.memory_shortage import is_memory_shortage
 from inference.process.rust_panic import raises_panics
 
 MESSAGES = {
@@ -91,6 +101,17 @@ class Draining(Unavailable):
         self.retry_after = retry_after
 
 
+class OutOfMemory(Unavailable):
+    """The system refuses the memory that a request needs. Answers that end give memory back."""
+
+    def __init__(self, retry_after: float) -> None:
+        super().__init__(
+            f"the server has too little memory for this request: try again in {retry_after:.0f} s, "
+            "or send a smaller one"
+        )
+        self.retry_after = retry_after
+
+
 def error_type(status: int) -> str:
     return ERROR_TYPES.get(status) or HTTPStatus(status).phrase
 
@@ -144,10 +165,11 @@ def render_errors(blueprint: Blueprint, error_format: ErrorFormat) -> None:
     blueprint.register_error_handler(HTTPException, render_http_error)
 
 
-def install(app: Flask) -> None:
+def install(app: Flask, overloaded: Callable[[], Overloaded]) -> None:
+    """`overloaded` makes the error of a request that waits until an answer ends."""
     app.register_error_handler(ServerError, _render_error)
     app.register_error_handler(HTTPException, _render_http_error)
-    app.register_error_handler(Exception, _render_unexpected)
+    app.register_error_handler(Exception, partial(_render_unexpected, overloaded))
     app.dispatch_request = raises_panics(app.dispatch_request)  # type: ignore[method-assign]
 
 
@@ -180,10 +202,12 @@ def _with_error_headers(response: Response, error: HTTPException) -> Response:
     return response
 
 
-def _render_unexpected(error: Exception) -> Response:
+def _render_unexpected(overloaded: Callable[[], Overloaded], error: Exception) -> Response:
     """Log the traceback of a bug. The client gets only the request id, in the X-Request-Id header."""
     log.error("unexpected error: request id=%s", g.get("request_id"), exc_info=error)
-    internal_error = Internal(
+    server_error: ServerError = Internal(
         "an unexpected error occurred: search the server's log for the id in X-Request-Id"
     )
-    return current_app.make_response(current_app.handle_user_exception(internal_error))
+    if is_memory_shortage(error):
+        server_error = OutOfMemory(overloaded().retry_after)
+    return current_app.make_response(current_app.handle_user_exception(server_error))

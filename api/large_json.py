@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from inference import untrusted_json
-from inference.errors import BadRequest, Overloaded, TooLarge
+from inference.errors import BadRequest, TooLarge
 
 COUNTED_BYTES = 64 << 10  # a smaller body cannot exceed the limits below
 LARGE_BYTES = 1 << 20  # parse_large parses the bodies that are larger
@@ -41,7 +41,6 @@ QUOTE, BACKSLASH, SIGNS = b'"', b"\\", b"".join(limit.signs for limit in LIMITS)
 CONTAINERS = (dict, list)
 VALUE_BYTES = 64 << 20  # of as many values as LIMITS allows, without the characters of their texts
 MAX_CHAR_BYTES = 4  # in memory, of a character that takes one byte in the body
-MEMORY_RETRY_S = 2.0
 UNCOUNTED = bytes(set(range(256)) - set(QUOTE + SIGNS))
 
 
@@ -89,7 +88,7 @@ def refuse_above(count: int, limit: int, what: str) -> None:
 def parse_large(data: bytes) -> Any:
     """Parse JSON in UTF-8, as strictly as json_body.parse, in less time and with shorter messages.
 
-    Raises BadRequest; TooLarge for more values than LIMITS; Overloaded if the values may not fit into memory.
+    Raises BadRequest; TooLarge for more values than LIMITS; MemoryError if they may not fit into memory.
     """
     num_keys = check_counts(data)
     check_memory(VALUE_BYTES + MAX_CHAR_BYTES * len(data))
@@ -109,14 +108,11 @@ def parse_large(data: bytes) -> Any:
 
 
 def check_memory(num_bytes: int) -> None:
-    """Raise Overloaded unless `num_bytes` can be allocated: where an allocation fails, msgspec crashes.
+    """Raise MemoryError unless `num_bytes` can be allocated: where an allocation fails, msgspec crashes.
 
     The bytes are not touched: zeroing them would keep all threads waiting for a tenth of a second.
     """
-    try:
-        np.empty(num_bytes, np.uint8)
-    except MemoryError:
-        raise Overloaded(MEMORY_RETRY_S) from None
+    np.empty(num_bytes, np.uint8)
 
 
 def count_keys(value: Any) -> int:

@@ -2,11 +2,13 @@
 
 import time
 from collections import deque
+from collections.abc import Iterable
 
 from inference.errors import Overloaded
 
 WINDOW_S = 10.0  # period over which the rate is measured
 MIN_RETRY_S, MAX_RETRY_S = 1.0, 60.0  # shortest and longest wait suggested to clients
+MAX_DURATIONS = 16
 
 
 class DrainRate:
@@ -34,6 +36,31 @@ class DrainRate:
         oldest = time.monotonic() - WINDOW_S
         while self._released and self._released[0][0] < oldest:
             self._released.popleft()
+
+
+class RecentDurations:
+    """The seconds that the last pieces of work took, where few run at a time. Any thread may ask."""
+
+    def __init__(self) -> None:
+        self._seconds: deque[float] = deque(maxlen=MAX_DURATIONS)
+
+    def record(self, seconds: float) -> None:
+        self._seconds.append(seconds)
+
+    def mean_s(self, unknown_s: float) -> float:
+        """Seconds of one piece of work; `unknown_s` before the first has ended."""
+        seconds = tuple(self._seconds) or (unknown_s,)
+        return sum(seconds) / len(seconds)
+
+    def first_end_s(self, starts: Iterable[float]) -> float:
+        """Seconds until the first of the running pieces ends; `starts`: time.monotonic() of each."""
+        now = time.monotonic()
+        return min((self._remaining_s(now - start) for start in starts), default=0.0)
+
+    def _remaining_s(self, elapsed_s: float) -> float:
+        """The mean by which longer pieces outlasted `elapsed_s`. Without any, it takes as long again."""
+        remaining = [seconds - elapsed_s for seconds in tuple(self._seconds) if seconds > elapsed_s]
+        return sum(remaining) / len(remaining) if remaining else elapsed_s
 
 
 def overloaded(estimate_s: float | None, drained_s: float) -> Overloaded:

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from inference import drain_rate
-from inference.drain_rate import MAX_RETRY_S, MIN_RETRY_S, DrainRate, overloaded
+from inference.drain_rate import MAX_RETRY_S, MIN_RETRY_S, DrainRate, RecentDurations, overloaded
 
 
 @pytest.fixture
@@ -41,3 +41,21 @@ def test_an_estimate_prevails_over_the_rate(
     estimate_s: float | None, drained_s: float, seconds: float
 ) -> None:
     assert overloaded(estimate_s, drained_s).retry_after == seconds
+
+
+def test_the_first_end_follows_from_how_long_similar_work_took(clock: list[float]) -> None:
+    durations = RecentDurations()
+    for seconds in (8.0, 12.0):
+        durations.record(seconds)
+    assert durations.mean_s(1.0) == 10.0
+    assert durations.first_end_s([95.0, 99.0]) == 5.0, "the older one has 3 or 7 s left"
+    assert durations.first_end_s([90.0]) == 2.0, "it has outlasted the shorter one"
+    assert durations.first_end_s([]) == 0.0
+
+
+def test_work_without_an_example_takes_as_long_again(clock: list[float]) -> None:
+    durations = RecentDurations()
+    assert durations.mean_s(7.0) == 7.0
+    assert durations.first_end_s([70.0, 96.0]) == 4.0
+    durations.record(3.0)
+    assert durations.first_end_s([70.0]) == 30.0, "nothing has taken as long"

@@ -12,14 +12,13 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Protocol
 
+from inference.drain_rate import RecentDurations, overloaded
 from inference.engine.sequence import OutputSink, StepOutput
-from inference.errors import NotFound, Overloaded
+from inference.errors import NotFound
 from inference.finding import format_size
 from inference.lora.adapter import AdapterCard, AdapterExists, check_name
 from inference.lora.config import refusal
 from inference.lora.load import LoadedAdapter, load_adapter, remove_adapter
-
-RETRY_S = 5.0  # for a client to wait while requests use all adapters that memory may hold
 
 
 class RunTask(Protocol):
@@ -36,6 +35,7 @@ class RegisteredAdapter:
     """An adapter under its name.
 
     num_leases   answers that compute with its weights
+    busy_since   time.monotonic() of the first of them
     is_resident  whether its weights are in memory
     is_listed    whether requests may still name it
     last_used    a later use has a larger number
@@ -44,9 +44,14 @@ class RegisteredAdapter:
     card: AdapterCard
     folder: Path
     num_leases: int = 0
+    busy_since: float = 0.0
     is_resident: bool = True
     is_listed: bool = True
     last_used: int = 0
+
+    def add_leases(self, num_leases: int) -> None:
+        self.busy_since = self.busy_since if self.num_leases else time.monotonic()
+        self.num_leases += num_leases
 
 
 class AdapterRegistry:
@@ -74,6 +79,7 @@ class AdapterRegistry:
         self._max_adapters, self._max_rank = max_adapters, max_rank
         self._entries: dict[str, RegisteredAdapter] = {}
         self._numbers, self._clock = count(1), count(1)
+        self._durations = RecentDurations()  # of adapters, from their first answer to the end of the last one
         self._lock = threading.Lock()  # of the entries; never while a task runs
         self._loading = threading.Lock()  # one adapter is loaded at a time
 
@@ -133,7 +139,7 @@ class AdapterRegistry:
             entry.last_used = next(self._clock)
             if not entry.is_resident:
                 return None
-            entry.num_leases += num_answers
+            entry.add_leases(num_answers)
             return entry
 
     def _read_again(self, name: str, num_answers: int) -> RegisteredAdapter:
@@ -142,7 +148,8 @@ class AdapterRegistry:
         number, loaded = self._read(entry.folder)
         with self._lock:
             entry.card = replace(entry.card, number=number, rank=loaded.rank, nbytes=loaded.nbytes)
-            entry.is_resident, entry.num_leases = True, num_answers
+            entry.is_resident = True
+            entry.add_leases(num_answers)
         return entry
 
     def _read(self, folder: Path) -> tuple[int, LoadedAdapter]:
@@ -168,13 +175,15 @@ class AdapterRegistry:
             self._run_task(remove_adapter, entry.card.number)()
             free_bytes += entry.card.nbytes
         if is_full:
-            raise Overloaded(RETRY_S)
+            raise overloaded(None, self._durations.first_end_s(entry.busy_since for entry in resident))
         need, have = format_size(need_bytes), format_size(max(0, free_bytes))
         raise refusal(f"needs {need} of memory, {have} are free: lower KV memory, or unload adapters")
 
     def _release(self, entry: RegisteredAdapter) -> None:
         with self._lock:
             entry.num_leases -= 1
+            if not entry.num_leases:
+                self._durations.record(time.monotonic() - entry.busy_since)
             is_unused = not (entry.num_leases or entry.is_listed)
         if is_unused:
             self._run_task(remove_adapter, entry.card.number)

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Protocol
 
+from inference.drain_rate import MAX_RETRY_S, MIN_RETRY_S
 from inference.types import ModelStatus
 
 FAILED_REST_S = 10.0  # after a failed load: requests get its reason, and nothing is tried
 FIRST_LOAD_S = 10.0  # assumed of a model that has not been loaded yet
-MIN_RETRY_S, MAX_RETRY_S = 1.0, 60.0
 
 
 class LoadFailed(Exception):

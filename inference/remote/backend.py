@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from inference.backend import Stream
 from inference.backend_load import BackendLoad
+from inference.drain_rate import RecentDurations, overloaded
 from inference.errors import (
     BadRequest,
     Internal,
@@ -31,7 +32,6 @@ from inference.types import Embedded, Event, GenerationRequest, ModelInfo
 from inference.validation import check_request
 from settings.model_list import RemoteModel
 
-BUSY_RETRY_AFTER_S = 1.0
 CLOSE_TIMEOUT_S = 5.0
 NO_VOCAB = 1 << 31  # an upstream does not tell the width of its logits: it judges token ids itself
 
@@ -65,7 +65,8 @@ class RemoteBackend:
         self._residence = residence or AlwaysLoaded()
         self._budget = RetryBudget()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._num_running = 0
+        self._starts: list[float] = []  # time.monotonic() of the running answers
+        self._durations = RecentDurations()
         details = {"server": kind} | ({"members": str(len(members))} if len(members) > 1 else {})
         self._fallbacks: Sequence[RemoteBackend] = ()
         self._context_fallbacks: Sequence[RemoteBackend] = ()
@@ -113,7 +114,7 @@ class RemoteBackend:
         return None
 
     def load(self) -> BackendLoad:
-        return BackendLoad(running=self._num_running)
+        return BackendLoad(running=len(self._starts))
 
     def seconds_until_end(self) -> float | None:
         return None
@@ -190,8 +191,9 @@ class RemoteBackend:
     async def _counted(self, work: Callable[[UpstreamRequestStats], Awaitable[None]]) -> None:
         """Await `work`, and count its outcome. Raises the ServerError of a failure."""
         stats = self._metrics.start_request(self._model.name)
-        self._budget.record_request(time.monotonic())
-        self._num_running += 1
+        start = time.monotonic()
+        self._budget.record_request(start)
+        self._starts.append(start)
         outcome = "cancelled"
         try:
             await work(stats)
@@ -212,12 +214,14 @@ class RemoteBackend:
             log.exception("event=relay_failed model=%s", self._model.name)
             raise Internal("the answer could not be relayed") from None
         finally:
-            self._num_running -= 1
+            self._starts.remove(start)
+            self._durations.record(time.monotonic() - start)
             stats.record_end(outcome)
 
     def _check_room(self) -> None:
-        if self._num_running >= self._model.max_concurrent:
-            raise Overloaded(BUSY_RETRY_AFTER_S)
+        starts = tuple(self._starts)
+        if len(starts) >= self._model.max_concurrent:
+            raise overloaded(None, self._durations.first_end_s(starts))
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:

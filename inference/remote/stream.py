@@ -1,17 +1,20 @@
 """A Stream whose events a task on the server's event loop produces. It holds no thread."""
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from queue import SimpleQueue
 
 from inference.backend import Sink
-from inference.errors import ServerError, Unavailable
+from inference.errors import Internal, ServerError, Unavailable
 from inference.types import Event
 
 Emit = Callable[[list[Event]], None]
 Produce = Callable[[Emit], Awaitable[None]]
+
+log = logging.getLogger(__name__)
 
 
 class RemoteStream:
@@ -74,6 +77,9 @@ class RemoteStream:
             await self._produce(self._deliver)
         except ServerError as error:
             self._deliver(error)
+        except Exception:  # the client would wait for ever
+            log.exception("event=relay_failed")
+            self._deliver(Internal("the answer could not be relayed"))
         self._deliver(None)
 
     def _deliver(self, delivery: list[Event] | ServerError | None) -> None:

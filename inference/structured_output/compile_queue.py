@@ -6,21 +6,19 @@ Requests wait for their grammar here and occupy no thread of the HTTP server. Kn
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from inference.drain_rate import overloaded
+from inference.drain_rate import RecentDurations, overloaded
 from inference.errors import Internal, Overloaded, ServerError
 from inference.structured_output.grammar_checker import CheckAbandoned
 
 T = TypeVar("T")
 
 MAX_WAIT_S = 10.0
-MAX_TIMES = 16
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +61,7 @@ class CompileJob(Generic[T]):
 class CompileQueue:
     def __init__(self) -> None:
         self._jobs: SimpleQueue[CompileJob[Any]] = SimpleQueue()
-        self._seconds: deque[float] = deque(maxlen=MAX_TIMES)  # that the last jobs took
+        self._durations = RecentDurations()
         threading.Thread(target=self._run, name="grammars", daemon=True).start()
 
     def submit(self, work: Callable[[Callable[[], bool]], T]) -> CompileJob[T]:
@@ -77,12 +75,11 @@ class CompileQueue:
         try:
             return work(is_abandoned)
         finally:
-            self._seconds.append(time.monotonic() - start_s)
+            self._durations.record(time.monotonic() - start_s)
 
     def _overloaded(self) -> Overloaded:
         """The error of a refused job: the jobs that wait now will be done after the seconds that it names."""
-        seconds = tuple(self._seconds) or (MAX_WAIT_S,)
-        return overloaded(None, self._jobs.qsize() * sum(seconds) / len(seconds))
+        return overloaded(None, self._jobs.qsize() * self._durations.mean_s(MAX_WAIT_S))
 
     def _run(self) -> None:
         while True:

@@ -56,6 +56,32 @@ def test_a_panic_of_the_tokenizer_is_logged_and_answered_in_the_dialects_format(
     assert "a library has panicked: Onig: Regex search error" in caplog.text
 
 
+class TightBackend(FakeBackend):
+    """The system refuses memory for the first request."""
+
+    error: Exception | None = None
+
+    def generate(self, request: GenerationRequest) -> FakeStream:
+        error, self.error = self.error, None
+        if error:
+            raise error
+        return super().generate(request)
+
+
+@pytest.mark.parametrize("path", BODIES)
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("[enforce fail] std::bad_alloc")])
+def test_a_request_without_memory_may_try_again_when_an_answer_has_ended(path: str, error: Exception) -> None:
+    backend = TightBackend()
+    client = create_app(make_models(backend), ServerSettings()).test_client()
+    running = client.post("/v1/completions", json={"prompt": "a", "stream": True})
+    backend.error, backend.end_s = error, 7.0
+    response = client.post(path, json=BODIES[path])
+    assert (response.status_code, response.headers["Retry-After"]) == (503, "7")
+    assert "too little memory for this request" in str(response.json["error"])
+    running.close()
+    assert client.post(path, json=BODIES[path]).status_code == 200
+
+
 def test_a_panic_during_neodims_request_is_a_neodim_error() -> None:
     client = create_app(make_models(PanickingBackend()), ServerSettings()).test_client()
     response = client.post("/generate", json=NEODIM)

@@ -1,5 +1,6 @@
 """The registry of adapters: names, leases, and which adapters leave memory. The tasks record their calls."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -138,6 +139,25 @@ def test_adapters_that_answer_stay_in_memory(registry: AdapterRegistry, tasks: F
     with pytest.raises(Overloaded):
         registry.load("third", FOLDER, "third")
     assert tasks.resident == [1, 2] and names(registry) == ["first", "second"]
+
+
+def test_a_refused_load_names_the_time_until_an_adapter_is_unused(
+    registry: AdapterRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    for name in ("first", "second"):
+        registry.load(name, FOLDER, name)
+    earlier = registry.lease("first", 2)
+    now[0] = 120.0
+    earlier.cancel()
+    registry.lease("first", 1)
+    now[0] = 124.0
+    registry.lease("second", 1)
+    now[0] = 127.0
+    with pytest.raises(Overloaded) as refused:
+        registry.load("third", FOLDER, "third")
+    assert refused.value.retry_after == 13, "20 s as before, of which 7 have passed"
 
 
 def test_an_adapter_beyond_the_free_memory_is_refused_with_need_and_have(

@@ -186,8 +186,10 @@ def test_more_requests_than_max_concurrent_are_refused(
     backend = open_upstream(max_concurrent=1)
     stream = backend.generate(REQUEST)
     next(stream)
-    with pytest.raises(Overloaded):
+    time.sleep(1.1)
+    with pytest.raises(Overloaded) as refused:
         backend.generate(REQUEST)
+    assert refused.value.retry_after == 2, "as long again as the answer has taken"
     stream.close()
 
 

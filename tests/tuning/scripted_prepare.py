@@ -1,6 +1,7 @@
 """A program in place of tuning.jobs.prepare: counts the rows, without a model.
 
-A training file whose first row has "prepare" says what happens: "invalid", "die" or "sleep".
+A training file whose first row has "prepare" says what happens: "invalid", "die", "sleep", or a number of
+seconds that it takes.
 """
 
 import os
@@ -38,6 +39,8 @@ def main(folder: Path) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         case "sleep":
             time.sleep(60)
+        case float(seconds):
+            time.sleep(seconds)
     sizes = ModelSizes(2000, "llama", 128)
     hyperparameters = resolve_hyperparameters(draft.hyperparameters, draft.method, len(rows), sizes)
     prepared = {

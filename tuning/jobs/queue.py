@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from inference.database import StoreFailed
-from inference.errors import BadRequest, Overloaded, Unavailable
+from inference.drain_rate import RecentDurations, overloaded
+from inference.errors import BadRequest, Unavailable
 from tuning.commands import SHUTTING_DOWN, Commands
 from tuning.jobs.prepared_job import PreparedJob
 from tuning.jobs.run import JobRun
@@ -27,7 +28,6 @@ POLL_S = 0.2
 RETRY_S = 5.0
 SHUTDOWN_S = 10.0  # for trainers to save their state
 MAX_DRY_RUNS = 2
-DRY_RUN_RETRY_S = 5.0
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +40,7 @@ class JobQueue:
         self._num_slots = num_slots
         self._poll_s = poll_s
         self._runs: list[JobRun] = []
+        self._durations = RecentDurations()  # of dry runs
         self._commands = Commands()
         self._thread = threading.Thread(target=self._work, name="jobs", daemon=True)
         self._thread.start()
@@ -118,8 +119,9 @@ class JobQueue:
         self._runs.append(start_validation(self._workspace, job))
 
     def _start_dry_run(self, job_id: str, folder: Path) -> Future[PreparedJob]:
-        if self._num_active("dry_run") >= MAX_DRY_RUNS:
-            raise Overloaded(DRY_RUN_RETRY_S)
+        starts = [run.started_at for run in self._runs if run.stage == "dry_run"]
+        if len(starts) >= MAX_DRY_RUNS:
+            raise overloaded(None, self._durations.first_end_s(starts))
         run = JobRun(job_id, "dry_run", folder, start_preparing(self._workspace, folder))
         self._runs.append(run)
         return run.prepared
@@ -135,6 +137,8 @@ class JobQueue:
             return
         ENDINGS[run.stage](self._workspace, run, exit_code)
         self._runs.remove(run)
+        if run.stage == "dry_run":
+            self._durations.record(time.monotonic() - run.started_at)
 
     def _cancel(self, job_id: str) -> Job:
         self._require_unfinished(job_id)

@@ -18,7 +18,8 @@ SAVE_TIMEOUT_S = 60.0  # a trainer that is to pause may take so long for its ste
 
 @dataclass(slots=True, eq=False)
 class JobRun:
-    """stop_reason  why the trainer was told to save its state and to end
+    """started_at   time.monotonic() of its start
+    stop_reason  why the trainer was told to save its state and to end
     deadline     time.monotonic() at which it is killed
     next_log     time.monotonic() of the next log line of its progress
     prepared     the result of a dry run
@@ -28,6 +29,7 @@ class JobRun:
     stage: Stage
     folder: Path
     process: ChildProcess
+    started_at: float = field(default_factory=time.monotonic)
     stop_reason: StopReason = ""
     deadline: float = math.inf
     next_log: float = 0.0

@@ -2,13 +2,14 @@
 
 import csv
 import os
+import threading
 import time
 from pathlib import Path
 
 import psutil
 import pytest
 
-from inference.errors import BadRequest
+from inference.errors import BadRequest, Overloaded
 from tests.tuning.conftest import MakeService
 from tests.tuning.scripted_service import (
     ROW,
@@ -270,3 +271,19 @@ def test_a_dry_run_returns_what_its_program_wrote_and_is_no_job(service: TuningS
     prepared = service.jobs.dry_run(request)
     assert (prepared.num_tokens, prepared.estimated_s) == (20, 3.0)
     assert not service.jobs.list(limit=10).values
+
+
+def test_a_refused_dry_run_names_the_time_until_one_ends(service: TuningService) -> None:
+    training = upload(service, ROW | {"prepare": 1.2})
+    request = JobRequest(model="fake/model", method="supervised", training=training)
+    service.jobs.dry_run(request)
+    threads = [threading.Thread(target=service.jobs.dry_run, args=[request]) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: len(processes_in(service.folder)), lambda num_running: num_running == 2)
+    start = time.monotonic()
+    with pytest.raises(Overloaded) as refused:
+        service.jobs.dry_run(request)
+    for thread in threads:
+        thread.join()
+    assert refused.value.retry_after <= time.monotonic() - start + 2.0
