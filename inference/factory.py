@@ -248,7 +248,11 @@ def open_backend(
         special_tokens_in=special_tokens_in,
         tool_format=tool_format,
         default_seed=default_seed,
-        details={"dtype": loaded_model.dtype, "device": loaded_model.device},
+        details={
+            "dtype": loaded_model.dtype,
+            "device": loaded_model.device,
+            "architecture": type(loaded_model.model).__name__,
+        },
         is_encoder_decoder=loaded_model.is_encoder_decoder,
         contrastive=partial(
             start_contrastive_search, engine, partial(executor.run, search, loaded_model.model)

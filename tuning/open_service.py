@@ -88,6 +88,8 @@ def training_base(settings: Settings, backend: Backend, model_folder: Path, plan
         trust_remote_code=settings.trust_remote_code,
         threads=max(1, (settings.threads or os.cpu_count() or 1) - 1),
         max_lora_rank=settings.max_lora_rank,
+        rope_scaling=settings.rope_scaling,
+        rope_factor=settings.rope_factor,
     )
 
 

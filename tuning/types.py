@@ -73,6 +73,7 @@ class JobSpec:
     validation_file  empty: none
     threads          CPU threads to compute with
     device           cpu or cuda; "auto": a GPU if there is one
+    context          as TrainingBase; rope_scaling, rope_factor: as the settings
     """
 
     job_id: str
@@ -89,6 +90,9 @@ class JobSpec:
     validation_file: str
     threads: int
     device: str = "auto"
+    context: int = 0
+    rope_scaling: str = "none"
+    rope_factor: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +101,8 @@ class TrainingBase:
 
     names         its names for clients; the first one's last part is in the names of fine-tuned models
     model_folder  or its GGUF file
-    context       most tokens of a row
+    context       most tokens of a row; 0: the model's
+    rope_scaling  and rope_factor: as the settings
     quantize      the scheme by which the served weights are packed; a job decides for itself
     threads       CPU threads of a trainer
     device        of trainers, as in JobSpec
@@ -114,6 +119,8 @@ class TrainingBase:
     threads: int = 1
     device: str = "auto"
     max_lora_rank: int = 256
+    rope_scaling: str = "none"
+    rope_factor: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,9 +44,11 @@ def main(url: str, model: str, tokens_json: str) -> None:
     tokens: list[int] = json.loads(tokens_json)
     service = tinker.ServiceClient(base_url=url)
     trainer = wait(service.create_lora_training_client(base_model=model, rank=4, seed=1))
+    model_data = wait(trainer.get_info()).model_data
     results = {
         "models": [each.model_name for each in wait(service.get_server_capabilities()).supported_models],
-        "model": wait(trainer.get_info()).model_data.model_name,
+        "model": model_data.model_name,
+        "arch": model_data.arch,
         **train(trainer, tokens),
         **sample(trainer, tokens),
         **save_and_load(service, trainer, tokens),

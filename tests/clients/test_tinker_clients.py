@@ -29,6 +29,7 @@ def results(request: pytest.FixtureRequest, url: str) -> Any:
 
 def test_the_loss_falls(results: Any) -> None:
     assert results["models"] == ["models/demo"] and results["model"] == "models/demo"
+    assert results["arch"] == "LlamaForCausalLM"
     losses = results["losses"]
     assert losses == sorted(losses, reverse=True) and losses[-1] < losses[0] / 2
     assert all(norm > 0 for norm in results["norms"])

@@ -54,6 +54,9 @@ def make_spec(draft: Draft, hyperparameters: Hyperparameters) -> JobSpec:
         validation_file=draft.validation_file,
         threads=base.threads,
         device=base.device,
+        context=base.context,
+        rope_scaling=base.rope_scaling,
+        rope_factor=base.rope_factor,
     )
 
 

@@ -10,7 +10,8 @@ from inference.errors import BadRequest
 from tuning.runs.types import CheckpointKind
 
 SCHEME = "tinker://"
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+NAME = re.compile(r"(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9._-]{0,127}")  # adapters may not have ".." either
+NAME_RULE = "1 to 128 letters, digits and ._-, the first a letter or digit, and no '..'"
 KINDS: tuple[CheckpointKind, ...] = get_args(CheckpointKind)
 MAX_NUMBER = 10**9
 
@@ -29,7 +30,7 @@ def parse_path(path: str) -> CheckpointPath:
     run_id, kind, name = [*path.removeprefix(SCHEME).split("/"), "", "", ""][:3]
     is_whole = path.startswith(SCHEME) and path.count("/") == SCHEME.count("/") + 2
     if not is_whole or kind not in KINDS or not run_id or not NAME.fullmatch(name):
-        rule = f"must be {SCHEME}RUN/KIND/NAME with a KIND among {', '.join(KINDS)}"
+        rule = f"must be {SCHEME}RUN/KIND/NAME: a KIND among {', '.join(KINDS)}; the NAME has {NAME_RULE}"
         raise BadRequest("path", rule, path)
     return CheckpointPath(run_id, kind, name)
 
@@ -37,8 +38,7 @@ def parse_path(path: str) -> CheckpointPath:
 def check_checkpoint_name(name: str) -> None:
     """Raises BadRequest."""
     if not NAME.fullmatch(name):
-        rule = "must have 1 to 128 letters, digits and ._-, the first a letter or digit"
-        raise BadRequest("path", rule, name)
+        raise BadRequest("path", f"must have {NAME_RULE}", name)
 
 
 def run_id_of(session_id: str, model_seq_id: int) -> str:

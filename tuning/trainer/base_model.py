@@ -19,6 +19,7 @@ from inference.model.load.architecture import auto_class_of
 from inference.model.load.device_dtype import has_bfloat16, resolve_device, resolve_dtype
 from inference.model.load.generation_config import vocab_size_of
 from inference.model.load.meta_model import count_parameters
+from inference.model.load.rope import NO_SCALING, RopeScaling, freeze_frequencies
 from inference.model.quantization.quantize import pack_on
 from inference.model.quantization.schemes import INT4, INT8, NONE
 from inference.native.build import NativeUnavailable
@@ -96,12 +97,17 @@ def load_base(
     tokenizer_config: Path | None = None,
     chat_template: str = "",
     quantize: str = NONE,
+    scaling: RopeScaling = NO_SCALING,
+    context: int = 0,
 ) -> BaseModel:
     """Load and freeze the model in `folder`. Raises BadRequest, or Unavailable without kernels to quantize.
 
     dtype     float32, bfloat16 or float16; "auto": as the server chooses it
     device    cpu or cuda; "auto": a GPU if there is one
     quantize  the scheme by which the weights are packed (QLoRA); "none": they are not
+    scaling   of the rotary position embeddings
+    context   most tokens of a sequence, for which frequencies that depend on the length are computed; 0: the
+              model's own
     """
     device = resolve_device(device)
     loaded = loader.load(
@@ -111,13 +117,15 @@ def load_base(
         trust_remote_code=trust_remote_code,
         tokenizer_config=tokenizer_config,
         chat_template=chat_template,
+        scaling=scaling,
     )
-    model = loaded.model
+    model, context = loaded.model, context or loaded.context
     if loaded.is_encoder_decoder:
         kind = model.config.model_type
         raise BadRequest("model", "cannot be fine-tuned here: only decoder models can", kind)
     prepare_frozen(model, device, quantize)
-    return split_model(model, loaded.tokenizer, vocab_size_of(model), loaded.context)
+    freeze_frequencies(model, context)
+    return split_model(model, loaded.tokenizer, vocab_size_of(model), context)
 
 
 def qlora_scheme(quantize_base: bool, device: str) -> str:

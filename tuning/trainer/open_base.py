@@ -4,6 +4,7 @@ from pathlib import Path
 
 import torch
 
+from inference.model.load.rope import rope_scaling
 from inference.process.malloc import LARGE_BLOCK, set_mmap_threshold
 from tuning.trainer.base_model import BaseModel, load_base
 from tuning.types import JobSpec, TrainingBase
@@ -20,6 +21,8 @@ def open_base(spec: JobSpec | TrainingBase, quantize: str) -> BaseModel:
         tokenizer_config=Path(spec.tokenizer_config_path) if spec.tokenizer_config_path else None,
         chat_template=spec.chat_template,
         quantize=quantize,
+        scaling=rope_scaling(spec.rope_scaling, spec.rope_factor),
+        context=spec.context,
     )
     set_mmap_threshold(LARGE_BLOCK)  # else freed activations leave holes, which double the resident memory
     return base
