@@ -48,7 +48,7 @@ def check_adapters(settings: Settings, plan: Plan, hub: Hub) -> list[AdapterChec
     if not settings.lora_adapters:
         return []
     model = try_build_on_meta(plan.repository.config)
-    check_fit = partial(check_files, model, settings.max_lora_rank, plan.num_shard > 1)
+    check_fit = partial(check_files, model, settings.max_lora_rank)
     return [check_item(item, settings, check_fit if model else None, hub) for item in settings.lora_adapters]
 
 
@@ -91,16 +91,14 @@ def locate(entry: AdapterEntry, hub: Hub, *, offline: bool) -> Repository | Path
     return repository.folder or repository
 
 
-def check_files(
-    model: Any, max_rank: int, is_shared: bool, item: str, place: Repository | Path
-) -> AdapterCheck:
+def check_files(model: Any, max_rank: int, item: str, place: Repository | Path) -> AdapterCheck:
     """Check the config, the header and, on the disk, that all values are finite. Raises BadRequest.
 
-    model: on the meta device. is_shared: whether several ranks will share it
+    model: on the meta device
     """
     if isinstance(place, Path):
         folders = AdapterFolders(model.config.get_text_config())
-        checked = check_adapter(model, folders.folder_of(place.resolve()), max_rank, is_shared=is_shared)
+        checked = check_adapter(model, folders.folder_of(place.resolve()), max_rank)
         check_values(checked)
         return describe(item, checked, "")
     to_fetch = f", {format_size(place.bytes_to_fetch)} to fetch"
@@ -112,7 +110,7 @@ def check_files(
     if headers.tensors is None:
         raise BadRequest(NAME, f"has weights that cannot be read: {headers.malformed_reason}")
     shapes = header_shapes(headers.tensors)
-    return describe(item, check_shapes(model, folder, shapes, max_rank, is_shared=is_shared), to_fetch)
+    return describe(item, check_shapes(model, folder, shapes, max_rank), to_fetch)
 
 
 def header_shapes(tensors: Mapping[str, Any]) -> Mapping[str, Shape]:

@@ -271,10 +271,9 @@ def create_adapter_registry(loaded_engine: LoadedEngine) -> AdapterRegistry:
     """The adapters of the model; none is loaded yet."""
     max_rank = loaded_engine.max_lora_rank
     engine, executor, model = loaded_engine.engine, loaded_engine.executor, loaded_engine.loaded_model.model
-    is_shared = isinstance(executor, MultiProcess)
 
     def need_bytes(folder: Path) -> int:
-        checked = check_adapter(model, folder, max_rank, is_shared=is_shared)
+        checked = check_adapter(model, folder, max_rank)
         return checked.num_values * int(model.dtype.itemsize)
 
     def run_task(task: Callable[..., Any], *args: Any) -> Callable[[], Any]:

@@ -3,11 +3,12 @@
 Knows which of the plan's styles split a weight, and whether the KV heads are split.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor
+
+from inference.model.tensor_parallel.layers import planned_style
 
 OUTPUT_DIM, INPUT_DIM = -2, -1  # the dimension of a weight that is split
 # transformers, distributed/tensor_parallel.py, ALL_PARALLEL_STYLES. Other styles do not split a weight.
@@ -43,13 +44,11 @@ def first_rank_share(model: Any, num_shard: int) -> float:
 
     1 / num_shard if all weights are split evenly, else more.
     """
-    tp_plan = model.tp_plan
     total_bytes = rank_bytes = 0
     for name, weight in model.named_parameters():
-        pattern = re.sub(r"\d+", "*", name)
-        style = tp_plan.get(pattern) or tp_plan.get(pattern.rpartition(".")[0])
+        style = planned_style(model, name) or planned_style(model, name.rpartition(".")[0])
         total_bytes += weight.nbytes
-        rank_bytes += first_rank_bytes(weight, SPLIT_DIMENSIONS.get(style), num_shard)
+        rank_bytes += first_rank_bytes(weight, SPLIT_DIMENSIONS.get(style or ""), num_shard)
     return rank_bytes / total_bytes
 
 

@@ -14,13 +14,24 @@ from inference.lora.config import AdapterConfig, refusal
 from inference.lora.files import TensorFile
 from inference.lora.keys import RoleKeys, TensorRole
 from inference.lora.target_parameters import ParameterPair
-from inference.model.lora.adapted_experts import AdaptedExperts, ExpertStack
+from inference.model.lora.adapted_experts import ExpertStack
 from inference.model.lora.base_weight import base_weight
 from inference.model.lora.delta import AffineDelta, DeltaChain, ModuleDelta
 from inference.model.lora.replaced_module import ReplacedModule
-from inference.model.lora.shard import create_lora_delta, output_part, row_norms
+from inference.model.lora.shard import (
+    create_lora_delta,
+    create_replaced_module,
+    expert_pair_part,
+    experts_type,
+    is_base_weight,
+    output_bias,
+    output_part,
+    parameter_part,
+    row_norms,
+)
 from inference.model.lora.token_deltas import EmbeddingDelta, TokenEmbeddings, TokenLogits
 from inference.model.lora.weights import AdapterWeights, ModuleChange
+from inference.model.tensor_parallel.layers import local_values
 
 R = TensorRole
 # A module may keep float32 in a model of another dtype, as some of T5 do.
@@ -66,7 +77,7 @@ def build_weights(
     for name, pairs in checked.parameters.items():
         tensors_of = {pair: {role: file.read(key) for role, key in pair.keys.items()} for pair in pairs}
         has_effect |= any(bool(tensors[R.LORA_B].any()) for tensors in tensors_of.values())
-        deltas[name] = changed_parameters(model.get_submodule(name), tensors_of, checked.config)
+        deltas[name] = changed_parameters(model, name, tensors_of, checked.config)
         yield
     return AdapterWeights(number, deltas, has_effect)
 
@@ -76,10 +87,13 @@ NO_EFFECT = frozenset((R.LORA_A, R.EMBEDDING_A, R.BASE_WEIGHT, R.MAGNITUDE))
 
 
 def changed_parameters(
-    module: Any, tensors_of: Mapping[ParameterPair, Mapping[TensorRole, Tensor]], config: AdapterConfig
+    model: Any,
+    name: str,
+    tensors_of: Mapping[ParameterPair, Mapping[TensorRole, Tensor]],
+    config: AdapterConfig,
 ) -> ReplacedModule:
     """A router with another weight, or experts whose weights have pairs."""
-    stacks = {}
+    stacks, module = {}, model.get_submodule(name)
     for pair, tensors in tensors_of.items():
         weights = getattr(module, pair.parameter)
         a, b = tensors[R.LORA_A], tensors[R.LORA_B] * config.scale_of(pair.name)
@@ -88,8 +102,10 @@ def changed_parameters(
             return ReplacedModule(module, {pair.parameter: changed.to(weights.dtype)})
         a = a.unflatten(0, (len(weights), pair.rank))
         b = b.unflatten(1, (pair.rank, len(weights))).permute(2, 0, 1)
+        a, b = expert_pair_part(model, pair.name, a, b, is_transposed=module.is_transposed)
+        weights = local_values(weights)
         stacks[pair.parameter] = ExpertStack(weights, *(each.to(weights).contiguous() for each in (a, b)))
-    return AdaptedExperts(module, stacks)
+    return experts_type(model, name)(module, stacks)
 
 
 def builder_of(keys: RoleKeys) -> Callable[[NamedModule], ModuleChange]:
@@ -109,8 +125,12 @@ def linear_delta(named: NamedModule) -> ModuleDelta:
         factor = tensors[R.MAGNITUDE] / row_norms(named.model, named.name, a, b)
         b = factor[:, None] * b
         factor = output_part(named.model, named.name, factor)
-        base_bias = named.module.bias if bias is None else bias
-        shift = None if base_bias is None else named.place((1 - factor) * base_bias.float().cpu())
+        served_bias = (
+            output_bias(named.model, named.name)
+            if bias is None
+            else output_part(named.model, named.name, bias)
+        )
+        shift = None if served_bias is None else named.place((1 - factor) * served_bias)
         deltas.append(AffineDelta(named.place(factor), shift))
     lora_bias = named.place(tensors[R.LORA_BIAS] * named.scale) if R.LORA_BIAS in tensors else None
     pair = create_lora_delta(named.model, named.name, named.place(a), named.place(b), lora_bias)
@@ -119,7 +139,9 @@ def linear_delta(named: NamedModule) -> ModuleDelta:
 
 def bias_delta(named: NamedModule, bias: Tensor) -> ModuleDelta:
     """A bias in the place of the linear layer's own."""
-    return AffineDelta(None, named.place(bias - named.module.bias.float().cpu()))
+    own_bias = output_bias(named.model, named.name)
+    assert own_bias is not None, "check_keys has compared its shape"
+    return AffineDelta(None, named.place(output_part(named.model, named.name, bias) - own_bias))
 
 
 def embedding_delta(named: NamedModule) -> ModuleDelta:
@@ -132,7 +154,11 @@ def replaced_delta(named: NamedModule) -> ModuleChange:
     if R.WEIGHT not in tensors and isinstance(named.module, nn.Linear):
         return bias_delta(named, tensors[R.BIAS])
     names = {R.WEIGHT: "weight", R.BIAS: "bias"}
-    return ReplacedModule(named.module, {names[role]: named.place(each) for role, each in tensors.items()})
+    parts = {
+        names[role]: named.place(parameter_part(named.model, named.name, values))
+        for role, values in tensors.items()
+    }
+    return create_replaced_module(named.model, named.name, parts)
 
 
 def token_deltas(named: NamedModule, token_ids: Tensor) -> dict[str, ModuleDelta]:
@@ -160,8 +186,7 @@ def check_base_weight(named: NamedModule) -> None:
     copy = named.tensors.get(R.BASE_WEIGHT)
     if copy is None:
         return
-    dtype = named.model.dtype
-    if not torch.equal(copy.to(dtype), base_weight(named.module).to("cpu", dtype)):
+    if not is_base_weight(named.model, named.name, copy):
         raise refusal(
             f"has a base weight for {named.name} that is not the model's: it was trained on another model"
         )

@@ -25,8 +25,6 @@ OWN_PARAMETERS = {
     **dict.fromkeys((R.WEIGHT, R.BASE_WEIGHT), "weight"),
     **dict.fromkeys((R.BIAS, R.BASE_BIAS), "bias"),
 }
-# Served with several ranks.
-SHARDED = {R.LORA_A, R.LORA_B, R.LORA_BIAS, R.MAGNITUDE, R.EMBEDDING_A, R.EMBEDDING_B, R.TOKEN_ROWS}
 ROLE_SETS = (LINEAR, EMBEDDING, TOKENS, REPLACED)
 
 
@@ -48,23 +46,16 @@ class CheckedAdapter:
     num_values: int
 
 
-def check_adapter(model: Any, folder: Path, max_rank: int, *, is_shared: bool) -> CheckedAdapter:
-    """Check the files without reading a value. Raises BadRequest with the key, and both shapes.
-
-    is_shared: whether several ranks share the model
-    """
+def check_adapter(model: Any, folder: Path, max_rank: int) -> CheckedAdapter:
+    """Check the files without reading a value. Raises BadRequest with the key, and both shapes."""
     check_files(folder)
-    return check_shapes(model, folder, read_shapes(folder), max_rank, is_shared=is_shared)
+    return check_shapes(model, folder, read_shapes(folder), max_rank)
 
 
-def check_shapes(
-    model: Any, folder: Path, shapes: Mapping[str, Shape], max_rank: int, *, is_shared: bool
-) -> CheckedAdapter:
+def check_shapes(model: Any, folder: Path, shapes: Mapping[str, Shape], max_rank: int) -> CheckedAdapter:
     """As check_adapter, for a folder of which the config alone need be there. `model` may be on meta."""
     config, modules = read_config(folder, max_rank), group_keys(shapes)
     parameters = find_parameter_pairs(model, modules, config)
-    if is_shared:
-        check_shared(modules, parameters)
     modules = {name: keys for name, keys in modules.items() if name.replace(WRAPPER, "") not in parameters}
     rank = num_values = 0
     for name, keys in modules.items():
@@ -87,15 +78,6 @@ def check_keys(keys: RoleKeys, shapes: Mapping[str, Shape], expected: Mapping[Te
             shape, needed = list(shapes[key]), list(expected[role])
             raise refusal(f"has {key} of shape {shape}: this model and r need {needed}")
     return sum(prod(shapes[key]) for role, key in keys.items() if role is not R.BASE_WEIGHT)
-
-
-def check_shared(modules: Mapping[str, RoleKeys], parameters: Mapping[str, Sequence[ParameterPair]]) -> None:
-    """Raise BadRequest for what ranks that share a model do not compute."""
-    roles = chain.from_iterable(keys.items() for keys in modules.values())
-    keys = [key for role, key in roles if role not in SHARDED]
-    keys += [key for pair in chain.from_iterable(parameters.values()) for key in pair.keys.values()]
-    if keys:
-        raise refusal(f"has {keys[0]}, which is served with NUM_SHARD=1 only")
 
 
 def check_roles(name: str, keys: RoleKeys) -> None:
@@ -122,9 +104,9 @@ def expected_shapes(
 ) -> Mapping[TensorRole, Shape]:
     """The shapes of the tensors that the module may have. Raises BadRequest for one that is not served."""
     own = {
-        role: tuple(parameter.shape)
+        role: whole_shape(module, parameter_name)
         for role, parameter_name in OWN_PARAMETERS.items()
-        if (parameter := getattr(module, parameter_name, None)) is not None
+        if getattr(module, parameter_name, None) is not None
     }
     rank = config.rank_of(name)
     if LINEAR[0] <= keys.keys():
@@ -142,6 +124,16 @@ def expected_shapes(
         raise refusal(f"has trainable_token_indices beyond the {count} tokens of {name}")
     pair = {R.EMBEDDING_A: (rank, count), R.EMBEDDING_B: (width, rank)}
     return own | pair | {R.TOKEN_ROWS: (len(token_ids), width)}
+
+
+def whole_shape(module: nn.Module, parameter_name: str) -> Shape:
+    """The shape of a parameter, of which this rank may have a part."""
+    if isinstance(module, nn.Linear):
+        shape = module.out_features, module.in_features
+        return shape if parameter_name == "weight" else shape[:1]
+    if isinstance(module, nn.Embedding):
+        return module.num_embeddings, module.embedding_dim
+    return tuple(getattr(module, parameter_name).shape)
 
 
 def linear_shape(module: nn.Module, name: str) -> Shape:

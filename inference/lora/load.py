@@ -7,8 +7,6 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from torch import distributed
-
 from inference.errors import ServerError, named_error
 from inference.lora.build import build_weights
 from inference.lora.check import check_adapter
@@ -26,7 +24,7 @@ class LoadedAdapter(NamedTuple):
 
 def load_adapter(model: Any, folder: str, number: int, max_rank: int) -> Generator[None, None, LoadedAdapter]:
     """Check, read and try the adapter in `folder`. Raises BadRequest; nothing has changed then."""
-    checked = check_adapter(model, Path(folder), max_rank, is_shared=distributed.is_initialized())
+    checked = check_adapter(model, Path(folder), max_rank)
     yield
     adapter = yield from build_weights(model, checked, number)
     runner = adapter_runner_of(model)

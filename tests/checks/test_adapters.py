@@ -49,9 +49,9 @@ def poet(template: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def check(model: Repository, planned: Callable[..., Plan], client: Hub) -> Callable[..., list[AdapterCheck]]:
-    def check_it(*items: str, num_shard: int = 1, **settings: object) -> list[AdapterCheck]:
+    def check_it(*items: str, **settings: object) -> list[AdapterCheck]:
         values = {"MODEL_NAME": "acme/tiny", "LORA_ADAPTERS": ",".join(items)} | settings
-        return check_adapters(parsed_settings(**values), planned(model, num_shard=num_shard), client)
+        return check_adapters(parsed_settings(**values), planned(model), client)
 
     return check_it
 
@@ -97,15 +97,6 @@ def test_a_refused_adapter_is_a_finding_with_the_reason(
     (result,) = check(f"poet={poet}")
     assert not result.finding.ok and reason in result.finding.have and result.finding.fix
     assert not result.num_values
-
-
-def test_what_ranks_do_not_share_is_refused(check: Check, model: Repository, tmp_path: Path) -> None:
-    base = AutoModelForCausalLM.from_pretrained(model.folder, dtype=torch.float32)
-    config = LoraConfig(target_modules=["q_proj"], modules_to_save=["norm"])
-    get_peft_model(base, config).save_pretrained(tmp_path)
-    assert check(f"poet={tmp_path}")[0].finding.ok
-    (result,) = check(f"poet={tmp_path}", num_shard=2)
-    assert "norm.weight, which is served with NUM_SHARD=1 only" in result.finding.have
 
 
 @pytest.mark.parametrize("name", ["acme/tiny", "tiny", "chat"])

@@ -195,7 +195,7 @@ def test_pairs_on_parameters_that_do_not_fit_are_refused_by_name(
     folder = save_adapter(tmp_path, family, 0, target_modules=["q_proj"], target_parameters=list(target))
     config(**change)(folder)
     with pytest.raises(BadRequest, match=message):
-        check_adapter(tiny(family), folder, 8, is_shared=False)
+        check_adapter(tiny(family), folder, 8)
 
 
 def test_the_template_is_served(model: PreTrainedModel, folder: Path) -> None:
@@ -222,6 +222,6 @@ def test_files_of_the_hubs_cache_may_be_links_to_its_blobs(model: PreTrainedMode
 
 
 def test_an_adapter_is_read_in_pieces_between_steps(model: PreTrainedModel, folder: Path) -> None:
-    checked = check_adapter(model, folder, 8, is_shared=False)
+    checked = check_adapter(model, folder, 8)
     assert len(list(build_weights(model, checked, 1, piece_bytes=1))) == 4, "one for each module"
     assert not list(build_weights(model, checked, 1)), "the adapter is smaller than a piece"

@@ -2,7 +2,6 @@
 
 from collections.abc import Generator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -77,7 +76,7 @@ def test_modules_in_float32_have_pairs_in_float32(tmp_path: Path) -> None:
         if name.endswith(".wo"):
             module.float()
     folder = save_adapter(tmp_path, "t5", 1, target_modules=["q", "wo"])
-    weights = run_to_end(build_weights(model, check_adapter(model, folder, 8, is_shared=False), 1))
+    weights = run_to_end(build_weights(model, check_adapter(model, folder, 8), 1))
     dtypes = {name.rpartition(".")[2]: delta.a_t.dtype for name, delta in weights.deltas.items()}
     assert dtypes == {"q": torch.bfloat16, "wo": torch.float32}
 
@@ -147,13 +146,11 @@ def answers_of(folder: Path, adapter: Path, num_shard: int) -> list[Sequence[int
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "features", [{}, {"use_dora": True, "trainable_token_indices": [5, 9]}], ids=["pairs", "DoRA, tokens"]
-)
-def test_ranks_that_share_a_model_share_its_adapters(tmp_path: Path, features: dict[str, Any]) -> None:
+def test_ranks_that_share_a_model_share_its_adapters(tmp_path: Path) -> None:
+    """What ranks serve of peft's features: test_shared_adapters."""
     folder = tiny_folder.llama(tmp_path / "model")
     torch.manual_seed(3)
-    config = LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM", **features)
+    config = LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM")
     adapted = get_peft_model(AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32), config)
     for parameter in adapted.parameters():
         if parameter.requires_grad:

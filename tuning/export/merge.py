@@ -35,7 +35,7 @@ def merge_adapter(base_folder: Path, adapter_folder: Path, *, trust_remote_code:
     stored = loader.config_of(base_folder, trust_remote_code).dtype or torch.float32
     loaded = loader.load(base_folder, dtype="float32", device="cpu", trust_remote_code=trust_remote_code)
     model = loaded.model
-    checked = check_adapter(model, adapter_folder, ANY_RANK, is_shared=False)
+    checked = check_adapter(model, adapter_folder, ANY_RANK)
     if any(name.rpartition(".")[2] in EMBEDDINGS for name in checked.modules):
         untie_embeddings(model)
     with warnings.catch_warnings(action="ignore"):  # peft's remarks on Conv1D and tied weights

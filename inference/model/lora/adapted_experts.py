@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from inference.model.lora.replaced_module import ReplacedModule
 from inference.model.quantization.replace import ONE_BY_ONE
+from inference.model.tensor_parallel.layers import to_plain_tensors
 
 ONE_BY_ONE_SETTING = "_experts_implementation_internal"  # of a config
 
@@ -37,6 +38,7 @@ class AdaptedExperts(ReplacedModule):
         for name, stack in pairs.items():
             del self.module._parameters[name]
             self.module.__dict__[name] = stack
+        to_plain_tensors(self.module)
 
     @property
     def nbytes(self) -> int:

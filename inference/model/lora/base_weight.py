@@ -1,15 +1,24 @@
 """The weight that the model serves in a module, whether it is plain, packed or quantized."""
 
+from typing import Any
+
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
 from inference.model.quantization.packed_tensor import PackedTensor
+from inference.model.tensor_parallel.layers import is_dtensor
 
 
 def base_weight(module: nn.Module) -> Tensor:
-    """The values of the module's weight, in its dtype."""
-    weight: Tensor = module.weight  # type: ignore[assignment]
-    return weight.values() if isinstance(weight, PackedTensor) else weight.detach()
+    """The values of the module's weight, in its dtype.
+
+    Of a plain layer that ranks share, this rank's part; of any other, the whole weight on every rank.
+    """
+    weight: Any = module.weight
+    if isinstance(weight, PackedTensor):
+        return weight.values()
+    values: Tensor = (weight.full_tensor() if is_dtensor(weight) else weight).detach()
+    return values
 
 
 def squared_row_norms(module: nn.Module, change: Tensor) -> Tensor:

@@ -1,7 +1,8 @@
 """A module with parameters of the adapter in place of the model's: peft's modules_to_save."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
@@ -12,11 +13,21 @@ from inference.model.merge_projections import MergedLinear
 class ReplacedModule:
     """Computes the outputs by a copy of the module that has some other parameters.
 
+    forward: of the module that ranks share (see tensor_parallel/layers.py); None: its class's own
+
     The module must compute each token by itself.
     """
 
-    def __init__(self, module: nn.Module, parameters: Mapping[str, Tensor]) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        parameters: Mapping[str, Tensor],
+        forward: Callable[[Any, Tensor], Tensor] | None = None,
+    ) -> None:
         self.module: Any = copy.copy(module)
+        self.module.__dict__.pop("forward", None)  # it would compute with the module's own parameters
+        if forward is not None:
+            self.module.__dict__["forward"] = partial(forward, self.module)
         if isinstance(module, MergedLinear):
             self.module.__class__ = nn.Linear
         self.module._parameters = dict(module._parameters)

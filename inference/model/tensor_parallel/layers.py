@@ -22,11 +22,19 @@ def use_plain_collectives(model: Any) -> None:
     if not distributed.is_initialized():
         return
     for name, module in model.named_modules():
-        style = model.tp_plan.get(re.sub(r"\d+", "*", name))
-        forward = FORWARDS.get((style, type(module)))
+        forward = FORWARDS.get((planned_style(model, name), type(module)))
         if forward is not None and is_dtensor(module.weight):
             to_plain_tensors(module)
             module.forward = partial(forward, module)
+
+
+def planned_style(model: Any, name: str) -> str | None:
+    """The style of the module or parameter `name` in transformers' plan; None if it is not in the plan.
+
+    The plan has * for the number of a layer; a digit within a name, as in fc1, stays.
+    """
+    style: str | None = model.tp_plan.get(re.sub(r"\.\d+(?=\.|$)", ".*", name))
+    return style
 
 
 def is_dtensor(weight: Any) -> bool:
@@ -37,8 +45,13 @@ def is_dtensor(weight: Any) -> bool:
 def to_plain_tensors(module: Any) -> None:
     """Replace the module's DTensors by this rank's local tensors."""
     for name, weight in list(module.named_parameters(recurse=False)):
-        local = weight.to_local() if is_dtensor(weight) else weight
-        module.register_parameter(name, nn.Parameter(local, requires_grad=False))
+        module.register_parameter(name, nn.Parameter(local_values(weight), requires_grad=False))
+
+
+def local_values(weight: Any) -> torch.Tensor:
+    """This rank's part of a weight, or the weight if every rank has all of it."""
+    values: torch.Tensor = weight.to_local() if is_dtensor(weight) else weight
+    return values
 
 
 def colwise(layer: nn.Linear, input: torch.Tensor) -> torch.Tensor:
