@@ -24,6 +24,7 @@ from api.server.asgi_bridge import NUM_WORKERS, Bridge, Wsgi
 from api.server.http_protocol import LimitedHttpProtocol
 from inference.models import Models
 from inference.process.heap_trimmer import trimming_heap
+from inference.process.time_slice import shorten_time_slice
 from inference.process.unix_socket import is_unix_socket
 
 KEEP_ALIVE_S = 60
@@ -171,6 +172,7 @@ class HttpServer:
         self.loop.call_soon_threadsafe(self.stopping.set)
 
     async def run(self, models: Models, on_ready: Callable[["HttpServer"], None]) -> None:
+        shorten_time_slice(inherited=False)  # the workers, which tokenize and check, have ordinary ones
         self.loop = asyncio.get_running_loop()
         self.stopping = asyncio.Event()
         for backend in models.backends:

@@ -66,7 +66,7 @@ class EngineCore:
             whole_prompts=whole_prompts,
             admission_policy=admission_policy,
             chunking=chunking,
-            step_time_limit=None if can.overlap else StepTimeLimit(),
+            step_time_limit=StepTimeLimit(),
         )
         can_draft = speculate and not (whole_prompts or prefill_chunk_size)
         proposer = NgramProposer(self.kv_cache_manager, speculate) if can_draft else None
@@ -191,7 +191,7 @@ class EngineCore:
         now = time.perf_counter()
         seconds = now - max(scheduled.start_s, self._last_completed_s)
         self._last_completed_s = now
-        self.scheduler.record_step(scheduled.output, now, seconds)
+        self.scheduler.record_step(scheduled.output, scheduled.num_draft_tokens, now, seconds)
         self.counters.steps += 1
         self.counters.step_seconds += seconds
         self.wait_estimator.record_step(now, seconds, scheduled.num_tokens, scheduled.token_budget)

@@ -12,6 +12,8 @@ from typing import Any, Protocol, TypeVar
 
 import torch
 
+from inference.process.time_slice import shorten_time_slice
+
 T = TypeVar("T")
 
 
@@ -52,6 +54,7 @@ class EngineThread:
         self._queue.put(None)
 
     def _run(self) -> None:
+        shorten_time_slice(inherited=True)  # by the OpenMP team: a step waits for the last of its threads
         while True:
             self._run_queued(self._queue.get())
             with torch.inference_mode():

@@ -33,6 +33,10 @@ class ScheduledStep:
     token_budget: int
     start_s: float
 
+    @property
+    def num_draft_tokens(self) -> int:
+        return self.num_tokens - sum(num_tokens for _, num_tokens in self.output)
+
 
 @dataclass(slots=True)
 class CompletedStep:

@@ -105,7 +105,7 @@ class Scheduler:
             num_tokens = sequence.num_schedulable_tokens(context)
             if num_tokens and self.chunking.chunk_size:
                 num_tokens = self.chunking.num_next_tokens(sequence)
-            if num_tokens == 1:
+            if num_tokens == 1 and not sequence.pooling:
                 scheduler_output.append((sequence, 1))
             elif num_tokens:
                 prompts.append(sequence)
@@ -174,12 +174,15 @@ class Scheduler:
         if self._steps_since_oom == STEPS_TO_RECOVER:
             self._restore_limits()
 
-    def record_step(self, scheduler_output: SchedulerOutput, end_s: float, duration_s: float) -> None:
+    def record_step(
+        self, scheduler_output: SchedulerOutput, num_draft_tokens: int, end_s: float, duration_s: float
+    ) -> None:
         """Note a step for the policies. end_s: its time.perf_counter()."""
         if self.pooling_policy is not None:
             self.pooling_policy.record_step([each for each, _ in scheduler_output], end_s, duration_s)
         if self.step_time_limit is not None:
-            self.step_time_limit.record_step([num_tokens for _, num_tokens in scheduler_output], duration_s)
+            num_prompt_tokens = sum(count for each, count in scheduler_output if count > 1 or each.pooling)
+            self.step_time_limit.record_step(num_prompt_tokens, num_draft_tokens, duration_s)
 
     def _limit_budget(self, num_answers: int) -> int:
         """The tokens that the next step may compute, of which each of the running answers gets one."""

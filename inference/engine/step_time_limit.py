@@ -1,12 +1,11 @@
 """Limits the prompt tokens of a step beside running answers, by the time that they take.
 
-Each running answer gets its next token only at the end of the step. Knows token counts and seconds of steps.
+Each running answer gets its next token only at the end of the step. Knows token counts and seconds of steps,
+on any device.
 """
 
-from collections.abc import Sequence
-
 MAX_RATIO = 3.0  # of a step with prompts to a step of answers alone
-MIN_LIMIT_S = 0.01  # a step may always take this long: nobody notices, and short steps cost throughput
+MIN_LIMIT_S = 0.006  # a step may always take this long: nobody notices, and short steps cost throughput
 MIN_PROMPT_TOKENS = 32  # fewer take a CPU hardly less time: it reads all weights for them
 WEIGHT = 0.2  # of the last step in the moving averages
 
@@ -30,9 +29,10 @@ class StepTimeLimit:
         limit_s = max(MIN_LIMIT_S, MAX_RATIO * self.decode_s)
         return max(MIN_PROMPT_TOKENS, int((limit_s - self.decode_s) / self.token_s))
 
-    def record_step(self, num_tokens: Sequence[int], seconds: float) -> None:
-        """Note a step. num_tokens: of each sequence; more than one are of a prompt."""
-        num_prompt_tokens = sum(count for count in num_tokens if count > 1)
+    def record_step(self, num_prompt_tokens: int, num_draft_tokens: int, seconds: float) -> None:
+        """Note a step; one with drafts counts neither for answers alone nor for prompts."""
+        if num_draft_tokens:
+            return
         if not num_prompt_tokens:
             self.decode_s = average(self.decode_s, seconds)
         elif num_prompt_tokens >= MIN_PROMPT_TOKENS:
