@@ -19,7 +19,7 @@ from tuning.jobs.queue import POLL_S, JobQueue
 from tuning.jobs.workspace import Programs, Workspace
 from tuning.metrics import TuningCollector
 from tuning.runs.service import TrainingRuns
-from tuning.runs.store import RUN_TABLES
+from tuning.runs.store import PENDING_SAMPLES, RUN_TABLES
 from tuning.runs.trainer_process import TrainerProcess
 from tuning.store.datasets import Datasets
 from tuning.store.files import Files
@@ -28,7 +28,8 @@ from tuning.store.schema import JOB_TABLES, JOBS
 from tuning.types import TrainingBase
 
 DATABASE_FILE = "tuning.db"
-SCHEMA = Schema("the tuning store", 2, JOB_TABLES + RUN_TABLES, upgrades={1: RUN_TABLES})
+LATER_TABLES = {1: RUN_TABLES, 2: PENDING_SAMPLES.definition}  # by the version that lacks them
+SCHEMA = Schema("the tuning store", 3, JOB_TABLES + "".join(LATER_TABLES.values()), LATER_TABLES)
 OWN_PROGRAMS = Programs(
     prepare=(sys.executable, "-m", "tuning.jobs.prepare"),
     train=(sys.executable, "-m", "tuning.trainer.child"),

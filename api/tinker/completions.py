@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -21,14 +21,19 @@ class SampleCompletion(NamedTuple):
 
 
 class Completions:
-    """Completions that the client has not acknowledged. Every method may be called from any thread."""
+    """Completions that the client has not acknowledged. Every method may be called from any thread.
 
-    def __init__(self) -> None:
+    lost: ids of requests that died with an earlier server
+    """
+
+    def __init__(self, lost: Iterable[str] = ()) -> None:
         self._lock = threading.Lock()
         self._completions: deque[SampleCompletion] = deque()
         self._callbacks: list[Callable[[], None]] = []
         self._last_number = 0
         self._used = time.monotonic()
+        for request_id in lost:
+            self.add(request_id, "failed")
 
     def add(self, request_id: str, state: State) -> None:
         with self._lock:

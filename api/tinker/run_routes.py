@@ -33,8 +33,9 @@ from api.tinker.pass_body import PassBody
 from api.tinker.pass_json import ForwardBackwardBody, ForwardBody, read_forward, read_forward_backward
 from api.tinker.protobuf.forward_backward import read_ids, read_pass
 from api.tinker.results import write_json, write_protobuf
-from api.tinker.samples import current_samples, is_sample_id
+from api.tinker.samples import SamplePromise, current_samples, is_sample_id
 from api.tinker.tinker_route import TinkerRoute, require_runs, submit, submit_at
+from api.tuning_access import current_service
 from inference.models import Models
 from inference.types import ModelInfo
 from tuning.runs.types import (
@@ -254,7 +255,14 @@ def retrieve_future() -> Response:
     request_id = read_struct(RetrieveFuture).request_id
     if request_id.endswith(UNLOADED):
         return json_response(200, {"type": "unload_model", "model_id": request_id.removesuffix(UNLOADED)})
-    is_sample = is_sample_id(request_id)
-    promise = current_samples().find(request_id) if is_sample else require_runs().promise(request_id)
+    promise = sample_promise(request_id) if is_sample_id(request_id) else require_runs().promise(request_id)
     accepts_protobuf = PROTOBUF_TYPE in request.headers.get("Accept", "")
     return respond_with(WaitablePromise(promise), write_protobuf if accepts_protobuf else write_json)
+
+
+def sample_promise(request_id: str) -> SamplePromise:
+    """The promise of samples. Who asks for it needs no poll to learn of its end. Raises UnknownSample."""
+    service = current_service()
+    if service is not None:
+        service.runs.pending_samples.remove(request_id)
+    return current_samples().find(request_id)

@@ -3,9 +3,8 @@
 They live in memory: after a restart their ids are unknown, and the client sends the requests again.
 """
 
-import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from flask import Flask, current_app
@@ -14,6 +13,7 @@ from api.tinker.completions import Completions
 from api.tinker.errors import UnknownSample
 from api.tinker.sample_result import SampleCollector, SampleResult
 from inference.errors import BadRequest, ServerError, short
+from tuning.runs.pending_samples import PendingSamples
 from tuning.runs.promise import Promise
 from tuning.runs.types import Failure
 
@@ -53,7 +53,6 @@ class Samples:
         self._promises: dict[str, SamplePromise] = {}
         self._running: dict[str, RunningSample] = {}
         self._completions: dict[tuple[str, int], Completions] = {}
-        self._clones: dict[str, Iterator[int]] = {}
         self._swept = time.monotonic()
 
     def find(self, request_id: str) -> SamplePromise:
@@ -98,13 +97,17 @@ class Samples:
             running.collector.close()
             running.finish(BadRequest("", "the request was cancelled"))
 
-    def completions(self, sampler_id: str, clone: int) -> Completions:
-        """What retrieve_futures polls: the ends of the requests of one sampling client."""
-        return self._completions.setdefault((sampler_id, clone), Completions())
+    def completions(self, sampler_id: str, clone: int, pending: PendingSamples) -> Completions:
+        """What retrieve_futures polls: the ends of the requests of one sampling client.
 
-    def next_clone(self, sampler_id: str) -> int:
-        """A number that no other client of the sampling session has; 0 is that of the first."""
-        return next(self._clones.setdefault(sampler_id, itertools.count(1)))
+        Requests that an earlier server has lost have ended: the client learns that they are gone.
+        """
+        key = (sampler_id, clone)
+        if key not in self._completions:
+            ids = pending.ids(sampler_id, clone)
+            lost = [request_id for request_id in ids if request_id not in self._promises]
+            self._completions.setdefault(key, Completions(lost))
+        return self._completions[key]
 
     def forget(self, request_id: str) -> None:
         """The client has the result."""

@@ -19,7 +19,7 @@ from api.tinker.bodies import (
     RetrieveFutures,
     SampledModel,
 )
-from api.tinker.completions import NextCompletions
+from api.tinker.completions import Completions, NextCompletions
 from api.tinker.data import STABLE_REINFORCE
 from api.tinker.held_promise import HOLD_S, respond_with
 from api.tinker.loss_aliases import LossAliases
@@ -79,7 +79,8 @@ def create_sampling_session() -> dict[str, Any]:
 
 def join_sampling_session() -> dict[str, Any]:
     sampler = require_runs().sampler(read_struct(JoinSamplingSession).sampling_session_id)
-    return {"type": "join_sampling_session", "client_counter": current_samples().next_clone(sampler.id)}
+    counter = require_runs().pending_samples.next_clone(sampler.id)
+    return {"type": "join_sampling_session", "client_counter": counter}
 
 
 def asample(models: Models, serves_stability: bool) -> dict[str, Any]:
@@ -88,15 +89,16 @@ def asample(models: Models, serves_stability: bool) -> dict[str, Any]:
     model = to_struct(body, SampledModel)
     request_id, served = find_sampled(model, models)
     sample_request = parse_sample(body, served.card.info, serves_stability)
-    completions = None
-    if model.sampling_session_id is not None:
-        completions = current_samples().completions(model.sampling_session_id, (model.seq_id or 0) // CLONE)
+    sampler_id, clone = model.sampling_session_id, (model.seq_id or 0) // CLONE
+    completions = None if sampler_id is None else completions_of(sampler_id, clone)
 
     def start(finish: Finish) -> SampleCollector:
         return SampleCollector(served.generate(sample_request.generation), sample_request.options, finish)
 
     acquire_permit()
     current_samples().submit(request_id, start, hand_over_permit(), completions)
+    if sampler_id is not None:
+        require_runs().pending_samples.add(request_id, sampler_id, clone)
     return {
         "type": "asample",
         "request_id": request_id,
@@ -125,14 +127,19 @@ def retrieve_futures() -> Response:
     samples = current_samples()
     for request_id in body.retrieved_request_ids:
         samples.forget(request_id)
-    completions = samples.completions(sampler.id, body.target.cloned_sampler_id)
+    completions = completions_of(sampler.id, body.target.cloned_sampler_id)
     completions.acknowledge(body.prev_cursor)
     timeout_s = HOLD_S if body.timeout is None else min(max(body.timeout, 0.0), HOLD_S)
     return respond_with(NextCompletions(completions, body.prev_cursor), dict, timeout_s)
 
 
+def completions_of(sampler_id: str, clone: int) -> Completions:
+    return current_samples().completions(sampler_id, clone, require_runs().pending_samples)
+
+
 def cancel_future() -> dict[str, Any]:
-    current_samples().cancel(read_struct(RetrieveFuture).request_id)
+    request_id = read_struct(RetrieveFuture).request_id
+    current_samples().cancel(request_id)
     return {}
 
 

@@ -74,16 +74,12 @@ def make_routes(models: Models, settings: ServerSettings, aliases: LossAliases) 
 
 
 def client_config(settings: ServerSettings) -> Mapping[str, Any]:
-    """A chunk fits into the largest body, also as JSON.
-
-    Each request for samples is polled by itself: one that a restart loses is then sent again. A client that
-    polls for its whole session would wait forever.
-    """
+    """A chunk fits into the largest body, also as JSON."""
     return {
         "fwdbwd_max_chunk_len": MAX_CHUNK_DATA,
         "fwdbwd_max_chunk_bytes_count": min(MAX_CHUNK_BYTES, settings.max_body_bytes // 2),
         "proto_compress_fwdbwd": False,
-        "sample_use_retrieve_futures": False,
+        "sample_use_retrieve_futures": True,
         "sample_join_sampling_session": True,
         "custom_loss_server_side": False,
         "pjwt_auth_enabled": False,

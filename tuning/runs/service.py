@@ -19,6 +19,7 @@ from tuning.runs.counts import RunsCollector
 from tuning.runs.executor import RunExecutor
 from tuning.runs.memory import RunMemory
 from tuning.runs.paths import MAX_NUMBER, parse_path, run_id_of, sampler_id_of, session_of
+from tuning.runs.pending_samples import PendingSamples
 from tuning.runs.promise import Promise
 from tuning.runs.resident_runs import ResidentRuns, RunTrainer
 from tuning.runs.run_queue import CREATION
@@ -76,6 +77,7 @@ class TrainingRuns:
             log.warning("run=%s status=corrupted: the server was killed", run_id)
         self._scheduler = RunScheduler(executor, self.runs(), folder / QUEUES_FILE, self._clean_up.run)
         self._scheduler.execute(self._checkpoints.load_all)
+        self.pending_samples = PendingSamples(database)
         self.metrics = RunsCollector(executor.counts, residents.num_runs, self._scheduler.num_waiting)
 
     def close(self) -> None:

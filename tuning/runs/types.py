@@ -223,6 +223,7 @@ class SamplingSession:
     model_path  of the checkpoint; None: the base model, or a snapshot
     adapter     the name under which the backend serves it; empty: the base model
     snapshot    folder of a snapshot, within that of all runs; empty: it is none
+    num_clones  clients that have joined the first one
     """
 
     id: str
@@ -232,3 +233,12 @@ class SamplingSession:
     model_path: str | None = None
     adapter: str = ""
     snapshot: str = ""
+    num_clones: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingSample:
+    """A request for samples whose result the client has not asked for yet."""
+
+    id: str
+    created: int

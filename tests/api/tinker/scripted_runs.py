@@ -30,6 +30,7 @@ class ScriptedRuns:
     submitted: list[tuple[str, int, RunRequest]] = field(default_factory=list)
     created: list[RunOptions] = field(default_factory=list)
     promises: dict[str, Promise] = field(default_factory=dict)
+    pending_samples: "ScriptedPending" = field(default_factory=lambda: ScriptedPending())
 
     def create_session(self, user_metadata: Any, display_name: Any, sdk_version: str) -> str:
         return SESSION
@@ -101,6 +102,26 @@ class ScriptedRuns:
             created=1,
             adapter=adapters[sampler_id],
         )
+
+
+@dataclass
+class ScriptedPending:
+    """by_client: the ids of the requests for samples, which a test may put there."""
+
+    by_client: dict[tuple[str, int], list[str]] = field(default_factory=dict)
+
+    def add(self, request_id: str, sampler_id: str, clone: int) -> None:
+        self.by_client.setdefault((sampler_id, clone), []).append(request_id)
+
+    def remove(self, request_id: str) -> None:
+        for ids in self.by_client.values():
+            ids[:] = [each for each in ids if each != request_id]
+
+    def ids(self, sampler_id: str, clone: int) -> list[str]:
+        return list(self.by_client.get((sampler_id, clone), ()))
+
+    def next_clone(self, sampler_id: str) -> int:
+        return 7
 
 
 def service_of(runs: ScriptedRuns) -> Any:

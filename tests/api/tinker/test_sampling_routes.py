@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from tests.api.tinker.scripted_runs import ADAPTER, SAMPLER, SESSION, SNAPSHOT
+from tests.api.tinker.scripted_runs import ADAPTER, SAMPLER, SESSION, SNAPSHOT, ScriptedRuns
 from tests.fake_backend import FakeBackend, say
 
 PROTOBUF = "application/x-protobuf"
@@ -91,10 +91,22 @@ def test_clones_of_a_client_poll_for_their_own_requests(api: FlaskClient) -> Non
     ]
 
 
-def test_clones_have_numbers_of_their_own(api: FlaskClient) -> None:
-    join = {"sampling_session_id": SAMPLER}
-    counters = [api.post("/api/v1/join_sampling_session", json=join).json["client_counter"] for _ in range(2)]
-    assert counters == [1, 2]
+def test_a_client_that_joins_gets_the_number_of_its_clone(api: FlaskClient) -> None:
+    reply = api.post("/api/v1/join_sampling_session", json={"sampling_session_id": SAMPLER}).json
+    assert reply["client_counter"] == 7
+
+
+def test_a_poll_reports_what_a_restart_lost(api: FlaskClient, runs: ScriptedRuns) -> None:
+    lost, own = f"{SAMPLER}:3", f"{SAMPLER}:4"
+    runs.pending_samples.add(lost, SAMPLER, 0)
+    first = poll(api)
+    assert first["completions"] == [{"state": "failed", "request_id": lost}]
+    assert fetch(api, lost).status_code == 410, "the client sends it again"
+    sample(api, 4)
+    assert [each["request_id"] for each in poll(api, first["cursor"])["completions"]] == [own]
+    assert runs.pending_samples.ids(SAMPLER, 0) == [own]
+    fetch(api, own)
+    assert runs.pending_samples.ids(SAMPLER, 0) == []
 
 
 def test_a_cancelled_request_fails_and_stops_to_sample(api: FlaskClient, fake_backend: FakeBackend) -> None:

@@ -18,7 +18,7 @@ def test_the_served_names_can_be_trained(api: FlaskClient) -> None:
 def test_chunks_of_the_client_fit_into_a_body(api: FlaskClient) -> None:
     config = api.post("/api/v1/client/config", json={"sdk_version": "0.38.0"}).json
     assert config["fwdbwd_max_chunk_bytes_count"] == 500_000
-    assert config["sample_use_retrieve_futures"] is False, "a restart would leave the client waiting"
+    assert config["sample_use_retrieve_futures"] is True
     assert api.post("/api/v1/client/dynamic_config", json={}).json["refresh_interval_sec"] == 300
 
 
