@@ -66,8 +66,7 @@ CHAT_TEMPLATE = ""
 # How rotary position embeddings are scaled to extend the model's context: none, linear, dynamic or yarn.
 ROPE_SCALING = "none"
 
-# The factor by which ROPE_SCALING extends the context. With ROPE_SCALING none, a factor other than 1 means
-# linear.
+# The factor by which ROPE_SCALING extends the context. Without ROPE_SCALING, one other than 1 means linear.
 ROPE_FACTOR = 1.0
 
 # LoRA adapters ---------------------------------------------------------------------------------------
@@ -111,8 +110,7 @@ SSL_KEYFILE = ""
 # API keys, separated by commas; clients must send one of them. Empty: no key is required. Best kept in .env.
 API_KEYS = ""
 
-# Serve other machines without API_KEYS: whoever reaches HOST can use the server. Else such a start is
-# refused.
+# Serve other machines without API_KEYS, which is refused else: whoever reaches HOST can use the server.
 ALLOW_OPEN_HOST = False
 
 # Names of this server that requests may have in their Host header, separated by commas; "*": any. Addresses
@@ -170,6 +168,9 @@ MAX_FILE_MB = 512
 # Fine-tuning jobs that run at the same time; further ones wait.
 TUNING_JOBS = 1
 
+# Memory that serving leaves to fine-tuning, in GB: VRAM on a GPU, else RAM; 0: what the KV cache leaves.
+TUNING_MEMORY_GB = 0
+
 # Training runs of Tinker's API whose state is in memory; the least used ones are written to TUNING_DIR until
 # their next request.
 TINKER_RUNS = 8
@@ -184,8 +185,7 @@ TINKER_LOSS_ALIASES = ""
 # context.
 DEFAULT_MAX_TOKENS = 0
 
-# The temperature of requests that set none. On /inference/…, 1 without a sampling strategy means greedy
-# decoding.
+# The temperature of requests that set none. On /inference/…, 1 without a sampling strategy means greedy.
 DEFAULT_TEMPERATURE = 1.0
 
 # The seed of requests that set none, so that equal requests get equal answers; -1: a random seed for each.

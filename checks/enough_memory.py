@@ -17,6 +17,7 @@ from checks.memory.estimate import (
     kv_limits,
     minimum_terms,
     part_terms,
+    tuning_bytes,
 )
 from checks.memory.plan import Plan
 from checks.memory.terms import DeviceTerms
@@ -143,13 +144,14 @@ def check_device_part(
     fix = f"free {format_size(shortfall)}, or {SMALLER_FIX}" if shortfall > 0 else ""
     weight_format = model_size.dtype if plan.quantize == "none" else plan.quantize
     need = f"{format_size(terms.required)}: {describe_terms(terms, weight_format)}"
-    return Finding(
-        name_per_shard(device_part.name, plan),
-        need,
-        machine.describe_free(device_part.device, have),
-        shortfall <= 0,
-        fix,
-    )
+    have_text = machine.describe_free(device_part.device, have) + describe_tuning(plan, device_part.device)
+    return Finding(name_per_shard(device_part.name, plan), need, have_text, shortfall <= 0, fix)
+
+
+def describe_tuning(plan: Plan, device: str) -> str:
+    """What the free memory of the device lacks, as an addition to it; nothing where there is none."""
+    num_bytes = tuning_bytes(plan, device)
+    return f", beside {format_size(num_bytes)} of TUNING_MEMORY_GB" if num_bytes else ""
 
 
 def describe_terms(terms: DeviceTerms, weight_format: str) -> str:

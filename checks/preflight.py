@@ -40,6 +40,7 @@ from inference.finding import Finding, Refused, printable, table_cell
 from inference.model.load.device_dtype import resolve_device
 from inference.model.load.rope import rope_scaling
 from settings.device_defaults import fill_defaults
+from settings.groups import tuning_memory_bytes
 from settings.schema import Settings
 
 MAX_FILES_LISTED = 10  # of the files to fetch
@@ -151,6 +152,7 @@ def plan_repository(settings: Settings, repository: Repository, machine: Machine
         context=settings.context,
         max_sequences=settings.max_sequences,
         kv_memory_bytes=int(settings.kv_memory_gb * 1e9),
+        tuning_memory_bytes=tuning_memory_bytes(settings),
         trust_remote_code=settings.trust_remote_code,
         max_batch_total_tokens=settings.max_batch_total_tokens,
         num_shard=settings.num_shard or max(1, len(machine.gpus) if device == "cuda" else 1),

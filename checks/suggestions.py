@@ -120,9 +120,12 @@ def shrink_until_fit(variant: Variant, machine: Machine) -> Variant | None:
 
 
 def smaller_variants(variant: Variant, machine: Machine) -> Iterator[Variant]:
-    """The plan as it is, then without reserved KV memory, with fewer sequences, with a shorter context."""
+    """The plan as it is, then without reserved memory, with fewer sequences, with a shorter context."""
     settings, plan = variant
     yield variant
+    if plan.request.tuning_memory_bytes:
+        settings, plan = settings | {"TUNING_MEMORY_GB": 0}, replan(plan, tuning_memory_bytes=0)
+        yield settings, plan
     if plan.kv_memory_bytes:
         settings, plan = settings | {"KV_MEMORY_GB": 0}, replan(plan, kv_memory_bytes=0)
         yield settings, plan

@@ -158,6 +158,11 @@ def tuning_folder(settings: Settings) -> Path | None:
     return Path(settings.tuning_dir).expanduser() if settings.tuning_dir else default_tuning_folder()
 
 
+def tuning_memory_bytes(settings: Settings) -> int:
+    """Memory that serving leaves to trainers on its device; 0 where there is no tuning."""
+    return int(settings.tuning_memory_gb * 1e9) if tuning_folder(settings) else 0
+
+
 def default_tuning_folder() -> Path:
     caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(caches) / "hearth" / "tuning"

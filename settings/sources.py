@@ -87,6 +87,7 @@ def settings_of_model(settings: Settings, model: LocalModel) -> Settings:
         settings,
         model_name=model.base_model,
         served_names=(*other_names, *model.aliases, *settings.served_names),
+        tuning_memory_gb=0.0,  # several models have no tuning
         **{name.lower(): value for name, value in values.items()},
     )
     check(own_settings)

@@ -101,10 +101,19 @@ def kv_bytes_of(plan: Plan, model_size: ModelSize, num_tokens: int, context: int
 def available_bytes(plan: Plan, machine: Machine, device: str) -> int:
     """Bytes of a device that are available to each process with a part of the model."""
     if device == "cpu":
-        return (machine.ram + plan.overhead.private) // plan.num_shard
+        return max(0, machine.ram + plan.overhead.private - tuning_bytes(plan, device)) // plan.num_shard
     _, _, number = device.partition(":")
     gpus = machine.gpus[int(number) :][:1] if number else machine.gpus[: plan.num_shard]
-    return min((gpu.free for gpu in gpus), default=0)
+    return max(0, min((gpu.free for gpu in gpus), default=0) - tuning_bytes(plan, device))
+
+
+def tuning_bytes(plan: Plan, device: str) -> int:
+    """Bytes of a device that are left to trainers, which compute on the plan's device, the first of several.
+
+    Processes on several GPUs have KV caches of one size, so each is smaller by what the first GPU leaves.
+    """
+    kind, _, number = device.partition(":")
+    return plan.request.tuning_memory_bytes if kind == plan.device and number in ("", "0") else 0
 
 
 def available_kv_memory_bytes(plan: Plan, machine: Machine, model_size: ModelSize) -> int:
@@ -114,16 +123,15 @@ def available_kv_memory_bytes(plan: Plan, machine: Machine, model_size: ModelSiz
 
 def kv_memory_bytes_by_device(plan: Plan, machine: Machine, model_size: ModelSize) -> Iterator[int]:
     for device_part in device_parts(plan, model_size):
-        free_bytes = max(
+        kind = "cpu" if device_part.device == "cpu" else "cuda"
+        limit = max(
             0,
             available_bytes(plan, machine, device_part.device)
             - part_terms(plan, model_size, device_part, 0).fixed,
         )
+        free_bytes = limit + tuning_bytes(plan, device_part.device)
         if device_part.kv_share:
-            yield int(
-                default_kv_memory(free_bytes, "cpu" if device_part.device == "cpu" else "cuda", None)
-                / device_part.kv_share
-            )
+            yield int(default_kv_memory(free_bytes, kind, useful=limit) / device_part.kv_share)
 
 
 def fitting_context(plan: Plan, machine: Machine, model_size: ModelSize) -> int:

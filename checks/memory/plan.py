@@ -52,6 +52,7 @@ class PlanRequest:
     tokenizer_config_path   a file whose chat template replaces the model's
     chat_template           a Jinja file or template that replaces both; empty: none
     num_adapter_values      numbers of the adapters in memory, in the dtype of the computation
+    tuning_memory_bytes     what serving leaves to trainers on the first device of the model
     """
 
     device: str
@@ -74,6 +75,7 @@ class PlanRequest:
     tokenizer_config_path: Path | None = None
     chat_template: str = ""
     num_adapter_values: int = 0
+    tuning_memory_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

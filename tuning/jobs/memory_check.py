@@ -11,7 +11,7 @@ from tuning.trainer.memory_plan import TrainingPlan, check_memory
 from tuning.types import Hyperparameters
 
 MakePlan = Callable[[Hyperparameters], TrainingPlan]
-LAST_RESORT = "use a smaller max_length, free memory, or serve with a smaller KV_MEMORY_GB"
+LAST_RESORT = "use a smaller max_length, free memory, or serve with a larger TUNING_MEMORY_GB"
 
 
 def check_job_memory(hyperparameters: Hyperparameters, make_plan: MakePlan, free_bytes: int) -> Finding:
