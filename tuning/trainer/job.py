@@ -33,6 +33,7 @@ from tuning.types import JobSpec
 RUN_ID = "job"
 MAX_NOT_FINITE = 3  # steps in a row
 STATE_INTERVAL_S = 60.0
+TIMED_SAVE_STEP = 2  # after so many steps the state is saved once, so that the third step tells the time left
 
 
 class TrainingJob:
@@ -172,10 +173,14 @@ class TrainingJob:
         measures = self._evaluate() if self.validation_data is not None and is_evaluated else {}
         if ends_epoch or self.state.best_step == self.state.step:
             self._write_checkpoint(measures)
-        if ends_epoch or time.monotonic() - self._state_saved_at > STATE_INTERVAL_S:
+        if ends_epoch or self._is_save_due():
             self._save_state()
         if is_evaluated:
             self.remaining_time.add_pause(time.monotonic() - began)
+
+    def _is_save_due(self) -> bool:
+        waited_s = time.monotonic() - self._state_saved_at
+        return waited_s > STATE_INTERVAL_S or self.remaining_time.num_steps == TIMED_SAVE_STEP
 
     def _num_later_pauses(self) -> int:
         """Those after later steps; one at the end of a cut epoch is not counted."""
@@ -215,8 +220,10 @@ class TrainingJob:
         )
 
     def _save_state(self) -> None:
+        began = time.monotonic()
         save_state(self.folder, self.state, self.trainer, RUN_ID)
         self._state_saved_at = time.monotonic()
+        self.remaining_time.save_s = self._state_saved_at - began
 
     def _finish(self) -> None:
         if self.state.step not in self.state.checkpoints:

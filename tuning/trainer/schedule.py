@@ -5,7 +5,9 @@ else to take the same steps.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from random import Random
 
 from tuning.types import Hyperparameters
@@ -42,16 +44,21 @@ class Schedule:
     def rows_of(self, step: int) -> list[int]:
         """The rows of a step, in an order of its own for each epoch."""
         epoch, place = divmod(step, self.steps_per_epoch)
-        order = list(range(self.num_rows))
-        if self.shuffle:
-            Random(f"{self.seed} {epoch}").shuffle(order)
-        return order[place * self.rows_per_step : (place + 1) * self.rows_per_step]
+        order = shuffled_rows(self.num_rows, self.seed, epoch) if self.shuffle else range(self.num_rows)
+        return list(order[place * self.rows_per_step : (place + 1) * self.rows_per_step])
 
     def rate_of(self, step: int) -> float:
         """The learning rate: a linear warm-up, then linear to 0 after the last step."""
         if step < self.warmup_steps:
             return self.learning_rate * (step + 1) / self.warmup_steps
         return self.learning_rate * (self.num_steps - step) / max(1, self.num_steps - self.warmup_steps)
+
+
+@lru_cache(maxsize=1)  # the steps of an epoch share its order
+def shuffled_rows(num_rows: int, seed: int, epoch: int) -> Sequence[int]:
+    order = list(range(num_rows))
+    Random(f"{seed} {epoch}").shuffle(order)
+    return order
 
 
 def make_schedule(num_rows: int, hyperparameters: Hyperparameters, seed: int) -> Schedule:

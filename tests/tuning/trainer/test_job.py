@@ -146,6 +146,18 @@ def test_a_killed_job_goes_on_from_its_last_state(tmp_path: Path, model_folder: 
     assert max(abs(second[step] - expected[step]) for step in second) < 1e-4
 
 
+def test_the_state_is_saved_and_timed_before_the_third_step(tmp_path: Path, model_folder: Path) -> None:
+    """Long before the first epoch ends: the time left counts it, and a killed job goes on from there."""
+
+    def kill() -> bool:
+        raise KeyboardInterrupt
+
+    spec, stop = job_spec(batch_size=1, n_epochs=2), StopAfter(3)
+    with pytest.raises(KeyboardInterrupt):
+        run_job(tmp_path / "job", model_folder, spec, is_stopped=lambda: stop() and kill())
+    assert min(losses(run_job(tmp_path / "job", model_folder, spec))) == 3
+
+
 def test_a_finished_job_that_is_started_again_ends_at_once(tmp_path: Path, model_folder: Path) -> None:
     first = run_job(tmp_path / "job", model_folder, job_spec())
     second = run_job(tmp_path / "job", model_folder, job_spec())

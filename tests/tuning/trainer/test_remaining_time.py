@@ -29,6 +29,15 @@ def test_pauses_are_part_of_the_rest_by_their_own_time_once_there_was_one() -> N
     assert remaining_time.estimate(5, 3) == pytest.approx(5 + 3 * 2)
 
 
+def test_saving_is_part_of_a_pause_before_the_first_one() -> None:
+    remaining_time = RemainingTime(mean_step_tokens=100)
+    remaining_time.add_step(100, seconds=1.0)
+    remaining_time.save_s = 3.0
+    assert remaining_time.estimate(0, 2) == pytest.approx(2 * 4.0)
+    remaining_time.add_pause(seconds=2.0)
+    assert remaining_time.estimate(0, 2) == pytest.approx(2 * 2.0)
+
+
 def test_nothing_is_left_after_the_last_step() -> None:
     remaining_time = RemainingTime(mean_step_tokens=100)
     assert remaining_time.estimate(5, 0) == 0

@@ -43,3 +43,11 @@ def test_max_steps_ends_the_job_within_an_epoch() -> None:
     assert schedule.num_steps == 7
     assert [step for step in range(7) if schedule.ends_epoch(step)] == [4, 6]
     assert schedule.epoch_of(6) == 1
+
+
+def test_an_epoch_is_shuffled_once() -> None:
+    """100,000 shuffles of these rows would take hours."""
+    schedule = schedule_of(100_000, n_epochs=1, batch_size=1)
+    assert sorted(row for step in range(schedule.num_steps) for row in schedule.rows_of(step)) == list(
+        range(100_000)
+    )
