@@ -17,8 +17,8 @@ from inference.model import process_group, select_runner
 from inference.model.batch import Batch, Resize, make_batch
 from inference.model.load.loader import config_of, model_of
 from inference.model.load.loader import load as load_model
+from inference.model.parallel_layers import use_plain_collectives
 from inference.model.select_runner import SelectedRunner
-from inference.model.tensor_parallel.layers import use_plain_collectives
 from inference.model.tensor_parallel.worker import LoadRecipe
 from inference.sampling import Sampling
 from tests.generation_requests import make_request

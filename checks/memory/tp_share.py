@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from inference.model.tensor_parallel.layers import planned_style
+from inference.model.parallel_layers import planned_style
 
 OUTPUT_DIM, INPUT_DIM = -2, -1  # the dimension of a weight that is split
 # transformers, distributed/tensor_parallel.py, ALL_PARALLEL_STYLES. Other styles do not split a weight.

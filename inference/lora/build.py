@@ -31,7 +31,7 @@ from inference.model.lora.shard import (
 )
 from inference.model.lora.token_deltas import EmbeddingDelta, TokenEmbeddings, TokenLogits
 from inference.model.lora.weights import AdapterWeights, ModuleChange
-from inference.model.tensor_parallel.layers import local_values
+from inference.model.parallel_layers import local_values
 
 R = TensorRole
 # A module may keep float32 in a model of another dtype, as some of T5 do.
@@ -154,11 +154,11 @@ def replaced_delta(named: NamedModule) -> ModuleChange:
     if R.WEIGHT not in tensors and isinstance(named.module, nn.Linear):
         return bias_delta(named, tensors[R.BIAS])
     names = {R.WEIGHT: "weight", R.BIAS: "bias"}
-    parts = {
+    parameters = {
         names[role]: named.place(parameter_part(named.model, named.name, values))
         for role, values in tensors.items()
     }
-    return create_replaced_module(named.model, named.name, parts)
+    return create_replaced_module(named.model, named.name, parameters)
 
 
 def token_deltas(named: NamedModule, token_ids: Tensor) -> dict[str, ModuleDelta]:

@@ -11,7 +11,7 @@ import pytest
 
 from inference.model import process_group
 from inference.model.load.loader import config_of, model_of
-from inference.model.tensor_parallel.layers import use_plain_collectives
+from inference.model.parallel_layers import use_plain_collectives
 from tests.families import tiny
 from tests.lora.adapted_engine import AdaptedEngine, prompts
 from tests.lora.peft_adapters import peft_answers, save_adapter
@@ -96,9 +96,9 @@ def test_two_ranks_answer_as_peft(tmp_path: Path) -> None:
     for (_, adapter), (name, (family, settings, _)) in zip(folders, FEATURES.items(), strict=True):
         expected = peft_answers(adapter, family, prompts(), settings)
         for ours, _ in pipes:
-            answers = ours.recv()
-            assert answers[len(expected) :] == expected, (name, answers)
-            assert answers[: len(expected)] != expected, f"{name}: the adapter changes the answers"
+            token_ids = ours.recv()
+            assert token_ids[len(expected) :] == expected, (name, token_ids)
+            assert token_ids[: len(expected)] != expected, f"{name}: the adapter changes the answers"
     for process in processes:
         process.join(60)
         assert process.exitcode == 0

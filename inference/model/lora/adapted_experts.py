@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from inference.model.lora.replaced_module import ReplacedModule
+from inference.model.parallel_layers import to_plain_tensors
 from inference.model.quantization.replace import ONE_BY_ONE
-from inference.model.tensor_parallel.layers import to_plain_tensors
 
 ONE_BY_ONE_SETTING = "_experts_implementation_internal"  # of a config
 

@@ -5,14 +5,14 @@ from typing import Any
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
+from inference.model.parallel_layers import is_dtensor
 from inference.model.quantization.packed_tensor import PackedTensor
-from inference.model.tensor_parallel.layers import is_dtensor
 
 
 def base_weight(module: nn.Module) -> Tensor:
     """The values of the module's weight, in its dtype.
 
-    Of a plain layer that ranks share, this rank's part; of any other, the whole weight on every rank.
+    A plain layer that ranks share has this rank's part; other modules have the whole weight on every rank.
     """
     weight: Any = module.weight
     if isinstance(weight, PackedTensor):

@@ -13,7 +13,7 @@ from inference.model.merge_projections import MergedLinear
 class ReplacedModule:
     """Computes the outputs by a copy of the module that has some other parameters.
 
-    forward: of the module that ranks share (see tensor_parallel/layers.py); None: its class's own
+    forward: of the module that ranks share (see parallel_layers.py); None: its class's own
 
     The module must compute each token by itself.
     """

@@ -14,7 +14,7 @@ from inference.model.lora.adapted_experts import AdaptedExperts
 from inference.model.lora.base_weight import base_weight, squared_row_norms
 from inference.model.lora.delta import LoraDelta, ModuleDelta
 from inference.model.lora.replaced_module import ReplacedModule
-from inference.model.tensor_parallel.layers import FORWARDS, is_dtensor, planned_style
+from inference.model.parallel_layers import FORWARDS, is_dtensor, planned_style
 
 COLWISE, ROWWISE, GATHERED = "colwise", "rowwise", "colwise_gather_output"
 SUMMED_EXPERTS = "moe_tp_experts"
@@ -83,13 +83,13 @@ def parameter_part(model: Any, name: str, values: Tensor) -> Tensor:
     return local_part(values, max(dim, -values.dim()), num_blocks)
 
 
-def create_replaced_module(model: Any, name: str, parts: Mapping[str, Tensor]) -> ReplacedModule:
+def create_replaced_module(model: Any, name: str, parameters: Mapping[str, Tensor]) -> ReplacedModule:
     """The module with parameters, each a parameter_part, in place of the model's.
 
     A shared module that is not in FORWARDS computes with whole parameters: its inputs and outputs are whole.
     """
     module = model.get_submodule(name)
-    return ReplacedModule(module, parts, FORWARDS.get((sharding_of(model, name), type(module))))
+    return ReplacedModule(module, parameters, FORWARDS.get((sharding_of(model, name), type(module))))
 
 
 def expert_pair_part(
