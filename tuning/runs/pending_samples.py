@@ -10,7 +10,7 @@ import time
 from inference.database import Database
 from tuning.runs.promise import UNFETCHED_S
 from tuning.runs.store import PENDING_SAMPLES, SAMPLERS, change
-from tuning.runs.types import PendingSample, SamplingSession
+from tuning.runs.types import SamplingSession, UnfetchedSample
 
 
 class PendingSamples:
@@ -22,7 +22,7 @@ class PendingSamples:
 
     def add(self, request_id: str, sampler_id: str, clone: int) -> None:
         """No effect on a request that is there already."""
-        sample = PendingSample(id=request_id, created=int(time.time()))
+        sample = UnfetchedSample(id=request_id, created=int(time.time()))
         self._database.run(insert_once, sample, client_of(sampler_id, clone))
 
     def remove(self, request_id: str) -> None:
@@ -43,7 +43,7 @@ def client_of(sampler_id: str, clone: int) -> str:
     return f"{sampler_id}:{clone}"
 
 
-def insert_once(connection: sqlite3.Connection, sample: PendingSample, client: str) -> None:
+def insert_once(connection: sqlite3.Connection, sample: UnfetchedSample, client: str) -> None:
     if PENDING_SAMPLES.find(connection, sample.id) is None:
         PENDING_SAMPLES.insert(connection, sample, client)
 

@@ -5,14 +5,14 @@ import sqlite3
 from typing import Any
 
 from inference.errors import NotFound, short
-from tuning.runs.types import ClientSession, PendingSample, RunCheckpoint, RunInfo, SamplingSession
+from tuning.runs.types import ClientSession, RunCheckpoint, RunInfo, SamplingSession, UnfetchedSample
 from tuning.store.table import Table
 
 SESSIONS = Table("sessions", ClientSession)
 RUN_INFOS = Table("training_runs", RunInfo)  # the parent is the session's id
 SAMPLERS = Table("samplers", SamplingSession)  # the parent is the session's id
 RUN_CHECKPOINTS = Table("run_checkpoints", RunCheckpoint)  # the parent is the run's id
-PENDING_SAMPLES = Table("pending_samples", PendingSample)  # the parent names the client
+PENDING_SAMPLES = Table("pending_samples", UnfetchedSample)  # the parent names the client
 ALL_TABLES: tuple[Table[Any], ...] = (SESSIONS, RUN_INFOS, SAMPLERS, RUN_CHECKPOINTS)
 RUN_TABLES = "".join(table.definition for table in ALL_TABLES)
 

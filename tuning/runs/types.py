@@ -237,7 +237,7 @@ class SamplingSession:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PendingSample:
+class UnfetchedSample:
     """A request for samples whose result the client has not asked for yet."""
 
     id: str

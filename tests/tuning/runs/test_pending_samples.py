@@ -10,7 +10,7 @@ from inference.database import Database, Schema
 from inference.errors import NotFound
 from tuning.runs.pending_samples import PendingSamples
 from tuning.runs.store import PENDING_SAMPLES, RUN_TABLES, SAMPLERS
-from tuning.runs.types import PendingSample, SamplingSession
+from tuning.runs.types import SamplingSession, UnfetchedSample
 from tuning.service import SCHEMA
 
 SAMPLER = "s:sample:0"
@@ -40,7 +40,7 @@ def test_the_next_server_knows_what_was_not_fetched(database: Database) -> None:
 
 
 def test_what_was_sent_a_day_ago_is_forgotten(database: Database) -> None:
-    old = PendingSample(id="a", created=int(time.time()) - 25 * 3600)
+    old = UnfetchedSample(id="a", created=int(time.time()) - 25 * 3600)
     database.run(PENDING_SAMPLES.insert, old, f"{SAMPLER}:0")
     assert PendingSamples(database).ids(SAMPLER, 0) == []
 
