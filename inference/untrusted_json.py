@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 MAX_LEVELS = 100  # of nested lists and objects
 ObjectHook = Callable[[dict[str, Any]], Any]  # as in json.loads: returns the replacement of an object
 
@@ -36,6 +38,18 @@ def parse_json(text: str | bytes, hook: ObjectHook | None = None) -> Any:
     except RecursionError:
         raise TooDeep from None
     check_levels(value)
+    return value
+
+
+def decode_json(data: bytes | str) -> Any:
+    """As parse_json, in less time and with other messages: for the many small documents of a stream."""
+    try:
+        value = msgspec.json.decode(data)
+    except RecursionError:
+        raise TooDeep from None
+    opening = (b"[", b"{") if isinstance(data, bytes) else ("[", "{")
+    if sum(map(data.count, opening)) > MAX_LEVELS:  # type: ignore[arg-type]
+        check_levels(value)
     return value
 
 

@@ -22,6 +22,7 @@ from inference.errors import (
 from inference.metrics.upstream import UpstreamMetrics, UpstreamRequestStats
 from inference.remote.attempts import Attempts
 from inference.remote.failures import UpstreamFailure, broken
+from inference.remote.http_client import MAX_DOCUMENT_BYTES, read_body
 from inference.remote.member import Member
 from inference.remote.remote_tokenizer import RemoteTokenizer
 from inference.remote.residence import AlwaysLoaded, Residence
@@ -172,14 +173,15 @@ class RemoteBackend:
         async with self._residence.use():
             await self._counted(relay)
 
-    async def _embed(self, path: str, body: bytes, num_inputs: int, emit: Emit) -> None:
+    async def _embed(self, path: str, query: bytes, num_inputs: int, emit: Emit) -> None:
         now = time.monotonic()
         member = min(self._members, key=lambda each: each.breaker.is_open(now))
 
         async def fetch(stats: UpstreamRequestStats) -> None:
             async with asyncio.timeout(self._model.timeouts.first):
-                async with member.client.post(path, body) as response:
-                    embeddings = member.api.read_embeddings(await response.read())
+                async with member.client.post(path, query) as response:
+                    body = await read_body(response, MAX_DOCUMENT_BYTES)
+                    embeddings = member.api.read_embeddings(body)
             if len(embeddings) != num_inputs:
                 raise broken(self._model.name, f"{len(embeddings)} embeddings of {num_inputs} inputs")
             stats.record_first_event()

@@ -7,12 +7,14 @@ import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from inference.remote.failures import broken
 from inference.remote.tool_calls import ToolCallReader
 from inference.types import Event, Finished, FinishReason, Started, Token
 
 LOWEST_LOGPROB = -9999.0  # of servers whose JSON has no minus infinity
+MAX_COUNT = 1 << 31  # of tokens, and of ids of tokens
 FINISH_REASONS: Mapping[str, FinishReason] = {
     **dict.fromkeys(
         (
@@ -72,17 +74,28 @@ class Choices:
         choice = self._choices.get(index)
         return choice is not None and choice.end is not None
 
+    def note_counts(self, *, prompt: Any = None, completion: Any = None, cached: Any = None) -> None:
+        """Note the token counts that the upstream tells; None: it does not. Raises UpstreamFailure."""
+        if not all(count is None or is_count(count) for count in (prompt, completion, cached)):
+            raise broken(self.model, "a number of tokens is no count")
+        self.prompt_tokens = self.prompt_tokens if prompt is None else prompt
+        self.completion_tokens = self.completion_tokens if completion is None else completion
+        self.cached_tokens = cached or self.cached_tokens
+
     def start(self, index: int, prompt_token_ids: tuple[int, ...] = ()) -> list[Event]:
         """Started, if the answer had not started. Raises UpstreamFailure for an index beyond the request."""
         if index in self._choices:
             return []
         if index not in self.indices:
             raise broken(self.model, "it has more answers than were requested")
+        if not all(map(is_count, prompt_token_ids)):
+            raise broken(self.model, "the ids of the prompt are no token ids")
         self._choices[index] = Choice(index, ToolCallReader(self.model, index))
         return [Started(index, self.prompt_tokens, self.cached_tokens or 0, prompt_token_ids)]
 
     def tokens(self, tokens: Sequence[Token]) -> list[Event]:
-        """The tokens, counted."""
+        """The tokens, counted. Raises UpstreamFailure if a field has another type."""
+        self._check(tokens)
         for token in tokens:
             self._choices[token.index].num_tokens += 1
         return [*tokens]
@@ -105,6 +118,9 @@ class Choices:
             raise broken(self.model, f"it ended with {reason}")
         if reason not in FINISH_REASONS:
             log.info("event=unknown_finish_reason reason=%r model=%s", reason[:40], self.model)
+        self._check(last_tokens)
+        if not isinstance(stop, str | int | None) or not (seed is None or type(seed) is int):
+            raise broken(self.model, "its end has the wrong form")
         finish_reason = FINISH_REASONS.get(reason, "stop")
         choice = self._choices[index]
         choice.num_tokens += len(last_tokens)
@@ -129,6 +145,10 @@ class Choices:
             events += self._last_events(choice)
         return events
 
+    def _check(self, tokens: Sequence[Token]) -> None:
+        if not all(map(is_valid, tokens)):
+            raise broken(self.model, "a token has the wrong form")
+
     def _last_events(self, choice: Choice) -> list[Event]:
         assert choice.end is not None
         end = replace(
@@ -145,6 +165,24 @@ class Choices:
             return choice.num_tokens
         others = sum(each.num_tokens for each in self._choices.values() if each is not choice)
         return max(0, self.completion_tokens - others)
+
+
+def is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < MAX_COUNT
+
+
+def is_valid(token: Token) -> bool:
+    """Whether the fields, which come from JSON, have their types."""
+    return (
+        isinstance(token.text, str)
+        and isinstance(token.spelling, str)
+        and type(token.id) is int
+        and -1 <= token.id < MAX_COUNT
+        and all(
+            isinstance(each.text, str) and isinstance(each.logprob, float | int)
+            for each in token.top_logprobs
+        )
+    )
 
 
 def known_logprob(value: float | None) -> float | None:

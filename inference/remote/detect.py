@@ -6,9 +6,9 @@ Sends GETs only, and generates nothing.
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 from urllib.parse import urlsplit
 
+from inference.remote.choices import is_count
 from inference.remote.failures import UpstreamFailure
 from inference.remote.http_client import HttpClient
 from settings.model_list import RemoteModel
@@ -23,7 +23,7 @@ class Detected:
     kind     a kind of InferenceServer, or "llama.cpp"; None: unknown
     models   the names of its models
     context  of the model; None: unknown
-    details  the document in which it says so
+    details  the numbers in the document in which it says so
     problem  why it could not be asked; empty: it answered
     """
 
@@ -31,7 +31,7 @@ class Detected:
     models: tuple[str, ...] = ()
     context: int | None = None
     problem: str = ""
-    details: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, int] = field(default_factory=dict)
 
 
 async def detect(client: HttpClient) -> Detected:
@@ -52,6 +52,9 @@ async def detect(client: HttpClient) -> Detected:
             if failure.outcome == "unreachable":
                 return Detected(problem=problem)
             continue
+        except (KeyError, TypeError, AttributeError):
+            problem = "it describes itself in an unknown form"
+            continue
         except TimeoutError:
             return Detected(problem=f"no answer in {PROBE_TIMEOUT_S:g} s")
         if detected:
@@ -70,7 +73,8 @@ async def ask_tgi(client: HttpClient, url: str) -> Detected | None:
     document = await client.get_json(f"{url}/info")
     if not isinstance(document, dict) or "model_id" not in document or "max_total_tokens" not in document:
         return None
-    return Detected("tgi", (str(document["model_id"]),), document["max_total_tokens"], details=document)
+    limits = {name: value for name, value in document.items() if is_count(value)}
+    return Detected("tgi", (str(document["model_id"]),), limits.get("max_total_tokens"), details=limits)
 
 
 async def ask_llamastack(client: HttpClient, url: str) -> Detected | None:
@@ -92,8 +96,8 @@ async def ask_openai(client: HttpClient, url: str, kind: str = "") -> Detected |
     cards = [card for card in cards if isinstance(card, dict) and isinstance(card.get("id"), str)]
     names = tuple(card["id"] for card in cards)
     card = next((card for card in cards if card["id"] == client.model.upstream_name), (cards or [{}])[0])
-    context = card.get("max_model_len")
-    context = context if isinstance(context, int) else (card.get("meta") or {}).get("n_ctx_train")
+    contexts = (card.get("max_model_len"), (card.get("meta") or {}).get("n_ctx_train"))
+    context = next((each for each in contexts if is_count(each)), None)
     is_llama_cpp = card.get("owned_by") == "llamacpp"
     guessed = "vllm" if "max_model_len" in card else "llama.cpp" if is_llama_cpp else "openai"
     return Detected(kind or guessed, names, context)

@@ -26,7 +26,7 @@ class EventStreamParser:
     """
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._rest = bytearray()  # the beginning of a line
         self._is_at_start = True
         self._name = b""
         self._data: list[bytes] = []
@@ -34,19 +34,21 @@ class EventStreamParser:
 
     def feed(self, chunk: bytes) -> list[ServerSentEvent]:
         """The events that the chunk completes. Raises TooLargeEvent."""
-        text = self._rest + chunk
-        if self._is_at_start:
-            if BOM.startswith(text[:3]) and len(text) < len(BOM):
-                self._rest = text
-                return []
-            text, self._is_at_start = text.removeprefix(BOM), False
-        lines = text.splitlines(keepends=True)
-        # A line may continue in the next chunk, and a \r at the end may be the first half of \r\n.
-        self._rest = lines.pop() if lines and not lines[-1].endswith(b"\n") else b""
-        events = [event for line in lines if (event := self._read_line(line.rstrip(b"\r\n")))]
+        self._rest += chunk
+        events = self._read_lines() if b"\n" in chunk or b"\r" in chunk else []
         if len(self._rest) + self._num_bytes > MAX_EVENT_BYTES:
             raise TooLargeEvent
         return events
+
+    def _read_lines(self) -> list[ServerSentEvent]:
+        """The events that the received lines complete."""
+        text = bytes(self._rest)
+        if self._is_at_start:
+            text, self._is_at_start = text.removeprefix(BOM), False
+        lines = text.splitlines(keepends=True)
+        # A line may continue in the next chunk, and a \r at the end may be the first half of \r\n.
+        self._rest = bytearray() if not lines or lines[-1].endswith(b"\n") else bytearray(lines.pop())
+        return [event for line in lines if (event := self._read_line(line.rstrip(b"\r\n")))]
 
     def _read_line(self, line: bytes) -> ServerSentEvent | None:
         """Record a field; an empty line completes an event."""
@@ -56,7 +58,7 @@ class EventStreamParser:
         value = value.removeprefix(b" ")
         if name == b"data":
             self._data.append(value)
-            self._num_bytes += len(value)
+            self._num_bytes += len(line)  # a line without a value takes memory too
         elif name == b"event":
             self._name = value
         return None

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-import msgspec
-
 from inference.errors import BadRequest, Overloaded, ServerError, TooLarge, TooLong, Unavailable
+from inference.untrusted_json import decode_json
 
 MAX_MESSAGE_CHARS = 300
 MIN_RETRY_AFTER_S, MAX_RETRY_AFTER_S, DEFAULT_RETRY_AFTER_S = 1.0, 60.0, 5.0
@@ -96,7 +95,7 @@ def bad_request(model: str, message: str) -> BadRequest:
 def message_in(body: bytes) -> str:
     """The message of an error's body, in the shapes of the known servers; else the body's text."""
     try:
-        document = msgspec.json.decode(body)
+        document = decode_json(body)
     except ValueError:
         return body.decode(errors="replace")
     for key in ("error", "detail", "message"):

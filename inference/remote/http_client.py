@@ -12,13 +12,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
-import msgspec
 
 from inference.remote.failures import UpstreamFailure, broken, from_status, unreachable
+from inference.untrusted_json import decode_json
 from settings.model_list import RemoteModel
 
 IDLE_CONNECTION_S = 4  # uvicorn, which many servers use, closes an idle connection after 5
 MAX_ERROR_BYTES = 64 << 10
+MAX_DOCUMENT_BYTES = 32 << 20
 MAX_HEADER_BYTES = 64 << 10
 JSON_HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
 # The connection was closed or reset before a byte of the response: an idle one that the server had given up.
@@ -61,7 +62,7 @@ class HttpClient:
             response = await self._send("GET", url, None)
             async with response:
                 await self._check(response)
-                return msgspec.json.decode(await read_body(response, MAX_ERROR_BYTES))
+                return decode_json(await read_body(response, MAX_ERROR_BYTES))
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise self._unreachable(error) from None
         except ValueError:

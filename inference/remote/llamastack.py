@@ -14,6 +14,7 @@ from inference.remote.openai import is_conversation
 from inference.remote.options import keep_supported
 from inference.remote.upstream_api import UpstreamCall
 from inference.types import Embedding, GenerationRequest, Message, Tool, ToolCall
+from inference.untrusted_json import decode_json
 from settings.model_list import RemoteModel
 
 CHAT_PATH, COMPLETION_PATH = "/v1/inference/chat-completion", "/v1/inference/completion"
@@ -54,7 +55,7 @@ class LlamaStackApi:
     def read_embeddings(self, body: bytes) -> tuple[Embedding, ...]:
         """The vectors; the tokens of the inputs are unknown, hence 0."""
         try:
-            vectors = [tuple(map(float, vector)) for vector in msgspec.json.decode(body)["embeddings"]]
+            vectors = [tuple(map(float, vector)) for vector in decode_json(body)["embeddings"]]
         except (ValueError, KeyError, TypeError):
             raise broken(self._model.name, "no embeddings") from None
         return tuple(Embedding(vector, 1.0, 0) for vector in vectors)
@@ -124,15 +125,16 @@ def message_json(message: Message) -> dict[str, Any]:
 def arguments_of(call: ToolCall) -> Any:
     """The arguments as an object, which 0.1 requires; the text if it is the beginning of one."""
     try:
-        return msgspec.json.decode(call.arguments)
-    except msgspec.DecodeError:
+        return decode_json(call.arguments)
+    except ValueError:
         return call.arguments
 
 
 def tool_json(tool: Tool) -> dict[str, Any]:
     """The tool with its parameters. What Llama Stack has no field for goes into the description."""
-    required = tool.parameters.get("required") or ()
-    properties = tool.parameters.get("properties") or {}
+    required, properties = tool.parameters.get("required"), tool.parameters.get("properties")
+    required = required if isinstance(required, list) else []
+    properties = properties if isinstance(properties, dict) else {}
     return {
         "tool_name": tool.name,
         "description": tool.description,
@@ -146,7 +148,8 @@ def tool_json(tool: Tool) -> dict[str, Any]:
 
 def parameter_json(schema: dict[str, Any], is_required: bool) -> dict[str, Any]:
     others = {key: value for key, value in schema.items() if key not in PARAMETER_KEYS}
-    described = [schema.get("description") or "", msgspec.json.encode(others).decode() if others else ""]
+    description = str(schema.get("description") or "")
+    described = [description, msgspec.json.encode(others).decode() if others else ""]
     fields = {
         "param_type": str(schema.get("type", "object")),
         "description": " ".join(filter(None, described)),

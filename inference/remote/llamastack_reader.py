@@ -9,6 +9,7 @@ from inference.remote.streamed_reader import StreamedReader
 from inference.types import Event, Token, TopLogprob
 
 UNKNOWN_ID = -1
+COUNTS = {"prompt_tokens": "prompt", "completion_tokens": "completion"}  # metrics that are counts
 
 
 class LlamaStackReader(StreamedReader):
@@ -29,8 +30,8 @@ class LlamaStackReader(StreamedReader):
             text = delta if isinstance(delta, str) else delta.get("text") or ""
             events += self.choices.tokens(self._tokens(text, event.get("logprobs")))
         for metric in chunk.get("metrics") or ():
-            if metric["metric"] in ("prompt_tokens", "completion_tokens"):
-                setattr(self.choices, metric["metric"], int(metric["value"]))
+            if metric["metric"] in COUNTS:
+                self.choices.note_counts(**{COUNTS[metric["metric"]]: int(metric["value"])})
         reason = event.get("stop_reason")
         if reason and event.get("event_type", "complete") == "complete":
             events += self.choices.end(self.index, reason)

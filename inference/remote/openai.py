@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from inference.errors import BadRequest
+from inference.remote.choices import is_count
 from inference.remote.failures import broken
 from inference.remote.openai_body import Flavour, chat_body, completion_body
 from inference.remote.openai_reader import OpenAIReader
@@ -17,6 +18,7 @@ from inference.remote.options import keep_supported
 from inference.remote.prompt_types import as_text
 from inference.remote.upstream_api import UpstreamCall
 from inference.types import Embedding, GenerationRequest, Message
+from inference.untrusted_json import decode_json
 from settings.model_list import RemoteModel
 
 CHAT_PATH, COMPLETION_PATH, EMBEDDING_PATH = "/chat/completions", "/completions", "/embeddings"
@@ -55,9 +57,11 @@ class OpenAIApi:
     def read_embeddings(self, body: bytes) -> tuple[Embedding, ...]:
         """The vectors in the order of the inputs. The tokens of all inputs are counted to the first."""
         try:
-            document = msgspec.json.decode(body)
+            document = decode_json(body)
             items = sorted(document["data"], key=lambda item: item["index"])
             num_tokens = (document.get("usage") or {}).get("prompt_tokens", 0)
+            if not is_count(num_tokens):
+                raise ValueError
             vectors = [tuple(map(float, item["embedding"])) for item in items]
         except (ValueError, KeyError, TypeError, AttributeError):
             raise broken(self._model.name, "no embeddings") from None

@@ -4,12 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import msgspec
-
 from inference.remote.choices import Choices, known_logprob
 from inference.remote.event_stream import ServerSentEvent
 from inference.remote.failures import broken, in_band
 from inference.types import Event, Token, TopLogprob
+from inference.untrusted_json import decode_json
 
 DONE = b"[DONE]"
 UNKNOWN_ID = -1
@@ -33,16 +32,16 @@ class OpenAIReader:
             self._is_done = True
             return []
         try:
-            chunk = msgspec.json.decode(event.data)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+            chunk = decode_json(event.data)
+        except ValueError:
             raise broken(self._model, "an event is no JSON") from None
         return self._read_chunk(chunk, event.name == b"error")
 
     def read_document(self, body: bytes) -> list[Event]:
         """A whole answer has `message` in place of `delta`."""
         try:
-            return self._read_chunk(msgspec.json.decode(body), False)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+            return self._read_chunk(decode_json(body), False)
+        except ValueError:
             raise broken(self._model, "it is no JSON") from None
 
     def finish(self) -> list[Event]:
@@ -68,16 +67,18 @@ class OpenAIReader:
     def _read_usage(self, usage: Any) -> None:
         if not isinstance(usage, dict):
             return
-        details = usage.get("prompt_tokens_details") or {}
-        self._choices.prompt_tokens = usage.get("prompt_tokens", self._choices.prompt_tokens)
-        self._choices.completion_tokens = usage.get("completion_tokens", self._choices.completion_tokens)
-        self._choices.cached_tokens = details.get("cached_tokens") or self._choices.cached_tokens
+        details = usage.get("prompt_tokens_details")
+        self._choices.note_counts(
+            prompt=usage.get("prompt_tokens"),
+            completion=usage.get("completion_tokens"),
+            cached=details.get("cached_tokens") if isinstance(details, dict) else None,
+        )
 
     def _read_choice(self, choice: Mapping[str, Any], chunk: Mapping[str, Any]) -> list[Event]:
         index = choice.get("index", 0)
         prompt_ids = choice.get("prompt_token_ids") or chunk.get("prompt_token_ids") or ()
         if prompt_ids and self._choices.prompt_tokens is None:
-            self._choices.prompt_tokens = len(prompt_ids)
+            self._choices.note_counts(prompt=len(prompt_ids))
         events = self._choices.start(index, tuple(prompt_ids))
         if self._choices.is_finished(index):
             return events

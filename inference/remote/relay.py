@@ -7,12 +7,12 @@ import aiohttp
 from inference.metrics.upstream import UpstreamRequestStats
 from inference.remote.event_stream import EventStreamParser, TooLargeEvent
 from inference.remote.failures import UpstreamFailure, broken, late, unreachable
-from inference.remote.http_client import HttpClient, read_body
+from inference.remote.http_client import MAX_DOCUMENT_BYTES, HttpClient, read_body
 from inference.remote.stream import Emit
 from inference.remote.upstream_api import AnswerReader, UpstreamCall
 from inference.types import Event, Token
 
-MAX_DOCUMENT_BYTES = 32 << 20
+MAX_STREAM_BYTES = 256 << 20  # of one response
 STREAM, DOCUMENT = "text/event-stream", "application/json"
 
 
@@ -73,9 +73,12 @@ class Relay:
     async def _read_events(
         self, response: aiohttp.ClientResponse, reader: AnswerReader, limit: asyncio.Timeout
     ) -> None:
-        parser, loop = EventStreamParser(), asyncio.get_running_loop()
+        parser, loop, num_bytes = EventStreamParser(), asyncio.get_running_loop(), 0
         silence_s = self._client.model.timeouts.silence
         async for chunk in response.content.iter_any():
+            num_bytes += len(chunk)
+            if num_bytes > MAX_STREAM_BYTES:
+                raise broken(self._client.model.name, f"it has more than {MAX_STREAM_BYTES >> 20} MiB")
             events: list[Event] = []
             for event in parser.feed(chunk):
                 events += reader.read(event)

@@ -5,21 +5,48 @@ Both have TGI's routes, which tell the place of each token in the text. On the e
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from inference.errors import NotImplementedHere
 from inference.remote.failures import broken
-from inference.remote.http_client import HttpClient
+from inference.remote.http_client import MAX_DOCUMENT_BYTES, HttpClient, read_body
 from inference.remote.openai import is_conversation
 from inference.remote.openai_body import FLAVOURS, chat_body
+from inference.struct_types import ready
 from inference.tokenized import Tokenized, TokenSpan
 from inference.types import GenerationRequest
+from inference.untrusted_json import decode_json
 from settings.model_list import RemoteModel
 
 OPENAI_PREFIX = "/v1"
 WITH_TOKENIZER = frozenset({"hearth", "tgi"})  # kinds of servers
+
+
+class TokenEntry(msgspec.Struct):
+    """A token in TGI's answers."""
+
+    id: int
+    text: str
+    start: int
+    stop: int
+
+
+class Detokenized(msgspec.Struct):
+    """vLLM's answer to /detokenize."""
+
+    prompt: str
+
+
+class ChatTokenized(msgspec.Struct):
+    """TGI's answer to /chat_tokenize."""
+
+    templated_text: str
+    tokenize_response: list[TokenEntry]
+
+
+T = TypeVar("T")
 
 
 class RemoteTokenizer:
@@ -35,16 +62,15 @@ class RemoteTokenizer:
     async def tokenize(self, request: GenerationRequest) -> Tokenized:
         """The prompt as the server reads it. Raises UpstreamFailure, or NotImplementedHere for token ids."""
         if is_conversation(request.prompt):
-            document = await self._post(
-                "/chat_tokenize", chat_body(request, self._upstream_name, FLAVOURS["hearth"])
-            )
-            return self._read(document["templated_text"], document["tokenize_response"])
+            chat = chat_body(request, self._upstream_name, FLAVOURS["hearth"])
+            document = await self._post("/chat_tokenize", chat, ChatTokenized)
+            return tokenized(document.templated_text, document.tokenize_response)
         if not isinstance(request.prompt, str):
             raise NotImplementedHere(f"the server behind {self._model} tokenizes text only")
         body: dict[str, Any] = {"inputs": request.prompt}
         if request.add_special_tokens is not None:
             body["add_special_tokens"] = request.add_special_tokens
-        return self._read(request.prompt, await self._post("/tokenize", body))
+        return tokenized(request.prompt, await self._post("/tokenize", body, list[TokenEntry]))
 
     async def detokenize(self, token_ids: Sequence[int], show_special: bool) -> str:
         """Raises UpstreamFailure, or NotImplementedHere."""
@@ -55,8 +81,7 @@ class RemoteTokenizer:
             "tokens": list(token_ids),
             "skip_special_tokens": not show_special,
         }
-        document = await self._post("/detokenize", body)
-        return str(document["prompt"])
+        return (await self._post("/detokenize", body, Detokenized)).prompt
 
     async def config(self) -> Mapping[str, Any]:
         """The server's tokenizer_config.json. Raises UpstreamFailure, or NotImplementedHere."""
@@ -65,19 +90,15 @@ class RemoteTokenizer:
         document = await self.client.get_json(self.client.url("/tokenizer_info"))
         return document if isinstance(document, Mapping) else {}
 
-    async def _post(self, path: str, body: Mapping[str, Any]) -> Any:
+    async def _post(self, path: str, body: Mapping[str, Any], answer_type: type[T]) -> T:
         async with self.client.post(path, msgspec.json.encode(body)) as response:
-            try:
-                return msgspec.json.decode(await response.read())
-            except ValueError:
-                raise broken(self._model, "no JSON") from None
-
-    def _read(self, text: str, tokens: Sequence[Mapping[str, Any]]) -> Tokenized:
+            document = await read_body(response, MAX_DOCUMENT_BYTES)
         try:
-            spans = [
-                TokenSpan(each["id"], each["text"], each["start"], each["stop"], name=each["text"])
-                for each in tokens
-            ]
-        except (KeyError, TypeError):
-            raise broken(self._model, "no tokens") from None
-        return Tokenized(text, tuple(spans))
+            return msgspec.convert(decode_json(document), ready(answer_type))
+        except ValueError:
+            raise broken(self._model, "no tokens or text") from None
+
+
+def tokenized(text: str, tokens: Sequence[TokenEntry]) -> Tokenized:
+    spans = [TokenSpan(each.id, each.text, each.start, each.stop, name=each.text) for each in tokens]
+    return Tokenized(text, tuple(spans))

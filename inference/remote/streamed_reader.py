@@ -2,12 +2,11 @@
 
 from typing import Any
 
-import msgspec
-
 from inference.remote.choices import Choices
 from inference.remote.event_stream import ServerSentEvent
 from inference.remote.failures import broken, in_band
 from inference.types import Event
+from inference.untrusted_json import decode_json
 
 
 class StreamedReader:
@@ -28,11 +27,11 @@ class StreamedReader:
 
     def read(self, event: ServerSentEvent) -> list[Event]:
         try:
-            chunk = msgspec.json.decode(event.data)
+            chunk = decode_json(event.data)
             if chunk.get("error"):
                 raise in_band(self.model, chunk["error"])
             return self.read_chunk(chunk)
-        except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError):
             raise broken(self.model, f"an event is no {self.CHUNK}") from None
 
     def read_chunk(self, chunk: dict[str, Any]) -> list[Event]:

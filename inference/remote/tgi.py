@@ -154,8 +154,9 @@ class TgiReader(StreamedReader):
         if chunk.get("generated_text") is None:
             return [*events, *self.choices.tokens([token])]
         details = chunk.get("details") or {}
-        self.choices.prompt_tokens = details.get("input_length")
-        self.choices.completion_tokens = details.get("generated_tokens")
+        self.choices.note_counts(
+            prompt=details.get("input_length"), completion=details.get("generated_tokens")
+        )
         text = self._matcher.flush() if self._matcher and not self._stop else ""
         reason = details.get("finish_reason", "stop")
         return [

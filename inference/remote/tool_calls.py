@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 from uuid import uuid4
 
-import msgspec
-
 from inference.remote.failures import broken
 from inference.types import CallDelta, Event
+from inference.untrusted_json import decode_json
 
 VLLM_PREFIX = "chatcmpl-tool-"  # which the dialect of the client adds itself
 
@@ -37,6 +36,8 @@ class ToolCallReader:
     def add(self, number: int, id: str, name: str, arguments: str) -> list[Event]:
         """The events of a delta of call `number`. A new number completes the call before it."""
         events: list[Event] = []
+        if not all(isinstance(each, str) for each in (id, name, arguments)):
+            raise broken(self._model, "a tool call has the wrong form")
         if self._open is None or self._open.number != number:
             events = self.finish()
             if not name:
@@ -65,6 +66,6 @@ class ToolCallReader:
 
 def is_object(text: str) -> bool:
     try:
-        return isinstance(msgspec.json.decode(text), dict)
+        return isinstance(decode_json(text), dict)
     except ValueError:
         return False

@@ -1,5 +1,7 @@
 """The parser of event streams: every way to divide the bytes gives the same events."""
 
+import time
+
 import pytest
 
 from inference.remote.event_stream import MAX_EVENT_BYTES, EventStreamParser, TooLargeEvent
@@ -28,6 +30,27 @@ def test_an_event_of_more_than_a_megabyte_is_refused() -> None:
     with pytest.raises(TooLargeEvent):
         for _ in range(3):
             parser.feed(b"data: " + b"x" * (MAX_EVENT_BYTES // 2) + b"\n")
+
+
+def test_an_event_of_endless_lines_without_a_value_is_refused() -> None:
+    parser = EventStreamParser()
+    with pytest.raises(TooLargeEvent):
+        for _ in range(4):
+            parser.feed(b"data:\n" * (MAX_EVENT_BYTES // 16))
+
+
+def test_a_line_that_arrives_byte_by_byte_takes_no_longer_the_longer_it_is() -> None:
+    parser = EventStreamParser()
+
+    def feed_bytes() -> float:
+        start = time.thread_time()
+        for _ in range(20_000):
+            parser.feed(b"x")
+        return time.thread_time() - start
+
+    first = min(feed_bytes() for _ in range(3))
+    parser.feed(b"x" * (MAX_EVENT_BYTES // 2))
+    assert feed_bytes() < 10 * first, "it took 100 times as long where each chunk copied the line"
 
 
 def test_a_line_without_an_end_is_refused_too() -> None:

@@ -15,14 +15,16 @@ from inference.errors import (
     TooLong,
     Unavailable,
 )
+from inference.remote import relay
 from inference.types import Event, Finished, GenerationRequest, Token
 from tests.remote.conftest import CHAT, OpenModel
 from tests.remote.fake_upstream import FakeUpstream, Reply, document, event
-from tests.remote.openai_chunks import DONE, chat_chunk, say, whole_answer
+from tests.remote.openai_chunks import DONE, chat_chunk, say, usage_chunk, whole_answer
 
 KEY = "sk-very-secret-key-123"
 REQUEST = GenerationRequest(CHAT)
 RETRIED = 3  # attempts
+DEEP = b"[" * 100_000 + b"]" * 100_000
 
 
 def fail(open_upstream: OpenModel, **keys: Any) -> tuple[ServerError, list[Event]]:
@@ -36,6 +38,11 @@ def fail(open_upstream: OpenModel, **keys: Any) -> tuple[ServerError, list[Event
 
 def error(status: int, message: str = "no", **headers: str) -> Reply:
     return document({"error": {"message": message}}, status, **headers)
+
+
+def lone_top(logprob: Any) -> dict[str, Any]:
+    """A token's logprobs with one alternative."""
+    return {"token": "a", "logprob": -1.0, "top_logprobs": [{"token": "a", "logprob": logprob}]}
 
 
 @pytest.mark.parametrize(
@@ -63,6 +70,23 @@ def error(status: int, message: str = "no", **headers: str) -> Reply:
         (Reply([b"data: " + b"x" * (1 << 20) + b"xxxxxxx\n\n"]), Unavailable, RETRIED),
         (Reply([*say("a")], headers={"Content-Encoding": "gzip"}), Unavailable, RETRIED),
         (Reply([]), Unavailable, RETRIED),
+        (Reply([event(DEEP)]), Unavailable, RETRIED),
+        (Reply([DEEP], content_type="application/json"), Unavailable, RETRIED),
+        (Reply([DEEP], 400, "application/json"), BadRequest, 1),
+        (Reply([chat_chunk({"content": 5})]), Unavailable, RETRIED),
+        (Reply([chat_chunk({"content": "a"}, token_ids=["x"])]), Unavailable, RETRIED),
+        (Reply([chat_chunk({"content": "a"}, prompt_token_ids=[-1])]), Unavailable, RETRIED),
+        (
+            Reply([chat_chunk({"tool_calls": [{"function": {"name": 5, "arguments": ""}}]})]),
+            Unavailable,
+            RETRIED,
+        ),
+        (
+            Reply([chat_chunk({"content": "a"}, logprobs={"content": [lone_top("high")]})]),
+            Unavailable,
+            RETRIED,
+        ),
+        (Reply([event({"choices": [], "usage": {"prompt_tokens": "5"}})]), Unavailable, RETRIED),
     ],
 )
 def test_a_fault_before_the_first_event(
@@ -88,6 +112,14 @@ def test_a_fault_before_the_first_event(
             chat_chunk({"tool_calls": [{"function": {"name": "f", "arguments": "[1]"}}]}),
             chat_chunk({}, reason="stop"),
         ],
+        [
+            chat_chunk({"tool_calls": [{"function": {"name": "f", "arguments": '{"a":' + DEEP.decode()}}]}),
+            chat_chunk({}, reason="stop"),
+        ],
+        [chat_chunk({}, reason="stop", stop_reason=["."])],
+        [*say("a"), usage_chunk(-1, 1)],
+        [*say("a"), usage_chunk(1, 10**18)],
+        [event({"choices": [], "usage": {"completion_tokens": "many"}})],
     ],
 )
 def test_an_answer_that_breaks_off_is_never_whole_and_never_repeated(
@@ -205,6 +237,16 @@ def test_three_failures_make_the_model_unavailable_until_an_answer(
     upstream.reply = whole_answer("yes")
     list(backend.generate(REQUEST))
     assert not backend.unavailable_reason()
+
+
+def test_an_answer_without_end_is_cut(
+    upstream: FakeUpstream, open_upstream: OpenModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relay, "MAX_STREAM_BYTES", 1 << 20)
+    upstream.reply = Reply([chat_chunk({"content": "a" * 10_000})] * 1000)
+    failure, events = fail(open_upstream)
+    assert "more than 1 MiB" in failure.message
+    assert 50 < len(events) < 110
 
 
 def test_outcomes_are_counted(

@@ -124,3 +124,16 @@ def test_an_answer_that_breaks_off_is_never_whole(
     upstream.reply = Reply([progress("", "start"), progress("a"), 0.01, *rest])
     with pytest.raises(Unavailable):
         answer_of(open_upstream, GenerationRequest(CHAT))
+
+
+def test_tools_and_arguments_of_any_form_are_sent(upstream: FakeUpstream, open_upstream: OpenModel) -> None:
+    """A client may send them: they are no failure of this server."""
+    deep = "[" * 100_000
+    call = Message("assistant", "", tool_calls=(ToolCall("c", "f", deep),))
+    odd = {"required": 5, "properties": {"a": {"type": ["string"], "description": 7}}}
+    tools = (Tool("f", "", odd), Tool("g", "", {"properties": [1]}))
+    upstream.reply = Reply([progress("a"), COMPLETE])
+    answer_of(open_upstream, GenerationRequest((*CHAT, call), tools=tools))
+    body = upstream.bodies[-1]
+    assert body["messages"][1]["tool_calls"][0]["arguments"] == deep
+    assert [tool["parameters"].keys() for tool in body["tools"]] == [{"a"}, set()]

@@ -57,7 +57,17 @@ def test_other_servers_share_no_tokenizer(hearth: FakeUpstream, open_upstream: O
         open_upstream("openai_chat:None").tokenize(GenerationRequest("hi"))
 
 
-def test_a_server_that_fails(upstream: FakeUpstream, open_upstream: OpenModel) -> None:
-    upstream.reply = document([{"id": 5}])
+@pytest.mark.parametrize(
+    "value", [[{"id": 5}], [TOKENS[0] | {"start": "0"}], {"prompt": 5}, "text", None, [[]]]
+)
+def test_an_answer_of_another_form_is_refused(
+    value: Any, upstream: FakeUpstream, open_upstream: OpenModel
+) -> None:
+    upstream.reply = document(value)
+    backend = open_upstream("hearth")
     with pytest.raises(Unavailable, match="no tokens"):
-        open_upstream("hearth").tokenize(GenerationRequest("hi"))
+        backend.tokenize(GenerationRequest("hi"))
+    with pytest.raises(Unavailable, match="no tokens"):
+        backend.tokenize(GenerationRequest(CHAT))
+    with pytest.raises(Unavailable, match="no tokens"):
+        backend.detokenize([5])

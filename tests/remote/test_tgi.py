@@ -94,7 +94,16 @@ def test_what_tgi_cannot_do_is_refused_by_name(
 
 
 @pytest.mark.parametrize(
-    "rest", [[], [event({"error": "out of memory", "error_type": "generation"})], [event({"index": 1})]]
+    "rest",
+    [
+        [],
+        [event({"error": "out of memory", "error_type": "generation"})],
+        [event({"index": 1})],
+        [token("b", id="5")],  # type: ignore[arg-type]
+        [token(5)],  # type: ignore[arg-type]
+        [token("", generated_text="a", details={"generated_tokens": -1, "finish_reason": "length"})],
+        [token("", generated_text="a", details={"seed": "x", "finish_reason": "length"})],
+    ],
 )
 def test_an_answer_that_breaks_off_is_never_whole(
     rest: list[bytes], upstream: FakeUpstream, open_upstream: OpenModel

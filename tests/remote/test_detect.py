@@ -1,0 +1,55 @@
+"""What a server says about itself is used only where it has the expected form."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from inference.remote.detect import Detected, detect
+from inference.remote.http_client import HttpClient
+from settings.model_list import RemoteModel, parse_entry
+from tests.remote.fake_upstream import FakeUpstream, Reply, Sent, document
+
+
+def serve(upstream: FakeUpstream, **documents: Any) -> None:
+    def reply(sent: Sent) -> Reply:
+        name = sent.path.strip("/").rpartition("/")[2] or "root"
+        return document(documents[name]) if name in documents else document({}, 404)
+
+    upstream.reply = reply
+
+
+def ask(upstream: FakeUpstream, loop: asyncio.AbstractEventLoop) -> Detected:
+    model = parse_entry(1, {"base_model": "up/model", "inference_server": upstream.url})
+    assert isinstance(model, RemoteModel)
+
+    async def run() -> Detected:
+        client = HttpClient(model)
+        try:
+            return await detect(client)
+        finally:
+            await client.close()
+
+    return asyncio.run_coroutine_threadsafe(run(), loop).result(10)
+
+
+@pytest.mark.parametrize("context", ["2048", -1, 2.5, True, None, [2048], 10**30])
+def test_a_context_that_is_no_count_is_unknown(
+    context: Any, upstream: FakeUpstream, loop: asyncio.AbstractEventLoop
+) -> None:
+    limits = {"max_total_tokens": context, "max_stop_sequences": context}
+    serve(upstream, info={"model_id": "m", **limits})
+    detected = ask(upstream, loop)
+    assert (detected.kind, detected.context, detected.details) == ("tgi", None, {})
+    serve(upstream, models={"data": [{"id": "m", "max_model_len": context}]})
+    detected = ask(upstream, loop)
+    assert (detected.kind, detected.context) == ("vllm", None)
+
+
+@pytest.mark.parametrize("models", [[], {"data": [5]}, {"data": [{"id": "m", "meta": [1]}]}, {"data": {}}])
+def test_a_list_of_models_of_another_form_is_a_problem_and_no_traceback(
+    models: Any, upstream: FakeUpstream, loop: asyncio.AbstractEventLoop
+) -> None:
+    serve(upstream, health={"status": "OK"}, models=models)
+    detected = ask(upstream, loop)
+    assert detected.problem or not detected.models
