@@ -40,7 +40,7 @@ def error(status: int, message: str = "no", **headers: str) -> Reply:
     return document({"error": {"message": message}}, status, **headers)
 
 
-def lone_top(logprob: Any) -> dict[str, Any]:
+def logprobs_with_top(logprob: Any) -> dict[str, Any]:
     """A token's logprobs with one alternative."""
     return {"token": "a", "logprob": -1.0, "top_logprobs": [{"token": "a", "logprob": logprob}]}
 
@@ -82,7 +82,7 @@ def lone_top(logprob: Any) -> dict[str, Any]:
             RETRIED,
         ),
         (
-            Reply([chat_chunk({"content": "a"}, logprobs={"content": [lone_top("high")]})]),
+            Reply([chat_chunk({"content": "a"}, logprobs={"content": [logprobs_with_top("high")]})]),
             Unavailable,
             RETRIED,
         ),
