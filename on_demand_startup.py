@@ -25,8 +25,8 @@ from settings.schema import Settings
 from settings.sources import settings_of_model
 
 HOME = Path(__file__).resolve().parent
-SOCKET_URL = "http://localhost/v1"
-MAX_CONCURRENT = 1024
+SOCKET_URL = "http://localhost"
+MAX_STREAMS = 8192  # MAX_CONCURRENT_REQUESTS is the users' limit: a request may have many prompts
 TIMEOUTS = Timeouts(first=3600.0, silence=600.0)  # requests wait in the engine's queue, as in one process
 NETWORK = ("host", "port", "open files")  # findings about the server, not about a model
 
@@ -108,15 +108,21 @@ def open_loader(
         model.name: child_settings(settings, model, shared.shares[model.name], folder / f"{number}.sock")
         for number, model in enumerate(checked.models)
     }
+    upstreams = {model.name: upstream_model(model, own_settings[model.name]) for model in checked.models}
     loader = ModelLoader(
         managed,
         MemoryCapacity(shared.capacity, settings.max_loaded_models or len(managed)),
         LoadLimits(settings.load_wait_seconds, settings.model_swap_seconds),
-        lambda name: ModelProcess(name, own_settings[name]),
+        lambda name: ModelProcess(upstreams[name], own_settings[name]),
         metrics.on_demand,
     )
     entries = [
-        open_entry(model, own_settings[model.name], ModelResidence(loader, model.name), metrics)
+        ModelEntry(
+            open_child(upstreams[model.name], ModelResidence(loader, model.name), metrics.upstream),
+            (model.name, *model.aliases),
+            (model.base_model,),
+            is_remote=True,
+        )
         for model in checked.models
     ]
     return loader, entries
@@ -127,19 +133,17 @@ def managed_model(settings: Settings, model: LocalModel, share: ModelShare) -> M
     return ManagedModel(model.name, share.num_bytes, keep_alive_s, model.is_pinned)
 
 
-def open_entry(model: LocalModel, own: Settings, residence: ModelResidence, metrics: Metrics) -> ModelEntry:
-    """The model as clients see it: a Hearth behind a socket, which answers while the residence is in use."""
-    upstream = RemoteModel(
+def upstream_model(model: LocalModel, own: Settings) -> RemoteModel:
+    """The model as the server reaches it: behind the socket of its process."""
+    return RemoteModel(
         model.name,
         upstream_name=model.name,
         server=InferenceServer("hearth", SOCKET_URL),
         socket=own.host,
         context=own.context,
-        max_concurrent=own.max_concurrent_requests or MAX_CONCURRENT,
+        max_concurrent=MAX_STREAMS,
         timeouts=TIMEOUTS,
     )
-    backend = open_child(upstream, residence, metrics.upstream)
-    return ModelEntry(backend, (model.name, *model.aliases), (model.base_model,), is_remote=True)
 
 
 def child_settings(settings: Settings, model: LocalModel, share: ModelShare, socket: Path) -> Settings:

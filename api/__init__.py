@@ -26,6 +26,7 @@ from api.url_rule import UrlRule
 from api.wsgi_environ import strip_root_path
 from inference.metrics import Metrics
 from inference.models import Models
+from inference.process.unix_socket import is_unix_socket
 from settings.groups import ServerSettings
 from tuning.service import TuningService
 
@@ -49,6 +50,7 @@ def create_app(
     from api import (
         doc_pages,
         health,
+        link,
         llama_cpp,
         llama_stack,
         neodim,
@@ -79,6 +81,7 @@ def create_app(
         tinker,
         openapi,
         doc_pages,
+        *((link,) if is_unix_socket(settings.host) else ()),
     ):
         app.register_blueprint(dialect.make_blueprint(models, settings))
 

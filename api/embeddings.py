@@ -56,7 +56,7 @@ def check_size(size: int | None, field: str, info: ModelInfo) -> None:
         raise BadRequest(field, "must be left out: this model has no sizes to choose from", size)
     if len(sizes) == 1:
         raise BadRequest(field, f"must be {sizes[0]}, the only size of this model's embeddings", size)
-    allowed = f"between 1 and {sizes[-1]}" if isinstance(sizes, range) else f"one of {tuple(sizes)}"
+    allowed = f"between 1 and {sizes[-1]}" if len(sizes) == sizes[-1] else f"one of {tuple(sizes)}"
     raise BadRequest(field, f"must be {allowed}, the sizes of this model's embeddings", size)
 
 

@@ -1,7 +1,4 @@
-"""The types that all layers share: requests, and the events that answer them.
-
-Plain values only: no torch, no HTTP, no tokenizer.
-"""
+"""The types that all layers share: requests, and the events that answer them. Plain values only."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -288,6 +285,7 @@ class ModelInfo:
     details               further properties, such as dtype and device
     embedding_sizes       that an embedding may be cut to, ascending, its full size last; empty: unknown
     status                whether its weights are in memory
+    status_detail         how far its load is, or why it failed; empty: nothing is known
     """
 
     id: str
@@ -298,3 +296,4 @@ class ModelInfo:
     details: Mapping[str, str] = field(default_factory=dict)
     embedding_sizes: Sequence[int] = ()
     status: ModelStatus = "loaded"
+    status_detail: str = ""

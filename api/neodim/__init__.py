@@ -16,6 +16,7 @@ from api.neodim.errors import error_before_start
 from api.neodim.gpu_report import GpuSampler
 from api.neodim.lockstep_stream import EmptyStream, LockstepStream
 from api.neodim.parse import make_stop_trackers, parse_request
+from api.neodim.penalized_texts import PenalizedTexts
 from api.neodim.prompt import PlainTokenizer
 from api.neodim.protocol import NeodimErrorResponse, NeodimRequest, Report
 from api.neodim.writer import ReportWriter
@@ -68,10 +69,12 @@ def generate(backend: Backend, settings: ServerSettings, executor: Executor) -> 
     tokenizer = PlainTokenizer(backend)
     request = parse_request(body, tokenizer, backend, settings)
     trackers = make_stop_trackers(body)
+    penalized = PenalizedTexts(request.window, tokenizer, request.num_sequences)
     stream: Stream = EmptyStream(request.num_sequences)
     if request.max_tokens:
         acquire_permit()
-        pattern_executor = executor if body.stop_strings_type == "regex" else None
-        stream = LockstepStream(backend.generate(request.generation_request), trackers, pattern_executor)
-    writer = ReportWriter(request, tokenizer, trackers, gpus)
+        is_slow = body.stop_strings_type == "regex" or request.window is not None
+        generated = backend.generate(request.generation_request)
+        stream = LockstepStream(generated, trackers, penalized.record, executor if is_slow else None)
+    writer = ReportWriter(request, penalized, trackers, gpus)
     return respond(stream, writer, NDJSON if body.stream else None, request.num_sequences)

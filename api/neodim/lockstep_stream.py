@@ -5,7 +5,7 @@ continued until all have stopped. Tokens after the common end are dropped.
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 
 from api.neodim.pattern_thread import PatternThread
@@ -66,14 +66,20 @@ class SequenceProgress:
 class LockstepStream:
     """`trackers` has one tracker per answer of `stream`. Closes `stream` when every answer has ended.
 
-    executor    searches for the stop strings of a pushed stream; None: the event loop does
+    record      gets the events that are passed on, before they are
+    executor    searches a pushed stream for stop strings, and calls `record`; None: the event loop does
     common_end  lower bound of the common end, in tokens: the longest answer so far, up to where it stopped
     """
 
     def __init__(
-        self, stream: Stream, trackers: Sequence[StopTracker], executor: Executor | None = None
+        self,
+        stream: Stream,
+        trackers: Sequence[StopTracker],
+        record: Callable[[list[Event]], None],
+        executor: Executor | None = None,
     ) -> None:
         self.stream = stream
+        self.record = record
         self.executor = executor
         self.sequences = [SequenceProgress(index, tracker) for index, tracker in enumerate(trackers)]
         self.common_end = 0
@@ -134,6 +140,7 @@ class LockstepStream:
         if is_complete:
             due += [sequence.finished_event() for sequence in self.sequences]
             self.close()
+        self.record(due)
         return due
 
 

@@ -11,13 +11,11 @@ from msgspec import UNSET, UnsetType
 from api.accumulator import cut_reason
 from api.neodim.errors import error_before_start, error_in_stream
 from api.neodim.gpu_report import GpuSampler
-from api.neodim.parse import ParsedRequest, PenaltyExtent, penalty_extent
-from api.neodim.prompt import PlainTokenizer
+from api.neodim.parse import ParsedRequest
+from api.neodim.penalized_texts import PenalizedTexts
 from api.neodim.protocol import Report, SequenceReport, StreamLine
 from api.neodim.stop_strings import StopMatch, StopTracker
 from inference.types import Event, Finished, Token
-
-NO_EXTENT = PenaltyExtent(0, ())
 
 
 class ReportWriter:
@@ -29,15 +27,15 @@ class ReportWriter:
     def __init__(
         self,
         request: ParsedRequest,
-        tokenizer: PlainTokenizer,
+        penalized: PenalizedTexts,
         trackers: Sequence[StopTracker],
         gpus: GpuSampler,
     ) -> None:
         self.request = request
-        self.tokenizer = tokenizer
+        self.penalized = penalized
         self.trackers = trackers
         self.gpus = gpus
-        self.generated_ids: list[list[int]] = [[] for _ in trackers]
+        self.num_generated = [0] * len(trackers)
         self.generated_texts = [""] * len(trackers)
         self.num_unfinished = len(trackers)
         self.stop_reason: str | UnsetType = UNSET
@@ -46,7 +44,7 @@ class ReportWriter:
         match event:
             case Token():
                 self.gpus.sample()
-                self.generated_ids[event.index].append(event.id)
+                self.num_generated[event.index] += 1
                 return [self._stream_line(event)]
             case Finished():
                 self.num_unfinished -= 1
@@ -67,14 +65,14 @@ class ReportWriter:
     def _stream_line(self, event: Token | Finished) -> StreamLine:
         index, tracker = event.index, self.trackers[event.index]
         self.generated_texts[index] += event.text
-        is_behind_stop = isinstance(event, Finished) or len(self.generated_ids[index]) >= tracker.num_tokens
+        is_behind_stop = isinstance(event, Finished) or self.num_generated[index] >= tracker.num_tokens
         return StreamLine(index, event.text, is_behind_stop and tracker.stop_match is not None)
 
     def _build_report(self) -> Report:
         self.gpus.sample(last=True)
         model_input = self.request.model_input
-        longest = max(self.generated_ids, key=len)
-        start, end = self._extent([]), self._extent(longest[:-1])
+        num_generated = max(self.num_generated)
+        start, end = self.penalized.start, self.penalized.end
         self.report = Report(
             original_input_tokens_count=model_input.num_fixed_tokens + model_input.num_original_tokens,
             used_input_tokens_count=len(model_input.token_ids),
@@ -83,13 +81,13 @@ class ReportWriter:
             used_prompt=model_input.prompt,
             original_prompt_tokens_count=model_input.num_original_tokens,
             used_prompt_tokens_count=len(model_input.prompt_ids),
-            repetition_penalty_text_at_start=self.tokenizer.decode(start.ids),
+            repetition_penalty_text_at_start=self.penalized.start_text,
             used_repetition_penalty_tokens_count_at_start=len(start.ids),
             used_repetition_penalty_range_at_start=start.window_length,
             used_repetition_penalty_tokens_count_at_end=len(end.ids),
             used_repetition_penalty_range_at_end=end.window_length,
-            generated_tokens_count=len(longest),
-            output_tokens_count=len(model_input.token_ids) + len(longest),
+            generated_tokens_count=num_generated,
+            output_tokens_count=len(model_input.token_ids) + num_generated,
             sequences=[self._sequence_report(index) for index in range(len(self.trackers))],
             gpus=self.gpus.report(),
             seed=self.request.seed,
@@ -106,13 +104,5 @@ class ReportWriter:
             stop_string=stop_match.stop,
             stop_string_match=stop_match.match,
             trimmed_tail=text[stop_match.start + len(stop_match.match) :],
-            # The penalty is applied before a token is sampled, so it never covered the last token.
-            repetition_penalty_text_at_end=self.tokenizer.decode(
-                self._extent(self.generated_ids[index][:-1]).ids
-            ),
+            repetition_penalty_text_at_end=self.penalized.end_texts[index],
         )
-
-    def _extent(self, generated: list[int]) -> PenaltyExtent:
-        """The penalty's extent at the step after `generated`; empty if no sequence has tokens."""
-        window = self.request.window
-        return penalty_extent(window, generated) if window and any(self.generated_ids) else NO_EXTENT

@@ -165,7 +165,7 @@ class GenerateRoutes:
             stream = self.backend.generate(request)
         except ServerError as error:
             raise reword(error) from error
-        return RewordedStream(stream, reword) if request.constraint else stream
+        return RewordedStream(stream, reword)
 
     def _respond_full(self, body: GenerateRequest, include_prompt: bool, as_list: bool = False) -> Response:
         timer = self._start_timer(body)

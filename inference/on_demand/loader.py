@@ -202,7 +202,7 @@ class ModelLoader:
         model.process = process = self._make_process(model.name)
         log.info("event=model_loading model=%s", model.name)
         try:
-            await process.start()
+            model.info = await process.start()
         except BaseException:
             model.process = None
             await process.stop()

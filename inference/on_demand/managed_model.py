@@ -7,7 +7,7 @@ from math import inf
 from typing import Protocol
 
 from inference.drain_rate import MAX_RETRY_S, MIN_RETRY_S
-from inference.types import ModelStatus
+from inference.types import ModelInfo, ModelStatus
 
 FAILED_REST_S = 10.0  # after a failed load: requests get its reason, and nothing is tried
 FIRST_LOAD_S = 10.0  # assumed of a model that has not been loaded yet
@@ -25,8 +25,8 @@ class ManagedProcess(Protocol):
         """How far the load is, for messages; empty: nothing is known."""
         ...
 
-    async def start(self) -> None:
-        """Start it, and return when it answers requests. Raises LoadFailed."""
+    async def start(self) -> ModelInfo:
+        """Start it; when it answers requests, return what it says of the model. Raises LoadFailed."""
         ...
 
     async def stop(self) -> None:
@@ -53,6 +53,7 @@ class ManagedModel:
     keep_alive_s    in memory after its last answer; inf: until its memory is needed
     takes_requests  False: it leaves after its running answers, and new requests wait for the next load
     is_requested    it is to be loaded even if no request waits for it
+    info            what its process said of the model at its last load; None: it has not been loaded yet
     loading         set while it is in the queue or being loaded: its result is why that failed, or empty
     """
 
@@ -73,6 +74,7 @@ class ManagedModel:
     loaded_at: float = 0.0
     last_used: float = 0.0
     load_s: float = FIRST_LOAD_S
+    info: ModelInfo | None = None
     loading: asyncio.Future[str] | None = None
     idle_timer: asyncio.TimerHandle | None = field(default=None, repr=False)
 
@@ -92,6 +94,13 @@ class ManagedModel:
     @property
     def occupies_memory(self) -> bool:
         return self.status in ("loaded", "unloading")
+
+    @property
+    def status_detail(self) -> str:
+        """How far its load is, or why it failed; empty: nothing is known."""
+        if self.status == "failed":
+            return self.problem
+        return self.process.progress if self.status == "loading" and self.process else ""
 
     def is_resting(self, now: float) -> bool:
         """Whether its load has just failed."""

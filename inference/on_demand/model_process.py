@@ -19,6 +19,10 @@ from typing import IO
 
 from inference.on_demand.managed_model import LoadFailed
 from inference.process.unix_socket import is_listening
+from inference.remote.failures import UpstreamFailure
+from inference.remote.link import fetch_info
+from inference.types import ModelInfo
+from settings.model_list import RemoteModel
 from settings.schema import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,10 +34,14 @@ STOP_TIMEOUT_S = 20.0  # from SIGTERM to SIGKILL
 
 
 class ModelProcess:
-    """A child process, from its start to its end. `settings.host` is the socket that it listens on."""
+    """A child process, from its start to its end. `settings.host` is the socket that it listens on.
 
-    def __init__(self, name: str, settings: Settings) -> None:
-        self._name = name
+    model  as the server reaches it while the process runs
+    """
+
+    def __init__(self, model: RemoteModel, settings: Settings) -> None:
+        self._model = model
+        self._name = model.name
         self._settings = settings
         self._process: subprocess.Popen[bytes] | None = None
         self._progress = ""
@@ -43,7 +51,7 @@ class ModelProcess:
     def progress(self) -> str:
         return self._progress
 
-    async def start(self) -> None:
+    async def start(self) -> ModelInfo:
         self._process = process = subprocess.Popen(
             [sys.executable, str(LAUNCHER), str(os.getpid()), "0", sys.executable, str(PROGRAM)],
             cwd=ROOT,
@@ -60,6 +68,10 @@ class ModelProcess:
             if process.poll() is not None:
                 raise LoadFailed(f"{self._name}: {self._problem or describe_exit(process.returncode)}")
             await asyncio.sleep(POLL_S)
+        try:
+            return await fetch_info(self._model)
+        except UpstreamFailure as failure:
+            raise LoadFailed(failure.error.message) from None
 
     async def stop(self) -> None:
         process = self._process

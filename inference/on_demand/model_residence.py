@@ -2,9 +2,10 @@
 
 import asyncio
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 
 from inference.on_demand.loader import ModelLoader
-from inference.types import ModelStatus
+from inference.types import ModelInfo
 
 
 class ModelResidence:
@@ -14,8 +15,18 @@ class ModelResidence:
         self._loader = loader
         self._model = loader.model(name)
 
-    def status(self) -> ModelStatus:
-        return self._model.status
+    def describe(self, info: ModelInfo) -> ModelInfo:
+        """What the model's process said at its last load holds while the model is not in memory, too."""
+        model = self._model
+        reported = model.info or info
+        return replace(
+            reported,
+            id=info.id,
+            created=info.created,
+            details={**reported.details, **info.details},
+            status=model.status,
+            status_detail=model.status_detail,
+        )
 
     def problem(self) -> str:
         return self._model.problem

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from inference.backend import Stream
@@ -24,10 +23,10 @@ from inference.remote.attempts import Attempts
 from inference.remote.failures import UpstreamFailure, broken
 from inference.remote.http_client import MAX_DOCUMENT_BYTES, read_body
 from inference.remote.member import Member
-from inference.remote.remote_tokenizer import RemoteTokenizer
 from inference.remote.residence import AlwaysLoaded, Residence
 from inference.remote.retry_budget import RetryBudget
 from inference.remote.stream import Emit, RemoteStream
+from inference.remote.upstream_api import UpstreamTokenizer
 from inference.tokenized import Tokenized
 from inference.types import Embedded, Event, GenerationRequest, ModelInfo
 from inference.validation import check_request
@@ -80,7 +79,7 @@ class RemoteBackend:
         self._fallbacks, self._context_fallbacks = fallbacks, context_fallbacks
 
     def info(self) -> ModelInfo:
-        return replace(self._info, status=self._residence.status())
+        return self._residence.describe(self._info)
 
     def unavailable_reason(self) -> str:
         if problem := self._residence.problem():
@@ -230,7 +229,7 @@ class RemoteBackend:
             raise Unavailable("the server is starting")
         return self._loop
 
-    def _with_tokenizer(self, work: Callable[[RemoteTokenizer], Awaitable[Result]]) -> Result:
+    def _with_tokenizer(self, work: Callable[[UpstreamTokenizer], Awaitable[Result]]) -> Result:
         """The result of `work` with a server's tokenizer. Blocks a thread that is not the event loop's.
 
         Raises NotImplementedHere if no server shares its tokenizer.

@@ -10,9 +10,8 @@ from inference.remote.failures import DEFAULT_RETRY_AFTER_S, UpstreamFailure
 from inference.remote.http_client import HttpClient
 from inference.remote.prefix_index import BLOCK_BYTES, BYTES_PER_TOKEN, PrefixIndex
 from inference.remote.relay import Relay
-from inference.remote.remote_tokenizer import RemoteTokenizer
 from inference.remote.stream import Emit
-from inference.remote.upstream_api import UpstreamApi, UpstreamCall
+from inference.remote.upstream_api import UpstreamApi, UpstreamCall, UpstreamTokenizer
 from inference.types import Event, Finished
 from settings.model_list import RemoteModel
 
@@ -40,7 +39,7 @@ class Member:
     """
 
     def __init__(
-        self, model: RemoteModel, api: UpstreamApi, tokenizer: RemoteTokenizer | None = None
+        self, model: RemoteModel, api: UpstreamApi, tokenizer: UpstreamTokenizer | None = None
     ) -> None:
         self.api = api
         self.tokenizer = tokenizer

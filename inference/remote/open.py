@@ -11,6 +11,7 @@ from inference.metrics.upstream import UpstreamMetrics
 from inference.models import ModelEntry
 from inference.remote.backend import RemoteBackend
 from inference.remote.detect import Detected, probe
+from inference.remote.link import LinkApi, LinkTokenizer
 from inference.remote.llamastack import LlamaStackApi
 from inference.remote.member import Member
 from inference.remote.openai import OpenAIApi
@@ -111,11 +112,10 @@ def open_member(model: RemoteModel, detected: Detected) -> tuple[Member, str]:
 
 
 def open_child(model: RemoteModel, residence: Residence, metrics: UpstreamMetrics) -> RemoteBackend:
-    """The backend of a model that a process of this server serves, as another Hearth would."""
-    api = OpenAIApi(model, FLAVOURS["hearth"], model.upstream_name)
+    """The backend of a model that a process of this server serves."""
     return RemoteBackend(
         model,
-        [Member(model, api, RemoteTokenizer(model, model.upstream_name, has_detokenizer=True))],
+        [Member(model, LinkApi(model), LinkTokenizer(model))],
         metrics,
         kind="own process",
         context=model.context,

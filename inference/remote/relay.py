@@ -1,19 +1,26 @@
 """Sends one call to a server and relays the events of its response, with limits. On the event loop."""
 
 import asyncio
+from collections.abc import Mapping
 
 import aiohttp
 
+from inference.link_messages import MEDIA_TYPE as LINK
 from inference.metrics.upstream import UpstreamRequestStats
 from inference.remote.event_stream import EventStreamParser, TooLargeEvent
 from inference.remote.failures import UpstreamFailure, broken, late, unreachable
+from inference.remote.frames import FrameParser
 from inference.remote.http_client import MAX_DOCUMENT_BYTES, HttpClient, read_body
 from inference.remote.stream import Emit
 from inference.remote.upstream_api import AnswerReader, UpstreamCall
 from inference.types import Event, Token
 
 MAX_STREAM_BYTES = 256 << 20  # of one response
-STREAM, DOCUMENT = "text/event-stream", "application/json"
+DOCUMENT = "application/json"
+PARSERS: Mapping[str, type[EventStreamParser] | type[FrameParser]] = {
+    "text/event-stream": EventStreamParser,
+    LINK: FrameParser,
+}
 
 
 class Relay:
@@ -57,23 +64,27 @@ class Relay:
         except (aiohttp.ClientError, OSError) as error:
             raise self._interrupted(error) from None
         except TooLargeEvent:
-            raise broken(self._client.model.name, "an event of more than 1 MiB") from None
+            raise broken(self._client.model.name, "an event that is too large") from None
 
     async def _read(
         self, response: aiohttp.ClientResponse, reader: AnswerReader, limit: asyncio.Timeout
     ) -> None:
         if response.content_type == DOCUMENT:
             self._pass_on(reader.read_document(await read_body(response, MAX_DOCUMENT_BYTES)))
-        elif response.content_type == STREAM:
-            await self._read_events(response, reader, limit)
+        elif make_parser := PARSERS.get(response.content_type):
+            await self._read_events(response, make_parser(), reader, limit)
         else:
             raise broken(self._client.model.name, f"its type is {response.content_type}")
         self._pass_on(reader.finish())
 
     async def _read_events(
-        self, response: aiohttp.ClientResponse, reader: AnswerReader, limit: asyncio.Timeout
+        self,
+        response: aiohttp.ClientResponse,
+        parser: EventStreamParser | FrameParser,
+        reader: AnswerReader,
+        limit: asyncio.Timeout,
     ) -> None:
-        parser, loop, num_bytes = EventStreamParser(), asyncio.get_running_loop(), 0
+        loop, num_bytes = asyncio.get_running_loop(), 0
         silence_s = self._client.model.timeouts.silence
         async for chunk in response.content.iter_any():
             num_bytes += len(chunk)

@@ -4,13 +4,15 @@ import asyncio
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Protocol
 
-from inference.types import ModelStatus
+from inference.types import ModelInfo
 
 
 class Residence(Protocol):
     """The memory of one model. All but `use` may be called from any thread."""
 
-    def status(self) -> ModelStatus: ...
+    def describe(self, info: ModelInfo) -> ModelInfo:
+        """The info with the model's status, and with what is known of it since it was loaded."""
+        ...
 
     def problem(self) -> str:
         """Why the model cannot be loaded; empty: it can, as far as is known."""
@@ -31,8 +33,8 @@ class Residence(Protocol):
 class AlwaysLoaded:
     """The Residence of a model on another server."""
 
-    def status(self) -> ModelStatus:
-        return "loaded"
+    def describe(self, info: ModelInfo) -> ModelInfo:
+        return info
 
     def problem(self) -> str:
         return ""

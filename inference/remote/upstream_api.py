@@ -1,14 +1,33 @@
 """The interface between a remote backend and what an upstream speaks: requests to send, and how to read them.
 
-One file for each kind of server implements it: openai.py, tgi.py and llamastack.py.
+One file for each kind of server implements it: openai.py, tgi.py, llamastack.py and link.py.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from inference.remote.event_stream import ServerSentEvent
+from inference.remote.http_client import HttpClient
+from inference.tokenized import Tokenized
 from inference.types import Embedding, Event, GenerationRequest
+
+
+class UpstreamTokenizer(Protocol):
+    """The tokenizer of a server that shares it. Every method raises UpstreamFailure or NotImplementedHere."""
+
+    @property
+    def client(self) -> HttpClient: ...
+
+    async def tokenize(self, request: GenerationRequest) -> Tokenized:
+        """The request's prompt as the server reads it."""
+        ...
+
+    async def detokenize(self, token_ids: Sequence[int], show_special: bool) -> str: ...
+
+    async def config(self) -> Mapping[str, Any]:
+        """The server's tokenizer_config.json."""
+        ...
 
 
 class AnswerReader(Protocol):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -30,53 +31,113 @@ PARIS = "The capital of France is Paris."
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[ServerProcess]:
+def models() -> Iterator[ServerProcess]:
     flags = ("--models", json.dumps(MODELS), "--max-loaded-models", "1", "--model-swap-seconds", "0.5")
-    with serving(*flags) as server:
-        yield server
-    assert not psutil.pid_exists(server.process.pid)
+    with serving(*flags) as models:
+        yield models
+    assert not psutil.pid_exists(models.process.pid)
 
 
-def ask(server: ServerProcess, model: str) -> str:
-    response = server.post("/v1/chat/completions", CHAT | {"model": model})
+# Every dialect, with options that OpenAI and vLLM do not have, and what is refused.
+TEXT = "The capital of France is"
+MESSAGES = CHAT["messages"]
+PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+NEODIM = {"prompt": TEXT, "generated_tokens_count": 8, "max_total_tokens": 64, "seed": 1}
+EXCHANGES = [
+    (
+        "/generate",
+        {
+            "inputs": TEXT,
+            "parameters": {"max_new_tokens": 8, "details": True, "decoder_input_details": True}
+            | {"top_n_tokens": 3, "seed": 3, "typical_p": 0.9, "frequency_penalty": 0.2, "watermark": True},
+        },
+    ),
+    ("/generate", {"inputs": TEXT, "parameters": {"best_of": 2, "seed": 5, "do_sample": True}}),
+    ("/generate", {"inputs": TEXT, "parameters": {"grammar": {"type": "regex", "value": "[a-z]{4}"}}}),
+    ("/generate", {"inputs": TEXT, "parameters": {"max_new_tokens": 6000}}),
+    ("/generate", {"inputs": "x " * 3000}),
+    ("/generate_stream", {"inputs": TEXT, "parameters": {"max_new_tokens": 6, "stop": ["."]}}),
+    (
+        "/generate",
+        NEODIM
+        | {"tfs": 0.9, "top_a": 0.1, "repetition_penalty": 1.2, "repetition_penalty_range": 10}
+        | {"repetition_penalty_prompt": "Paris Paris", "bad_words": ["London"], "sequences_count": 2},
+    ),
+    ("/generate", NEODIM | {"penalty_alpha": 0.6, "top_k": 4, "stop_strings": ["[.]"]}),
+    ("/v1/completions", {"prompt": [TEXT, "Hello"], "echo": True, "logprobs": 2, "prompt_logprobs": 1}),
+    ("/v1/completions", {"prompt": [5, 6, 7], "seed": 4, "n": 3, "return_token_ids": True}),
+    ("/v1/completions", {"prompt": TEXT, "structured_outputs": {"grammar": 'root ::= "yes" | "no"'}}),
+    (
+        "/v1/chat/completions",
+        CHAT
+        | {"tools": [{"type": "function", "function": {"name": "weather", "parameters": PARAMETERS}}]}
+        | {"tool_choice": "required", "max_tokens": 40},
+    ),
+    ("/v1/chat/completions", CHAT | {"temperature": 3, "top_p": 2}),
+    (
+        "/inference/chat_completion",
+        {"model_id": "models/demo", "messages": MESSAGES, "logprobs": {"top_k": 2}},
+    ),
+    ("/v1/embeddings", {"input": ["a", "bb cc"]}),
+    ("/embed", {"inputs": ["a", "bb"]}),
+    ("/tokenize", {"inputs": TEXT}),
+    ("/tokenize", {"messages": MESSAGES}),
+    ("/detokenize", {"tokens": [5, 6, 7]}),
+]
+CHANGING = re.compile(
+    r'"(id|created)":("[^"]*"|\d+)|call_\w+|(?<=\.\d{3})\d+|"model":"[^"]*"'
+)  # of one answer, and digits that threads change
+
+
+def ask(models: ServerProcess, model: str) -> str:
+    response = models.post("/v1/chat/completions", CHAT | {"model": model})
     assert response.status_code == 200, response.text
     return response.json()["choices"][0]["message"]["content"]
 
 
-def statuses(server: ServerProcess) -> dict[str, str]:
-    cards = requests.get(f"{server.url}/v1/models", timeout=10).json()["data"]
+def statuses(models: ServerProcess) -> dict[str, str]:
+    cards = requests.get(f"{models.url}/v1/models", timeout=10).json()["data"]
     return {card["id"]: card["status"]["value"] for card in cards}
 
 
-def children(server: ServerProcess) -> list[psutil.Process]:
-    return psutil.Process(server.process.pid).children()
+def children(models: ServerProcess) -> list[psutil.Process]:
+    return psutil.Process(models.process.pid).children()
 
 
-def wait_until_unloaded(server: ServerProcess, model: str) -> None:
+def wait_until_unloaded(models: ServerProcess, model: str) -> None:
     end = time.monotonic() + 30
-    while statuses(server)[model] != "unloaded":
+    while statuses(models)[model] != "unloaded":
         assert time.monotonic() < end
         time.sleep(0.1)
 
 
-def test_models_take_turns_in_the_memory_of_one(server: ServerProcess) -> None:
-    assert statuses(server) == {"a": "unloaded", "b": "unloaded", "bee": "unloaded"} and not children(server)
+def test_models_take_turns_in_the_memory_of_one(models: ServerProcess) -> None:
+    assert statuses(models) == {"a": "unloaded", "b": "unloaded", "bee": "unloaded"} and not children(models)
     with ThreadPoolExecutor(8) as pool:
-        answers_in_order = list(pool.map(lambda name: ask(server, name), ["a", "bee"] * 4))
-    assert answers_in_order == [PARIS] * 8 and len(children(server)) == 1
-    metrics = requests.get(f"{server.url}/metrics", timeout=10).text
+        answers_in_order = list(pool.map(lambda name: ask(models, name), ["a", "bee"] * 4))
+    assert answers_in_order == [PARIS] * 8 and len(children(models)) == 1
+    metrics = requests.get(f"{models.url}/metrics", timeout=10).text
     assert metrics.count("hearth_model_unloads_total{model=") == 1, "eight mixed requests took one swap"
 
 
-def test_a_crash_ends_one_model_and_the_next_request_loads_it(server: ServerProcess) -> None:
-    (loaded,) = (name for name, status in statuses(server).items() if status == "loaded" and name != "bee")
-    os.kill(children(server)[0].pid, signal.SIGKILL)
-    wait_until_unloaded(server, loaded)
-    assert requests.get(f"{server.url}/health", timeout=10).ok and ask(server, loaded) == PARIS
+@pytest.mark.parametrize(("path", "body"), EXCHANGES, ids=lambda value: str(value)[:24])
+def test_every_option_of_every_dialect_is_that_of_a_model_alone(
+    path: str, body: dict[str, object], models: ServerProcess, server: ServerProcess
+) -> None:
+    alone, on_demand = server.post(path, body), models.post(path, body)
+    assert on_demand.status_code == alone.status_code
+    assert CHANGING.sub("", on_demand.text) == CHANGING.sub("", alone.text)
 
 
-def test_an_unloaded_model_has_no_process(server: ServerProcess) -> None:
+def test_a_crash_ends_one_model_and_the_next_request_loads_it(models: ServerProcess) -> None:
+    (loaded,) = (name for name, status in statuses(models).items() if status == "loaded" and name != "bee")
+    os.kill(children(models)[0].pid, signal.SIGKILL)
+    wait_until_unloaded(models, loaded)
+    assert requests.get(f"{models.url}/health", timeout=10).ok and ask(models, loaded) == PARIS
+
+
+def test_an_unloaded_model_has_no_process(models: ServerProcess) -> None:
     for name in ("a", "b"):
-        assert server.post("/models/unload", {"model": name}).json() == {"success": True}
-        wait_until_unloaded(server, name)
-    assert not children(server)
+        assert models.post("/models/unload", {"model": name}).json() == {"success": True}
+        wait_until_unloaded(models, name)
+    assert not children(models)

@@ -17,6 +17,9 @@ from tests.api.neodim.tokenizers import ScriptedBackend
 from tests.fake_backend import FakeStream
 
 
+def ignore(events: list[Event]) -> None: ...
+
+
 def play(
     *scripts: str, turns: Sequence[int] = (), stops: Sequence[str] = (".",)
 ) -> tuple[LockstepStream, FakeStream]:
@@ -25,7 +28,7 @@ def play(
     stop_finder = make_finder(stops, "string")
     watches = [StopTracker(stop_finder, 1) for _ in scripts]
     inner = backend.generate(GenerationRequest((), max_tokens=8, n=len(scripts)))
-    return LockstepStream(inner, watches), inner
+    return LockstepStream(inner, watches, ignore), inner
 
 
 def texts(events: list[Event], count: int) -> list[str]:
@@ -118,7 +121,7 @@ def test_a_pattern_that_takes_too_long_ends_a_pushed_stream_with_an_error() -> N
     events = [step for step in inner.script_steps if not isinstance(step, float)]
     inner.start = lambda sink: sink(events)  # type: ignore[method-assign]
     deliveries: list[object] = []
-    LockstepStream(inner, [watch]).start(deliveries.append)
+    LockstepStream(inner, [watch], ignore).start(deliveries.append)
     assert isinstance(deliveries[0], BadRequest)
     assert inner.closed_at
 
@@ -135,7 +138,7 @@ def push_with_patterns(script: str, pattern: str, step_size: int = 3) -> tuple[l
             steps = [events[i : i + step_size] for i in range(0, len(events), step_size)]
             inner.start = lambda sink: [sink(step) for step in steps]  # type: ignore[method-assign]
             tracker = StopTracker(make_finder([pattern], "regex"), 1)
-            LockstepStream(inner, [tracker], executor).start(deliveries.append)
+            LockstepStream(inner, [tracker], ignore, executor).start(deliveries.append)
             longest_gap, end = 0.0, time.monotonic() + 30
             while not is_over(deliveries) and time.monotonic() < end:
                 started_at = time.monotonic()

@@ -1,0 +1,110 @@
+"""The routes by which another process of this project uses the model: requests and answers without a dialect.
+
+A server that listens on a Unix socket has them: the process of a model that is loaded on demand. The status
+is always 200, and errors are messages, as inference/link_messages.py has them. The parent has taken a permit
+of the request.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from flask import Blueprint, Response, request
+
+from api.openapi.operation import Operation, attach_operation
+from api.response import Framing, respond
+from inference.errors import BadRequest, ServerError
+from inference.link_messages import (
+    DETOKENIZE_DECODER,
+    INPUTS_DECODER,
+    MEDIA_TYPE,
+    RESULT,
+    decode_request,
+    error_frame,
+    event_frame,
+    frame,
+)
+from inference.models import Models
+from inference.types import Embedded, Embedding, Event
+from settings.groups import ServerSettings
+
+MAX_BODY_BYTES = 1 << 30  # the parent's limits are the users'
+FRAMING = Framing(MEDIA_TYPE, lambda value: value, in_band=True)
+
+
+class EventWriter:
+    """Passes every event on. An error is a message too."""
+
+    def chunk(self, event: Event) -> list[bytes]:
+        return [event_frame(event)]
+
+    def full_response(self) -> Any:
+        raise AssertionError("the link is always streamed")
+
+    def error_before_start(self, error: ServerError) -> tuple[int, Any]:
+        return 200, error_frame(error)
+
+    def error_in_stream(self, error: ServerError) -> list[bytes]:
+        return [error_frame(error)]
+
+
+class VectorsWriter(EventWriter):
+    """One result at the end: the vectors in the order of the inputs."""
+
+    def __init__(self, num_inputs: int) -> None:
+        self._num_inputs = num_inputs
+        self._embeddings: dict[int, Embedding] = {}
+
+    def chunk(self, event: Event) -> list[bytes]:
+        if isinstance(event, Embedded):
+            self._embeddings[event.index] = event.embedding
+        if len(self._embeddings) < self._num_inputs:
+            return []
+        return [frame(RESULT, [self._embeddings[index] for index in range(self._num_inputs)])]
+
+
+def make_blueprint(models: Models, settings: ServerSettings) -> Blueprint:
+    blueprint = Blueprint("link", __name__)
+    backend = models.default.backend
+
+    def generate() -> Response:
+        generation_request = read(decode_request)
+        return respond(backend.generate(generation_request), EventWriter(), FRAMING, generation_request.n)
+
+    def embed() -> Response:
+        inputs = read(INPUTS_DECODER.decode)
+        return respond(backend.embed(inputs), VectorsWriter(len(inputs)), FRAMING, len(inputs))
+
+    def detokenize() -> Response:
+        message = read(DETOKENIZE_DECODER.decode)
+        return result(backend.detokenize(message.token_ids, message.show_special))
+
+    views: dict[str, Callable[[], Response]] = {
+        "generate": generate,
+        "embed": embed,
+        "tokenize": lambda: result(backend.tokenize(read(decode_request))),
+        "detokenize": detokenize,
+        "tokenizer_config": lambda: result(dict(backend.tokenizer_config())),
+        "info": lambda: result(backend.info()),
+    }
+    for name, view in views.items():
+        operation = Operation(f"Link: {name}", media_type=MEDIA_TYPE, body_limit=MAX_BODY_BYTES)
+        blueprint.add_url_rule(f"/link/{name}", name, attach_operation(view, operation), methods=["POST"])
+    blueprint.register_error_handler(ServerError, in_band_error)
+    return blueprint
+
+
+def read(decode: Callable[[bytes], Any]) -> Any:
+    """The body as a message. Raises BadRequest."""
+    try:
+        return decode(request.get_data(cache=False))
+    except (msgspec.DecodeError, KeyError) as error:
+        raise BadRequest("the body", f"is no message of the link: {error}") from None
+
+
+def result(value: Any) -> Response:
+    return Response(frame(RESULT, value), content_type=MEDIA_TYPE)
+
+
+def in_band_error(error: ServerError) -> Response:
+    return Response(error_frame(error), content_type=MEDIA_TYPE)

@@ -1,0 +1,140 @@
+"""A process of this project that serves one model: every request of the server reaches it as it is.
+
+It has no dialect: api/link.py is the other end.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from inference import link_messages as messages
+from inference.errors import ServerError
+from inference.remote.event_stream import ServerSentEvent
+from inference.remote.failures import UpstreamFailure, broken
+from inference.remote.http_client import HttpClient, read_body
+from inference.remote.upstream_api import UpstreamCall
+from inference.tokenized import Tokenized
+from inference.types import Embedding, Event, Finished, GenerationRequest, ModelInfo, Started, Token
+from settings.model_list import RemoteModel
+
+GENERATE_PATH, EMBED_PATH, INFO_PATH = "/link/generate", "/link/embed", "/link/info"
+TOKENIZE_PATH, DETOKENIZE_PATH = "/link/tokenize", "/link/detokenize"
+TOKENIZER_CONFIG_PATH = "/link/tokenizer_config"
+MAX_RESULT_BYTES = 1 << 30
+
+Result = TypeVar("Result")
+
+
+class LinkApi:
+    """An UpstreamApi for a model of this project. The other end judges the request."""
+
+    def __init__(self, model: RemoteModel) -> None:
+        self._name = model.name
+
+    def calls(self, request: GenerationRequest) -> Sequence[UpstreamCall]:
+        body = messages.encode_request(request)
+        return [UpstreamCall(GENERATE_PATH, body, lambda: LinkReader(self._name, request.n))]
+
+    def embedding_call(self, inputs: Sequence[str | Sequence[int]]) -> tuple[str, bytes]:
+        return EMBED_PATH, messages.encode([each if isinstance(each, str) else list(each) for each in inputs])
+
+    def read_embeddings(self, body: bytes) -> tuple[Embedding, ...]:
+        return read_result(self._name, body, messages.EMBEDDINGS_DECODER)
+
+
+class LinkReader:
+    """An AnswerReader of frames, for the answers 0 to n - 1."""
+
+    def __init__(self, model: str, num_answers: int) -> None:
+        self._model = model
+        self._num_tokens: dict[int, int] = {}  # of each answer that has started
+        self._unfinished = set(range(num_answers))
+
+    @property
+    def is_complete(self) -> bool:
+        return not self._unfinished
+
+    def read(self, event: ServerSentEvent) -> list[Event]:
+        try:
+            received = messages.read_event(event.data)
+        except ServerError as error:
+            raise reported(error) from None
+        except (msgspec.DecodeError, KeyError):
+            raise broken(self._model, "a message is no event") from None
+        match received:
+            case Token():
+                self._num_tokens[received.index] += 1
+            case Finished():
+                self._unfinished.discard(received.index)
+            case Started():
+                self._num_tokens[received.index] = 0
+        return [received]
+
+    def read_document(self, body: bytes) -> list[Event]:
+        raise broken(self._model, "it is not streamed")
+
+    def finish(self) -> list[Event]:
+        if self._unfinished:
+            raise broken(self._model, "it ended before its last answer")
+        return []
+
+    def finish_at_deadline(self) -> list[Event]:
+        events: list[Event] = []
+        for index in sorted(self._unfinished):
+            if index not in self._num_tokens:
+                events.append(Started(index, None, 0))
+            events.append(Finished(index, "deadline", num_tokens=self._num_tokens.get(index, 0)))
+        return events
+
+
+class LinkTokenizer:
+    """An UpstreamTokenizer. All methods raise UpstreamFailure."""
+
+    def __init__(self, model: RemoteModel) -> None:
+        self.client = HttpClient(model)
+
+    async def tokenize(self, request: GenerationRequest) -> Tokenized:
+        return await call(
+            self.client, TOKENIZE_PATH, messages.encode_request(request), messages.TOKENIZED_DECODER
+        )
+
+    async def detokenize(self, token_ids: Sequence[int], show_special: bool) -> str:
+        body = messages.encode(messages.DetokenizeMessage(tuple(token_ids), show_special))
+        return await call(self.client, DETOKENIZE_PATH, body, messages.TEXT_DECODER)
+
+    async def config(self) -> Mapping[str, Any]:
+        return await call(self.client, TOKENIZER_CONFIG_PATH, b"", messages.DOCUMENT_DECODER)
+
+
+async def fetch_info(model: RemoteModel) -> ModelInfo:
+    """What the model's process says of the model. Raises UpstreamFailure."""
+    client = HttpClient(model)
+    try:
+        return await call(client, INFO_PATH, b"", messages.INFO_DECODER)
+    finally:
+        await client.close()
+
+
+async def call(
+    client: HttpClient, path: str, body: bytes, decoder: msgspec.msgpack.Decoder[Result]
+) -> Result:
+    """The result of one call. Raises UpstreamFailure."""
+    async with client.post(path, body) as response:
+        received = await read_body(response, MAX_RESULT_BYTES)
+    return read_result(client.model.name, received, decoder)
+
+
+def read_result(model: str, body: bytes, decoder: msgspec.msgpack.Decoder[Result]) -> Result:
+    """The result in the frame that a response consists of. Raises UpstreamFailure."""
+    try:
+        return messages.read_message(body[messages.LENGTH_BYTES :], decoder)
+    except ServerError as error:
+        raise reported(error) from None
+    except msgspec.DecodeError:
+        raise broken(model, "no message") from None
+
+
+def reported(error: ServerError) -> UpstreamFailure:
+    """The failure for an error of the other end, which is passed on as it is."""
+    return UpstreamFailure(error, "bad_request" if error.status < 500 else "failed")

@@ -1,0 +1,58 @@
+"""The routes of a model's process: only behind a Unix socket, and every error is a message."""
+
+import pytest
+from flask.testing import FlaskClient
+
+from api import create_app
+from inference.errors import BadRequest
+from inference.link_messages import (
+    EMBEDDINGS_DECODER,
+    INFO_DECODER,
+    LENGTH_BYTES,
+    MEDIA_TYPE,
+    encode,
+    encode_request,
+    read_event,
+    read_message,
+)
+from inference.remote.frames import FrameParser
+from inference.types import Finished, GenerationRequest
+from settings.groups import ServerSettings
+from tests.fake_backend import FakeBackend, make_models, say
+
+
+@pytest.fixture
+def client() -> FlaskClient:
+    models = make_models(FakeBackend(say("a", "b")))
+    return create_app(models, ServerSettings(host="/run/model.sock")).test_client()
+
+
+def test_an_answer_is_a_frame_for_each_event(client: FlaskClient) -> None:
+    response = client.post("/link/generate", data=encode_request(GenerationRequest("hi")))
+    assert (response.status_code, response.content_type) == (200, MEDIA_TYPE)
+    events = [read_event(each.data) for each in FrameParser().feed(response.data)]
+    assert "".join(getattr(event, "text", "") for event in events) == "ab"
+    assert isinstance(events[-1], Finished)
+
+
+def test_the_vectors_of_all_inputs_are_one_result(client: FlaskClient) -> None:
+    response = client.post("/link/embed", data=encode(["a", [1, 2]]))
+    assert len(read_message(response.data[LENGTH_BYTES:], EMBEDDINGS_DECODER)) == 2
+
+
+def test_the_model_is_described(client: FlaskClient) -> None:
+    response = client.post("/link/info")
+    assert read_message(response.data[LENGTH_BYTES:], INFO_DECODER).context == FakeBackend().info().context
+
+
+@pytest.mark.parametrize("body", [b"", b"\xc1", encode({"kind": "x", "prompt": "", "options": {}})])
+def test_what_is_no_request_is_refused_in_a_message(body: bytes, client: FlaskClient) -> None:
+    response = client.post("/link/generate", data=body)
+    assert response.status_code == 200
+    with pytest.raises(BadRequest, match="is no message of the link"):
+        read_event(response.data[LENGTH_BYTES:])
+
+
+def test_a_server_on_a_port_has_no_such_routes() -> None:
+    client = create_app(make_models(FakeBackend()), ServerSettings()).test_client()
+    assert client.post("/link/info").status_code == 404
