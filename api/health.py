@@ -9,6 +9,7 @@ from flask import Blueprint, Response, current_app, request
 from msgspec import Struct
 
 from api.errors import Draining, json_response
+from api.model_card import ModelState, model_states
 from api.openapi.document import listed_methods
 from api.openapi.operation import Operation, attach_operation
 from api.wsgi_environ import DRAINING
@@ -20,6 +21,11 @@ from settings.groups import ServerSettings
 
 class HealthResponse(Struct):
     status: str
+
+
+class ReadyResponse(Struct):
+    status: str
+    models: list[ModelState]
 
 
 class VersionResponse(Struct):
@@ -42,8 +48,8 @@ HEALTH = Operation(
 )
 READY = Operation(
     "Check that new requests are accepted",
-    "As /health, with the reason of a 503; also 503 during shutdown.",
-    response=HealthResponse,
+    "As /health, with the reason of a 503, and whether each model is in memory; also 503 during shutdown.",
+    response=ReadyResponse,
 )
 VERSION = Operation("Show the server's version", response=VersionResponse)
 INDEX = Operation("Show the served model and list all routes", response=ServerIndex)
@@ -67,7 +73,7 @@ def make_blueprint(models: Models, settings: ServerSettings, metrics: Metrics | 
             raise Draining(request.environ[DRAINING])
         if reason := models.unavailable_reason():
             raise Unavailable(reason)
-        return json_response(200, OK)
+        return json_response(200, ReadyResponse(OK.status, model_states(models)))
 
     def version() -> Response:
         return json_response(200, VersionResponse(settings.version))

@@ -3,15 +3,26 @@
 from msgspec import Struct
 
 from inference.models import Card, Models
-from inference.types import ModelStatus
+from inference.types import ModelInfo, ModelStatus
 
 PROVIDER_ID, MODEL_TYPE = "local", "llm"
 
 
-class CardStatus(Struct):
-    """Whether the model is in memory, as llama.cpp's router says it."""
+class CardStatus(Struct, omit_defaults=True):
+    """Whether the model is in memory, as llama.cpp's router says it.
+
+    detail  how far its load is, or why it failed; left out if nothing is known
+    """
 
     value: ModelStatus
+    detail: str = ""
+
+
+class ModelState(Struct):
+    """A served model, and whether it is in memory."""
+
+    model: str
+    status: CardStatus
 
 
 class ModelCard(Struct, kw_only=True):
@@ -53,8 +64,17 @@ def model_card(card: Card) -> ModelCard:
         root=root,
         parent=parent,
         max_model_len=card.info.context,
-        status=CardStatus(card.info.status),
+        status=card_status(card.info),
     )
+
+
+def card_status(info: ModelInfo) -> CardStatus:
+    return CardStatus(info.status, info.status_detail)
+
+
+def model_states(models: Models) -> list[ModelState]:
+    """The state of every served model, each once."""
+    return [ModelState(info.id, card_status(info)) for info in (each.info() for each in models.backends)]
 
 
 def _metadata(card: Card) -> dict[str, str | int]:

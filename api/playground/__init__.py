@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from flask import Blueprint, Response
+from flask import Blueprint, Response, request
 
 from api.errors import json_response
+from api.model_card import model_states
 from api.openapi.operation import Operation, attach_operation
 from api.static_pages import StaticFiles
 from inference.backend import Backend
@@ -20,7 +21,10 @@ from settings.groups import ServerSettings
 
 PAGE = "index.html"
 PATH = "playground"  # relative, for a server behind a path prefix
-STATUS = Operation("Show the server's load and memory for the playground")
+STATUS = Operation(
+    "Show a model's load and the memory for the playground",
+    query={"model": "its name; left out: the default model"},
+)
 
 
 def make_blueprint(models: Models, settings: ServerSettings) -> Blueprint:
@@ -41,7 +45,8 @@ def make_blueprint(models: Models, settings: ServerSettings) -> Blueprint:
         return Response(status=302, headers={"Location": PATH})
 
     def status_view() -> Response:
-        response = json_response(200, status(models.default.backend))
+        served = models.resolve(request.args.get("model"))
+        response = json_response(200, status(served.backend) | {"models": model_states(models)})
         response.headers["Cache-Control"] = "no-store"
         return response
 
@@ -50,7 +55,7 @@ def make_blueprint(models: Models, settings: ServerSettings) -> Blueprint:
 
 
 def status(backend: Backend) -> dict[str, Any]:
-    """The default model, its load, and the memory. Sizes are in bytes.
+    """A model, its load, and the memory. Sizes are in bytes.
 
     chat     why the model's own chat template is not used (ModelInfo.chat_fallback_reason); empty if it is
     context  tokens of prompt and answer together; null: unknown

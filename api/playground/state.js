@@ -13,8 +13,10 @@ const API_KEY_ITEM = "hearth.key";
  * turns        the conversation: {role, content}; `draft` is the next user message
  * completions  of the last generation (completions.js); `selected` is the index of the one to continue with
  * source       the prompt or turns that the completions were generated for
- * models       the model and its adapters: {id, context, adapter}: name, context length in tokens, and the
- *              adapter's name, or null for the model itself
+ * models       the models and their adapters: {id, context, adapter, isDefault}: name, context length in
+ *              tokens, the adapter's name, or null for the model itself, and whether requests without a model
+ *              go to it
+ * states       whether each model is in memory, by name: {value, detail}
  * model        the one of them that answers; null: not yet known
  * promptTokens tokens of the next request's prompt; null: not known
  * truncated    {preamble, prompt}: characters of each that the server will truncate
@@ -38,6 +40,7 @@ const initialState = () => ({
   error: null,
   models: [],
   model: null,
+  states: {},
   promptTokens: null,
   truncated: NOT_TRUNCATED,
   generation: null,

@@ -38,7 +38,7 @@ def make_blueprint(models: Models, settings: ServerSettings) -> Blueprint:
     for path, view in post_views.items():
         blueprint.add_url_rule(path, path, view, methods=["POST"])
     info_view = attach_operation(
-        lambda: json_response(200, info_routes.server_info(backend.info(), settings)), routes.INFO
+        lambda: json_response(200, info_routes.server_info(models, settings)), routes.INFO
     )
     blueprint.add_url_rule("/info", "/info", info_view)
     render_errors(blueprint, error_before_start)

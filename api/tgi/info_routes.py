@@ -1,6 +1,10 @@
 """The response of GET /info: the model and the limits of requests."""
 
+from flask import request
+
+from api.model_card import model_states
 from api.tgi.protocol import InfoResponse
+from inference.models import Models
 from inference.types import ModelInfo
 from settings.groups import ServerSettings
 
@@ -9,7 +13,9 @@ ROUTER = "text-generation-router"
 CUDA, CPU = "gpu+optimized", "cpu"
 
 
-def server_info(info: ModelInfo, settings: ServerSettings) -> InfoResponse:
+def server_info(models: Models, settings: ServerSettings) -> InfoResponse:
+    """About the model that the query parameter `model` names, or the default one. Raises UnknownModel."""
+    info = models.resolve(request.args.get("model")).backend.info()
     details, max_input = info.details, max_input_tokens(info, settings)
     return InfoResponse(
         model_id=info.id,
@@ -29,6 +35,7 @@ def server_info(info: ModelInfo, settings: ServerSettings) -> InfoResponse:
         max_input_length=max_input,
         model_dtype=details.get("dtype"),
         model_device_type=details.get("device"),
+        models=model_states(models),
     )
 
 

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from api.model_card import ModelState
+
 Count = Annotated[int, Meta(ge=0)]
 FinishReason = Literal["length", "eos_token", "stop_sequence"]
 
@@ -243,6 +245,7 @@ class InfoResponse(Struct):
     max_input_length: int | None
     model_dtype: str | None
     model_device_type: str | None
+    models: list[ModelState]  # all models of this server; from here on: not in TGI
 
 
 class TgiErrorResponse(Struct):

@@ -81,7 +81,10 @@ CHAT_TOKENIZE = Operation(
     error=TgiErrorResponse,
 )
 INFO = Operation(
-    "Show the served model and the limits of requests", response=InfoResponse, error=TgiErrorResponse
+    "Show a served model and the limits of requests",
+    response=InfoResponse,
+    query={"model": "its name; left out: the default model"},
+    error=TgiErrorResponse,
 )
 
 

@@ -1,6 +1,12 @@
 """The metrics of models that are loaded on demand: hearth_model_*."""
 
+from collections.abc import Callable
+from functools import partial
+from typing import get_args
+
 from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from inference.types import ModelStatus
 
 
 class OnDemandMetrics:
@@ -9,6 +15,9 @@ class OnDemandMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._loaded = Gauge(
             "hearth_model_loaded", "Whether the model is in memory", ("model",), registry=registry
+        )
+        self._status = Gauge(
+            "hearth_model_status", "1 for the model's status", ("model", "status"), registry=registry
         )
         self._loads = Counter(
             "hearth_model_loads", "Loads by outcome", ("model", "outcome"), registry=registry
@@ -19,6 +28,11 @@ class OnDemandMetrics:
         self._unloads = Counter(
             "hearth_model_unloads", "Unloads by reason", ("model", "reason"), registry=registry
         )
+
+    def follow(self, model: str, status_of: Callable[[], ModelStatus]) -> None:
+        """Report the model's status whenever the metrics are read."""
+        for status in get_args(ModelStatus):
+            self._status.labels(model, status).set_function(partial(is_status, status_of, status))
 
     def record_load(self, model: str, seconds: float | None) -> None:
         """seconds: None if the load failed."""
@@ -31,3 +45,7 @@ class OnDemandMetrics:
         """reason: "idle", "memory", "request" or "crash"."""
         self._loaded.labels(model).set(0)
         self._unloads.labels(model, reason).inc()
+
+
+def is_status(status_of: Callable[[], ModelStatus], status: ModelStatus) -> float:
+    return float(status_of() == status)

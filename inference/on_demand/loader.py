@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 
 from inference.errors import NotFound, Unavailable
@@ -60,6 +61,8 @@ class ModelLoader:
         self._is_working = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._changed = asyncio.Event()
+        for model in models:
+            metrics.follow(model.name, partial(getattr, model, "status"))
 
     def __contains__(self, name: str) -> bool:
         return name in self._models

@@ -12,6 +12,8 @@ from inference.types import ModelInfo
 from settings.groups import ServerSettings
 from tests.fake_backend import FakeBackend
 
+LOADING = {"value": "loading", "detail": "30 %"}
+
 
 class FakeLoader:
     """Notes the calls; knows the model acme/small alone."""
@@ -33,7 +35,7 @@ class FakeLoader:
 
 class SleepingBackend(FakeBackend):
     def info(self) -> ModelInfo:
-        return replace(super().info(), status="unloaded")
+        return replace(super().info(), status="loading", status_detail="30 %")
 
 
 @pytest.fixture
@@ -81,8 +83,23 @@ def test_without_a_loader_every_model_stays(models: Models) -> None:
 
 def test_lists_show_whether_a_model_is_in_memory(client: FlaskClient) -> None:
     cards = client.get("/v1/models").json["data"]
-    assert {card["id"]: card["status"]["value"] for card in cards} == {
-        "acme/small": "unloaded",
-        "fast": "unloaded",
-        "acme/large": "loaded",
+    assert {card["id"]: card["status"] for card in cards} == {
+        "acme/small": LOADING,
+        "fast": LOADING,
+        "acme/large": {"value": "loaded"},
     }
+
+
+@pytest.mark.parametrize("path", ["/info", "/playground/status", "/health/ready"])
+def test_every_status_has_all_models(path: str, client: FlaskClient) -> None:
+    assert client.get(path).json["models"] == [
+        {"model": "acme/small", "status": LOADING},
+        {"model": "acme/large", "status": {"value": "loaded"}},
+    ]
+
+
+@pytest.mark.parametrize(("path", "field"), [("/info", "model_id"), ("/playground/status", "model")])
+def test_a_status_is_about_the_model_that_is_named(path: str, field: str, client: FlaskClient) -> None:
+    names = [client.get(f"{path}{query}").json[field] for query in ("", "?model=fast", "?model=large")]
+    assert names == ["acme/small", "acme/small", "acme/large"]
+    assert client.get(f"{path}?model=other").status_code == 404

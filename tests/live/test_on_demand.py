@@ -64,9 +64,15 @@ EXCHANGES = [
         | {"repetition_penalty_prompt": "Paris Paris", "bad_words": ["London"], "sequences_count": 2},
     ),
     ("/generate", NEODIM | {"penalty_alpha": 0.6, "top_k": 4, "stop_strings": ["[.]"]}),
-    ("/v1/completions", {"prompt": [TEXT, "Hello"], "echo": True, "logprobs": 2, "prompt_logprobs": 1}),
+    (
+        "/v1/completions",
+        {"prompt": [TEXT, "Hello"], "seed": 1, "echo": True, "logprobs": 2, "prompt_logprobs": 1},
+    ),
     ("/v1/completions", {"prompt": [5, 6, 7], "seed": 4, "n": 3, "return_token_ids": True}),
-    ("/v1/completions", {"prompt": TEXT, "structured_outputs": {"grammar": 'root ::= "yes" | "no"'}}),
+    (
+        "/v1/completions",
+        {"prompt": TEXT, "seed": 1, "structured_outputs": {"grammar": 'root ::= "yes" | "no"'}},
+    ),
     (
         "/v1/chat/completions",
         CHAT

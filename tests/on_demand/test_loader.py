@@ -11,7 +11,9 @@ from inference.errors import NotFound
 from inference.metrics.on_demand import OnDemandMetrics
 from inference.on_demand.loader import LoadLimits, ModelLoader, NotLoaded
 from inference.on_demand.managed_model import LoadFailed, ManagedModel
+from inference.on_demand.model_residence import ModelResidence
 from inference.on_demand.residency import MemoryCapacity
+from inference.types import ModelInfo
 
 Scenario = Callable[["LoaderSetup"], Coroutine[Any, Any, None]]
 
@@ -24,11 +26,12 @@ class FakeProcess:
         self.exit = asyncio.Event()
         self.progress = "30 %"
 
-    async def start(self) -> None:
+    async def start(self) -> ModelInfo:
         self.setup.log.append(f"+{self.name}")
         await self.setup.can_start.wait()
         if self.name in self.setup.failing:
             raise LoadFailed(f"{self.name} is too large")
+        return ModelInfo(self.name, 64, 100, 0, details={"dtype": "float32"})
 
     async def stop(self) -> None:
         self.setup.log.append(f"-{self.name}")
@@ -52,12 +55,13 @@ class LoaderSetup:
         self.can_start.set()
         self.processes: dict[str, FakeProcess] = {}
         self.models = {name: ManagedModel(name, {"cpu": 1}, **changes) for name in "abc"}
+        self.registry = CollectorRegistry()
         self.loader = ModelLoader(
             list(self.models.values()),
             MemoryCapacity({"cpu": capacity}, 3),
             LoadLimits(wait_s, swap_s),
             self.make_process,
-            OnDemandMetrics(CollectorRegistry()),
+            OnDemandMetrics(self.registry),
         )
 
     def make_process(self, name: str) -> FakeProcess:
@@ -200,6 +204,36 @@ def test_a_request_gets_the_progress_after_its_wait_and_the_load_goes_on() -> No
     play(scenario, wait_s=0.02)
 
 
+def test_a_model_is_described_by_its_last_load() -> None:
+    async def scenario(setup: LoaderSetup) -> None:
+        residence, info = ModelResidence(setup.loader, "a"), ModelInfo("a", None, 1 << 31, 5)
+
+        def summary() -> tuple[str, str, int | None, str | None]:
+            described = residence.describe(info)
+            return (
+                described.status,
+                described.status_detail,
+                described.context,
+                described.details.get("dtype"),
+            )
+
+        assert summary() == ("unloaded", "", None, None)
+        setup.can_start.clear()
+        load = asyncio.create_task(setup.use_model("a"))
+        await setup.wait_until(lambda: setup.models["a"].status == "loading")
+        assert summary() == ("loading", "30 %", None, None)
+        labels = {"model": "a", "status": "loading"}
+        assert setup.registry.get_sample_value("hearth_model_status", labels) == 1
+        setup.can_start.set()
+        await load
+        setup.loader.unload("a")
+        await setup.wait_until(lambda: setup.models["a"].status == "unloaded")
+        assert summary() == ("unloaded", "", 64, "float32")
+        assert setup.registry.get_sample_value("hearth_model_status", labels) == 0
+
+    play(scenario)
+
+
 def test_a_failed_load_has_its_reason_and_is_not_tried_at_once() -> None:
     async def scenario(setup: LoaderSetup) -> None:
         setup.failing.add("a")
@@ -207,6 +241,7 @@ def test_a_failed_load_has_its_reason_and_is_not_tried_at_once() -> None:
             with pytest.raises(NotLoaded, match="a is too large"):
                 await setup.use_model("a")
         assert setup.log == ["+a", "-a"] and setup.models["a"].status == "failed"
+        assert setup.models["a"].status_detail == "a is too large"
         await setup.use_model("b")
         setup.failing.clear()
         setup.models["a"].failed_at -= 60

@@ -1,5 +1,6 @@
 /** Memory and load of the machine, polled while the page is visible. */
 
+import { statesByModel } from "../models.js";
 import { callServer } from "../server.js";
 import { byId, h, shareBar } from "./dom.js";
 
@@ -19,7 +20,11 @@ export function machineView(store) {
 
 async function update(store) {
   try {
-    const status = await (await callServer("/playground/status", { key: store.state.key })).json();
+    const { model, key, states } = store.state;
+    const path = `/playground/status${model ? `?model=${encodeURIComponent(model.id)}` : ""}`;
+    const status = await (await callServer(path, { key })).json();
+    const newStates = statesByModel(status.models);
+    if (JSON.stringify(newStates) !== JSON.stringify(states)) store.set({ states: newStates });
     byId("machine").replaceChildren(...gauges(status));
   } catch {
     const message = "No figures: the server does not send its status now.";
