@@ -1,24 +1,39 @@
 """Limits the number of concurrent HTTP requests that generate or embed, over all models and dialects.
 
-A view calls acquire_permit before it submits its first prompt: reading and checking a body takes no permit,
-and a request with several prompts takes one. The permit returns when the response has ended. While none is
-free, the server refuses a request of a route that takes one before its body is parsed.
+A view calls acquire_permit before it submits its first prompt; a request with several prompts takes one. The
+permit returns when the response has ended. For a request with a small body the server reserves the permit
+before the app runs, and refuses the request if none is free. A large body takes none while it is checked.
 """
 
 import threading
 import weakref
 from collections.abc import Callable
+from typing import Any
 
-from flask import Flask, Response, current_app, g
+from flask import Flask, Response, current_app, g, request
 
 from api.response import StreamedResponse
 from api.route_lookup import make_route_lookup
+from api.wsgi_environ import PERMIT, is_small
 from inference.drain_rate import MIN_RETRY_S, DrainRate, overloaded
 from inference.errors import Overloaded
 from inference.models import Models
 
 PERMITS = "permits"  # key in app.extensions
-EarlyRefusal = Callable[[str, str], Overloaded | None]  # (method, path) -> why it is refused; None: it is not
+# (method, path, environ) -> why the request is refused; None: it is not, and its permit may be in the environ
+EarlyRefusal = Callable[[str, str, dict[str, Any]], Overloaded | None]
+
+
+class Permit:
+    """One of the Permits: it returns when it is released, at the latest when it is garbage-collected."""
+
+    def __init__(self, permits: "Permits") -> None:
+        self._finalizer = weakref.finalize(self, permits.take_back)
+        self._finalizer.atexit = False
+
+    def release(self) -> None:
+        """Return the permit. Idempotent."""
+        self._finalizer()
 
 
 class Permits:
@@ -28,17 +43,17 @@ class Permits:
         self.num_free = limit
         self._models = models
         self._drain_rate = DrainRate(unknown_s=MIN_RETRY_S)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # while this thread holds it, a permit may be garbage-collected
 
-    def acquire(self) -> None:
+    def acquire(self) -> Permit:
         """Take a permit. Raises Overloaded if none is free."""
         with self._lock:
             if self.num_free:
                 self.num_free -= 1
-                return
+                return Permit(self)
         raise self.overloaded()
 
-    def release(self) -> None:
+    def take_back(self) -> None:
         with self._lock:
             self.num_free += 1
             self._drain_rate.record(1)
@@ -58,26 +73,30 @@ def install(app: Flask, limit: int, models: Models) -> Permits:
 
 
 def make_early_refusal(app: Flask, root_path: str = "") -> EarlyRefusal:
-    """The function that refuses a request for want of a permit, before its body is parsed."""
+    """The function that reserves a permit for a request, or refuses it, before its body is parsed."""
     permits: Permits = app.extensions[PERMITS]
     find_operation = make_route_lookup(app, root_path)
 
-    def refuse(method: str, path: str) -> Overloaded | None:
-        if permits.num_free:
-            return None
+    def refuse(method: str, path: str, environ: dict[str, Any]) -> Overloaded | None:
         operation = find_operation(method, path)
-        return permits.overloaded() if operation and operation.takes_permit else None
+        if not (operation and operation.takes_permit):
+            return None
+        if not is_small(environ):
+            return None if permits.num_free else permits.overloaded()
+        try:
+            environ[PERMIT] = permits.acquire()
+        except Overloaded as error:
+            return error.with_traceback(None)
+        return None
 
     return refuse
 
 
 def acquire_permit() -> None:
     """Take a permit for the current HTTP request, unless it has one. Raises Overloaded if none is free."""
-    if "permits" in g:
-        return
-    permits: Permits = current_app.extensions[PERMITS]
-    permits.acquire()
-    g.permits = permits
+    if "permit" not in g:
+        permits: Permits = current_app.extensions[PERMITS]
+        g.permit = request.environ.pop(PERMIT, None) or permits.acquire()
 
 
 def hand_over_permit() -> Callable[[], None]:
@@ -85,20 +104,15 @@ def hand_over_permit() -> Callable[[], None]:
 
     Call the result once, when the work ends.
     """
-    permits: Permits = g.pop("permits")
-    return permits.release
+    permit: Permit = g.pop("permit")
+    return permit.release
 
 
 def _release_at_end(response: Response) -> Response:
     """Release the request's permit: before the last bytes, as the client may then send its next request."""
-    permits = g.pop("permits", None)
-    if permits is None:
-        return response
-    if isinstance(response.response, StreamedResponse):
-        # A finalizer runs at most once, at the latest when the response is garbage collected.
-        release = weakref.finalize(response.response, permits.release)
-        release.atexit = False
-        response.response.on_end(release)
-    else:
-        permits.release()
+    permit: Permit | None = g.pop("permit", None)
+    if permit is not None and isinstance(response.response, StreamedResponse):
+        response.response.on_end(permit.release)
+    elif permit := permit or request.environ.pop(PERMIT, None):
+        permit.release()
     return response

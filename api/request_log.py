@@ -13,7 +13,7 @@ from functools import partial
 from flask import Flask, Response, g, request
 
 from api.response import StreamedResponse
-from api.wsgi_environ import REQUEST_LOG
+from api.wsgi_environ import RECEIVED, REQUEST_LOG
 from inference.metrics import Metrics
 
 VALID_REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
@@ -42,7 +42,7 @@ def printable_path(path: str) -> str:
 
 
 def _before_request() -> None:
-    g.started = time.perf_counter()
+    g.started = request.environ.get(RECEIVED) or time.perf_counter()
     g.request_id = make_request_id(request.headers.get("X-Request-Id"))
 
 
@@ -71,7 +71,7 @@ class RequestLog:
     request_line  method and path
     dialect       name of the blueprint
     route         URL rule, with its placeholders
-    started       time.perf_counter() when the request arrived, in seconds
+    started       time.perf_counter() when the last byte of the request was read
     """
 
     request_id: str
@@ -92,9 +92,14 @@ class RequestLog:
 
     def finish(self, status: int, suffix: str = "") -> None:
         """Write the log line and count the response."""
-        ms = (time.perf_counter() - self.started) * 1e3
+        seconds = time.perf_counter() - self.started
         log.info(
-            "request id=%s %s status=%d ms=%.0f%s", self.request_id, self.request_line, status, ms, suffix
+            "request id=%s %s status=%d ms=%.0f%s",
+            self.request_id,
+            self.request_line,
+            status,
+            seconds * 1e3,
+            suffix,
         )
         if self.metrics:
-            self.metrics.record_response(self.dialect, self.route, status)
+            self.metrics.record_response(self.dialect, self.route, status, seconds)

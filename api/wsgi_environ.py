@@ -6,11 +6,15 @@ from collections.abc import Callable, Iterable
 from typing import Any, BinaryIO
 from urllib.parse import unquote_to_bytes
 
+from api.large_json import COUNTED_BYTES
+
 Wsgi = Callable[..., Iterable[bytes]]
 
 HANDOVER = "hearth.handover"  # True: the server calls StreamedResponse.start itself
 REFUSED = "hearth.refused"  # ServerError: the app renders it in place of a response
 REQUEST_LOG = "hearth.request_log"  # RequestLog: set by the app, for equal refusals that it does not see
+PERMIT = "hearth.permit"  # Permit: reserved for the request before the app runs
+RECEIVED = "hearth.received"  # float: time.perf_counter() after the last byte; in the scope's extensions too
 DRAINING = "hearth.draining"  # float: seconds until the server, which is shutting down, exits
 
 ABORT = "hearth.abort"  # in the scope's extensions: function that drops the connection and its unsent bytes
@@ -52,6 +56,11 @@ def make_environ(scope: dict[str, Any], body: BinaryIO) -> dict[str, Any]:
         HANDOVER: True,
         **header_environ(scope["headers"]),
     }
+
+
+def is_small(environ: dict[str, Any]) -> bool:
+    """Whether the body is parsed and checked in little time."""
+    return int(environ["CONTENT_LENGTH"]) <= COUNTED_BYTES
 
 
 def header_environ(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:

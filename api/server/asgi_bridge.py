@@ -19,7 +19,6 @@ from api.concurrency_limit import EarlyRefusal
 from api.errors import envelope
 from api.file_body import FileBody
 from api.json_body import MIMETYPE, encode
-from api.large_json import COUNTED_BYTES
 from api.request_log import printable_path
 from api.response import StreamedResponse
 from api.server.app_response import AppResponse, send_bytes, send_file
@@ -27,7 +26,7 @@ from api.server.held_bodies import HeldBodies, HeldBody
 from api.server.refusal_cache import RefusalCache
 from api.server.request_body import ClientDisconnected, Receive, read_body
 from api.server.response_sender import Headers, ResponseSender, Send, encode_headers
-from api.wsgi_environ import ABORT, DRAINING, REFUSED, make_environ
+from api.wsgi_environ import ABORT, DRAINING, RECEIVED, REFUSED, is_small, make_environ
 from inference.errors import ServerError, Unavailable
 from inference.process.malloc import trim_heap
 from inference.process.rust_panic import raises_panics
@@ -51,7 +50,7 @@ class Bridge:
     senders         responses that are being streamed
     drain_deadline  time.monotonic() at which unfinished responses are aborted; None: no drain has started
     idle            set when no request is unfinished
-    refuse_early    why a request is refused by its method and path alone; None: it is not
+    refuse_early    why a request is refused before its body is parsed; None: it is not
     check_key       why a request with a large body is refused by its headers, before its body is read
     closed          the drain has ended; a request pipelined after an aborted one is dropped
     refusal_cache   the responses of requests that refuse_early refuses
@@ -64,7 +63,7 @@ class Bridge:
         body_limit: BodyLimit,
         body_idle_s: float = BODY_IDLE_S,
         workers: int = NUM_WORKERS,
-        refuse_early: EarlyRefusal = lambda method, path: None,
+        refuse_early: EarlyRefusal = lambda method, path, environ: None,
         check_key: KeyCheck = lambda method, path, headers: None,
     ) -> None:
         self.app = app
@@ -145,13 +144,15 @@ class Bridge:
             held_body.release()
             body, refusal = io.BytesIO(), error.with_traceback(None)
         environ = make_environ(scope, body)
+        environ[RECEIVED] = scope["extensions"].get(RECEIVED) or time.perf_counter()
         if self.drain_deadline is not None:
             environ[DRAINING] = max(0.0, self.drain_deadline - time.monotonic())
         if refusal:
             environ[REFUSED] = refusal
             await self._refuse(environ, receive, send)
             return
-        if self.drain_deadline is None and (overload := self.refuse_early(scope["method"], scope["path"])):
+        overload = self.refuse_early(scope["method"], scope["path"], environ)
+        if overload is not None and self.drain_deadline is None:
             environ[REFUSED] = overload
             if isinstance(body, io.BytesIO) and is_small(environ):
                 await send_bytes(send, self.refusal_cache.refuse(scope, environ, body))
@@ -245,11 +246,6 @@ class Bridge:
             disconnect.remove_done_callback(sender.disconnect)
             self.senders.discard(sender)
             response.close()
-
-
-def is_small(environ: dict[str, Any]) -> bool:
-    """Whether the body is parsed and checked in little time."""
-    return int(environ["CONTENT_LENGTH"]) <= COUNTED_BYTES
 
 
 async def wait_for_disconnect(receive: Receive) -> None:

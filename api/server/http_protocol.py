@@ -6,6 +6,7 @@ Knows connections and bytes, not routes. A refused request gets a JSON error and
 import asyncio
 import logging
 import sys
+import time
 from collections import deque
 from http import HTTPStatus
 from itertools import chain
@@ -18,7 +19,7 @@ from api.errors import envelope
 from api.json_body import MIMETYPE, encode
 from api.request_log import make_request_id
 from api.server.response_sender import Headers
-from api.wsgi_environ import ABORT
+from api.wsgi_environ import ABORT, RECEIVED
 
 HEADER_TIMEOUT_S = 5.0  # from the connection, or a later request's first byte, to the end of the headers
 MAX_HEADER_BYTES = 64 << 10
@@ -126,6 +127,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         return WRONG_HOST if num_hosts > 1 or (num_hosts == 0 and version == "1.1") else None
 
     def on_message_complete(self) -> None:
+        self.scope["extensions"][RECEIVED] = time.perf_counter()  # type: ignore[assignment]
         if not self.parser.should_upgrade():
             super().on_message_complete()
 

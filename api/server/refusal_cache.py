@@ -5,7 +5,6 @@ several times as long, at a time when the engine uses all cores. Knows no dialec
 """
 
 import io
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 from api.request_log import RequestLog, make_request_id
 from api.server.app_response import AppResponse
 from api.server.response_sender import Headers
-from api.wsgi_environ import REFUSED, REQUEST_LOG
+from api.wsgi_environ import RECEIVED, REFUSED, REQUEST_LOG
 
 MAX_REFUSALS = 256
 MAX_KEY_BYTES = 8 << 10
@@ -32,9 +31,10 @@ class CachedRefusal:
     body: bytes
     request_log: RequestLog
 
-    def repeat(self, requested_id: str | None) -> AppResponse:
+    def repeat(self, environ: dict[str, Any]) -> AppResponse:
         """The refusal of a further request, which is logged and counted."""
-        request_log = self.request_log.repeat(make_request_id(requested_id), time.perf_counter())
+        request_id = make_request_id(environ.get("HTTP_X_REQUEST_ID"))
+        request_log = self.request_log.repeat(request_id, environ[RECEIVED])
         request_log.finish(self.status)
         headers = [*self.headers, (REQUEST_ID, request_log.request_id.encode())]
         return AppResponse(self.status, headers, self.body)
@@ -54,7 +54,7 @@ class RefusalCache:
         """The response to a refused request with a small body."""
         head, data = head_of(scope, environ), body.getvalue()
         if (cached := self._refusals.get(head) or self._refusals.get((head, data))) is not None:
-            return cached.repeat(environ.get("HTTP_X_REQUEST_ID"))
+            return cached.repeat(environ)
         app_response = self._run_app(environ)
         is_body_unread = data and body.tell() == 0
         self._store(head if is_body_unread else (head, data), app_response, environ[REQUEST_LOG])

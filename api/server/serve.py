@@ -46,7 +46,7 @@ def serve(
     port: int,
     drain_seconds: float,
     body_limit: BodyLimit,
-    refuse_early: EarlyRefusal = lambda method, path: None,
+    refuse_early: EarlyRefusal = lambda method, path, environ: None,
     check_key: KeyCheck = lambda method, path, headers: None,
     workers: int = NUM_WORKERS,
     certfile: str = "",
@@ -58,7 +58,7 @@ def serve(
     models      their backends deliver events on the server's event loop
     port        0 selects a free port
     body_limit  largest body of a request, in bytes, by method and path
-    refuse_early  why a request is refused by its method and path alone; None: it is not
+    refuse_early  why a request is refused before its body is parsed; None: it is not
     check_key     why a request with a large body is refused before its body is read
     workers     number of threads that run the app
     certfile    TLS certificate, which check_certificate has accepted; empty: HTTP. keyfile: its private key

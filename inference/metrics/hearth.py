@@ -1,6 +1,7 @@
 """The server's own metrics, named hearth_*."""
 
 from collections.abc import Callable, Iterable
+from http import HTTPStatus
 
 import psutil
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -52,6 +53,9 @@ class HearthMetrics:
         self._total = self._histogram(
             "answer_seconds", "Seconds from submission to the end of an answer", LONG_S
         )
+        self._refusal = self._histogram(
+            "refusal_seconds", "Seconds from a request's last byte to its refusal by a full server", SHORT_S
+        )
         self._predicted = self._memory_gauge(
             "predicted", "Memory that the plan predicted before the start, by term"
         )
@@ -65,8 +69,10 @@ class HearthMetrics:
         if len(self._engine_collector.engines) == 1:
             self._registry.register(self._engine_collector)
 
-    def record_response(self, dialect: str, route: str, status: int) -> None:
+    def record_response(self, dialect: str, route: str, status: int, seconds: float) -> None:
         self._requests.labels(dialect, route, str(status)).inc()
+        if status == HTTPStatus.TOO_MANY_REQUESTS:
+            self._refusal.observe(seconds)
 
     def on_started(self, answer_stats: AnswerStats) -> None:
         self._queue.observe(answer_stats.queue_time_s)

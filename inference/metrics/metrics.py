@@ -67,9 +67,12 @@ class Metrics:
         self._on_demand = self._on_demand or OnDemandMetrics(self.registry)
         return self._on_demand
 
-    def record_response(self, dialect: str, route: str, status: int) -> None:
-        """Record an HTTP response. `route` is the URL rule: paths would make too many time series."""
-        self._hearth.record_response(dialect, route, status)
+    def record_response(self, dialect: str, route: str, status: int, seconds: float) -> None:
+        """Record an HTTP response, `seconds` after the request was read.
+
+        `route` is the URL rule: paths would make too many time series.
+        """
+        self._hearth.record_response(dialect, route, status, seconds)
         if self._tgi:
             self._tgi.record_response(dialect, route, status)
 

@@ -71,11 +71,13 @@ class Server:
         """Post `body`: bytes unchanged, anything else as JSON."""
         return self.request("POST", path, body if isinstance(body, bytes) else json.dumps(body).encode())
 
-    def metric(self, name: str) -> float:
-        """The sum of a metric of /metrics over its labels."""
+    def metric(self, name: str, label: str = "") -> float:
+        """The sum of a metric of /metrics over its labels, or over those that include `label`."""
         lines = self.request("GET", "/metrics").body.decode().splitlines()
         return sum(
-            float(line.split()[-1]) for line in lines if line.partition(" ")[0].partition("{")[0] == name
+            float(line.split()[-1])
+            for line in lines
+            if line.partition(" ")[0].partition("{")[0] == name and label in line
         )
 
     def usage(self) -> Usage:

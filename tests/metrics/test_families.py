@@ -263,7 +263,7 @@ def test_every_family_has_a_type(client: FlaskClient, figures: Now) -> None:
 def test_only_generating_routes_count_as_requests(
     dialect: str, route: str, counts: bool, metrics: Metrics, figures: Now
 ) -> None:
-    metrics.record_response(dialect, route, 200)
+    metrics.record_response(dialect, route, 200, 0.1)
     assert figures().tgi("request_count_total") == counts
 
 
@@ -281,5 +281,5 @@ def test_only_generating_routes_count_as_requests(
     ),
 )
 def test_a_failure_is_reported_by_its_status(status: int, error: str, metrics: Metrics, figures: Now) -> None:
-    metrics.record_response("tgi", "/", status)
+    metrics.record_response("tgi", "/", status, 0.1)
     assert figures().tgi("request_failure_total", err=error) == 1

@@ -75,11 +75,20 @@ def test_an_answer_leaves_its_counts_and_times() -> None:
 def test_requests_are_counted_by_dialect_route_and_status() -> None:
     metrics = Metrics()
     for status in (200, 200, 429):
-        metrics.record_response("openai", "/v1/completions", status)
+        metrics.record_response("openai", "/v1/completions", status, 0.1)
     values = read(metrics)
     labels = 'dialect="openai",route="/v1/completions"'
     assert values[f'hearth_requests_total{{{labels},status="200"}}'] == 2
     assert values[f'hearth_requests_total{{{labels},status="429"}}'] == 1
+
+
+def test_refusals_are_timed() -> None:
+    metrics = Metrics()
+    for status, seconds in ((200, 5.0), (429, 0.002), (429, 0.02)):
+        metrics.record_response("openai", "/v1/completions", status, seconds)
+    values = read(metrics)
+    assert values['hearth_refusal_seconds_bucket{le="0.005"}'] == 1
+    assert values["hearth_refusal_seconds_count"] == 2
 
 
 def test_the_engine_is_read_at_every_scrape() -> None:

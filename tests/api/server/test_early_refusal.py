@@ -1,6 +1,7 @@
 """While no permit is free, a request is refused before its body is parsed, as it would be afterwards."""
 
 import json
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -41,6 +42,27 @@ def test_the_body_of_a_refused_request_is_not_parsed(live: Start) -> None:
         assert server.exchange(http_request("GET", "/health")).startswith(b"HTTP/1.1 200 ")
     server.until(lambda: not server.http_server.bridge.running)
     assert server.exchange(http_request("POST", "/v1/completions", b"no JSON")).startswith(b"HTTP/1.1 400 ")
+
+
+def test_a_permit_is_reserved_before_the_app_runs(live: Start) -> None:
+    server, may_run = live(FakeBackend(say("a")), max_concurrent_requests=1), threading.Event()
+    bridge = server.http_server.bridge
+    app = bridge.app
+    bridge.app = lambda environ, start_response: may_run.wait(5) and app(environ, start_response)
+    generating = http_request("POST", "/v1/completions", b'{"prompt": "a"}')
+    with server.connect(generating) as first:
+        server.until(lambda: bridge.running)
+        bridge.app = app
+        assert server.exchange(generating).startswith(b"HTTP/1.1 429 ")
+        may_run.set()
+        assert read_response(first).startswith(b"HTTP/1.1 200 ")
+    assert server.exchange(generating).startswith(b"HTTP/1.1 200 ")
+
+
+def test_the_permit_of_an_invalid_request_returns(live: Start) -> None:
+    server = live(FakeBackend(say("a")), max_concurrent_requests=1)
+    for _ in range(3):
+        assert server.exchange(http_request("POST", "/v1/completions", b"{}")).startswith(b"HTTP/1.1 400 ")
 
 
 def test_a_connection_is_kept_alive_after_a_refusal(live: Start) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from api.server import http_protocol
+from api.wsgi_environ import RECEIVED
 from tests.api.conftest import MAX_BODY, LiveServer, read, request, served
 from tests.fake_backend import FakeBackend, say
 
@@ -96,6 +97,22 @@ def test_a_body_that_arrives_too_slowly_times_out(live: Start) -> None:
             time.sleep(0.1)
             connection.sendall(b" ")
         assert read(connection).startswith(b"HTTP/1.1 408 ")
+
+
+def test_the_app_knows_when_the_last_byte_was_read(live: Start) -> None:
+    server, received = live(FakeBackend(say("a"))), []
+    bridge = server.http_server.bridge
+    app = bridge.app
+    bridge.app = lambda environ, start_response: (
+        received.append(environ[RECEIVED]) or app(environ, start_response)
+    )
+    data = request("POST", "/say", b"{}")
+    with server.connect(data[:-1]) as connection:
+        time.sleep(0.1)
+        sent = time.perf_counter()
+        connection.sendall(data[-1:])
+        read(connection, b"\r\n\r\n")
+    assert sent < received[0] < time.perf_counter()
 
 
 def test_expect_100_continue_is_answered_unless_the_body_is_too_large(server: LiveServer) -> None:
