@@ -126,7 +126,7 @@ class CreateFromBody(Struct):
 
 
 class CreateSamplingSession(Struct):
-    """base_model or model_path, a checkpoint's path: what to sample from"""
+    """model_path, a checkpoint's path, or else base_model: what to sample from"""
 
     session_id: str
     sampling_session_seq_id: int

@@ -177,7 +177,7 @@ class TrainingRuns:
     ) -> SamplingSession:
         """What samples of the base model, or of a checkpoint, name; the same numbers again: the same.
 
-        Raises NotFound, and BadRequest.
+        With both names, the checkpoint is sampled; tinker-cookbook's evaluation sends both. Raises NotFound, and BadRequest.
         """
         self._sessions.require_open(session_id)
         id = sampler_id_of(session_id, sampling_session_seq_id)
@@ -235,8 +235,8 @@ class TrainingRuns:
             raise BadRequest("base_model", f"must be one of {join_names(self._base.names)}", name)
 
     def _new_sampler(self, id: str, base_model: str | None, model_path: str | None) -> SamplingSession:
-        if (base_model is None) == (model_path is None):
-            raise BadRequest("base_model", "or model_path must be there, and not both")
+        if base_model is None and model_path is None:
+            raise BadRequest("base_model", "or model_path must be there")
         if base_model is not None:
             self._check_base(base_model)
         session_id = session_of(id)

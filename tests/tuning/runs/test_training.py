@@ -119,6 +119,8 @@ def test_a_training_checkpoint_can_be_sampled(client: RunClient, shared_servers:
         and path in shared_servers.adapters.loaded
         and sampler.base_model == "fake/model"
     )
+    named = client.runs.create_sampler(client.session_id, 9, base_model="alias", model_path=path)
+    assert (named.adapter, named.base_model) == (path, "alias"), "tinker-cookbook's evaluation sends both"
 
 
 @pytest.mark.parametrize(
