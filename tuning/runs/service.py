@@ -177,7 +177,8 @@ class TrainingRuns:
     ) -> SamplingSession:
         """What samples of the base model, or of a checkpoint, name; the same numbers again: the same.
 
-        With both names, the checkpoint is sampled; tinker-cookbook's evaluation sends both. Raises NotFound, and BadRequest.
+        With both names, the checkpoint is sampled; tinker-cookbook's evaluation sends both. Raises NotFound,
+        and BadRequest.
         """
         self._sessions.require_open(session_id)
         id = sampler_id_of(session_id, sampling_session_seq_id)
