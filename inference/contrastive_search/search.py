@@ -14,6 +14,7 @@ from transformers import DynamicCache, EncoderDecoderCache, PreTrainedModel
 
 from inference.model.cache_layers import has_only_kv_cache
 from inference.model.forward_signature import accepts
+from inference.model.lora.adapted_model import with_adapter
 
 ProcessLogits = Callable[[Tensor], Tensor]
 
@@ -26,6 +27,7 @@ def search(
     k: int,
     alpha: float,
     process_logits: ProcessLogits,
+    adapter_number: int = 0,
 ) -> Generator[int, None, None]:
     """Yield the token ids that continue `ids`, without end.
 
@@ -34,10 +36,11 @@ def search(
     k               number of candidates for each token
     alpha           weight of the dissimilarity, from 0 to 1
     process_logits  processes the logits (1, V) of the next token into float32; -inf excludes a token
+    adapter_number  a loaded adapter; 0: none
 
     The model must pass supports_contrastive_search.
     """
-    model_state = CachedModel(model, encoder_ids)
+    model_state = CachedModel(with_adapter(model, adapter_number), encoder_ids)
     logits, context_states = model_state.forward(torch.tensor([ids], device=model.device))  # (1, V), (n, d)
     while True:
         distribution = process_logits(logits)[0].softmax(-1)  # (V,)
@@ -62,7 +65,7 @@ def contrastive_scores(probs: Tensor, similarities: Tensor, alpha: float) -> Ten
 class CachedModel:
     """A model with a cache: one row, or one row per candidate after `repeat`."""
 
-    def __init__(self, model: PreTrainedModel, encoder_ids: Sequence[int]) -> None:
+    def __init__(self, model: Any, encoder_ids: Sequence[int]) -> None:
         self.model = model
         self.is_encoder_decoder = bool(model.config.is_encoder_decoder)
         self.cache = empty_cache(model)
@@ -105,7 +108,7 @@ def supports_contrastive_search(model: PreTrainedModel) -> bool:
     return accepts(model, "past_key_values") and has_only_kv_cache(model.config)
 
 
-def empty_cache(model: PreTrainedModel) -> Any:
+def empty_cache(model: Any) -> Any:
     if model.config.is_encoder_decoder:
         return EncoderDecoderCache(DynamicCache(), DynamicCache())
     return DynamicCache(config=model.config)

@@ -38,6 +38,7 @@ class TokenGenerator(Protocol):
         k: int,
         alpha: float,
         process_logits: Callable[[Tensor], Tensor],
+        adapter_number: int,
     ) -> Iterator[int]: ...
 
 
@@ -101,6 +102,7 @@ class ContrastiveSearchTask:
             k=sampling.top_k,
             alpha=sampling.penalty_alpha,
             process_logits=self._process_logits,
+            adapter_number=sequence.request.adapter_number,
         )
         if finish_reason := self._finish_reason():
             self._put(make_step_output(sequence, [], finish_reason))

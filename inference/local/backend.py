@@ -43,6 +43,7 @@ MAX_DETOKENIZE_IDS = 100_000  # limit of `detokenize` if the context is small
 StartSearch = Callable[
     [GenerationRequest, GrammarMatcher | None, Sequence[OutputSink]], Callable[[Iterable[int]], None]
 ]
+WatchSinks = Callable[[Sequence[OutputSink]], Sequence[OutputSink]]
 
 
 class LocalBackend:
@@ -155,7 +156,7 @@ class LocalBackend:
         resolved: GenerationRequest,
         start_s: float,
         matcher: GrammarMatcher | None,
-        watch: Callable[[Sequence[OutputSink]], Sequence[OutputSink]] = tuple,
+        watch: WatchSinks = tuple,
     ) -> Stream:
         token_ids = resolved.prompt_token_ids
         resolved_requests = with_seeds(resolved, self._default_seed)
@@ -167,7 +168,7 @@ class LocalBackend:
         )
         answer_decoders = self._answer_decoders(request, resolved_requests, token_ids, answer_stats)
         if resolved.sampling.penalty_alpha:
-            return LocalStream(self._start_search(resolved, matcher, answer_decoders))
+            return LocalStream(self._start_search(resolved, matcher, answer_decoders, watch))
         collector = OutputCollector(answer_decoders, self._engine.abort)
         matchers = [matcher.copy() for _ in resolved_requests] if matcher else ()
         sinks = watch(collector.sinks())
@@ -234,8 +235,6 @@ class LocalBackend:
     def _check_adapter(self, request: GenerationRequest) -> None:
         if self._adapters is None or not self._adapters.has(str(request.adapter)):
             raise NotFound(f"adapter {request.adapter!r} not found")
-        if request.sampling.penalty_alpha:
-            raise NotImplementedHere("penalty_alpha is not supported with an adapter")
 
     def _max_output_tokens(self, request: GenerationRequest, token_ids: tuple[int, ...]) -> int:
         available = self._context - (0 if self._input_processor.is_encoder_decoder else len(token_ids))
@@ -256,6 +255,7 @@ class LocalBackend:
         request: GenerationRequest,
         matcher: GrammarMatcher | None,
         answer_decoders: list[AnswerDecoder],
+        watch: WatchSinks,
     ) -> OutputCollector:
         """Start a contrastive search. All answers are equal; their sequence ids are their indices."""
         if self._contrastive is None:
@@ -264,7 +264,7 @@ class LocalBackend:
             )
         collector = OutputCollector(answer_decoders, lambda indices: abort(indices))
         collector.sequence_ids = range(len(answer_decoders))
-        abort = self._contrastive(request, matcher, collector.sinks())
+        abort = self._contrastive(request, matcher, watch(collector.sinks()))
         return collector
 
     def _answer_decoders(

@@ -24,7 +24,7 @@ from inference.model.fused.module_map import (
     VALUE,
     map_modules_on_cpu,
 )
-from inference.native.packed_matrix import ALIGNED, NATIVE_DTYPES, PANEL, PackedMatrix, alloc
+from inference.native.packed_matrix import ALIGNED, NATIVE_DTYPES, PANEL, PackedMatrix, address_of, alloc
 from inference.native.structs import DELTA_PLACES, AdapterSpan, Delta, LayerDeltas
 
 HEAD = "head"
@@ -68,11 +68,12 @@ class NativeAdapter:
         self.layers = (LayerDeltas * num_layers)()
         self.head = Delta()
         self.max_rank = 0
-        pairs = {place: PackedPair(each, place) for place, each in tensors.items() if each.a is not None}
+        self.pairs = {place: PackedPair(each, place) for place, each in tensors.items() if each.a is not None}
+        self.constants: dict[DeltaPlace, tuple[Tensor | None, Tensor | None]] = {}
         # One block of huge pages: a step reads the adapter in order, as it reads the model's weights.
-        self.memory = [move_to_one_block(list(pairs.values()))]
+        self.memory = [move_to_one_block(list(self.pairs.values()))]
         for place, each in tensors.items():
-            self.add(place, each, pairs.get(place))
+            self.add(place, each, self.pairs.get(place))
 
     @property
     def nbytes(self) -> int:
@@ -84,19 +85,31 @@ class NativeAdapter:
         if pair is not None:
             delta.a, delta.b = pair.a.struct, pair.b.data_ptr()
             self.max_rank = max(self.max_rank, pair.a.outputs)
-        delta.factor, delta.shift = (self.floats(each, place) for each in (tensors.factor, tensors.shift))
+        factor, shift = (self.floats(each, place) for each in (tensors.factor, tensors.shift))
+        self.constants[place] = factor, shift
+        delta.factor, delta.shift = address_of(factor), address_of(shift)
         if place.name == HEAD:
             self.head = delta
         else:
             self.layers[place.layer].of[DELTA_PLACES.index(place.name)] = delta
 
-    def floats(self, values: Tensor | None, place: DeltaPlace) -> int | None:
-        """The address of the place's values as floats; None for None."""
+    def floats(self, values: Tensor | None, place: DeltaPlace) -> Tensor | None:
+        """The place's values as floats, up to a whole panel; None for None."""
         if values is None:
             return None
         floats = pad_outputs(values[place.first : place.end].float()).clone()
         self.memory.append(floats)
-        return floats.data_ptr()
+        return floats
+
+    def unpack(self, place: DeltaPlace) -> DeltaTensors | None:
+        """The change of the place's outputs, in float32; None: there is none."""
+        if place not in self.constants:
+            return None
+        size, pair = place.end - place.first, self.pairs.get(place)
+        factor, shift = (None if each is None else each[:size] for each in self.constants[place])
+        if pair is None:
+            return DeltaTensors(None, None, factor, shift)
+        return DeltaTensors(pair.a.unpack(), pair.unpack_b()[:size], factor, shift)
 
 
 class PackedPair:
@@ -106,6 +119,11 @@ class PackedPair:
         assert tensors.a is not None and tensors.b is not None
         self.a = PackedMatrix.pack(tensors.a, NATIVE_DTYPES[tensors.a.dtype])
         self.b = pad_outputs(tensors.b[place.first : place.end]).unflatten(0, (-1, PANEL)).mT.contiguous()
+        self.b_dtype, self.b_shape = self.b.dtype, self.b.shape
+
+    def unpack_b(self) -> Tensor:
+        """b (outputs, rank) in float32, with the zeros of the last panel."""
+        return self.b.view(self.b_dtype).view(self.b_shape).mT.flatten(0, 1).float()
 
 
 def pad_outputs(values: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 
 from inference.model.batch import Batch, RunnerCapabilities
 from inference.model.fused.llama_model import LayerSpec, LlamaSpec
-from inference.model.fused.native_adapter import NativeAdapter, native_spans
+from inference.model.fused.native_adapter import NativeAdapter, delta_places, native_spans
 from inference.model.load.generation_config import vocab_size_of
 from inference.model.paged.kv_pool import KVPool, LayerKV
 from inference.model.pooling import pooled_spans
@@ -31,7 +31,8 @@ class FusedRunner:
 
     The context must not exceed the positions of the spec's rotary tables. The GIL is released during a step.
 
-    adapters  those that the steps may name, by number
+    delta_places  the matrices that each module computes
+    adapters      those that the steps may name, by number
     """
 
     start_ids: tuple[int, ...] = ()
@@ -46,6 +47,8 @@ class FusedRunner:
         self.window_groups = pool.window_groups
         self.model, self.spec, self.native = model, spec, library()
         self.vocab = vocab_size_of(model)
+        # While nothing has hooked the modules yet, as transformers does once it returns hidden states.
+        self.delta_places = delta_places(model, spec.shape)
         self.adapters: dict[int, NativeAdapter] = {}
         self.native_model = native_model(spec, pool, torch.get_num_threads())
         self.workspace = alloc(0)
