@@ -27,6 +27,7 @@ FIELD_RULES = (
     (re.compile(r"Object missing required field `(.+)`"), "is required"),
     (re.compile(r"Object contains unknown field `(.+)`"), "is not a field of this request"),
 )
+MAX_MESSAGE_CHARS = 300
 MESSAGE_PREFIXES = (("Expected ", "must be "), ("Invalid ", "has the invalid "))
 
 T = TypeVar("T")
@@ -51,7 +52,7 @@ def to_struct(value: Any, struct_type: type[T], strict: bool = True) -> T:
 def _to_bad_request(message: str) -> BadRequest:
     """Split msgspec's message into a field and the rule that the field breaks."""
     location = FIELD_PATH.search(message)
-    path, message = (location["path"] if location else ""), FIELD_PATH.sub("", message)
+    path, message = (location["path"] if location else ""), cut(FIELD_PATH.sub("", message))
     for pattern, rule in FIELD_RULES:
         if field := pattern.fullmatch(message):
             return BadRequest(f"{path}.{field[1]}".lstrip("."), rule)
@@ -59,6 +60,11 @@ def _to_bad_request(message: str) -> BadRequest:
         if message.startswith(prefix):
             message = replacement + message.removeprefix(prefix)
     return BadRequest(path or "the body", message)
+
+
+def cut(message: str) -> str:
+    """The message without most of a long name or value of the client's."""
+    return message if len(message) <= MAX_MESSAGE_CHARS else f"{message[:MAX_MESSAGE_CHARS]}…"
 
 
 def read() -> Any:

@@ -20,6 +20,7 @@ from inference.models import UnknownModel
 
 REQUIRED = "is required"
 PATH_STEP = re.compile(r"[^.\[\]]+")
+INDEX = re.compile(r"[0-9]{1,9}")
 SAMPLING_FIELDS = ("temperature", "top_p", "top_k", "max_tokens", "repetition_penalty", "stop", "seed")
 FIELD_PATHS = {"the body": ""} | {name: f"sampling_params.{name}" for name in SAMPLING_FIELDS}
 
@@ -49,7 +50,7 @@ def error_in_stream(error: ServerError) -> list[StreamError]:
 def _violation(error: BadRequest) -> Violation:
     """The error, with the field messages[0].role as the path ["body", "messages", 0, "role"]."""
     steps = PATH_STEP.findall(FIELD_PATHS.get(error.field, error.field))
-    loc: list[str | int] = ["body", *(int(step) if step.isdigit() else step for step in steps)]
+    loc: list[str | int] = ["body", *(int(step) if INDEX.fullmatch(step) else step for step in steps)]
     if error.rule.startswith(REQUIRED):
         return Violation(loc, "Field required", "missing")
     return Violation(loc, error.message, "value_error")

@@ -180,3 +180,16 @@ def test_an_unknown_model_has_the_fields_that_openais_clients_read(client: Flask
 def test_an_invalid_field_is_named_for_openais_clients_too(client: FlaskClient) -> None:
     error = client.post(CHATS[0], json=without("messages")).get_json()["error"]
     assert (error["type"], error["param"], error["code"]) == ("BadRequestError", "messages", 400)
+
+
+def test_a_field_whose_name_is_a_digit_of_another_script_is_named(client: FlaskClient) -> None:
+    reply = client.post(CHATS[0], data='{"\u00b2": 1, "\u00b2": 2}')
+    assert reply.status_code == 400 and reply.json["error"]["detail"]["errors"][0]["loc"] == [
+        "body",
+        "\u00b2",
+    ]
+
+
+def test_a_refusal_does_not_repeat_a_long_value(client: FlaskClient) -> None:
+    reply = client.post(CHATS[0], json=OK | {"response_format": {"type": "a" * 70_000}})
+    assert reply.status_code == 400 and len(reply.data) < 3000
