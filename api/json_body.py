@@ -52,7 +52,7 @@ def to_struct(value: Any, struct_type: type[T], strict: bool = True) -> T:
 def _to_bad_request(message: str) -> BadRequest:
     """Split msgspec's message into a field and the rule that the field breaks."""
     location = FIELD_PATH.search(message)
-    path, message = (location["path"] if location else ""), cut(FIELD_PATH.sub("", message))
+    path, message = (location["path"] if location else ""), shorten(FIELD_PATH.sub("", message))
     for pattern, rule in FIELD_RULES:
         if field := pattern.fullmatch(message):
             return BadRequest(f"{path}.{field[1]}".lstrip("."), rule)
@@ -62,7 +62,7 @@ def _to_bad_request(message: str) -> BadRequest:
     return BadRequest(path or "the body", message)
 
 
-def cut(message: str) -> str:
+def shorten(message: str) -> str:
     """The message without most of a long name or value of the client's."""
     return message if len(message) <= MAX_MESSAGE_CHARS else f"{message[:MAX_MESSAGE_CHARS]}…"
 
