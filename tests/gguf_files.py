@@ -4,6 +4,7 @@ names.
 
 import json
 from pathlib import Path
+from typing import Any
 
 import gguf
 import numpy as np
@@ -91,11 +92,50 @@ def interleave_heads(values: np.ndarray, num_heads: int) -> np.ndarray:
     return rows.swapaxes(1, 2).reshape(values.shape)
 
 
-def add_tensor(writer: gguf.GGUFWriter, name: str, values: np.ndarray) -> None:
+def add_tensor(
+    writer: gguf.GGUFWriter, name: str, values: np.ndarray, value_type: gguf.GGMLQuantizationType = EIGHT_BITS
+) -> None:
     if values.ndim == 1:
         writer.add_tensor(name, values)
     else:
-        writer.add_tensor(name, gguf.quants.quantize(values, EIGHT_BITS), raw_dtype=EIGHT_BITS)
+        writer.add_tensor(name, gguf.quants.quantize(values, value_type), raw_dtype=value_type)
+
+
+def write_experts(model: Any, path: Path, expert_type: gguf.GGMLQuantizationType = EIGHT_BITS) -> Path:
+    """Writes a tiny Qwen 3 with experts, whose stacks have values of `expert_type`, as a GGUF file."""
+    config = model.config
+    writer = gguf.GGUFWriter(str(path), "qwen3moe")
+    writer.add_name("tiny")
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+    writer.add_expert_count(config.num_experts)
+    writer.add_expert_used_count(config.num_experts_per_tok)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_key_length(config.head_dim)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_vocab_size(config.vocab_size)
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.QWEN3MOE, config.num_hidden_layers)
+    for name, weight in model.state_dict().items():
+        module, values = name.removesuffix(".weight"), weight.float().numpy()
+        if module.endswith("experts.gate_up_proj"):
+            gate, up = np.split(values, 2, axis=1)
+            layer = module.split(".")[2]
+            add_tensor(writer, f"blk.{layer}.ffn_gate_exps.weight", gate, expert_type)
+            add_tensor(writer, f"blk.{layer}.ffn_up_exps.weight", up, expert_type)
+        elif module.endswith("mlp.gate"):
+            writer.add_tensor(f"{names.get_name(module)}.weight", values)
+        else:
+            value_type = expert_type if "experts" in module else EIGHT_BITS
+            add_tensor(writer, f"{names.get_name(module)}.weight", values, value_type)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
 
 
 def tiny_gguf(folder: Path, name: str = "tiny-Q8_0.gguf", max_tensors: int = 0) -> Path:

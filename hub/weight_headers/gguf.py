@@ -23,6 +23,7 @@ from hub.tensors import HeaderUnavailable
 from hub.weight_headers.ranges import CONNECTIONS, MAX_BYTES, REQUEST_OVERHEAD, range_readers
 from inference.errors import error_line
 from inference.finding import Finding, Refused
+from inference.model.load.gguf.config_keys import add_missing_keys
 from inference.model.load.gguf.header import (
     READ_SIZE,
     UINT32,
@@ -89,6 +90,7 @@ def config_from_header(header: GgufHeader, size: int) -> dict[str, Any]:
     If the tensor table was not read, the output head counts as untied: the size is not underestimated.
     Raises HeaderUnavailable if transformers does not know the architecture.
     """
+    add_missing_keys()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / STUB_FILE
         path.write_bytes(stub_file_bytes(header))

@@ -14,11 +14,19 @@ class NativeDtype(IntEnum):
     INT4 = 3
     Q8_0 = 4
     Q4_0 = 5
-    Q4_K = 6
-    Q6_K = 7
+    Q4_1 = 6
+    Q5_0 = 7
+    Q5_1 = 8
+    Q2_K = 9
+    Q3_K = 10
+    Q4_K = 11
+    Q5_K = 12
+    Q6_K = 13
+    IQ4_NL = 14
+    IQ4_XS = 15
 
 
-GGUF_DTYPES = (NativeDtype.Q8_0, NativeDtype.Q4_0, NativeDtype.Q4_K, NativeDtype.Q6_K)  # see gguf_layout.h
+GGUF_DTYPES = tuple(dtype for dtype in NativeDtype if dtype >= NativeDtype.Q8_0)  # see gguf_layout.h
 FLOAT_SOURCES = tuple(dtype for dtype in NativeDtype if dtype not in GGUF_DTYPES)  # packed from float weights
 
 

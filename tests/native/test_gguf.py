@@ -12,6 +12,11 @@ from inference.native.structs import GGUF_DTYPES, NativeDtype
 
 EACH_FORMAT = pytest.mark.parametrize("dtype", GGUF_DTYPES, ids=lambda dtype: dtype.name)
 OUTPUTS, INPUTS = 70, 1536
+# float16 scales and minima in a block, and where they begin, from its end; other blocks begin with one.
+NUM_SCALES = dict.fromkeys(
+    (NativeDtype.Q4_1, NativeDtype.Q5_1, NativeDtype.Q2_K, NativeDtype.Q4_K, NativeDtype.Q5_K), 2
+)
+SCALES_AT = {NativeDtype.Q2_K: -4, NativeDtype.Q3_K: -2, NativeDtype.Q6_K: -2}
 ROWS = (1, 2, 3, 4, 5, 9, 70)
 
 
@@ -21,11 +26,9 @@ def blocks_of(dtype: NativeDtype, outputs: int = OUTPUTS, inputs: int = INPUTS) 
     values, width = gguf.GGML_QUANT_SIZES[ggml_type]
     random = np.random.default_rng(7)
     blocks = random.integers(0, 256, (outputs, inputs // values, width), dtype=np.uint8)
-    scales = random.normal(0, 0.01, (outputs, inputs // values, 2)).astype(np.float16).view(np.uint8)
-    last = width - 2 if dtype is NativeDtype.Q6_K else 0
-    blocks[:, :, last : last + 2] = scales[:, :, :2]
-    if dtype is NativeDtype.Q4_K:
-        blocks[:, :, 2:4] = scales[:, :, 2:]
+    count, first = NUM_SCALES.get(dtype, 1), width + SCALES_AT.get(dtype, -width)
+    scales = random.normal(0, 0.01, (outputs, inputs // values, count)).astype(np.float16).view(np.uint8)
+    blocks[:, :, first : first + 2 * count] = scales
     blocks = blocks.reshape(outputs, -1)
     return torch.from_numpy(blocks), torch.from_numpy(gguf.dequantize(blocks, ggml_type).copy())
 

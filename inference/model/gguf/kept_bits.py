@@ -20,11 +20,19 @@ from inference.native.structs import NativeDtype
 # By ggml type (ggml/include/ggml.h).
 PACKED_DTYPES: Mapping[int, NativeDtype] = {
     2: NativeDtype.Q4_0,
+    3: NativeDtype.Q4_1,
+    6: NativeDtype.Q5_0,
+    7: NativeDtype.Q5_1,
     8: NativeDtype.Q8_0,
+    10: NativeDtype.Q2_K,
+    11: NativeDtype.Q3_K,
     12: NativeDtype.Q4_K,
+    13: NativeDtype.Q5_K,
     14: NativeDtype.Q6_K,
+    20: NativeDtype.IQ4_NL,
+    23: NativeDtype.IQ4_XS,
 }
-MATRIX = 2  # dimensions
+MATRIX, STACK = 2, 3  # dimensions of a matrix, and of those of a layer's experts
 
 log = logging.getLogger(__name__)
 
@@ -42,16 +50,20 @@ def may_keep_bits(device: str, quantize: str, num_shard: int, layer_devices: Seq
 def keeps_bits(header: GgufHeader, dtype: torch.dtype) -> bool:
     """Whether a model computed in `dtype` on the CPU keeps the bits of its quantized matrices.
 
-    It does not if the file has stacked matrices (experts), or there is no native library.
+    It does not if transformers has no tensor processor for it, or there is no native library.
     """
-    tensors = header.tensors or ()
     supported = (
         dtype in NATIVE_DTYPES
-        and header.architecture in processors().GGUF_SUPPORTED_ARCHITECTURES
-        and all(len(tensor.shape) <= MATRIX for tensor in tensors)
-        and any(map(is_packable, tensors))
+        and has_processor(header.architecture)
+        and any(map(is_packable, header.tensors or ()))
     )
     return supported and has_library()
+
+
+def has_processor(architecture: str) -> bool:
+    """Whether transformers maps the tensors; it lists some architectures only by their own name."""
+    module = processors()
+    return architecture in module.GGUF_SUPPORTED_ARCHITECTURES or architecture in module.TENSOR_PROCESSORS
 
 
 def has_library() -> bool:
@@ -64,7 +76,7 @@ def has_library() -> bool:
 
 
 def is_packable(tensor: GgufTensor) -> bool:
-    return len(tensor.shape) == MATRIX and tensor.ggml_type in PACKED_DTYPES
+    return len(tensor.shape) in (MATRIX, STACK) and tensor.ggml_type in PACKED_DTYPES
 
 
 def bytes_saved(header: GgufHeader, dtype: torch.dtype) -> int:
@@ -74,6 +86,7 @@ def bytes_saved(header: GgufHeader, dtype: torch.dtype) -> int:
     matrices = (tensor for tensor in header.tensors or () if is_packable(tensor))
     return sum(
         math.prod(tensor.shape) * dtype.itemsize
-        - matrix_bytes(PACKED_DTYPES[tensor.ggml_type], tensor.shape[1], tensor.shape[0])
+        - math.prod(tensor.shape[2:])
+        * matrix_bytes(PACKED_DTYPES[tensor.ggml_type], tensor.shape[1], tensor.shape[0])
         for tensor in matrices
     )

@@ -6,7 +6,6 @@ Tensors of other formats, and those whose values a processor changes, are dequan
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -16,35 +15,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from inference.model.gguf.kept_bits import PACKED_DTYPES, is_packable, keeps_bits, processors
+from inference.model.gguf.blocks import Blocks
+from inference.model.gguf.expert_blocks import ExpertBlocks, StackRows, complete_stacks, stack_rows
+from inference.model.gguf.kept_bits import (
+    PACKED_DTYPES,
+    STACK,
+    is_packable,
+    keeps_bits,
+    processors,
+)
 from inference.model.load.formats import open_gguf
 from inference.model.load.gguf.header import GgufHeader, GgufTensor, read_header
 from inference.model.load.gguf.shards import Bytes, merge_headers, read_bytes, shard_names, shard_paths
 from inference.model.quantization.find_weights import FoundWeight, find_weights, owners_of
-from inference.model.quantization.packed_tensor import PackedWeight
-from inference.model.quantization.replace import set_parameter
-from inference.native.packed_matrix import PackedMatrix
-from inference.native.structs import NativeDtype
+from inference.model.quantization.packed_tensor import PackedExperts, PackedTensor, PackedWeight
+from inference.model.quantization.replace import ONE_BY_ONE, set_parameter
 
-
-@dataclass(frozen=True, slots=True)
-class Blocks:
-    """A quantized tensor of the file.
-
-    data   (outputs, bytes of a row), mapped from the file
-    order  (outputs,): the row of each output, int64
-    """
-
-    data: Bytes
-    order: Tensor
-    inputs: int
-    dtype: NativeDtype
-
-    def pack(self, bias: Tensor | None) -> PackedMatrix:
-        return PackedMatrix.pack_gguf(torch.from_numpy(self.data), self.order, self.inputs, self.dtype, bias)
-
-    def dequantize(self, dtype: torch.dtype) -> Tensor:
-        return self.pack(None).unpack(dtype)
+FileBlocks = Mapping[str, Blocks | ExpertBlocks]  # by the names of parameters
 
 
 def open_keeping_bits(
@@ -83,7 +70,7 @@ def merged_header(source: Path, files: Sequence[tuple[GgufHeader, Bytes]]) -> Gg
 
 def read_tensors(
     files: Sequence[tuple[GgufHeader, Bytes]], skeleton: Any, config: Any, dtype: torch.dtype
-) -> tuple[dict[str, Tensor], dict[str, Blocks]]:
+) -> tuple[dict[str, Tensor], FileBlocks]:
     """The tensors by the names of their parameters, and the blocks of those that stay packed.
 
     A packed tensor's values are one zero, expanded to its shape: it takes no memory.
@@ -93,19 +80,41 @@ def read_tensors(
     processor = create_processor(config=config.to_dict())
     with cached_name_map():
         names = module.get_gguf_hf_weights_map(skeleton, processor)
-    values: dict[str, Tensor] = {}
-    blocks: dict[str, Blocks] = {}
-    process = partial(processor.process, tensor_key_mapping=names, parsed_parameters={"tensors": values})
+    process = partial(processor.process, tensor_key_mapping=names)
+    blocks = read_blocks(files, names, process)
+    values = {name: torch.zeros((), dtype=dtype).expand(each.shape) for name, each in blocks.items()}
+    stacked = stacked_tensors(blocks)
+    placed: dict[str, Tensor] = {}  # by processors that write a tensor themselves
     for tensor, data in tensors_of(files):
-        name, order = names.get(tensor.name), row_order(process, tensor)
-        if name is not None and order is not None:
-            blocks[name] = Blocks(data, order, tensor.shape[0], PACKED_DTYPES[tensor.ggml_type])
-            values[name] = torch.zeros((), dtype=dtype).expand(len(order), tensor.shape[0])
+        if tensor.name in stacked or names.get(tensor.name) in blocks:
             continue
-        result = process(weights=dequantize(tensor, data), name=tensor.name)
+        result = process(
+            weights=dequantize(tensor, data), name=tensor.name, parsed_parameters={"tensors": placed}
+        )
         if result.name in names:
             values[names[result.name]] = torch.from_numpy(np.copy(result.weights)).to(dtype)
-    return values, blocks
+    return values | {name: value.to(dtype) for name, value in placed.items()}, blocks
+
+
+def read_blocks(
+    files: Sequence[tuple[GgufHeader, Bytes]], names: Mapping[str, str], process: Any
+) -> FileBlocks:
+    """The blocks of the tensors whose rows a processor only moves, by the names of their parameters."""
+    blocks: dict[str, Blocks | ExpertBlocks] = {}
+    stacks: list[StackRows] = []
+    for tensor, data in tensors_of(files):
+        if not is_packable(tensor):
+            continue
+        if len(tensor.shape) == STACK:
+            stacks += filter(None, [stack_rows(process, tensor, data)])
+        elif (name := names.get(tensor.name)) and (order := row_order(process, tensor)) is not None:
+            blocks[name] = Blocks(data, order, tensor.shape[0], PACKED_DTYPES[tensor.ggml_type])
+    return blocks | complete_stacks(stacks)
+
+
+def stacked_tensors(blocks: FileBlocks) -> set[str]:
+    stacks = (each for each in blocks.values() if isinstance(each, ExpertBlocks))
+    return {source.tensor.name for stack in stacks for source in stack.tensors}
 
 
 @contextmanager
@@ -134,24 +143,24 @@ def dequantize(tensor: GgufTensor, data: Bytes) -> np.ndarray[Any, Any]:
 
 
 def row_order(process: Any, tensor: GgufTensor) -> Tensor | None:
-    """The row of a packable tensor that is each output; None if its values have to be dequantized.
+    """The row of a matrix that is each output; None if its values have to be dequantized.
 
     The processor gets the numbers of the rows in place of their values, and must only move them.
     """
-    if not is_packable(tensor):
-        return None
     rows = np.arange(tensor.shape[1], dtype=np.int64)
-    result = process(weights=rows[:, None], name=tensor.name)
+    result = process(weights=rows[:, None], name=tensor.name, parsed_parameters={"tensors": {}})
     if result.name != tensor.name or np.shape(result.weights) != (len(rows), 1):
         return None
     order = np.ascontiguousarray(result.weights[:, 0])
     return torch.from_numpy(order) if np.array_equal(np.sort(order), rows) else None
 
 
-def pack_blocks(model: Any, blocks: Mapping[str, Blocks]) -> None:
+def pack_blocks(model: Any, blocks: FileBlocks) -> None:
     """Replace the parameters that have blocks by packed weights; dequantize those that cannot be packed."""
     names = {id(parameter): name for name, parameter in model.named_parameters() if name in blocks}
     packable = {id(weight.weight): weight for weight in find_weights(model)}
+    if any(isinstance(each, ExpertBlocks) for each in blocks.values()):
+        model.set_experts_implementation(ONE_BY_ONE)
     for parameter, owners in list(owners_of(model)):
         if id(parameter) in names:
             target, source = packable.get(id(parameter)), blocks[names[id(parameter)]]
@@ -160,7 +169,12 @@ def pack_blocks(model: Any, blocks: Mapping[str, Blocks]) -> None:
             )
 
 
-def packed_weight(target: FoundWeight, source: Blocks) -> Tensor:
-    weight = target.weight
+def packed_weight(target: FoundWeight, source: Blocks | ExpertBlocks) -> PackedTensor:
+    if isinstance(source, ExpertBlocks):
+        return PackedExperts([packed_matrix(target, blocks) for blocks in source.experts()])
+    return packed_matrix(target, source)
+
+
+def packed_matrix(target: FoundWeight, source: Blocks) -> PackedWeight:
     matrix = source.pack(target.bias)
-    return PackedWeight(matrix, tuple(weight.shape), weight.dtype, target.bias, is_transposed=False)
+    return PackedWeight(matrix, source.shape, target.weight.dtype, target.bias, is_transposed=False)

@@ -40,8 +40,16 @@ BYTES = {
     NativeDtype.INT4: (0.5, 0, 2),
     NativeDtype.Q8_0: (1, 0, 2),
     NativeDtype.Q4_0: (0.5, 0, 2),
+    NativeDtype.Q4_1: (0.5, 0, 4),
+    NativeDtype.Q5_0: (0.625, 0, 2),
+    NativeDtype.Q5_1: (0.625, 0, 4),
+    NativeDtype.Q2_K: (0.25, 0, 2.5),
+    NativeDtype.Q3_K: (0.375, 0, 1.75),
     NativeDtype.Q4_K: (0.5, 0, 2),
+    NativeDtype.Q5_K: (0.625, 0, 2),
     NativeDtype.Q6_K: (0.75, 0, 2.25),
+    NativeDtype.IQ4_NL: (0.5, 0, 2),
+    NativeDtype.IQ4_XS: (0.5, 0, 1),
 }
 BIAS = 4  # bytes of a bias value: a matrix has its own float32 copy of the bias
 

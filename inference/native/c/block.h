@@ -8,7 +8,7 @@
 #define ALWAYS static inline __attribute__((always_inline))
 #define EACH(i, count) _Pragma("GCC unroll 16") for (int i = 0; i < count; i++)
 
-enum { MOST_ROWS = 8, WORD = 4, LINE_BYTES = PANEL * WORD };
+enum { MOST_ROWS = 8, WORD = 4 };
 
 /* Lines of a panel that are multiplied with all rows before the next lines: those of a few panels, and the lines
  * prefetched for later, fit a core's own cache. */

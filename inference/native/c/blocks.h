@@ -44,8 +44,16 @@ BLOCKS(int8, block_of_integers, INT8, INT)
 BLOCKS(int4, block_of_integers, INT4, INT)
 BLOCKS(q8_0, block_of_integers, Q8_0, INT)
 BLOCKS(q4_0, block_of_integers, Q4_0, INT)
+BLOCKS(q4_1, block_of_integers, Q4_1, INT)
+BLOCKS(q5_0, block_of_integers, Q5_0, INT)
+BLOCKS(q5_1, block_of_integers, Q5_1, INT)
+BLOCKS(q2_k, block_of_integers, Q2_K, INT)
+BLOCKS(q3_k, block_of_integers, Q3_K, INT)
 BLOCKS(q4_k, block_of_integers, Q4_K, INT)
+BLOCKS(q5_k, block_of_integers, Q5_K, INT)
 BLOCKS(q6_k, block_of_integers, Q6_K, INT)
+BLOCKS(iq4_nl, block_of_integers, IQ4_NL, INT)
+BLOCKS(iq4_xs, block_of_integers, IQ4_XS, INT)
 
 typedef void Multiply(const Block *);
 typedef struct Blocks {
@@ -63,13 +71,16 @@ static const Blocks OF_KIND[] = {
     [INT4] = {INT_ROWS, INT_PANELS, ROWS_OF(int4, ), ROWS_OF(int4, _wide)},
     [Q8_0] = {INT_ROWS, INT_PANELS, ROWS_OF(q8_0, ), ROWS_OF(q8_0, _wide)},
     [Q4_0] = {INT_ROWS, INT_PANELS, ROWS_OF(q4_0, ), ROWS_OF(q4_0, _wide)},
+    [Q4_1] = {INT_ROWS, INT_PANELS, ROWS_OF(q4_1, ), ROWS_OF(q4_1, _wide)},
+    [Q5_0] = {INT_ROWS, INT_PANELS, ROWS_OF(q5_0, ), ROWS_OF(q5_0, _wide)},
+    [Q5_1] = {INT_ROWS, INT_PANELS, ROWS_OF(q5_1, ), ROWS_OF(q5_1, _wide)},
+    [Q2_K] = {INT_ROWS, INT_PANELS, ROWS_OF(q2_k, ), ROWS_OF(q2_k, _wide)},
+    [Q3_K] = {INT_ROWS, INT_PANELS, ROWS_OF(q3_k, ), ROWS_OF(q3_k, _wide)},
     [Q4_K] = {INT_ROWS, INT_PANELS, ROWS_OF(q4_k, ), ROWS_OF(q4_k, _wide)},
+    [Q5_K] = {INT_ROWS, INT_PANELS, ROWS_OF(q5_k, ), ROWS_OF(q5_k, _wide)},
     [Q6_K] = {INT_ROWS, INT_PANELS, ROWS_OF(q6_k, ), ROWS_OF(q6_k, _wide)},
-};
-
-static const int GROUP_LINES[] = {
-    [F32] = GROUP, [BF16] = GROUP / 2, [INT8] = GROUP / 4, [INT4] = GROUP / 8,
-    [Q8_0] = GROUP / 4, [Q4_0] = GROUP / 8, [Q4_K] = GROUP / 8, [Q6_K] = GROUP * 3 / 16,
+    [IQ4_NL] = {INT_ROWS, INT_PANELS, ROWS_OF(iq4_nl, ), ROWS_OF(iq4_nl, _wide)},
+    [IQ4_XS] = {INT_ROWS, INT_PANELS, ROWS_OF(iq4_xs, ), ROWS_OF(iq4_xs, _wide)},
 };
 
 /* The block of all rows and inputs, for the panels from `panel` on. */
@@ -78,7 +89,7 @@ static Block block_at(const GemmTask *task, int panel)
     const Matrix *weight = task->weight;
     const Inputs *x = task->rows;
     const int groups = weight->padded / GROUP;
-    const size_t panel_bytes = (size_t)groups * GROUP_LINES[weight->dtype] * LINE_BYTES;
+    const size_t panel_bytes = (size_t)groups * BITS[weight->dtype] * LINE_BYTES;
     const size_t scale_bytes = matrix_scale_bytes(weight->dtype, PANEL, weight->inputs);
     return (Block){
         .weights = (const char *)weight->values + panel * panel_bytes,
@@ -110,7 +121,7 @@ ALWAYS void skip_rows(Block *block, int rows)
 /* Restrict the block to groups [group, group + span). */
 ALWAYS void cut_groups(Block *block, int kind, int group, int span)
 {
-    block->weights += (size_t)group * GROUP_LINES[kind] * LINE_BYTES;
+    block->weights += (size_t)group * BITS[kind] * LINE_BYTES;
     block->inputs += (size_t)group * GROUP * INPUT_BYTES[INPUT_DTYPE[kind]];
     block->input_scales += group;
     block->input_sums += 2 * group;
@@ -132,7 +143,7 @@ static void multiply_rows(Block block, const GemmTask *task, const Blocks *of, i
     for (int pass = 0; pass < passes; pass++) {
         const int rows = (all + pass) / passes;
         multiply[rows - 1](&block);
-        block.prefetch += block.prefetch_bytes * block.span * GROUP_LINES[task->weight->dtype];
+        block.prefetch += block.prefetch_bytes * block.span * BITS[task->weight->dtype];
         skip_rows(&block, rows);
     }
 }
@@ -143,7 +154,7 @@ static void multiply_blocks(const GemmTask *task)
     const Matrix *weight = task->weight;
     const Blocks *of = &OF_KIND[weight->dtype];
     const int groups = weight->padded / GROUP, several = task->end - task->first > of->rows;
-    const int spans = several ? ceil_div(groups * GROUP_LINES[weight->dtype], SPAN_LINES) : 1;
+    const int spans = several ? ceil_div(groups * BITS[weight->dtype], SPAN_LINES) : 1;
     const int span = ceil_div(groups, spans);
     for (int panel = task->panel, some; panel < task->panels; panel += some) {
         const int wide = task->panels - panel >= of->panels;
@@ -154,7 +165,7 @@ static void multiply_blocks(const GemmTask *task)
         for (int group = 0; group < groups; group += span) {
             Block block = full_block;
             cut_groups(&block, weight->dtype, group, groups - group < span ? groups - group : span);
-            const char *rest = block.weights + (size_t)block.span * GROUP_LINES[weight->dtype] * LINE_BYTES;
+            const char *rest = block.weights + (size_t)block.span * BITS[weight->dtype] * LINE_BYTES;
             multiply_rows(block, task, of, wide, block.ends && after ? after : rest);
         }
     }

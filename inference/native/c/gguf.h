@@ -9,8 +9,8 @@
 /* Pack the rows of a GGUF tensor of the matrix's dtype: output n is row order[n] of `blocks`. */
 void gguf_pack(const Matrix *to, const uint8_t *blocks, const int64_t *order, int threads);
 
-/* The value of input k of output n of a panel. */
-float gguf_value(const Matrix *of, int panel, int k, int n);
+/* The values of output n of a panel, (inputs,). */
+void gguf_row(const Matrix *of, int panel, int n, float *row);
 
 /* The values of a group of a panel. */
 void gguf_tile(Tile tile, const Matrix *of, int panel, int group);

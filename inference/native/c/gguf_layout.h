@@ -1,34 +1,110 @@
 /* The quantized formats of GGUF files, whose values and scales keep their bits in panels.
  *
- * A value is scale × (code - zero) - min. Codes are unsigned. Those of a group are stored as lines of four inputs of
- * each output: bytes in INT8's order (Q8_0), or nibbles in INT4's order, in Q6_K followed by two lines of the upper two
- * bits. Scales are adjacent for all outputs of a panel: float16 for each group (Q8_0, Q4_0), or the structs below for
- * each block of SUPER_GROUPS groups. The formats are those of llama.cpp (ggml/src/ggml-common.h).
+ * A value is scale × (code - zero) - min; IQ4's codes are first replaced by entries of a table. Codes are unsigned, and
+ * stored in planes of 8, 4, 2 and 1 bits: those of 6 bits, for example, as a plane of their low 4 bits, then one of the
+ * other 2. A plane of so many bits has as many lines, a line 4 bytes for each output: see code_place. Scales are
+ * adjacent for all outputs of a panel, in the structs below for each block of the file. The formats are those of
+ * llama.cpp (ggml/src/ggml-common.h).
  */
 #ifndef GGUF_LAYOUT_H
 #define GGUF_LAYOUT_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "panel.h"
+#include "quantize.h"
 
-enum { SUPER_GROUPS = 8, SIX_BITS = 12, Q6_ZERO = 32 };    /* groups of a block of Q4_K or Q6_K; bytes of its scales */
+enum { QUADS = GROUP / QUAD };                  /* of a group */
+enum { WIDEST_PLANE = 8, SUPER_GROUPS = 8 };    /* bits; groups of a block of the K formats and IQ4_XS */
 
-/* The scales of a block of Q4_K: SUPER_GROUPS six-bit scales and minima, packed as in the file. */
+/* Where a plane of `width` bits has quad q of a group: line and bit. */
+#define PLANE_LINE(width, q) ((q) % (width))
+#define PLANE_SHIFT(width, q) ((q) / (width) * (width))
+
+/* Q8_0, Q4_0, Q5_0, IQ4_NL. Scales are float16, here and below. */
+typedef struct ScalesOnly {
+    uint16_t scale[PANEL];
+} ScalesOnly;
+
+/* Q4_1 and Q5_1, whose minima have the other sign in the file. */
+typedef struct ScalesAndMinima {
+    uint16_t scale[PANEL], min[PANEL];
+} ScalesAndMinima;
+
+/* Q2_K: a scale (low nibble) and a minimum for each half of a group, and their factors. */
+typedef struct ScalesQ2K {
+    uint8_t nibbles[2 * SUPER_GROUPS][PANEL];
+    uint16_t scale[PANEL], min[PANEL];
+} ScalesQ2K;
+
+/* Q3_K: a six-bit scale for each half of a group, packed as in the file. */
+typedef struct ScalesQ3K {
+    uint8_t six_bits[12][PANEL];
+    uint16_t scale[PANEL];
+} ScalesQ3K;
+
+/* Q4_K and Q5_K: a six-bit scale and minimum for each group, packed as in the file. */
 typedef struct ScalesQ4K {
-    uint8_t six_bits[SIX_BITS][PANEL];
-    uint16_t scale[PANEL], min[PANEL];      /* float16: factors of the six-bit integers */
+    uint8_t six_bits[12][PANEL];
+    uint16_t scale[PANEL], min[PANEL];
 } ScalesQ4K;
 
-/* The scales of a block of Q6_K: one for each half of a group. */
+/* Q6_K: a scale for each half of a group. */
 typedef struct ScalesQ6K {
     int8_t halves[2 * SUPER_GROUPS][PANEL];
-    uint16_t scale[PANEL];                  /* float16 */
+    uint16_t scale[PANEL];
 } ScalesQ6K;
+
+/* IQ4_XS: a six-bit scale for each group, whose upper two bits are apart. */
+typedef struct ScalesIQ4XS {
+    uint8_t high[2][PANEL], low[SUPER_GROUPS / 2][PANEL];
+    uint16_t scale[PANEL];
+} ScalesIQ4XS;
 
 static inline int is_gguf(int dtype)
 {
     return dtype >= Q8_0;
 }
+
+/* The groups of a block. */
+static const int BLOCK_GROUPS[] = {
+    [Q8_0] = 1, [Q4_0] = 1, [Q4_1] = 1, [Q5_0] = 1, [Q5_1] = 1, [IQ4_NL] = 1,
+    [Q2_K] = SUPER_GROUPS, [Q3_K] = SUPER_GROUPS, [Q4_K] = SUPER_GROUPS, [Q5_K] = SUPER_GROUPS, [Q6_K] = SUPER_GROUPS,
+    [IQ4_XS] = SUPER_GROUPS,
+};
+
+/* The bytes of a panel's scales for a block. */
+static const size_t BLOCK_SCALE_BYTES[] = {
+    [Q8_0] = sizeof(ScalesOnly), [Q4_0] = sizeof(ScalesOnly), [Q5_0] = sizeof(ScalesOnly),
+    [IQ4_NL] = sizeof(ScalesOnly), [Q4_1] = sizeof(ScalesAndMinima), [Q5_1] = sizeof(ScalesAndMinima),
+    [Q2_K] = sizeof(ScalesQ2K), [Q3_K] = sizeof(ScalesQ3K), [Q4_K] = sizeof(ScalesQ4K), [Q5_K] = sizeof(ScalesQ4K),
+    [Q6_K] = sizeof(ScalesQ6K), [IQ4_XS] = sizeof(ScalesIQ4XS),
+};
+
+/* Whether each half of a group has a scale of its own. */
+static inline int has_half_scales(int dtype)
+{
+    return dtype == Q2_K || dtype == Q3_K || dtype == Q6_K;
+}
+
+static inline int has_minima(int dtype)
+{
+    return dtype == Q4_1 || dtype == Q5_1 || dtype == Q2_K || dtype == Q4_K || dtype == Q5_K;
+}
+
+/* What is subtracted from codes, or from the entries of IQ4_ENTRIES. */
+static const int ZERO[] = {
+    [INT8] = INT8_ZERO, [INT4] = INT4_ZERO, [Q8_0] = 128, [Q4_0] = 8, [Q4_1] = 0, [Q5_0] = 16, [Q5_1] = 0, [Q2_K] = 0,
+    [Q3_K] = 4, [Q4_K] = 0, [Q5_K] = 0, [Q6_K] = 32, [IQ4_NL] = 128, [IQ4_XS] = 128,
+};
+
+static inline int has_entries(int dtype)
+{
+    return dtype == IQ4_NL || dtype == IQ4_XS;
+}
+
+/* The values of IQ4's codes (kvalues_iq4nl), and ZERO. */
+static const uint8_t IQ4_ENTRIES[] = {1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241};
 
 #endif

@@ -9,10 +9,6 @@
 #include "rows.h"
 #include "team.h"
 
-static const int BITS[] = {
-    [F32] = 32, [BF16] = 16, [INT8] = 8, [INT4] = 4, [Q8_0] = 8, [Q4_0] = 4, [Q4_K] = 4, [Q6_K] = 6,
-};
-
 size_t matrix_bytes(int dtype, int outputs, int inputs)
 {
     return round_up(outputs, PANEL) * round_up(inputs, GROUP) * BITS[dtype] / 8;
@@ -23,10 +19,9 @@ size_t matrix_scale_bytes(int dtype, int outputs, int inputs)
     const size_t panels = ceil_div(outputs, PANEL), groups = ceil_div(inputs, GROUP);
     switch (dtype) {
     case INT8: return panels * PANEL * sizeof(float);
-    case INT4: case Q8_0: case Q4_0: return panels * groups * PANEL * sizeof(uint16_t);
-    case Q4_K: return panels * (groups / SUPER_GROUPS) * sizeof(ScalesQ4K);
-    case Q6_K: return panels * (groups / SUPER_GROUPS) * sizeof(ScalesQ6K);
-    default: return 0;
+    case INT4: return panels * groups * PANEL * sizeof(uint16_t);
+    case F32: case BF16: return 0;
+    default: return panels * (groups / BLOCK_GROUPS[dtype]) * BLOCK_SCALE_BYTES[dtype];
     }
 }
 

@@ -28,8 +28,16 @@ static const int INPUT_DTYPE[] = {
     [INT4] = INT8,
     [Q8_0] = INT8,
     [Q4_0] = INT8,
+    [Q4_1] = INT8,
+    [Q5_0] = INT8,
+    [Q5_1] = INT8,
+    [Q2_K] = INT8,
+    [Q3_K] = INT8,
     [Q4_K] = INT8,
+    [Q5_K] = INT8,
     [Q6_K] = INT8,
+    [IQ4_NL] = INT8,
+    [IQ4_XS] = INT8,
 };
 static const int INPUT_BYTES[] = {[F32] = 4, [BF16] = 2, [INT8] = 1};     /* of a value of Inputs */
 

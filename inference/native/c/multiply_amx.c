@@ -1,5 +1,5 @@
-/* `multiply` for AMX: blocks of up to 32 rows × 2 panels in four tiles of sums. The packed weights of BF16 and INT8 are
- * loaded as tiles directly; those of INT4 are unpacked first.
+/* `multiply` for AMX: blocks of up to 32 rows × 2 panels in four tiles of sums. Packed weights of 8 and 16 bits are
+ * loaded as tiles directly; those of fewer bits are unpacked first.
  *
  * BF16 always uses tiles, because tiles add in another order than vectors. Integer sums are exact either way, so
  * vectors compute them for a few rows; vectors also compute F32. This file was written without an AMX processor: its
@@ -98,7 +98,7 @@ ALWAYS void load_weights(const char *first, const char *second, int lines, const
     tile_load(7, second, TILE_BYTES);
 }
 
-ALWAYS void add_pairs(const int tall, const int wide)
+ALWAYS void tiles_add_pairs(const int tall, const int wide)
 {
     tile_add_pairs(0, 4, 6);
     if (wide)
@@ -109,7 +109,7 @@ ALWAYS void add_pairs(const int tall, const int wide)
         tile_add_pairs(3, 5, 7);
 }
 
-ALWAYS void add_quads(const int tall, const int wide)
+ALWAYS void tiles_add_quads(const int tall, const int wide)
 {
     tile_add_quads(0, 4, 6);
     if (wide)
@@ -133,57 +133,56 @@ ALWAYS void block_of_pairs(const Block *block, Sums sums, const int tall, const 
         const char *weights = block->weights + (size_t)g * STEP_BYTES;
         load_rows(block, (size_t)g * TILE_BYTES, tall);
         load_weights(weights, weights + block->panel_bytes, TILE_ROWS, wide);
-        add_pairs(tall, wide);
+        tiles_add_pairs(tall, wide);
     }
     store_sums((char *)sums, sizeof *sums, tall, wide);
 }
 
-/* The weights of a group, one per byte: in place for INT8, unpacked into `bytes` for INT4. */
-static const char *bytes_of(const char *weights, const int nibbles, char bytes[BYTE_WEIGHTS])
+/* The weights of a group, one per byte: in place if they have 8 bits, else unpacked into `bytes`. */
+ALWAYS const char *bytes_of(const char *weights, const int kind, char bytes[BYTE_WEIGHTS])
 {
-    enum { LINES = BYTE_WEIGHTS / LINE_BYTES / 2 };
-    if (!nibbles)
+    if (BITS[kind] == 8)
         return weights;
-    for (int line_index = 0; line_index < LINES; line_index++) {
-        const Words both = words_load(weights + line_index * LINE_BYTES);
-        __builtin_prefetch(weights + line_index * LINE_BYTES + PREFETCH_BYTES);
-        _mm512_store_si512(bytes + line_index * LINE_BYTES, words_low_halves(both));
-        _mm512_store_si512(bytes + (LINES + line_index) * LINE_BYTES, words_high_halves(both));
-    }
+    for (int i = 0; i < BITS[kind]; i++)
+        __builtin_prefetch(weights + i * LINE_BYTES + PREFETCH_BYTES);
+    EACH(q, QUADS) _mm512_store_si512(bytes + q * LINE_BYTES, codes_of(weights, kind, q));
     return bytes;
 }
 
-/* Add a group's exact integer sums, scaled, in the order of blocks.h. */
-ALWAYS void add_group_sums(const Block *block, const int nibbles, int group, int rows, int panels, const Sums ints,
-                           Sums sums)
+/* Add exact integer sums of the inputs that share a scale, scaled, in the order of blocks.h. */
+ALWAYS void add_integer_sums(const Block *block, const int kind, int group, int half, int rows, int panels,
+                             const Sums ints, Sums sums)
 {
     for (int r = 0; r < rows; r++) {
-        const Ints zero = ints_all(start_of(block, nibbles ? INT4 : INT8, r, group));
+        const Ints start = start_of(block, kind, r, group, half);
         for (int p = 0; p < panels; p++) {
-            const Ints all = _mm512_add_epi32(words_load(ints[r] + p * PANEL), zero);
+            const Ints all = _mm512_add_epi32(words_load(ints[r] + p * PANEL), start);
             const Floats sum = floats_load(sums[r] + p * PANEL);
-            const GroupScales scales = scales_of(block, nibbles ? INT4 : INT8, group, p);
-            floats_store_some(sums[r] + p * PANEL, add_scaled(block, nibbles ? INT4 : INT8, sum, all, scales, group, r),
-                              PANEL);
+            const GroupScales scales = scales_of(block, kind, group, half, p);
+            floats_store_some(sums[r] + p * PANEL, add_scaled(block, kind, sum, all, scales, group, half, r), PANEL);
         }
     }
 }
 
-ALWAYS void block_of_quads(const Block *block, const int nibbles, int rows, Sums sums, const int tall, const int wide)
+ALWAYS void block_of_quads(const Block *block, const int kind, int rows, Sums sums, const int tall, const int wide)
 {
     _Alignas(64) char bytes[BLOCK_PANELS][BYTE_WEIGHTS];
     _Alignas(64) Sums ints;
+    const int spans = scales_per_group(kind), span = GROUP / spans;     /* inputs that share a scale */
     memset(sums, 0, sizeof(Sums));
     for (int g = 0; g < block->groups; g++) {
-        const char *weights = block->weights + (size_t)g * (BYTE_WEIGHTS >> nibbles);
-        const char *first = bytes_of(weights, nibbles, bytes[0]);
-        const char *second = wide ? bytes_of(weights + block->panel_bytes, nibbles, bytes[1]) : NULL;
-        zero_sums(tall, wide);
-        load_rows(block, (size_t)g * GROUP, tall);
-        load_weights(first, second, nibbles ? 0 : GROUP / WORD, wide);
-        add_quads(tall, wide);
-        store_sums((char *)ints, sizeof *ints, tall, wide);
-        add_group_sums(block, nibbles, g, rows, wide ? 2 : 1, ints, sums);
+        const char *weights = block->weights + (size_t)g * BITS[kind] * LINE_BYTES;
+        const char *first = bytes_of(weights, kind, bytes[0]);
+        const char *second = wide ? bytes_of(weights + block->panel_bytes, kind, bytes[1]) : first;
+        for (int half = 0; half < spans; half++) {
+            const size_t place = (size_t)half * span * PANEL;
+            zero_sums(tall, wide);
+            load_rows(block, (size_t)g * GROUP + half * span, tall);
+            load_weights(first + place, second + place, BITS[kind] == 8 ? span / WORD : 0, wide);
+            tiles_add_quads(tall, wide);
+            store_sums((char *)ints, sizeof *ints, tall, wide);
+            add_integer_sums(block, kind, g, half, rows, wide ? 2 : 1, ints, sums);
+        }
     }
 }
 
@@ -192,7 +191,7 @@ ALWAYS void block_of_tiles(const Block *block, const int kind, int rows, Sums su
     if (kind == BF16)
         block_of_pairs(block, sums, tall, wide);
     else
-        block_of_quads(block, kind == INT4, rows, sums, tall, wide);
+        block_of_quads(block, kind, rows, sums, tall, wide);
 }
 
 ALWAYS void compute(const Block *block, const int kind, int rows, int panels, Sums sums)
@@ -219,14 +218,16 @@ static void store_block(const Block *block, int kind, int rows, int panels, cons
     }
 }
 
+/* A function of its own for each dtype, which is a constant in it. */
+#define CASE(kind) case kind: compute(block, kind, rows, panels, sums); break;
+
 static void multiply_block(const Block *block, int kind, int rows, int panels)
 {
     _Alignas(64) Sums sums;
-    shape(rows, kind == BF16 ? TILE_BYTES : GROUP);
+    shape(rows, kind == BF16 ? TILE_BYTES : GROUP / scales_per_group(kind));
     switch (kind) {
-    case BF16: compute(block, BF16, rows, panels, sums); break;
-    case INT8: compute(block, INT8, rows, panels, sums); break;
-    case INT4: compute(block, INT4, rows, panels, sums); break;
+    CASE(BF16) CASE(INT8) CASE(INT4) CASE(Q8_0) CASE(Q4_0) CASE(Q4_1) CASE(Q5_0) CASE(Q5_1) CASE(Q2_K) CASE(Q3_K)
+    CASE(Q4_K) CASE(Q5_K) CASE(Q6_K) CASE(IQ4_NL) CASE(IQ4_XS)
     }
     store_block(block, kind, rows, panels, sums);
 }
@@ -234,7 +235,7 @@ static void multiply_block(const Block *block, int kind, int rows, int panels)
 void multiply(const GemmTask *task)
 {
     const Matrix *weight = task->weight;
-    if (weight->dtype == F32 || is_gguf(weight->dtype) || (weight->dtype != BF16 && task->end - task->first < FEW)) {
+    if (weight->dtype == F32 || (weight->dtype != BF16 && task->end - task->first < FEW)) {
         multiply_blocks(task);
         return;
     }

@@ -4,7 +4,7 @@
 #include "bfloat.h"
 #include "strip.h"
 
-enum { QUAD = 4, LINE_BYTES = PANEL * QUAD, HALF = GROUP / 2 };
+enum { HALF = GROUP / 2 };
 
 /* Round to the nearest integer, for values below 2²²: a float as large as 1.5 × 2²³ has no fraction bits. */
 static inline Strip nearest(Strip values)

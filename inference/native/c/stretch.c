@@ -7,7 +7,7 @@
 #include "lanes.h"
 #include "rounding.h"
 
-enum { SIDE = 8, WORD = 4, LINE_BYTES = 64 };    /* words on a square's side; a word is one float or two bfloat16 */
+enum { SIDE = 8, WORD = 4, CACHE_LINE = 64 };    /* words on a square's side; a word is one float or two bfloat16 */
 
 typedef uint32_t Words __attribute__((vector_size(SIDE * WORD)));
 
@@ -34,7 +34,7 @@ static inline void fetch(const Cached *of, const char *data, const Stretch *stre
 {
     const int bytes = of->head_dim * dtype_bytes(of->dtype);
     for (int i = first; i < end && i < stretch->count; i++)
-        for (int at = 0; at < bytes; at += LINE_BYTES)
+        for (int at = 0; at < bytes; at += CACHE_LINE)
             __builtin_prefetch(data + stretch->places[i] + at);
 }
 
@@ -125,7 +125,7 @@ static inline WordLanes halves_at(const char *head, int value, int width)
 /* Prefetch the cache line of the token's values that begins at byte `at`, if one does. */
 static inline void fetch_value(const char *values, const Stretch *next, int token, int at)
 {
-    if (at % LINE_BYTES == 0 && token < next->count)
+    if (at % CACHE_LINE == 0 && token < next->count)
         __builtin_prefetch(values + next->places[token] + at);
 }
 

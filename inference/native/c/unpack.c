@@ -104,13 +104,16 @@ void matrix_row(const Matrix *of, int output, float *row)
     const uint8_t *nibbles = (const uint8_t *)of->values + start / 2;
     const float *output_scales = (const float *)of->scales + output;
     const uint16_t *group_scales = (const uint16_t *)of->scales + (size_t)panel * groups * PANEL + n;
+    if (is_gguf(of->dtype)) {
+        gguf_row(of, panel, n, row);
+        return;
+    }
     for (int k = 0; k < of->inputs; k++) {
         switch (of->dtype) {
         case F32: row[k] = floats[k * PANEL + n]; break;
         case BF16: row[k] = bfloat_read(halves[(k / 2 * PANEL + n) * 2 + k % 2]); break;
         case INT8: row[k] = int8_at(bytes, k, n) * *output_scales; break;
         case INT4: row[k] = int4_at(nibbles, k, n) * bfloat_read(group_scales[k / GROUP * PANEL]); break;
-        default: row[k] = gguf_value(of, panel, k, n);
         }
     }
 }

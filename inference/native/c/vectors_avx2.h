@@ -101,27 +101,34 @@ static inline Words words_all(const void *from)
     return ints_all(word);
 }
 
-static inline Words words_low_halves(Words both)
+static inline __m256i half_bits(__m256i words, int shift, int mask)
 {
-    const __m256i low = _mm256_set1_epi8(0x0f);
-    return (Words){_mm256_and_si256(both.low, low), _mm256_and_si256(both.high, low)};
+    return _mm256_and_si256(_mm256_srli_epi32(words, shift), _mm256_set1_epi8((char)mask));
 }
 
-static inline Words words_high_halves(Words both)
+static inline Words words_none(void)
 {
-    return words_low_halves((Words){_mm256_srli_epi16(both.low, 4), _mm256_srli_epi16(both.high, 4)});
+    return (Words){_mm256_setzero_si256(), _mm256_setzero_si256()};
 }
 
-static inline __m256i half_sixes(__m256i lows, __m256i highs, int shift)
+/* The bits of `mask` of each byte, `shift` bits up. */
+static inline Words words_bits(Words words, int shift, int mask)
 {
-    const __m256i two = _mm256_and_si256(_mm256_srli_epi32(highs, shift), _mm256_set1_epi8(3));
-    return _mm256_or_si256(lows, _mm256_slli_epi32(two, 4));
+    return (Words){half_bits(words.low, shift, mask), half_bits(words.high, shift, mask)};
 }
 
-/* Six bits of each byte: four low ones, and two of `highs`, `shift` bits up. */
-static inline Words words_sixes(Words lows, Words highs, int shift)
+/* Low bits, and high ones `up` bits up. */
+static inline Words words_join(Words lows, Words highs, int up)
 {
-    return (Words){half_sixes(lows.low, highs.low, shift), half_sixes(lows.high, highs.high, shift)};
+    return (Words){_mm256_or_si256(lows.low, _mm256_slli_epi32(highs.low, up)),
+                   _mm256_or_si256(lows.high, _mm256_slli_epi32(highs.high, up))};
+}
+
+/* The entries of a table by codes of four bits. */
+static inline Words words_entries(const uint8_t table[16], Words codes)
+{
+    const __m256i entries = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)table));
+    return (Words){_mm256_shuffle_epi8(entries, codes.low), _mm256_shuffle_epi8(entries, codes.high)};
 }
 
 /* sum + weight × input in each lane, for floats. */

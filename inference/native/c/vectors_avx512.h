@@ -77,21 +77,28 @@ static inline Words words_all(const void *from)
     return _mm512_set1_epi32(word);
 }
 
-static inline Words words_low_halves(Words both)
+static inline Words words_none(void)
 {
-    return _mm512_and_si512(both, _mm512_set1_epi8(0x0f));
+    return _mm512_setzero_si512();
 }
 
-static inline Words words_high_halves(Words both)
+/* The bits of `mask` of each byte, `shift` bits up. */
+static inline Words words_bits(Words words, int shift, int mask)
 {
-    return _mm512_and_si512(_mm512_srli_epi16(both, 4), _mm512_set1_epi8(0x0f));
+    return _mm512_and_si512(_mm512_srli_epi32(words, shift), _mm512_set1_epi8((char)mask));
 }
 
-/* Six bits of each byte: four low ones, and two of `highs`, `shift` bits up. */
-static inline Words words_sixes(Words lows, Words highs, int shift)
+/* Low bits, and high ones `up` bits up. */
+static inline Words words_join(Words lows, Words highs, int up)
 {
-    const Words two = _mm512_and_si512(_mm512_srli_epi32(highs, shift), _mm512_set1_epi8(3));
-    return _mm512_or_si512(lows, _mm512_slli_epi32(two, 4));
+    return _mm512_or_si512(lows, _mm512_slli_epi32(highs, up));
+}
+
+/* The entries of a table by codes of four bits. */
+static inline Words words_entries(const uint8_t table[16], Words codes)
+{
+    const __m128i entries = _mm_loadu_si128((const __m128i *)table);
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(entries), codes);
 }
 
 /* sum + weight × input in each lane, for floats. */

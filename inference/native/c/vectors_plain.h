@@ -85,20 +85,32 @@ static inline Words words_all(const void *from)
     return word - (Words){0};
 }
 
-static inline Words words_low_halves(Words both)
+static inline Words words_none(void)
 {
-    return both & 0x0f0f0f0f;
+    return (Words){0};
 }
 
-static inline Words words_high_halves(Words both)
+/* The bits of `mask` of each byte, `shift` bits up. */
+static inline Words words_bits(Words words, int shift, int mask)
 {
-    return both >> 4 & 0x0f0f0f0f;
+    return words >> shift & mask * 0x01010101u;
 }
 
-/* Six bits of each byte: four low ones, and two of `highs`, `shift` bits up. */
-static inline Words words_sixes(Words lows, Words highs, int shift)
+/* Low bits, and high ones `up` bits up. */
+static inline Words words_join(Words lows, Words highs, int up)
 {
-    return lows | (highs >> shift & 0x03030303) << 4;
+    return lows | highs << up;
+}
+
+/* The entries of a table by codes of four bits. */
+static inline Words words_entries(const uint8_t table[16], Words codes)
+{
+    uint8_t bytes[sizeof codes];
+    memcpy(bytes, &codes, sizeof bytes);
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = table[bytes[i]];
+    memcpy(&codes, bytes, sizeof codes);
+    return codes;
 }
 
 /* sum + weight × input in each lane, for floats. */

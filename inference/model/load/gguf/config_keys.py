@@ -1,0 +1,23 @@
+"""Settings of GGUF files that transformers' table of config keys lacks.
+
+Without them a mixture of experts has the default sizes of its config class, whatever its file says.
+"""
+
+from collections.abc import Mapping
+
+# model type → the file's key, without its architecture → the config's key
+MISSING_KEYS: Mapping[str, Mapping[str, str]] = {
+    "qwen2_moe": {
+        "expert_feed_forward_length": "moe_intermediate_size",
+        "expert_shared_feed_forward_length": "shared_expert_intermediate_size",
+    },
+    "qwen3_moe": {"expert_feed_forward_length": "moe_intermediate_size"},
+}
+
+
+def add_missing_keys() -> None:
+    """Complete the table, which is imported only for a GGUF file: that takes 0.3 s."""
+    from transformers.integrations.ggml import GGUF_CONFIG_MAPPING
+
+    for model_type, keys in MISSING_KEYS.items():
+        GGUF_CONFIG_MAPPING.setdefault(model_type, {}).update(keys)
