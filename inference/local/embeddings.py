@@ -137,6 +137,8 @@ def token_ids_of(value: EmbeddingInput, input_processor: InputProcessor) -> Toke
     if not value:
         raise BadRequest("input", "must not hold an empty text")
     if isinstance(value, str):
+        # Before check_unicode, which holds Python's lock for as long as it encodes the text.
+        input_processor.check_size(len(value), "input", input_processor.max_chars)
         check_unicode(value, "input")
     else:
         check_ids("input", value, input_processor.vocab)

@@ -77,7 +77,7 @@ class InputProcessor:
             token_ids = self._token_ids(prompt)
             text = self.vocabulary.detokenize(token_ids, show_special=True)
             return Tokenized(text, tuple(locate_tokens(self.vocabulary, text, token_ids))[-max_tokens:])
-        marked, add_special_tokens = self._prompt_text(request, max(self._max_chars, MAX_TOKENIZE_CHARS))
+        marked, add_special_tokens = self._prompt_text(request, max(self.max_chars, MAX_TOKENIZE_CHARS))
         token_spans = self._tokenizer.token_spans(marked.text, add_special_tokens, marked.split_at)
         return Tokenized(marked.text, token_spans[-max_tokens:])
 
@@ -85,7 +85,7 @@ class InputProcessor:
         prompt = request.prompt
         if not isinstance(prompt, str) and not is_chat(prompt):
             return self._token_ids(prompt)
-        marked, add_special_tokens = self._prompt_text(request, self._max_chars)
+        marked, add_special_tokens = self._prompt_text(request, self.max_chars)
         return self._tokenizer.encode(marked.text, add_special_tokens, marked.split_at)
 
     def _token_ids(self, prompt: Sequence[int] | Sequence[Message]) -> tuple[int, ...]:
@@ -116,7 +116,7 @@ class InputProcessor:
         """The conversation, rendered by the chat template. Raises BadRequest, TooLong."""
         # An empty message counts as one token: the template writes at least that much for it.
         chars = sum(MAX_CHARS_PER_TOKEN + len(content_text(message.content)) for message in messages)
-        self._check_size(chars, "messages", self._max_chars)
+        self.check_size(chars, "messages", self.max_chars)
         tools = () if request.tool_choice == "none" else request.tools
         return self.chat_template.render(messages, tools, requested_format(request), request.template)
 
@@ -125,16 +125,18 @@ class InputProcessor:
     ) -> MarkedText:
         """The text; with `truncate`, its last max_chars characters. Raises BadRequest, TooLong."""
         if request.truncate is None:
-            self._check_size(len(marked.text), field, max_chars)
+            self.check_size(len(marked.text), field, max_chars)
         marked = marked.last(max_chars)
         check_unicode(marked.text, field)
         return marked
 
     @property
-    def _max_chars(self) -> int:
+    def max_chars(self) -> int:
+        """A longer text is refused before it is tokenized."""
         return self.context * MAX_CHARS_PER_TOKEN
 
-    def _check_size(self, chars: int, field: str, max_chars: int) -> None:
+    def check_size(self, chars: int, field: str, max_chars: int) -> None:
+        """Raise TooLong for a text of more than `max_chars` characters."""
         if chars > max_chars:
             rule = f"has more than {max_chars} characters, and the context holds {self.context} tokens"
             raise TooLong(field, self.context, chars, rule, unit="characters")

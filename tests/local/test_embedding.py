@@ -102,6 +102,8 @@ def test_an_input_may_have_as_many_tokens_as_the_context(backend: LocalBackend) 
         backend.embed([[5] * (CONTEXT + 1)])
     with pytest.raises(TooLong, match=r"^input"):
         backend.embed(["a" * 100_000])
+    with pytest.raises(TooLong, match=r"^input"):  # before its characters are checked
+        backend.embed(["a" * 100_000 + "\ud800"])
 
 
 @pytest.mark.parametrize("count", (0, MAX_INPUTS + 1))
