@@ -1,9 +1,11 @@
 /** What the buttons do: generate, stop, retry, undo and more. Knows no DOM element. */
 
 import { appendSelected, isCurrent } from "./completions.js";
+import { Comparison } from "./comparison.js";
 import { DIALECTS } from "./dialects/index.js";
 import { Generation } from "./generation.js";
-import { buildRequest, endsWithAssistant, withSeed, withoutSystemMessage } from "./request.js";
+import { comparedModels } from "./models.js";
+import { buildRequest, endsWithAssistant, withModels, withSeed, withoutSystemMessage } from "./request.js";
 import { RequestError } from "./server.js";
 
 const UNDOABLE = [
@@ -134,7 +136,10 @@ export class Actions {
   }
 }
 
-/** Throws RequestError or SyntaxError if the request is impossible, before the state changes. */
+/**
+ * A Generation, or a Comparison whose columns have the same seed. Throws RequestError or SyntaxError if the
+ * request is impossible, before the state changes.
+ */
 function prepareGeneration(state) {
   const request = buildRequest(state);
   const dialect = DIALECTS[state.dialect];
@@ -145,5 +150,8 @@ function prepareGeneration(state) {
   if (isChat && endsWithAssistant(request) && !dialect.supportsContinuation)
     throw new RequestError(0, `Write a message first: ${NO_CONTINUATION}.`);
   dialect.serialize(request, true);
-  return new Generation(dialect, withSeed(request));
+  const generations = withModels(withSeed(request), comparedModels(state)).map(
+    (each) => new Generation(dialect, each),
+  );
+  return generations.length > 1 ? new Comparison(generations) : generations[0];
 }

@@ -8,6 +8,7 @@ import { callServer } from "./server.js";
  * startedAt, firstTokenAt, endedAt  milliseconds of performance.now(); 0 until they are known
  * numTokens                         tokens received over all completions
  * truncated                         {preamble, prompt}: characters the server truncated; null: not reported
+ * error                             why a column of a comparison failed (comparison.js); null: it did not
  */
 export class Generation {
   startedAt = performance.now();
@@ -15,6 +16,7 @@ export class Generation {
   endedAt = 0;
   numTokens = 0;
   truncated = null;
+  error = null;
   #abortController = new AbortController();
 
   constructor(dialect, request) {
@@ -24,6 +26,11 @@ export class Generation {
     this.completions = Array.from({ length: n ?? 1 }, (_, index) =>
       newCompletion(seed === null ? null : seed + index),
     );
+  }
+
+  /** A generation alone has no columns. */
+  columnOf() {
+    return null;
   }
 
   stop() {

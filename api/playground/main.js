@@ -7,6 +7,7 @@ import { Store } from "./store.js";
 import { countTokens } from "./tokens.js";
 import { barView } from "./views/bar.js";
 import { chatEditorView } from "./views/chat_editor.js";
+import { compareMenu } from "./views/compare_menu.js";
 import { completionsView } from "./views/completions.js";
 import { curlView } from "./views/curl.js";
 import { byId } from "./views/dom.js";
@@ -21,6 +22,7 @@ const store = new Store(loadState());
 const actions = new Actions(store);
 
 topView(store, actions);
+compareMenu(store);
 textEditorView(byId("editor"), store);
 chatEditorView(byId("editor"), byId("composer"), store);
 completionsView(byId("completions"), store, actions);

@@ -42,6 +42,10 @@ export function modelLabel({ id, adapter }, states) {
   return adapter ? `${id} (adapter)` : `${id}${state}`;
 }
 
+/** The models that are compared with the chosen one. */
+export const comparedModels = ({ models, model, compared }) =>
+  models.filter(({ id }) => id !== model?.id && compared.includes(id));
+
 /** The states in the server's status, by model. */
 export const statesByModel = (models) =>
   Object.fromEntries(models.map(({ model, status }) => [model, status]));

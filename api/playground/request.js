@@ -39,6 +39,12 @@ export function withSeed(request) {
   return { ...request, params: { ...request.params, seed: newSeed } };
 }
 
+/** The request, and the same one to each of the other models. */
+export const withModels = (request, models) => [
+  request,
+  ...models.map(({ id, adapter, context }) => ({ ...request, model: id, adapter, context })),
+];
+
 /** The request for completion `index` where each one needs its own request. Its seed is seed + index. */
 export function singleCompletionRequest(request, index) {
   const { seed } = request.params;

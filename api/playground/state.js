@@ -4,7 +4,7 @@ import { DIALECTS } from "./dialects/index.js";
 import { defaultParams } from "./params.js";
 import { NOT_TRUNCATED } from "./tokens.js";
 
-const STORED = ["mode", "dialect", "theme", "preamble", "prompt", "system", "turns", "draft", "params"];
+const STORED = ["mode", "dialect", "theme", "preamble", "prompt", "system", "turns", "draft", "params", "compared"];
 const STATE_ITEM = "hearth.playground";
 const API_KEY_ITEM = "hearth.key";
 
@@ -16,6 +16,7 @@ const API_KEY_ITEM = "hearth.key";
  * models       the models and their adapters: {id, context, adapter, isDefault}: name, context length in
  *              tokens, the adapter's name, or null for the model itself, and whether requests without a model
  *              go to it
+ * compared     names of the models that answer beside the chosen one
  * states       whether each model is in memory, by name: {value, detail}
  * model        the one of them that answers; null: not yet known
  * promptTokens tokens of the next request's prompt; null: not known
@@ -40,6 +41,7 @@ const initialState = () => ({
   error: null,
   models: [],
   model: null,
+  compared: [],
   states: {},
   promptTokens: null,
   truncated: NOT_TRUNCATED,

@@ -1,6 +1,7 @@
 /** The bottom bar: the buttons and their keyboard shortcuts, the speed, and how full the context is. */
 
 import { byId, h, shareBar } from "./dom.js";
+import { speed } from "./speed.js";
 
 export function barView(store, actions) {
   const [generate, stop, retry, undo] = ["generate", "stop", "retry", "undo"].map(byId);
@@ -34,13 +35,6 @@ function onKeydown(event, { state }, actions) {
   } else if (event.key === "Escape" && state.running && !document.querySelector("dialog[open]")) {
     actions.stop();
   }
-}
-
-function speed({ tokensPerSecond, firstTokenAt, startedAt }, running) {
-  if (!firstTokenAt) return running ? ["waiting for the first token"] : [];
-  const firstToken = ` · first after ${((firstTokenAt - startedAt) / 1000).toFixed(2)} s`;
-  const rate = `${tokensPerSecond.toFixed(tokensPerSecond < 10 ? 1 : 0)} tokens/s`;
-  return [rate, h("span", { class: "wide-only" }, firstToken)];
 }
 
 /** The prompt's tokens and the tokens left for the completion, as shares of the context. */

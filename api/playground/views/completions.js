@@ -2,6 +2,7 @@
 
 import { copy, h } from "./dom.js";
 import { finishChips } from "./finish.js";
+import { speed } from "./speed.js";
 import { tokenRenderer } from "./token_spans.js";
 
 export function completionsView(root, store, actions) {
@@ -12,6 +13,7 @@ export function completionsView(root, store, actions) {
       root.replaceChildren(...cards.map(({ element }) => element));
     }
     root.classList.toggle("multiple", completions.length > 1);
+    root.classList.toggle("compared", Boolean(completions[0] && columnOf(store, completions[0])));
     completions.forEach((completion, index) => cards[index].update(completion, index === selected));
   });
 }
@@ -31,9 +33,11 @@ function createCard(index, count, store, actions) {
       copy(store.state.completions[index].text, event.target, text),
     ),
   );
-  const picker = count > 1 ? createPicker(index, store) : null;
+  const column = createColumn(columnOf(store, store.state.completions[index]));
+  const picker = count > 1 ? createPicker(index, column.name ?? `Answer ${index + 1}`, store) : null;
+  const header = h("div", { class: "completion-header" }, picker, ...column.elements);
   const footer = h("div", { class: "completion-footer" }, chips, tools);
-  const element = h("article", { class: "completion" }, picker, text, footer);
+  const element = h("article", { class: "completion" }, header, text, footer);
   const renderTokens = tokenRenderer(text);
   let current = null;
 
@@ -42,8 +46,9 @@ function createCard(index, count, store, actions) {
     renderTokens(completion.tokens);
     element.classList.toggle("selected", isSelected && count > 1);
     element.classList.toggle("streaming", !completion.finishReason);
-    element.classList.toggle("empty", completion.finishReason !== "" && !completion.text);
+    element.classList.toggle("empty", hasEnded(completion) && !completion.text);
     chips.replaceChildren(...finishChips(completion));
+    column.update(completion);
     tools.hidden = !completion.finishReason || !completion.text;
     if (picker) picker.querySelector("input").checked = isSelected;
   }
@@ -51,10 +56,34 @@ function createCard(index, count, store, actions) {
   return { element, update, shows: (completion) => !current || current === completion };
 }
 
-function createPicker(index, store) {
+/** The generation of a completion in a comparison; null: there is no comparison. */
+const columnOf = ({ state }, completion) => state.generation?.columnOf(completion) ?? null;
+
+/** The model's name, its speed, its stop button and its error, for a completion in a comparison. */
+function createColumn(generation) {
+  if (!generation) return { name: null, elements: [], update: () => {} };
+  const rate = h("span", { class: "column-speed" });
+  const stop = createButton("Stop", "Stop this model's answer", (event) => {
+    event.stopPropagation();
+    generation.stop();
+  });
+  const error = h("p", { class: "column-error", role: "alert" });
+  function update({ finishReason }) {
+    const running = !finishReason;
+    rate.replaceChildren(...speed(generation, running));
+    stop.hidden = !running;
+    error.textContent = generation.error?.message ?? "";
+  }
+  return { name: generation.request.model, elements: [rate, stop, error], update };
+}
+
+/** Whether the model itself ended the answer, or the user did. */
+const hasEnded = ({ finishReason }) => finishReason !== "" && finishReason !== "failed";
+
+function createPicker(index, label, store) {
   const input = h("input", { type: "radio", name: "selected", value: index });
   input.addEventListener("change", () => store.set({ selected: index }));
-  return h("label", { class: "picker" }, input, h("span", {}, `Answer ${index + 1}`));
+  return h("label", { class: "picker" }, input, h("span", {}, label));
 }
 
 function createButton(label, title, onClick) {

@@ -1,0 +1,103 @@
+"""Models side by side in the playground, in Chromium: two on another server, and one whose server is down."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from selenium.webdriver import Chrome
+
+from tests.live.browser_page import Page, visit
+from tests.serving import ServerProcess, free_port, serving
+
+pytestmark = pytest.mark.slow
+
+NAMES = ["left", "right", "down"]
+
+
+@pytest.fixture(scope="module")
+def front(server: ServerProcess) -> Iterator[ServerProcess]:
+    addresses = [server.url, server.url, f"http://127.0.0.1:{free_port()}"]
+    entries = [
+        {"base_model": "models/demo", "display_name": name, "inference_server": f"hearth:{address}"}
+        for name, address in zip(NAMES, addresses, strict=True)
+    ]
+    options = ("--tuning-dir", "off", "--responses-store", "off", "--log-level", "warning")
+    with serving("--models", json.dumps(entries), *options) as front:
+        yield front
+
+
+@pytest.fixture
+def page(front: ServerProcess, chrome: Chrome) -> Iterator[Page]:
+    """The open page, which compares the first two models."""
+    with visit(chrome, front.url) as page:
+        page.open()
+        compare_with(page, "right")
+        yield page
+        assert [each for each in page.complaints() if "Failed to load resource" not in each] == []
+
+
+def compare_with(page: Page, name: str) -> None:
+    page.find("#compare summary").click()
+    page.find(f"#compare-models input[value={name}]").click()
+    page.find("#compare summary").click()
+
+
+def running_columns(page: Page) -> list[str]:
+    return [each for each in NAMES if each in " ".join(page.texts(".completion.streaming .picker"))]
+
+
+def test_each_model_has_a_column_with_its_own_speed(page: Page) -> None:
+    page.set("temperature", 0)
+    page.write("Prompt", "The capital of France is")
+    assert [text.strip() for text in page.generate()] == ["Paris."] * 2
+    assert page.texts(".picker") == ["left", "right"]
+    assert all("tokens/s" in text for text in page.texts(".column-speed"))
+    sent = [json.loads(each["postData"]) for each in page.requests() if each["method"] == "POST"]
+    generated = [body for body in sent if "stream" in body]
+    assert [body["model"] for body in generated] == ["left", "right"]
+
+
+def test_sampled_columns_have_the_same_seed(page: Page) -> None:
+    page.write("Prompt", "Once upon a time")
+    page.set("max_tokens", 16)
+    first, second = page.generate()
+    assert first == second != ""
+
+
+def test_a_column_is_stopped_by_itself(page: Page) -> None:
+    page.set("max_tokens", 1500)
+    page.find("#param-ignore_eos").click()
+    page.press("generate")
+    page.until(lambda: all(len(text) > 20 for text in page.answer_texts) and len(page.answer_texts) == 2)
+    page.all(".completion-header button")[0].click()
+    page.until(lambda: running_columns(page) == ["right"])
+    before = page.answer_texts
+    page.until(lambda: len(page.answer_texts[1]) > len(before[1]))
+    assert page.answer_texts[0] == before[0] and page.running
+    page.press("stop")
+    page.until(lambda: not page.running)
+
+
+def test_a_column_fails_by_itself(page: Page) -> None:
+    compare_with(page, "down")
+    page.set("temperature", 0)
+    page.write("Prompt", "The capital of France is")
+    texts = page.generate()
+    assert [text.strip() for text in texts] == ["Paris.", "Paris.", ""]
+    errors = page.texts(".column-error")
+    assert errors[:2] == ["", ""] and "down" in errors[2]
+
+
+def test_dialects_that_name_no_model_cannot_compare(page: Page) -> None:
+    disabled = {each.get_property("value") for each in page.all("#dialects input:disabled")}
+    assert disabled == {"tgi", "neodim"}
+
+
+def test_the_picked_column_is_continued(page: Page) -> None:
+    page.set("temperature", 0)
+    page.write("Prompt", "The capital of France is")
+    page.generate()
+    page.all(".completion")[1].click()
+    assert "selected" in page.all(".completion")[1].get_attribute("class")
+    page.find(".completion.selected .completion-tools button").click()
+    assert page.value("Prompt") == "The capital of France is Paris."
