@@ -120,7 +120,7 @@ def measure_model(
     )
     text_config, stacks_of_layers = sized_model.config.get_text_config(), layer_stacks(sized_model)
     quantization_savings, activation_bytes_per_token = (
-        bytes_saved(model, itemsize(dtype)),
+        bytes_saved(model, itemsize(dtype), device),
         measure_activations(sized_model),
     )
     is_fused = may_run_fused(sized_model, runner)

@@ -123,8 +123,8 @@ def bytes_per_token(model: str, quantize: str) -> int:
         model_on_meta = AutoModelForCausalLM.from_config(config_of(model), dtype=torch.bfloat16)
     total = sum(weight.nbytes for weight in model_on_meta.parameters())
     unread = (each for each in find_weights(model_on_meta, "meta") if each.role is WeightRole.EMBEDDING)
-    looked_up = sum(each.weight.nbytes - weight_bytes_saved(each, quantize, 2) for each in unread)
-    return total - bytes_saved(model_on_meta, 2).get(quantize, 0) - looked_up
+    looked_up = sum(each.weight.nbytes - weight_bytes_saved(each, quantize, 2, "cpu") for each in unread)
+    return total - bytes_saved(model_on_meta, 2, "cpu").get(quantize, 0) - looked_up
 
 
 def build_model(model: str, dtype: str, device: str) -> Any:

@@ -97,8 +97,9 @@ def weight_bytes(model: Any, spec: JobSpec) -> int:
     full, scheme = nbytes(model.parameters()), qlora_scheme(spec.hyperparameters.quantize_base, spec.device)
     if scheme == NONE:
         return full
-    itemsize = model.dtype.itemsize
-    return full - sum(weight_bytes_saved(weight, scheme, itemsize) for weight in find_weights(model, "meta"))
+    itemsize, device = model.dtype.itemsize, resolve_device(spec.device)
+    weights = find_weights(model, "meta")
+    return full - sum(weight_bytes_saved(weight, scheme, itemsize, device) for weight in weights)
 
 
 def insert_adapter(model: Any, spec: JobSpec) -> int:

@@ -13,10 +13,10 @@ from torch.nn.functional import linear
 
 from inference.model.quantization.dequantize import triton_kernels, unpack
 from inference.model.quantization.round_weights import ROUND
+from inference.model.quantization.schemes import DEVICE_BITS
 from inference.model.quantization.words import pack_words
 from inference.native.structs import NativeDtype
 
-BITS = {NativeDtype.INT8: 8, NativeDtype.INT4: 4}
 BLOCK_VALUES = 1 << 26  # that are dequantized at once
 PACKED_VALUES = 1 << 23  # that are quantized at once: rounding takes some 40 bytes for each
 
@@ -40,7 +40,7 @@ class DeviceMatrix:
     def pack(cls, weight: Tensor, dtype: NativeDtype, bias: Tensor | None = None) -> "DeviceMatrix":
         """Pack a weight (outputs, inputs), on its device. Quantizes a block of rows at a time."""
         weight, bias = weight.detach(), None if bias is None else bias.detach()
-        bits, (outputs, inputs) = BITS.get(dtype, 0), weight.shape
+        bits, (outputs, inputs) = DEVICE_BITS.get(dtype, 0), weight.shape
         if not bits:
             return cls(weight, None, bits, inputs, bias)
         rounded = (ROUND[dtype](weight[rows]) for rows in row_blocks(outputs, inputs, PACKED_VALUES))

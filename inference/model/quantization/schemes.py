@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from inference.model.quantization.find_weights import FoundWeight, WeightRole, find_weights
+from inference.model.quantization.words import padded_inputs
 from inference.native.packed_matrix import GROUP, NATIVE_DTYPES, PANEL
 from inference.native.prefault import round_up
 from inference.native.structs import NativeDtype
@@ -51,7 +52,8 @@ BYTES = {
     NativeDtype.IQ4_NL: (0.5, 0, 2),
     NativeDtype.IQ4_XS: (0.5, 0, 1),
 }
-BIAS = 4  # bytes of a bias value: a matrix has its own float32 copy of the bias
+BIAS = {"cpu": 4, "cuda": 0}  # bytes of a bias value: a PackedMatrix has its own float32 copy of the bias
+DEVICE_BITS = {NativeDtype.INT8: 8, NativeDtype.INT4: 4}  # of the quantized values of a DeviceMatrix
 
 
 def dtype_for(weight: FoundWeight, quantize: str) -> NativeDtype:
@@ -60,27 +62,42 @@ def dtype_for(weight: FoundWeight, quantize: str) -> NativeDtype:
     return NATIVE_DTYPES[weight.weight.dtype] if dtype is None else dtype
 
 
-def bytes_saved(model: Any, itemsize: int) -> dict[str, int]:
-    """Scheme → bytes that it saves on a meta-device model whose values would take `itemsize` bytes each."""
+def bytes_saved(model: Any, itemsize: int, device: str) -> dict[str, int]:
+    """Scheme → bytes that it saves on a meta-device model whose values would take `itemsize` bytes each.
+
+    device: "cpu" or "cuda", where the packed weights are
+    """
     weights = list(find_weights(model, "meta"))
     return {
-        scheme: sum(weight_bytes_saved(weight, scheme, itemsize) for weight in weights)
+        scheme: sum(weight_bytes_saved(weight, scheme, itemsize, device) for weight in weights)
         for scheme in (INT8, INT4)
     }
 
 
-def weight_bytes_saved(weight: FoundWeight, quantize: str, itemsize: int) -> int:
-    """Bytes saved on one weight; negative if it keeps its dtype, because outputs are padded to panels."""
+def weight_bytes_saved(weight: FoundWeight, quantize: str, itemsize: int, device: str) -> int:
+    """Bytes saved on one weight; negative on a CPU if it keeps its dtype: outputs are padded to panels."""
     scheme_dtype = SCHEMES[quantize][weight.role]
     dtype = NATIVE_DTYPES_BY_SIZE[itemsize] if scheme_dtype is None else scheme_dtype
     matrices = weight.weight.numel() // (weight.outputs * weight.inputs)
-    packed_bytes = matrices * matrix_bytes(dtype, weight.outputs, weight.inputs)
-    bias = 0 if weight.bias is None else BIAS * weight.bias.numel()
+    packed_bytes = matrices * PACKED_BYTES[device](dtype, weight.outputs, weight.inputs)
+    bias = 0 if weight.bias is None else BIAS[device] * weight.bias.numel()
     return weight.weight.numel() * itemsize - packed_bytes - bias
 
 
 def matrix_bytes(dtype: NativeDtype, outputs: int, inputs: int) -> int:
-    """Bytes of a packed matrix: outputs are padded to a multiple of PANEL, inputs to one of GROUP."""
+    """Bytes of a PackedMatrix: outputs are padded to a multiple of PANEL, inputs to one of GROUP."""
     outputs, groups = round_up(outputs, PANEL), -(-inputs // GROUP)
     value, output, group = BYTES[dtype]
     return int(outputs * (groups * (GROUP * value + group) + output))
+
+
+def device_matrix_bytes(dtype: NativeDtype, outputs: int, inputs: int) -> int:
+    """Bytes of a DeviceMatrix: quantized inputs are padded to whole blocks of words, outputs are not."""
+    value, output, group = BYTES[dtype]
+    if dtype not in DEVICE_BITS:
+        return int(outputs * inputs * value)
+    values = padded_inputs(inputs, DEVICE_BITS[dtype]) * value
+    return int(outputs * (values + -(-inputs // GROUP) * group + output))
+
+
+PACKED_BYTES = {"cpu": matrix_bytes, "cuda": device_matrix_bytes}

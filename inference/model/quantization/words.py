@@ -11,14 +11,21 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from inference.native.packed_matrix import GROUP
+from inference.native.prefault import round_up
 
 WORDS = GROUP  # words of a block, and inputs of a group
+
+
+def padded_inputs(inputs: int, bits: int) -> int:
+    """The inputs of whole blocks of words: what a row of integers is padded to."""
+    return round_up(inputs, WORDS * (32 // bits))
 
 
 def pack_words(integers: Tensor, bits: int) -> Tensor:
     """Signed integers (outputs, inputs) of so many bits → int32 (outputs, words); 0 beyond the inputs."""
     fields = 32 // bits
-    padded = pad(integers, (0, -integers.shape[1] % (WORDS * fields)))
+    inputs = integers.shape[1]
+    padded = pad(integers, (0, padded_inputs(inputs, bits) - inputs))
     unsigned = padded.to(torch.int64) + (1 << (bits - 1))
     blocks = unsigned.unflatten(1, (-1, fields, WORDS))
     shifts = bits * torch.arange(fields, device=integers.device)[:, None]

@@ -5,6 +5,7 @@ import torch
 from torch.nn.functional import linear
 
 from inference.model.quantization.device_matrix import DeviceMatrix
+from inference.model.quantization.schemes import device_matrix_bytes
 from inference.model.quantization.words import integers_of, pack_words
 from inference.native.build import NativeUnavailable
 from inference.native.packed_matrix import PackedMatrix, ensure_library
@@ -76,3 +77,10 @@ def test_kernels_on_a_gpu_multiply_as_torch_does(kind: NativeDtype, dtype: torch
     expected = x.double() @ matrix.unpack(torch.float32).double().T + bias.double()
     error = (matrix.linear(x).double() - expected).abs().max() / expected.std()
     assert error < (5e-3 if dtype is torch.float32 else 3e-2)
+
+
+@pytest.mark.parametrize("kind", [*KINDS, NativeDtype.BF16])
+@pytest.mark.parametrize("inputs", [96, 256, 896])
+def test_its_bytes_are_predicted(kind: NativeDtype, inputs: int) -> None:
+    matrix = DeviceMatrix.pack(torch.randn(5, inputs, dtype=torch.bfloat16), kind)
+    assert device_matrix_bytes(kind, 5, inputs) == matrix.nbytes
