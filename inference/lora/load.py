@@ -13,6 +13,7 @@ from inference.lora.check import check_adapter
 from inference.lora.config import refusal
 from inference.model.lora.runner import adapter_runner_of
 from inference.model.lora.verify import UnusableAdapter, try_adapter
+from inference.process.memory_shortage import is_memory_shortage
 
 
 class LoadedAdapter(NamedTuple):
@@ -39,6 +40,8 @@ def load_adapter(model: Any, folder: str, number: int, max_rank: int) -> Generat
         raise
     except Exception as error:  # any model's code, with weights that it was not made for
         runner.remove(number)
+        if is_memory_shortage(error):
+            raise
         raise refusal(f"cannot be served: the model fails with it: {named_error(error)}") from error
     return LoadedAdapter(checked.rank, adapter.nbytes)
 
