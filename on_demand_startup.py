@@ -11,8 +11,8 @@ from hub.resolve import PendingRepository, resolve_in_background
 from inference.finding import Finding
 from inference.metrics import Metrics
 from inference.models import ModelEntry
-from inference.on_demand.loader import LoadLimits, ModelLoader
-from inference.on_demand.managed_model import ManagedModel
+from inference.on_demand.loader import ModelLoader
+from inference.on_demand.managed_model import LoadLimits, ManagedModel
 from inference.on_demand.model_process import ModelProcess
 from inference.on_demand.model_residence import ModelResidence
 from inference.on_demand.residency import MemoryCapacity

@@ -51,8 +51,8 @@ from remote_startup import join_models, open_remote_models
 from settings.device_defaults import fill_defaults
 from settings.groups import EngineSettings, ModelSettings, group, server_settings
 from settings.schema import BadSetting, Settings
-from tuning.open_service import open_service
 from tuning.service import TuningService
+from tuning_startup import open_tuning
 
 log = logging.getLogger("hearth")
 
@@ -144,12 +144,10 @@ def serve(settings: Settings, pending: PendingRepository, version: str) -> int:
     report_memory(settings, report, loaded_engine, metrics)
     with contextlib.closing(backend), contextlib.ExitStack() as stack:
         model_folder = loaded_engine.folder / report.plan.repository.gguf_file
-        tuning = open_service(settings, models, model_folder, report.plan, report.machine)
-        if tuning:
-            stack.callback(tuning.close)
-            metrics.registry.register(tuning.metrics)
-            metrics.registry.register(tuning.runs.metrics)
-        return run_server(settings, models, metrics, tuning, version)
+        tuning, loader = stack.enter_context(
+            open_tuning(settings, models, model_folder, report.plan, report.machine, metrics)
+        )
+        return run_server(settings, models, metrics, tuning, version, loader)
 
 
 def check_tls(settings: Settings) -> None:
@@ -281,8 +279,7 @@ def run_server(
         )
         if store:
             stack.callback(store.close)
-        for backend in models.remote_backends:
-            stack.callback(backend.close)
+        stack.callback(models.close_remote)
         app = create_app(models, server, metrics, store, make_adapter_fetch(settings), tuning, model_loader)
         return serve_http(
             app,

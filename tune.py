@@ -68,6 +68,9 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--validation", type=Path, help="rows to evaluate on: the best checkpoint is kept")
     parser.add_argument("--model", help="model to train: the base or a fine-tuned one (default: the base)")
     parser.add_argument("--method", choices=METHODS, default="supervised", help="(%(default)s)")
+    parser.add_argument(
+        "--full", action="store_true", help="train all weights, for a model of its own (default: an adapter)"
+    )
     parser.add_argument("--suffix", default="", help="part of the new model's name")
     parser.add_argument("--seed", type=int, help="the same seed and data give the same model")
     parser.add_argument(
@@ -128,6 +131,8 @@ def job_body(client: ServerClient, options: argparse.Namespace) -> dict[str, Any
     """The body of a new job. Uploads the files."""
     names = (*HYPERPARAMETERS, "packing")
     values = {name: value for name in names if (value := getattr(options, name)) is not None}
+    if options.full:
+        values["finetuning_type"] = "full"
     body = {
         "model": options.model or client.get("/v1/models")["data"][0]["id"],
         "method": {"type": options.method, options.method: {"hyperparameters": values}},

@@ -79,14 +79,14 @@ class AdapterLoader:
 
     def unload(self, name: str) -> None:
         """Raises UnknownModel, or IsBaseModel for the name of the model."""
-        self.check_is_adapter(name)
+        self.check_is_removable(name)
         if self.find(name) is None:
             raise UnknownModel(name, self._models.ids)
         self._adapters().unload(name)
 
-    def check_is_adapter(self, name: str) -> None:
-        """Raises IsBaseModel for a name of the model."""
-        if self._models.has_model(name):
+    def check_is_removable(self, name: str) -> None:
+        """Raises IsBaseModel for the name of a model that was not fine-tuned here."""
+        if self._models.has_model(name) and not self._models.is_removable(name):
             raise IsBaseModel(name)
 
     def check_name(self, name: str) -> None:

@@ -48,9 +48,8 @@ class ModelCard(Struct, kw_only=True):
 
 
 def model_card(card: Card) -> ModelCard:
-    """An adapter has itself as its root and its base model as its parent, also in the metadata."""
+    """A fine-tuned model has itself as its root and its base model as its parent, also in the metadata."""
     root = card.adapter.name if card.adapter else card.info.id
-    parent = card.info.id if card.adapter else None
     provider = {"model_type": MODEL_TYPE, "provider_id": PROVIDER_ID, "provider_resource_id": root}
     metadata = _metadata(card)
     return ModelCard(
@@ -62,7 +61,7 @@ def model_card(card: Card) -> ModelCard:
         id=card.name,
         created=card.adapter.created if card.adapter else card.info.created,
         root=root,
-        parent=parent,
+        parent=card.parent,
         max_model_len=card.info.context,
         status=card_status(card.info),
     )
@@ -80,8 +79,10 @@ def model_states(models: Models) -> list[ModelState]:
 def _metadata(card: Card) -> dict[str, str | int]:
     metadata: dict[str, str | int] = {} if card.info.context is None else {"context": card.info.context}
     metadata |= card.info.details
+    if card.parent:
+        metadata["parent"] = card.parent
     if card.adapter:
-        return metadata | {"parent": card.info.id, "lora_rank": card.adapter.rank}
+        return metadata | {"lora_rank": card.adapter.rank}
     if card.info.embedding_sizes:
         metadata["embedding_dimension"] = card.info.embedding_sizes[-1]
     return metadata

@@ -4,6 +4,8 @@ Knows backends by their protocol. Does not know how a model or an adapter is loa
 it.
 """
 
+import asyncio
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -44,11 +46,18 @@ class Card:
 
     info     of the base model, if it is an adapter
     adapter  None: the model itself
+    fine_tuned_from  id of the model whose weights were all trained on; empty: this was not
     """
 
     name: str
     info: ModelInfo
     adapter: AdapterCard | None = None
+    fine_tuned_from: str = ""
+
+    @property
+    def parent(self) -> str | None:
+        """The id of the model that this one comes from; None: it is no fine-tuned one."""
+        return self.info.id if self.adapter else self.fine_tuned_from or None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,63 +102,102 @@ class ModelEntry:
     names      its id, then its further names
     unlisted   names that requests may use, but that no list shows: the path of its folder
     is_remote  it runs on another server: this one is healthy without it, if it has a model of its own
+    parent     id of the model that it was fine-tuned from; empty: it was not, and it is never removed
     """
 
     backend: Backend
     names: tuple[str, ...]
     unlisted: tuple[str, ...] = ()
     is_remote: bool = False
+    parent: str = ""
 
     def under_name(self, name: str) -> Served:
-        return Served(self.backend, Card(name, self.backend.info()))
+        return Served(self.backend, Card(name, self.backend.info(), fine_tuned_from=self.parent))
+
+
+class NameTable:
+    """The names of some models: `listed` ones, and all that requests may use. Immutable.
+
+    The last segment of an id is a name too, unless a model has it.
+    """
+
+    def __init__(self, entries: Sequence[ModelEntry]) -> None:
+        self.entries = entries
+        self.listed: dict[str, ModelEntry] = {}
+        for entry in entries:
+            for name in entry.names:
+                self.listed.setdefault(name, entry)
+        self.by_name = dict(self.listed)
+        for entry in entries:
+            for name in (entry.names[0].rpartition("/")[2], *entry.unlisted):
+                self.by_name.setdefault(name, entry)
+        self.backends = tuple(dict.fromkeys(entry.backend for entry in entries))
 
 
 class Models:
-    """The served models: at least one, the default first. Immutable, hence safe to read from any thread.
+    """The served models: at least one, the default first. Any thread may read and change them.
 
     Iteration yields every model under each of its names, then every adapter. A name that two models have is
-    the first one's. The last segment of an id resolves too, unless a model has that name. Adapters come and
-    go; the backends know them. An adapter also has the name model:adapter, as in SGLang.
-
-    backends  the backends of all models, each once
+    the first one's. Adapters come and go; the backends know them. An adapter also has the name
+    model:adapter, as in SGLang.
     """
 
     def __init__(self, *entries: ModelEntry) -> None:
-        self._entries = entries
-        self._listed: dict[str, ModelEntry] = {}
-        for entry in entries:
-            for name in entry.names:
-                self._listed.setdefault(name, entry)
-        self._by_name = dict(self._listed)
-        for entry in entries:
-            for name in (entry.names[0].rpartition("/")[2], *entry.unlisted):
-                self._by_name.setdefault(name, entry)
-        self.backends = tuple(dict.fromkeys(entry.backend for entry in entries))
+        self._table = NameTable(entries)
+        self._lock = threading.Lock()  # for changes: readers see the table before or after one
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def __iter__(self) -> Iterator[Served]:
-        yield from (entry.under_name(name) for name, entry in self._listed.items())
+        yield from (entry.under_name(name) for name, entry in self._table.listed.items())
         for backend in self.backends:
             info = backend.info()
             yield from (Served(backend, Card(card.name, info, card)) for card in listed_adapters(backend))
 
     @property
+    def backends(self) -> tuple[Backend, ...]:
+        """The backends of all models, each once."""
+        return self._table.backends
+
+    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Deliver the events of all backends on the server's event loop. Called once, on the loop."""
+        with self._lock:
+            self._loop = loop
+            for backend in self.backends:
+                backend.attach(loop)
+
+    def add(self, entry: ModelEntry) -> None:
+        """Serve another model from now on."""
+        with self._lock:
+            self._table = NameTable((*self._table.entries, entry))
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(entry.backend.attach, self._loop)
+
+    def remove(self, name: str) -> None:
+        """Serve the added model of this name no more. Its running answers go on."""
+        with self._lock:
+            entries = [entry for entry in self._table.entries if not (entry.parent and name in entry.names)]
+            self._table = NameTable(entries)
+
+    @property
     def default(self) -> Served:
-        return self._entries[0].under_name(self._entries[0].names[0])
+        return self._table.entries[0].under_name(self._table.entries[0].names[0])
 
     @property
     def own(self) -> Served:
         """The first model on this machine, which adapters and training are for; without one, the default."""
-        entries = [entry for entry in self._entries if not entry.is_remote] or self._entries
+        entries = [entry for entry in self._table.entries if not entry.is_remote] or self._table.entries
         return entries[0].under_name(entries[0].names[0])
 
-    @property
-    def remote_backends(self) -> tuple[Backend, ...]:
-        return tuple(entry.backend for entry in self._entries if entry.is_remote)
+    def close_remote(self) -> None:
+        """Close the backends of the models on other servers, or in other processes."""
+        for entry in self._table.entries:
+            if entry.is_remote:
+                entry.backend.close()
 
     @property
     def ids(self) -> str:
         """The ids of all models, quoted, for messages."""
-        return ", ".join(repr(entry.names[0]) for entry in self._entries)
+        return ", ".join(repr(entry.names[0]) for entry in self._table.entries)
 
     def resolve(self, name: str | None) -> Served:
         """The model or adapter that a request names; no name and placeholders mean the default model.
@@ -158,7 +206,7 @@ class Models:
         """
         if name is None:
             return self.default
-        entry = self._by_name.get(name)
+        entry = self._table.by_name.get(name)
         if entry is not None:
             return entry.under_name(name)
         if adapter := self._resolve_adapter(name):
@@ -167,15 +215,20 @@ class Models:
             return self.default
         raise UnknownModel(name, self.ids)
 
+    def is_removable(self, name: str) -> bool:
+        """Whether `name` is a fine-tuned model, not one that is served as long as the server runs."""
+        entry = self._table.listed.get(name)
+        return entry is not None and bool(entry.parent)
+
     def has_model(self, name: str) -> bool:
         """Whether a model, not an adapter, answers requests that name `name`."""
-        return name in self._by_name or is_placeholder(name)
+        return name in self._table.by_name or is_placeholder(name)
 
     def _resolve_adapter(self, name: str) -> Served | None:
         for backend in self.backends:
             if card := find_adapter(backend, name):
                 return Served(backend, Card(name, backend.info(), card))
-        for model, entry in self._by_name.items():
+        for model, entry in self._table.by_name.items():
             if name.startswith(f"{model}:") and (
                 card := find_adapter(entry.backend, name.removeprefix(f"{model}:"))
             ):
@@ -187,7 +240,7 @@ class Models:
 
         If all models run on other servers, the reason of the first one while none can answer.
         """
-        own = [entry.backend for entry in self._entries if not entry.is_remote]
+        own = [entry.backend for entry in self._table.entries if not entry.is_remote]
         reasons = [self._describe(backend) for backend in own or self.backends]
         if own:
             return next(filter(None, reasons), "")

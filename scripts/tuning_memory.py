@@ -1,6 +1,6 @@
 """Compares the memory plan of training jobs with the measured peak of their processes.
 
-    python -m scripts.tuning_memory            six shapes: LoRA, QLoRA, DPO, checkpointing, two models
+    python -m scripts.tuning_memory            all shapes: LoRA, QLoRA, DPO, checkpointing, full; two models
     python -m scripts.tuning_memory --shapes lora,dpo
 
 Each job is a process of its own, as in the server. Prints, in MB, the plan
@@ -40,8 +40,10 @@ class JobShape:
     tokens: int
     method: Method = "supervised"
     changes: Mapping[str, Any] | None = None
+    dtype: str = "float32"
 
 
+FULL = {"finetuning_type": "full"}
 SHAPES = (
     JobShape("lora", SMALL, 4, 256),
     JobShape("lora_512", SMALL, 4, 512),
@@ -49,6 +51,11 @@ SHAPES = (
     JobShape("qlora", WIDE, 4, 256, changes={"quantize_base": True}),
     JobShape("dpo", SMALL, 2, 256, method="dpo"),
     JobShape("checkpointing", SMALL, 8, 256, changes={"activation_checkpointing": True}),
+    JobShape("full", SMALL, 4, 256, changes=FULL),
+    JobShape("full_accum", WIDE, 2, 256, changes=FULL | {"gradient_accumulation_steps": 2}),
+    JobShape("full_bf16", WIDE, 4, 256, changes=FULL, dtype="bfloat16"),
+    JobShape("full_check", WIDE, 8, 256, changes=FULL | {"activation_checkpointing": True}),
+    JobShape("full_dpo", SMALL, 2, 256, method="dpo", changes=FULL),
 )
 ALL_NAMES = {shape.name for shape in SHAPES}
 
@@ -101,7 +108,7 @@ def write_rows(path: Path, shape: JobShape) -> None:
 def texts(shape: JobShape) -> Iterator[str]:
     """Texts that take the shape's tokens with the chat template."""
     tokenizer = AutoTokenizer.from_pretrained("models/demo")
-    for _ in range(shape.rows * NUM_STEPS):
+    for _ in range(shape.rows * NUM_STEPS * (shape.changes or {}).get("gradient_accumulation_steps", 1)):
         ids = tokenizer.encode("one two three four five six seven " * shape.tokens, add_special_tokens=False)
         yield tokenizer.decode(ids[: shape.tokens - 20])
 
@@ -124,7 +131,7 @@ def write_spec(folder: Path, shape: JobShape) -> None:
         hyperparameters=hyperparameters,
         seed=0,
         model_folder=str(folder / "model"),
-        dtype="float32",
+        dtype=shape.dtype,
         chat_template="",
         tokenizer_config_path="",
         trust_remote_code=False,

@@ -1,5 +1,8 @@
 """Names resolve to the models that are served under them."""
 
+import asyncio
+from typing import Any, cast
+
 import pytest
 
 from inference.models import MAX_SHOWN_CHARS, ModelEntry, Models, UnknownAdapter, UnknownModel
@@ -164,3 +167,36 @@ def test_adapters_are_for_the_model_on_this_machine() -> None:
     own = FakeBackend(model_id="own")
     models = Models(remote_entry("remote"), ModelEntry(own, ("own",)))
     assert (models.default.card.name, models.own.backend) == ("remote", own)
+
+
+def test_a_fine_tuned_model_comes_and_goes() -> None:
+    tuned, models = FakeBackend(model_id="ft:small"), Models(ModelEntry(FIRST, ("acme/small",)))
+    models.add(ModelEntry(tuned, ("ft:small",), is_remote=True, parent="acme/small"))
+    served = models.resolve("ft:small")
+    assert (served.backend, served.card.parent, served.adapter) == (tuned, "acme/small", None)
+    assert models.is_removable("ft:small") and not models.is_removable("acme/small")
+    assert [each.card.name for each in models] == ["acme/small", "ft:small"]
+    assert models.own.backend is models.default.backend is FIRST
+    models.remove("acme/small")
+    models.remove("ft:small")
+    assert models.backends == (FIRST,) and models.resolve("acme/small").card.parent is None
+    with pytest.raises(UnknownModel):
+        models.resolve("ft:small")
+
+
+def test_a_model_that_comes_later_is_attached_to_the_event_loop() -> None:
+    async def run() -> list[Any]:
+        loop, models = asyncio.get_running_loop(), Models(ModelEntry(AttachedBackend(), ("first",)))
+        models.attach(loop)
+        models.add(ModelEntry(AttachedBackend(), ("second",), parent="first"))
+        await asyncio.sleep(0)
+        return [cast(AttachedBackend, backend).loop is loop for backend in models.backends]
+
+    assert asyncio.run(run()) == [True, True]
+
+
+class AttachedBackend(FakeBackend):
+    loop: Any = None
+
+    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop

@@ -62,6 +62,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("inference/selftest/", "plan"): MEMORY_PLAN,
     ("startup.py", "plan"): MEMORY_PLAN,
     ("tuning/", "plan"): MEMORY_PLAN,
+    ("tuning_startup.py", "plan"): MEMORY_PLAN,
     ("tests/tuning/", "plan"): MEMORY_PLAN,
     ("tests/checks/", "plan"): MEMORY_PLAN,
     ("tests/hub/", "plan"): MEMORY_PLAN,

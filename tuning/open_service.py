@@ -4,6 +4,7 @@ import contextlib
 import logging
 import os
 import sqlite3
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from inference.models import Models
 from inference.process.rss import resident_memory
 from settings.groups import tuning_folder
 from settings.schema import Settings
+from tuning.jobs.model_host import ModelHost
 from tuning.service import InUse, TuningService
 from tuning.trainer.trainer_memory import free_vram
 from tuning.types import TrainingBase
@@ -28,16 +30,19 @@ log = logging.getLogger(__name__)
 
 
 def open_service(
-    settings: Settings, models: Models, model_folder: Path, plan: Plan, machine: Machine
+    settings: Settings,
+    models: Models,
+    model_folder: Path,
+    plan: Plan,
+    machine: Machine,
+    host: ModelHost | None = None,
 ) -> TuningService | None:
     """The service in TUNING_DIR; None if it is off, or cannot be opened, which is logged.
 
     model_folder  of the served model, or its GGUF file; plan, machine: with which it was loaded
+    host          what serves whole models that were trained; None: nothing does
     """
-    assert plan.model_size is not None
     backend = models.own.backend
-    terms = full_batch_terms(plan, machine)
-    serving_bytes = terms[RAM].serving if RAM in terms else 0
     folder = tuning_folder(settings)
     if folder is None:
         return None
@@ -50,19 +55,33 @@ def open_service(
             max_file_bytes=round(settings.max_file_mb * 1e6),
             num_slots=settings.tuning_jobs,
             max_runs=settings.tinker_runs,
-            free_bytes=partial(free_bytes, serving_bytes, plan.device),
+            free_bytes=partial(free_bytes, serving_ram(plan, machine), plan.device),
             fetch_dataset=partial(
                 fetch_dataset,
                 make_hub(settings),
                 max_bytes=round(settings.max_file_mb * 1e6),
                 offline=settings.offline,
             ),
+            host=host,
         )
     except (OSError, sqlite3.Error, InUse) as error:
         log.warning("TUNING_DIR=%s cannot be opened, so there is no tuning: %s", folder, error)
         return None
     log.info("files, fine-tuning jobs and their models are in %s", folder)
     return service
+
+
+def serving_ram(plan: Plan, machine: Machine) -> int:
+    """Bytes of RAM that the server needs for a full batch."""
+    terms = full_batch_terms(plan, machine)
+    return terms[RAM].serving if RAM in terms else 0
+
+
+def with_free_memory(plan: Plan, machine: Machine) -> Machine:
+    """The machine with the memory that is free now beside what the served model takes."""
+    gpus = tuple(replace(gpu, free=free_vram()) for gpu in machine.gpus[:1]) + machine.gpus[1:]
+    ram = free_bytes(serving_ram(plan, machine), "cpu")
+    return replace(machine, ram=ram, gpus=gpus)
 
 
 def free_bytes(serving_bytes: int, device: str) -> int:

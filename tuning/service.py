@@ -15,6 +15,7 @@ from inference.models import Models
 from tuning.data.hub_rows import FetchDataset
 from tuning.jobs.fine_tuned_models import FineTunedModels, trained_models
 from tuning.jobs.jobs import Jobs, read_trained
+from tuning.jobs.model_host import ModelHost
 from tuning.jobs.queue import POLL_S, JobQueue
 from tuning.jobs.workspace import Programs, Workspace
 from tuning.metrics import TuningCollector
@@ -41,7 +42,8 @@ class TuningService:
     """max_file_bytes: of an upload; num_slots: jobs that train at the same time.
 
     max_runs       training runs in memory at a time
-    adapters       what serves the results; None: the backend serves no adapters
+    adapters       what serves adapters; None: the backend serves none
+    host           what serves whole models; None: none can be trained
     free_bytes     memory that a trainer may take beside what the server keeps
     fetch_dataset  fetches a dataset of the Hub; None: none can be named
 
@@ -60,6 +62,7 @@ class TuningService:
         max_runs: int = 8,
         free_bytes: Callable[[], int] = lambda: 1 << 62,
         fetch_dataset: FetchDataset | None = None,
+        host: ModelHost | None = None,
         programs: Programs = OWN_PROGRAMS,
         poll_s: float = POLL_S,
     ) -> None:
@@ -70,13 +73,13 @@ class TuningService:
             raise InUse(f"another server uses {folder}: give one of them another TUNING_DIR")
         self.files = Files(self._database, folder / "files", max_file_bytes, job_that_needs)
         self.datasets = Datasets(self._database, folder / "datasets", self.files, fetch_dataset)
-        results = FineTunedModels(folder / "models", adapters)
+        results = FineTunedModels(folder / "models", base.names, adapters, host)
         workspace = Workspace(
             self._database, folder / "jobs", base, self.files, results, programs, free_bytes
         )
         self._remove_leftovers(workspace)
         jobs, checkpoints = self._database.run(read_trained)
-        results.load_all(trained_models(jobs, checkpoints, results))
+        results.serve_all(trained_models(jobs, checkpoints, results).values())
         self._queue = JobQueue(workspace, num_slots, poll_s)
         self.jobs = Jobs(workspace, self.datasets, self._queue, models)
         self.runs = TrainingRuns(

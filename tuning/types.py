@@ -8,18 +8,22 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Method = Literal["supervised", "dpo", "orpo", "kto"]
+FinetuningType = Literal["lora", "full"]
 Status = Literal["validating_files", "queued", "running", "paused", "succeeded", "failed", "cancelled"]
 Level = Literal["info", "warn", "error"]
 EventType = Literal["message", "metrics"]
 
 WAITING: frozenset[Status] = frozenset(("validating_files", "queued"))
 FINISHED: frozenset[Status] = frozenset(("succeeded", "failed", "cancelled"))
+# Checkpoints of a job that stay, the last ones: a whole model takes as much disk as the base.
+NUM_CHECKPOINTS: Mapping[FinetuningType, int] = {"lora": 3, "full": 1}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hyperparameters:
     """The hyperparameters of a job once every "auto" has become a number.
 
+    finetuning_type           lora trains an adapter over frozen weights; full trains all weights
     learning_rate             at the end of the warm-up, multiplied already
     learning_rate_multiplier  what the automatic learning rate was multiplied by
     target_modules            names of the linear layers that get an adapter; empty: all linears of the layers
@@ -39,6 +43,7 @@ class Hyperparameters:
     batch_size: int
     learning_rate: float
     learning_rate_multiplier: float = 1.0
+    finetuning_type: FinetuningType = "lora"
     lora_rank: int = 16
     lora_alpha: float = 32.0
     target_modules: tuple[str, ...] = ()
@@ -62,6 +67,11 @@ class Hyperparameters:
     early_stopping_patience: int = 0
     keep_best: bool = True
     train_on_input: bool = False
+
+    @property
+    def is_full(self) -> bool:
+        """Whether all weights are trained, not an adapter."""
+        return self.finetuning_type == "full"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

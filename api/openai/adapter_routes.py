@@ -107,9 +107,9 @@ def unload() -> Response:
 
 
 def delete_model(name: str) -> Response:
-    """Unload the adapter; if it was trained here, delete its files too."""
+    """Unload an adapter; delete the files of what was trained here, an adapter or a whole model."""
     loader, tuning = adapter_loader(), current_service()
-    loader.check_is_adapter(name)
+    loader.check_is_removable(name)
     is_deleted = tuning is not None and tuning.jobs.delete_model(name)
     if loader.find(name) or not is_deleted:
         loader.unload(name)

@@ -175,8 +175,7 @@ class HttpServer:
         shorten_time_slice(inherited=False)  # the workers, which tokenize and check, have ordinary ones
         self.loop = asyncio.get_running_loop()
         self.stopping = asyncio.Event()
-        for backend in models.backends:
-            backend.attach(self.loop)
+        models.attach(self.loop)
         with handle_signals(self.stop):
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self.server.serve([self.listener]))

@@ -23,11 +23,13 @@ export async function uploadFile(file, key) {
   return reply.id;
 }
 
-/** The body of a job. Options that are "" are chosen by the server. */
+/** The body of a job. Options that are "" are chosen by the server; a rank is of an adapter alone. */
 export function jobBody({ model, file, validation, options }) {
-  const { method, suffix, ...numbers } = options;
+  const { method, finetuning_type, suffix, lora_rank, ...others } = options;
+  const numbers = finetuning_type === "lora" ? { lora_rank, ...others } : others;
   const chosen = Object.entries(numbers).filter(([, value]) => value !== "");
-  const hyperparameters = Object.fromEntries(chosen.map(([name, value]) => [name, Number(value)]));
+  const values = Object.fromEntries(chosen.map(([name, value]) => [name, Number(value)]));
+  const hyperparameters = { finetuning_type, ...values };
   const files = { training_file: file.id, validation_file: validation?.id ?? null };
   return { model, ...files, suffix, method: { type: method, [method]: { hyperparameters } } };
 }

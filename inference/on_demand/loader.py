@@ -10,32 +10,22 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from math import inf
 
 from inference.errors import NotFound, Unavailable
 from inference.metrics.on_demand import OnDemandMetrics
-from inference.on_demand.managed_model import FAILED_REST_S, LoadFailed, MakeProcess, ManagedModel
+from inference.on_demand.managed_model import (
+    FAILED_REST_S,
+    LoadFailed,
+    LoadLimits,
+    MakeProcess,
+    ManagedModel,
+    NotLoaded,
+)
 from inference.on_demand.residency import MemoryCapacity
 
 log = logging.getLogger(__name__)
-
-
-class NotLoaded(Unavailable):
-    """The model is not in memory. retry_after: seconds."""
-
-    def __init__(self, message: str, retry_after: float) -> None:
-        super().__init__(message)
-        self.retry_after = retry_after
-
-
-@dataclass(frozen=True, slots=True)
-class LoadLimits:
-    """Seconds: that a request waits for its model, and that a busy model goes on while another one waits."""
-
-    wait_s: float
-    swap_s: float
 
 
 class ModelLoader:
@@ -50,7 +40,7 @@ class ModelLoader:
         metrics: OnDemandMetrics,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._models: Mapping[str, ManagedModel] = {model.name: model for model in models}
+        self._models: Mapping[str, ManagedModel] = {}
         self._capacity = capacity
         self._limits = limits
         self._make_process = make_process
@@ -62,16 +52,26 @@ class ModelLoader:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._changed = asyncio.Event()
         for model in models:
-            metrics.follow(model.name, partial(getattr, model, "status"))
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._models
+            self.add(model)
 
     def model(self, name: str) -> ManagedModel:
         """Raises NotFound for a model that is not loaded on demand."""
         if name not in self._models:
             raise NotFound(f"{name} is not loaded on demand: it is served as long as the server runs")
         return self._models[name]
+
+    def add(self, model: ManagedModel) -> None:
+        """Load another model on demand from now on. From any thread."""
+        self._models = {**self._models, model.name: model}
+        self._metrics.follow(model.name, partial(getattr, model, "status"))
+
+    def remove(self, name: str) -> None:
+        """Unload the model after its running answers, for good. Returns at once. Raises NotFound."""
+        model = self.model(name)
+        if self._loop is None:
+            self._forget(model)
+        else:
+            self._call(lambda model: self._spawn(self._remove(model)), model)
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin to load the pinned models. Further calls have no effect."""
@@ -254,6 +254,16 @@ class ModelLoader:
             await self._wait_for_change(None)
         if model.status == "loaded" and not model.takes_requests:
             await self._stop(model, "request")
+
+    async def _remove(self, model: ManagedModel) -> None:
+        """No request names the model any more; those that wait for it are answered."""
+        while model.is_busy or model.loading is not None:
+            await self._wait_for_change(None)
+        await self._unload(model)
+        self._forget(model)
+
+    def _forget(self, model: ManagedModel) -> None:
+        self._models = {name: each for name, each in self._models.items() if each is not model}
 
     def _request_load(self, model: ManagedModel) -> None:
         if not model.is_ready:

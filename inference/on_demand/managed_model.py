@@ -7,6 +7,7 @@ from math import inf
 from typing import Protocol
 
 from inference.drain_rate import MAX_RETRY_S, MIN_RETRY_S
+from inference.errors import Unavailable
 from inference.types import ModelInfo, ModelStatus
 
 FAILED_REST_S = 10.0  # after a failed load: requests get its reason, and nothing is tried
@@ -15,6 +16,14 @@ FIRST_LOAD_S = 10.0  # assumed of a model that has not been loaded yet
 
 class LoadFailed(Exception):
     """A model cannot be loaded. The message is shown to clients."""
+
+
+class NotLoaded(Unavailable):
+    """The model is not in memory. retry_after: seconds."""
+
+    def __init__(self, message: str, retry_after: float) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 class ManagedProcess(Protocol):
@@ -40,6 +49,14 @@ class ManagedProcess(Protocol):
     def kill(self) -> None:
         """End it at once. From any thread."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class LoadLimits:
+    """Seconds: that a request waits for its model, and that a busy model goes on while another one waits."""
+
+    wait_s: float
+    swap_s: float
 
 
 MakeProcess = Callable[[str], ManagedProcess]  # by the name of the model

@@ -9,8 +9,8 @@ from prometheus_client import CollectorRegistry
 
 from inference.errors import NotFound
 from inference.metrics.on_demand import OnDemandMetrics
-from inference.on_demand.loader import LoadLimits, ModelLoader, NotLoaded
-from inference.on_demand.managed_model import LoadFailed, ManagedModel
+from inference.on_demand.loader import ModelLoader
+from inference.on_demand.managed_model import LoadFailed, LoadLimits, ManagedModel, NotLoaded
 from inference.on_demand.model_residence import ModelResidence
 from inference.on_demand.residency import MemoryCapacity
 from inference.types import ModelInfo
@@ -319,3 +319,38 @@ def test_a_request_behind_another_load_says_so() -> None:
         assert setup.log == ["+a", "+b"]
 
     play(scenario, wait_s=0.02)
+
+
+def test_a_model_that_is_added_is_loaded_like_others() -> None:
+    async def scenario(setup: LoaderSetup) -> None:
+        setup.models["d"] = ManagedModel("d", {"cpu": 1})
+        setup.loader.add(setup.models["d"])
+        await setup.use_model("d")
+        assert setup.log == ["+d"]
+
+    play(scenario)
+
+
+def test_a_removed_model_ends_its_answers_and_is_forgotten() -> None:
+    async def scenario(setup: LoaderSetup) -> None:
+        running = asyncio.create_task(setup.use_model("a", 0.02))
+        await setup.wait_until(lambda: setup.models["a"].num_running == 1)
+        setup.loader.remove("a")
+        await running
+        await setup.wait_until(lambda: setup.log == ["+a", "-a"])
+        await asyncio.sleep(0)
+        with pytest.raises(NotFound):
+            setup.loader.remove("a")
+
+    play(scenario)
+
+
+def test_a_model_that_is_not_loaded_is_removed_at_once() -> None:
+    async def scenario(setup: LoaderSetup) -> None:
+        setup.loader.remove("b")
+        await asyncio.sleep(0.01)
+        with pytest.raises(NotFound):
+            setup.loader.model("b")
+        assert setup.log == []
+
+    play(scenario)

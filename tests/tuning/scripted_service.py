@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from inference.errors import BadRequest
+from inference.errors import BadRequest, NotFound
 from inference.lora.adapter import AdapterCard
 from tests.fake_backend import FakeAdapters, FakeBackend, make_models
 from tuning.jobs.workspace import Programs
@@ -42,6 +42,21 @@ class RecordingAdapters(FakeAdapters):
     def unload(self, name: str) -> None:
         super().unload(name)
         del self.loaded[name]
+
+
+class RecordingHost:
+    """added: name -> folder and parent."""
+
+    def __init__(self) -> None:
+        self.added: dict[str, tuple[Path, str]] = {}
+
+    def add(self, name: str, folder: Path, parent: str) -> None:
+        self.added[name] = (folder, parent)
+
+    def remove(self, name: str) -> None:
+        if name not in self.added:
+            raise NotFound(name)
+        del self.added[name]
 
 
 def make_service(folder: Path, adapters: RecordingAdapters, **options: Any) -> TuningService:

@@ -101,7 +101,8 @@ class ScriptedTrainer:
     def save_adapter(self, name: str) -> str:
         folder = self.folder / name
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "adapter_config.json").write_text(json.dumps({"step": name}))
+        config = "config.json" if self.spec.hyperparameters.is_full else "adapter_config.json"
+        (folder / config).write_text(json.dumps({"step": name}))
         return str(folder)
 
 

@@ -1,6 +1,6 @@
 """Exports a fine-tuned model: python -m tuning.export NAME --to FOLDER --format FORMAT [--push REPOSITORY].
 
-NAME is a fine-tuned model of TUNING_DIR or the folder of an adapter; the base is MODEL_NAME.
+NAME is a fine-tuned model of TUNING_DIR, or a folder; the base of an adapter is MODEL_NAME.
 """
 
 import argparse
@@ -15,12 +15,13 @@ from hub.push import push_folder
 from hub.resolve import make_hub
 from inference.errors import ServerError
 from inference.finding import Refused
+from inference.lora.file_names import ADAPTER_CONFIG
 from settings.groups import tuning_folder
-from settings.schema import BadSetting
+from settings.schema import BadSetting, Settings
 from settings.sources import read_sources, resolve
-from tuning.export.find_model import find_adapter, find_base
+from tuning.export.find_model import find_base, find_model
 from tuning.export.formats import FORMATS, write_adapter
-from tuning.export.merge import merge_adapter
+from tuning.export.merge import MergedModel, merge_adapter, open_full_model
 
 HOME = Path(__file__).resolve().parents[2]
 
@@ -44,7 +45,9 @@ def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tuning.export", description="Export a fine-tuned model for other programs."
     )
-    parser.add_argument("name", metavar="NAME", help="a fine-tuned model, or the folder of an adapter")
+    parser.add_argument(
+        "name", metavar="NAME", help="a fine-tuned model, or the folder of an adapter or model"
+    )
     parser.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="a new folder")
     parser.add_argument(
         "--format", choices=(*FORMATS, "adapter"), default="safetensors", help="(%(default)s)"
@@ -68,17 +71,15 @@ def export(options: argparse.Namespace) -> int:
     if options.to.exists() and (not options.to.is_dir() or any(options.to.iterdir())):
         print(f"export: {options.to} exists and is not an empty folder: name a new one", file=sys.stderr)
         return 1
-    adapter = find_adapter(options.name, tuning_folder(settings))
+    source = find_model(options.name, tuning_folder(settings))
     options.to.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{options.to.name}.", dir=options.to.parent) as partial:
         target = Path(partial) / "export"
         target.mkdir()
         if options.format == "adapter":
-            messages = write_adapter(adapter, target)
+            messages = write_adapter(source, target)
         else:
-            base = find_base(settings, HOME)
-            merged = merge_adapter(base, adapter, trust_remote_code=settings.trust_remote_code)
-            messages = FORMATS[options.format](merged, target, options.dtype)
+            messages = FORMATS[options.format](open_model(source, settings), target, options.dtype)
         if options.to.exists():
             options.to.rmdir()
         shutil.move(target, options.to)
@@ -86,6 +87,14 @@ def export(options: argparse.Namespace) -> int:
     if options.push:
         print(push_folder(make_hub(settings), options.push, options.to, is_private=not options.public))
     return 0
+
+
+def open_model(source: Path, settings: Settings) -> MergedModel:
+    """The model of a folder, or the base with the adapter in it."""
+    if (source / ADAPTER_CONFIG).is_file():
+        base = find_base(settings, HOME)
+        return merge_adapter(base, source, trust_remote_code=settings.trust_remote_code)
+    return open_full_model(source, trust_remote_code=settings.trust_remote_code)
 
 
 if __name__ == "__main__":

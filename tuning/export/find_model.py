@@ -1,4 +1,4 @@
-"""Finds what to export: an adapter, by its folder or the name of a fine-tuned model, and its base model."""
+"""Finds what to export, by its folder or the name of a fine-tuned model, and the base model of an adapter."""
 
 from pathlib import Path
 
@@ -9,11 +9,12 @@ from inference.lora.adapter import NAME
 from inference.lora.file_names import ADAPTER_CONFIG
 from settings.schema import Settings
 
+MODEL_CONFIG = "config.json"
 RESULTS = "models"  # folder of the fine-tuned models below TUNING_DIR
 
 
-def find_adapter(name: str, tuning_folder: Path | None) -> Path:
-    """Raises BadRequest if neither a folder nor a fine-tuned model has the name.
+def find_model(name: str, tuning_folder: Path | None) -> Path:
+    """The folder of an adapter or a whole model. Raises BadRequest if there is none of this name.
 
     tuning_folder  None: there are no fine-tuned models
     """
@@ -21,10 +22,10 @@ def find_adapter(name: str, tuning_folder: Path | None) -> Path:
     if tuning_folder and NAME.fullmatch(name) and ".." not in name:
         candidates.append(tuning_folder / RESULTS / name.replace(":", "_"))
     for folder in candidates:
-        if (folder / ADAPTER_CONFIG).is_file():
+        if any((folder / config).is_file() for config in (ADAPTER_CONFIG, MODEL_CONFIG)):
             return folder
     trained = f", or a fine-tuned model in {tuning_folder / RESULTS}" if tuning_folder else ""
-    raise BadRequest("NAME", f"must be the folder of an adapter{trained}", name)
+    raise BadRequest("NAME", f"must be the folder of an adapter or model{trained}", name)
 
 
 def find_base(settings: Settings, home: Path) -> Path:

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import torch
 
-from inference.lora.file_names import ADAPTER_FILES
+from inference.errors import BadRequest
+from inference.lora.file_names import ADAPTER_CONFIG, ADAPTER_FILES
 from tuning.export.gguf_file.write import F16, Q8_0, write_gguf
 from tuning.export.merge import MergedModel
 from tuning.export.ollama import write_modelfile
-from tuning.export.safetensors_files import copy_tokenizer, write_safetensors
+from tuning.model_folder import copy_tokenizer, write_model_folder
 
 GGUF_NAMES = {F16: "model-f16.gguf", Q8_0: "model-q8_0.gguf"}
 
@@ -18,7 +19,8 @@ Write = Callable[[MergedModel, Path, str | None], list[str]]  # returns what the
 
 
 def safetensors(merged: MergedModel, folder: Path, dtype: str | None) -> list[str]:
-    write_safetensors(merged, folder, getattr(torch, dtype) if dtype else None)
+    model = merged.model.to(getattr(torch, dtype) if dtype else merged.dtype)
+    write_model_folder(model, merged.tokenizer, merged.base_folder, folder)
     return []
 
 
@@ -46,7 +48,9 @@ FORMATS: Mapping[str, Write] = {
 
 
 def write_adapter(adapter: Path, folder: Path) -> list[str]:
-    """The adapter as it is, for peft and vLLM."""
+    """The adapter as it is, for peft and vLLM. Raises BadRequest for a whole model."""
+    if not (adapter / ADAPTER_CONFIG).is_file():
+        raise BadRequest("--format", "must be another one: this is a whole model", "adapter")
     for name in ADAPTER_FILES:
         shutil.copyfile(adapter / name, folder / name)
     return []

@@ -1,4 +1,4 @@
-"""Merges an adapter into its base model. Knows peft and transformers; writes no file."""
+"""Opens the model to export: a base with an adapter merged into it, or a whole model. Writes no file."""
 
 import warnings
 from dataclasses import dataclass
@@ -44,6 +44,14 @@ def merge_adapter(base_folder: Path, adapter_folder: Path, *, trust_remote_code:
     return MergedModel(merged, loaded.tokenizer, base_folder, stored)
 
 
+def open_full_model(folder: Path, *, trust_remote_code: bool = False) -> MergedModel:
+    """A model whose weights were all trained. Raises BadRequest for a folder that cannot be loaded."""
+    stored = loader.config_of(folder, trust_remote_code).dtype or torch.float32
+    loaded = loader.load(folder, dtype="float32", device="cpu", trust_remote_code=trust_remote_code)
+    check_finite(loaded.model)
+    return MergedModel(loaded.model, loaded.tokenizer, folder, stored)
+
+
 def untie_embeddings(model: Any) -> None:
     """Give the output layer weights of its own: the adapter changes one of both."""
     head = model.get_output_embeddings()
@@ -56,4 +64,4 @@ def untie_embeddings(model: Any) -> None:
 def check_finite(model: Any) -> None:
     for name, weight in model.named_parameters():
         if not torch.isfinite(weight).all():
-            raise BadRequest("adapter", f"gives {name} values that are not finite")
+            raise BadRequest("NAME", f"gives {name} values that are not finite")

@@ -5,7 +5,7 @@ Knows numbers alone: not the model beyond its sizes, nor the rows beyond their c
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple
 
 from inference.errors import BadRequest
@@ -25,6 +25,13 @@ MIN_AUTO_BATCH, MAX_AUTO_BATCH = 4, 16
 RATE, REFERENCE_HIDDEN_SIZE = 5e-4, 2000
 EXPONENT, EXPONENTS = 0.781, {"qwen": 0.0775}  # by the start of the model's type
 PREFERENCE_SHARE = 0.1  # of that rate, for the methods that compare answers
+FULL_SHARE = 0.1  # of that rate, for all weights: the same article's figure
+
+# What shapes an adapter, or its base: it has no meaning where all weights are trained.
+ADAPTER_FIELDS = (
+    *("lora_rank", "lora_alpha", "target_modules", "use_dora", "use_rslora", "train_output"),
+    "quantize_base",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +92,7 @@ RULES: Mapping[str, Rule] = {
     "batch_size": whole_number(1, 256),
     "learning_rate": positive(1),
     "learning_rate_multiplier": positive(1000),
+    "finetuning_type": option("lora", "full"),
     "lora_rank": whole_number(1, 1024),
     "lora_alpha": positive(1e6),
     "target_modules": Rule(is_names, "must be a list of names of linear layers"),
@@ -128,6 +136,16 @@ def check_hyperparameters(values: Mapping[str, Any], max_lora_rank: int) -> None
     rank: Any = values.get("lora_rank")
     if is_int(rank) and rank > max_lora_rank:
         raise BadRequest("lora_rank", f"must be at most MAX_LORA_RANK={max_lora_rank}", rank)
+    if values.get("finetuning_type") == "full":
+        refuse_adapter_fields(values)
+
+
+def refuse_adapter_fields(values: Mapping[str, Any]) -> None:
+    """Raises BadRequest for what full fine-tuning cannot obey."""
+    for name in ADAPTER_FIELDS:
+        if name in chosen_values(values) and values[name] is not False:
+            rule = "is for adapters: leave it out beside finetuning_type full, which trains all weights"
+            raise BadRequest(name, rule, values[name])
 
 
 def resolve_hyperparameters(
@@ -138,11 +156,12 @@ def resolve_hyperparameters(
     batch_size = chosen.get("batch_size") or auto_batch_size(num_examples)
     rows_of_step = batch_size * chosen.get("gradient_accumulation_steps", 1)
     multiplier = chosen.get("learning_rate_multiplier", 1.0)
+    is_full = chosen.get("finetuning_type") == "full"
     rank = chosen.get("lora_rank", Hyperparameters.__dataclass_fields__["lora_rank"].default)
     defaults = {
         "n_epochs": auto_epochs(num_examples, rows_of_step),
         "batch_size": batch_size,
-        "learning_rate": auto_learning_rate(method, sizes) * multiplier,
+        "learning_rate": auto_learning_rate(method, sizes) * (FULL_SHARE if is_full else 1.0) * multiplier,
         "max_length": sizes.context,
         "lora_alpha": 2.0 * rank,
     }
@@ -152,6 +171,16 @@ def resolve_hyperparameters(
     return Hyperparameters(
         **(values | {"max_length": min(values["max_length"] or sizes.context, sizes.context)})
     )
+
+
+def effective_values(hyperparameters: Hyperparameters) -> dict[str, Any]:
+    """The hyperparameters by name, without those that have no meaning for the job."""
+    values = asdict(hyperparameters)
+    return {
+        name: value
+        for name, value in values.items()
+        if not (hyperparameters.is_full and name in ADAPTER_FIELDS)
+    }
 
 
 def chosen_values(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The jobs as the APIs use them: Jobs checks what a client orders, and the queue does it."""
 
 import dataclasses
+import os
 import re
 import secrets
 import shutil
@@ -12,7 +13,7 @@ from pathlib import Path
 from inference.errors import BadRequest, NotFound
 from inference.models import Models
 from tuning.jobs.draft import DRAFT_FILE, Draft, write_value
-from tuning.jobs.fine_tuned_models import trained_models
+from tuning.jobs.fine_tuned_models import TrainedModel, trained_models
 from tuning.jobs.hyperparameters import check_hyperparameters
 from tuning.jobs.names import model_name
 from tuning.jobs.prepared_job import PreparedJob
@@ -30,7 +31,7 @@ SUFFIX = re.compile(r"[A-Za-z0-9._-]{0,64}")
 MAX_SEED = 2**31 - 1
 METHODS: tuple[Method, ...] = ("supervised", "dpo", "orpo", "kto")
 NUM_SHOWN_ROWS = 5  # of a dry run
-INITIAL_ADAPTER = "initial"  # folder in that of a job
+INITIAL_MODEL = "initial"  # folder in that of a job: the adapter or model that it goes on from
 
 
 class Jobs:
@@ -118,14 +119,16 @@ class Jobs:
         The files of a checkpoint stay until its job has ended: the trainer may need them.
         """
         jobs, checkpoints = self._database.run(read_trained)
-        folder = dict(trained_models(jobs, checkpoints, self._workspace.models)).get(model)
+        trained = trained_models(jobs, checkpoints, self._workspace.models).get(model)
+        if trained is not None:
+            self._workspace.models.unload(model)
         for checkpoint in (each for each in checkpoints if each.model == model):
             self._database.run(CHECKPOINTS.delete, checkpoint.id)
             if self.get(checkpoint.job_id).status not in FINISHED:
                 return True
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
-        return folder is not None
+        if trained is not None:
+            shutil.rmtree(trained.folder, ignore_errors=True)
+        return trained is not None
 
     def _check(self, request: JobRequest) -> None:
         """Raises BadRequest, which names the field."""
@@ -138,15 +141,18 @@ class Jobs:
         if request.seed is not None and not 0 <= request.seed <= MAX_SEED:
             raise BadRequest("seed", f"must be 0 to {MAX_SEED}", request.seed)
         check_hyperparameters(request.hyperparameters, self._workspace.base.max_lora_rank)
+        if is_full(request) and not self._workspace.models.serves_full_models:
+            rule = "must be lora: this server serves no further models, as the result would be"
+            raise BadRequest("finetuning_type", rule, "full")
 
-    def _trained_folder(self, model: str) -> Path | None:
-        """The folder of a fine-tuned model; None for the base model. Raises UnknownModel, BadRequest."""
+    def _trained_model(self, model: str) -> TrainedModel | None:
+        """The fine-tuned model of this name; None for the base model. Raises UnknownModel, BadRequest."""
         if not model or model in self._workspace.base.names:
             return None
         jobs, checkpoints = self._database.run(read_trained)
-        folders = dict(trained_models(jobs, checkpoints, self._workspace.models))
-        if model in folders:
-            return folders[model]
+        trained = trained_models(jobs, checkpoints, self._workspace.models)
+        if model in trained:
+            return trained[model]
         if self._models.resolve(model).adapter is None:
             return None
         raise BadRequest("model", "is an adapter that was not trained here: name the base model", model)
@@ -165,17 +171,20 @@ class Jobs:
     def _draft(self, request: JobRequest, job_id: str, seed: int, folder: Path) -> Draft:
         """What can change or be deleted is copied to the folder. Raises UnknownModel, BadRequest."""
         validation = request.validation
-        trained_folder = self._trained_folder(request.model)
-        if trained_folder:
-            shutil.copytree(trained_folder, folder / INITIAL_ADAPTER)
+        base, trained = self._workspace.base, self._trained_model(request.model)
+        if trained:
+            check_continues(request, trained)
+            shutil.copytree(trained.folder, folder / INITIAL_MODEL, copy_function=os.link)
+        if trained and trained.is_full:
+            base = dataclasses.replace(base, model_folder=str(folder / INITIAL_MODEL))
         return Draft(
             job_id=job_id,
             method=request.method,
             hyperparameters=request.hyperparameters,
             seed=seed,
-            base=self._workspace.base,
+            base=base,
             free_bytes=self._workspace.free_bytes(),
-            initial_adapter=str(folder / INITIAL_ADAPTER) if trained_folder else "",
+            initial_adapter=str(folder / INITIAL_MODEL) if trained and not trained.is_full else "",
             training_file=self._rows_file(request.training, "training_file", folder),
             validation_file=self._rows_file(validation, "validation_file", folder) if validation else "",
         )
@@ -193,6 +202,21 @@ class Jobs:
             return str(copy)
         except NotFound as error:
             raise BadRequest(field, f"does not exist: {error.message}") from None
+
+
+def is_full(request: JobRequest) -> bool:
+    """Whether all weights are to be trained."""
+    return request.hyperparameters.get("finetuning_type") == "full"
+
+
+def check_continues(request: JobRequest, trained: TrainedModel) -> None:
+    """Raises BadRequest for an adapter that would go on as a whole model, and the other way round."""
+    if is_full(request) and not trained.is_full:
+        rule = "is an adapter: name the base model, or a model that was trained with finetuning_type full"
+        raise BadRequest("model", rule, request.model)
+    if trained.is_full and not is_full(request):
+        rule = "is a whole model, over which no adapter is served: set finetuning_type to full"
+        raise BadRequest("model", rule, request.model)
 
 
 def make_seed(request: JobRequest) -> int:

@@ -33,6 +33,9 @@ def smaller_hyperparameters(hyperparameters: Hyperparameters) -> Iterator[Hyperp
     smallest = dataclasses.replace(batches[-1] if batches else hyperparameters, activation_checkpointing=True)
     yield checkpointing
     yield smallest
+    if hyperparameters.is_full:
+        smallest = dataclasses.replace(smallest, finetuning_type="lora")
+        yield smallest
     yield dataclasses.replace(smallest, quantize_base=True)
 
 

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from inference.errors import ServerError, named_error
+from inference.errors import BadRequest, ServerError, named_error
 from inference.finding import Finding
-from inference.model.load.formats import read_config, read_tokenizer
+from inference.model.load.formats import is_gguf, read_config, read_tokenizer
 from inference.model.load.tokenizer import read_chat_template, replace_settings
 from inference.text.chat_template import ChatTemplate
 from tuning.data.encoder import Encoder
@@ -29,6 +29,7 @@ from tuning.jobs.draft import (
 from tuning.jobs.hyperparameters import ModelSizes, chosen_values, resolve_hyperparameters
 from tuning.jobs.memory_check import check_job_memory
 from tuning.jobs.prepared_job import PreparedJob
+from tuning.trainer.disk_plan import check_disk, plan_disk
 from tuning.trainer.memory_plan import TrainingPlan, largest_pass, plan_memory
 from tuning.trainer.step_time import estimate_seconds
 from tuning.trainer.training_data import training_data
@@ -63,13 +64,14 @@ def prepare(draft: Draft) -> PreparedJob:
 
 
 def validate(draft: Draft) -> PreparedJob:
-    """Raises InvalidFile, and ServerError if the model has no tokenizer or template that can be read."""
+    """Raises InvalidFile, and ServerError if the model cannot be read, or cannot be trained so."""
+    config = read_config(Path(draft.base.model_folder), draft.base.trust_remote_code).to_dict()
+    check_trainable(config, draft)
     encoder = open_encoder(draft)
     dataset = encode(encoder, draft, draft.training_file, "training_file")
     validation = None
     if draft.validation_file:
         validation = encode(encoder, draft, draft.validation_file, "validation_file")
-    config = read_config(Path(draft.base.model_folder), draft.base.trust_remote_code).to_dict()
     hyperparameters = resolve_hyperparameters(
         draft.hyperparameters, draft.method, len(dataset), model_sizes(config, draft.base)
     )
@@ -81,6 +83,8 @@ def validate(draft: Draft) -> PreparedJob:
     memory = check_job_memory(hyperparameters, make_plan, draft.free_bytes)
     inspection = inspect(dataset, encoder, draft.num_shown_rows)
     spec = make_spec(draft, hyperparameters)
+    disk = check_disk(plan_disk(config, spec), Path(draft.training_file).parent)
+    shortage = next((finding for finding in (memory, disk) if not finding.ok), None)
     return PreparedJob(
         spec=spec,
         num_examples=inspection.num_rows,
@@ -90,13 +94,13 @@ def validate(draft: Draft) -> PreparedJob:
         max_row_tokens=inspection.max_row_tokens,
         num_total_steps=count_steps(hyperparameters, len(dataset)),
         estimated_s=estimate(config, spec, dataset, validation)
-        if memory.ok and draft.num_shown_rows
+        if shortage is None and draft.num_shown_rows
         else None,
         messages=inspection.events,
         memory=memory,
         memory_plan=make_plan(hyperparameters).terms,
         shown_rows=inspection.rows,
-        error=None if memory.ok else memory_error(memory),
+        error=shortage_error(shortage) if shortage else None,
     )
 
 
@@ -116,9 +120,22 @@ def estimate(
         return None
 
 
-def memory_error(memory: Finding) -> JobError:
-    message = f"the training needs {memory.need}; beside serving there is {memory.have}: {memory.fix}"
-    return JobError("insufficient_memory", message)
+def shortage_error(finding: Finding) -> JobError:
+    """finding: of the memory or the disk."""
+    resource = finding.name.removeprefix("training ")
+    where = "beside serving there is" if resource == "memory" else "TUNING_DIR has"
+    message = f"the training needs {finding.need} of {resource}; {where} {finding.have}: {finding.fix}"
+    return JobError(f"insufficient_{resource}", message)
+
+
+def check_trainable(config: dict[str, Any], draft: Draft) -> None:
+    """Raises BadRequest for quantized weights that are all to be trained."""
+    is_full = draft.hyperparameters.get("finetuning_type") == "full"
+    is_file = is_gguf(Path(draft.base.model_folder))
+    if is_full and (is_file or config.get("quantization_config")):
+        kind = "a GGUF file" if is_file else "quantized in its files"
+        rule = f"must be lora: the model is {kind}, and quantized weights cannot be trained"
+        raise BadRequest("finetuning_type", rule, "full")
 
 
 def open_encoder(draft: Draft) -> Encoder:

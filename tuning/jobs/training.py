@@ -9,6 +9,7 @@ from typing import Any
 
 from inference.errors import ServerError
 from inference.finding import format_size
+from tuning.jobs.fine_tuned_models import TrainedModel
 from tuning.jobs.process import KILLED, TERMINATED, ChildProcess, describe_exit
 from tuning.jobs.progress import PROGRESS_FILE, figure, read_all_lines, record_new_lines
 from tuning.jobs.result_file import metrics_csv
@@ -17,10 +18,9 @@ from tuning.jobs.validation import last_line
 from tuning.jobs.workspace import Workspace
 from tuning.store.jobs import RunState, change_job, find_job, read_run, write_run
 from tuning.store.schema import CHECKPOINTS
-from tuning.types import Checkpoint, Job, JobError
+from tuning.types import NUM_CHECKPOINTS, Checkpoint, Job, JobError
 
 LOG_EVERY_S = 10.0
-NUM_CHECKPOINTS = 3  # of a job that answer requests, the last ones
 
 log = logging.getLogger(__name__)
 
@@ -104,13 +104,15 @@ def log_progress(workspace: Workspace, run: JobRun) -> None:
 
 def serve_checkpoint(workspace: Workspace, checkpoint: Checkpoint) -> None:
     try:
-        workspace.models.load(checkpoint.model, Path(checkpoint.folder))
+        parent = workspace.models.parent_of(workspace.database.run(find_job, checkpoint.job_id))
+        workspace.models.serve(TrainedModel(checkpoint.model, Path(checkpoint.folder), parent))
     except (ServerError, OSError) as error:
         log.warning("job=%s model=%s cannot be served: %s", checkpoint.job_id, checkpoint.model, error)
 
 
 def delete_old_checkpoints(connection: sqlite3.Connection, job_id: str) -> list[Checkpoint]:
-    old = CHECKPOINTS.all(connection, job_id)[:-NUM_CHECKPOINTS]
+    finetuning_type = find_job(connection, job_id).hyperparameters.get("finetuning_type", "lora")
+    old = CHECKPOINTS.all(connection, job_id)[: -NUM_CHECKPOINTS[finetuning_type]]
     for checkpoint in old:
         CHECKPOINTS.delete(connection, checkpoint.id)
     return old
@@ -150,13 +152,13 @@ def fail_job(workspace: Workspace, job_id: str, error: JobError) -> None:
     log.warning("job=%s status=failed code=%s: %s", job_id, error.code, error.message)
 
 
-def publish_result(workspace: Workspace, job_id: str, folder: Path, adapter: Path) -> None:
+def publish_result(workspace: Workspace, job_id: str, folder: Path, result: Path) -> None:
     """Serve the result under its name, and end the job. It fails if the result cannot be served."""
     job = workspace.database.run(find_job, job_id)
     try:
-        workspace.models.publish(job.model, adapter)
+        workspace.models.publish(TrainedModel(job.model, result, workspace.models.parent_of(job)))
     except (ServerError, OSError) as error:
-        message = f"the trained adapter cannot be served: {error}"
+        message = f"the trained model cannot be served: {error}"
         fail_job(workspace, job_id, JobError(code="invalid_adapter", message=message))
         return
     lines = read_all_lines(folder / PROGRESS_FILE)

@@ -4,9 +4,8 @@ import logging
 import sqlite3
 from pathlib import Path
 
-import msgspec
-
 from tuning.jobs.draft import PREPARED_FILE, SPEC_FILE, read_value, write_value
+from tuning.jobs.hyperparameters import effective_values
 from tuning.jobs.prepared_job import PreparedJob
 from tuning.jobs.process import TERMINATED, ChildProcess, describe_exit
 from tuning.jobs.run import JobRun
@@ -63,7 +62,7 @@ def queue_job(connection: sqlite3.Connection, job_id: str, prepared: PreparedJob
         job_id,
         "Files validated, moving job to queued state",
         status="queued",
-        hyperparameters=msgspec.to_builtins(prepared.spec.hyperparameters),
+        hyperparameters=effective_values(prepared.spec.hyperparameters),
         num_examples=prepared.num_examples,
         memory_plan=prepared.memory_plan,
     )

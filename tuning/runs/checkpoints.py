@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from inference.database import Database
-from inference.errors import Unavailable
+from inference.errors import ServerError, Unavailable
 from tuning.jobs.fine_tuned_models import FineTunedModels
 from tuning.runs.paths import CheckpointPath, parse_path
 from tuning.runs.store import RUN_CHECKPOINTS, RUN_INFOS, SAMPLERS, latest, require
@@ -104,10 +104,17 @@ class Checkpoints:
         """Serve what was saved for sampling before a restart. One that cannot be served is logged."""
         checkpoints = self._database.run(latest, RUN_CHECKPOINTS)[::-1]
         sampled = [each for each in checkpoints if each.kind == "sampler_weights"]
-        self._models.load_all((each.id, self.folder_of(each)) for each in sampled)
+        for each in sampled:
+            self._try_to_load(each.id, self.folder_of(each))
         samplers = [each for each in self._database.run(latest, SAMPLERS) if each.snapshot]
-        snapshots = ((each.adapter, self._folder / each.snapshot) for each in samplers)
-        self._models.load_all(snapshots, is_listed=False)
+        for sampler in samplers:
+            self._try_to_load(sampler.adapter, self._folder / sampler.snapshot, is_listed=False)
+
+    def _try_to_load(self, name: str, folder: Path, *, is_listed: bool = True) -> None:
+        try:
+            self._models.load(name, folder, is_listed=is_listed)
+        except (ServerError, OSError) as error:
+            log.warning("model=%s cannot be served: %s", name, error)
 
 
 def replace_checkpoint(connection: sqlite3.Connection, checkpoint: RunCheckpoint) -> RunCheckpoint | None:

@@ -61,11 +61,12 @@ class BaseModel:
         return self.backbone(input_ids=ids, use_cache=False, **positions)
 
     def has_frozen_output(self) -> bool:
-        """Whether all weights in training are the backbone's."""
+        """Whether no weight in training is used behind the backbone; tied embeddings are used there, too."""
         inside = {id(weight) for weight in self.backbone.parameters()}
-        return not any(
-            weight.requires_grad and id(weight) not in inside for weight in self.causal.parameters()
-        )
+        head = self.causal.get_output_embeddings()
+        behind = [weight for weight in self.causal.parameters() if id(weight) not in inside]
+        behind += [] if head is None else head.parameters()
+        return not any(weight.requires_grad for weight in behind)
 
     def logits(self, output: Any, hidden: Tensor) -> Tensor:
         """The logits (M, V) of hidden states (M, H), which belong to the backbone's `output`.

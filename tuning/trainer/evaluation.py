@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from tuning.trainer.datum import Datum
-from tuning.trainer.trainer import PassResult, Trainer
+from tuning.trainer.pass_result import PassResult
+from tuning.trainer.trainer import Trainer
 from tuning.trainer.training_data import TrainingBatch, TrainingData
 
 

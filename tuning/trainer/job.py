@@ -22,22 +22,23 @@ from tuning.trainer.job_state import (
 )
 from tuning.trainer.lora import lora_options
 from tuning.trainer.optimizers import AdamParams
+from tuning.trainer.pass_result import PassResult
 from tuning.trainer.progress import ProgressLog
 from tuning.trainer.remaining_time import RemainingTime
+from tuning.trainer.save_schedule import SaveSchedule
 from tuning.trainer.schedule import Schedule, make_schedule
-from tuning.trainer.trainer import PassResult, Trainer
+from tuning.trainer.trainer import Trainer
 from tuning.trainer.trainer_memory import peak_bytes
 from tuning.trainer.training_data import TrainingBatch, TrainingData, add_reference
-from tuning.types import JobSpec
+from tuning.types import NUM_CHECKPOINTS, JobSpec
 
 RUN_ID = "job"
 MAX_NOT_FINITE = 3  # steps in a row
-STATE_INTERVAL_S = 60.0
 TIMED_SAVE_STEP = 2  # after so many steps the state is saved once, so that the third step tells the time left
 
 
 class TrainingJob:
-    """Trains one adapter.
+    """Trains one adapter, or all weights.
 
     folder           of the job: its progress, its checkpoints and its state
     validation_data  None: the job has no validation file
@@ -60,7 +61,7 @@ class TrainingJob:
         self.schedule: Schedule = make_schedule(len(training_data), spec.hyperparameters, spec.seed)
         self.remaining_time = make_remaining_time(self.schedule, training_data, validation_data)
         self.state = JobState()
-        self._state_saved_at = time.monotonic()
+        self._saves = SaveSchedule(spec.hyperparameters.finetuning_type)
         self._last_loss = 0.0
 
     def run(self, **started: Any) -> None:
@@ -87,12 +88,8 @@ class TrainingJob:
         self._finish()
 
     def _open_run(self) -> int:
-        """Create the run: with a new adapter, from another one, or as it was in the saved state."""
-        spec, optimizer = self.spec, self.spec.hyperparameters.optimizer
-        if spec.initial_adapter:
-            num_trained = self.trainer.create_run_from(RUN_ID, Path(spec.initial_adapter), optimizer)
-        else:
-            num_trained = self.trainer.create_run(RUN_ID, lora_options(spec), optimizer)
+        """Create the run, or open it as it was in the saved state."""
+        num_trained = create_run(self.trainer, RUN_ID, self.spec)
         state_folder = saved_state_folder(self.folder)
         if state_folder is not None:
             self.trainer.load(RUN_ID, state_folder, with_optimizer=True)
@@ -171,16 +168,17 @@ class TrainingJob:
         eval_steps = self.spec.hyperparameters.eval_steps
         is_evaluated = self.state.step % eval_steps == 0 if eval_steps else ends_epoch
         measures = self._evaluate() if self.validation_data is not None and is_evaluated else {}
-        if ends_epoch or self.state.best_step == self.state.step:
-            self._write_checkpoint(measures)
-        if ends_epoch or self._is_save_due():
-            self._save_state()
+        is_save_due = self._is_save_due(ends_epoch)
+        with self._saves.saving(is_save_due):
+            if (ends_epoch and is_save_due) or self.state.best_step == self.state.step:
+                self._write_checkpoint(measures)
+            if is_save_due:
+                self._save_state()
         if is_evaluated:
             self.remaining_time.add_pause(time.monotonic() - began)
 
-    def _is_save_due(self) -> bool:
-        waited_s = time.monotonic() - self._state_saved_at
-        return waited_s > STATE_INTERVAL_S or self.remaining_time.num_steps == TIMED_SAVE_STEP
+    def _is_save_due(self, ends_epoch: bool) -> bool:
+        return self._saves.is_due(ends_epoch) or self.remaining_time.num_steps == TIMED_SAVE_STEP
 
     def _num_later_pauses(self) -> int:
         """Those after later steps; one at the end of a cut epoch is not counted."""
@@ -209,7 +207,12 @@ class TrainingJob:
     def _write_checkpoint(self, measures: dict[str, float]) -> None:
         state, step = self.state, self.state.step
         path = write_checkpoint(self.folder, step, self.trainer, RUN_ID)
-        state.checkpoints = remove_checkpoints(self.folder, {*state.checkpoints, step}, state.best_step)
+        state.checkpoints = remove_checkpoints(
+            self.folder,
+            {*state.checkpoints, step},
+            state.best_step,
+            NUM_CHECKPOINTS[self.spec.hyperparameters.finetuning_type],
+        )
         self.progress.write(
             "checkpoint",
             step=step,
@@ -222,8 +225,7 @@ class TrainingJob:
     def _save_state(self) -> None:
         began = time.monotonic()
         save_state(self.folder, self.state, self.trainer, RUN_ID)
-        self._state_saved_at = time.monotonic()
-        self.remaining_time.save_s = self._state_saved_at - began
+        self.remaining_time.save_s = time.monotonic() - began
 
     def _finish(self) -> None:
         if self.state.step not in self.state.checkpoints:
@@ -237,6 +239,16 @@ class TrainingJob:
             best_step=step,
             peak_bytes=peak_bytes(self.spec.device),
         )
+
+
+def create_run(trainer: Trainer, run_id: str, spec: JobSpec) -> int:
+    """Create the run of a job's first step; returns the number of trained parameters."""
+    hyperparameters = spec.hyperparameters
+    if hyperparameters.is_full:
+        return trainer.create_full_run(run_id, hyperparameters.optimizer)
+    if spec.initial_adapter:
+        return trainer.create_run_from(run_id, Path(spec.initial_adapter), hyperparameters.optimizer)
+    return trainer.create_run(run_id, lora_options(spec), hyperparameters.optimizer)
 
 
 def make_remaining_time(

@@ -29,6 +29,7 @@ from tuning.types import JobSpec
 PROGRAM_BYTES = {"cpu": 400_000_000, "cuda": 700_000_000}
 FLOAT_BYTES = 4
 TRAINED_FACTOR = 3  # a trained weight and its two moments
+NUM_MOMENTS = {"adamw": 2, "adam": 2}  # others keep none
 PROBE_TOKENS = (64, 128)  # activations are measured with these numbers of tokens, and are linear in them
 
 
@@ -36,8 +37,9 @@ PROBE_TOKENS = (64, 128)  # activations are measured with these numbers of token
 class TrainingPlan:
     """Bytes of a training process at its peak.
 
-    weights      the frozen weights
-    adapter      the trained weights and the optimizer's moments
+    weights      the model's weights
+    adapter      the adapter in training and the optimizer's moments
+    optimizer    of full fine-tuning: the moments, and float32 masters of weights that have another dtype
     step         a micro-batch: what autograd keeps, and logits with their gradients; or all gradients
     programs     libraries, code and tokenizer
     loading      what loading needs beyond weights and programs; it is over when the training begins
@@ -48,12 +50,14 @@ class TrainingPlan:
     step: int
     programs: int
     loading: int
+    optimizer: int = 0
 
     @property
     def terms(self) -> dict[str, int]:
         """The terms of the peak, by name."""
         peak = {"weights": self.weights, "programs": self.programs}
-        training = {"adapter": self.adapter, "step": self.step}
+        training = {"adapter": self.adapter, "optimizer": self.optimizer, "step": self.step}
+        training = {name: size for name, size in training.items() if size}
         return peak | (training if sum(training.values()) >= self.loading else {"loading": self.loading})
 
     @property
@@ -78,6 +82,8 @@ def plan_memory(raw_config: Mapping[str, Any], spec: JobSpec, num_tokens: int) -
     device = resolve_device(spec.device)
     dtype = training_dtype(spec.dtype, device, count_parameters(model))
     model.to(getattr(torch, dtype))
+    if spec.hyperparameters.is_full:
+        return plan_full(model, spec, num_tokens, device)
     full_weights, frozen_weights = nbytes(model.parameters()), weight_bytes(model, spec)
     trained = insert_adapter(model, spec)
     adapter_bytes = trained * FLOAT_BYTES
@@ -90,6 +96,37 @@ def plan_memory(raw_config: Mapping[str, Any], spec: JobSpec, num_tokens: int) -
         # On a GPU, weights are packed one by one as they arrive.
         loading=full_weights - frozen_weights if device == "cpu" else 0,
     )
+
+
+def plan_full(model: Any, spec: JobSpec, num_tokens: int, device: str) -> TrainingPlan:
+    """Plan the training of all weights of a model on the meta device."""
+    model.requires_grad_(True)
+    weights, num_weights = nbytes(model.parameters()), count_parameters(model)
+    masters = 0 if model.dtype == torch.float32 else FLOAT_BYTES * num_weights
+    moments = NUM_MOMENTS.get(spec.hyperparameters.optimizer, 0) * FLOAT_BYTES * num_weights
+    return TrainingPlan(
+        weights=weights,
+        adapter=0,
+        optimizer=masters + moments,
+        step=full_step_bytes(model, spec, num_tokens, device),
+        programs=PROGRAM_BYTES[device],
+        loading=0,
+    )
+
+
+def full_step_bytes(model: Any, spec: JobSpec, num_tokens: int, device: str) -> int:
+    """Gradients of all weights, beside what is kept for the backward pass that comes before them.
+
+    In the only pass of a step, gradients come as activations go: first that of the output layer, beside all
+    activations, at last all of them beside the first layer's.
+    """
+    gradients = FLOAT_BYTES * count_parameters(model)
+    of_head = FLOAT_BYTES * model.get_output_embeddings().weight.numel()
+    pass_bytes = activation_bytes(model, spec, num_tokens) + logits_bytes(model, num_tokens, device)
+    has_more_passes = spec.hyperparameters.gradient_accumulation_steps > 1 or num_tokens >= MAX_PASS_TOKENS
+    if has_more_passes:
+        return pass_bytes + gradients
+    return max(pass_bytes + of_head, gradients + of_head + layer_bytes(model, num_tokens))
 
 
 def weight_bytes(model: Any, spec: JobSpec) -> int:
@@ -116,14 +153,22 @@ def insert_adapter(model: Any, spec: JobSpec) -> int:
 
 def activation_bytes(model: Any, spec: JobSpec, num_tokens: int) -> int:
     """Bytes that the layers keep for the backward pass of a micro-batch."""
-    few, more = (probe_activations(model, count) for count in PROBE_TOKENS)
-    all_layers = few + (more - few) * (num_tokens - PROBE_TOKENS[0]) // (PROBE_TOKENS[1] - PROBE_TOKENS[0])
     if not spec.hyperparameters.activation_checkpointing:
-        return all_layers
+        return all_layer_bytes(model, num_tokens)
     text_config = model.config.get_text_config()
-    num_layers = text_config.num_hidden_layers
-    layer_inputs = num_layers * num_tokens * text_config.hidden_size * model.dtype.itemsize
-    return layer_inputs + all_layers // num_layers
+    num_values = text_config.num_hidden_layers * num_tokens * text_config.hidden_size  # of the layers' inputs
+    return num_values * model.dtype.itemsize + layer_bytes(model, num_tokens)
+
+
+def layer_bytes(model: Any, num_tokens: int) -> int:
+    """Bytes that one layer keeps of a micro-batch."""
+    return all_layer_bytes(model, num_tokens) // int(model.config.get_text_config().num_hidden_layers)
+
+
+def all_layer_bytes(model: Any, num_tokens: int) -> int:
+    """Bytes that all layers keep of a micro-batch; those of PROBE_TOKENS are measured."""
+    few, more = (probe_activations(model, count) for count in PROBE_TOKENS)
+    return few + (more - few) * (num_tokens - PROBE_TOKENS[0]) // (PROBE_TOKENS[1] - PROBE_TOKENS[0])
 
 
 def probe_activations(model: Any, num_tokens: int) -> int:

@@ -25,8 +25,7 @@ from tuning.trainer.base_model import (
     training_dtype,
 )
 from tuning.trainer.datum import Datum
-from tuning.trainer.job import make_remaining_time
-from tuning.trainer.lora import lora_options
+from tuning.trainer.job import create_run, make_remaining_time
 from tuning.trainer.micro_batches import make_layout
 from tuning.trainer.optimizers import AdamParams
 from tuning.trainer.schedule import Schedule, make_schedule
@@ -123,7 +122,7 @@ def time_step(
         layout=make_layout(hyperparameters, training_data.group_size),
         checkpointing=hyperparameters.activation_checkpointing,
     )
-    trainer.create_run(RUN_ID, lora_options(spec), hyperparameters.optimizer)
+    create_run(trainer, RUN_ID, spec)
     times = []
     for _ in range(NUM_STEPS):
         began = clock()

@@ -1,4 +1,4 @@
-"""The trainer: one frozen base model, and runs over it that each train an adapter of their own.
+"""The trainer: one frozen base model, and runs over it that each train an adapter; or one run of all weights.
 
 Its verbs are forward_backward, optim_step, save and load. Losses are sums, and gradients add up until the
 next optim_step: what a batch means is for the caller to say. Knows no jobs, files of rows or schedules.
@@ -19,9 +19,10 @@ from inference.errors import BadRequest, NotFound
 from tuning.trainer.base_model import BaseModel, check_packing
 from tuning.trainer.datum import Datum, check_datum
 from tuning.trainer.durable_files import write_tensors
+from tuning.trainer.full_weights import FullWeights
 from tuning.trainer.lora import LoraOptions, PeftAdapters, read_config
 from tuning.trainer.losses import Loss, complete_config, find_loss
-from tuning.trainer.micro_batches import Layout, MicroBatch, Targets, divide, lay_out, split_rows
+from tuning.trainer.micro_batches import Layout, MicroBatch, Targets, divide, lay_out
 from tuning.trainer.optimizers import (
     AdamParams,
     check_optimizer,
@@ -30,35 +31,20 @@ from tuning.trainer.optimizers import (
     restore_optimizer,
     take_step,
 )
+from tuning.trainer.pass_result import ComputedBatch, PassResult, collect
 from tuning.trainer.run_files import OPTIMIZER_FILE
 from tuning.trainer.target_logprobs import target_logprobs
 from tuning.trainer.token_losses import ScoredTokens
+from tuning.trainer.trained_weights import TrainedAdapter, TrainedWeights
 
 DEFAULT_LAYOUT = Layout()
 
 
 @dataclass(frozen=True, slots=True)
-class PassResult:
-    """The result of a pass over some data.
-
-    loss         the sum
-    logprobs     by datum: the log probability of each target, float32, (N,) or (N, K) as the targets; NaN
-                 where it changes nothing, unless the trainer scores masked targets
-    num_correct  targets that were the most probable token
-    num_scored   targets that the loss depends on
-    """
-
-    loss: float
-    logprobs: list[Tensor]
-    num_correct: int
-    num_scored: int
-
-
-@dataclass(frozen=True, slots=True)
 class TrainingRun:
-    """One adapter in training. parameters: by their names in the model."""
+    """Weights in training. parameters: by their names in the model."""
 
-    adapter_name: str
+    weights: TrainedWeights
     optimizer_name: str
     parameters: Mapping[str, nn.Parameter]
     optimizer: torch.optim.Optimizer
@@ -90,11 +76,18 @@ class Trainer:
 
     def create_run(self, run_id: str, options: LoraOptions, optimizer: str = "adamw") -> int:
         """Begin a run with a new adapter; returns the number of trained parameters. Raises BadRequest."""
-        return self._add_run(run_id, self.adapters.new_config(options), optimizer, options.seed)
+        return self._add_adapter(run_id, self.adapters.new_config(options), optimizer, options.seed)
+
+    def create_full_run(self, run_id: str, optimizer: str = "adamw") -> int:
+        """Begin the run that trains all weights; returns their number. Raises BadRequest."""
+        if self.runs:
+            raise BadRequest("run_id", "must be the only run, as it trains all weights", run_id)
+        check_optimizer(optimizer)
+        return self._add_run(run_id, FullWeights(self.base), optimizer)
 
     def create_run_from(self, run_id: str, folder: Path, optimizer: str = "adamw") -> int:
         """Begin a run with the adapter in `folder`; returns the number of trained parameters."""
-        num_trained = self._add_run(run_id, read_config(folder), optimizer, seed=0)
+        num_trained = self._add_adapter(run_id, read_config(folder), optimizer, seed=0)
         try:
             self.load(run_id, folder, with_optimizer=False)
         except BadRequest:
@@ -116,11 +109,14 @@ class Trainer:
         return self._pass(run_id, data, loss_fn, config or {})
 
     def optim_step(self, run_id: str, params: AdamParams) -> float:
-        """Update the run's adapter; returns the norm of its gradients before clipping, and forgets them.
+        """Update the run's weights; returns the norm of their gradients before clipping, and forgets them.
 
-        If the norm is not finite, the adapter stays as it is.
+        If the norm is not finite, the weights stay as they are.
         """
-        return take_step(self._find(run_id).optimizer, params)
+        run = self._find(run_id)
+        norm = take_step(run.optimizer, params)
+        run.weights.apply_step()
+        return norm
 
     def parameters(self, run_id: str) -> list[nn.Parameter]:
         """The run's trained weights. Raises NotFound."""
@@ -130,36 +126,44 @@ class Trainer:
         self._find(run_id).optimizer.zero_grad()
 
     def save(self, run_id: str, folder: Path, *, with_optimizer: bool) -> None:
-        """Write the adapter into an existing folder as peft reads it, and the optimizer's state beside it."""
+        """Write the result into an existing folder: an adapter as peft reads it, or a model.
+
+        with_optimizer: write what `load` goes on from, the optimizer's state beside the weights.
+        """
         run = self._find(run_id)
-        self.adapters.save(run.adapter_name, folder)
-        if with_optimizer:
+        if not with_optimizer:
+            run.weights.save(folder)
+        else:
+            run.weights.save_state(folder)
             write_tensors(folder / OPTIMIZER_FILE, optimizer_tensors(run.optimizer, run.parameters))
 
     def load(self, run_id: str, folder: Path, *, with_optimizer: bool) -> None:
-        """Give the run the adapter in `folder`, and the optimizer's state. Raises BadRequest."""
+        """Give the run the weights in `folder`, and the optimizer's state. Raises BadRequest."""
         run = self._find(run_id)
-        self.adapters.load(run.adapter_name, folder)
+        run.weights.load(folder)
         run.optimizer.zero_grad()
         run.optimizer.state.clear()
         if with_optimizer:
             restore_optimizer(run.optimizer, run.parameters, load_file(folder / OPTIMIZER_FILE))
 
     def delete_run(self, run_id: str) -> None:
-        self.adapters.remove(self._find(run_id).adapter_name)
+        self._find(run_id).weights.remove()
         del self.runs[run_id]
 
-    def _add_run(self, run_id: str, config: LoraConfig, optimizer: str, seed: int) -> int:
+    def _add_adapter(self, run_id: str, config: LoraConfig, optimizer: str, seed: int) -> int:
         if run_id in self.runs:
             raise BadRequest("run_id", "is taken", run_id)
         check_optimizer(optimizer)
         name = f"run{self._num_created}"  # peft allows no dots in the name of an adapter
         self.adapters.add(name, config, seed)
         self._num_created += 1
-        self.adapters.activate(name)
-        parameters = self.adapters.parameters(name)
+        return self._add_run(run_id, TrainedAdapter(self.adapters, name), optimizer)
+
+    def _add_run(self, run_id: str, weights: TrainedWeights, optimizer: str) -> int:
+        weights.activate()
+        parameters = weights.parameters()
         self.runs[run_id] = TrainingRun(
-            name, optimizer, parameters, create_optimizer(optimizer, parameters.values())
+            weights, optimizer, parameters, create_optimizer(optimizer, parameters.values())
         )
         self._set_checkpointing()
         return sum(weight.numel() for weight in parameters.values())
@@ -180,14 +184,14 @@ class Trainer:
         loss = find_loss(loss_fn)
         complete = complete_config(loss, config)
         self._check(data, loss)
-        self.adapters.activate(self._find(run_id).adapter_name)
+        self._find(run_id).weights.activate()
         passes = [
             self._compute(lay_out(data, indices, loss, self.layout.packing, self.base.device), loss, complete)
             for indices in divide(data, loss, self.layout)
         ]
         return collect(passes, data, loss)
 
-    def _compute(self, batch: MicroBatch, loss: Loss, config: Mapping[str, float]) -> "ComputedBatch":
+    def _compute(self, batch: MicroBatch, loss: Loss, config: Mapping[str, float]) -> ComputedBatch:
         tokens, is_top, masked = self._score(batch)
         value = loss.function(tokens, config)
         if value.requires_grad:
@@ -237,31 +241,3 @@ def enable_checkpointing(causal: Any) -> None:
     names = ("activation_checkpointing_enable", "gradient_checkpointing_enable")  # the latter in early 5.x
     enable = next(getattr(causal, name) for name in names if hasattr(causal, name))
     enable({"use_reentrant": False})
-
-
-@dataclass(frozen=True, slots=True)
-class ComputedBatch:
-    """A micro-batch after its pass; its tensors are on the device, where later passes may still run.
-
-    loss ()  logprobs (M,) of scored targets  masked (N,) of the others, or None  num_correct ()
-    """
-
-    batch: MicroBatch
-    loss: Tensor
-    logprobs: Tensor
-    masked: Tensor | None
-    num_correct: Tensor
-
-
-def collect(passes: Sequence[ComputedBatch], data: Sequence[Datum], loss: Loss) -> PassResult:
-    """Wait for the device and sum up."""
-    logprobs: dict[int, Tensor] = {}
-    for each in passes:
-        rows = split_rows(each.logprobs, each.masked, each.batch, data, loss)  # sync
-        logprobs |= zip(each.batch.indices, rows, strict=True)
-    return PassResult(
-        sum(each.loss.item() for each in passes),
-        [logprobs[index] for index in range(len(data))],
-        sum(int(each.num_correct) for each in passes),
-        sum(len(each.batch.scored.ids) for each in passes),
-    )

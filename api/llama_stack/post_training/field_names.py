@@ -8,6 +8,9 @@ from inference.errors import BadRequest
 ALGORITHM, TRAINING = "algorithm_config", "training_config"
 DATA, OPTIMIZER = f"{TRAINING}.data_config", f"{TRAINING}.optimizer_config"
 FIELD_NAMES = {
+    "finetuning_type": f"{ALGORITHM}.type",
+    "quantize_base": f"{ALGORITHM}.quantize_base",
+    "use_dora": f"{ALGORITHM}.use_dora",
     "lora_rank": f"{ALGORITHM}.rank",
     "lora_alpha": f"{ALGORITHM}.alpha",
     "target_modules": f"{ALGORITHM}.lora_attn_modules",

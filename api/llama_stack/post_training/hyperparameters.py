@@ -23,22 +23,24 @@ LORA_ALGORITHMS: dict[str, dict[str, Any]] = {
     "qlora": {"quantize_base": True},
     "dora": {"use_dora": True},
 }
+FULL = {"finetuning_type": "full"}
 LOSS_TYPES = ("sigmoid", "hinge", "ipo")
 FORMER_DPO_FIELDS = ("reward_scale", "reward_clip", "epsilon", "gamma")
 OFFLOADING = ("enable_activation_offloading", "fsdp_cpu_offload", "memory_efficient_fsdp_wrap")
 
 
 def adapter_hyperparameters(body: PostTrainingRequest) -> dict[str, Any]:
-    """The shape of the adapter. Raises NotImplementedHere for full training and QAT."""
+    """The shape of the adapter, or that all weights are trained. Raises NotImplementedHere for QAT."""
     algorithm, config = body.algorithm or "lora", body.algorithm_config or AlgorithmConfig()
-    if algorithm == "full":
-        raise NotImplementedHere("Not implemented: algorithm full: use lora, qlora or dora")
-    if algorithm not in LORA_ALGORITHMS:
+    if algorithm not in ("full", *LORA_ALGORITHMS):
         raise BadRequest("algorithm", f"must be one of full, {', '.join(LORA_ALGORITHMS)}", algorithm)
     if config.type == "QAT":
-        raise NotImplementedHere("Not implemented: algorithm_config.type QAT: use LoRA")
-    if config.type not in (None, "LoRA"):
-        raise BadRequest("algorithm_config.type", "must be LoRA or QAT", config.type)
+        raise NotImplementedHere("Not implemented: algorithm_config.type QAT: use LoRA or Full")
+    _check_type(config)
+    if algorithm == "full":
+        return FULL
+    if config.type == "Full":
+        return _full_hyperparameters(config)
     values = {
         "lora_rank": config.rank,
         "lora_alpha": config.alpha,
@@ -48,6 +50,23 @@ def adapter_hyperparameters(body: PostTrainingRequest) -> dict[str, Any]:
         "quantize_base": config.quantize_base,
     }
     return _without_nulls(values) | LORA_ALGORITHMS[algorithm]
+
+
+def _check_type(config: AlgorithmConfig) -> None:
+    if config.type not in (None, "LoRA", "Full"):
+        raise BadRequest("algorithm_config.type", "must be LoRA or Full", config.type)
+
+
+def _full_hyperparameters(config: AlgorithmConfig) -> dict[str, Any]:
+    """All weights are trained. The job queue refuses what the config says about an adapter."""
+    values: dict[str, Any] = {
+        "lora_rank": config.rank,
+        "lora_alpha": config.alpha,
+        "use_dora": config.use_dora,
+        "quantize_base": config.quantize_base,
+        "target_modules": config.lora_attn_modules,
+    }
+    return _without_nulls(values) | FULL
 
 
 def _target_modules(config: AlgorithmConfig) -> list[str] | None:
@@ -82,7 +101,9 @@ def loss_hyperparameters(body: PostTrainingRequest) -> dict[str, Any]:
         raise BadRequest(
             "algorithm_config.loss_type", f"must be one of {', '.join(LOSS_TYPES)}", config.loss_type
         )
-    return _without_nulls({"beta": config.beta, "loss_type": config.loss_type})
+    _check_type(config)
+    values = _without_nulls({"beta": config.beta, "loss_type": config.loss_type})
+    return values | (FULL if config.type == "Full" else {})
 
 
 def training_hyperparameters(body: PostTrainingRequest) -> dict[str, Any]:
@@ -128,7 +149,9 @@ def notes(body: PostTrainingRequest) -> Iterator[str]:
     """What the user must know: defaults that were chosen, and fields that have no effect."""
     training = body.training_config or TrainingConfig()
     optimizer = training.optimizer_config or body.optimizer_config or OptimizerConfig()
-    if body.algorithm_config is None:
+    if body.algorithm == "full":
+        yield "algorithm_config has no effect: algorithm full trains all weights."
+    elif body.algorithm_config is None:
         yield "algorithm_config is absent: the adapter has rank 16, alpha 32 and all linears of the layers."
     for name in OFFLOADING:
         if getattr(_efficiency(training), name):

@@ -13,7 +13,7 @@ from api.llama_stack.datasets.protocol import InlineDataset
 class AlgorithmConfig(Struct):
     """How to train: the adapter of supervised fine-tuning, or the loss of preference optimization.
 
-    type                LoRA; QAT is not served
+    type                LoRA, or Full: all weights are trained; QAT is not served
     lora_attn_modules   linears of the attention: q_proj, k_proj, v_proj, output_proj
     apply_lora_to_mlp   the linears of the MLP get an adapter, too
     apply_lora_to_output  lm_head gets one, too

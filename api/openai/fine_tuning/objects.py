@@ -6,6 +6,7 @@ from msgspec import to_builtins
 
 from api.openai.fine_tuning.parse import TARGETS
 from api.openai.fine_tuning.protocol import CheckpointObject, EventObject, JobErrorObject, JobObject
+from tuning.jobs.hyperparameters import effective_values
 from tuning.jobs.names import ORGANIZATION
 from tuning.jobs.prepared_job import PreparedJob
 from tuning.types import Checkpoint, Job, JobEvent
@@ -81,4 +82,6 @@ def dry_run_object(prepared: PreparedJob) -> dict[str, Any]:
     """What would be trained, and how."""
     values = to_builtins(prepared)
     spec = values["spec"] and {name: values["spec"][name] for name in PUBLIC_SPEC_FIELDS}
+    if prepared.spec:
+        spec["hyperparameters"] = effective_values(prepared.spec.hyperparameters)
     return {"object": "fine_tuning.job.dry_run", **values, "spec": spec}

@@ -51,7 +51,7 @@ def test_an_unknown_name_is_refused(
     base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     assert run(base, name, tmp_path / "out") == 1
-    assert "export: NAME must be the folder of an adapter" in capsys.readouterr().err
+    assert "export: NAME must be the folder of an adapter or model" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
@@ -69,3 +69,16 @@ def test_an_adapter_that_does_not_fit_leaves_nothing(
     assert run(other, adapter, tmp_path / "out") == 1
     assert "shape" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("format", "file"), [("safetensors", "model.safetensors"), ("gguf-f16", "model-f16.gguf")]
+)
+def test_a_whole_model_needs_no_base(base: Path, tmp_path: Path, format: str, file: str) -> None:
+    assert run(tmp_path / "absent", base, tmp_path / "out", "--format", format) == 0
+    assert (tmp_path / "out" / file).is_file()
+
+
+def test_a_whole_model_is_no_adapter(base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(base, base, tmp_path / "out", "--format", "adapter") == 1
+    assert "--format must be another one: this is a whole model" in capsys.readouterr().err

@@ -14,7 +14,7 @@ from tests.tuning.export.conftest import IDS, save_adapter
 from tuning.export.gguf_file.vocabulary import LLAMA_3, pre_tokenizer_name
 from tuning.export.gguf_file.write import F16, Q8_0, write_gguf
 from tuning.export.merge import MergedModel, merge_adapter
-from tuning.export.safetensors_files import copy_tokenizer
+from tuning.model_folder import copy_tokenizer
 
 
 def load_logits(path: Path) -> torch.Tensor:

@@ -12,8 +12,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from inference.errors import BadRequest
 from tests import tiny
 from tests.tuning.export.conftest import IDS, save_adapter
+from tuning.export.formats import safetensors
 from tuning.export.merge import merge_adapter
-from tuning.export.safetensors_files import write_safetensors
 
 
 @torch.no_grad()
@@ -41,20 +41,20 @@ def test_the_saved_model_has_the_logits_of_the_adapter(
 ) -> None:
     base = tiny.llama(tmp_path / "base", **model)
     adapter = save_adapter(base, tmp_path / "adapter", **config)
-    write_safetensors(merge_adapter(base, adapter), tmp_path / "merged", torch.float32)
+    safetensors(merge_adapter(base, adapter), tmp_path / "merged", "float32")
     expected = peft_logits(base, adapter)
     torch.testing.assert_close(logits(tmp_path / "merged"), expected, atol=1e-4, rtol=1e-4)
     assert (expected - logits(base)).abs().max() > 0.1
 
 
 def test_the_weights_have_the_dtype_of_the_base(base: Path, adapter: Path, tmp_path: Path) -> None:
-    write_safetensors(merge_adapter(base, adapter), tmp_path / "merged")
+    safetensors(merge_adapter(base, adapter), tmp_path / "merged", None)
     weights = load_file(tmp_path / "merged" / "model.safetensors")
     assert {weight.dtype for weight in weights.values()} == {torch.bfloat16}
 
 
 def test_the_tokenizer_and_the_chat_template_come_along(base: Path, adapter: Path, tmp_path: Path) -> None:
-    write_safetensors(merge_adapter(base, adapter), tmp_path / "merged")
+    safetensors(merge_adapter(base, adapter), tmp_path / "merged", None)
     tokenizer, expected = map(AutoTokenizer.from_pretrained, (tmp_path / "merged", base))
     assert tokenizer.chat_template == expected.chat_template
     assert tokenizer("Hi there")["input_ids"] == expected("Hi there")["input_ids"]

@@ -5,7 +5,12 @@ from typing import Any
 import pytest
 
 from inference.errors import BadRequest
-from tuning.jobs.hyperparameters import ModelSizes, check_hyperparameters, resolve_hyperparameters
+from tuning.jobs.hyperparameters import (
+    ModelSizes,
+    check_hyperparameters,
+    effective_values,
+    resolve_hyperparameters,
+)
 from tuning.types import Hyperparameters, Method
 
 SIZES = ModelSizes(hidden_size=192, model_type="llama", context=512)
@@ -44,6 +49,24 @@ def test_the_learning_rate_follows_the_hidden_size_the_method_and_the_multiplier
     assert resolve(learning_rate_multiplier=2).learning_rate == pytest.approx(6.2e-3, rel=0.01)
     assert resolve(method="dpo").learning_rate == pytest.approx(3.1e-4, rel=0.01)
     assert resolve(learning_rate=0.5, learning_rate_multiplier=2).learning_rate == 0.5
+
+
+def test_all_weights_learn_at_a_tenth_of_the_rate_of_an_adapter() -> None:
+    assert resolve(finetuning_type="full").learning_rate == pytest.approx(resolve().learning_rate / 10)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("lora_rank", 8), ("quantize_base", True), ("target_modules", ["q_proj"]), ("use_dora", True)],
+)
+def test_full_fine_tuning_has_no_adapter(name: str, value: Any) -> None:
+    with pytest.raises(BadRequest, match="is for adapters") as error:
+        check_hyperparameters({"finetuning_type": "full", name: value}, max_lora_rank=64)
+    assert error.value.field == name
+    check_hyperparameters({"finetuning_type": "full", "use_dora": False, "lora_rank": "auto"}, 64)
+    assert name in effective_values(resolve()) and name not in effective_values(
+        resolve(finetuning_type="full")
+    )
 
 
 def test_alpha_is_twice_the_rank() -> None:

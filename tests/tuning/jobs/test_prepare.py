@@ -1,11 +1,14 @@
 """The validation of a job's files with the tokenizer and template of models/demo."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from inference.errors import BadRequest
+from tuning.jobs import prepare as prepare_module
 from tuning.jobs.draft import Draft
 from tuning.jobs.prepare import prepare
 from tuning.jobs.prepared_job import PreparedJob
@@ -96,3 +99,48 @@ def test_a_job_that_does_not_fit_says_what_does(tmp_path: Path) -> None:
     assert error.message.endswith(": use batch_size=8, gradient_accumulation_steps=2")
     hopeless = prepare_rows(tmp_path, *ROWS, free_bytes=1000)
     assert hopeless.memory and not hopeless.memory.ok and "a smaller max_length" in hopeless.memory.fix
+
+
+FULL = {"finetuning_type": "full"}
+
+
+def test_a_full_job_that_does_not_fit_is_offered_an_adapter(tmp_path: Path) -> None:
+    need = sum(prepare_rows(tmp_path, *ROWS, **FULL).memory_plan.values())
+    small = {"batch_size": 1, "activation_checkpointing": True}
+    adapter = sum(prepare_rows(tmp_path, *ROWS, **small).memory_plan.values())
+    assert adapter < need
+    error = prepare_rows(tmp_path, *ROWS, **FULL, **small, free_bytes=adapter).error
+    assert error and error.message.endswith(": use finetuning_type=lora")
+
+
+def test_the_disk_of_a_full_job_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prepare_module, "plan_disk", lambda config, spec: 1 << 60)
+    error = prepare_rows(tmp_path, *ROWS, **FULL).error
+    assert error and error.code == "insufficient_disk" and "TUNING_DIR has" in error.message
+
+
+@pytest.mark.parametrize("kind", ["GGUF", "quantized"])
+def test_quantized_weights_are_not_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    config = {"quantization_config": {"quant_method": "fp8"}} if kind == "quantized" else {}
+    folder = "m/model.gguf" if kind == "GGUF" else "m"
+    base = TrainingBase(names=("demo",), model_folder=folder, context=512)
+    monkeypatch.setattr(prepare_module, "is_gguf", lambda path: path.suffix == ".gguf")
+    with pytest.raises(BadRequest, match=f"must be lora: the model is .*{kind}"):
+        prepare_module.check_trainable(config, full_draft(base))
+    prepare_module.check_trainable(config, dataclasses.replace(full_draft(base), hyperparameters={}))
+
+
+def full_draft(base: TrainingBase) -> Draft:
+    return Draft(
+        job_id="job",
+        method="supervised",
+        hyperparameters=FULL,
+        seed=1,
+        base=base,
+        free_bytes=0,
+        initial_adapter="",
+        training_file="",
+        validation_file="",
+    )

@@ -262,7 +262,8 @@ def test_the_files_of_a_checkpoint_stay_while_its_job_runs(
     job = create_job(service, {"step_s": 0.05}, steps=1000)
     name = f"{job.model}:ckpt-step-5"
     wait_until(lambda: dict(adapters.loaded), lambda loaded: name in loaded)
-    assert service.jobs.delete_model(name) and adapters.loaded[name].exists()
+    folder = adapters.loaded[name]
+    assert service.jobs.delete_model(name) and folder.exists() and name not in adapters.loaded
     service.jobs.cancel(job.id)
 
 

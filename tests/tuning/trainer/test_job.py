@@ -22,6 +22,7 @@ from tuning.types import JobSpec, Method
 
 Line = dict[str, Any]
 PROMPT_TOKENS = 3
+METHODS: tuple[Method, ...] = ("supervised", "dpo", "orpo", "kto")
 
 
 def example(random: Random) -> Example:
@@ -114,11 +115,24 @@ def test_only_the_last_three_checkpoints_remain(tmp_path: Path, model_folder: Pa
     assert names == ["step-12", "step-15", "step-9"]
 
 
-@pytest.mark.parametrize("method", ["supervised", "dpo", "orpo", "kto"])
+def test_a_full_job_keeps_the_last_checkpoint_and_the_best(tmp_path: Path, model_folder: Path) -> None:
+    """Its rate is so high that the first epoch is the best one."""
+    spec = job_spec(n_epochs=4, learning_rate=0.5, finetuning_type="full")
+    lines = run_job(tmp_path / "job", model_folder, spec, dataset("supervised", seed=1))
+    (finished,) = of_type(lines, "finished")
+    names = {path.name for path in (tmp_path / "job" / "checkpoints").iterdir()}
+    assert names == {"step-12", f"step-{finished['best_step']}"} and finished["best_step"] < 12
+    assert Path(finished["folder"], "model.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    ("method", "finetuning_type"),
+    [*((method, "lora") for method in METHODS), ("supervised", "full"), ("dpo", "full"), ("kto", "full")],
+)
 def test_a_paused_job_goes_on_with_the_same_losses(
-    tmp_path: Path, model_folder: Path, method: Method
+    tmp_path: Path, model_folder: Path, method: Method, finetuning_type: str
 ) -> None:
-    spec = job_spec(method, n_epochs=4)
+    spec = job_spec(method, n_epochs=4, finetuning_type=finetuning_type)
     expected = losses(run_job(tmp_path / "whole", model_folder, spec))
     assert len(expected) == 12
     folder = tmp_path / "halves"

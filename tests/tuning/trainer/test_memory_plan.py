@@ -45,6 +45,22 @@ def test_the_adapter_is_its_weights_and_their_moments() -> None:
     assert plan().adapter == 12 * trained
 
 
+@pytest.mark.parametrize(("dtype", "factor"), [("float32", 8), ("bfloat16", 8 + 4)])
+def test_all_weights_have_moments_gradients_and_masters(dtype: str, factor: int) -> None:
+    spec = replace(job_spec(finetuning_type="full"), dtype=dtype)
+    full = plan_memory(CONFIG, spec, 1)
+    num_weights = plan().weights // 4
+    assert full.optimizer == factor * num_weights and full.adapter == 0
+    assert 4 * num_weights < full.step < 6 * num_weights
+    assert list(full.terms) == ["weights", "programs", "optimizer", "step"]
+
+
+def test_accumulated_gradients_add_to_the_activations() -> None:
+    once = plan(finetuning_type="full")
+    often = plan(finetuning_type="full", gradient_accumulation_steps=2)
+    assert often.step > once.step + 3 * (plan().weights - CONFIG["vocab_size"] * 128 * 4) // 4
+
+
 def test_checkpointing_and_quantization_save_memory() -> None:
     assert plan(activation_checkpointing=True).step < 0.6 * plan().step
     quantized = plan(quantize_base=True)

@@ -1,0 +1,89 @@
+"""Jobs that train all weights: their results are whole models, which a host serves."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from inference.errors import BadRequest
+from tests.tuning.conftest import MakeService
+from tests.tuning.scripted_service import RecordingAdapters, RecordingHost, create_job, wait_for_job
+from tuning.service import TuningService
+from tuning.types import Job
+
+FULL = {"finetuning_type": "full"}
+
+
+@pytest.fixture
+def host() -> RecordingHost:
+    return RecordingHost()
+
+
+@pytest.fixture
+def service(open_services: MakeService, host: RecordingHost) -> TuningService:
+    return open_services(host=host)
+
+
+def finished_job(service: TuningService, **fields: Any) -> Job:
+    return wait_for_job(service, create_job(service, hyperparameters=FULL, **fields).id)
+
+
+def test_the_result_and_the_last_checkpoint_are_served(
+    service: TuningService, host: RecordingHost, adapters: RecordingAdapters
+) -> None:
+    job = finished_job(service)
+    assert job.status == "succeeded" and job.fine_tuned_model == job.model
+    assert host.added.keys() == {job.model, f"{job.model}:ckpt-step-10"} and not adapters.loaded
+    folder, parent = host.added[job.model]
+    assert (folder, parent) == (service.folder / "models" / job.model.replace(":", "_"), "fake/model")
+    assert json.loads((folder / "config.json").read_text()) == {"step": "result"}
+    assert 'base_model: "fake/model"' in (folder / "README.md").read_text()
+    checkpoint = host.added[f"{job.model}:ckpt-step-10"][0]
+    assert not (checkpoint / "README.md").exists()
+    result = service.folder / "jobs" / job.folder / "result" / "config.json"
+    assert (folder / "config.json").samefile(result), "a result is a link: it takes no disk"
+
+
+def test_only_what_matters_is_in_its_hyperparameters(service: TuningService) -> None:
+    values = finished_job(service).hyperparameters
+    assert values["finetuning_type"] == "full" and "lora_rank" not in values
+
+
+def test_a_deleted_model_is_served_no_more(service: TuningService, host: RecordingHost) -> None:
+    job = finished_job(service)
+    folder = host.added[job.model][0]
+    assert service.jobs.delete_model(job.model)
+    assert job.model not in host.added and not folder.exists()
+    assert not service.jobs.delete_model(job.model)
+
+
+def test_models_are_served_again_after_a_restart(open_services: MakeService, host: RecordingHost) -> None:
+    first = open_services(host=host)
+    job = finished_job(first)
+    first.close()
+    again = RecordingHost()
+    open_services(host=again)
+    assert again.added == host.added and job.model in again.added
+
+
+def test_a_whole_model_is_trained_on(service: TuningService, host: RecordingHost) -> None:
+    parent = finished_job(service)
+    child = finished_job(service, model=parent.model)
+    assert child.status == "succeeded" and host.added[child.model][1] == parent.model
+    draft = json.loads((service.folder / "jobs" / child.folder / "draft.json").read_text())
+    assert Path(draft["base"]["model_folder"], "config.json").exists() and not draft["initial_adapter"]
+
+
+def test_adapters_and_whole_models_do_not_mix(service: TuningService) -> None:
+    full, adapter = finished_job(service), wait_for_job(service, create_job(service).id)
+    with pytest.raises(BadRequest, match="set finetuning_type to full"):
+        create_job(service, model=full.model)
+    with pytest.raises(BadRequest, match="is an adapter: name the base model"):
+        create_job(service, model=adapter.model, hyperparameters=FULL)
+
+
+def test_a_server_without_a_host_trains_adapters_alone(open_services: MakeService) -> None:
+    with pytest.raises(BadRequest, match="must be lora") as error:
+        create_job(open_services(), hyperparameters=FULL)
+    assert error.value.field == "finetuning_type"

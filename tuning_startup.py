@@ -1,0 +1,112 @@
+"""The start of tuning: its service, and what serves fully fine-tuned models beside the base.
+
+Each of these models has a process of its own, which is loaded when a request names the model.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from checks.machine import Machine
+from checks.memory.plan import Plan
+from checks.several_models import ModelShare, capacity_of, minimum_bytes, share_of
+from inference.metrics import Metrics
+from inference.models import ModelEntry, Models
+from inference.on_demand.loader import ModelLoader
+from inference.on_demand.managed_model import LoadLimits
+from inference.on_demand.model_process import ModelProcess
+from inference.on_demand.model_residence import ModelResidence
+from inference.on_demand.residency import MemoryCapacity
+from settings.local_model import LocalModel
+from settings.schema import Settings
+from tuning.open_service import open_service, with_free_memory
+from tuning.service import TuningService
+
+MAX_LOADED = 64  # fine-tuned models in memory together, unless MAX_LOADED_MODELS says less
+
+
+class FineTunedHost:
+    """A ModelHost over a loader of models on demand.
+
+    plan     of the base, whose architecture and size the models have
+    machine  with the memory that is free beside the base
+    folder   private, for the sockets of the models' processes
+    """
+
+    def __init__(
+        self, settings: Settings, models: Models, plan: Plan, machine: Machine, folder: Path, metrics: Metrics
+    ) -> None:
+        self._settings, self._models, self._metrics = settings, models, metrics
+        self._folder = folder
+        self._share = share_of_each(plan, machine)
+        self._processes: dict[str, Callable[[], ModelProcess]] = {}
+        self._num_added = 0
+        self.loader = ModelLoader(
+            (),
+            MemoryCapacity(capacity_of(machine), settings.max_loaded_models or MAX_LOADED),
+            LoadLimits(settings.load_wait_seconds, settings.model_swap_seconds),
+            lambda name: self._processes[name](),
+            metrics.on_demand,
+        )
+
+    def add(self, name: str, folder: Path, parent: str) -> None:
+        # Its HTTP client takes 0.2 s to import, which a server without such models saves.
+        from inference.remote.open import open_child
+        from on_demand_startup import child_settings, managed_model, upstream_model
+
+        self._num_added += 1
+        model = LocalModel(name, str(folder))
+        own = child_settings(
+            base_settings(self._settings), model, self._share, self._folder / f"{self._num_added}.sock"
+        )
+        upstream = upstream_model(model, own)
+        self._processes[name] = partial(ModelProcess, upstream, own)
+        self.loader.add(managed_model(self._settings, model, self._share))
+        backend = open_child(upstream, ModelResidence(self.loader, name), self._metrics.upstream)
+        self._models.add(ModelEntry(backend, (name,), is_remote=True, parent=parent))
+
+    def remove(self, name: str) -> None:
+        self.loader.remove(name)
+        self._models.remove(name)
+
+
+@contextmanager
+def open_tuning(
+    settings: Settings, models: Models, model_folder: Path, plan: Plan, machine: Machine, metrics: Metrics
+) -> Iterator[tuple[TuningService | None, ModelLoader | None]]:
+    """The tuning service, and the loader of the models that it has trained; None: there is no tuning.
+
+    model_folder  of the base, or its GGUF file; plan, machine: with which it was loaded
+    """
+    with TemporaryDirectory(prefix="hearth-") as folder:
+        free = with_free_memory(plan, machine)
+        host = FineTunedHost(settings, models, plan, free, Path(folder), metrics)
+        service = open_service(settings, models, model_folder, plan, machine, host)
+        if service is None:
+            yield None, None
+            return
+        metrics.registry.register(service.metrics)
+        metrics.registry.register(service.runs.metrics)
+        try:
+            yield service, host.loader
+        finally:
+            service.close()
+            host.loader.close()
+
+
+def share_of_each(plan: Plan, machine: Machine) -> ModelShare:
+    """The minimum of a model and half of what is left: the other half is for trainers and further models."""
+    minimum = minimum_bytes(plan)
+    spare = {
+        device: max(0, num_bytes - minimum.get(device, 0)) // 2
+        for device, num_bytes in capacity_of(machine).items()
+    }
+    return share_of(plan, machine, spare)
+
+
+def base_settings(settings: Settings) -> Settings:
+    """The base's settings without those that say where it comes from, and which adapters it has."""
+    return replace(settings, model_revision="", gguf_file="", lora_adapters=(), served_names=())
