@@ -36,6 +36,22 @@ LLAMA_STACK_DEPENDENCIES = (
 # The clients since 0.2.13 declare Python 3.12, and run with 3.11 and these packages.
 LATER = ("--ignore-requires-python", "--only-binary=:all:")
 
+# What tinker-cookbook imports, without torch and transformers: its driver takes the server's. The cookbook
+# itself is installed alone: it declares a package for one family of models that cannot be had.
+COOKBOOK = "tinker-cookbook-dependencies"
+COOKBOOK_DEPENDENCIES = (
+    "tinker==0.38.0",
+    "aiohttp==3.14.5",
+    "blobfile==3.3.0",
+    "chz==0.4.0",
+    "cloudpickle==3.1.3",
+    "datasets==5.2.0",
+    "pillow==13.0.0",
+    "pyrage==1.4.0",
+    "termcolor==3.3.0",
+    "tiktoken==0.14.0",
+)
+
 # The clients of each environment that extends another one; nothing that they depend on is installed.
 EXTENSIONS = {
     "llama-stack-0.0.41": (LLAMA_STACK, "llama-stack-client==0.0.41", "httpx==0.27.2"),
@@ -49,11 +65,13 @@ EXTENSIONS = {
     "llama-stack-0.6.0": (LLAMA_STACK, *LATER, "llama-stack-client==0.6.0"),
     "llama-stack-0.7.0": (LLAMA_STACK, *LATER, "llama-stack-client==0.7.0"),
     "llama-stack-0.7.5": (LLAMA_STACK, *LATER, "llama-stack-client==0.7.5"),
+    "tinker-cookbook-0.6.1": (COOKBOOK, "tinker-cookbook==0.6.1"),
 }
 
 # The pins of each other environment: the client, then what it does not declare, or not closely enough.
 PINS = {
     LLAMA_STACK: LLAMA_STACK_DEPENDENCIES,
+    COOKBOOK: COOKBOOK_DEPENDENCIES,
     "llama-stack-distribution-0.2.12": (
         "llama-stack==0.2.12",
         "llama-stack-client==0.2.12",
