@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 
 from api.json_body import encode
+from inference.embedding import Embedded, Embedding
 from inference.errors import BadRequest, ServerError
-from inference.types import Embedded, Embedding, Event, ModelInfo
+from inference.types import Event, ModelInfo
 
 
 class EmbeddingsWriter:

@@ -109,6 +109,8 @@ class GenerationRequest:
     tool_format         how the prompt describes the tools; None: as the chat template does
     cache_salt          prefix caching reuses tokens of requests with the same salt only
     deadline            seconds from submission; then the answer ends with finish_reason "deadline"
+    output_token_ids    the answer's first tokens, which another replica of the model has generated: the
+                        answer has them without logprobs, and goes on behind them. Only with n = 1
     adapter             name of the adapter to apply; None: the model itself
     adapter_number      of the adapter's load, in a request that is resolved for the engine; 0: none
     """
@@ -141,6 +143,7 @@ class GenerationRequest:
     tool_format: ToolFormat | None = None
     cache_salt: str = ""
     deadline: float | None = None
+    output_token_ids: tuple[int, ...] = ()
     adapter: str | None = None
     adapter_number: int = 0
 
@@ -190,6 +193,7 @@ class Started:
     cached_tokens    number of prompt tokens that prefix caching supplied
     prompt_logprobs  one entry for each prompt token; empty unless the request set prompt_logprobs
     queue_time_s     seconds from submission to the first step
+    member           the display name of the server that answers, if the model runs on other servers
     """
 
     index: int
@@ -198,6 +202,7 @@ class Started:
     prompt_token_ids: tuple[int, ...] = ()
     prompt_logprobs: tuple[PromptToken, ...] = ()
     queue_time_s: float = 0.0
+    member: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,22 +262,6 @@ class Finished:
 
 
 Event = Started | Token | CallDelta | Finished
-
-
-@dataclass(frozen=True, slots=True)
-class Embedding:
-    """The vector of one input, scaled to length 1. norm: its length before; num_tokens: of the input."""
-
-    vector: tuple[float, ...]
-    norm: float
-    num_tokens: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Embedded(Finished):
-    """The vector of the input `index`. An embedding stream has one for each input, in any order."""
-
-    embedding: Embedding
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,6 +90,8 @@ def check_request(request: GenerationRequest, vocab: int) -> None:
         check_texts("bad_words", request.bad_words, MAX_BAD_WORDS)
     if request.stop_token_ids:
         check_ids("stop_token_ids", request.stop_token_ids, vocab)
+    if request.output_token_ids:
+        check_output_token_ids(request, vocab)
     if request.prompt_scoring:
         check_prompt_scoring(request.prompt_scoring, len(request.prompt) - 1, vocab)
     if sampling.logit_bias:
@@ -114,6 +116,17 @@ def check_ids(field: str, ids: Any, vocab: int) -> None:
     for id in ids:
         if type(id) is not int or not 0 <= id < vocab:
             raise BadRequest(field, f"needs token ids from 0 to {vocab - 1}", id)
+
+
+def check_output_token_ids(request: GenerationRequest, vocab: int) -> None:
+    num_ids, max_tokens = len(request.output_token_ids), request.max_tokens
+    if request.n != 1:
+        raise BadRequest("output_token_ids", "are the start of one answer: set n to 1", request.n)
+    if request.sampling.penalty_alpha:
+        raise BadRequest("output_token_ids", "are not supported with penalty_alpha: leave one of both out")
+    if max_tokens is not None and num_ids > max_tokens:
+        raise BadRequest("output_token_ids", f"may hold at most max_tokens ({max_tokens}) ids", num_ids)
+    check_ids("output_token_ids", request.output_token_ids, vocab)
 
 
 def check_prompt_scoring(scoring: PromptScoring, num_places: int, vocab: int) -> None:

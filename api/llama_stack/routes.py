@@ -37,9 +37,9 @@ from api.merged_stream import submit_all
 from api.openapi.operation import Operation, attach_operation
 from api.response import NDJSON, SSE, respond
 from inference.content import content_text
+from inference.embedding import Embedding
 from inference.errors import BadRequest
 from inference.models import Models
-from inference.types import Embedding
 from settings.groups import ServerSettings
 
 STREAM_NOTE = "With `stream`, the server sends JSON lines or server-sent events, by the request's headers."

@@ -22,9 +22,10 @@ from api.openai.reply import make_usage
 from api.request_log import make_request_id
 from api.response import respond
 from inference.backend import Backend, Stream
+from inference.embedding import Embedding
 from inference.errors import NotImplementedHere
 from inference.models import Models, Served
-from inference.types import Embedding, GenerationRequest
+from inference.types import GenerationRequest
 
 # vLLM's names of number types and byte orders → the codes of struct
 NUMBER_CODES = {"float32": "f", "float16": "e"}

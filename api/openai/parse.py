@@ -174,6 +174,7 @@ def _request_without_prompt(
         logprobs=0 if picks_best and logprobs is None else logprobs,
         prompt_logprobs=body.prompt_logprobs,
         cache_salt=body.cache_salt or "",
+        output_token_ids=tuple(body.output_token_ids or ()),
         deadline=settings.request_timeout_s,
     )
 

@@ -94,6 +94,9 @@ class EngineCore:
                 self.scheduler.pooling_policy = PoolingPolicy(self.kv_cache_manager.max_sequences)
             if sequence.deadline is not None:
                 heapq.heappush(self._deadlines, (sequence.deadline, sequence.id))
+            context = self.kv_cache_manager.context
+            if sequence.num_output_tokens and (reason := sequence.finish_reason(context)):
+                self._finish(sequence, reason)  # the tokens of the request are the whole answer
 
     def abort(self, sequence_ids: Iterable[int], finish_reason: FinishReason) -> None:
         """End the sequences with these ids; ids that have already ended are ignored."""
@@ -177,13 +180,12 @@ class EngineCore:
 
     def _complete(self, step: CompletedStep) -> None:
         """Update the sequences from the results of a step, and report it."""
-        num_prompt_tokens, num_generated_tokens = self.counters.prompt_tokens, self.counters.generated_tokens
+        num_before = self.counters.prompt_tokens + self.counters.generated_tokens
         if step.out_of_memory is not None:
             self._handle_oom(step.out_of_memory, step.cache_ops)
         else:
             self._update_from_output(step.results)
-        num_processed_tokens = self.counters.prompt_tokens - num_prompt_tokens
-        num_processed_tokens += self.counters.generated_tokens - num_generated_tokens
+        num_processed_tokens = self.counters.prompt_tokens + self.counters.generated_tokens - num_before
         self._report_step(step.scheduled, num_processed_tokens, failed=step.out_of_memory is not None)
 
     def _report_step(self, scheduled: ScheduledStep, num_processed_tokens: int, failed: bool) -> None:
@@ -195,15 +197,9 @@ class EngineCore:
         self.counters.steps += 1
         self.counters.step_seconds += seconds
         self.wait_estimator.record_step(now, seconds, scheduled.num_tokens, scheduled.token_budget)
+        num_tokens, num_new = scheduled.num_tokens, scheduled.num_newly_scheduled
         self.on_step(
-            StepStats(
-                scheduled.num_tokens,
-                num_processed_tokens,
-                scheduled.num_newly_scheduled,
-                scheduled.has_prompt,
-                seconds,
-                failed,
-            )
+            StepStats(num_tokens, num_processed_tokens, num_new, scheduled.has_prompt, seconds, failed)
         )
 
     def _update_from_output(self, results: SequenceOf[StepResult]) -> None:
@@ -265,9 +261,8 @@ class EngineCore:
         self.put_output(sequence.output_sink, StepOutput(error=error))
         self._remove(sequence, reusable=not is_internal)
         level = logging.ERROR if is_internal else logging.INFO
-        log.log(
-            level, "sequence failed id=%d tokens=%d error=%s", sequence.id, len(sequence.token_ids), error
-        )
+        num_tokens = len(sequence.token_ids)
+        log.log(level, "sequence failed id=%d tokens=%d error=%s", sequence.id, num_tokens, error)
 
     def _remove(self, sequence: Sequence, reusable: bool = True) -> None:
         del self.sequences[sequence.id]

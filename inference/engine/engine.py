@@ -132,10 +132,10 @@ class Engine:
         BadRequest or TooLong for a request, Overloaded beyond max_queued_tokens, Unavailable once closed.
         """
         sequences = list(map(self.create_sequence, requests, output_sinks, matchers or repeat(None)))
-        num_prompt_tokens = {sequence.id: len(sequence.request.prompt_token_ids) for sequence in sequences}
-        with self._admission_control.admit(num_prompt_tokens):
+        num_tokens = {each.id: len(each.encoder_ids) + len(each.token_ids) for each in sequences}
+        with self._admission_control.admit(num_tokens):
             self._send(Submit(sequences))
-        return list(num_prompt_tokens)
+        return list(num_tokens)
 
     def submit_pooling(
         self, requests: SequenceOf[GenerationRequest], output_sinks: SequenceOf[OutputSink]

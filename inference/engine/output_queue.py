@@ -51,15 +51,21 @@ def make_step_output(
 ) -> StepOutput:
     """The output of this step for sequence, which is marked as started.
 
-    The first output also has num_cached_tokens, queue_time_s and prompt_logprobs.
+    The first output also has num_cached_tokens, queue_time_s and prompt_logprobs, and the tokens that the
+    request had already.
     """
     is_first, sequence.started = not sequence.started, True
     token_ids: tuple[int, ...] = tuple([token.id for token in sampled_tokens])
-    logprobs: tuple[float, ...] = ()
+    logprobs: tuple[float | None, ...] = ()
     top_logprobs: tuple[TopLogprobs, ...] = ()
     if sampled_tokens and sampled_tokens[0].logprob is not None:
         logprobs = tuple([token.logprob for token in sampled_tokens if token.logprob is not None])
         top_logprobs = tuple([token.top_logprobs for token in sampled_tokens])
+    if is_first and (resumed_ids := sequence.request.output_token_ids):
+        token_ids = resumed_ids + token_ids
+        if sequence.request.logprobs is not None:
+            logprobs = (None,) * len(resumed_ids) + logprobs
+            top_logprobs = ((),) * len(resumed_ids) + top_logprobs
     embedding, embedding_norm = sequence.embedding if sequence.pooling else ((), 0.0)
     return StepOutput(
         token_ids,

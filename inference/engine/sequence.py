@@ -56,7 +56,8 @@ class Matcher(Protocol):
 class StepOutput:
     """What one step yields for one sequence: new tokens, the end of the answer, or both.
 
-    logprobs           one entry per token, as in top_logprobs; empty if the request asks for no logprobs
+    logprobs           one entry per token, as in top_logprobs; empty if the request asks for no logprobs.
+                       None for a token that the request had already
     num_cached_tokens  set in the first output: prompt tokens that prefix caching supplied
     queue_time_s       set in the first output: seconds from submission to the first step
     prompt_logprobs    set in the first output if prompt logprobs were requested: one score per prompt token
@@ -68,7 +69,7 @@ class StepOutput:
     """
 
     token_ids: tuple[int, ...] = ()
-    logprobs: tuple[float, ...] = ()
+    logprobs: tuple[float | None, ...] = ()
     top_logprobs: tuple[TopLogprobs, ...] = ()
     num_cached_tokens: int | None = None
     queue_time_s: float = 0.0
@@ -186,6 +187,10 @@ class Sequence:
         assert request.max_tokens is not None, "the request is resolved"
         self.num_prompt_tokens = len(self.token_ids)
         self.max_len = self.num_prompt_tokens + request.max_tokens
+        self.token_ids += request.output_token_ids
+        if self.matcher is not None:
+            for token_id in request.output_token_ids:
+                self.matcher.advance(token_id)
         self.stop_token_ids = frozenset(request.stop_token_ids)
         self.greedy = sampling.greedy or sampling.temperature == 0
         self.seed = sampling.seed or 0

@@ -10,11 +10,12 @@ from itertools import islice
 from queue import Empty, SimpleQueue
 
 from inference.backend import Sink
+from inference.embedding import Embedded, Embedding
 from inference.engine.engine import Engine
 from inference.engine.sequence import StepOutput
 from inference.errors import BadRequest, NotImplementedHere, ServerError, TooLong
 from inference.local.input_processor import InputProcessor, check_unicode
-from inference.types import Embedded, Embedding, Event, GenerationRequest
+from inference.types import Event, GenerationRequest
 from inference.validation import check_ids
 
 MAX_INPUTS = 2048  # per request; OpenAI's API reference, "Create embeddings"

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from inference.backend import Stream
 from inference.backend_load import BackendLoad
 from inference.drain_rate import RecentDurations, overloaded
+from inference.embedding import Embedded
 from inference.errors import (
     BadRequest,
     Internal,
@@ -28,7 +29,7 @@ from inference.remote.retry_budget import RetryBudget
 from inference.remote.stream import Emit, RemoteStream
 from inference.remote.upstream_api import UpstreamTokenizer
 from inference.tokenized import Tokenized
-from inference.types import Embedded, Event, GenerationRequest, ModelInfo
+from inference.types import Event, GenerationRequest, ModelInfo
 from inference.validation import check_request
 from settings.model_list import RemoteModel
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from inference.embedding import Embedding
 from inference.errors import BadRequest
 from inference.remote.choices import is_count
 from inference.remote.failures import broken
@@ -17,7 +18,7 @@ from inference.remote.openai_reader import OpenAIReader
 from inference.remote.options import keep_supported
 from inference.remote.prompt_types import as_text
 from inference.remote.upstream_api import UpstreamCall
-from inference.types import Embedding, GenerationRequest, Message
+from inference.types import GenerationRequest, Message
 from inference.untrusted_json import decode_json
 from settings.model_list import RemoteModel
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from inference.embedding import Embedding
 from inference.errors import BadRequest, NotImplementedHere
 from inference.remote.choices import known_logprob
 from inference.remote.openai import OpenAIApi, is_conversation
@@ -16,7 +17,7 @@ from inference.remote.prompt_types import as_text
 from inference.remote.streamed_reader import StreamedReader
 from inference.remote.upstream_api import UpstreamCall
 from inference.text.stop_strings import StopStrings
-from inference.types import Constraint, Embedding, Event, GenerationRequest, Token, TopLogprob
+from inference.types import Constraint, Event, GenerationRequest, Token, TopLogprob
 from settings.model_list import RemoteModel
 
 STREAM_PATH, CHAT_PREFIX = "/generate_stream", "/v1"

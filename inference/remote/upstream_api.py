@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from inference.embedding import Embedding
 from inference.remote.event_stream import ServerSentEvent
 from inference.remote.http_client import HttpClient
 from inference.tokenized import Tokenized
-from inference.types import Embedding, Event, GenerationRequest
+from inference.types import Event, GenerationRequest
 
 
 class UpstreamTokenizer(Protocol):

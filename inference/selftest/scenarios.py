@@ -40,7 +40,7 @@ class CollectedAnswer:
 
     def put(self, output: StepOutput) -> None:
         self.token_ids += output.token_ids
-        self.logprobs += output.logprobs
+        self.logprobs += [each for each in output.logprobs if each is not None]
         self.top_logprobs += output.top_logprobs
         self.num_cached_tokens += output.num_cached_tokens or 0
         self.error = output.error or self.error

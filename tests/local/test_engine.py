@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,20 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from inference.errors import ServerError, Unavailable
+from inference.errors import BadRequest, ServerError, Unavailable
 from inference.local import LocalBackend
 from inference.sampling import Sampling
-from inference.types import CallDelta, Event, Finished, GenerationRequest, Message, Started, Token, Tool
+from inference.types import (
+    CallDelta,
+    Constraint,
+    Event,
+    Finished,
+    GenerationRequest,
+    Message,
+    Started,
+    Token,
+    Tool,
+)
 from tests import tiny
 from tests.local.running import running
 
@@ -181,3 +192,49 @@ def test_closing_the_backend_ends_every_stream(backend: LocalBackend) -> None:
     assert backend.unavailable_reason()
     with pytest.raises(Unavailable):
         backend.generate(GenerationRequest("The"))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"sampling": GREEDY},
+        {"sampling": Sampling(seed=3, top_p=0.9, presence_penalty=1.0, repetition_penalty=1.2)},
+        {"sampling": Sampling(seed=4), "constraint": Constraint("regex", "[a-z ]{20,}")},
+        {"sampling": Sampling(seed=5), "stop": ("e",), "min_tokens": 10, "logprobs": 1},
+    ],
+    ids=["greedy", "sampled", "grammar", "stop string"],
+)
+def test_an_answer_goes_on_behind_the_tokens_that_another_server_generated(
+    backend: LocalBackend, options: dict[str, Any]
+) -> None:
+    request = GenerationRequest("The capital", max_tokens=24, **options)
+    expected = list(backend.generate(request))
+    ids = ids_of(expected)
+    for length in (1, len(ids) // 2, len(ids) - 1, len(ids)):
+        resumed = list(backend.generate(replace(request, output_token_ids=tuple(ids[:length]))))
+        assert ids_of(resumed) == ids
+        assert [each.text for each in resumed if isinstance(each, Token)] == [
+            each.text for each in expected if isinstance(each, Token)
+        ]
+        assert resumed[-1] == expected[-1]
+        logprobs = [each.logprob for each in resumed if isinstance(each, Token)]
+        assert all(each is None for each in logprobs[:length])
+        assert "logprobs" not in options or None not in logprobs[length:]
+
+
+@pytest.mark.parametrize(
+    "options, rule",
+    [
+        ({"n": 2}, "set n to 1"),
+        ({"max_tokens": 1}, "at most max_tokens"),
+        ({"sampling": Sampling(penalty_alpha=0.5, top_k=4)}, "penalty_alpha"),
+        ({"output_token_ids": (1, 5_000)}, "token ids from 0"),
+    ],
+)
+def test_the_first_tokens_of_an_answer_are_checked(
+    backend: LocalBackend, options: dict[str, Any], rule: str
+) -> None:
+    request = GenerationRequest("The capital", output_token_ids=(1, 2))
+    with pytest.raises(BadRequest, match=rule) as failure:
+        backend.generate(replace(request, **options))
+    assert failure.value.field == "output_token_ids"

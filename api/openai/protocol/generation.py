@@ -118,6 +118,8 @@ class CommonRequest(ConstraintFields, kw_only=True):
     prompt_logprobs                alternatives to report for each token of the prompt
     return_tokens_as_token_ids     in logprobs, name tokens as token_id:123
     return_token_ids               report the token ids of prompt and answer
+    output_token_ids               the answer's first tokens, as another server generated them: it goes on
+                                   behind them, and has them too
     response_format                format of the answer
     stream, stream_options         send server-sent events
     request_id                     part of the response's id; default: the header X-Request-Id
@@ -155,6 +157,7 @@ class CommonRequest(ConstraintFields, kw_only=True):
     prompt_logprobs: int | None = None
     return_tokens_as_token_ids: bool | None = None
     return_token_ids: bool | None = None
+    output_token_ids: list[int] | None = None
     response_format: ResponseFormat | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
