@@ -13,6 +13,7 @@ from flask import Blueprint, Response, request
 
 from api.openapi.operation import Operation, attach_operation
 from api.response import Framing, respond
+from inference.embedding import Embedded, Embedding
 from inference.errors import BadRequest, ServerError
 from inference.link_messages import (
     DETOKENIZE_DECODER,
@@ -25,7 +26,7 @@ from inference.link_messages import (
     frame,
 )
 from inference.models import Models
-from inference.types import Embedded, Embedding, Event
+from inference.types import Event
 from settings.groups import ServerSettings
 
 MAX_BODY_BYTES = 1 << 30  # the parent's limits are the users'

@@ -5,9 +5,11 @@ iterates a StreamedResponse; server/asgi_bridge.py has its bytes pushed onto the
 """
 
 import logging
+import string
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
+from urllib.parse import quote
 
 from flask import Response, request
 
@@ -16,7 +18,10 @@ from api.json_body import MIMETYPE, encode
 from api.wsgi_environ import HANDOVER
 from inference.backend import Sink, Stream
 from inference.errors import Internal, ServerError
-from inference.types import Event, Finished, Token
+from inference.types import Event, Finished, Started, Token
+
+MEMBER_HEADER = "X-Hearth-Member"  # which server answered for a model on other servers
+PRINTABLE = string.punctuation  # besides letters and digits, in that header
 
 log = logging.getLogger(__name__)
 
@@ -163,6 +168,8 @@ class StreamedResponse:
         try:
             values: list[Any] = []
             for event in arrived:
+                if isinstance(event, Started) and event.member:
+                    self.headers[MEMBER_HEADER] = quote(event.member, safe=PRINTABLE)
                 values += self.writer.chunk(event)
                 self.num_tokens += isinstance(event, Token)
                 self.num_finished += isinstance(event, Finished)

@@ -1,34 +1,41 @@
 """One request of a client at the servers of a model: which one gets it, and when it is sent again.
 
-It is sent again only before its first event, first to other servers, within a budget.
+It is sent again only before its first event, first to other servers, within a budget; afterwards only to a
+server that can go on with the answer.
 """
 
 import asyncio
 import random
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from inference.errors import BadRequest, Unavailable
 from inference.metrics.upstream import UpstreamRequestStats
+from inference.remote.answer_progress import AnswerProgress
 from inference.remote.failures import UpstreamFailure
 from inference.remote.member import Member, Prompt
 from inference.remote.prefix_index import block_hashes, prompt_bytes
 from inference.remote.retry_budget import RetryBudget
 from inference.remote.stream import Emit
-from inference.types import Event, GenerationRequest
+from inference.types import Event, GenerationRequest, Started
 
 MAX_RETRIES = 2
 FIRST_DELAY_S, MAX_DELAY_S, JITTER = 0.25, 4.0, 0.2
 MAX_WAITED_RETRY_AFTER_S = 10.0
+# An answer goes on elsewhere at most this often, and within this many seconds of the failure.
+MAX_RESUMES, RESUME_TIMEOUT_S = 8, 20.0
 # Outcomes of one server that another one may not have; the same one is not tried again.
 OTHERS_ONLY = frozenset({"refused", "redirect", "resting"})
+# Outcomes of a server that has computed nothing: another one gets the request whatever the budget.
+UNCOMPUTED = frozenset({"unreachable", "unavailable"})
+WAITED_FOR = frozenset({"overloaded", "unavailable"})  # outcomes after which a server says when to return
 
 
 class Attempts:
     """The attempts at one request.
 
-    ends_at     loop time at which the request's deadline ends the answers; None: never
-    has_events  something was passed on
+    ends_at  loop time at which the request's deadline ends the answers; None: never
     """
 
     def __init__(
@@ -47,69 +54,112 @@ class Attempts:
         self._stats = stats
         self._ends_at = ends_at
         self._prompt = make_prompt(request) if len(members) > 1 else Prompt()
+        self._progress = AnswerProgress(model, request)
         self._failed: list[Member] = []
-        self.has_events = False
+        self._num_resumes = 0
+        self._failed_since = 0.0
 
     async def run(self, emit: Emit) -> None:
-        """Relay the whole answer of one server. Raises UpstreamFailure, or BadRequest if none can do it."""
-
-        def pass_on(events: list[Event]) -> None:
-            self.has_events = True
-            emit(events)
-
+        """Relay the whole answer. Raises UpstreamFailure, or BadRequest if no server can do it."""
         while True:
             member = self._choose()
             try:
-                calls = member.api.calls(self._request)
-                await member.relay(calls, self._prompt, self._stats, self._ends_at, pass_on)
+                await self._relay(member, emit)
                 return
             except UpstreamFailure as failure:
-                self._failed.append(member)
-                delay_s = self._delay_s(failure)
+                self._note_failure(member)
+                delay_s = self._delay_to_resume_s(failure) if self._has_events else self._delay_s(failure)
                 if delay_s is None:
                     raise
-                self._stats.record_retry(failure.outcome)
+                self._stats.record_retry("resume" if self._has_events else failure.outcome)
                 await asyncio.sleep(delay_s)
             except BadRequest:
-                self._failed.append(member)
+                self._note_failure(member)
                 if set(self._failed) >= set(self._members):
                     raise
+
+    @property
+    def _has_events(self) -> bool:
+        return self._progress.has_events
+
+    async def _relay(self, member: Member, emit: Emit) -> None:
+        """Relay the answer of one server, without what the client has of it already."""
+        is_resumable = member.api.can_resume and len(self._members) > 1
+        request = self._progress.resumable_request() if is_resumable else self._request
+        calls = member.api.calls(request)
+        self._progress.begin_attempt()
+
+        def pass_on(events: list[Event]) -> None:
+            if new_events := self._progress.new_events(events):
+                self._failed = []
+                emit([with_member(event, member.name) for event in new_events])
+
+        await member.relay(calls, self._prompt, self._stats, self._ends_at, pass_on)
+
+    def _note_failure(self, member: Member) -> None:
+        """`_failed` are the servers that have failed since the latest event."""
+        if not self._failed:
+            self._failed_since = time.monotonic()
+            self._num_resumes += self._has_events
+        self._failed.append(member)
 
     def _choose(self) -> Member:
         """The server with the least expected wait: one that has not failed, and that does not rest.
 
-        If all rest, the one that failed first is tried. Raises UpstreamFailure if that is being done already.
+        Equal ones are chosen by chance. If all rest, the one that failed first is tried. Raises
+        UpstreamFailure if that is being done already.
         """
         now = time.monotonic()
-        allowed = [member for member in self._members if member.breaker.allows(now)]
+        members = [each for each in self._members if each.api.can_resume or not self._has_events]
+        allowed = [member for member in members if member.breaker.allows(now)]
         candidates = [member for member in allowed if member not in self._failed] or allowed
         if candidates:
-            return min(candidates, key=lambda member: member.expected_wait(self._prompt))
-        oldest = min(self._members, key=lambda member: member.breaker.failed_at)
-        if not self._failed and oldest.breaker.takes_trial:
+            return min(candidates, key=lambda each: (each.expected_wait(self._prompt), random.random()))
+        oldest = min(members, key=lambda member: member.breaker.failed_at)
+        if self._has_events or (not self._failed and oldest.breaker.takes_trial):
             return oldest
         rest_s = min(member.breaker.rest_s(now) for member in self._members)
         raise resting(self._model, oldest.breaker.problem, rest_s)
 
     def _delay_s(self, failure: UpstreamFailure) -> float | None:
-        """Seconds until the next attempt; None: there is none."""
+        """Seconds until the next attempt at an answer that has not begun; None: there is none."""
         others = set(self._members) - set(self._failed)
         is_repeated = failure.is_retried or (bool(others) and failure.outcome in OTHERS_ONLY)
-        if self.has_events or not is_repeated or len(self._failed) > MAX_RETRIES:
+        is_free = bool(others) and failure.outcome in UNCOMPUTED
+        if not is_repeated or len(self._failed) > MAX_RETRIES:
             return None
-        delay_s = 0.0 if others else self._delay_at_same_s(failure.outcome == "overloaded")
-        if delay_s is None:
+        delay_s = 0.0 if others else self._delay_at_same_s(failure.outcome in WAITED_FOR)
+        if delay_s is None or self._is_late(delay_s):
             return None
-        now = asyncio.get_running_loop().time()
-        is_late = self._ends_at is not None and now + delay_s >= self._ends_at
-        return None if is_late or not self._budget.take(time.monotonic()) else delay_s
+        return delay_s if is_free or self._budget.take(time.monotonic()) else None
 
-    def _delay_at_same_s(self, is_overloaded: bool) -> float | None:
-        """Seconds until a failed server gets the request again. Only overloaded ones are waited for."""
+    def _delay_to_resume_s(self, failure: UpstreamFailure) -> float | None:
+        """Seconds until another server goes on with the answer; None: none does."""
+        resuming = {member for member in self._members if member.api.can_resume}
+        others = resuming - set(self._failed)
+        is_given_up = time.monotonic() - self._failed_since > RESUME_TIMEOUT_S
+        if (
+            not (self._progress.can_resume and len(resuming) > 1)
+            or is_given_up
+            or self._num_resumes > MAX_RESUMES
+        ):
+            return None
+        delay_s = 0.0 if others else self._backoff_s()
+        return delay_s if failure.is_retried and not self._is_late(delay_s) else None
+
+    def _is_late(self, delay_s: float) -> bool:
+        """Whether the request's deadline ends the delay."""
+        return self._ends_at is not None and asyncio.get_running_loop().time() + delay_s >= self._ends_at
+
+    def _delay_at_same_s(self, is_waited_for: bool) -> float | None:
+        """Seconds until a failed server gets the request again. Only those that say when are waited for."""
         now = time.monotonic()
         rest_s = min(member.breaker.rest_s(now) for member in self._members)
         if rest_s:
-            return rest_s if is_overloaded and rest_s <= MAX_WAITED_RETRY_AFTER_S else None
+            return rest_s if is_waited_for and rest_s <= MAX_WAITED_RETRY_AFTER_S else None
+        return self._backoff_s()
+
+    def _backoff_s(self) -> float:
         backoff_s = min(MAX_DELAY_S, FIRST_DELAY_S * 2 ** (len(self._failed) - 1))
         return backoff_s * random.uniform(1 - JITTER, 1 + JITTER)
 
@@ -117,6 +167,11 @@ class Attempts:
 def make_prompt(request: GenerationRequest) -> Prompt:
     text = prompt_bytes(request)
     return Prompt(len(text), block_hashes(text))
+
+
+def with_member(event: Event, name: str) -> Event:
+    """The event; Started says which server answers."""
+    return replace(event, member=name) if isinstance(event, Started) else event
 
 
 class Resting(Unavailable):

@@ -72,6 +72,8 @@ def from_status(model: str, status: int, headers: Mapping[str, str], body: bytes
         error = Overloaded(retry_after or DEFAULT_RETRY_AFTER_S)
         return UpstreamFailure(error, "overloaded", is_retried=True, retry_after=retry_after)
     error = Unavailable(f"the server behind {model} failed: {message}")
+    if status == 503 and retry_after:
+        return UpstreamFailure(error, "unavailable", is_retried=True, retry_after=retry_after)
     is_retried = status in RETRIED_STATUSES
     return UpstreamFailure(error, "failed", is_retried=is_retried, retry_after=retry_after)
 

@@ -9,13 +9,14 @@ from typing import Any, TypeVar
 import msgspec
 
 from inference import link_messages as messages
+from inference.embedding import Embedding
 from inference.errors import ServerError
 from inference.remote.event_stream import ServerSentEvent
 from inference.remote.failures import UpstreamFailure, broken
 from inference.remote.http_client import HttpClient, read_body
 from inference.remote.upstream_api import UpstreamCall
 from inference.tokenized import Tokenized
-from inference.types import Embedding, Event, Finished, GenerationRequest, ModelInfo, Started, Token
+from inference.types import Event, Finished, GenerationRequest, ModelInfo, Started, Token
 from settings.model_list import RemoteModel
 
 GENERATE_PATH, EMBED_PATH, INFO_PATH = "/link/generate", "/link/embed", "/link/info"
@@ -28,6 +29,8 @@ Result = TypeVar("Result")
 
 class LinkApi:
     """An UpstreamApi for a model of this project. The other end judges the request."""
+
+    can_resume = True
 
     def __init__(self, model: RemoteModel) -> None:
         self._name = model.name

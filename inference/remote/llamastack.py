@@ -34,6 +34,8 @@ class LlamaStackApi:
         self._upstream_name = upstream_name
         self._server = f"the Llama Stack server behind {model.name}"
 
+    can_resume = False
+
     def calls(self, request: GenerationRequest) -> Sequence[UpstreamCall]:
         """One call for each answer."""
         request = keep_supported(request, OPTIONS, self._model.drop, self._server)

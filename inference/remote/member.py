@@ -35,12 +35,19 @@ class Prompt:
 class Member:
     """One server of a model. Everything but `calls` of its api runs on the event loop.
 
+    name       as clients see it: of the model, with a number if it has several servers
     tokenizer  None: the server does not share it
     """
 
     def __init__(
-        self, model: RemoteModel, api: UpstreamApi, tokenizer: UpstreamTokenizer | None = None
+        self,
+        model: RemoteModel,
+        api: UpstreamApi,
+        tokenizer: UpstreamTokenizer | None = None,
+        *,
+        suffix: str = "",
     ) -> None:
+        self.name = model.name + suffix
         self.api = api
         self.tokenizer = tokenizer
         self.client = HttpClient(model)
@@ -96,7 +103,7 @@ class Member:
             self.breaker.cancel()
         elif failure.outcome == "refused":
             self.breaker.rest(now, REFUSED_REST_S, message)
-        elif failure.outcome == "overloaded":
+        elif failure.outcome in ("overloaded", "unavailable"):
             self.breaker.rest(now, failure.retry_after or DEFAULT_RETRY_AFTER_S, message)
         else:
             self.breaker.fail(now, message)

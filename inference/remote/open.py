@@ -70,8 +70,12 @@ def open_model(model: RemoteModel, detected: Sequence[Detected], metrics: Upstre
     """
     first_kind = next((each.kind for each in detected if each.kind), None)
     opened = [
-        open_member(at_server, each if each.kind else replace(each, kind=first_kind))
-        for at_server, each in zip(model.at_each_server, detected, strict=True)
+        open_member(
+            at_server,
+            each if each.kind else replace(each, kind=first_kind),
+            suffix=f"-{number}" if model.others else "",
+        )
+        for number, (at_server, each) in enumerate(zip(model.at_each_server, detected, strict=True), 1)
     ]
     members = [member for member, _ in opened]
     kinds = list(dict.fromkeys(kind for _, kind in opened))
@@ -83,7 +87,7 @@ def open_model(model: RemoteModel, detected: Sequence[Detected], metrics: Upstre
     return ModelEntry(backend, (model.name, *model.aliases), is_remote=True)
 
 
-def open_member(model: RemoteModel, detected: Detected) -> tuple[Member, str]:
+def open_member(model: RemoteModel, detected: Detected, suffix: str = "") -> tuple[Member, str]:
     """Open a model at one server. Returns the server's kind too. Raises CannotOpen."""
     kind = kind_of(model, detected)
     shown_name = model.name or "INFERENCE_SERVER"
@@ -108,7 +112,8 @@ def open_member(model: RemoteModel, detected: Detected) -> tuple[Member, str]:
     if kind in WITH_TOKENIZER and upstream_name == next(iter(detected.models), None):
         # The routes name no model: they are about the server's first one.
         tokenizer = RemoteTokenizer(model, upstream_name, has_detokenizer=kind == "hearth")
-    return Member(model, APIS[kind](model, upstream_name, kind, detected.details), tokenizer), kind
+    api = APIS[kind](model, upstream_name, kind, detected.details)
+    return Member(model, api, tokenizer, suffix=suffix), kind
 
 
 def open_child(model: RemoteModel, residence: Residence, metrics: UpstreamMetrics) -> RemoteBackend:

@@ -37,6 +37,10 @@ class OpenAIApi:
         self._flavour = replace(flavour, model=model.name)
         self._upstream_name = upstream_name
 
+    @property
+    def can_resume(self) -> bool:
+        return "output_token_ids" in self._flavour.spellings
+
     def calls(self, request: GenerationRequest) -> Sequence[UpstreamCall]:
         request = keep_supported(request, self._flavour.options, self._model.drop, self._flavour.server)
         if self._model.prompt_type and is_conversation(request.prompt):

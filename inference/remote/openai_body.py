@@ -41,6 +41,7 @@ VLLM_SPELLINGS: Mapping[str, str] = {
     "allowed_token_ids": "allowed_token_ids",
     "cache_salt": "cache_salt",
 }
+HEARTH_SPELLINGS: Mapping[str, str] = {**VLLM_SPELLINGS, "output_token_ids": "output_token_ids"}
 TEMPLATE_OPTIONS = frozenset({"add_generation_prompt", "continue_final_message", "arguments"})
 VLLM_CONSTRAINTS = {"regex": "regex", "choice": "choice", "grammar": "grammar"}  # keys of structured_outputs
 LLAMA_CPP_SPELLINGS: Mapping[str, str] = {
@@ -86,7 +87,7 @@ FLAVOURS: Mapping[str, Flavour] = {
     "azure": Flavour("Azure OpenAI", {}, max_stops=4, max_tokens_field="max_completion_tokens"),
     "compatible": Flavour("OpenAI-compatible", {}),
     "vllm": Flavour("vLLM", VLLM_SPELLINGS, has_prompt_ids=True),
-    "hearth": Flavour("Hearth", VLLM_SPELLINGS, has_prompt_ids=True),
+    "hearth": Flavour("Hearth", HEARTH_SPELLINGS, has_prompt_ids=True),
     "llama.cpp": Flavour("llama.cpp", LLAMA_CPP_SPELLINGS),
 }
 
@@ -134,9 +135,11 @@ def common_body(request: GenerationRequest, model: str, flavour: Flavour) -> dic
         body |= {"temperature": 0, "top_p": 1}
     else:
         body |= {"temperature": sampling.temperature, "top_p": sampling.top_p}
-    for name in ("presence_penalty", "frequency_penalty", "seed"):
+    for name in ("presence_penalty", "frequency_penalty"):
         if value := getattr(sampling, name):
             body[name] = value
+    if sampling.seed is not None:
+        body["seed"] = sampling.seed
     if sampling.logit_bias:
         body["logit_bias"] = {str(id): bias for id, bias in sampling.logit_bias.items()}
     if request.n > 1:

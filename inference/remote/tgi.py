@@ -54,6 +54,8 @@ class TgiApi:
         self._server = f"the TGI server behind {model.name}"
         self._chats = OpenAIApi(model, CHAT_FLAVOUR, upstream_name)
 
+    can_resume = False
+
     def calls(self, request: GenerationRequest) -> Sequence[UpstreamCall]:
         """One call for each answer: TGI streams one."""
         if self._model.prompt_type and is_conversation(request.prompt):

@@ -68,6 +68,11 @@ class UpstreamCall:
 class UpstreamApi(Protocol):
     """How a kind of server is called."""
 
+    @property
+    def can_resume(self) -> bool:
+        """Whether the server goes on with an answer that another one has begun."""
+        ...
+
     def calls(self, request: GenerationRequest) -> Sequence[UpstreamCall]:
         """The calls that together answer the request. Raises BadRequest for what the upstream cannot do."""
         ...

@@ -4,6 +4,7 @@ import gc
 import logging
 import weakref
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -34,6 +35,15 @@ def test_a_whole_answer_is_one_json_value() -> None:
         "application/json",
         {"said": "ab"},
     )
+
+
+@pytest.mark.parametrize("stream", ["", "ndjson", "sse"])
+def test_a_header_names_the_server_that_answered(stream: str) -> None:
+    events = say("a")
+    started = next(event for event in events if isinstance(event, Started))
+    backend = FakeBackend([replace(started, member="große-2"), *events[1:]])
+    response = client_of(backend).post("/say", json={"stream": stream} if stream else {})
+    assert response.headers["X-Hearth-Member"] == "gro%C3%9Fe-2"
 
 
 def test_ndjson_has_one_value_per_line() -> None:

@@ -59,7 +59,7 @@ def test_an_answer_has_its_texts_and_the_counts_of_its_usage(
     upstream.reply = Reply([*say("The", " capital"), usage_chunk(21, 2, cached=16), DONE])
     events = read(open_upstream().generate(GenerationRequest(CHAT)))
     assert events == [
-        Started(0, None, 0),
+        Started(0, None, 0, member="up/model"),
         Token(0, -1, "The", spelling="The"),
         Token(0, -1, " capital", spelling=" capital"),
         Finished(0, "stop", num_tokens=2, prompt_tokens=21, cached_tokens=16),

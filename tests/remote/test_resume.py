@@ -1,0 +1,159 @@
+"""An answer whose server fails goes on at another server, token for token."""
+
+import asyncio
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from inference.backend import Backend
+from inference.errors import Unavailable
+from inference.remote import attempts
+from inference.sampling import Sampling
+from inference.types import CallDelta, Event, Finished, GenerationRequest, Message, Started, Token, Tool
+from tests.remote.conftest import OpenModel
+from tests.remote.fake_upstream import FakeUpstream, Reply, Sent, Step, start
+from tests.remote.openai_chunks import DONE, chat_chunk, usage_chunk
+
+CHAT = (Message("user", "hi"),)
+ANSWER = ((5, "The "), (6, "capital"), (7, " is"), (8, " Paris"))
+TOOL = Tool("find", "", {"type": "object"})
+
+
+def token_chunks(answer: tuple[tuple[int, str], ...] = ANSWER) -> list[Step]:
+    return [
+        chat_chunk({"role": "assistant", "content": ""}),
+        *(chat_chunk({"content": text}, token_ids=[id]) for id, text in answer),
+    ]
+
+
+def whole(chunks: list[Step]) -> list[Step]:
+    return [*chunks, chat_chunk({}, reason="stop"), usage_chunk(5, 4), DONE]
+
+
+@pytest.fixture
+def other(loop: asyncio.AbstractEventLoop) -> Iterator[FakeUpstream]:
+    upstream = FakeUpstream()
+    server = start(upstream, loop)
+    yield upstream
+    loop.call_soon_threadsafe(server.close)
+
+
+@pytest.fixture
+def pool(other: FakeUpstream, open_upstream: OpenModel) -> Backend:
+    return open_upstream("hearth", members=[f"hearth:{other.url}/v1"])
+
+
+def play_in_turn(upstreams: tuple[FakeUpstream, FakeUpstream], *replies: list[Step]) -> list[Sent]:
+    """Answer the requests with these steps in turn, whichever server gets them; the last one repeats."""
+    requests: list[Sent] = []
+    steps = itertools.chain(replies, itertools.repeat(replies[-1]))
+
+    def reply(sent: Sent) -> Reply:
+        requests.append(sent)
+        return Reply(next(steps))
+
+    for upstream in upstreams:
+        upstream.reply = reply
+    return requests
+
+
+def without_start(events: list[Event]) -> list[Event]:
+    return [event for event in events if not isinstance(event, Started)]
+
+
+@pytest.mark.parametrize("num_chunks", range(1, 6))
+def test_an_answer_goes_on_at_another_server(
+    num_chunks: int, upstream: FakeUpstream, other: FakeUpstream, pool: Backend
+) -> None:
+    request = GenerationRequest(CHAT, Sampling(greedy=True))
+    play_in_turn((upstream, other), whole(token_chunks()))
+    expected = list(pool.generate(request))
+    requests = play_in_turn((upstream, other), [*token_chunks()[:num_chunks], "reset"], whole(token_chunks()))
+    events = list(pool.generate(request))
+    assert without_start(events) == without_start(expected)
+    assert sum(isinstance(event, Started) for event in events) == 1
+    ids = [id for id, _ in ANSWER][: num_chunks - 1]
+    assert [each.body.get("output_token_ids", []) for each in requests] == [[], ids]
+
+
+def test_a_sampled_answer_keeps_its_seed(upstream: FakeUpstream, other: FakeUpstream, pool: Backend) -> None:
+    requests = play_in_turn((upstream, other), [*token_chunks()[:3], "reset"], whole(token_chunks()))
+    list(pool.generate(GenerationRequest(CHAT)))
+    seeds = [each.body["seed"] for each in requests]
+    assert len(seeds) == 2 and len(set(seeds)) == 1
+
+
+def test_a_tool_call_goes_on_under_its_id(upstream: FakeUpstream, other: FakeUpstream, pool: Backend) -> None:
+    def call_chunk(id: str, arguments: str) -> bytes:
+        function = {"name": "find", "arguments": arguments}
+        return chat_chunk({"tool_calls": [{"index": 0, "id": id, "function": function}]})
+
+    def call(id: str) -> list[Step]:
+        return [call_chunk(id, '{"city":'), call_chunk(id, ' "Paris"}')]
+
+    requests = play_in_turn(
+        (upstream, other),
+        [*token_chunks()[:2], *call("a")[:1], "reset"],
+        whole([*token_chunks()[:2], *call("b")]),
+    )
+    request = GenerationRequest(CHAT, Sampling(greedy=True), tools=(TOOL,))
+    calls = [event for event in pool.generate(request) if isinstance(event, CallDelta)]
+    assert {each.id for each in calls} == {"a"} and len(requests) == 2
+    assert "".join(each.arguments for each in calls) == '{"city": "Paris"}'
+    assert [each.done for each in calls].count(True) == 1
+
+
+def test_an_answer_that_would_go_on_with_other_tokens_is_broken(
+    upstream: FakeUpstream, other: FakeUpstream, pool: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attempts, "RESUME_TIMEOUT_S", 0.05)
+    play_in_turn(
+        (upstream, other), [*token_chunks()[:3], "reset"], whole(token_chunks(((5, "The "), (9, "x"))))
+    )
+    texts = []
+    with pytest.raises(Unavailable, match="other tokens"):
+        for event in pool.generate(GenerationRequest(CHAT)):
+            texts += [event.text] if isinstance(event, Token) else []
+    assert texts == ["The ", "capital"]
+
+
+def test_an_answer_waits_for_a_server_that_restarts(
+    upstream: FakeUpstream, other: FakeUpstream, pool: Backend
+) -> None:
+    requests = play_in_turn(
+        (upstream, other), [*token_chunks()[:3], "reset"], ["reset"], ["reset"], whole(token_chunks())
+    )
+    events = list(pool.generate(GenerationRequest(CHAT)))
+    assert isinstance(events[-1], Finished) and events[-1].num_tokens == 4
+    assert len(requests) >= 4
+
+
+def test_servers_without_the_tokens_ids_do_not_resume(
+    upstream: FakeUpstream, other: FakeUpstream, pool: Backend
+) -> None:
+    steps: list[Any] = [chat_chunk({"content": "The"}), "reset"]
+    requests = play_in_turn((upstream, other), steps)
+    with pytest.raises(Unavailable, match="broken"):
+        list(pool.generate(GenerationRequest(CHAT)))
+    assert len(requests) == 1
+
+
+def test_requests_that_a_server_turns_away_go_to_another_one_whatever_the_budget(
+    upstream: FakeUpstream, other: FakeUpstream, pool: Backend
+) -> None:
+    upstream.reply = Reply([b"{}"], 503, "application/json", {"Retry-After": "5"})
+    slow: list[Step] = [0.2, *whole(token_chunks())]
+    other.reply = Reply(slow)
+    streams = [pool.generate(GenerationRequest((Message("user", f"{n} " * 300),))) for n in range(30)]
+    assert all(isinstance(list(stream)[-1], Finished) for stream in streams)
+    assert len(upstream.bodies) > 5, "the requests came before the server was known to turn them away"
+
+
+def test_an_answer_says_which_server_it_is_from(
+    upstream: FakeUpstream, other: FakeUpstream, pool: Backend
+) -> None:
+    play_in_turn((upstream, other), whole(token_chunks()))
+    names = {next(iter(pool.generate(GenerationRequest(CHAT)))) for _ in range(20)}
+    assert {each.member for each in names if isinstance(each, Started)} == {"up/model-1", "up/model-2"}
