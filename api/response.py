@@ -21,7 +21,7 @@ from inference.errors import Internal, ServerError
 from inference.types import Event, Finished, Started, Token
 
 MEMBER_HEADER = "X-Hearth-Member"  # which server answered for a model on other servers
-PRINTABLE = string.punctuation  # besides letters and digits, in that header
+PRINTABLE = string.punctuation  # in that header, with letters and digits
 
 log = logging.getLogger(__name__)
 

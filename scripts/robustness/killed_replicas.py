@@ -70,11 +70,11 @@ class Tally:
     differing: list[StreamedAnswer] = field(default_factory=list)
     gap_s: float = 0.0
 
-    def add(self, answer: StreamedAnswer, expected: StreamedAnswer) -> None:
+    def add(self, streamed: StreamedAnswer, expected: StreamedAnswer) -> None:
         self.num_answers += 1
-        self.gap_s = max(self.gap_s, answer.gap_s)
-        if (answer.text, answer.finish_reason) != (expected.text, expected.finish_reason):
-            self.differing.append(answer)
+        self.gap_s = max(self.gap_s, streamed.gap_s)
+        if (streamed.text, streamed.finish_reason) != (expected.text, expected.finish_reason):
+            self.differing.append(streamed)
 
 
 class Replicas:

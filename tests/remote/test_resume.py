@@ -17,18 +17,18 @@ from tests.remote.fake_upstream import FakeUpstream, Reply, Sent, Step, start
 from tests.remote.openai_chunks import DONE, chat_chunk, usage_chunk
 
 CHAT = (Message("user", "hi"),)
-ANSWER = ((5, "The "), (6, "capital"), (7, " is"), (8, " Paris"))
+TOKENS = ((5, "The "), (6, "capital"), (7, " is"), (8, " Paris"))
 TOOL = Tool("find", "", {"type": "object"})
 
 
-def token_chunks(answer: tuple[tuple[int, str], ...] = ANSWER) -> list[Step]:
+def token_chunks(tokens: tuple[tuple[int, str], ...] = TOKENS) -> list[Step]:
     return [
         chat_chunk({"role": "assistant", "content": ""}),
-        *(chat_chunk({"content": text}, token_ids=[id]) for id, text in answer),
+        *(chat_chunk({"content": text}, token_ids=[id]) for id, text in tokens),
     ]
 
 
-def whole(chunks: list[Step]) -> list[Step]:
+def complete(chunks: list[Step]) -> list[Step]:
     return [*chunks, chat_chunk({}, reason="stop"), usage_chunk(5, 4), DONE]
 
 
@@ -68,18 +68,20 @@ def test_an_answer_goes_on_at_another_server(
     num_chunks: int, upstream: FakeUpstream, other: FakeUpstream, pool: Backend
 ) -> None:
     request = GenerationRequest(CHAT, Sampling(greedy=True))
-    play_in_turn((upstream, other), whole(token_chunks()))
+    play_in_turn((upstream, other), complete(token_chunks()))
     expected = list(pool.generate(request))
-    requests = play_in_turn((upstream, other), [*token_chunks()[:num_chunks], "reset"], whole(token_chunks()))
+    requests = play_in_turn(
+        (upstream, other), [*token_chunks()[:num_chunks], "reset"], complete(token_chunks())
+    )
     events = list(pool.generate(request))
     assert without_start(events) == without_start(expected)
     assert sum(isinstance(event, Started) for event in events) == 1
-    ids = [id for id, _ in ANSWER][: num_chunks - 1]
+    ids = [id for id, _ in TOKENS][: num_chunks - 1]
     assert [each.body.get("output_token_ids", []) for each in requests] == [[], ids]
 
 
 def test_a_sampled_answer_keeps_its_seed(upstream: FakeUpstream, other: FakeUpstream, pool: Backend) -> None:
-    requests = play_in_turn((upstream, other), [*token_chunks()[:3], "reset"], whole(token_chunks()))
+    requests = play_in_turn((upstream, other), [*token_chunks()[:3], "reset"], complete(token_chunks()))
     list(pool.generate(GenerationRequest(CHAT)))
     seeds = [each.body["seed"] for each in requests]
     assert len(seeds) == 2 and len(set(seeds)) == 1
@@ -96,7 +98,7 @@ def test_a_tool_call_goes_on_under_its_id(upstream: FakeUpstream, other: FakeUps
     requests = play_in_turn(
         (upstream, other),
         [*token_chunks()[:2], *call("a")[:1], "reset"],
-        whole([*token_chunks()[:2], *call("b")]),
+        complete([*token_chunks()[:2], *call("b")]),
     )
     request = GenerationRequest(CHAT, Sampling(greedy=True), tools=(TOOL,))
     calls = [event for event in pool.generate(request) if isinstance(event, CallDelta)]
@@ -110,7 +112,7 @@ def test_an_answer_that_would_go_on_with_other_tokens_is_broken(
 ) -> None:
     monkeypatch.setattr(attempts, "RESUME_TIMEOUT_S", 0.05)
     play_in_turn(
-        (upstream, other), [*token_chunks()[:3], "reset"], whole(token_chunks(((5, "The "), (9, "x"))))
+        (upstream, other), [*token_chunks()[:3], "reset"], complete(token_chunks(((5, "The "), (9, "x"))))
     )
     texts = []
     with pytest.raises(Unavailable, match="other tokens"):
@@ -123,7 +125,7 @@ def test_an_answer_waits_for_a_server_that_restarts(
     upstream: FakeUpstream, other: FakeUpstream, pool: Backend
 ) -> None:
     requests = play_in_turn(
-        (upstream, other), [*token_chunks()[:3], "reset"], ["reset"], ["reset"], whole(token_chunks())
+        (upstream, other), [*token_chunks()[:3], "reset"], ["reset"], ["reset"], complete(token_chunks())
     )
     events = list(pool.generate(GenerationRequest(CHAT)))
     assert isinstance(events[-1], Finished) and events[-1].num_tokens == 4
@@ -144,7 +146,7 @@ def test_requests_that_a_server_turns_away_go_to_another_one_whatever_the_budget
     upstream: FakeUpstream, other: FakeUpstream, pool: Backend
 ) -> None:
     upstream.reply = Reply([b"{}"], 503, "application/json", {"Retry-After": "5"})
-    slow: list[Step] = [0.2, *whole(token_chunks())]
+    slow: list[Step] = [0.2, *complete(token_chunks())]
     other.reply = Reply(slow)
     streams = [pool.generate(GenerationRequest((Message("user", f"{n} " * 300),))) for n in range(30)]
     assert all(isinstance(list(stream)[-1], Finished) for stream in streams)
@@ -154,6 +156,6 @@ def test_requests_that_a_server_turns_away_go_to_another_one_whatever_the_budget
 def test_an_answer_says_which_server_it_is_from(
     upstream: FakeUpstream, other: FakeUpstream, pool: Backend
 ) -> None:
-    play_in_turn((upstream, other), whole(token_chunks()))
+    play_in_turn((upstream, other), complete(token_chunks()))
     names = {next(iter(pool.generate(GenerationRequest(CHAT)))) for _ in range(20)}
     assert {each.member for each in names if isinstance(each, Started)} == {"up/model-1", "up/model-2"}
