@@ -12,11 +12,11 @@ from typing import Any, TypeVar, get_type_hints
 import msgspec
 
 from inference import errors
+from inference.embedding import Embedding
 from inference.errors import BadRequest, Internal, ServerError
 from inference.tokenized import Tokenized
 from inference.types import (
     CallDelta,
-    Embedding,
     Event,
     Finished,
     GenerationRequest,
