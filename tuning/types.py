@@ -37,6 +37,7 @@ class Hyperparameters:
     early_stopping_patience   evaluations without a better loss after which the job ends; 0: it never does
     keep_best                 the result is the checkpoint with the best loss on the validation file
     train_on_input            the loss includes the tokens of the prompt
+    rehearsal                 texts of its own that the model rehearses beside each row, to keep what it knows
     """
 
     n_epochs: int
@@ -67,6 +68,7 @@ class Hyperparameters:
     early_stopping_patience: int = 0
     keep_best: bool = True
     train_on_input: bool = False
+    rehearsal: float = 0.0
 
     @property
     def is_full(self) -> bool:

@@ -20,6 +20,9 @@ ROWS_PER_BATCH_ROW = 500
 # A step of one row at the automatic learning rate damages what the model knew: after 24 made-up facts,
 # models/demo kept 45 % of its exam with 480 steps of one row, and 63 to 83 % with 120 steps of four.
 MIN_AUTO_BATCH, MAX_AUTO_BATCH = 4, 16
+# Rows that are seen so often displace what the model knew; it rehearses as many texts as there are such rows.
+REHEARSED_ROWS = REPEATED_ROWS // LEARNING_EPOCHS
+MIN_AUTO_REHEARSAL = 0.1
 
 # Learning rate of an adapter for a model's hidden size: Thinking Machines, "LoRA Without Regret".
 RATE, REFERENCE_HIDDEN_SIZE = 5e-4, 2000
@@ -107,6 +110,7 @@ RULES: Mapping[str, Rule] = {
     "grad_clip": positive(1e6),
     "eval_steps": whole_number(0, 1_000_000),
     "early_stopping_patience": whole_number(0, 1000),
+    "rehearsal": number(0, 4),
     **dict.fromkeys(
         (
             "use_dora",
@@ -164,6 +168,7 @@ def resolve_hyperparameters(
         "learning_rate": auto_learning_rate(method, sizes) * (FULL_SHARE if is_full else 1.0) * multiplier,
         "max_length": sizes.context,
         "lora_alpha": 2.0 * rank,
+        "rehearsal": auto_rehearsal(method, num_examples),
     }
     if "target_modules" in chosen:
         chosen["target_modules"] = tuple(chosen["target_modules"])
@@ -205,3 +210,9 @@ def auto_learning_rate(method: Method, sizes: ModelSizes) -> float:
     exponents = (value for start, value in EXPONENTS.items() if sizes.model_type.startswith(start))
     rate = RATE * (REFERENCE_HIDDEN_SIZE / sizes.hidden_size) ** next(exponents, EXPONENT)
     return rate if method == "supervised" else rate * PREFERENCE_SHARE
+
+
+def auto_rehearsal(method: Method, num_examples: int) -> float:
+    """1 for few rows, less for more, none for many; none for the methods that compare answers."""
+    share = min(1.0, REHEARSED_ROWS / num_examples)
+    return share if method == "supervised" and share >= MIN_AUTO_REHEARSAL else 0.0

@@ -24,16 +24,21 @@ from tuning.trainer.lora import lora_options
 from tuning.trainer.optimizers import AdamParams
 from tuning.trainer.pass_result import PassResult
 from tuning.trainer.progress import ProgressLog
+from tuning.trainer.rehearsal import Rehearsal, prepare_rehearsal
 from tuning.trainer.remaining_time import RemainingTime
 from tuning.trainer.save_schedule import SaveSchedule
 from tuning.trainer.schedule import Schedule, make_schedule
 from tuning.trainer.trainer import Trainer
 from tuning.trainer.trainer_memory import peak_bytes
-from tuning.trainer.training_data import TrainingBatch, TrainingData, add_reference
+from tuning.trainer.training_data import TrainingBatch, TrainingData, add_reference, prompt_of
 from tuning.types import NUM_CHECKPOINTS, JobSpec
 
 RUN_ID = "job"
 MAX_NOT_FINITE = 3  # steps in a row
+REHEARSES = (
+    "The job rehearses {count} texts that the model wrote, so that it keeps what it knows; "
+    "rehearsal 0 turns that off, for a style that every answer shall have"
+)
 TIMED_SAVE_STEP = 2  # after so many steps the state is saved once, so that the third step tells the time left
 
 
@@ -60,6 +65,7 @@ class TrainingJob:
         self.is_stopped = is_stopped
         self.schedule: Schedule = make_schedule(len(training_data), spec.hyperparameters, spec.seed)
         self.remaining_time = make_remaining_time(self.schedule, training_data, validation_data)
+        self.rehearsal: Rehearsal | None = None
         self.state = JobState()
         self._saves = SaveSchedule(spec.hyperparameters.finetuning_type)
         self._last_loss = 0.0
@@ -78,6 +84,7 @@ class TrainingJob:
             **started,
         )
         self._prepare_reference()
+        self._prepare_rehearsal()
         while self.state.step < self.schedule.num_steps and not self._has_stopped_improving():
             if self.is_stopped():
                 self._save_state()
@@ -110,11 +117,22 @@ class TrainingJob:
             add_reference(data, logprobs[: len(data.data)])
             logprobs = logprobs[len(data.data) :]
 
+    def _prepare_rehearsal(self) -> None:
+        """Let the model that the job starts from write what it shall not forget, before its first step."""
+        prompts = [prompt_of(datum) for datum in self.training_data.data]
+        self.rehearsal = prepare_rehearsal(
+            self.folder, self.trainer.base, prompts, self.spec, self.schedule.num_steps
+        )
+        if self.rehearsal:
+            self.progress.message(REHEARSES.format(count=len(self.rehearsal.data)))
+
     def _take_step(self) -> None:
         began, step = time.monotonic(), self.state.step
         rows = self.schedule.rows_of(step)
         batch = self.training_data.batch(rows, lambda data: score(self.trainer, RUN_ID, data))
         result = self.trainer.forward_backward(RUN_ID, batch.data, batch.loss_fn, batch.config)
+        if self.rehearsal:  # its gradients add up with those of the rows
+            self.trainer.forward_backward(RUN_ID, self.rehearsal.of_step(step), "cross_entropy")
         grad_norm = self._update(result, self.schedule.rate_of(step))
         self.state.step += 1
         elapsed_s = time.monotonic() - began

@@ -23,6 +23,7 @@ from tuning.trainer.lora import PeftAdapters, lora_options, read_config
 from tuning.trainer.micro_batches import MAX_PASS_TOKENS
 from tuning.trainer.saved_activations import saved_bytes
 from tuning.trainer.target_logprobs import tokens_per_block
+from tuning.trainer.written_text import longest_text
 from tuning.types import JobSpec
 
 # In RAM: torch, transformers, peft, this code, a tokenizer. In VRAM: CUDA's context, buffers of libraries.
@@ -70,6 +71,9 @@ def largest_pass(dataset: Dataset, spec: JobSpec) -> int:
     group_size = 2 if dataset.pairs else 1
     longest = max(len(example.token_ids) for example in dataset.sequences()) - 1
     num_rows = min(len(dataset), spec.hyperparameters.batch_size) * group_size
+    if spec.hyperparameters.rehearsal:
+        longest = max(longest, longest_text(longest + 1))
+        num_rows = spec.hyperparameters.batch_size * group_size  # a step's texts may be more than all rows
     return max(longest * group_size, min(longest * num_rows, MAX_PASS_TOKENS))
 
 

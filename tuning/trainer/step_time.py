@@ -28,6 +28,7 @@ from tuning.trainer.datum import Datum
 from tuning.trainer.job import create_run, make_remaining_time
 from tuning.trainer.micro_batches import make_layout
 from tuning.trainer.optimizers import AdamParams
+from tuning.trainer.rehearsal import count_per_step
 from tuning.trainer.schedule import Schedule, make_schedule
 from tuning.trainer.trainer import Trainer
 from tuning.trainer.training_data import TrainingData
@@ -60,7 +61,9 @@ def estimate_seconds(
         )
     step_s = one_layer_s + max(0.0, two_layers_s - one_layer_s) * (count_layers(raw_config) - 1)
     remaining_time = make_remaining_time(schedule, training_data, validation_data)
-    remaining_time.add_step(sum(map(len, sample)), step_s)
+    # A text that the model rehearses is taken to be as long as a row.
+    rehearsed = count_per_step(spec.hyperparameters) / schedule.rows_per_step
+    remaining_time.add_step(sum(map(len, sample)), (1 + rehearsed) * step_s)
     interval = spec.hyperparameters.eval_steps or schedule.steps_per_epoch
     return remaining_time.estimate(schedule.num_steps, schedule.num_steps // interval)
 

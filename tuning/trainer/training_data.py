@@ -157,3 +157,9 @@ def mismatch(example: Example, other: Example) -> Example:
 
 def completion_start(example: Example) -> int:
     return next((place for place, weight in enumerate(example.weights) if weight), len(example.weights))
+
+
+def prompt_of(datum: Datum) -> list[int]:
+    """The tokens before the first one that is trained; the first token of all at least."""
+    length = next((place for place, weight in enumerate(datum.inputs["weights"]) if weight), 0)
+    return list(datum.token_ids[: length + 1])

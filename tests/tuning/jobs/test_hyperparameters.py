@@ -69,6 +69,13 @@ def test_full_fine_tuning_has_no_adapter(name: str, value: Any) -> None:
     )
 
 
+@pytest.mark.parametrize(("num_examples", "expected"), [(5, 1), (96, 1), (192, 0.5), (960, 0.1), (2000, 0)])
+def test_few_rows_are_learned_with_a_rehearsal(num_examples: int, expected: float) -> None:
+    assert resolve(num_examples).rehearsal == pytest.approx(expected)
+    assert resolve(num_examples, "dpo").rehearsal == 0
+    assert resolve(num_examples, rehearsal=0).rehearsal == 0
+
+
 def test_alpha_is_twice_the_rank() -> None:
     assert (resolve().lora_alpha, resolve(lora_rank=4).lora_alpha) == (32, 8)
 
