@@ -1,4 +1,4 @@
-"""The entry point: python3 main.py. Reads the settings, then startup.py checks, fetches, loads and serves.
+"""The entry point: python3 main.py. Reads the settings, then startup/ checks, fetches, loads and serves.
 
 Reads the command line and .env, and validates the settings before the libraries are imported, so that --help
 and a wrong setting are answered at once.
@@ -117,15 +117,16 @@ def run_action(settings: Settings, actions: frozenset[str]) -> int:
             ),
         ):
             if "--env" in actions:
-                from startup import print_environment
+                from checks.environment import report
 
-                return print_environment(version())
+                print(report(version()))
+                return 0
             if not settings.model_name:
                 return run_action_on_several(settings, actions)
             from hub.resolve import resolve_in_background
 
             pending = resolve_in_background(settings, HOME, refresh="--download" in actions)
-            from startup import check, download, run_selftest, serve
+            from startup.one_model import check, download, run_selftest, serve
     except ModuleNotFoundError as error:
         return report_missing_package(error)
     if "--check" in actions:
@@ -139,7 +140,7 @@ def run_action(settings: Settings, actions: frozenset[str]) -> int:
 
 def run_action_on_several(settings: Settings, actions: frozenset[str]) -> int:
     """Run the action for models of which this process loads none itself."""
-    from several_startup import check_several, download_several, selftest_several, serve_several
+    from startup.several_models import check_several, download_several, selftest_several, serve_several
 
     if "--check" in actions:
         return check_several(settings, as_json="--json" in actions)

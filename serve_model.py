@@ -1,6 +1,6 @@
 """The entry point of a process that serves one model for another server of this project, its parent.
 
-Reads the settings from the standard input, as on_demand_startup.py makes them. Reports are printed as JSON,
+Reads the settings from the standard input, as startup/on_demand.py makes them. Reports are printed as JSON,
 for the parent; the log has the parent's format.
 """
 

@@ -12,11 +12,6 @@ ROOT = Path(__file__).parent.parent
 LIMIT = 300
 ROOT_MODULES = (
     "main",
-    "startup",
-    "remote_startup",
-    "on_demand_startup",
-    "several_startup",
-    "tuning_startup",
     "serve_model",
     "config",
     "use",
@@ -27,10 +22,6 @@ ROOT_MODULES = (
 FLOORS = {
     "main": 5,
     "startup": 5,
-    "remote_startup": 5,
-    "on_demand_startup": 5,
-    "several_startup": 5,
-    "tuning_startup": 5,
     "serve_model": 5,
     "api": 4,
     "tuning": 3,
@@ -77,7 +68,7 @@ NEVER = {
 def source_files() -> dict[str, Path]:
     files = [
         p
-        for top in ("api", "tuning", "inference", "checks", "hub", "settings")
+        for top in ("startup", "api", "tuning", "inference", "checks", "hub", "settings")
         for p in (ROOT / top).rglob("*.py")
     ]
     files += [ROOT / f"{name}.py" for name in ROOT_MODULES if (ROOT / f"{name}.py").exists()]

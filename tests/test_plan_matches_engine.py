@@ -29,7 +29,7 @@ from inference.selftest.memory_report import MemoryReport
 from settings.device_defaults import fill_defaults
 from settings.groups import server_settings
 from settings.schema import Settings
-from startup import load, make_backend
+from startup.engine import load, make_backend
 from tests import families, tiny
 from tests.fake_backend import make_models
 from tests.parsed_settings import parsed_settings

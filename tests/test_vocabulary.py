@@ -60,9 +60,8 @@ MEMORY_PLAN = "the memory plan: what serving a model, or training it, will take"
 ALLOWED: dict[tuple[str, str], str] = {
     ("checks/", "plan"): MEMORY_PLAN,
     ("inference/selftest/", "plan"): MEMORY_PLAN,
-    ("startup.py", "plan"): MEMORY_PLAN,
+    ("startup/", "plan"): MEMORY_PLAN,
     ("tuning/", "plan"): MEMORY_PLAN,
-    ("tuning_startup.py", "plan"): MEMORY_PLAN,
     ("tests/tuning/", "plan"): MEMORY_PLAN,
     ("tests/checks/", "plan"): MEMORY_PLAN,
     ("tests/hub/", "plan"): MEMORY_PLAN,
@@ -100,7 +99,7 @@ CEILINGS = {
     CLASSES: 0,
 }
 
-SERVER = ("api", "tuning", "inference", "checks", "hub", "settings", "selftest")
+SERVER = ("api", "tuning", "inference", "checks", "hub", "settings", "selftest", "startup")
 NATIVE = "inference/native/c"
 NOT_CODE = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.DOTALL)
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-import startup
 from hub.resolve import resolve_in_background
 from inference.factory import LoadedEngine
 from inference.selftest import run
 from settings.schema import Settings
+from startup import one_model
 from tests.parsed_settings import parsed_settings
 from tests.selftest.test_selftest import DEMO, Mixing, engine
 
@@ -22,7 +22,7 @@ def brief(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run_selftest(settings: Settings, home: Path, *, as_json: bool) -> int:
-    return startup.run_selftest(settings, resolve_in_background(settings, home), as_json=as_json)
+    return one_model.run_selftest(settings, resolve_in_background(settings, home), as_json=as_json)
 
 
 def demo(**values: Any) -> Settings:
@@ -41,7 +41,7 @@ def test_a_model_with_consistent_answers_passes(tmp_path: Path, capsys: pytest.C
 def test_a_model_with_inconsistent_answers_fails_and_the_first_differing_token_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loaded = startup.load_or_explain
+    loaded = one_model.load_or_explain
 
     def mixed(*args: Any) -> LoadedEngine:
         opened = loaded(*args)
@@ -50,7 +50,7 @@ def test_a_model_with_inconsistent_answers_fails_and_the_first_differing_token_i
             opened, engine=engine(Mixing(opened.selected_runner.runner, 5.0), opened.loaded_model.vocab)
         )
 
-    monkeypatch.setattr(startup, "load_or_explain", mixed)
+    monkeypatch.setattr(one_model, "load_or_explain", mixed)
     assert run_selftest(demo(), tmp_path, as_json=False) == 1
     lines = capsys.readouterr().out.splitlines()
     [batched] = [line for line in lines if line.startswith("batched ")]

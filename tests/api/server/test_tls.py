@@ -11,7 +11,8 @@ from api import create_app
 from api.server.serve import HttpServer, serve
 from settings.groups import ServerSettings
 from settings.schema import BadSetting
-from startup import check, check_tls
+from startup.one_model import check
+from startup.server import check_tls
 from tests.certificate import make_certificate
 from tests.fake_backend import FakeBackend, make_models, say
 from tests.parsed_settings import parsed_settings

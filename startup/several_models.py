@@ -12,11 +12,12 @@ from inference.freeze_gc import freeze_gc
 from inference.metrics import Metrics
 from inference.models import ModelEntry
 from inference.on_demand.loader import ModelLoader
-from on_demand_startup import check_models, find_models, open_loader
-from remote_startup import check_remote, join_models, open_remote_models
 from settings.device_defaults import fill_defaults
 from settings.schema import Settings
-from startup import check_tls, download, run_selftest, run_server
+from startup.on_demand import check_models, find_models, open_loader
+from startup.one_model import download, run_selftest
+from startup.remote import check_remote, join_models, open_remote_models
+from startup.server import check_tls, run_server
 
 
 def check_several(settings: Settings, *, as_json: bool) -> int:

@@ -55,7 +55,7 @@ class FineTunedHost:
     def add(self, name: str, folder: Path, parent: str) -> None:
         # Its HTTP client takes 0.2 s to import, which a server without such models saves.
         from inference.remote.open import open_child
-        from on_demand_startup import child_settings, managed_model, upstream_model
+        from startup.on_demand import child_settings, managed_model, upstream_model
 
         self._num_added += 1
         model = LocalModel(name, str(folder))

@@ -24,7 +24,7 @@ from settings.model_list import RemoteModel, ServedModels, Timeouts
 from settings.schema import Settings
 from settings.sources import settings_of_model
 
-HOME = Path(__file__).resolve().parent
+HOME = Path(__file__).resolve().parent.parent
 SOCKET_URL = "http://localhost"
 MAX_STREAMS = 8192  # MAX_CONCURRENT_REQUESTS is the users' limit: a request may have many prompts
 TIMEOUTS = Timeouts(first=3600.0, silence=600.0)  # requests wait in the engine's queue, as in one process

@@ -1,6 +1,6 @@
 """The public name of a model."""
 
-from startup import public_name
+from startup.engine import public_name
 
 
 def test_the_path_of_a_folder_is_not_public() -> None:

@@ -1,0 +1,78 @@
+"""Opens the engine of the model that this process serves, as the memory plan says."""
+
+import sys
+from pathlib import Path
+
+from checks import enough_memory
+from checks.machine import Machine
+from checks.memory.plan import Plan
+from checks.preflight import print_findings
+from hub.download import fetch
+from hub.download.progress import Progress
+from hub.resolve import make_hub
+from inference.backend import Backend
+from inference.errors import ServerError
+from inference.factory import LoadedEngine, open_backend, open_engine
+from inference.finding import Refused
+from inference.metrics import Metrics
+from settings.groups import EngineSettings, ModelSettings, group
+from settings.schema import Settings
+
+
+def load_or_explain(settings: Settings, plan: Plan, machine: Machine) -> LoadedEngine | None:
+    """Fetch and open the model. Prints the reason and returns None if that is refused."""
+    try:
+        return load(settings, plan, machine)
+    except Refused as error:
+        print_findings([error.finding], settings)
+    except ServerError as error:
+        print(f"hearth: {error.message}", file=sys.stderr)
+    return None
+
+
+def load(settings: Settings, plan: Plan, machine: Machine) -> LoadedEngine:
+    """Fetch what is missing and open the model as planned. Raises Refused or ServerError."""
+    assert plan.model_size is not None
+    budget = enough_memory.plan_budget(plan, machine)
+    model = group(
+        ModelSettings,
+        settings,
+        device=plan.device,
+        dtype=plan.model_size.dtype,
+        layer_devices=plan.layer_devices,
+        quantize=plan.quantize,
+        num_shard=plan.num_shard,
+    )
+    engine = group(
+        EngineSettings,
+        settings,
+        context=budget.context,
+        kv_memory_bytes=budget.kv_memory_bytes,
+        max_batch_total_tokens=settings.max_batch_total_tokens or None,
+    )
+    return open_engine(fetch_model(settings, plan), model, engine)
+
+
+def fetch_model(settings: Settings, plan: Plan) -> Path:
+    """Fetch the missing files. Returns the model's folder, or the path of its GGUF file. Raises Refused."""
+    repository = plan.repository
+    progress = Progress(as_json=settings.json_output)
+    return fetch(repository, make_hub(settings), progress) / repository.gguf_file
+
+
+def make_backend(settings: Settings, loaded_engine: LoadedEngine, metrics: Metrics) -> Backend:
+    """Start the engine and return the backend that the API serves."""
+    return open_backend(
+        loaded_engine,
+        model_id=public_name(settings.model_name),
+        max_input_tokens=settings.max_input_tokens or None,
+        special_tokens_in=settings.special_tokens_in,
+        tool_format=settings.tool_format,
+        default_seed=None if settings.default_seed < 0 else settings.default_seed,
+        metrics=metrics,
+    )
+
+
+def public_name(model: str) -> str:
+    """The model's name for clients: its name on the Hub, or the last segment of a folder's path."""
+    return Path(model).expanduser().resolve().name if model.startswith(("/", ".", "~")) else model

@@ -1,0 +1,79 @@
+"""Serves models over HTTP: app, store, metrics' port, TLS."""
+
+import contextlib
+from functools import partial
+
+from api import create_app
+from api.adapters import FetchAdapter
+from api.api_keys import make_key_check
+from api.body_limits import make_body_limit
+from api.concurrency_limit import make_early_refusal
+from api.model_loading import ModelLoading
+from api.server.metrics_port import serve_metrics
+from api.server.serve import check_certificate
+from api.server.serve import serve as serve_http
+from api.store.store import open_store
+from hub.fetch_adapter import fetch_adapter
+from hub.resolve import make_hub
+from inference.metrics import Metrics
+from inference.models import Models
+from settings.groups import server_settings
+from settings.schema import BadSetting, Settings
+from tuning.service import TuningService
+
+
+def run_server(
+    settings: Settings,
+    models: Models,
+    metrics: Metrics,
+    tuning: TuningService | None,
+    version: str,
+    model_loader: ModelLoading | None = None,
+) -> int:
+    """Serve the models, and the metrics on PROMETHEUS_PORT if it is set. Returns the exit code.
+
+    model_loader: of the models that are loaded on demand; None: there is none
+    """
+    with contextlib.ExitStack() as stack:
+        if settings.prometheus_port:
+            stack.enter_context(serve_metrics(metrics.render, settings.host, settings.prometheus_port))
+        server = server_settings(settings, version)
+        store = open_store(
+            settings.responses_store, settings.responses_store_mb, settings.responses_store_days
+        )
+        if store:
+            stack.callback(store.close)
+        stack.callback(models.close_remote)
+        app = create_app(models, server, metrics, store, make_adapter_fetch(settings), tuning, model_loader)
+        return serve_http(
+            app,
+            models,
+            host=settings.host,
+            port=settings.port,
+            drain_seconds=settings.drain_seconds,
+            body_limit=make_body_limit(app, server.max_body_bytes, server.root_path),
+            refuse_early=make_early_refusal(app, server.root_path),
+            check_key=make_key_check(server.api_keys, server.root_path),
+            workers=settings.validation_workers,
+            certfile=settings.ssl_certfile,
+            keyfile=settings.ssl_keyfile,
+        )
+
+
+def check_tls(settings: Settings) -> None:
+    """Raise BadSetting if the TLS certificate cannot be served: better now than once the model is loaded."""
+    if not settings.ssl_certfile:
+        return
+    try:
+        check_certificate(settings.ssl_certfile, settings.ssl_keyfile)
+    except OSError as error:
+        names = f"SSL_CERTFILE={settings.ssl_certfile}" + (
+            f", SSL_KEYFILE={settings.ssl_keyfile}" if settings.ssl_keyfile else ""
+        )
+        rule = "must be PEM files of a certificate and its private key, which has no password"
+        raise BadSetting(f"{names}: {rule}: {error.strerror or error}") from None
+
+
+def make_adapter_fetch(settings: Settings) -> FetchAdapter:
+    """What fetches an adapter from the Hub, or finds it in the cache if OFFLINE is set."""
+    return partial(fetch_adapter, make_hub(settings), offline=settings.offline)
