@@ -175,8 +175,12 @@ def _request_without_prompt(
         prompt_logprobs=body.prompt_logprobs,
         cache_salt=body.cache_salt or "",
         output_token_ids=tuple(body.output_token_ids or ()),
-        deadline=settings.request_timeout_s,
+        deadline=earliest(settings.request_timeout_s, body.max_time),
     )
+
+
+def earliest(*deadlines: float | None) -> float | None:
+    return min((each for each in deadlines if each is not None), default=None)
 
 
 def _max_prompt_tokens(truncate: int | None, max_tokens: int | None, info: ModelInfo) -> int | None:

@@ -25,6 +25,9 @@ FIRST_DELAY_S, MAX_DELAY_S, JITTER = 0.25, 4.0, 0.2
 MAX_WAITED_RETRY_AFTER_S = 10.0
 # An answer goes on elsewhere at most this often, and within this many seconds of the failure.
 MAX_RESUMES, RESUME_TIMEOUT_S = 8, 20.0
+# How long the end of an answer that its server ends at the deadline may take to arrive.
+DEADLINE_GRACE_S = 2.0
+MIN_DEADLINE_S = 0.001
 # Outcomes of one server that another one may not have; the same one is not tried again.
 OTHERS_ONLY = frozenset({"refused", "redirect", "resting"})
 # Outcomes of a server that has computed nothing: another one gets the request whatever the budget.
@@ -86,6 +89,11 @@ class Attempts:
         """Relay the answer of one server, without what the client has of it already."""
         is_resumable = member.api.can_resume and len(self._members) > 1
         request = self._progress.resumable_request() if is_resumable else self._request
+        ends_at = self._ends_at
+        if ends_at is not None and member.api.ends_at_deadline:
+            remaining_s = ends_at - asyncio.get_running_loop().time()
+            request = replace(request, deadline=max(MIN_DEADLINE_S, remaining_s))
+            ends_at += DEADLINE_GRACE_S
         calls = member.api.calls(request)
         self._progress.begin_attempt()
 
@@ -94,7 +102,7 @@ class Attempts:
                 self._failed = []
                 emit([with_member(event, member.name) for event in new_events])
 
-        await member.relay(calls, self._prompt, self._stats, self._ends_at, pass_on)
+        await member.relay(calls, self._prompt, self._stats, ends_at, pass_on)
 
     def _note_failure(self, member: Member) -> None:
         """`_failed` are the servers that have failed since the latest event."""

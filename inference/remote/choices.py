@@ -32,6 +32,7 @@ FINISH_REASONS: Mapping[str, FinishReason] = {
     "content_filter": "filtered",
 }
 BROKEN_REASONS = frozenset({"abort", "error"})
+TIMEOUT = "timeout"  # the stop_reason of a Hearth that ended an answer at a deadline, with the reason length
 
 log = logging.getLogger(__name__)
 
@@ -116,12 +117,10 @@ class Choices:
         """Note the finish reason, and complete the last tool call. Raises UpstreamFailure if it is broken."""
         if reason in BROKEN_REASONS:
             raise broken(self.model, f"it ended with {reason}")
-        if reason not in FINISH_REASONS:
-            log.info("event=unknown_finish_reason reason=%r model=%s", reason[:40], self.model)
         self._check(last_tokens)
         if not isinstance(stop, str | int | None) or not (seed is None or type(seed) is int):
             raise broken(self.model, "its end has the wrong form")
-        finish_reason = FINISH_REASONS.get(reason, "stop")
+        finish_reason = self._finish_reason(reason, stop)
         choice = self._choices[index]
         choice.num_tokens += len(last_tokens)
         choice.last_tokens = last_tokens
@@ -135,15 +134,24 @@ class Choices:
             raise broken(self.model, "it ended without a finish reason")
         return [event for choice in self._choices.values() for event in self._last_events(choice)]
 
-    def finish_at_deadline(self) -> list[Event]:
-        """The end of every answer at the request's deadline; finished answers keep their reasons."""
+    def finish_at_deadline(self, text: str = "") -> list[Event]:
+        """The end of every answer at the request's deadline; finished answers keep their reasons.
+
+        text  of the answer that was held back
+        """
         events: list[Event] = []
         for index in self.indices:
             events += self.start(index)
             choice = self._choices[index]
-            choice.end = choice.end or Finished(index, "deadline")
+            choice.end = choice.end or Finished(index, "deadline", text)
             events += self._last_events(choice)
         return events
+
+    def _finish_reason(self, reason: str, stop: str | int | None) -> FinishReason:
+        if reason not in FINISH_REASONS:
+            log.info("event=unknown_finish_reason reason=%r model=%s", reason[:40], self.model)
+        finish_reason = FINISH_REASONS.get(reason, "stop")
+        return "deadline" if finish_reason == "length" and stop == TIMEOUT else finish_reason
 
     def _check(self, tokens: Sequence[Token]) -> None:
         if not all(map(is_valid, tokens)):

@@ -30,7 +30,7 @@ Result = TypeVar("Result")
 class LinkApi:
     """An UpstreamApi for a model of this project. The other end judges the request."""
 
-    can_resume = True
+    can_resume = ends_at_deadline = True
 
     def __init__(self, model: RemoteModel) -> None:
         self._name = model.name

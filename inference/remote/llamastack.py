@@ -34,7 +34,7 @@ class LlamaStackApi:
         self._upstream_name = upstream_name
         self._server = f"the Llama Stack server behind {model.name}"
 
-    can_resume = False
+    can_resume = ends_at_deadline = False
 
     def calls(self, request: GenerationRequest) -> Sequence[UpstreamCall]:
         """One call for each answer."""

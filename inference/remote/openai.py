@@ -41,6 +41,10 @@ class OpenAIApi:
     def can_resume(self) -> bool:
         return "output_token_ids" in self._flavour.spellings
 
+    @property
+    def ends_at_deadline(self) -> bool:
+        return "deadline" in self._flavour.spellings
+
     def calls(self, request: GenerationRequest) -> Sequence[UpstreamCall]:
         request = keep_supported(request, self._flavour.options, self._model.drop, self._flavour.server)
         if self._model.prompt_type and is_conversation(request.prompt):

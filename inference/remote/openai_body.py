@@ -41,7 +41,11 @@ VLLM_SPELLINGS: Mapping[str, str] = {
     "allowed_token_ids": "allowed_token_ids",
     "cache_salt": "cache_salt",
 }
-HEARTH_SPELLINGS: Mapping[str, str] = {**VLLM_SPELLINGS, "output_token_ids": "output_token_ids"}
+HEARTH_SPELLINGS: Mapping[str, str] = {
+    **VLLM_SPELLINGS,
+    "output_token_ids": "output_token_ids",
+    "deadline": "max_time",
+}
 TEMPLATE_OPTIONS = frozenset({"add_generation_prompt", "continue_final_message", "arguments"})
 VLLM_CONSTRAINTS = {"regex": "regex", "choice": "choice", "grammar": "grammar"}  # keys of structured_outputs
 LLAMA_CPP_SPELLINGS: Mapping[str, str] = {

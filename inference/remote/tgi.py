@@ -54,7 +54,7 @@ class TgiApi:
         self._server = f"the TGI server behind {model.name}"
         self._chats = OpenAIApi(model, CHAT_FLAVOUR, upstream_name)
 
-    can_resume = False
+    can_resume = ends_at_deadline = False
 
     def calls(self, request: GenerationRequest) -> Sequence[UpstreamCall]:
         """One call for each answer: TGI streams one."""
@@ -160,7 +160,6 @@ class TgiReader(StreamedReader):
         self.choices.note_counts(
             prompt=details.get("input_length"), completion=details.get("generated_tokens")
         )
-        text = self._matcher.flush() if self._matcher and not self._stop else ""
         reason = details.get("finish_reason", "stop")
         return [
             *events,
@@ -169,10 +168,17 @@ class TgiReader(StreamedReader):
                 reason,
                 self._stop or None,
                 last_tokens=[token],
-                text=text,
+                text=self._held_text(),
                 seed=details.get("seed"),
             ),
         ]
+
+    def finish_at_deadline(self) -> list[Event]:
+        return self.choices.finish_at_deadline(self._held_text())
+
+    def _held_text(self) -> str:
+        """What was held back as the possible start of a stop string, once no more text follows."""
+        return self._matcher.flush() if self._matcher and not self._stop else ""
 
     def _token(self, token: dict[str, Any], top_tokens: Sequence[dict[str, Any]]) -> Token:
         is_special = bool(token.get("special"))

@@ -73,6 +73,11 @@ class UpstreamApi(Protocol):
         """Whether the server goes on with an answer that another one has begun."""
         ...
 
+    @property
+    def ends_at_deadline(self) -> bool:
+        """Whether the server itself ends an answer at the request's deadline, with all of its text."""
+        ...
+
     def calls(self, request: GenerationRequest) -> Sequence[UpstreamCall]:
         """The calls that together answer the request. Raises BadRequest for what the upstream cannot do."""
         ...

@@ -15,7 +15,7 @@ from inference.errors import (
     TooLong,
     Unavailable,
 )
-from inference.remote import relay
+from inference.remote import attempts, relay
 from inference.types import Event, Finished, GenerationRequest, Token
 from tests.remote.conftest import CHAT, OpenModel
 from tests.remote.fake_upstream import FakeUpstream, Reply, document, event
@@ -208,6 +208,26 @@ def test_a_deadline_ends_the_answer_with_what_there_is(
     upstream.reply = Reply([chat_chunk({"content": "a"}), "wait"])
     backend = open_upstream()
     events = list(backend.generate(GenerationRequest(CHAT, deadline=1.5)))
+    assert events[-1] == Finished(0, "deadline", num_tokens=1)
+
+
+def test_a_hearth_ends_its_answer_at_the_deadline_itself(
+    upstream: FakeUpstream, open_upstream: OpenModel
+) -> None:
+    end = chat_chunk({"content": "held back"}, reason="length", stop_reason="timeout")
+    upstream.reply = Reply([chat_chunk({"content": "a"}), 0.4, end, DONE])
+    events = list(open_upstream("hearth").generate(GenerationRequest(CHAT, deadline=0.3)))
+    assert 0 < upstream.bodies[0]["max_time"] <= 0.3
+    assert "".join(event.text for event in events if isinstance(event, Token)) == "aheld back"
+    assert events[-1] == Finished(0, "deadline", num_tokens=2)
+
+
+def test_a_hearth_that_does_not_end_its_answer_is_cut(
+    upstream: FakeUpstream, open_upstream: OpenModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attempts, "DEADLINE_GRACE_S", 0.1)
+    upstream.reply = Reply([chat_chunk({"content": "a"}), "wait"])
+    events = list(open_upstream("hearth").generate(GenerationRequest(CHAT, deadline=0.2)))
     assert events[-1] == Finished(0, "deadline", num_tokens=1)
 
 

@@ -63,6 +63,15 @@ def test_stop_strings_leave_the_text(upstream: FakeUpstream, open_upstream: Open
     assert isinstance(events[-1], Finished) and events[-1].stop == "END"
 
 
+def test_a_deadline_releases_the_possible_start_of_a_stop_string(
+    upstream: FakeUpstream, open_upstream: OpenModel
+) -> None:
+    upstream.reply = Reply([token("one E"), "wait"])
+    events = tokens_of(open_upstream, GenerationRequest("hi", stop=("END",), deadline=0.3))
+    assert [each.text for each in events if isinstance(each, Token)] == ["one "]
+    assert events[-1] == Finished(0, "deadline", "E", num_tokens=1)
+
+
 def test_several_answers_are_several_requests(upstream: FakeUpstream, open_upstream: OpenModel) -> None:
     upstream.reply = Reply([last("a")])
     events = tokens_of(open_upstream, GenerationRequest("hi", Sampling(seed=3), n=2))

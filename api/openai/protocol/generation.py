@@ -120,6 +120,7 @@ class CommonRequest(ConstraintFields, kw_only=True):
     return_token_ids               report the token ids of prompt and answer
     output_token_ids               the answer's first tokens, as another server generated them: it goes on
                                    behind them, and has them too
+    max_time                       seconds after which the answer ends; REQUEST_TIMEOUT if that is less
     response_format                format of the answer
     stream, stream_options         send server-sent events
     request_id                     part of the response's id; default: the header X-Request-Id
@@ -158,6 +159,7 @@ class CommonRequest(ConstraintFields, kw_only=True):
     return_tokens_as_token_ids: bool | None = None
     return_token_ids: bool | None = None
     output_token_ids: list[int] | None = None
+    max_time: Number | None = None
     response_format: ResponseFormat | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None

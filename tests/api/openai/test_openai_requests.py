@@ -101,6 +101,15 @@ def test_settings_are_the_defaults_of_fields_that_are_not_sent(backend: FakeBack
     assert (request.sampling.temperature, request.max_tokens, request.deadline) == (0.5, 9, 2.0)
 
 
+@pytest.mark.parametrize(("max_time", "deadline"), [(1.5, 1.5), (3, 2.0), (None, 2.0)])
+def test_the_earlier_one_of_max_time_and_the_setting_ends_an_answer(
+    max_time: float | None, deadline: float, backend: FakeBackend
+) -> None:
+    app = create_app(make_models(backend), ServerSettings(request_timeout_s=2.0))
+    get_response(app.test_client(), CHATS, max_time=max_time)
+    assert backend.requests[0].deadline == deadline
+
+
 @pytest.mark.parametrize("path", [COMPLETIONS, CHATS])
 def test_a_number_may_be_a_string_and_an_integer_may_have_a_point(ask: Any, path: str) -> None:
     request = ask(path, max_tokens=5.0, top_k="3", temperature="0.5", echo="false")
