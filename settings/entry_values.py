@@ -3,6 +3,8 @@
 where: the entry, for messages, such as "entry 2".
 """
 
+import ast
+import json
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -47,3 +49,15 @@ def parse_object(where: str, value: Any) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise BadEntry(f"{where}: headers, extra and settings must be objects")
     return value
+
+
+def read_literal(text: str) -> Any:
+    """The value of JSON or a Python literal. Raises ValueError."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        pass
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        raise ValueError("neither JSON nor a Python literal") from None

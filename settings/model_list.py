@@ -3,8 +3,6 @@
 A value is JSON or a Python literal, or @file with one: a list of objects, or one object. Raises BadEntry.
 """
 
-import ast
-import json
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -20,15 +18,17 @@ from settings.entry_values import (
     parse_switch,
     parse_text,
     parse_whole_number,
+    read_literal,
     read_secret,
 )
 from settings.inference_server import BadServer, InferenceServer, bearer, parse_server
 from settings.local_model import LocalModel, parse_local
+from settings.prompt_dict import complete_prompt_type, parse_prompt_dict
 
 MAX_CONCURRENT = 64
 # Keys of h2oGPT that load a model on a GPU of its own machine, or that its web page reads.
 WITHOUT_EFFECT = frozenset({"visible_models", "h2ogpt_key", "load_8bit", "load_4bit", "load_gptq", "gpu_id"})
-NOT_BUILT = frozenset({"tokenizer_base_model", "prompt_dict"})
+NOT_BUILT = frozenset({"tokenizer_base_model"})
 FOLDER_STARTS = ("models/", ".", "/", "~")
 AUTO_NAME_SWITCH = "DISABLE_OPENAI_AUTO_MODEL_NAME"  # h2oGPT's
 
@@ -54,6 +54,7 @@ class RemoteModel:
     takes_listed_name  the server's own name for its only model replaces upstream_name
     context         tokens of prompt and answer together; None: the server's own
     prompt_type     h2oGPT's name or number of how a conversation becomes text; empty: it stays messages
+    prompt_dict     the texts of the prompt type custom, by h2oGPT's names; empty: it is another type
     max_tokens      of an answer to a request without a limit, where the server's own default is too low
     drop            fields that are left out if the server does not support them, rather than refused
     extra           fields that are added to every body
@@ -73,6 +74,7 @@ class RemoteModel:
     context: int | None = None
     max_tokens: int | None = None
     prompt_type: str = ""
+    prompt_dict: Mapping[str, Any] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     drop: frozenset[str] = frozenset()
     extra: Mapping[str, Any] = field(default_factory=dict)
@@ -159,7 +161,9 @@ def parse_entry(number: int, entry: Any) -> RemoteModel | LocalModel:
     is_auto = server.kind in ("vllm", "detect", "hearth") and not os.environ.get(AUTO_NAME_SWITCH)
     served_name = entry.get("display_name") or name
     values = {field: parse(where, entry[key]) for key, (field, parse) in KEYS.items() if entry.get(key)}
-    return RemoteModel(served_name, name, server, tuple(others), takes_listed_name=is_auto, **values)
+    model = RemoteModel(served_name, name, server, tuple(others), takes_listed_name=is_auto, **values)
+    prompt_type = complete_prompt_type(where, model.prompt_type, model.prompt_dict)
+    return replace(model, prompt_type=prompt_type)
 
 
 def _server(where: str, text: str, key: Any) -> InferenceServer:
@@ -181,12 +185,8 @@ def _read(text: str) -> Any:
     if not text:
         return []
     try:
-        return json.loads(text)
+        return read_literal(text)
     except ValueError:
-        pass
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
         raise BadEntry("must be JSON, or a Python literal: a list of objects") from None
 
 
@@ -212,6 +212,7 @@ KEYS: Mapping[str, tuple[str, Callable[[str, Any], Any]]] = {
     "max_seq_len": ("context", parse_whole_number),
     "max_output_seq_len": ("max_tokens", parse_whole_number),
     "prompt_type": ("prompt_type", parse_text),
+    "prompt_dict": ("prompt_dict", parse_prompt_dict),
     "headers": ("headers", parse_object),
     "drop": ("drop", lambda where, value: frozenset(parse_names(where, value))),
     "extra": ("extra", parse_object),

@@ -16,7 +16,7 @@ from inference.remote.llamastack import LlamaStackApi
 from inference.remote.member import Member
 from inference.remote.openai import OpenAIApi
 from inference.remote.openai_body import FLAVOURS
-from inference.remote.prompt_types import find_prompt_type
+from inference.remote.prompt_types import prompt_type_of
 from inference.remote.remote_tokenizer import WITH_TOKENIZER, RemoteTokenizer
 from inference.remote.residence import Residence
 from inference.remote.tgi import TgiApi
@@ -100,7 +100,7 @@ def open_member(model: RemoteModel, detected: Detected, suffix: str = "") -> tup
         raise CannotOpen(
             f"{shown_name}: servers of the kind {kind} are not supported yet: {', '.join(APIS)} are"
         )
-    if model.prompt_type and find_prompt_type(model.prompt_type) is None:
+    if model.prompt_type and prompt_type_of(model) is None:
         raise CannotOpen(f"{shown_name}: prompt_type {model.prompt_type!r} is none of h2oGPT's")
     upstream_name = name_at_server(model, detected)
     model = replace(

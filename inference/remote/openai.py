@@ -48,7 +48,7 @@ class OpenAIApi:
     def calls(self, request: GenerationRequest) -> Sequence[UpstreamCall]:
         request = keep_supported(request, self._flavour.options, self._model.drop, self._flavour.server)
         if self._model.prompt_type and is_conversation(request.prompt):
-            request = as_text(request, self._model.prompt_type, self._flavour.server)
+            request = as_text(request, self._model, self._flavour.server)
         is_chat = is_conversation(request.prompt)
         self._check_prompt(request, is_chat)
         path = CHAT_PATH if is_chat else COMPLETION_PATH

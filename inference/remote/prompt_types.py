@@ -3,10 +3,11 @@
 prompt_types.json has the texts around each message, as h2oGPT a0ad192 renders them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -14,9 +15,11 @@ from inference.content import content_text
 from inference.errors import BadRequest
 from inference.struct_types import ready
 from inference.types import GenerationRequest, Message
+from settings.model_list import RemoteModel
 
 TABLE = Path(__file__).with_suffix(".json")
 SYSTEM = "{S}"  # where the text of the system messages goes
+CUSTOM_NUMBER = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +65,41 @@ def find_prompt_type(name: str) -> PromptType | None:
     return types.get(name) or next((each for each in types.values() if str(each.number) == name), None)
 
 
-def as_text(request: GenerationRequest, name: str, server: str) -> GenerationRequest:
+def prompt_type_of(model: RemoteModel) -> PromptType | None:
+    """The model's type; None: h2oGPT has none of this name."""
+    return custom_type(model.prompt_dict) if model.prompt_dict else find_prompt_type(model.prompt_type)
+
+
+def custom_type(prompt_dict: Mapping[str, Any]) -> PromptType:
+    """The type of a prompt_dict, which may leave texts out. It has no place for a system text."""
+    texts = {name: text for name, text in prompt_dict.items() if text is not None}
+    before, user = texts.get("promptB", ""), texts.get("PreInstruct", "")
+    assistant = texts.get("PreResponse", "")
+    stops = tuple(texts.get("terminate_response", ()))
+    return PromptType(
+        number=CUSTOM_NUMBER,
+        before=before,
+        before_without_system=before,
+        user=user,
+        user_without_system=user,
+        user_later=user,
+        sep=prompt_dict.get("chat_sep", "\n") or "",
+        assistant=assistant,
+        assistant_past=assistant,
+        turn_sep=prompt_dict.get("chat_turn_sep", "\n") or "",
+        stops=(*stops, assistant) if stops else (),
+        auto_system="",
+        takes_system=False,
+        strip_leading_space=False,
+    )
+
+
+def as_text(request: GenerationRequest, model: RemoteModel, server: str) -> GenerationRequest:
     """The request with its conversation as text. Raises BadRequest for what a prompt type has no place for.
 
     server: the upstream in messages
     """
-    prompt_type = find_prompt_type(name)
+    prompt_type, name = prompt_type_of(model), model.prompt_type
     assert prompt_type is not None, "the start refuses an unknown type"
     if request.tools:
         raise BadRequest("tools", f"are not supported by {server} with the prompt type {name}")

@@ -59,7 +59,7 @@ class TgiApi:
     def calls(self, request: GenerationRequest) -> Sequence[UpstreamCall]:
         """One call for each answer: TGI streams one."""
         if self._model.prompt_type and is_conversation(request.prompt):
-            request = as_text(request, self._model.prompt_type, self._server)
+            request = as_text(request, self._model, self._server)
         if is_conversation(request.prompt):
             return [replace(call, path=CHAT_PREFIX + call.path) for call in self._chats.calls(request)]
         if not isinstance(request.prompt, str):

@@ -1,5 +1,7 @@
 """h2oGPT's prompt types: conversations as text, by name and by number."""
 
+from typing import Any
+
 import pytest
 
 from inference.errors import BadRequest
@@ -52,6 +54,37 @@ def test_a_server_that_completes_text_gets_a_conversation_as_text(
     list(open_upstream("vllm", prompt_type="vicuna11").generate(GenerationRequest(CHAT, stop=("x",))))
     body = upstream.bodies[-1]
     assert body["prompt"] == " USER: hi ASSISTANT:" and body["stop"] == ["x", "ASSISTANT:", "</s>"]
+
+
+@pytest.mark.parametrize(
+    ("prompt_dict", "prompt", "stops"),
+    [
+        (
+            {
+                "promptA": "unused",
+                "promptB": "Chat.\n",
+                "PreInstruct": "Q: ",
+                "PreResponse": "A:",
+                "terminate_response": ["Q:"],
+            },
+            "Chat.\nQ: hi\nA:hello\nQ: bye\nA:",
+            ["Q:", "A:"],
+        ),
+        ({"PreInstruct": "Q: ", "PreResponse": None, "chat_sep": " ", "chat_turn_sep": None}, None, None),
+    ],
+)
+def test_the_texts_of_a_prompt_dict(
+    prompt_dict: dict[str, Any],
+    prompt: str | None,
+    stops: list[str] | None,
+    upstream: FakeUpstream,
+    open_upstream: OpenModel,
+) -> None:
+    upstream.reply = Reply([text_chunk("hello"), text_chunk("", reason="stop"), DONE])
+    chat = (Message("user", "hi"), Message("assistant", "hello"), Message("user", "bye"))
+    list(open_upstream("vllm", prompt_dict=prompt_dict).generate(GenerationRequest(chat)))
+    body = upstream.bodies[-1]
+    assert (body["prompt"], body.get("stop")) == (prompt or "Q: hi helloQ: bye ", stops)
 
 
 @pytest.mark.parametrize(
