@@ -43,7 +43,7 @@ class AdapterSums:
     def __init__(self) -> None:
         self.default_scales: Mapping[str, float] = {}
         self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._names: OrderedDict[str, None] = OrderedDict()  # the least used first
+        self._models: OrderedDict[str, Served] = OrderedDict()  # by the names of their sums; least used first
         self._lock = threading.Lock()  # one sum is made at a time
 
     def default_for(self, served: Served) -> Served:
@@ -68,10 +68,10 @@ class AdapterSums:
         name = sum_name(scales)
         with self._lock:
             card = find_adapter(served.backend, name) or self._make(served, name, scales)
-            self._names[name] = None
-            self._names.move_to_end(name)
-            while len(self._names) > MAX_SUMS:
-                self._remove(served, self._names.popitem(last=False)[0])
+            self._models[name] = served
+            self._models.move_to_end(name)
+            while len(self._models) > MAX_SUMS:
+                self._remove(*self._models.popitem(last=False))
             return card
 
     def _make(self, served: Served, name: str, scales: Scales) -> AdapterCard:
@@ -84,7 +84,7 @@ class AdapterSums:
         write_sum(summands, target)
         return adapters.load(name, target, NO_SOURCE)
 
-    def _remove(self, served: Served, name: str) -> None:
+    def _remove(self, name: str, served: Served) -> None:
         adapters = served.backend.adapters()
         if adapters is not None and find_adapter(served.backend, name):
             adapters.unload(name)

@@ -10,12 +10,12 @@ from pathlib import Path
 from flask import Flask, current_app
 
 from hub.fetch_adapter import split_source
-from inference.backend import Adapters
+from inference.backend import Adapters, Backend
 from inference.errors import BadRequest, ServerError
 from inference.finding import Refused
 from inference.lora.adapter import AdapterCard, check_own_name
 from inference.lora.fence import Fence, is_gguf_file
-from inference.models import Models, UnknownModel, find_adapter, listed_adapters
+from inference.models import Models, UnknownModel, find_adapter, listed_adapters, shorten_name
 from settings.adapter_list import AdapterEntry, parse_entry
 
 LOADER = "adapter_loader"  # key in app.extensions: the AdapterLoader
@@ -38,7 +38,7 @@ class IsBaseModel(BadRequest):
 
 
 class AdapterLoader:
-    """Loads adapters into the default model's backend.
+    """Loads adapters into the backends of the models. An adapter's name belongs to one model.
 
     adapter_dirs  folders below which a client's folders must lie
     fetch         fetches an adapter from the Hub; None: clients cannot name one there
@@ -52,23 +52,27 @@ class AdapterLoader:
         self._fetch = fetch
 
     def cards(self) -> Sequence[AdapterCard]:
-        return listed_adapters(self._models.own.backend)
+        return [card for backend in self._models.backends for card in listed_adapters(backend)]
 
     def find(self, name: str) -> AdapterCard | None:
-        return find_adapter(self._models.own.backend, name)
+        base = self._base_of(name)
+        return find_adapter(base, name) if base else None
 
-    def load(self, name: str, source: str, *, replace: bool = False) -> AdapterCard:
+    def load(
+        self, name: str, source: str, *, base_model: str | None = None, replace: bool = False
+    ) -> AdapterCard:
         """Load the adapter that a client names. Raises ServerError; nothing has changed then.
 
         Blocks while files are fetched and read. The fields in errors are those of vLLM's request.
+        base_model: a name of its model; None: of the one that has an adapter of this name, else Models.own
         """
-        adapters = self._adapters()
+        adapters = require_adapters(self._choose_base(name, base_model))
         self.check_name(name)
         return adapters.load(name, self._folder(source), source, replace=replace)
 
     def load_at_start(self, entry: AdapterEntry) -> AdapterCard:
         """Load an adapter of LORA_ADAPTERS, which may lie anywhere. Raises ServerError or Refused."""
-        adapters = self._adapters()
+        adapters = require_adapters(self._models.own.backend)
         self.check_name(entry.name)
         folder = Path(entry.source).expanduser()
         if not folder.is_dir() and not is_gguf_file(folder):
@@ -80,9 +84,10 @@ class AdapterLoader:
     def unload(self, name: str) -> None:
         """Raises UnknownModel, or IsBaseModel for the name of the model."""
         self.check_is_removable(name)
-        if self.find(name) is None:
+        base = self._base_of(name)
+        if base is None:
             raise UnknownModel(name, self._models.ids)
-        self._adapters().unload(name)
+        require_adapters(base).unload(name)
 
     def check_is_removable(self, name: str) -> None:
         """Raises IsBaseModel for the name of a model that was not fine-tuned here."""
@@ -93,11 +98,21 @@ class AdapterLoader:
         """Raises BadRequest for a name that is malformed, that of a model, or that of a sum."""
         check_own_name(name, self._models.has_model)
 
-    def _adapters(self) -> Adapters:
-        adapters = self._models.own.backend.adapters()
-        if adapters is None:
-            raise BadRequest("", "this model is served without adapters")
-        return adapters
+    def _base_of(self, name: str) -> Backend | None:
+        """The backend of the model that has the adapter."""
+        return next((each for each in self._models.backends if find_adapter(each, name)), None)
+
+    def _choose_base(self, name: str, base_model: str | None) -> Backend:
+        """The backend to load the adapter into. Raises UnknownModel and BadRequest."""
+        current = self._base_of(name)
+        if base_model is None:
+            return current or self._models.own.backend
+        served = self._models.resolve(base_model)
+        if served.adapter:
+            raise BadRequest("base_model_name", "must be a model, not an adapter", shorten_name(base_model))
+        if current not in (None, served.backend):
+            raise BadRequest("lora_name", f"is an adapter of {current.info().id}: choose another one", name)
+        return served.backend
 
     def _folder(self, source: str) -> Path:
         if folder := self._fence.find(source):
@@ -111,6 +126,14 @@ class AdapterLoader:
             log.warning("adapter not fetched: source=%s: %s", source, error.finding.have)
             reason = error.finding.have if error.finding.name in PUBLIC_FINDINGS else NOT_FETCHED
             raise BadRequest("lora_path", f"{FENCE_OR_HUB_RULE} ({reason})", source) from None
+
+
+def require_adapters(backend: Backend) -> Adapters:
+    """Raises BadRequest for a model that is served without adapters."""
+    adapters = backend.adapters()
+    if adapters is None:
+        raise BadRequest("", "this model is served without adapters")
+    return adapters
 
 
 def load_adapters(models: Models, items: Iterable[str], fetch: FetchAdapter | None) -> str:

@@ -6,31 +6,38 @@ of the request.
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
 from flask import Blueprint, Response, request
 
+from api.adapters import require_adapters
 from api.openapi.operation import Operation, attach_operation
 from api.response import Framing, respond
+from inference.backend import Backend
 from inference.embedding import Embedded, Embedding
 from inference.errors import BadRequest, ServerError
 from inference.link_messages import (
     DETOKENIZE_DECODER,
     INPUTS_DECODER,
+    LOAD_ADAPTER_DECODER,
     MEDIA_TYPE,
     RESULT,
+    TEXT_DECODER,
     decode_request,
     error_frame,
     event_frame,
     frame,
 )
-from inference.models import Models
+from inference.models import Models, adapter_cards
 from inference.types import Event
 from settings.groups import ServerSettings
 
 MAX_BODY_BYTES = 1 << 30  # the parent's limits are the users'
 FRAMING = Framing(MEDIA_TYPE, lambda value: value, in_band=True)
+
+Views = dict[str, Callable[[], Response]]  # by the last segment of their path
 
 
 class EventWriter:
@@ -80,19 +87,43 @@ def make_blueprint(models: Models, settings: ServerSettings) -> Blueprint:
         message = read(DETOKENIZE_DECODER.decode)
         return result(backend.detokenize(message.token_ids, message.show_special))
 
-    views: dict[str, Callable[[], Response]] = {
+    views: Views = {
         "generate": generate,
         "embed": embed,
         "tokenize": lambda: result(backend.tokenize(read(decode_request))),
         "detokenize": detokenize,
         "tokenizer_config": lambda: result(dict(backend.tokenizer_config())),
         "info": lambda: result(backend.info()),
+        **adapter_views(backend),
     }
     for name, view in views.items():
         operation = Operation(f"Link: {name}", media_type=MEDIA_TYPE, body_limit=MAX_BODY_BYTES)
         blueprint.add_url_rule(f"/link/{name}", name, attach_operation(view, operation), methods=["POST"])
     blueprint.register_error_handler(ServerError, in_band_error)
     return blueprint
+
+
+def adapter_views(backend: Backend) -> Views:
+    """The methods of Adapters."""
+
+    def load() -> Response:
+        message, adapters = read(LOAD_ADAPTER_DECODER.decode), require_adapters(backend)
+        folder = Path(message.folder)
+        return result(adapters.load(message.name, folder, message.source, replace=message.replace))
+
+    def unload() -> Response:
+        require_adapters(backend).unload(name := read(TEXT_DECODER.decode))
+        return result(name)
+
+    def folder_of() -> Response:
+        return result(str(require_adapters(backend).folder_of(read(TEXT_DECODER.decode))))
+
+    return {
+        "adapters": lambda: result(adapter_cards(backend)),
+        "adapter_folder": folder_of,
+        "load_adapter": load,
+        "unload_adapter": unload,
+    }
 
 
 def read(decode: Callable[[bytes], Any]) -> Any:

@@ -62,7 +62,7 @@ def list_adapters(models: Models) -> Response:
 
 
 def set_scales(models: Models) -> Response:
-    served, sums = models.default, adapter_sums()
+    served, sums = models.own, adapter_sums()
     scales = parse_scales(served, read_request(list[AdapterScale]), "")
     sums.with_sum(served, scales)  # refuses here what requests could not be answered with
     sums.default_scales = {card.name: scale for card, scale in scales.items() if scale}

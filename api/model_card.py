@@ -82,7 +82,7 @@ def _metadata(card: Card) -> dict[str, str | int]:
     if card.parent:
         metadata["parent"] = card.parent
     if card.adapter:
-        return metadata | {"lora_rank": card.adapter.rank}
+        return metadata | ({"lora_rank": card.adapter.rank} if card.adapter.rank else {})
     if card.info.embedding_sizes:
         metadata["embedding_dimension"] = card.info.embedding_sizes[-1]
     return metadata

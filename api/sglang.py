@@ -16,10 +16,14 @@ from settings.groups import ServerSettings
 
 
 class SglangLoadRequest(Struct):
-    """An adapter to load: its name, and its folder below ADAPTER_DIRS or its name on the Hub."""
+    """An adapter to load: its name, and its folder below ADAPTER_DIRS or its name on the Hub.
+
+    base_model_name  its model; null: the first one on this machine
+    """
 
     lora_name: str
     lora_path: str
+    base_model_name: str | None = None
 
 
 class SglangUnloadRequest(Struct):
@@ -63,7 +67,7 @@ def load() -> Response:
     body, loader = read_request(SglangLoadRequest), adapter_loader()
     if loader.find(body.lora_name):
         raise BadRequest("lora_name", "is the name of a loaded adapter: unload it first", body.lora_name)
-    loader.load(body.lora_name, body.lora_path)
+    loader.load(body.lora_name, body.lora_path, base_model=body.base_model_name)
     return json_response(200, update())
 
 

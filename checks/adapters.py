@@ -4,7 +4,7 @@ Reads the config and the header of each, on the disk or the Hub; the values only
 model computes with an adapter is tried when it is loaded.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,6 +28,7 @@ from settings.adapter_list import AdapterEntry, parse_entry
 from settings.schema import Settings
 
 NAME = "adapter"
+FIX_NAME = "give it another one in LORA_ADAPTERS of the model's settings: name=path"
 FIX = "remove it from LORA_ADAPTERS, or train it on this model"
 
 
@@ -55,6 +56,22 @@ def check_adapters(settings: Settings, plan: Plan, hub: Hub) -> list[AdapterChec
 def num_resident_values(checks: Sequence[AdapterCheck], max_loras: int) -> int:
     """The numbers of the largest adapters, of which max_loras are in memory at a time."""
     return sum(sorted((each.num_values for each in checks), reverse=True)[:max_loras])
+
+
+def check_distinct(items: Mapping[str, Sequence[str]], model_names: Collection[str]) -> list[Finding]:
+    """A refusal of each adapter that has the name of a model, or of an adapter of another model.
+
+    items: of LORA_ADAPTERS, by the name of their model
+    """
+    owners: dict[str, str] = {}
+    findings = []
+    for model, own_items in items.items():
+        for item in own_items:
+            name = parse_entry(item).name
+            owner = "a model" if name in model_names else f"an adapter of {owners.setdefault(name, model)}"
+            if owner != f"an adapter of {model}":
+                findings.append(Finding(f"{model}: {NAME}", item, f"{owner} has its name", False, FIX_NAME))
+    return findings
 
 
 def check_item(item: str, settings: Settings, check_fit: CheckFit | None, hub: Hub) -> AdapterCheck:

@@ -134,6 +134,16 @@ def device_bytes(plan: Plan, kv_memory_bytes: int) -> dict[str, int]:
     )
 
 
+def with_adapters(num_bytes: Bytes, adapter_bytes: int, num_shard: int) -> dict[str, int]:
+    """What a model takes with adapters of `adapter_bytes` in each of its processes.
+
+    Each of its GPUs counts them all, also if its layers are on several.
+    """
+    gpus = [device for device in num_bytes if device != CPU]
+    added = dict.fromkeys(gpus, adapter_bytes) or {CPU: adapter_bytes * max(1, num_shard)}
+    return {device: each + added.get(device, 0) for device, each in num_bytes.items()}
+
+
 def _by_device(plan: Plan, num_bytes_of: Callable[[DevicePart], int]) -> dict[str, int]:
     """The bytes of the model's parts on each device, in all its processes."""
     assert plan.model_size is not None

@@ -14,6 +14,7 @@ import msgspec
 from inference import errors
 from inference.embedding import Embedding
 from inference.errors import BadRequest, Internal, ServerError
+from inference.lora.adapter import AdapterCard
 from inference.tokenized import Tokenized
 from inference.types import (
     CallDelta,
@@ -73,6 +74,15 @@ class DetokenizeMessage(msgspec.Struct):
     show_special: bool
 
 
+class LoadAdapterMessage(msgspec.Struct):
+    """The arguments of Adapters.load."""
+
+    name: str
+    folder: str
+    source: str
+    replace: bool
+
+
 class ErrorMessage(msgspec.Struct):
     """A ServerError. kind: its class; attributes: what its instance has."""
 
@@ -83,6 +93,9 @@ class ErrorMessage(msgspec.Struct):
 REQUEST_DECODER = msgspec.msgpack.Decoder(RequestMessage)
 INPUTS_DECODER = msgspec.msgpack.Decoder(list[str | tuple[int, ...]])
 DETOKENIZE_DECODER = msgspec.msgpack.Decoder(DetokenizeMessage)
+LOAD_ADAPTER_DECODER = msgspec.msgpack.Decoder(LoadAdapterMessage)
+CARD_DECODER = msgspec.msgpack.Decoder(AdapterCard)
+CARDS_DECODER = msgspec.msgpack.Decoder(tuple[AdapterCard, ...])
 ERROR_DECODER = msgspec.msgpack.Decoder(ErrorMessage)
 MESSAGE_DECODER = msgspec.msgpack.Decoder(tuple[str, msgspec.Raw])
 INFO_DECODER = msgspec.msgpack.Decoder(ModelInfo)

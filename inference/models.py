@@ -184,9 +184,16 @@ class Models:
 
     @property
     def own(self) -> Served:
-        """The first model on this machine, which adapters and training are for; without one, the default."""
-        entries = [entry for entry in self._table.entries if not entry.is_remote] or self._table.entries
-        return entries[0].under_name(entries[0].names[0])
+        """The model that adapters and training are for if a request names none.
+
+        It is the first one that this process has loaded, else the first one that can load adapters, else the
+        default.
+        """
+        entries = self._table.entries
+        own = [entry for entry in entries if not entry.is_remote]
+        own = own or [entry for entry in entries if entry.backend.adapters() is not None]
+        entry = (own or entries)[0]
+        return entry.under_name(entry.names[0])
 
     def close_remote(self) -> None:
         """Close the backends of the models on other servers, or in other processes."""

@@ -1,21 +1,26 @@
 """The start of the models of this machine that run in processes of their own: checks, memory plan, loader."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import count
 from pathlib import Path
 
+from checks.adapters import check_distinct
 from checks.machine import Machine
 from checks.preflight import PreflightReport, preflight
-from checks.several_models import ModelShare, PlannedModel, check_together, share_memory
+from checks.several_models import ModelShare, PlannedModel, check_together, share_memory, with_adapters
 from hub.resolve import PendingRepository, resolve_in_background
 from inference.finding import Finding
 from inference.metrics import Metrics
 from inference.models import ModelEntry
 from inference.on_demand.loader import ModelLoader
 from inference.on_demand.managed_model import LoadLimits, ManagedModel
+from inference.on_demand.model_adapters import ModelAdapters
 from inference.on_demand.model_process import ModelProcess
 from inference.on_demand.model_residence import ModelResidence
 from inference.on_demand.residency import MemoryCapacity
+from inference.remote.link import LinkAdapters
 from inference.remote.open import open_child
 from settings.groups import OFF
 from settings.inference_server import InferenceServer
@@ -37,15 +42,18 @@ class CheckedModels:
 
     reports   of each model alone, by its name
     together  of all models; None: one of them is refused alone, or there is none
+    adapters  refusals of adapters whose names others have
     """
 
     models: Sequence[LocalModel]
     reports: Mapping[str, PreflightReport]
     together: Finding | None
+    adapters: Sequence[Finding] = ()
 
     @property
     def ok(self) -> bool:
-        return not self.models or (self.together is not None and self.together.ok)
+        is_fitting = not self.models or (self.together is not None and self.together.ok)
+        return is_fitting and not self.adapters
 
     @property
     def findings(self) -> list[Finding]:
@@ -55,7 +63,7 @@ class CheckedModels:
             for finding in report.findings
             if finding.name not in NETWORK
         ]
-        return [*named, self.together] if self.together else named
+        return [*named, *self.adapters, *([self.together] if self.together else [])]
 
     @property
     def machine(self) -> Machine:
@@ -86,12 +94,14 @@ def find_models(
 
 def check_models(settings: Settings) -> CheckedModels:
     """Run the checks of each model, and of all together."""
-    models = settings.models.on_demand
+    models, pending_models = settings.models.on_demand, find_models(settings)
     reports = {
         model.name: preflight(replace(own, host="localhost", port=0, prometheus_port=0), pending)
-        for model, own, pending in find_models(settings)
+        for model, own, pending in pending_models
     }
-    checked = CheckedModels(models, reports, None)
+    names = {name for entry in settings.models.entries for name in (entry.name, *entry.aliases)}
+    items = {model.name: own.lora_adapters for model, own, _ in pending_models}
+    checked = CheckedModels(models, reports, None, check_distinct(items, names))
     if not models or len(checked.planned) < len(models):
         return checked
     together = check_together(checked.planned, checked.machine, settings.max_loaded_models)
@@ -103,29 +113,43 @@ def open_loader(
 ) -> tuple[ModelLoader, list[ModelEntry]]:
     """What loads the checked models, and their entries. folder: private, for the processes' sockets."""
     shared = share_memory(checked.planned, checked.machine, settings.max_loaded_models)
-    managed = [managed_model(settings, model, shared.shares[model.name]) for model in checked.models]
-    own_settings = {
-        model.name: child_settings(settings, model, shared.shares[model.name], folder / f"{number}.sock")
-        for number, model in enumerate(checked.models)
-    }
-    upstreams = {model.name: upstream_model(model, own_settings[model.name]) for model in checked.models}
-    loader = ModelLoader(
-        managed,
-        MemoryCapacity(shared.capacity, settings.max_loaded_models or len(managed)),
-        LoadLimits(settings.load_wait_seconds, settings.model_swap_seconds),
-        lambda name: ModelProcess(upstreams[name], own_settings[name]),
-        metrics.on_demand,
-    )
-    entries = [
-        ModelEntry(
-            open_child(upstreams[model.name], ModelResidence(loader, model.name), metrics.upstream),
-            (model.name, *model.aliases),
-            (model.base_model,),
-            is_remote=True,
-        )
-        for model in checked.models
-    ]
+    capacity = MemoryCapacity(shared.capacity, settings.max_loaded_models or len(checked.models))
+    limits = LoadLimits(settings.load_wait_seconds, settings.model_swap_seconds)
+    processes: dict[str, Callable[[], ModelProcess]] = {}
+    loader = ModelLoader((), capacity, limits, lambda name: processes[name](), metrics.on_demand)
+    entries, adapter_numbers = [], count(1)
+    for number, model in enumerate(checked.models):
+        share = shared.shares[model.name]
+        own = child_settings(settings, model, share, folder / f"{number}.sock")
+        upstream, managed = upstream_model(model, own), managed_model(settings, model, share)
+        loader.add(managed)
+        residence = ModelResidence(loader, model.name)
+        adapters = open_adapters(managed, upstream, own, residence, adapter_numbers)
+        processes[model.name] = partial(ModelProcess, upstream, own, adapters)
+        backend = open_child(upstream, residence, metrics.upstream, adapters)
+        entries.append(ModelEntry(backend, (model.name, *model.aliases), (model.base_model,), is_remote=True))
     return loader, entries
+
+
+def open_adapters(
+    model: ManagedModel,
+    upstream: RemoteModel,
+    own: Settings,
+    residence: ModelResidence,
+    numbers: Iterator[int],
+) -> ModelAdapters:
+    """The adapters of a model: those that are loaded while it serves add to its needs.
+
+    own: the settings of its process
+    """
+    planned = model.needs
+
+    def record_bytes(num_bytes: int) -> None:
+        model.needs = with_adapters(planned, num_bytes, own.num_shard)
+
+    return ModelAdapters(
+        residence, LinkAdapters(upstream), own.lora_adapters, numbers, own.max_loras, record_bytes
+    )
 
 
 def managed_model(settings: Settings, model: LocalModel, share: ModelShare) -> ManagedModel:

@@ -38,6 +38,7 @@ FLOORS = {
     "inference.text": 2,
     "inference.structured_output": 2,
     "inference.backend": 1,
+    "inference.link_messages": 1,
     "inference.models": 1,
     "inference.metrics": 1,
     "inference.model": 1,

@@ -36,11 +36,14 @@ class LoadAdapterRequest(Struct):
     lora_name     the name by which requests call it
     lora_path     its folder below ADAPTER_DIRS, or its name on the Hub, with @revision for a version
     load_inplace  replace a loaded adapter of this name; running requests keep the one that they began with
+    base_model_name  its model, as in --lora-modules; null: the one that has an adapter of this name, else the
+                     first one on this machine
     """
 
     lora_name: str | None = None
     lora_path: str | None = None
     load_inplace: bool | None = None
+    base_model_name: str | None = None
 
 
 class UnloadAdapterRequest(Struct):
@@ -92,7 +95,9 @@ def load() -> Response:
         raise InvalidUserInput(BOTH_REQUIRED, "lora_path" if body.lora_name else "lora_name")
     if loader.find(body.lora_name) and not body.load_inplace:
         raise InvalidUserInput(NAME_IN_USE.format(body.lora_name), "lora_name")
-    loader.load(body.lora_name, body.lora_path, replace=bool(body.load_inplace))
+    loader.load(
+        body.lora_name, body.lora_path, base_model=body.base_model_name, replace=bool(body.load_inplace)
+    )
     return Response(LOADED.format(body.lora_name), content_type=f"{TEXT}; charset=utf-8")
 
 

@@ -10,6 +10,7 @@ from api.tinker.bodies import CreateSession, Empty, SessionBody, to_metadata
 from api.tinker.errors import NotServed
 from api.tinker.loss_aliases import LossAliases, alias_warning
 from api.tinker.tinker_route import TinkerRoute, require_runs
+from api.tuning_access import current_service
 from inference.models import Models
 from settings.groups import ServerSettings
 
@@ -87,7 +88,7 @@ def client_config(settings: ServerSettings) -> Mapping[str, Any]:
 
 
 def supported_models(models: Models) -> list[dict[str, Any]]:
-    can_train = models.own.backend.adapters() is not None
+    can_train = current_service() is not None and models.own.backend.adapters() is not None
     return [
         {
             "model_name": served.card.name,

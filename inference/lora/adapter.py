@@ -16,8 +16,8 @@ class AdapterCard:
 
     source   the path or Hub id as the client sent it
     number   of this load; never used twice
-    rank     the largest rank of its modules
-    nbytes   of its weights in the memory of each process
+    rank     the largest rank of its modules; 0: unknown before the first load of its model, or it has none
+    nbytes   of its weights in the memory of each process; 0: unknown before the first load of its model
     created  Unix time of the load
     """
 

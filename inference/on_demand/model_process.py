@@ -14,10 +14,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
 from inference.on_demand.managed_model import LoadFailed
+from inference.on_demand.model_adapters import ModelAdapters
 from inference.process.unix_socket import is_listening
 from inference.remote.failures import UpstreamFailure
 from inference.remote.link import fetch_info
@@ -36,13 +38,15 @@ STOP_TIMEOUT_S = 20.0  # from SIGTERM to SIGKILL
 class ModelProcess:
     """A child process, from its start to its end. `settings.host` is the socket that it listens on.
 
-    model  as the server reaches it while the process runs
+    model     as the server reaches it while the process runs
+    adapters  that the process gets when it has started; None: those of its settings
     """
 
-    def __init__(self, model: RemoteModel, settings: Settings) -> None:
+    def __init__(self, model: RemoteModel, settings: Settings, adapters: ModelAdapters | None = None) -> None:
         self._model = model
         self._name = model.name
-        self._settings = settings
+        self._settings = replace(settings, lora_adapters=adapters.items) if adapters else settings
+        self._adapters = adapters
         self._process: subprocess.Popen[bytes] | None = None
         self._progress = ""
         self._problem = ""
@@ -69,6 +73,8 @@ class ModelProcess:
                 raise LoadFailed(f"{self._name}: {self._problem or describe_exit(process.returncode)}")
             await asyncio.sleep(POLL_S)
         try:
+            if self._adapters:
+                await self._adapters.restore()
             return await fetch_info(self._model)
         except UpstreamFailure as failure:
             raise LoadFailed(failure.error.message) from None

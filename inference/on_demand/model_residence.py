@@ -1,11 +1,18 @@
 """The Residence of a model that a loader loads on demand."""
 
 import asyncio
+from collections.abc import Coroutine
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from typing import Any, TypeVar
 
+from inference.errors import Unavailable
+from inference.event_loop import run_on_loop
 from inference.on_demand.loader import ModelLoader
+from inference.remote.failures import UpstreamFailure
 from inference.types import ModelInfo
+
+Result = TypeVar("Result")
 
 
 class ModelResidence:
@@ -14,6 +21,7 @@ class ModelResidence:
     def __init__(self, loader: ModelLoader, name: str) -> None:
         self._loader = loader
         self._model = loader.model(name)
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def describe(self, info: ModelInfo) -> ModelInfo:
         """What the model's process said at its last load holds while the model is not in memory, too."""
@@ -32,7 +40,21 @@ class ModelResidence:
         return self._model.problem
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
         self._loader.attach(loop)
 
     def use(self) -> AbstractAsyncContextManager[None]:
         return self._loader.use(self._model)
+
+    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """The result of `work`, which calls the model's process. Blocks a thread other than the loop's.
+
+        Raises ServerError.
+        """
+        if self._loop is None:
+            work.close()
+            raise Unavailable("the server is starting")
+        try:
+            return run_on_loop(self._loop, work)
+        except UpstreamFailure as failure:
+            raise failure.error from None

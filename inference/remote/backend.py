@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from inference.backend import Stream
+from inference.backend import Adapters, Stream
 from inference.backend_load import BackendLoad
 from inference.drain_rate import RecentDurations, overloaded
 from inference.embedding import Embedded
@@ -19,6 +19,7 @@ from inference.errors import (
     TooLong,
     Unavailable,
 )
+from inference.event_loop import run_on_loop
 from inference.metrics.upstream import UpstreamMetrics, UpstreamRequestStats
 from inference.remote.attempts import Attempts
 from inference.remote.failures import UpstreamFailure, broken
@@ -48,6 +49,7 @@ class RemoteBackend:
     kind       of the servers, for lists of models
     context    tokens of prompt and answer together; None: the servers judge
     residence  of a model that is not always in memory
+    adapters   of a model that a process of this server serves; None: it is served without
     """
 
     def __init__(
@@ -59,11 +61,13 @@ class RemoteBackend:
         kind: str,
         context: int | None = None,
         residence: Residence | None = None,
+        adapters: Adapters | None = None,
     ) -> None:
         self._model = model
         self._members = members
         self._metrics = metrics
         self._residence = residence or AlwaysLoaded()
+        self._adapters = adapters
         self._budget = RetryBudget()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._starts: list[float] = []  # time.monotonic() of the running answers
@@ -111,8 +115,8 @@ class RemoteBackend:
         self._check_room()
         return RemoteStream(self._running_loop(), lambda emit: self._embed(path, body, len(inputs), emit))
 
-    def adapters(self) -> None:
-        return None
+    def adapters(self) -> Adapters | None:
+        return self._adapters
 
     def load(self) -> BackendLoad:
         return BackendLoad(running=len(self._starts))
@@ -251,14 +255,4 @@ class RemoteBackend:
             except TimeoutError:
                 raise Unavailable(f"the server behind {self._model.name} did not answer in time") from None
 
-        loop = self._running_loop()
-        assert not is_running_here(loop), "the event loop would wait for itself"
-        return asyncio.run_coroutine_threadsafe(run(), loop).result()
-
-
-def is_running_here(loop: asyncio.AbstractEventLoop) -> bool:
-    """Whether this thread runs the loop."""
-    try:
-        return asyncio.get_running_loop() is loop
-    except RuntimeError:
-        return False
+        return run_on_loop(self._running_loop(), run())

@@ -4,6 +4,7 @@ It has no dialect: api/link.py is the other end.
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -11,6 +12,7 @@ import msgspec
 from inference import link_messages as messages
 from inference.embedding import Embedding
 from inference.errors import ServerError
+from inference.lora.adapter import AdapterCard
 from inference.remote.event_stream import ServerSentEvent
 from inference.remote.failures import UpstreamFailure, broken
 from inference.remote.http_client import HttpClient, read_body
@@ -22,6 +24,8 @@ from settings.model_list import RemoteModel
 GENERATE_PATH, EMBED_PATH, INFO_PATH = "/link/generate", "/link/embed", "/link/info"
 TOKENIZE_PATH, DETOKENIZE_PATH = "/link/tokenize", "/link/detokenize"
 TOKENIZER_CONFIG_PATH = "/link/tokenizer_config"
+ADAPTERS_PATH, ADAPTER_FOLDER_PATH = "/link/adapters", "/link/adapter_folder"
+LOAD_ADAPTER_PATH, UNLOAD_ADAPTER_PATH = "/link/load_adapter", "/link/unload_adapter"
 MAX_RESULT_BYTES = 1 << 30
 
 Result = TypeVar("Result")
@@ -110,11 +114,40 @@ class LinkTokenizer:
         return await call(self.client, TOKENIZER_CONFIG_PATH, b"", messages.DOCUMENT_DECODER)
 
 
+class LinkAdapters:
+    """The ProcessAdapters of a model. All methods raise UpstreamFailure."""
+
+    def __init__(self, model: RemoteModel) -> None:
+        self._model = model
+
+    async def cards(self) -> Sequence[AdapterCard]:
+        return await call_once(self._model, ADAPTERS_PATH, b"", messages.CARDS_DECODER)
+
+    async def load(self, name: str, folder: Path, source: str, *, replace: bool) -> AdapterCard:
+        body = messages.encode(messages.LoadAdapterMessage(name, str(folder), source, replace))
+        return await call_once(self._model, LOAD_ADAPTER_PATH, body, messages.CARD_DECODER)
+
+    async def unload(self, name: str) -> None:
+        await call_once(self._model, UNLOAD_ADAPTER_PATH, messages.encode(name), messages.TEXT_DECODER)
+
+    async def folder_of(self, name: str) -> Path:
+        body = messages.encode(name)
+        folder = await call_once(self._model, ADAPTER_FOLDER_PATH, body, messages.TEXT_DECODER)
+        return Path(folder)
+
+
 async def fetch_info(model: RemoteModel) -> ModelInfo:
     """What the model's process says of the model. Raises UpstreamFailure."""
+    return await call_once(model, INFO_PATH, b"", messages.INFO_DECODER)
+
+
+async def call_once(
+    model: RemoteModel, path: str, body: bytes, decoder: msgspec.msgpack.Decoder[Result]
+) -> Result:
+    """The result of one call, on a connection of its own. Raises UpstreamFailure."""
     client = HttpClient(model)
     try:
-        return await call(client, INFO_PATH, b"", messages.INFO_DECODER)
+        return await call(client, path, body, decoder)
     finally:
         await client.close()
 

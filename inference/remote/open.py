@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
+from inference.backend import Adapters
 from inference.errors import ServerError
 from inference.metrics.upstream import UpstreamMetrics
 from inference.models import ModelEntry
@@ -116,7 +117,9 @@ def open_member(model: RemoteModel, detected: Detected, suffix: str = "") -> tup
     return Member(model, api, tokenizer, suffix=suffix), kind
 
 
-def open_child(model: RemoteModel, residence: Residence, metrics: UpstreamMetrics) -> RemoteBackend:
+def open_child(
+    model: RemoteModel, residence: Residence, metrics: UpstreamMetrics, adapters: Adapters | None = None
+) -> RemoteBackend:
     """The backend of a model that a process of this server serves."""
     return RemoteBackend(
         model,
@@ -125,6 +128,7 @@ def open_child(model: RemoteModel, residence: Residence, metrics: UpstreamMetric
         kind="own process",
         context=model.context,
         residence=residence,
+        adapters=adapters,
     )
 
 

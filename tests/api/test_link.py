@@ -1,15 +1,23 @@
 """The routes of a model's process: only behind a Unix socket, and every error is a message."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 from flask.testing import FlaskClient
+from msgspec.msgpack import Decoder
 
 from api import create_app
-from inference.errors import BadRequest
+from inference.errors import BadRequest, NotFound
 from inference.link_messages import (
+    CARD_DECODER,
+    CARDS_DECODER,
     EMBEDDINGS_DECODER,
     INFO_DECODER,
     LENGTH_BYTES,
     MEDIA_TYPE,
+    TEXT_DECODER,
+    LoadAdapterMessage,
     encode,
     encode_request,
     read_event,
@@ -18,7 +26,7 @@ from inference.link_messages import (
 from inference.remote.frames import FrameParser
 from inference.types import Finished, GenerationRequest
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend, make_models, say
+from tests.fake_backend import FakeAdapters, FakeBackend, make_models, say
 
 
 @pytest.fixture
@@ -43,6 +51,26 @@ def test_the_vectors_of_all_inputs_are_one_result(client: FlaskClient) -> None:
 def test_the_model_is_described(client: FlaskClient) -> None:
     response = client.post("/link/info")
     assert read_message(response.data[LENGTH_BYTES:], INFO_DECODER).context == FakeBackend().info().context
+
+
+def test_adapters_are_loaded_listed_and_unloaded(tmp_path: Path) -> None:
+    (tmp_path / "adapter_config.json").write_text("{}")
+    backend = FakeBackend()
+    backend.lora = FakeAdapters("poet")
+    client = create_app(make_models(backend), ServerSettings(host="/run/model.sock")).test_client()
+
+    def call(path: str, message: Any, decoder: Decoder[Any]) -> Any:
+        data = encode(message)
+        return read_message(client.post(path, data=data).data[LENGTH_BYTES:], decoder)
+
+    message = LoadAdapterMessage("cook", str(tmp_path), "acme/cook", False)
+    card = call("/link/load_adapter", message, CARD_DECODER)
+    assert (card.name, card.source, card.rank) == ("cook", "acme/cook", 8)
+    assert call("/link/adapter_folder", "cook", TEXT_DECODER) == str(tmp_path)
+    call("/link/unload_adapter", "poet", TEXT_DECODER)
+    assert call("/link/adapters", None, CARDS_DECODER) == (card,)
+    with pytest.raises(NotFound, match="'poet' not found"):
+        call("/link/unload_adapter", "poet", TEXT_DECODER)
 
 
 @pytest.mark.parametrize("body", [b"", b"\xc1", encode({"kind": "x", "prompt": "", "options": {}})])

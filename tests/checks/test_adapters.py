@@ -9,7 +9,7 @@ from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
-from checks.adapters import AdapterCheck, check_adapters, num_resident_values
+from checks.adapters import AdapterCheck, check_adapters, check_distinct, num_resident_values
 from checks.enough_memory import check_ram, plan_budget
 from checks.machine import Machine
 from checks.memory.plan import Plan, replan
@@ -149,3 +149,12 @@ def test_the_plan_counts_adapters_and_weights(planned: Callable[..., Plan], mach
     tight = Machine(10**12, 10**9, (), frozenset({"cpu"}), "")
     refused = check_ram(with_adapters, tight)
     assert refused and not refused.ok
+
+
+def test_an_adapter_has_a_name_of_its_own_among_all_models() -> None:
+    items = {"a": ("poet=/x", "b=/x", "cook=/x"), "b": ("poet=/y", "sailor=/y")}
+    refusals = [(each.name, each.need, each.have) for each in check_distinct(items, {"a", "b"})]
+    assert refusals == [
+        ("a: adapter", "b=/x", "a model has its name"),
+        ("b: adapter", "poet=/y", "an adapter of a has its name"),
+    ]

@@ -8,7 +8,7 @@ import pytest
 from checks.enough_memory import check_context, check_ram
 from checks.machine import Machine
 from checks.memory.plan import Plan, replan
-from checks.several_models import PlannedModel, check_together, minimum_bytes, share_memory
+from checks.several_models import PlannedModel, check_together, minimum_bytes, share_memory, with_adapters
 
 Planned = Callable[..., Plan]
 
@@ -64,3 +64,17 @@ def test_a_models_own_process_accepts_its_share(small_plan: Plan, machine: Machi
     own_machine = replace(machine, ram=share.num_bytes["cpu"])
     findings = [check(own_plan, own_machine) for check in (check_ram, check_context)]
     assert all(finding and finding.ok for finding in findings), findings
+
+
+@pytest.mark.parametrize(
+    ("needs", "num_shard", "expected"),
+    [
+        ({"cpu": 100}, 1, {"cpu": 107}),
+        ({"cpu": 100}, 2, {"cpu": 114}),
+        ({"cpu": 10, "cuda:0": 100, "cuda:1": 100}, 2, {"cpu": 10, "cuda:0": 107, "cuda:1": 107}),
+    ],
+)
+def test_adapters_take_memory_where_the_weights_are(
+    needs: dict[str, int], num_shard: int, expected: dict[str, int]
+) -> None:
+    assert with_adapters(needs, 7, num_shard) == expected
