@@ -49,6 +49,7 @@ def create_app(
     """
     from api import (
         doc_pages,
+        h2ogpt,
         health,
         link,
         llama_cpp,
@@ -74,6 +75,7 @@ def create_app(
         tgi,
         sglang,
         llama_cpp,
+        h2ogpt,
         model_loading,
         path_dispatch,
         playground,
