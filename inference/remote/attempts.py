@@ -14,7 +14,8 @@ from inference.errors import BadRequest, Unavailable
 from inference.metrics.upstream import UpstreamRequestStats
 from inference.remote.answer_progress import AnswerProgress
 from inference.remote.failures import UpstreamFailure
-from inference.remote.member import Member, Prompt
+from inference.remote.member import Member
+from inference.remote.member_load import Prompt
 from inference.remote.prefix_index import block_hashes, prompt_bytes
 from inference.remote.retry_budget import RetryBudget
 from inference.remote.stream import Emit
@@ -122,7 +123,7 @@ class Attempts:
         allowed = [member for member in members if member.breaker.allows(now)]
         candidates = [member for member in allowed if member not in self._failed] or allowed
         if candidates:
-            return min(candidates, key=lambda each: (each.expected_wait(self._prompt), random.random()))
+            return min(candidates, key=lambda each: (each.load.expected_wait(self._prompt), random.random()))
         oldest = min(members, key=lambda member: member.breaker.failed_at)
         if self._has_events or (not self._failed and oldest.breaker.takes_trial):
             return oldest

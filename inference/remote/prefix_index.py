@@ -50,7 +50,8 @@ class PrefixIndex:
         return next((i for i, block in enumerate(hashes) if block not in self._blocks), len(hashes))
 
     def add(self, hashes: Sequence[int]) -> None:
-        for block in hashes:
+        """The end of a prompt is forgotten before its beginning, which more prompts share."""
+        for block in reversed(hashes):
             self._blocks[block] = None
             self._blocks.move_to_end(block)
         while len(self._blocks) > self._max_blocks:
@@ -60,5 +61,5 @@ class PrefixIndex:
         """Forget the blocks that the server turned out not to hold. num_expected: before the request."""
         if cached_tokens * BYTES_PER_TOKEN < num_expected * BLOCK_BYTES // 2:
             num_cached = cached_tokens * BYTES_PER_TOKEN // BLOCK_BYTES
-            others = set(self._blocks) - set(hashes[:num_expected][num_cached:])
-            self._blocks = OrderedDict((block, None) for block in self._blocks if block in others)
+            for block in hashes[num_cached:num_expected]:
+                self._blocks.pop(block, None)

@@ -1,0 +1,88 @@
+"""What one server computes for this one, and so how long a new answer is expected to wait there.
+
+Speed and step time are measured from its answers; what its prefix cache holds is assumed from its prompts.
+"""
+
+from collections.abc import Sequence
+
+from inference.remote.prefix_index import BLOCK_BYTES, BYTES_PER_TOKEN, PrefixIndex
+from inference.types import Event, Finished
+
+# Tokens of prompts a second, and seconds a step, until they are measured. The speed is a high one: a server
+# that seems slower than those that are measured would get no request, and so never be measured.
+FIRST_SPEED, FIRST_STEP_S = 50_000.0, 0.03
+SMOOTHING = 0.02  # the weight of one prompt in the speed, and of one step in the step time
+UNCACHED_WEIGHT, STEP_WEIGHT = 2.0, 0.4  # of the expected wait; chosen by simulation
+
+
+class Prompt:
+    """A prompt as the choice of a member sees it. hashes: of its blocks; empty if there is no choice."""
+
+    def __init__(self, num_bytes: int = 0, hashes: Sequence[int] = ()) -> None:
+        self.num_tokens = num_bytes / BYTES_PER_TOKEN
+        self.hashes = hashes
+
+
+class MemberLoad:
+    """The load of one server. Times are those of one clock, in seconds. Use it in one thread."""
+
+    def __init__(self) -> None:
+        self._prefixes = PrefixIndex()
+        self._waiting_tokens = 0.0
+        self._num_running = 0
+        self._num_measured = 0  # prompts
+        self._speed, self._step_s = FIRST_SPEED, FIRST_STEP_S
+
+    def expected_wait(self, prompt: Prompt) -> float:
+        """Seconds until an answer to the prompt begins, by what this server computes already."""
+        work = self._waiting_tokens + UNCACHED_WEIGHT * self._uncached_tokens(prompt)
+        return work / self._speed + STEP_WEIGHT * self._step_s * self._num_running
+
+    def start(self, prompt: Prompt, now: float) -> "AttemptLoad":
+        """Count an attempt at an answer to the prompt, until its end()."""
+        return AttemptLoad(self, prompt, now)
+
+    def _uncached_tokens(self, prompt: Prompt) -> float:
+        num_cached = self._prefixes.num_cached(prompt.hashes)
+        return max(0.0, prompt.num_tokens - num_cached * BLOCK_BYTES / BYTES_PER_TOKEN)
+
+    def _note_speed(self, speed: float) -> None:
+        """The first prompts have equal weights, and the very first one replaces the guess."""
+        self._num_measured += 1
+        self._speed += max(SMOOTHING, 1 / self._num_measured) * (speed - self._speed)
+
+
+class AttemptLoad:
+    """The load of one attempt: tokens that wait until the first event, then a row until the end."""
+
+    def __init__(self, load: MemberLoad, prompt: Prompt, now: float) -> None:
+        self._load = load
+        self._prompt = prompt
+        self._started_at = self._last_at = now
+        self._has_events = False
+        self._num_expected = load._prefixes.num_cached(prompt.hashes)
+        self._tokens = load._uncached_tokens(prompt)
+        load._waiting_tokens += self._tokens
+        load._num_running += 1
+        load._prefixes.add(prompt.hashes)
+
+    def note_events(self, events: Sequence[Event], now: float) -> None:
+        """Measure the server by the time at which the events arrive."""
+        load = self._load
+        if not self._has_events:
+            self._has_events = True
+            load._waiting_tokens -= self._tokens
+            if self._tokens >= BLOCK_BYTES / BYTES_PER_TOKEN:
+                load._note_speed(self._tokens / max(1e-3, now - self._started_at))
+        else:
+            # Each running answer measures the same step: together they weigh as one.
+            load._step_s += (SMOOTHING / load._num_running) * (now - self._last_at - load._step_s)
+        self._last_at = now
+        for event in events:
+            if isinstance(event, Finished) and event.cached_tokens is not None:
+                load._prefixes.correct(self._prompt.hashes, self._num_expected, event.cached_tokens)
+
+    def end(self) -> None:
+        self._load._num_running -= 1
+        if not self._has_events:
+            self._load._waiting_tokens -= self._tokens
