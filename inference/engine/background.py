@@ -14,8 +14,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from inference.engine.step import MODEL_FAILED, TOO_LITTLE_MEMORY, is_out_of_memory
+from inference.engine.step import MODEL_FAILED, TOO_LITTLE_MEMORY
 from inference.errors import Internal, ServerError
+from inference.process.memory_shortage import is_memory_shortage
 
 log = logging.getLogger(__name__)
 
@@ -109,4 +110,4 @@ def to_server_error(error: Exception) -> ServerError:
     if isinstance(error, ServerError):
         return error
     log.exception("background task failed", exc_info=error)
-    return Internal(TOO_LITTLE_MEMORY if is_out_of_memory(error) else MODEL_FAILED)
+    return Internal(TOO_LITTLE_MEMORY if is_memory_shortage(error) else MODEL_FAILED)

@@ -14,6 +14,7 @@ from inference.engine.background import BackgroundQueue
 from inference.engine.chunking import Chunking
 from inference.engine.kv.manager import create_kv_cache_manager
 from inference.engine.ngram_proposer import NgramProposer
+from inference.engine.out_of_memory import shrink_next_step
 from inference.engine.output_queue import OutputQueue, make_step_output
 from inference.engine.overlap_pipeline import create_pipeline
 from inference.engine.pipeline import CompletedStep, ScheduledStep
@@ -21,13 +22,14 @@ from inference.engine.pooling_policy import PoolingPolicy
 from inference.engine.sampling.sampler import SampledToken, Sampler
 from inference.engine.scheduler import Scheduler
 from inference.engine.sequence import OutputSink, Sequence, StepOutput
-from inference.engine.step import TOO_LITTLE_MEMORY, ModelStep, StepOutOfMemory, StepResult
+from inference.engine.step import TOO_LITTLE_MEMORY, ModelStep, StepResult
 from inference.engine.step_time_limit import StepTimeLimit
 from inference.engine.wait_estimator import WaitEstimator
 from inference.engine.waiting_served_ratio import WaitingServedRatio
 from inference.engine_stats import EngineCounters, StepStats
 from inference.errors import Internal, ServerError
-from inference.model.batch import CacheOp, Resize, Runner
+from inference.model.batch import CacheOp, Runner
+from inference.process.memory_shortage import is_memory_shortage
 from inference.types import FinishReason
 
 log = logging.getLogger(__name__)
@@ -130,15 +132,25 @@ class EngineCore:
             counters.finished_by_reason[output.finish_reason] += 1
 
     def step(self) -> bool:
-        """Run one model step and one step of a background task, then send the outputs; whether work is left.
+        """Run a model step and a step of a background task, then send the outputs; whether work is left."""
+        try:
+            return self._step()
+        except Exception as error:
+            if not is_memory_shortage(error):
+                raise
+            log.exception("out of memory between steps sequences=%d", len(self.sequences))
+            self.scheduler.discard_all()  # memory may have run out in the middle of an update
+            self._fail_all(Internal(TOO_LITTLE_MEMORY))
+            self.output_queue.send()
+        return bool(self.background_queue.tasks)
 
-        The only stream gets its token before the next step is launched. Several streams get theirs
+    def _step(self) -> bool:
+        """The only stream gets its token before the next step is launched. Several streams get theirs
         afterwards: their receivers would compete with the launch for the interpreter.
         """
         if (collected := self.pipeline.collect()) is not None:
             self._complete(collected)
-        if self._deadlines:
-            self._expire()
+        self._expire()
         if collected is not None and len(self.sequences) <= 1:
             self.output_queue.send()
         if self.sequences and (completed := self.pipeline.advance()) is not None:
@@ -155,10 +167,7 @@ class EngineCore:
 
     def close(self, error: ServerError) -> None:
         """End every sequence and background task with error. The core cannot be used afterwards."""
-        for sequence in self.sequences.values():
-            self.output_queue.add(sequence.output_sink, StepOutput(error=error))
-        self.sequences.clear()
-        self.pipeline.discard()
+        self._fail_all(error)
         self.background_queue.close(error)
         self.output_queue.send()
 
@@ -272,24 +281,18 @@ class EngineCore:
             self._deadlines = [entry for entry in self._deadlines if entry[1] in self.sequences]
             heapq.heapify(self._deadlines)
 
-    def _handle_oom(self, out_of_memory: StepOutOfMemory, cache_ops: SequenceOf[CacheOp]) -> None:
-        """Shrink the next step after one that ran out of memory, or fail the sequence that can never fit.
-
-        The failed step computed nothing. The contents of the KV memory are discarded if cache ops may be half
-        done or a recurrent state half advanced.
-        """
+    def _handle_oom(self, error: Exception, cache_ops: SequenceOf[CacheOp]) -> None:
+        """Shrink the next step after one that ran out of memory, or fail the sequence that can never fit."""
         self.counters.oom_steps += 1
-        oversized = self.scheduler.shrink_budget()
-        if any(isinstance(op, Resize) for op in cache_ops):
-            self.kv_cache_manager.shrink()
-        if cache_ops or not self.runner.capabilities.chunked_prefill:
-            self.scheduler.reset(cache_ops)
-        log.warning(
-            "step out of memory token_budget=%d max_running=%d kv_capacity=%d error=%s",
-            self.scheduler.token_budget,
-            self.scheduler.max_running,
-            self.kv_cache_manager.kv_capacity,
-            out_of_memory,
-        )
+        can_repeat = self.runner.capabilities.chunked_prefill
+        oversized = shrink_next_step(self.scheduler, error, cache_ops, can_repeat)
         if oversized is not None:
             self._fail(oversized, Internal(TOO_LITTLE_MEMORY))
+
+    def _fail_all(self, error: ServerError) -> None:
+        """End every sequence with error."""
+        for sequence in self.sequences.values():
+            self.put_output(sequence.output_sink, StepOutput(error=error))
+            self.admission_control.release(sequence.id)
+        self.sequences.clear()
+        self.pipeline.discard()

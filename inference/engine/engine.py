@@ -132,7 +132,7 @@ class Engine:
         BadRequest or TooLong for a request, Overloaded beyond max_queued_tokens, Unavailable once closed.
         """
         sequences = list(map(self.create_sequence, requests, output_sinks, matchers or repeat(None)))
-        num_tokens = {each.id: len(each.encoder_ids) + len(each.token_ids) for each in sequences}
+        num_tokens = {s.id: len(s.request.prompt_token_ids) + s.num_output_tokens for s in sequences}
         with self._admission_control.admit(num_tokens):
             self._send(Submit(sequences))
         return list(num_tokens)

@@ -28,7 +28,8 @@ from inference.engine.pipeline import (
     ScheduledStep,
 )
 from inference.engine.scheduler import SchedulerOutput
-from inference.engine.step import InFlight, ModelStep, is_out_of_memory
+from inference.engine.step import InFlight, ModelStep
+from inference.process.memory_shortage import is_memory_shortage
 
 log = logging.getLogger(__name__)
 
@@ -178,11 +179,11 @@ class OverlapPipeline(PlainPipeline):
         return num_drafts > 0
 
     def _launch(self, scheduled: ScheduledStep, sampled: LaunchedStep | None) -> None:
-        """Launch the step. Raises whatever the runner raises; nothing has changed then."""
+        """Launch the step. Raises what the runner raises, or MemoryError; nothing has changed then."""
         cache_ops = self.kv_cache_manager.take_ops()
-        pending_ids = sampled.in_flight.pending_ids if sampled else None
-        prepared = build_batch(scheduled.output, cache_ops, self.kv_cache_manager, pending_ids)
         try:
+            pending_ids = sampled.in_flight.pending_ids if sampled else None
+            prepared = build_batch(scheduled.output, cache_ops, self.kv_cache_manager, pending_ids)
             in_flight = self.model_step.launch(prepared, scheduled.output)
         except Exception:
             self.restore_ops(cache_ops)
@@ -197,7 +198,7 @@ class OverlapPipeline(PlainPipeline):
         self.num_failures += 1
         self._num_plain_steps = min(2**self._consecutive_failures, MAX_PLAIN_STEPS)
         self._consecutive_failures += 1
-        log.warning("step in flight failed error=%s", error, exc_info=not is_out_of_memory(error))
+        log.warning("step in flight failed error=%s", error, exc_info=not is_memory_shortage(error))
 
 
 def can_overlap(scheduler_output: SchedulerOutput) -> bool:

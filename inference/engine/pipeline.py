@@ -47,7 +47,7 @@ class CompletedStep:
 
     scheduled: ScheduledStep
     results: list[StepResult]
-    out_of_memory: StepOutOfMemory | None = None
+    out_of_memory: StepOutOfMemory | MemoryError | None = None
     cache_ops: SequenceOf[CacheOp] = ()
 
 
@@ -117,8 +117,9 @@ class PlainPipeline:
 
     def execute(self, scheduled: ScheduledStep) -> CompletedStep:
         """Compute the step and wait for its results."""
-        cache_ops = self.kv_cache_manager.take_ops()
+        cache_ops: list[CacheOp] = []
         try:
+            cache_ops = self.kv_cache_manager.take_ops()
             return CompletedStep(scheduled, self.model_step.execute(scheduled.output, cache_ops))
-        except StepOutOfMemory as out_of_memory:
+        except (StepOutOfMemory, MemoryError) as out_of_memory:
             return CompletedStep(scheduled, [], out_of_memory, cache_ops)

@@ -168,6 +168,13 @@ class Scheduler:
         self.running.clear()
         self.kv_cache_manager.reset(lost_ops)
 
+    def discard_all(self) -> None:
+        """Forget every sequence and the contents of the KV memory."""
+        self.kv_cache_manager.reset()
+        self.running.clear()
+        self.waiting.clear()
+        self.newly_scheduled = []
+
     def record_success(self) -> None:
         """Count a successful step; STEPS_TO_RECOVER successful steps in a row restore the limits."""
         self._steps_since_oom += 1

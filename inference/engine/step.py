@@ -30,6 +30,7 @@ from inference.engine.scheduler import SchedulerOutput
 from inference.engine.sequence import PromptLogprob, Sequence
 from inference.errors import BadRequest, Internal, ServerError
 from inference.model.batch import CacheOp, Runner
+from inference.process.memory_shortage import is_memory_shortage
 
 log = logging.getLogger(__name__)
 
@@ -131,7 +132,7 @@ class ModelStep:
         try:
             return self.execute_once(scheduler_output, cache_ops)
         except Exception as error:
-            if is_out_of_memory(error):
+            if is_memory_shortage(error):
                 raise StepOutOfMemory(str(error)) from error
             log.exception("step failed sequences=%d", len(scheduler_output))
         return self._bisect(scheduler_output)
@@ -281,7 +282,3 @@ def error_for(token_id: int) -> ServerError:
     if token_id == NO_ALLOWED_TOKEN:
         return BadRequest("", NO_ALLOWED_TOKEN_MESSAGE)
     return Internal("the model's output for this request is not a number")
-
-
-def is_out_of_memory(error: Exception) -> bool:
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)

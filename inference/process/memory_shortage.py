@@ -22,6 +22,7 @@ NO_MEMORY_FOR_LIBRARIES = (
     "raise ulimit -v, ulimit -d or the container's memory limit"
 )
 REMEDY = "raise ulimit -v, ulimit -d or the container's memory limit, or free memory"
+TORCH_ERROR = "OutOfMemoryError"  # the name of its class, which stands for any device
 REFUSED_ERRNOS = frozenset((errno.ENOMEM, errno.EAGAIN))
 # Parts of messages: of torch, Python's threads, the dynamic linker, C++ and Rust.
 REFUSED_TEXTS = (
@@ -37,7 +38,7 @@ REFUSED_TEXTS = (
 
 def is_memory_shortage(error: BaseException) -> bool:
     """Whether the system has refused memory or a thread; also if that is the cause of the error."""
-    if isinstance(error, MemoryError):
+    if isinstance(error, MemoryError) or type(error).__name__ == TORCH_ERROR:
         return True
     if isinstance(error, OSError) and error.errno in REFUSED_ERRNOS:
         return True

@@ -125,6 +125,7 @@ def test_the_error_message_hides_the_cause() -> None:
         torch.OutOfMemoryError("CUDA out of memory"),
         MemoryError(),
         RuntimeError("[enforce fail at alloc_cpu.cpp:119] DefaultCPUAllocator: can't allocate memory"),
+        RuntimeError("std::bad_alloc"),
     ),
 )
 def test_running_out_of_memory_fails_no_sequence(error: Exception) -> None:

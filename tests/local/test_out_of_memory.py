@@ -10,6 +10,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from api import create_app
 from inference.engine.engine import Engine
+from inference.engine.kv.contiguous import ContiguousKVCacheManager
 from inference.engine.sampling.sampler import Sampler
 from inference.local import LocalBackend
 from inference.local.answer_decoder import AnswerDecoder
@@ -35,7 +36,7 @@ CHAT = (
 TGI = ("/generate", {"inputs": "Once", "parameters": {"max_new_tokens": 4}})
 RESPONSE = ("/v1/responses", {"input": "hi", "max_output_tokens": 16, "temperature": 0})
 EMBEDDING = ("/v1/embeddings", {"input": ["Once", "upon"]})
-REFUSED, FAILED, REPEATED = 503, 500, 200  # a step without memory is repeated
+REFUSED, FAILED, REPEATED = 503, 500, 200  # a step without memory is repeated, its schedule is not
 
 
 class Place(NamedTuple):
@@ -59,12 +60,19 @@ PLACES = {
     "a step": Place(ContiguousRunner, "forward", COMPLETION, REPEATED),
     "a step of an embedding": Place(ContiguousRunner, "forward", EMBEDDING, REPEATED),
     "sampling": Place(Sampler, "sample_async", COMPLETION, REPEATED),
+    "the cache ops of a step": Place(ContiguousKVCacheManager, "take_ops", COMPLETION, REPEATED),
+    "the cache ops of an embedding": Place(ContiguousKVCacheManager, "take_ops", EMBEDDING, REPEATED),
+    "a row": Place(ContiguousKVCacheManager, "allocate", COMPLETION, FAILED),
+    "a row that grows": Place(ContiguousKVCacheManager, "grow", RESPONSE, FAILED),
+    "a row of an embedding": Place(ContiguousKVCacheManager, "allocate", EMBEDDING, FAILED),
+    "a row that is freed": Place(ContiguousKVCacheManager, "free", COMPLETION, REPEATED),
     "scores of a prompt": Place(Sampler, "prompt_logprobs", SCORED, REPEATED),
     "the text of an answer": Place(AnswerDecoder, "process", TGI),
 }
 CASES = [
     *((name, MemoryError()) for name in PLACES),
     ("a step", torch.OutOfMemoryError("CUDA out of memory")),
+    ("a step", RuntimeError("std::bad_alloc")),
     ("the text of an answer", RuntimeError("std::bad_alloc")),
     ("the prompt's ids", RuntimeError("std::bad_alloc")),
 ]

@@ -210,6 +210,22 @@ def test_an_adapter_whose_changes_are_all_zero_is_served(model: PreTrainedModel,
     model.adapter_runner.remove(1)
 
 
+@pytest.mark.parametrize("error", [MemoryError(), torch.OutOfMemoryError("full")])
+def test_memory_that_runs_out_while_an_adapter_is_tried_makes_it_no_bad_adapter(
+    error: Exception, model: PreTrainedModel, folder: Path
+) -> None:
+    def run_out(*arguments: object) -> None:
+        raise error
+
+    hook = model.lm_head.register_forward_pre_hook(run_out)
+    with pytest.raises(type(error)):
+        load(model, folder)
+    hook.remove()
+    assert not model.adapter_runner.adapters
+    load(model, folder)
+    model.adapter_runner.remove(1)
+
+
 def test_files_of_the_hubs_cache_may_be_links_to_its_blobs(model: PreTrainedModel, folder: Path) -> None:
     snapshot, blobs = folder / "snapshots" / "abc", folder / "blobs"
     snapshot.mkdir(parents=True)

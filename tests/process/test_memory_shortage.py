@@ -3,6 +3,7 @@
 import errno
 
 import pytest
+import torch
 
 from inference.process.cgroups import CgroupLimit
 from inference.process.memory_shortage import has_memory_for_libraries, is_memory_shortage
@@ -12,6 +13,7 @@ from inference.process.memory_shortage import has_memory_for_libraries, is_memor
     "error",
     [
         MemoryError(),
+        torch.OutOfMemoryError("by chance"),
         OSError(errno.ENOMEM, "Cannot allocate memory"),
         RuntimeError("can't start new thread"),
         RuntimeError(

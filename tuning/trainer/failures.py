@@ -1,9 +1,7 @@
 """Why a job ends without a result, in words for its user.
 
-Knows the errors of torch and of this server.
+Knows the errors of this server.
 """
-
-import torch
 
 from inference.errors import BadRequest, ServerError, named_error
 from inference.process.memory_shortage import is_memory_shortage
@@ -37,6 +35,6 @@ def to_failure(error: Exception) -> JobFailed:
         return JobFailed("invalid_request", error.message, error.field)
     if isinstance(error, ServerError):
         return JobFailed("unavailable", error.message)
-    if isinstance(error, torch.OutOfMemoryError) or is_memory_shortage(error):
+    if is_memory_shortage(error):
         return JobFailed("out_of_memory", OUT_OF_MEMORY)
     return JobFailed("internal_error", named_error(error))

@@ -16,8 +16,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from inference.errors import BadRequest, ServerError, named_error
 from inference.model.load import loader
 from inference.model.load.meta_model import build_on_meta
@@ -94,7 +92,7 @@ class TrainerServer:
             return failure("server", error.message)
         except Exception as error:  # an architecture's own failure, or torch's
             log.exception("verb=%s failed", header["verb"])
-            if isinstance(error, torch.OutOfMemoryError) or is_memory_shortage(error):
+            if is_memory_shortage(error):
                 return failure("user", OUT_OF_MEMORY)
             return failure("server", named_error(error))
 

@@ -138,11 +138,11 @@ class ContiguousKVCacheManager:
         self.kv_capacity = max(self.context, self.kv_capacity * 3 // 4)
 
     def take_ops(self) -> list[CacheOp]:
-        cache_ops, self.cache_ops = self.cache_ops, []
-        self._high_water.apply(cache_ops)
+        self._high_water.apply(self.cache_ops)
         self._high_water.mark_written(
             (row, max(len(s.token_ids), len(s.encoder_ids))) for row, s in enumerate(self.active)
         )
+        cache_ops, self.cache_ops = self.cache_ops, []
         return cache_ops
 
     @property

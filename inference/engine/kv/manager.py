@@ -91,7 +91,10 @@ class KVCacheManager(Protocol):
         ...
 
     def take_ops(self) -> list[CacheOp]:
-        """The ops that the runner must carry out before it computes, in order; each is returned once."""
+        """The ops that the runner must carry out before it computes, in order; each is returned once.
+
+        Raises MemoryError; the next call then returns them.
+        """
         ...
 
     def check_integrity(self) -> None:
