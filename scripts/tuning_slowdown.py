@@ -136,7 +136,7 @@ def upload_rows(server: Server) -> str:
 
 def start_job(server: Server, file_id: str, model: str) -> str:
     """The id of a job that has taken its first steps."""
-    hyperparameters = {"max_steps": MAX_STEPS, "batch_size": 4, "n_epochs": 50}
+    hyperparameters = {"max_steps": MAX_STEPS, "batch_size": 4, "n_epochs": 50, "rehearsal": 0}
     body: dict[str, Any] = {"model": model, "training_file": file_id, "hyperparameters": hyperparameters}
     job_id, before = str(json.loads(server.post(JOBS, body).body)["id"]), count_steps(server)
     end = time.monotonic() + START_TIMEOUT_S
