@@ -30,6 +30,8 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "multiply_ready": (c_int, ()),
     "linear_bytes": (c_size_t, (POINTER(Matrix), c_int)),
     "linear": (None, (POINTER(Matrix), c_void_p, c_void_p, c_int, c_int, c_void_p, c_int)),
+    "low_rank_project": (None, (c_void_p, c_int64, c_void_p, c_void_p, c_int, c_int, c_int)),
+    "low_rank_add": (None, (c_void_p, c_void_p, c_void_p, c_int64, c_int, c_int, c_int)),
     "step_bytes": (c_size_t, (POINTER(Model), POINTER(Step))),
     "step_run": (None, (POINTER(Model), POINTER(Step))),
     "argmax": (None, (POINTER(Logits), c_void_p, c_void_p)),

@@ -128,6 +128,6 @@ def merged_logits(
     model = build_model(options.model, options.dtype, options.device)
     for name, pair in adapter.deltas.items() if adapter else ():
         assert isinstance(pair, LoraDelta)
-        model.get_submodule(name).weight += (pair.a_t @ pair.b_t).T
+        model.get_submodule(name).weight += (pair.a.T @ pair.b_t).T
     logits: torch.Tensor = model(input_ids=token_ids[None]).logits[0, -1]
     return logits

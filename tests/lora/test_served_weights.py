@@ -77,7 +77,7 @@ def test_modules_in_float32_have_pairs_in_float32(tmp_path: Path) -> None:
             module.float()
     folder = save_adapter(tmp_path, "t5", 1, target_modules=["q", "wo"])
     weights = run_to_end(build_weights(model, check_adapter(model, folder, 8), 1))
-    dtypes = {name.rpartition(".")[2]: delta.a_t.dtype for name, delta in weights.deltas.items()}
+    dtypes = {name.rpartition(".")[2]: delta.a.dtype for name, delta in weights.deltas.items()}
     assert dtypes == {"q": torch.bfloat16, "wo": torch.float32}
 
 

@@ -6,10 +6,9 @@ Knows tensors; neither modules nor which tokens have the adapter.
 from collections.abc import Sequence
 from typing import Protocol
 
-import torch
 from torch import Tensor
 
-MAX_SMALL_TOKENS = 32
+from inference.model.lora.low_rank import Products, products_for
 
 
 class ModuleDelta(Protocol):
@@ -35,28 +34,20 @@ class LoraDelta:
     """
 
     def __init__(self, a: Tensor, b: Tensor, bias: Tensor | None = None) -> None:
-        self.a_t, self.b_t, self.bias = a.T, b.T, bias
+        self.a, self.b_t, self.bias = a.contiguous(), b.T.contiguous(), bias
 
     @property
     def nbytes(self) -> int:
-        return sum(each.nbytes for each in (self.a_t, self.b_t, self.bias) if each is not None)
+        return sum(each.nbytes for each in (self.a, self.b_t, self.bias) if each is not None)
 
     def apply(self, input: Tensor, output: Tensor) -> Tensor:
-        if is_small(input):
-            low_rank = self.project(input.float(), self.a_t.float())
-            output = output.copy_(torch.addmm(output.float(), low_rank, self.b_t.float()))
-        else:
-            output = output.addmm_(self.project(input, self.a_t), self.b_t)
+        products = products_for(input, output)
+        output = products.add(self.project(products, input), self.b_t, output)
         return output if self.bias is None else output.add_(self.bias)
 
-    def project(self, input: Tensor, a_t: Tensor) -> Tensor:
+    def project(self, products: Products, input: Tensor) -> Tensor:
         """The low-rank outputs (N, r)."""
-        return input @ a_t
-
-
-def is_small(input: Tensor) -> bool:
-    """Whether torch computes so few tokens faster in float32, with conversions, than in their dtype."""
-    return input.device.type == "cpu" and input.dtype != torch.float32 and len(input) <= MAX_SMALL_TOKENS
+        return products.project(input, self.a)
 
 
 class AffineDelta:

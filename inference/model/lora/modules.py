@@ -44,7 +44,8 @@ class AdaptedForward:
             return self.inner(input, *args, **kwargs)
         num_tokens = input.numel() if self.by_id else input.numel() // input.shape[-1]
         groups = self.groups_of(num_tokens, input.device, context, context.adapters)
-        self.num_calls.update(group.number for group in groups)
+        for group in groups:
+            self.num_calls[group.number] += 1
         if (module := self.only_module(groups, num_tokens)) is not None:
             return module.forward(input, *args, **kwargs)
         output = self.inner(input, *args, **kwargs)

@@ -40,7 +40,7 @@ def delta_tensors(delta: ModuleChange, bias: Tensor | None) -> DeltaTensors | No
                 constant = constant * each.factor.float()
             constant = constant if each.shift is None else constant + each.shift.float()
         elif type(each) is LoraDelta and a is None:
-            a, b = each.a_t.T, each.b_t.T
+            a, b = each.a, each.b_t.T
             constant = constant if each.bias is None else constant + each.bias.float()
         else:
             return None

@@ -13,6 +13,7 @@ from torch import Tensor, distributed
 from inference.model.lora.adapted_experts import AdaptedExperts
 from inference.model.lora.base_weight import base_weight, squared_row_norms
 from inference.model.lora.delta import LoraDelta, ModuleDelta
+from inference.model.lora.low_rank import Products
 from inference.model.lora.replaced_module import ReplacedModule
 from inference.model.parallel_layers import FORWARDS, is_dtensor, planned_style
 
@@ -42,8 +43,8 @@ DIVISIONS: Mapping[str | None, Division] = {
 class RowwiseLoraDelta(LoraDelta):
     """A LoraDelta whose a is (r, local inputs): the ranks' low-rank outputs are summed."""
 
-    def project(self, input: Tensor, a_t: Tensor) -> Tensor:
-        low_rank = super().project(input, a_t)
+    def project(self, products: Products, input: Tensor) -> Tensor:
+        low_rank = super().project(products, input)
         distributed.all_reduce(low_rank)
         return low_rank
 

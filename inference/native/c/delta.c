@@ -55,9 +55,7 @@ static inline Lanes weights_at(const Delta *delta, size_t place)
 {
     if (delta->a.dtype == F32)
         return lanes_load((const float *)delta->b + place);
-    HalfLanes halves;
-    memcpy(&halves, (const uint16_t *)delta->b + place, sizeof halves);
-    return (Lanes)(__builtin_convertvector(halves, WordLanes) << 16);
+    return lanes_load_bfloats((const uint16_t *)delta->b + place);
 }
 
 /* Change a panel of a few rows. `low`: their low-rank outputs. */

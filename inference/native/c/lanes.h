@@ -23,6 +23,14 @@ static inline Lanes lanes_load(const float *from)
     return lanes;
 }
 
+/* Load LANES values of bfloat16. */
+static inline Lanes lanes_load_bfloats(const uint16_t *from)
+{
+    HalfLanes halves;
+    memcpy(&halves, from, sizeof halves);
+    return (Lanes)(__builtin_convertvector(halves, WordLanes) << 16);
+}
+
 static inline void lanes_store(float *to, Lanes from)
 {
     memcpy(to, &from, sizeof from);

@@ -67,5 +67,5 @@ def merged(device: str, adapter: AdapterWeights | None) -> PreTrainedModel:
     model = tiny("llama").to(device)
     for name, pair in adapter.deltas.items() if adapter else ():
         weight = model.get_submodule(name).weight
-        weight.data.add_((pair.a_t @ pair.b_t).T)
+        weight.data.add_((pair.a.T @ pair.b_t).T)
     return model
