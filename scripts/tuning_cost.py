@@ -2,6 +2,7 @@
 
     python -m scripts.tuning_cost                  8 rows of 256 tokens, a random Llama in bfloat16
     python -m scripts.tuning_cost --dtype float32 --masked 0.5
+    python -m scripts.tuning_cost --quantize int8        only the trainer's weights are packed
 
 Both train the same adapter over the same weights, in turn, in one process. Prints the CPU seconds of each
 round, and the ratio of the medians: above 1, the trainer is faster.
@@ -20,6 +21,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
+from inference.model.quantization.schemes import INT4, INT8, NONE
 from scripts.tuning_memory import TOKENIZER_FILES
 from tuning.trainer.base_model import load_base
 from tuning.trainer.datum import Datum
@@ -41,13 +43,14 @@ def main() -> None:
     parser.add_argument("--vocab", type=int, default=32_000)
     parser.add_argument("--masked", type=float, default=0.0, help="share of each row that is no answer")
     parser.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float32"))
+    parser.add_argument("--quantize", default=NONE, choices=(NONE, INT8, INT4))
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as name:
         save_model(Path(name), args.layers, args.vocab, args.dtype)
         data = make_data(args.rows, args.tokens, args.vocab, args.masked)
-        passes = {"trainer": trainer_pass(Path(name), args.dtype, data)}
+        passes = {"trainer": trainer_pass(Path(name), args.dtype, args.quantize, data)}
         passes["peft"] = peft_pass(Path(name), args.dtype, data)
         report(passes, args.rounds)
 
@@ -70,8 +73,8 @@ def make_data(num_rows: int, num_tokens: int, vocab_size: int, masked: float) ->
     return [Datum(row[:-1], row[1:], {"weights": weights}) for row in rows]
 
 
-def trainer_pass(folder: Path, dtype: str, data: list[Datum]) -> Callable[[], float]:
-    trainer = Trainer(load_base(folder, dtype=dtype, device="cpu"))
+def trainer_pass(folder: Path, dtype: str, quantize: str, data: list[Datum]) -> Callable[[], float]:
+    trainer = Trainer(load_base(folder, dtype=dtype, device="cpu", quantize=quantize))
     trainer.create_run(RUN_ID, LoraOptions(rank=RANK))
 
     def compute() -> float:

@@ -49,6 +49,7 @@ SHAPES = (
     JobShape("lora_512", SMALL, 4, 512),
     JobShape("lora_wide", WIDE, 4, 256),
     JobShape("qlora", WIDE, 4, 256, changes={"quantize_base": True}),
+    JobShape("qlora_bf16", WIDE, 4, 256, changes={"quantize_base": True}, dtype="bfloat16"),
     JobShape("dpo", SMALL, 2, 256, method="dpo"),
     JobShape("checkpointing", SMALL, 8, 256, changes={"activation_checkpointing": True}),
     JobShape("full", SMALL, 4, 256, changes=FULL),

@@ -18,7 +18,7 @@ from inference.model.load.meta_model import build_on_meta, count_parameters, nby
 from inference.model.quantization.find_weights import find_weights
 from inference.model.quantization.schemes import NONE, weight_bytes_saved
 from tuning.data.examples import Dataset
-from tuning.trainer.base_model import qlora_scheme, training_dtype
+from tuning.trainer.base_model import has_float32_activations, qlora_scheme, training_dtype
 from tuning.trainer.lora import PeftAdapters, lora_options, read_config
 from tuning.trainer.micro_batches import MAX_PASS_TOKENS
 from tuning.trainer.saved_activations import saved_bytes
@@ -88,7 +88,13 @@ def plan_memory(raw_config: Mapping[str, Any], spec: JobSpec, num_tokens: int) -
     model.to(getattr(torch, dtype))
     if spec.hyperparameters.is_full:
         return plan_full(model, spec, num_tokens, device)
-    full_weights, frozen_weights = nbytes(model.parameters()), weight_bytes(model, spec)
+    full_weights, scheme = (
+        nbytes(model.parameters()),
+        qlora_scheme(spec.hyperparameters.quantize_base, device),
+    )
+    if has_float32_activations(device, scheme):
+        model.to(torch.float32)
+    frozen_weights = weight_bytes(model, scheme, device)
     trained = insert_adapter(model, spec)
     adapter_bytes = trained * FLOAT_BYTES
     activations = activation_bytes(model, spec, num_tokens)
@@ -133,12 +139,11 @@ def full_step_bytes(model: Any, spec: JobSpec, num_tokens: int, device: str) -> 
     return max(pass_bytes + of_head, gradients + of_head + layer_bytes(model, num_tokens))
 
 
-def weight_bytes(model: Any, spec: JobSpec) -> int:
-    """Bytes of the frozen weights as the trainer has them."""
-    full, scheme = nbytes(model.parameters()), qlora_scheme(spec.hyperparameters.quantize_base, spec.device)
+def weight_bytes(model: Any, scheme: str, device: str) -> int:
+    """Bytes of the frozen weights as the trainer has them, packed by a scheme."""
+    full, itemsize = nbytes(model.parameters()), model.dtype.itemsize
     if scheme == NONE:
         return full
-    itemsize, device = model.dtype.itemsize, resolve_device(spec.device)
     weights = find_weights(model, "meta")
     return full - sum(weight_bytes_saved(weight, scheme, itemsize, device) for weight in weights)
 

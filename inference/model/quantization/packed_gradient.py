@@ -26,16 +26,20 @@ class AddingMatrix(Protocol):
 
 
 class PackedProduct(torch.autograd.Function):
-    """x (…, inputs) → (…, outputs); the gradient of x is the gradient of the output times the weight."""
+    """x (…, inputs) → (…, outputs); the gradient of x is the gradient of the output times the weight.
+
+    gradient_dtype: in which the gradient is multiplied
+    """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, matrix: DifferentiableMatrix) -> Tensor:
-        ctx.matrix = matrix
+    def forward(ctx: Any, x: Tensor, matrix: DifferentiableMatrix, gradient_dtype: torch.dtype) -> Tensor:
+        ctx.matrix, ctx.gradient_dtype = matrix, gradient_dtype
         return matrix.linear(x)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return ctx.matrix.input_gradient(gradient), None
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        x_gradient = ctx.matrix.input_gradient(gradient.to(ctx.gradient_dtype))
+        return x_gradient.to(gradient.dtype), None, None
 
 
 class AddedProduct(torch.autograd.Function):

@@ -63,6 +63,10 @@ class PackedTensor(Tensor):
         """Unpack the weight into a new plain tensor."""
         raise NotImplementedError
 
+    def with_dtype(self, dtype: torch.dtype) -> "PackedTensor":
+        """The same values for inputs of another dtype; gradients are multiplied as before."""
+        raise NotImplementedError
+
     def detach(self) -> "PackedTensor":
         """Return self, as there are no gradients; nn.Parameter calls this."""
         return self
@@ -90,14 +94,16 @@ class PackedTensor(Tensor):
 class PackedWeight(PackedTensor):
     """A packed weight of two dimensions.
 
-    matrix         the values
-    values_dtype   its dtype, without the detour that torch takes to read an attribute of a tensor subclass
-    bias           the parameter whose values the matrix adds to its outputs; None if it adds none
-    is_transposed  the weight is the transpose of the matrix: (inputs, outputs)
+    matrix          the values
+    values_dtype    its dtype, without the detour that torch takes to read an attribute of a tensor subclass
+    gradient_dtype  in which gradients are multiplied with it: the dtype that it was packed from
+    bias            the parameter whose values the matrix adds to its outputs; None if it adds none
+    is_transposed   the weight is the transpose of the matrix: (inputs, outputs)
     """
 
     matrix: WeightMatrix
     values_dtype: torch.dtype
+    gradient_dtype: torch.dtype
     bias: Tensor | None
     is_transposed: bool
 
@@ -112,6 +118,7 @@ class PackedWeight(PackedTensor):
     ) -> "PackedWeight":
         weight: PackedWeight = Tensor._make_wrapper_subclass(cls, shape, dtype=dtype, device=matrix.device)
         weight.matrix, weight.values_dtype, weight.unpack_count = matrix, dtype, UnpackCount()
+        weight.gradient_dtype = dtype
         weight.bias, weight.is_transposed = bias, is_transposed
         return weight
 
@@ -123,7 +130,12 @@ class PackedWeight(PackedTensor):
     def transposed_view(self) -> "PackedWeight":
         """The transpose, with the same matrix."""
         weight = PackedWeight(self.matrix, self.shape[::-1], self.dtype, self.bias, not self.is_transposed)
-        weight.unpack_count = self.unpack_count
+        weight.unpack_count, weight.gradient_dtype = self.unpack_count, self.gradient_dtype
+        return weight
+
+    def with_dtype(self, dtype: torch.dtype) -> "PackedWeight":
+        weight = PackedWeight(self.matrix, self.shape, dtype, self.bias, self.is_transposed)
+        weight.unpack_count, weight.gradient_dtype = self.unpack_count, self.gradient_dtype
         return weight
 
 
@@ -146,6 +158,9 @@ class PackedExperts(PackedTensor):
     def values(self) -> Tensor:
         return torch.stack([member.values() for member in self.members])
 
+    def with_dtype(self, dtype: torch.dtype) -> "PackedExperts":
+        return PackedExperts([member.with_dtype(dtype) for member in self.members])
+
 
 def linear(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, is_transposed: bool = False
@@ -156,7 +171,7 @@ def linear(
     if bias is not weight.bias or input.dtype != weight.values_dtype:
         return None
     if input.requires_grad and torch.is_grad_enabled():
-        return PackedProduct.apply(input, weight.matrix)
+        return PackedProduct.apply(input, weight.matrix, weight.gradient_dtype)
     return weight.matrix.linear(input)
 
 

@@ -7,6 +7,7 @@ decides whether packing is faster and correct.
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from inference.model.quantization.find_weights import (
@@ -85,6 +86,15 @@ def packed_weights(model: nn.Module) -> list[ReplacedWeight]:
         for weight, owners in owners_of(model)
         if isinstance(weight, PackedTensor)
     ]
+
+
+def compute_in_float32(model: nn.Module) -> None:
+    """Let a model with packed weights compute in float32, with the same values of all weights."""
+    for weight, owners in packed_weights(model):
+        set_parameter(weight.with_dtype(torch.float32), owners)
+    for tensor in (*model.parameters(), *model.buffers()):
+        if not isinstance(tensor, PackedTensor) and tensor.is_floating_point():
+            tensor.data = tensor.data.to(torch.float32)
 
 
 def restore_weights(swaps: list[ReplacedWeight]) -> None:

@@ -39,6 +39,18 @@ def test_the_gradient_is_that_of_the_dequantized_weight(
     assert (gradient - expected).abs().max() <= tolerance * expected.abs().max()
 
 
+def test_in_another_dtype_the_gradient_is_multiplied_in_the_dtype_of_the_weight() -> None:
+    weight = packed_weight(NativeDtype.INT8, torch.bfloat16).with_dtype(torch.float32)
+    x, upstream = torch.randn(3, INPUTS, requires_grad=True), torch.randn(3, OUTPUTS)
+    output = linear(x, weight)
+    (gradient,) = torch.autograd.grad(output, x, upstream)
+    expected = weight.matrix.input_gradient(upstream.bfloat16())
+    assert (output.dtype, gradient.dtype, expected.dtype) == (torch.float32, torch.float32, torch.bfloat16)
+    assert torch.equal(gradient, expected.float())
+    (transposed,) = torch.autograd.grad(x @ weight.T, x, upstream)
+    assert torch.equal(transposed, gradient)
+
+
 def test_a_module_trains_through_a_packed_weight() -> None:
     module = nn.Linear(INPUTS, OUTPUTS, bias=False)
     module.weight = nn.Parameter(packed_weight(NativeDtype.INT8, torch.float32), requires_grad=False)

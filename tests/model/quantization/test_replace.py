@@ -1,5 +1,6 @@
 """Models whose weights are replaced: they compute as before, and the replacement can be undone."""
 
+import copy
 import gc
 import weakref
 from collections.abc import Iterator
@@ -10,7 +11,13 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from inference.model.quantization.packed_tensor import PackedWeight
-from inference.model.quantization.replace import Pack, replace_weights, restore_weights
+from inference.model.quantization.replace import (
+    Pack,
+    compute_in_float32,
+    packed_weights,
+    replace_weights,
+    restore_weights,
+)
 from inference.model.quantization.schemes import NONE
 from tests.families import tiny
 from tests.model.quantization.torch_matrix import TorchMatrix
@@ -61,6 +68,19 @@ def test_a_model_with_replaced_weights_computes_as_before_and_can_be_restored(na
     assert list(model.state_dict()) == list(weights)
     assert all(torch.equal(value, weights[key]) for key, value in model.state_dict().items())
     assert (logits(model) - before).abs().max() < 1e-5 * before.abs().max()
+
+
+@pytest.mark.parametrize("name", ["gpt2", "phi", "mixtral"])
+def test_a_packed_model_in_bfloat16_can_compute_in_float32(name: str, pack: Pack) -> None:
+    """Experts, transposed weights, biases and tied weights included; no weight is unpacked for it."""
+    model = tiny(name).to(torch.bfloat16)
+    expected = logits(copy.deepcopy(model).float())
+    swaps = replace_weights(model, NONE, pack)
+    compute_in_float32(model)
+    weights = [each.weight for each in packed_weights(model)]
+    assert len(weights) == len(swaps) and model.dtype == torch.float32
+    assert (logits(model) - expected).abs().max() < 1e-5 * expected.abs().max()
+    assert not any(weight.num_unpacked for weight in weights)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "phi", "mixtral"])

@@ -19,6 +19,13 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny.llama(tmp_path_factory.mktemp("tiny_llama"))
 
 
+@pytest.fixture(scope="session")
+def wide_model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Llama whose layers are wide enough for 8 and 4 bits."""
+    sizes = {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 4}
+    return tiny.llama(tmp_path_factory.mktemp("wide_llama"), **sizes)
+
+
 @pytest.fixture
 def base(model_folder: Path) -> BaseModel:
     return load_base(model_folder, dtype="float32", device="cpu")

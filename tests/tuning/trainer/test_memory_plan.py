@@ -68,6 +68,15 @@ def test_checkpointing_and_quantization_save_memory() -> None:
     assert quantized.weights + quantized.loading == plan().weights
 
 
+def test_packed_weights_are_trained_in_float32_whatever_their_dtype() -> None:
+    spec = replace(job_spec(quantize_base=True), dtype="bfloat16")
+    stored_in_half, stored_in_full = (
+        plan_memory(CONFIG, each, 1024) for each in (spec, replace(spec, dtype="float32"))
+    )
+    assert stored_in_half.terms == stored_in_full.terms
+    assert stored_in_half.loading < stored_in_full.loading, "weights are loaded in their own dtype"
+
+
 def test_a_gpu_packs_into_four_bits_as_weights_arrive() -> None:
     """The rows fill whole blocks of words: shorter ones are padded."""
     config = CONFIG | {"hidden_size": 256, "intermediate_size": 256}

@@ -189,6 +189,21 @@ def test_gradients_over_a_quantized_base_are_close_to_those_of_the_plain_one(
     assert torch.cosine_similarity(*directions, dim=0) > 0.95
 
 
+@pytest.mark.parametrize("quantize", ["int8", "int4"])
+def test_gradients_over_packed_weights_hardly_depend_on_their_dtype(
+    wide_model_folder: Path, quantize: str
+) -> None:
+    """Over weights in bfloat16, gradients are multiplied with them in bfloat16, the rest in float32."""
+    directions, losses = [], []
+    for dtype in ("bfloat16", "float32"):
+        trainer = Trainer(load_base(wide_model_folder, dtype=dtype, device="cpu", quantize=quantize))
+        trainer.create_run("a", LoraOptions(rank=4))
+        losses.append(trainer.forward_backward("a", DATA, "cross_entropy").loss)
+        directions.append(torch.cat([gradient.flatten() for gradient in gradients(trainer, "a").values()]))
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+    assert (directions[0] - directions[1]).norm() < 0.01 * directions[1].norm()
+
+
 def test_gradients_over_matrices_of_a_device_are_those_of_native_ones(base: BaseModel) -> None:
     directions = []
     for pack in (PackedMatrix.pack, DeviceMatrix.pack):
