@@ -102,4 +102,17 @@ KEYS: Mapping[str, Callable[[str, Any], Any]] = {
     "keep_alive": _parse_keep_alive,
     "pinned": parse_switch,
 }
-ELSEWHERE = frozenset({"key", "headers", "drop", "extra", "max_concurrent", "timeouts", "ca", "proxy"})
+ELSEWHERE = frozenset(
+    {
+        "key",
+        "headers",
+        "drop",
+        "extra",
+        "max_concurrent",
+        "timeouts",
+        "ca",
+        "proxy",
+        "prompt_dict",
+        "tokenizer_base_model",
+    }
+)

@@ -28,7 +28,6 @@ from settings.prompt_dict import complete_prompt_type, parse_prompt_dict
 MAX_CONCURRENT = 64
 # Keys of h2oGPT that load a model on a GPU of its own machine, or that its web page reads.
 WITHOUT_EFFECT = frozenset({"visible_models", "h2ogpt_key", "load_8bit", "load_4bit", "load_gptq", "gpu_id"})
-NOT_BUILT = frozenset({"tokenizer_base_model"})
 FOLDER_STARTS = ("models/", ".", "/", "~")
 AUTO_NAME_SWITCH = "DISABLE_OPENAI_AUTO_MODEL_NAME"  # h2oGPT's
 
@@ -55,6 +54,7 @@ class RemoteModel:
     context         tokens of prompt and answer together; None: the server's own
     prompt_type     h2oGPT's name or number of how a conversation becomes text; empty: it stays messages
     prompt_dict     the texts of the prompt type custom, by h2oGPT's names; empty: it is another type
+    tokenizer_folder  files of its tokenizer on this machine; empty: none
     max_tokens      of an answer to a request without a limit, where the server's own default is too low
     drop            fields that are left out if the server does not support them, rather than refused
     extra           fields that are added to every body
@@ -75,6 +75,7 @@ class RemoteModel:
     max_tokens: int | None = None
     prompt_type: str = ""
     prompt_dict: Mapping[str, Any] = field(default_factory=dict)
+    tokenizer_folder: str = ""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     drop: frozenset[str] = frozenset()
     extra: Mapping[str, Any] = field(default_factory=dict)
@@ -192,9 +193,7 @@ def _read(text: str) -> Any:
 
 def _check_keys(where: str, entry: Mapping[str, Any]) -> None:
     for key in entry:
-        if key in NOT_BUILT and entry[key]:
-            raise BadEntry(f"{where}: {key} is not supported yet")
-        if key not in (*KEYS, *local_model.KEYS, *WITHOUT_EFFECT, *NOT_BUILT, *OWN_KEYS):
+        if key not in (*KEYS, *local_model.KEYS, *WITHOUT_EFFECT, *OWN_KEYS):
             known = ", ".join(sorted({*OWN_KEYS, *KEYS, *local_model.KEYS}))
             raise BadEntry(f"{where}: there is no key {key!r}; the keys are {known}")
 
@@ -213,6 +212,7 @@ KEYS: Mapping[str, tuple[str, Callable[[str, Any], Any]]] = {
     "max_output_seq_len": ("max_tokens", parse_whole_number),
     "prompt_type": ("prompt_type", parse_text),
     "prompt_dict": ("prompt_dict", parse_prompt_dict),
+    "tokenizer_base_model": ("tokenizer_folder", parse_text),
     "headers": ("headers", parse_object),
     "drop": ("drop", lambda where, value: frozenset(parse_names(where, value))),
     "extra": ("extra", parse_object),

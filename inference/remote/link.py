@@ -113,6 +113,9 @@ class LinkTokenizer:
     async def config(self) -> Mapping[str, Any]:
         return await call(self.client, TOKENIZER_CONFIG_PATH, b"", messages.DOCUMENT_DECODER)
 
+    async def close(self) -> None:
+        await self.client.close()
+
 
 class LinkAdapters:
     """The ProcessAdapters of a model. All methods raise UpstreamFailure."""

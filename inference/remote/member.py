@@ -46,7 +46,7 @@ class Member:
         """Close all connections."""
         await self.client.close()
         if self.tokenizer:
-            await self.tokenizer.client.close()
+            await self.tokenizer.close()
 
     async def relay(
         self,

@@ -4,10 +4,11 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from inference.backend import Adapters
-from inference.errors import ServerError
+from inference.errors import ServerError, error_line
 from inference.metrics.upstream import UpstreamMetrics
 from inference.models import ModelEntry
 from inference.remote.backend import RemoteBackend
@@ -21,7 +22,7 @@ from inference.remote.prompt_types import prompt_type_of
 from inference.remote.remote_tokenizer import WITH_TOKENIZER, RemoteTokenizer
 from inference.remote.residence import Residence
 from inference.remote.tgi import TgiApi
-from inference.remote.upstream_api import UpstreamApi
+from inference.remote.upstream_api import UpstreamApi, UpstreamTokenizer
 from settings.model_list import RemoteModel
 
 OPENAI_HOST = "api.openai.com"
@@ -109,12 +110,30 @@ def open_member(model: RemoteModel, detected: Detected, suffix: str = "") -> tup
     )
     if detected.problem:
         log.warning("event=no_response model=%s: %s", model.name, detected.problem)
-    tokenizer = None
-    if kind in WITH_TOKENIZER and upstream_name == next(iter(detected.models), None):
-        # The routes name no model: they are about the server's first one.
-        tokenizer = RemoteTokenizer(model, upstream_name, has_detokenizer=kind == "hearth")
+    tokenizer = open_tokenizer(model, detected, kind, upstream_name)
     api = APIS[kind](model, upstream_name, kind, detected.details)
     return Member(model, api, tokenizer, suffix=suffix), kind
+
+
+def open_tokenizer(
+    model: RemoteModel, detected: Detected, kind: str, upstream_name: str
+) -> UpstreamTokenizer | None:
+    """The tokenizer of the entry, else the server's own; None: it shares none. Raises CannotOpen."""
+    if model.tokenizer_folder:
+        from inference.remote.local_tokenizer import LocalTokenizer
+
+        folder = Path(model.tokenizer_folder).expanduser()
+        if not folder.is_dir():
+            fix = "must be a folder on this machine with the files of a tokenizer"
+            raise CannotOpen(f"{model.name}: tokenizer_base_model {fix}, got {model.tokenizer_folder!r}")
+        try:
+            return LocalTokenizer(folder, model.context or detected.context)
+        except (OSError, ValueError, ServerError) as error:
+            raise CannotOpen(f"{model.name}: tokenizer_base_model: {error_line(error)}") from None
+    if kind in WITH_TOKENIZER and upstream_name == next(iter(detected.models), None):
+        # The routes name no model: they are about the server's first one.
+        return RemoteTokenizer(model, upstream_name, has_detokenizer=kind == "hearth")
+    return None
 
 
 def open_child(

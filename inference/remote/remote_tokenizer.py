@@ -90,6 +90,9 @@ class RemoteTokenizer:
         document = await self.client.get_json(self.client.url("/tokenizer_info"))
         return document if isinstance(document, Mapping) else {}
 
+    async def close(self) -> None:
+        await self.client.close()
+
     async def _post(self, path: str, body: Mapping[str, Any], answer_type: type[T]) -> T:
         async with self.client.post(path, msgspec.json.encode(body)) as response:
             document = await read_body(response, MAX_DOCUMENT_BYTES)

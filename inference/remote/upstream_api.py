@@ -9,16 +9,15 @@ from typing import Any, Protocol
 
 from inference.embedding import Embedding
 from inference.remote.event_stream import ServerSentEvent
-from inference.remote.http_client import HttpClient
 from inference.tokenized import Tokenized
 from inference.types import Event, GenerationRequest
 
 
 class UpstreamTokenizer(Protocol):
-    """The tokenizer of a server that shares it. Every method raises UpstreamFailure or NotImplementedHere."""
+    """The tokenizer of a server that shares it, or its files on this machine.
 
-    @property
-    def client(self) -> HttpClient: ...
+    Every method but `close` raises UpstreamFailure, NotImplementedHere or BadRequest.
+    """
 
     async def tokenize(self, request: GenerationRequest) -> Tokenized:
         """The request's prompt as the server reads it."""
@@ -28,6 +27,10 @@ class UpstreamTokenizer(Protocol):
 
     async def config(self) -> Mapping[str, Any]:
         """The server's tokenizer_config.json."""
+        ...
+
+    async def close(self) -> None:
+        """Close all connections."""
         ...
 
 

@@ -57,7 +57,7 @@ def test_equal_names_are_numbered() -> None:
         (5, "must be a list"),
         (["a"], "entry 1: must be an object"),
         ([{"base_modle": "a"}], "there is no key 'base_modle'"),
-        ([ENTRY | {"tokenizer_base_model": "a/b"}], "tokenizer_base_model is not supported yet"),
+        ([{"base_model": "a", "tokenizer_base_model": "b"}], "tokenizer_base_model is for models on other"),
         ([ENTRY | {"fallbacks": "b"}], "must be lists of names"),
         ([ENTRY | {"key": "$NO_SUCH_VARIABLE"}], "the environment has no NO_SUCH_VARIABLE"),
         ([ENTRY | {"inference_server": "replicate:x"}], "LiteLLM"),

@@ -1,0 +1,40 @@
+"""tokenizer_base_model: texts are tokenized here, for a server that does not share its tokenizer."""
+
+from pathlib import Path
+
+import pytest
+
+from inference.backend import Backend
+from inference.errors import BadRequest
+from inference.remote.open import CannotOpen
+from inference.types import GenerationRequest
+from tests.remote.conftest import CHAT, OpenModel
+
+DEMO = Path(__file__).parents[2] / "models/demo"
+
+
+@pytest.fixture
+def backend(open_upstream: OpenModel) -> Backend:
+    return open_upstream("openai_chat", tokenizer_base_model=str(DEMO))
+
+
+def test_texts_become_ids_and_back(backend: Backend) -> None:
+    tokenized = backend.tokenize(GenerationRequest("The capital", add_special_tokens=False))
+    ids = [span.id for span in tokenized.token_spans]
+    assert len(ids) > 1 and backend.detokenize(ids) == "The capital"
+    with pytest.raises(BadRequest):
+        backend.detokenize([1 << 30])
+
+
+def test_a_conversation_has_the_template_of_the_folder(backend: Backend) -> None:
+    template = backend.tokenizer_config()["chat_template"]
+    text = backend.tokenize(GenerationRequest(CHAT)).text
+    assert template and "hi" in text and text != "hi"
+
+
+@pytest.mark.parametrize("name", ["tiktoken", "acme/large", "/nowhere", str(DEMO.parent)])
+def test_what_is_no_folder_of_a_tokenizer_is_refused_at_the_start(
+    name: str, open_upstream: OpenModel
+) -> None:
+    with pytest.raises(CannotOpen, match="tokenizer_base_model"):
+        open_upstream("openai_chat", tokenizer_base_model=name)
