@@ -227,7 +227,7 @@ def test_a_hearth_that_does_not_end_its_answer_is_cut(
 ) -> None:
     monkeypatch.setattr(attempts, "DEADLINE_GRACE_S", 0.1)
     upstream.reply = Reply([chat_chunk({"content": "a"}), "wait"])
-    events = list(open_upstream("hearth").generate(GenerationRequest(CHAT, deadline=0.2)))
+    events = list(open_upstream("hearth").generate(GenerationRequest(CHAT, deadline=1.5)))
     assert events[-1] == Finished(0, "deadline", num_tokens=1)
 
 

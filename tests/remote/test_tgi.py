@@ -67,7 +67,7 @@ def test_a_deadline_releases_the_possible_start_of_a_stop_string(
     upstream: FakeUpstream, open_upstream: OpenModel
 ) -> None:
     upstream.reply = Reply([token("one E"), "wait"])
-    events = tokens_of(open_upstream, GenerationRequest("hi", stop=("END",), deadline=0.3))
+    events = tokens_of(open_upstream, GenerationRequest("hi", stop=("END",), deadline=1.5))
     assert [each.text for each in events if isinstance(each, Token)] == ["one "]
     assert events[-1] == Finished(0, "deadline", "E", num_tokens=1)
 
