@@ -123,7 +123,7 @@ class RunServers:
     def open(self, folder: Path | None = None, **options: Any) -> TrainingRuns:
         folder = folder or self.folder
         database = Database(folder / DATABASE_FILE, SCHEMA)
-        models = FineTunedModels(folder / "models", self.adapters)
+        models = FineTunedModels(folder / "models", self.base.names, self.adapters)
         runs = TrainingRuns(folder / "runs", database, self.base, models, self._start_trainer, **options)
         self._open.append((runs, database))
         return runs
