@@ -17,10 +17,10 @@ from inference.finding import Refused
 from inference.freeze_gc import freeze_gc
 from inference.metrics import Metrics
 from inference.models import ModelEntry
-from inference.selftest import selftest
-from inference.selftest.full_batch import REPORT_AFTER_STEPS, FullBatchWatcher
-from inference.selftest.memory_report import MemoryReport, MemoryTerm
-from inference.selftest.report import (
+from selftest import selftest
+from selftest.full_batch import REPORT_AFTER_STEPS, FullBatchWatcher
+from selftest.memory_report import MemoryReport, MemoryTerm
+from selftest.report import (
     format_memory_json,
     format_memory_table,
     format_selftest_json,

@@ -22,12 +22,12 @@ ROOT_MODULES = (
 FLOORS = {
     "main": 5,
     "startup": 5,
+    "selftest": 4,
     "serve_model": 5,
     "api": 4,
     "tuning": 3,
     "inference": 0,
     "inference.factory": 4,
-    "inference.selftest": 4,
     "inference.local": 3,
     "inference.lora": 2,
     "inference.lora.adapter": 1,
@@ -69,7 +69,7 @@ NEVER = {
 def source_files() -> dict[str, Path]:
     files = [
         p
-        for top in ("startup", "api", "tuning", "inference", "checks", "hub", "settings")
+        for top in ("startup", "selftest", "api", "tuning", "inference", "checks", "hub", "settings")
         for p in (ROOT / top).rglob("*.py")
     ]
     files += [ROOT / f"{name}.py" for name in ROOT_MODULES if (ROOT / f"{name}.py").exists()]

@@ -25,7 +25,7 @@ from inference.factory import LoadedEngine
 from inference.metrics import Metrics
 from inference.model.load.device_dtype import DEFAULT_CONTEXT
 from inference.model.paged.kv_pool import PAGE_SIZE
-from inference.selftest.memory_report import MemoryReport
+from selftest.memory_report import MemoryReport
 from settings.device_defaults import fill_defaults
 from settings.groups import server_settings
 from settings.schema import Settings

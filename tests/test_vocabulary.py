@@ -59,7 +59,7 @@ SETTING_SOURCES = "where settings come from: config.py, .env, the environment, f
 MEMORY_PLAN = "the memory plan: what serving a model, or training it, will take"
 ALLOWED: dict[tuple[str, str], str] = {
     ("checks/", "plan"): MEMORY_PLAN,
-    ("inference/selftest/", "plan"): MEMORY_PLAN,
+    ("selftest/", "plan"): MEMORY_PLAN,
     ("startup/", "plan"): MEMORY_PLAN,
     ("tuning/", "plan"): MEMORY_PLAN,
     ("tests/tuning/", "plan"): MEMORY_PLAN,

@@ -8,7 +8,7 @@ from checks.memory.overhead import measure_overhead
 from checks.memory.plan import Plan, PlanRequest, make_plan
 from hub.resolve import from_folder
 from inference.factory import LoadedEngine, open_engine
-from inference.selftest.memory_report import MemoryTerm
+from selftest.memory_report import MemoryTerm
 from settings.groups import EngineSettings, ModelSettings
 
 ROWS, CONTEXT = 3, 64

@@ -16,19 +16,19 @@ from inference.engine.sequence import Sequence
 from inference.engine_stats import StepStats
 from inference.factory import LoadedEngine
 from inference.finding import Finding
-from inference.selftest.full_batch import (
+from selftest.full_batch import (
     REPORT_AFTER_STEPS,
     FullBatchWatcher,
     StepListener,
 )
-from inference.selftest.memory_report import MemoryReport, MemoryTerm
-from inference.selftest.report import (
+from selftest.memory_report import MemoryReport, MemoryTerm
+from selftest.report import (
     format_memory_json,
     format_memory_table,
     format_selftest_json,
     format_selftest_table,
 )
-from inference.selftest.scenarios import CollectedAnswer
+from selftest.scenarios import CollectedAnswer
 from tests import tiny
 from tests.engine.conftest import FakeRunner, GreedySampler, RecordingSink
 from tests.engine_probe import EngineProbe

@@ -12,9 +12,9 @@ from inference.engine.sequence import StepOutput
 from inference.factory import LoadedEngine, open_engine
 from inference.model.batch import Batch, Runner
 from inference.model.runner_options import BATCH_INVARIANT
-from inference.selftest import run, selftest
-from inference.selftest.compare import Comparison, Divergence, compare
-from inference.selftest.scenarios import CollectedAnswer, make_request
+from selftest import run, selftest
+from selftest.compare import Comparison, Divergence, compare
+from selftest.scenarios import CollectedAnswer, make_request
 from settings.groups import EngineSettings, ModelSettings
 from tests.engine_probe import EngineProbe
 

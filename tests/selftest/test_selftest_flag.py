@@ -9,7 +9,7 @@ import pytest
 
 from hub.resolve import resolve_in_background
 from inference.factory import LoadedEngine
-from inference.selftest import run
+from selftest import run
 from settings.schema import Settings
 from startup import one_model
 from tests.parsed_settings import parsed_settings

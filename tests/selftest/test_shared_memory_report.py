@@ -8,8 +8,8 @@ from checks.memory.plan import Plan
 from inference.errors import Unavailable
 from inference.factory import LoadedEngine
 from inference.model.paged.kv_pool import PAGE_SIZE
-from inference.selftest.memory_report import MemoryReport
-from inference.selftest.scenarios import CollectedAnswer, make_request
+from selftest.memory_report import MemoryReport
+from selftest.scenarios import CollectedAnswer, make_request
 from tests import families, tiny
 from tests.selftest.planned_engine import MACHINE, ROWS, by_term, open_plan, plan_in_folder
 

@@ -3,6 +3,6 @@
 Exports selftest(loaded_engine), which returns findings. Starts no thread and opens no port.
 """
 
-from inference.selftest.run import selftest
+from selftest.run import selftest
 
 __all__ = ["selftest"]

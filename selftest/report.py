@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from checks.preflight import format_table
 from checks.report import align_columns
 from inference.finding import Finding, format_size
-from inference.selftest.memory_report import KV_PER_ROW, KV_PER_TOKEN, MemoryTerm
+from selftest.memory_report import KV_PER_ROW, KV_PER_TOKEN, MemoryTerm
 
 
 def format_memory_table(title: str, memory_terms: Sequence[MemoryTerm]) -> str:

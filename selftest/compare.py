@@ -7,7 +7,7 @@ from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
 
 from inference.engine.sequence import TopLogprobs
-from inference.selftest.scenarios import CollectedAnswer
+from selftest.scenarios import CollectedAnswer
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from threading import Thread
 
 from inference.engine.engine import Engine
 from inference.engine_stats import StepStats
-from inference.selftest.scenarios import GREEDY, submit_requests, without_prefix_cache
 from inference.types import GenerationRequest
+from selftest.scenarios import GREEDY, submit_requests, without_prefix_cache
 
 NUM_NEW_TOKENS = 3  # per answer; the first is computed with the prompt
 MAX_CONCURRENT = 8  # answers in the speed measurement of concurrent answers
