@@ -27,7 +27,7 @@ RANGES: tuple[tuple[str, float, float, str], ...] = (
     ("min_p", 0, 1, "must be in [0, 1]"),
     ("min_tokens", 0, math.inf, "must be greater than or equal to 0"),
     ("seed", -(2**63), 2**63 - 1, "must be an integer of 64 bits"),
-    ("max_time", ABOVE_ZERO, math.inf, "must be more than 0 seconds"),
+    ("max_time", ABOVE_ZERO, 1e9, "must be more than 0 and at most 1e9 seconds"),
 )
 
 MAX_LOGPROBS = 20  # limit of alternatives per token: OpenAI's, and vLLM's default

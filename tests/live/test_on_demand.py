@@ -91,8 +91,8 @@ EXCHANGES = [
     ("/detokenize", {"tokens": [5, 6, 7]}),
 ]
 CHANGING = re.compile(
-    r'"(id|created)":("[^"]*"|\d+)|call_\w+|(?<=\.\d{3})\d+|"model":"[^"]*"'
-)  # of one answer, and digits that threads change
+    r'"(id|created)":("[^"]*"|\d+)|call_\w+|(?<=\.\d{3})\d+|"model":"[^"]*"|"cached_tokens":\d+'
+)  # of one answer, digits that threads change, and what was asked before
 
 
 def ask(models: ServerProcess, model: str) -> str:

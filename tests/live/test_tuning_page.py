@@ -84,7 +84,7 @@ def test_rows_are_checked_trained_and_followed(
         page.find("#start").click()
         page.until(lambda: "succeeded" in page.find("#progress").text)
         (job,) = tuning.jobs.list(limit=10).values
-        assert job.request.hyperparameters == {"n_epochs": 2}
+        assert job.request.hyperparameters == {"n_epochs": 2, "finetuning_type": "lora"}
         assert job.fine_tuned_model and job.fine_tuned_model in page.find("#progress").text
         assert (
             page.find("#chart svg").get_attribute("aria-label").startswith("Training loss from 1.00 to 0.10")
