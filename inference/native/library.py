@@ -54,6 +54,16 @@ def library() -> ctypes.CDLL:
     raise NativeUnavailable("; ".join(dict.fromkeys(reasons)))
 
 
+@cache
+def available() -> bool:
+    """Whether there is a library. Builds it on the first call."""
+    try:
+        library()
+    except NativeUnavailable:
+        return False
+    return True
+
+
 def candidate_levels(setting: str) -> list[Level]:
     """The levels to try, in order. Raises NativeUnavailable for "off" and for an unsupported level."""
     if setting == OFF:

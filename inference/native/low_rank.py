@@ -6,8 +6,7 @@ Knows tensors and the library; knows no modules and no adapters.
 import torch
 from torch import Tensor
 
-from inference.native.library import library
-from inference.native.sampling import available
+from inference.native.library import available, library
 
 
 def supports(x: Tensor, output: Tensor) -> bool:

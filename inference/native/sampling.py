@@ -4,27 +4,15 @@ Knows tensors and the library; knows no sequences and no seeds.
 """
 
 from ctypes import byref
-from functools import cache
 
 import torch
 from torch import Tensor
 
-from inference.native.build import NativeUnavailable
-from inference.native.library import library
+from inference.native.library import available, library
 from inference.native.packed_matrix import NATIVE_DTYPES, scratch
 from inference.native.structs import CutoffParams, Logits
 
 AMBIGUOUS = -3  # as in draw.h
-
-
-@cache
-def available() -> bool:
-    """Whether the library is available. Builds it on the first call."""
-    try:
-        library()
-    except NativeUnavailable:
-        return False
-    return True
 
 
 def supports(logits: Tensor) -> bool:

@@ -11,13 +11,13 @@ from inference.model.lora.low_rank import (
     Products,
     products_for,
 )
-from inference.native import sampling
+from inference.native.library import available
 
 
 def test_few_tokens_in_bfloat16_are_computed_by_native_code_or_in_float32() -> None:
     rows = torch.zeros(MAX_SMALL_TOKENS + 1, 8, dtype=torch.bfloat16)
     small = rows[1:]
-    assert products_for(small, small) is (NATIVE if sampling.available() else IN_FLOAT32)
+    assert products_for(small, small) is (NATIVE if available() else IN_FLOAT32)
     assert products_for(small.half(), small.half()) is IN_FLOAT32
     assert products_for(small.float(), small.float()) is IN_DTYPE
     assert products_for(rows, rows) is IN_DTYPE
@@ -25,7 +25,7 @@ def test_few_tokens_in_bfloat16_are_computed_by_native_code_or_in_float32() -> N
 
 @pytest.mark.parametrize("products", [NATIVE, IN_FLOAT32], ids=["native", "float32"])
 def test_outputs_are_those_of_products_in_the_dtype(products: Products) -> None:
-    if products is NATIVE and not sampling.available():
+    if products is NATIVE and not available():
         pytest.skip("there is no native library")
     x, a, b_t, output = (
         torch.randn(shape, generator=torch.Generator().manual_seed(1)).bfloat16()
