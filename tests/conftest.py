@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 from flask import Flask
 from flask.testing import FlaskClient
 
@@ -27,6 +28,12 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("HF_HOME", os.environ.get("HF_HOME") or str(caches / "huggingface"))
         patch.setenv("XDG_CACHE_HOME", str(home))
         yield
+
+
+@pytest.fixture(autouse=True)
+def fixed_seed() -> None:
+    """Each test draws the same random numbers in every run."""
+    torch.manual_seed(0)
 
 
 @pytest.fixture

@@ -59,8 +59,9 @@ def test_products_are_those_of_the_unpacked_weight(
         torch.randn(2, ROWS, INPUTS),
         torch.randn(ROWS, OUTPUTS),
     )
-    torch.testing.assert_close(matrix.linear(x), linear(x, weight, bias))
-    torch.testing.assert_close(matrix.input_gradient(gradient), gradient @ weight)
+    # Sums of 200 products with roundings in another order.
+    torch.testing.assert_close(matrix.linear(x), linear(x, weight, bias), rtol=1e-5, atol=1e-4)
+    torch.testing.assert_close(matrix.input_gradient(gradient), gradient @ weight, rtol=1e-5, atol=1e-4)
     ids = torch.tensor([[3, 0], [47, 3]])
     assert torch.equal(matrix.rows(ids), weight[ids])
 
