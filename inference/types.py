@@ -100,6 +100,7 @@ class GenerationRequest:
     show_special        include special tokens in the text
     constraint          structured output that the answers must match
     logprobs            alternatives to report with each token; 0: the sampled token alone, None: no logprobs
+    logprobs_are_optional  the answer may lack them where its server does not compute them
     processed_logprobs  report logprobs after all logits processors and warpers; False: the model's own
     prompt_logprobs     as logprobs, for the tokens of the prompt
     prompt_scoring      with prompt_logprobs: other tokens to score at the places of the prompt
@@ -133,6 +134,7 @@ class GenerationRequest:
     constraint: Constraint | None = None
     n: int = 1
     logprobs: int | None = None
+    logprobs_are_optional: bool = False
     processed_logprobs: bool = False
     prompt_logprobs: int | None = None
     prompt_scoring: PromptScoring | None = None

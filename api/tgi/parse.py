@@ -80,6 +80,7 @@ def to_generation_request(
         constraint=parse_grammar(parameters.grammar),
         n=best_of,
         logprobs=num_alternatives if with_logprobs else None,
+        logprobs_are_optional=with_logprobs and best_of == 1 and not num_alternatives,
         processed_logprobs=True,
         prompt_logprobs=0 if parameters.decoder_input_details and settings.enable_prefill_logprobs else None,
         deadline=settings.request_timeout_s,

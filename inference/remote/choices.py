@@ -32,6 +32,7 @@ FINISH_REASONS: Mapping[str, FinishReason] = {
     "content_filter": "filtered",
 }
 BROKEN_REASONS = frozenset({"abort", "error"})
+NO_TEXTS: Mapping[int, str] = {}
 TIMEOUT = "timeout"  # the stop_reason of a Hearth that ended an answer at a deadline, with the reason length
 
 log = logging.getLogger(__name__)
@@ -134,16 +135,16 @@ class Choices:
             raise broken(self.model, "it ended without a finish reason")
         return [event for choice in self._choices.values() for event in self._last_events(choice)]
 
-    def finish_at_deadline(self, text: str = "") -> list[Event]:
+    def finish_at_deadline(self, held_texts: Mapping[int, str] = NO_TEXTS) -> list[Event]:
         """The end of every answer at the request's deadline; finished answers keep their reasons.
 
-        text  of the answer that was held back
+        held_texts  by answer: text that was held back
         """
         events: list[Event] = []
         for index in self.indices:
             events += self.start(index)
             choice = self._choices[index]
-            choice.end = choice.end or Finished(index, "deadline", text)
+            choice.end = choice.end or Finished(index, "deadline", held_texts.get(index, ""))
             events += self._last_events(choice)
         return events
 

@@ -4,7 +4,7 @@ Sends GETs only, and generates nothing.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -20,7 +20,7 @@ PROBE_TIMEOUT_S = 5.0
 class Detected:
     """What a server says about itself.
 
-    kind     a kind of InferenceServer, or "llama.cpp"; None: unknown
+    kind     a kind of InferenceServer, "llama.cpp" or "transformers"; None: unknown
     models   the names of its models
     context  of the model; None: unknown
     details  the numbers in the document in which it says so
@@ -39,7 +39,7 @@ async def detect(client: HttpClient) -> Detected:
     server = client.model.server
     if server.kind == "azure":  # a deployment has one model, and no list
         return Detected("azure")
-    questions = QUESTIONS if server.kind == "detect" else [BY_KIND.get(server.kind, ask_openai)]
+    questions = BY_KIND.get(server.kind, [ask_openai])
     problem = ""
     for question in questions:
         try:
@@ -86,6 +86,13 @@ async def ask_llamastack(client: HttpClient, url: str) -> Detected | None:
     return Detected("llamastack", tuple(names))
 
 
+async def ask_transformers(client: HttpClient, url: str) -> Detected | None:
+    """`transformers serve` is known by its routes: its list of models is that of the Hub's cache."""
+    document = await client.get_json(f"{origin(url)}/openapi.json")
+    is_transformers = document["paths"].keys() >= {"/load_model", "/reset"}
+    return Detected("transformers") if is_transformers else None
+
+
 async def ask_openai(client: HttpClient, url: str, kind: str = "") -> Detected | None:
     """Ask for the models. vLLM tells their context; llama.cpp has a route /props."""
     base = url if urlsplit(url).path else f"{url}/v1"
@@ -109,8 +116,13 @@ def origin(url: str) -> str:
 
 
 Question = Callable[[HttpClient, str], Awaitable[Detected | None]]
-QUESTIONS: tuple[Question, ...] = (ask_hearth, ask_tgi, ask_llamastack, ask_openai)
-BY_KIND: Mapping[str, Question] = {"hearth": ask_hearth, "tgi": ask_tgi, "llamastack": ask_llamastack}
+BY_KIND: Mapping[str, Sequence[Question]] = {
+    "detect": (ask_hearth, ask_tgi, ask_llamastack, ask_transformers, ask_openai),
+    "openai": (ask_transformers, ask_openai),
+    "hearth": (ask_hearth,),
+    "tgi": (ask_tgi,),
+    "llamastack": (ask_llamastack,),
+}
 
 
 def probe(models: tuple[RemoteModel, ...]) -> list[Detected]:

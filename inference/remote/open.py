@@ -13,11 +13,11 @@ from inference.metrics.upstream import UpstreamMetrics
 from inference.models import ModelEntry
 from inference.remote.backend import RemoteBackend
 from inference.remote.detect import Detected, probe
+from inference.remote.flavours import FLAVOURS
 from inference.remote.link import LinkApi, LinkTokenizer
 from inference.remote.llamastack import LlamaStackApi
 from inference.remote.member import Member
 from inference.remote.openai import OpenAIApi
-from inference.remote.openai_body import FLAVOURS
 from inference.remote.prompt_types import prompt_type_of
 from inference.remote.remote_tokenizer import WITH_TOKENIZER, RemoteTokenizer
 from inference.remote.residence import Residence

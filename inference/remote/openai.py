@@ -5,15 +5,18 @@ A conversation goes to chat completions, a text to completions.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from inference.embedding import Embedding
 from inference.errors import BadRequest
+from inference.remote.answer_stops import stop_strings
 from inference.remote.choices import is_count
 from inference.remote.failures import broken
-from inference.remote.openai_body import Flavour, chat_body, completion_body
+from inference.remote.flavours import Flavour
+from inference.remote.openai_body import chat_body, completion_body
 from inference.remote.openai_reader import OpenAIReader
 from inference.remote.options import keep_supported
 from inference.remote.prompt_types import as_text
@@ -53,8 +56,9 @@ class OpenAIApi:
         self._check_prompt(request, is_chat)
         path = CHAT_PATH if is_chat else COMPLETION_PATH
         body = self._body(request, is_chat) | dict(self._model.extra)
-        name, num_answers = self._model.name, request.n
-        return [UpstreamCall(path, msgspec.json.encode(body), lambda: OpenAIReader(name, num_answers))]
+        stops = stop_strings(request) if self._flavour.leaves_stops else None
+        make_reader = partial(OpenAIReader, self._model.name, request.n, stops)
+        return [UpstreamCall(path, msgspec.json.encode(body), make_reader)]
 
     def embedding_call(self, inputs: Sequence[str | Sequence[int]]) -> tuple[str, bytes]:
         for number, each in enumerate(inputs):

@@ -1,99 +1,14 @@
-"""The body of a request to an OpenAI-compatible server, for chat completions and for completions.
+"""The body of a request to an OpenAI-compatible server, for chat completions and for completions."""
 
-Knows which options each flavour of server supports, and how they are spelled.
-"""
-
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from inference.content import content_text
 from inference.errors import BadRequest
+from inference.remote.flavours import Flavour
 from inference.text.tool_prompt import tool_schema
 from inference.types import Constraint, GenerationRequest, Message
 
-OPENAI_OPTIONS = frozenset(
-    {
-        "top_p",
-        "presence_penalty",
-        "frequency_penalty",
-        "logit_bias",
-        "seed",
-        "logprobs",
-        "constraint",
-        "tools",
-        "tool_choice",
-        "parallel_calls",
-    }
-)
-# Options of vLLM, SGLang and Hearth, with vLLM's spelling of those that differ.
-VLLM_SPELLINGS: Mapping[str, str] = {
-    "top_k": "top_k",
-    "min_p": "min_p",
-    "repetition_penalty": "repetition_penalty",
-    "min_tokens": "min_tokens",
-    "ignore_eos": "ignore_eos",
-    "bad_words": "bad_words",
-    "stop_token_ids": "stop_token_ids",
-    "include_stop_str_in_output": "include_stop_str_in_output",
-    "truncate": "truncate_prompt_tokens",
-    "add_special_tokens": "add_special_tokens",
-    "allowed_token_ids": "allowed_token_ids",
-    "cache_salt": "cache_salt",
-}
-HEARTH_SPELLINGS: Mapping[str, str] = {
-    **VLLM_SPELLINGS,
-    "output_token_ids": "output_token_ids",
-    "deadline": "max_time",
-}
-TEMPLATE_OPTIONS = frozenset({"add_generation_prompt", "continue_final_message", "arguments"})
 VLLM_CONSTRAINTS = {"regex": "regex", "choice": "choice", "grammar": "grammar"}  # keys of structured_outputs
-LLAMA_CPP_SPELLINGS: Mapping[str, str] = {
-    "top_k": "top_k",
-    "min_p": "min_p",
-    "repetition_penalty": "repeat_penalty",
-    "typical_p": "typical_p",
-    "ignore_eos": "ignore_eos",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Flavour:
-    """What a kind of OpenAI-compatible server supports beyond OpenAI's own options.
-
-    spellings         option -> its name in the body
-    max_stops         stop strings in a request; None: any number
-    max_tokens_field  of chat completions
-    has_prompt_ids    token ids as the prompt, and token ids of the answer on request
-    model             the model in messages
-    """
-
-    name: str
-    spellings: Mapping[str, str]
-    max_stops: int | None = None
-    max_tokens_field: str = "max_tokens"
-    has_prompt_ids: bool = False
-    model: str = ""
-
-    @property
-    def server(self) -> str:
-        """The server, for messages."""
-        return f"the {self.name} server behind {self.model}"
-
-    @property
-    def options(self) -> frozenset[str]:
-        extended = {"show_special", *TEMPLATE_OPTIONS} if self.has_prompt_ids else set()
-        return OPENAI_OPTIONS | self.spellings.keys() | extended
-
-
-FLAVOURS: Mapping[str, Flavour] = {
-    "openai": Flavour("OpenAI", {}, max_stops=4, max_tokens_field="max_completion_tokens"),
-    "azure": Flavour("Azure OpenAI", {}, max_stops=4, max_tokens_field="max_completion_tokens"),
-    "compatible": Flavour("OpenAI-compatible", {}),
-    "vllm": Flavour("vLLM", VLLM_SPELLINGS, has_prompt_ids=True),
-    "hearth": Flavour("Hearth", HEARTH_SPELLINGS, has_prompt_ids=True),
-    "llama.cpp": Flavour("llama.cpp", LLAMA_CPP_SPELLINGS),
-}
 
 
 def chat_body(request: GenerationRequest, model: str, flavour: Flavour) -> dict[str, Any]:
@@ -147,7 +62,7 @@ def common_body(request: GenerationRequest, model: str, flavour: Flavour) -> dic
     if sampling.logit_bias:
         body["logit_bias"] = {str(id): bias for id, bias in sampling.logit_bias.items()}
     if request.n > 1:
-        body["n"] = request.n
+        body["n"] = num_answers(request, flavour)
     if request.stop:
         body["stop"] = stops(request, flavour)
     if request.constraint:
@@ -175,6 +90,13 @@ def extension_fields(request: GenerationRequest, flavour: Flavour) -> dict[str, 
         if request.show_special:
             body["skip_special_tokens"] = False
     return body
+
+
+def num_answers(request: GenerationRequest, flavour: Flavour) -> int:
+    """The number of answers. Raises BadRequest if they are too many."""
+    if flavour.max_answers is not None and request.n > flavour.max_answers:
+        raise BadRequest("n", f"may be at most {flavour.max_answers} for {flavour.server}", request.n)
+    return request.n
 
 
 def stops(request: GenerationRequest, flavour: Flavour) -> list[str]:

@@ -4,9 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from inference.remote.answer_stops import AnswerStops
 from inference.remote.choices import Choices, known_logprob
 from inference.remote.event_stream import ServerSentEvent
 from inference.remote.failures import broken, in_band
+from inference.text.stop_strings import StopStrings
 from inference.types import Event, Token, TopLogprob
 from inference.untrusted_json import decode_json
 
@@ -16,11 +18,15 @@ TOKEN_ID_PREFIX = "token_id:"  # vLLM's name of a token, on request
 
 
 class OpenAIReader:
-    """An AnswerReader for the answers 0 to n - 1."""
+    """An AnswerReader for the answers 0 to n - 1.
 
-    def __init__(self, model: str, num_answers: int) -> None:
+    stops  that are cut off here; None: the server does it
+    """
+
+    def __init__(self, model: str, num_answers: int, stops: StopStrings | None = None) -> None:
         self._model = model
         self._choices = Choices(model, tuple(range(num_answers)))
+        self._stops = [AnswerStops(stops) for _ in range(num_answers)] if stops else []
         self._is_done = False
 
     @property
@@ -48,7 +54,9 @@ class OpenAIReader:
         return self._choices.finish()
 
     def finish_at_deadline(self) -> list[Event]:
-        return self._choices.finish_at_deadline()
+        return self._choices.finish_at_deadline(
+            {index: stops.held_text() for index, stops in enumerate(self._stops)}
+        )
 
     def _read_chunk(self, chunk: Any, is_error: bool) -> list[Event]:
         if not isinstance(chunk, dict):
@@ -85,14 +93,16 @@ class OpenAIReader:
         delta = choice.get("delta") or choice.get("message") or {}
         text = delta.get("content") or choice.get("text") or ""
         tokens = read_tokens(index, text, choice.get("logprobs"), choice.get("token_ids") or ())
+        stops = self._stops[index] if self._stops else None
+        if stops:
+            tokens = [replace(token, text=stops.feed(token.text)) for token in tokens]
         calls = self._read_calls(index, delta)
-        if reason := choice.get("finish_reason"):
-            return [
-                *events,
-                *calls,
-                *self._choices.end(index, reason, choice.get("stop_reason"), last_tokens=tokens),
-            ]
-        return [*events, *self._choices.tokens(tokens), *calls]
+        if not (reason := choice.get("finish_reason")):
+            return [*events, *self._choices.tokens(tokens), *calls]
+        stop = stops.stop if stops and stops.stop else choice.get("stop_reason")
+        held_text = stops.held_text() if stops else ""
+        end = self._choices.end(index, reason, stop, last_tokens=tokens, text=held_text)
+        return [*events, *calls, *end]
 
     def _read_calls(self, index: int, delta: Mapping[str, Any]) -> list[Event]:
         """The events of the tool calls in a delta, also in OpenAI's older form."""

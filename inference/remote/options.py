@@ -25,6 +25,7 @@ ALWAYS = frozenset(
         "tool_format",
         "greedy",
         "temperature",
+        "logprobs_are_optional",
         "processed_logprobs",
         "adapter_number",
         "add_generation_prompt",
@@ -62,11 +63,19 @@ def keep_supported(
     for name, _ in set_options(request):
         if name in ALWAYS or name in supported or (name in ABOUT and not getattr(request, ABOUT[name])):
             continue
-        shown_name = NAMES.get(name, name)
-        if shown_name not in drop and name not in drop:
+        shown_name = name_for_clients(request, name)
+        is_optional = name == "logprobs" and request.logprobs_are_optional
+        if not is_optional and shown_name not in drop and name not in drop:
             raise BadRequest(shown_name, f"is not supported by {server}: leave it out")
         dropped.append(name)
     return without(request, dropped) if dropped else request
+
+
+def name_for_clients(request: GenerationRequest, name: str) -> str:
+    """The option as the client spells it."""
+    if name == "constraint" and request.constraint:
+        return request.constraint.field_name
+    return NAMES.get(name, name)
 
 
 def without(request: GenerationRequest, names: Sequence[str]) -> GenerationRequest:

@@ -11,9 +11,10 @@ import msgspec
 
 from inference.errors import NotImplementedHere
 from inference.remote.failures import broken
+from inference.remote.flavours import FLAVOURS
 from inference.remote.http_client import MAX_DOCUMENT_BYTES, HttpClient, read_body
 from inference.remote.openai import is_conversation
-from inference.remote.openai_body import FLAVOURS, chat_body
+from inference.remote.openai_body import chat_body
 from inference.struct_types import ready
 from inference.tokenized import Tokenized, TokenSpan
 from inference.types import GenerationRequest

@@ -9,9 +9,10 @@ import msgspec
 
 from inference.embedding import Embedding
 from inference.errors import BadRequest, NotImplementedHere
+from inference.remote.answer_stops import AnswerStops, stop_strings
 from inference.remote.choices import known_logprob
+from inference.remote.flavours import Flavour
 from inference.remote.openai import OpenAIApi, is_conversation
-from inference.remote.openai_body import Flavour
 from inference.remote.options import keep_supported
 from inference.remote.prompt_types import as_text
 from inference.remote.streamed_reader import StreamedReader
@@ -21,7 +22,7 @@ from inference.types import Constraint, Event, GenerationRequest, Token, TopLogp
 from settings.model_list import RemoteModel
 
 STREAM_PATH, CHAT_PREFIX = "/generate_stream", "/v1"
-CHAT_FLAVOUR = Flavour("TGI", {}, max_stops=4)
+CHAT_FLAVOUR = Flavour("TGI", {}, max_stops=4, leaves_stops=True)
 MAX_TOP_TOKENS = 5
 MAX_STOPS = 4  # where /info does not say it
 DEFAULT_MAX_TOKENS = 1024
@@ -133,13 +134,6 @@ class TgiApi:
         return self._model.max_tokens or min(DEFAULT_MAX_TOKENS, context // 2)
 
 
-def stop_strings(request: GenerationRequest) -> StopStrings | None:
-    """What removes the stop strings, which TGI leaves in the text."""
-    if not request.stop:
-        return None
-    return StopStrings((), request.stop) if request.include_stop_str_in_output else StopStrings(request.stop)
-
-
 class TgiReader(StreamedReader):
     """stops: None if the request has no stop strings."""
 
@@ -147,9 +141,8 @@ class TgiReader(StreamedReader):
 
     def __init__(self, model: str, index: int, stops: StopStrings | None, show_special: bool) -> None:
         super().__init__(model, index)
-        self._matcher = stops.new_matcher() if stops else None
+        self._stops = AnswerStops(stops)
         self._show_special = show_special
-        self._stop = ""
 
     def read_chunk(self, chunk: dict[str, Any]) -> list[Event]:
         events = self.choices.start(self.index)
@@ -166,29 +159,23 @@ class TgiReader(StreamedReader):
             *self.choices.end(
                 self.index,
                 reason,
-                self._stop or None,
+                self._stops.stop or None,
                 last_tokens=[token],
-                text=self._held_text(),
+                text=self._stops.held_text(),
                 seed=details.get("seed"),
             ),
         ]
 
     def finish_at_deadline(self) -> list[Event]:
-        return self.choices.finish_at_deadline(self._held_text())
-
-    def _held_text(self) -> str:
-        """What was held back as the possible start of a stop string, once no more text follows."""
-        return self._matcher.flush() if self._matcher and not self._stop else ""
+        return self.choices.finish_at_deadline({self.index: self._stops.held_text()})
 
     def _token(self, token: dict[str, Any], top_tokens: Sequence[dict[str, Any]]) -> Token:
         is_special = bool(token.get("special"))
-        text = "" if self._stop or (is_special and not self._show_special) else token["text"]
-        if self._matcher and not self._stop:
-            text, self._stop = self._matcher.feed(text)
+        text = "" if is_special and not self._show_special else token["text"]
         return Token(
             self.index,
             token["id"],
-            text,
+            self._stops.feed(text),
             known_logprob(token.get("logprob")),
             tuple(map(top_logprob, top_tokens)),
             is_special,

@@ -19,8 +19,8 @@ def serve(upstream: FakeUpstream, **documents: Any) -> None:
     upstream.reply = reply
 
 
-def ask(upstream: FakeUpstream, loop: asyncio.AbstractEventLoop) -> Detected:
-    model = parse_entry(1, {"base_model": "up/model", "inference_server": upstream.url})
+def ask(upstream: FakeUpstream, loop: asyncio.AbstractEventLoop, prefix: str = "") -> Detected:
+    model = parse_entry(1, {"base_model": "up/model", "inference_server": prefix + upstream.url})
     assert isinstance(model, RemoteModel)
 
     async def run() -> Detected:
@@ -53,3 +53,13 @@ def test_a_list_of_models_of_another_form_is_a_problem_and_no_traceback(
     serve(upstream, health={"status": "OK"}, models=models)
     detected = ask(upstream, loop)
     assert detected.problem or not detected.models
+
+
+@pytest.mark.parametrize("prefix", ["", "openai_chat:None:"])
+def test_transformers_serve_is_known_by_its_routes(
+    prefix: str, upstream: FakeUpstream, loop: asyncio.AbstractEventLoop
+) -> None:
+    """Its list of models fails where the Hub's cache is missing."""
+    serve(upstream, **{"openapi.json": {"paths": {"/load_model": {}, "/reset": {}, "/v1/models": {}}}})
+    detected = ask(upstream, loop, prefix)
+    assert (detected.kind, detected.models, detected.problem) == ("transformers", (), "")

@@ -8,9 +8,9 @@ import pytest
 
 from inference.backend import Stream
 from inference.errors import BadRequest
+from inference.remote.flavours import FLAVOURS
 from inference.remote.http_client import HttpClient
 from inference.remote.openai import OpenAIApi
-from inference.remote.openai_body import FLAVOURS
 from inference.sampling import Sampling
 from inference.types import (
     CallDelta,

@@ -129,6 +129,9 @@ def test_logprobs_are_requested_if_they_are_returned_or_select_the_best(to_reque
     assert to_request("/generate_stream").logprobs == 0
     assert to_request(best_of=2, do_sample=True).logprobs == 0
     assert to_request(details=True).processed_logprobs
+    assert to_request(details=True).logprobs_are_optional
+    assert not to_request(best_of=2, do_sample=True).logprobs_are_optional
+    assert not to_request(details=True, top_n_tokens=3).logprobs_are_optional
 
 
 def test_more_alternatives_are_requested_than_are_returned(to_request: Any, backend: FakeBackend) -> None:

@@ -1,0 +1,107 @@
+"""The kinds of OpenAI-compatible servers: which options each one supports, and how they are spelled."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+OPENAI_OPTIONS = frozenset(
+    {
+        "top_p",
+        "presence_penalty",
+        "frequency_penalty",
+        "logit_bias",
+        "seed",
+        "logprobs",
+        "constraint",
+        "tools",
+        "tool_choice",
+        "parallel_calls",
+    }
+)
+# Options of vLLM, SGLang and Hearth, with vLLM's spelling of those that differ.
+VLLM_SPELLINGS: Mapping[str, str] = {
+    "top_k": "top_k",
+    "min_p": "min_p",
+    "repetition_penalty": "repetition_penalty",
+    "min_tokens": "min_tokens",
+    "ignore_eos": "ignore_eos",
+    "bad_words": "bad_words",
+    "stop_token_ids": "stop_token_ids",
+    "include_stop_str_in_output": "include_stop_str_in_output",
+    "truncate": "truncate_prompt_tokens",
+    "add_special_tokens": "add_special_tokens",
+    "allowed_token_ids": "allowed_token_ids",
+    "cache_salt": "cache_salt",
+}
+HEARTH_SPELLINGS: Mapping[str, str] = {
+    **VLLM_SPELLINGS,
+    "output_token_ids": "output_token_ids",
+    "deadline": "max_time",
+}
+TEMPLATE_OPTIONS = frozenset({"add_generation_prompt", "continue_final_message", "arguments"})
+LLAMA_CPP_SPELLINGS: Mapping[str, str] = {
+    "top_k": "top_k",
+    "min_p": "min_p",
+    "repetition_penalty": "repeat_penalty",
+    "typical_p": "typical_p",
+    "ignore_eos": "ignore_eos",
+}
+# `transformers serve` makes a repetition penalty of the frequency penalty; the rest has no effect.
+TRANSFORMERS_IGNORED = frozenset(
+    {
+        "frequency_penalty",
+        "presence_penalty",
+        "logprobs",
+        "constraint",
+        "tool_choice",
+        "parallel_calls",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Flavour:
+    """What a kind of OpenAI-compatible server supports beyond OpenAI's own options.
+
+    spellings         option -> its name in the body
+    max_stops         stop strings in a request; None: any number
+    max_tokens_field  of chat completions
+    has_prompt_ids    token ids as the prompt, and token ids of the answer on request
+    ignored           options of OpenAI's that it accepts without an effect, or with another one
+    max_answers       to one request; None: any number
+    leaves_stops      the stop string stays in the text: it is cut off here
+    model             the model in messages
+    """
+
+    name: str
+    spellings: Mapping[str, str]
+    max_stops: int | None = None
+    max_tokens_field: str = "max_tokens"
+    has_prompt_ids: bool = False
+    ignored: frozenset[str] = frozenset()
+    max_answers: int | None = None
+    leaves_stops: bool = False
+    model: str = ""
+
+    @property
+    def server(self) -> str:
+        """The server, for messages."""
+        return f"the {self.name} server behind {self.model}"
+
+    @property
+    def options(self) -> frozenset[str]:
+        extended = {"show_special", *TEMPLATE_OPTIONS} if self.has_prompt_ids else set()
+        cut_here = {"include_stop_str_in_output"} if self.leaves_stops else set()
+        return OPENAI_OPTIONS - self.ignored | self.spellings.keys() | extended | cut_here
+
+
+FLAVOURS: Mapping[str, Flavour] = {
+    "openai": Flavour("OpenAI", {}, max_stops=4, max_tokens_field="max_completion_tokens"),
+    "azure": Flavour("Azure OpenAI", {}, max_stops=4, max_tokens_field="max_completion_tokens"),
+    "compatible": Flavour("OpenAI-compatible", {}),
+    "vllm": Flavour("vLLM", VLLM_SPELLINGS, has_prompt_ids=True),
+    "hearth": Flavour("Hearth", HEARTH_SPELLINGS, has_prompt_ids=True),
+    "llama.cpp": Flavour("llama.cpp", LLAMA_CPP_SPELLINGS),
+    "transformers": Flavour(
+        "transformers", {}, ignored=TRANSFORMERS_IGNORED, max_answers=1, leaves_stops=True
+    ),
+}
