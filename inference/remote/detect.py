@@ -1,16 +1,19 @@
 """Asks a server at the start what it speaks, which models it has, and how long their context is.
 
-Sends GETs only, and generates nothing.
+Sends GETs, and to h2oGPT a call that lists its models. Generates nothing.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import urlsplit
 
 from inference.remote.choices import is_count
 from inference.remote.failures import UpstreamFailure
-from inference.remote.http_client import HttpClient
+from inference.remote.gradio_functions import read_functions, read_models
+from inference.remote.http_client import MAX_DOCUMENT_BYTES, HttpClient, read_body
+from inference.untrusted_json import parse_json
 from settings.model_list import RemoteModel
 
 PROBE_TIMEOUT_S = 5.0
@@ -23,7 +26,7 @@ class Detected:
     kind     a kind of InferenceServer, "llama.cpp" or "transformers"; None: unknown
     models   the names of its models
     context  of the model; None: unknown
-    details  the numbers in the document in which it says so
+    details  what the API of its kind needs to know of the document in which it says so
     problem  why it could not be asked; empty: it answered
     """
 
@@ -31,7 +34,7 @@ class Detected:
     models: tuple[str, ...] = ()
     context: int | None = None
     problem: str = ""
-    details: Mapping[str, int] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
 
 
 async def detect(client: HttpClient) -> Detected:
@@ -52,7 +55,7 @@ async def detect(client: HttpClient) -> Detected:
             if failure.outcome == "unreachable":
                 return Detected(problem=problem)
             continue
-        except (KeyError, TypeError, AttributeError):
+        except (KeyError, TypeError, AttributeError, ValueError):
             problem = "it describes itself in an unknown form"
             continue
         except TimeoutError:
@@ -75,6 +78,20 @@ async def ask_tgi(client: HttpClient, url: str) -> Detected | None:
         return None
     limits = {name: value for name, value in document.items() if is_count(value)}
     return Detected("tgi", (str(document["model_id"]),), limits.get("max_total_tokens"), details=limits)
+
+
+async def ask_gradio(client: HttpClient, url: str) -> Detected | None:
+    """h2oGPT is known by its function of gradio, and lists its models in another one."""
+    functions = read_functions(await client.get_json(f"{url}/config", MAX_DOCUMENT_BYTES))
+    if functions is None:
+        return None
+    models: Mapping[str, int | None] = {}
+    if functions.has_model_names:
+        async with client.post(functions.models_path, b'{"data":[]}') as response:
+            models = read_models(parse_json(await read_body(response, MAX_DOCUMENT_BYTES)))
+    names = tuple(models)
+    name = client.model.upstream_name or next(iter(names), "")
+    return Detected("gradio", names, models.get(name), details={"functions": functions})
 
 
 async def ask_llamastack(client: HttpClient, url: str) -> Detected | None:
@@ -117,10 +134,11 @@ def origin(url: str) -> str:
 
 Question = Callable[[HttpClient, str], Awaitable[Detected | None]]
 BY_KIND: Mapping[str, Sequence[Question]] = {
-    "detect": (ask_hearth, ask_tgi, ask_llamastack, ask_transformers, ask_openai),
+    "detect": (ask_hearth, ask_tgi, ask_gradio, ask_llamastack, ask_transformers, ask_openai),
     "openai": (ask_transformers, ask_openai),
     "hearth": (ask_hearth,),
     "tgi": (ask_tgi,),
+    "gradio": (ask_gradio,),
     "llamastack": (ask_llamastack,),
 }
 

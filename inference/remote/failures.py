@@ -54,6 +54,12 @@ def broken(model: str, reason: str) -> UpstreamFailure:
     return UpstreamFailure(error, "broken", is_retried=True)
 
 
+def refused(model: str, reason: str) -> UpstreamFailure:
+    """The server does not take requests of this server."""
+    error = Unavailable(f"the server behind {model} refuses this server ({reason})")
+    return UpstreamFailure(error, "refused")
+
+
 def from_status(model: str, status: int, headers: Mapping[str, str], body: bytes) -> UpstreamFailure:
     """The failure that a response without an answer stands for."""
     message = clean(message_in(body)) or f"status {status}"
@@ -63,8 +69,7 @@ def from_status(model: str, status: int, headers: Mapping[str, str], body: bytes
     if status in BAD_REQUEST_STATUSES:
         return UpstreamFailure(bad_request(model, message), "bad_request")
     if status in REFUSING_STATUSES:
-        error = Unavailable(f"the server behind {model} refuses this server (status {status})")
-        return UpstreamFailure(error, "refused")
+        return refused(model, f"status {status}")
     if status == 413:
         return UpstreamFailure(TooLarge(f"the server behind {model}: {message}"), "bad_request")
     retry_after = read_retry_after(headers.get("Retry-After", ""))

@@ -7,7 +7,7 @@ import os
 import ssl
 import urllib.request
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -38,31 +38,24 @@ class HttpClient:
         query = self.model.server.query
         return f"{self.model.server.url}{path}" + (f"?{query}" if query else "")
 
-    @asynccontextmanager
-    async def post(self, path: str, body: bytes) -> AsyncIterator[aiohttp.ClientResponse]:
+    def post(self, path: str, body: bytes) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         """The response to `body`, with status 200. Leaving it before its end closes the connection.
 
         Raises UpstreamFailure.
         """
-        try:
-            response = await self._send("POST", self.url(path), body)
-        except CLOSED_EARLY:
-            response = await self._repeat("POST", self.url(path), body)
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise self._unreachable(error) from None
-        try:
-            await self._check(response)
-            yield response
-        finally:
-            response.close() if not response.content.at_eof() else response.release()
+        return self._exchange("POST", path, body)
 
-    async def get_json(self, url: str) -> Any:
-        """The JSON at an address of the upstream, of at most MAX_ERROR_BYTES. Raises UpstreamFailure."""
+    def get(self, path: str) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        """As post, without a body."""
+        return self._exchange("GET", path, None)
+
+    async def get_json(self, url: str, max_bytes: int = MAX_ERROR_BYTES) -> Any:
+        """The JSON at an address of the upstream. Raises UpstreamFailure."""
         try:
             response = await self._send("GET", url, None)
             async with response:
                 await self._check(response)
-                return decode_json(await read_body(response, MAX_ERROR_BYTES))
+                return decode_json(await read_body(response, max_bytes))
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise self._unreachable(error) from None
         except ValueError:
@@ -71,6 +64,22 @@ class HttpClient:
     async def close(self) -> None:
         if self._session is not None:
             await self._session.close()
+
+    @asynccontextmanager
+    async def _exchange(
+        self, method: str, path: str, body: bytes | None
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        try:
+            response = await self._send(method, self.url(path), body)
+        except CLOSED_EARLY:
+            response = await self._repeat(method, self.url(path), body)
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise self._unreachable(error) from None
+        try:
+            await self._check(response)
+            yield response
+        finally:
+            response.close() if not response.content.at_eof() else response.release()
 
     async def _repeat(self, method: str, url: str, body: bytes | None) -> aiohttp.ClientResponse:
         try:

@@ -14,6 +14,7 @@ from inference.models import ModelEntry
 from inference.remote.backend import RemoteBackend
 from inference.remote.detect import Detected, probe
 from inference.remote.flavours import FLAVOURS
+from inference.remote.gradio import GradioApi
 from inference.remote.link import LinkApi, LinkTokenizer
 from inference.remote.llamastack import LlamaStackApi
 from inference.remote.member import Member
@@ -192,10 +193,20 @@ def make_llamastack_api(
     return LlamaStackApi(model, upstream_name)
 
 
+def make_gradio_api(
+    model: RemoteModel, upstream_name: str, kind: str, details: Mapping[str, Any]
+) -> UpstreamApi:
+    """Raises CannotOpen for a server that was not reached: it says itself how it is called."""
+    if "functions" not in details:
+        raise CannotOpen(f"{model.name}: a gradio server must be running when this server starts")
+    return GradioApi(model, upstream_name, details["functions"])
+
+
 MakeApi = Callable[[RemoteModel, str, str, Mapping[str, Any]], UpstreamApi]
 # kind of server: what makes its UpstreamApi, of the model, its name there, the kind, and Detected.details
 APIS: Mapping[str, MakeApi] = {
     **dict.fromkeys(FLAVOURS, make_openai_api),
     "tgi": make_tgi_api,
     "llamastack": make_llamastack_api,
+    "gradio": make_gradio_api,
 }

@@ -103,18 +103,27 @@ def as_text(request: GenerationRequest, model: RemoteModel, server: str) -> Gene
     assert prompt_type is not None, "the start refuses an unknown type"
     if request.tools:
         raise BadRequest("tools", f"are not supported by {server} with the prompt type {name}")
+    system, texts = system_and_texts(request, f"{server} with the prompt type {name}")
+    if system and not prompt_type.takes_system:
+        raise BadRequest("messages", f"may have no system message for {server} with the prompt type {name}")
+    text = render(prompt_type, texts, system)
+    stops = dict.fromkeys((*request.stop, *prompt_type.stops))
+    return replace(request, prompt=text, stop=tuple(filter(None, stops)))
+
+
+def system_and_texts(request: GenerationRequest, server: str) -> tuple[str, list[str]]:
+    """The text of the system messages, and those of user and assistant in turn, the last one the user's.
+
+    Raises BadRequest if the roles do not alternate.
+    """
     messages = [message for message in request.prompt if isinstance(message, Message)]
     system = "\n".join(content_text(each.content) for each in messages if each.role == "system")
     others = [each for each in messages if each.role != "system"]
     roles = [each.role for each in others]
     if roles != ["user", "assistant"] * (len(roles) // 2) + ["user"]:
         rule = "must alternate between user and assistant, and end with user"
-        raise BadRequest("messages", f"{rule}, for {server} with the prompt type {name}")
-    if system and not prompt_type.takes_system:
-        raise BadRequest("messages", f"may have no system message for {server} with the prompt type {name}")
-    text = render(prompt_type, [content_text(each.content) for each in others], system)
-    stops = dict.fromkeys((*request.stop, *prompt_type.stops))
-    return replace(request, prompt=text, stop=tuple(filter(None, stops)))
+        raise BadRequest("messages", f"{rule}, for {server}")
+    return system, [content_text(each.content) for each in others]
 
 
 def render(prompt_type: PromptType, texts: Sequence[str], system: str) -> str:

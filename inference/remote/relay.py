@@ -1,7 +1,8 @@
 """Sends one call to a server and relays the events of its response, with limits. On the event loop."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 
 import aiohttp
 
@@ -52,7 +53,7 @@ class Relay:
         first_at = loop.time() + timeouts.connect + timeouts.first
         try:
             async with asyncio.timeout_at(self._earlier(first_at)) as limit:
-                async with self._client.post(self._call.path, self._call.body) as response:
+                async with self._send() as response:
                     await self._read(response, reader, limit)
         except TimeoutError:
             if self._ends_at is not None and loop.time() >= self._ends_at:
@@ -65,6 +66,18 @@ class Relay:
             raise self._interrupted(error) from None
         except TooLargeEvent:
             raise broken(self._client.model.name, "an event that is too large") from None
+
+    @asynccontextmanager
+    async def _send(self) -> AsyncIterator[aiohttp.ClientResponse]:
+        """The response with the answer."""
+        call = self._call
+        async with self._client.post(call.path, call.body) as response:
+            if call.stream_path is None:
+                yield response
+                return
+            path = call.stream_path(await read_body(response, MAX_DOCUMENT_BYTES))
+        async with self._client.get(path) as response:
+            yield response
 
     async def _read(
         self, response: aiohttp.ClientResponse, reader: AnswerReader, limit: asyncio.Timeout

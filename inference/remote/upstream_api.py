@@ -1,6 +1,6 @@
 """The interface between a remote backend and what an upstream speaks: requests to send, and how to read them.
 
-One file for each kind of server implements it: openai.py, tgi.py, llamastack.py and link.py.
+One file for each kind of server implements it: openai.py, tgi.py, llamastack.py, gradio.py and link.py.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -61,11 +61,15 @@ class AnswerReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamCall:
-    """A POST to the upstream, and what reads its response: a new reader each time it is sent."""
+    """A POST to the upstream, and what reads its response: a new reader each time it is sent.
+
+    stream_path  the path of the answer's events, by the body of the response; None: they are the response
+    """
 
     path: str
     body: bytes
     make_reader: Callable[[], AnswerReader]
+    stream_path: Callable[[bytes], str] | None = None
 
 
 class UpstreamApi(Protocol):

@@ -11,6 +11,7 @@ from inference.backend import Backend
 from inference.metrics.upstream import UpstreamMetrics
 from inference.remote import attempts
 from inference.remote.detect import Detected
+from inference.remote.gradio_functions import GradioFunctions
 from inference.remote.open import open_model
 from inference.types import Message
 from settings.model_list import RemoteModel, Timeouts, parse_entry
@@ -47,12 +48,20 @@ def open_upstream(
     registry: CollectorRegistry,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[OpenModel]:
-    """Opens a model of the fake upstream: open_upstream(kind, **keys of an entry). Retries are quick."""
+    """Opens a model of the fake upstream: open_upstream(kind, **keys of an entry). Retries are quick.
+
+    functions: of a gradio server
+    """
     metrics = UpstreamMetrics(registry)
     backends: list[Backend] = []
     monkeypatch.setattr(attempts, "FIRST_DELAY_S", 0.01)
 
-    def open_backend(kind: str = "vllm_chat", detected: str = "", **keys: Any) -> Backend:
+    def open_backend(
+        kind: str = "vllm_chat",
+        detected: str = "",
+        functions: GradioFunctions | None = None,
+        **keys: Any,
+    ) -> Backend:
         prefix = f"{kind}:" if kind else ""
         entry = {
             "base_model": "up/model",
@@ -60,9 +69,9 @@ def open_upstream(
         }
         model = parse_entry(1, entry | keys)
         assert isinstance(model, RemoteModel) and isinstance(model.timeouts, Timeouts)
-        backend = open_model(
-            model, [Detected(detected or None, ("up/model",))] * (1 + len(model.others)), metrics
-        ).backend
+        details = {"functions": functions} if functions else {}
+        described = Detected(detected or None, ("up/model",), details=details)
+        backend = open_model(model, [described] * (1 + len(model.others)), metrics).backend
         backend.attach(loop)
         backends.append(backend)
         return backend

@@ -1,0 +1,62 @@
+"""What a gradio server says about h2oGPT's functions: how they are called, and which models it has."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from inference.remote.choices import is_count
+from settings.entry_values import read_literal
+
+FUNCTION, MODELS_FUNCTION = "submit_nochat_api", "model_names"
+PREFIX = re.compile(r"(/[\w-]+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class GradioFunctions:
+    """How a server wants its functions called.
+
+    prefix           of their routes: /gradio_api from gradio 5 on
+    num_states       arguments before FUNCTION's own, which the server fills in where they are null
+    has_model_names  it has MODELS_FUNCTION
+    """
+
+    prefix: str
+    num_states: int
+    has_model_names: bool
+
+    @property
+    def answer_path(self) -> str:
+        """The path of a call whose result is a stream."""
+        return f"{self.prefix}/call/{FUNCTION}"
+
+    @property
+    def models_path(self) -> str:
+        """The path of a call whose response is its result."""
+        return f"{self.prefix}/run/{MODELS_FUNCTION}"
+
+
+def read_functions(config: Any) -> GradioFunctions | None:
+    """By the document /config; None: h2oGPT's function is not there.
+
+    Raises KeyError, TypeError or AttributeError for a document of another form.
+    """
+    functions = {each.get("api_name"): each for each in config["dependencies"]}
+    prefix = config.get("api_prefix") or ""
+    if FUNCTION not in functions or not PREFIX.fullmatch(prefix):
+        return None
+    num_states = len(functions[FUNCTION]["inputs"]) - 1
+    return GradioFunctions(prefix, num_states, MODELS_FUNCTION in functions)
+
+
+def read_models(result: Any) -> Mapping[str, int | None]:
+    """The names of the models with their contexts, by the result of MODELS_FUNCTION; None: unknown.
+
+    Raises KeyError, TypeError or AttributeError for a result of another form.
+    """
+    try:
+        cards = read_literal(result["data"][0])
+    except (ValueError, IndexError):
+        return {}
+    contexts = {str(card["display_name"]): card.get("max_seq_len") for card in cards}
+    return {name: context if is_count(context) else None for name, context in contexts.items()}

@@ -1,0 +1,194 @@
+"""h2oGPT's upstreams behind gradio 4 and 6, by the bytes that both send."""
+
+import ast
+import time
+from typing import Any
+
+import pytest
+
+from inference.errors import BadRequest, NotImplementedHere, ServerError, Unavailable
+from inference.remote.gradio_functions import GradioFunctions, read_functions, read_models
+from inference.sampling import Sampling
+from inference.types import Finished, GenerationRequest, Message, Token
+from tests.remote.conftest import CHAT, OpenModel
+from tests.remote.fake_upstream import FakeUpstream, Reply, Sent, Step, document, event
+
+FUNCTIONS = GradioFunctions("/gradio_api", num_states=5, has_model_names=True)
+
+
+def update(text: str, name: str = "generating", **fields: Any) -> bytes:
+    result = {"response": text, "error": "", "sources": [], "save_dict": {}} | fields
+    return f"event: {name}\n".encode() + event([str(result)])
+
+
+def complete(text: str, num_tokens: int = 2) -> bytes:
+    counts = {"num_prompt_tokens": 7, "ntokens": num_tokens}
+    return update(text, "complete", save_dict={"extra_dict": counts})
+
+
+def serve(upstream: FakeUpstream, *steps: Step) -> None:
+    """A call gets the id of its event, and its event these steps."""
+    upstream.reply = lambda sent: document({"event_id": "ab12"}) if sent.method == "POST" else Reply([*steps])
+
+
+def answer_of(open_upstream: OpenModel, prompt: Any = CHAT, **options: Any) -> tuple[str, Finished]:
+    backend = open_upstream("gradio", functions=FUNCTIONS, key="sesame")
+    events = list(backend.generate(GenerationRequest(prompt, **options)))
+    end = events[-1]
+    assert isinstance(end, Finished)
+    return "".join(each.text for each in events if isinstance(each, Token | Finished)), end
+
+
+def arguments_of(upstream: FakeUpstream) -> dict[str, Any]:
+    *states, text = upstream.bodies[-1]["data"]
+    assert states == [None] * 5, "gradio 4 wants a null for each state"
+    arguments: dict[str, Any] = ast.literal_eval(text)
+    return arguments
+
+
+def test_an_answer_is_what_each_event_has_more(upstream: FakeUpstream, open_upstream: OpenModel) -> None:
+    heartbeat = b"event: heartbeat\ndata: null\n\n"
+    serve(upstream, update("The"), heartbeat, update("The capital"), complete("The capital"))
+    text, end = answer_of(open_upstream)
+    assert (text, end) == ("The capital", Finished(0, "stop", num_tokens=2, prompt_tokens=7))
+    assert [each.path.removeprefix("/v1") for each in upstream.sent] == [
+        "/gradio_api/call/submit_nochat_api",
+        "/gradio_api/call/submit_nochat_api/ab12",
+    ]
+
+
+def test_a_conversation_is_sent_as_turns(upstream: FakeUpstream, open_upstream: OpenModel) -> None:
+    roles = ("system", "user", "assistant", "user")
+    serve(upstream, complete("yes"))
+    answer_of(open_upstream, tuple(Message(role, f"{role} it's") for role in roles), max_tokens=5)
+    arguments = arguments_of(upstream)
+    expected = {
+        "instruction_nochat": "user it's",
+        "chat_conversation": [("user it's", "assistant it's")],
+        "system_prompt": "system it's",
+        "prompt_type": "",
+        "visible_models": "up/model",
+        "h2ogpt_key": "sesame",
+        "max_new_tokens": 5,
+    }
+    assert expected.items() <= arguments.items()
+
+
+@pytest.mark.parametrize(
+    ("sampling", "arguments"),
+    [
+        (Sampling(greedy=True), {"do_sample": False, "temperature": 0.0, "top_k": 1, "seed": 0}),
+        (Sampling(temperature=0.5, top_k=9, seed=3), {"do_sample": True, "top_k": 9, "seed": 3}),
+        (Sampling(), {"do_sample": True, "temperature": 1.0, "top_p": 1.0, "top_k": 100}),
+    ],
+)
+def test_the_sampling_of_a_text(
+    sampling: Sampling, arguments: dict[str, Any], upstream: FakeUpstream, open_upstream: OpenModel
+) -> None:
+    serve(upstream, complete("yes"))
+    answer_of(open_upstream, "The capital", sampling=sampling)
+    sent = arguments_of(upstream)
+    assert sent["prompt_type"] == "plain" and sent["instruction_nochat"] == "The capital"
+    assert arguments.items() <= sent.items()
+
+
+def test_a_stop_string_ends_the_answer_at_the_upstream(
+    upstream: FakeUpstream, open_upstream: OpenModel
+) -> None:
+    serve(upstream, update("one E"), update("one END two"), "wait")
+    text, end = answer_of(open_upstream, stop=("END",))
+    assert (text, end.finish_reason, end.stop) == ("one ", "stop", "END")
+    for _ in range(200):
+        if upstream.sent[-1].cancelled_at:
+            return
+        time.sleep(0.01)
+    raise AssertionError("the connection stays open")
+
+
+def test_as_many_tokens_as_were_allowed_are_a_cut_answer(
+    upstream: FakeUpstream, open_upstream: OpenModel
+) -> None:
+    serve(upstream, complete("a b c", num_tokens=3))
+    assert answer_of(open_upstream, max_tokens=3)[1].finish_reason == "length"
+
+
+@pytest.mark.parametrize(
+    ("steps", "message"),
+    [
+        ([update("The"), update("A capital")], "text changed"),
+        ([update("The")], "without a finish reason"),
+        ([b"event: error\ndata: null\n\n"], "ended with an error"),
+        ([update("", error="no memory")], "no memory"),
+        ([update("", error="Invalid Access Key")], "access key is wrong"),
+        ([b"event: generating\n" + event(["__import__('os')"])], "no answer of h2oGPT"),
+        ([b"event: generating\n" + event(["[" * 5000])], "no answer of h2oGPT"),
+        ([b"event: complete\n" + event([])], "no answer of h2oGPT"),
+        ([update("", "complete", response=5)], "no text"),
+    ],
+)
+def test_a_broken_answer_is_never_a_whole_one(
+    steps: list[Step], message: str, upstream: FakeUpstream, open_upstream: OpenModel
+) -> None:
+    serve(upstream, *steps)
+    with pytest.raises(Unavailable, match=message):
+        answer_of(open_upstream)
+
+
+@pytest.mark.parametrize("response", [{}, {"event_id": 5}, {"event_id": "../config"}, []])
+def test_an_event_id_names_no_other_path(
+    response: Any, upstream: FakeUpstream, open_upstream: OpenModel
+) -> None:
+    upstream.reply = document(response)
+    with pytest.raises(Unavailable, match="event_id"):
+        answer_of(open_upstream)
+    assert {each.method for each in upstream.sent} == {"POST"}
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"logprobs": 0}, "logprobs"),
+        ({"sampling": Sampling(top_k=101)}, "top_k"),
+        ({"sampling": Sampling(seed=0)}, "seed"),
+        ({"prompt": (1, 2)}, "prompt"),
+        ({"prompt": (*CHAT, *CHAT)}, "messages"),
+    ],
+)
+def test_what_h2ogpt_lacks_is_refused(
+    options: dict[str, Any], field: str, upstream: FakeUpstream, open_upstream: OpenModel
+) -> None:
+    with pytest.raises(BadRequest, match="the h2oGPT server behind up/model") as refusal:
+        answer_of(open_upstream, **options)
+    assert refusal.value.field == field and not upstream.sent
+    with pytest.raises(NotImplementedHere):
+        open_upstream("gradio", functions=FUNCTIONS).embed(["text"])
+
+
+def test_a_server_that_was_not_reached_at_the_start_is_refused(open_upstream: OpenModel) -> None:
+    with pytest.raises(ServerError, match="must be running"):
+        open_upstream("gradio")
+
+
+def test_gradio_4_and_6_describe_their_functions() -> None:
+    dependency = {"api_name": "submit_nochat_api", "inputs": [1, 2, 3, 4, 5, 6], "queue": True}
+    assert read_functions({"dependencies": [dependency]}) == GradioFunctions("", 5, has_model_names=False)
+    config = {"api_prefix": "/gradio_api", "dependencies": [{"api_name": "model_names"}, dependency]}
+    assert read_functions(config) == FUNCTIONS
+    assert read_functions({"dependencies": [{"api_name": "predict"}]}) is None
+    assert read_functions(config | {"api_prefix": "//elsewhere"}) is None
+
+
+def test_the_models_of_h2ogpt_have_names_and_contexts() -> None:
+    cards = [{"display_name": "one", "max_seq_len": 4096}, {"display_name": "two", "max_seq_len": "?"}]
+    assert read_models({"data": [str(cards)]}) == {"one": 4096, "two": None}
+    assert read_models({"data": ["no literal"]}) == {}
+
+
+def test_a_call_carries_the_key_to_its_server_alone(upstream: FakeUpstream, open_upstream: OpenModel) -> None:
+    def redirect(sent: Sent) -> Reply:
+        return Reply(status=302, headers={"Location": f"http://localhost:{upstream.port}/elsewhere"})
+
+    upstream.reply = redirect
+    with pytest.raises(Unavailable, match="redirects"):
+        answer_of(open_upstream)
+    assert all("/elsewhere" not in each.path for each in upstream.sent)
