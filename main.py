@@ -67,6 +67,8 @@ def prepare_environment(settings: Settings) -> None:
     """Configure logging, and set the environment variables that the libraries read when they are imported."""
     logs.configure_logging(settings.log_level, as_json=settings.json_output)
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    # Tokenizing many texts on all cores would keep the engine from them.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     if former_cache := os.environ.get("TRANSFORMERS_CACHE"):  # until transformers 4: before HF_HOME
         os.environ.setdefault("HF_HUB_CACHE", former_cache)
     if "PYTORCH_ALLOC_CONF" not in os.environ:

@@ -222,8 +222,8 @@ class EngineCore:
                 continue
             sequence.num_computed_tokens += result.num_scheduled_tokens
             sequence.prompt_logprobs += result.prompt_logprobs
-            if result.hidden_sum is not None:
-                sequence.add_hidden_sum(result.hidden_sum)
+            if result.pooled_sum is not None:
+                sequence.pooled_sum = result.pooled_sum
             if sequence.num_uncomputed_tokens == 0:
                 self._append_tokens(sequence, result.sampled_tokens, result.has_nan)
 

@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple, Protocol
 import torch
 
 from inference.engine.banned_tokens import BannedTokens
+from inference.engine.pooled_sum import PooledSum
 from inference.errors import ServerError
 from inference.prompt_scoring import PlaceScores
 from inference.sampling import REPETITION_PENALTY
@@ -123,7 +124,7 @@ class Sequence:
     matcher              grammar that the answer must match; None: no grammar
     priority             GENERATING or POOLING: a sequence delays none of a more urgent priority
     pooling              its hidden states are summed and no token is sampled: it yields an embedding
-    hidden_sum           (d,) float32, on the CPU: sum of the hidden states computed so far, if it is pooled
+    pooled_sum           the sum of the hidden states computed so far, if it is pooled
     token_ids            prompt (for an encoder-decoder model: the decoder's start ids), then answer
     encoder_ids          the encoder's input; empty for a decoder-only model
     num_computed_tokens  tokens whose keys and values are in the KV memory
@@ -178,7 +179,7 @@ class Sequence:
     num_pending_tokens: int = 0
     priority: int = GENERATING
     pooling: bool = False
-    hidden_sum: torch.Tensor | None = None
+    pooled_sum: PooledSum | None = None
     banned_tokens: BannedTokens | None = field(init=False, default=None)
     sampling_plan: SamplingPlan | None = field(init=False, default=None)
 
@@ -265,14 +266,10 @@ class Sequence:
 
         Empty before all are computed.
         """
-        if self.hidden_sum is None or self.num_uncomputed_tokens:
+        if self.pooled_sum is None or self.num_uncomputed_tokens:
             return (), 0.0
-        vector = torch.nn.functional.normalize(self.hidden_sum, dim=0).float()
-        return tuple(vector.tolist()), self.hidden_sum.norm().item() / len(self.encoder_ids or self.token_ids)
-
-    def add_hidden_sum(self, hidden_sum: torch.Tensor) -> None:
-        """In float64: neither the sum of the chunks nor the squares of its norm overflow."""
-        self.hidden_sum = hidden_sum.double() if self.hidden_sum is None else self.hidden_sum + hidden_sum
+        num_tokens = len(self.encoder_ids or self.token_ids)
+        return tuple(self.pooled_sum.unit), self.pooled_sum.length / num_tokens
 
     def clear_placement(self) -> None:
         """Forget its place in the KV memory: all tokens must be computed again.
@@ -282,7 +279,7 @@ class Sequence:
         self.row, self.num_computed_tokens = -1, 0
         self.num_in_flight_tokens = self.num_pending_tokens = 0
         self.pages, self.window_pages, self.num_hashed_pages = [], [], 0
-        self.hidden_sum = None
+        self.pooled_sum = None
 
     def with_drafts(self, num_drafts: int) -> "Sequence":
         """A read-only copy whose first `num_drafts` draft tokens count as accepted."""

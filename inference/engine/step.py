@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass, field
-from math import isnan
+from math import isfinite, isnan
 
 import torch
 
@@ -16,6 +16,7 @@ from inference.engine.banned_tokens import NO_ALLOWED_TOKEN_MESSAGE
 from inference.engine.build_batch import PendingIds, PreparedBatch, build_batch
 from inference.engine.chunking import UNCHUNKED, Chunking
 from inference.engine.kv.manager import KVCacheManager
+from inference.engine.pooled_sum import PooledSum, add_chunks
 from inference.engine.sampling.place_scores import add_place_scores
 from inference.engine.sampling.sampler import (
     NAN_LOGITS,
@@ -46,7 +47,7 @@ class StepResult:
     sampled_tokens        empty if the sequence was not sampled; else the next token, and one more for each
                           accepted draft
     prompt_logprobs       scores of the prompt tokens that this step computed
-    hidden_sum            (d,) sum of the hidden states that this step computed, if the sequence is pooled
+    pooled_sum            the sum of its hidden states up to this step, if the sequence is pooled
     error                 why the sequence failed; None if it did not
     has_nan               NaN was written behind a rejected draft, so the sequence's KV memory is unusable
     """
@@ -57,7 +58,7 @@ class StepResult:
     prompt_logprobs: list[PromptLogprob] = field(default_factory=list)
     error: ServerError | None = None
     has_nan: bool = False
-    hidden_sum: torch.Tensor | None = None
+    pooled_sum: PooledSum | None = None
 
 
 @dataclass(slots=True)
@@ -68,7 +69,7 @@ class InFlight:
     logits          until the step is sampled; valid until the next step is launched
     pending_sample  once it is sampled
     hidden_sums     waits for the sums (P, d) of the pooled rows, and returns them; None if there are none
-    pooled_ids      the ids of their sequences
+    pooled          their sequences
     """
 
     prepared: PreparedBatch
@@ -76,7 +77,7 @@ class InFlight:
     logits: torch.Tensor | None
     pending_sample: PendingSample | None = None
     hidden_sums: Callable[[], torch.Tensor] | None = None
-    pooled_ids: SequenceOf[int] = ()
+    pooled: SequenceOf[Sequence] = ()
 
     @property
     def sequences(self) -> list[Sequence]:
@@ -154,7 +155,7 @@ class ModelStep:
         )
         if prepared.batch.pooled_rows:
             in_flight.hidden_sums = copy_to_host_async(self.runner.hidden_sums)
-            in_flight.pooled_ids = [scheduler_output[i][0].id for i in prepared.batch.pooled_rows]
+            in_flight.pooled = [scheduler_output[i][0] for i in prepared.batch.pooled_rows]
         return in_flight
 
     def sample(self, in_flight: InFlight) -> None:
@@ -182,12 +183,19 @@ class ModelStep:
                 finite = in_flight.pending_sample.wait_finite()
                 self._fail_if_not_finite(in_flight.prepared, finite, in_flight.results)
         if in_flight.hidden_sums is not None:
-            sums_by_id = dict(zip(in_flight.pooled_ids, in_flight.hidden_sums(), strict=True))
-            for result in in_flight.results:
-                result.hidden_sum = sums_by_id.get(result.sequence.id)
-                if result.hidden_sum is not None and not result.hidden_sum.isfinite().all():
-                    result.error = error_for(NAN_LOGITS)
+            chunk_sums = in_flight.hidden_sums()  # sync
+            self._add_pooled_sums(chunk_sums, in_flight.pooled, in_flight.results)
         return in_flight.results
+
+    def _add_pooled_sums(
+        self, chunk_sums: torch.Tensor, pooled: SequenceOf[Sequence], results: list[StepResult]
+    ) -> None:
+        pooled_sums = add_chunks(chunk_sums, [sequence.pooled_sum for sequence in pooled])
+        sums_by_id = {each.id: pooled_sum for each, pooled_sum in zip(pooled, pooled_sums, strict=True)}
+        for result in results:
+            result.pooled_sum = sums_by_id.get(result.sequence.id)
+            if result.pooled_sum is not None and not isfinite(result.pooled_sum.length):
+                result.error = error_for(NAN_LOGITS)
 
     def _fail_if_not_finite(
         self, prepared: PreparedBatch, finite: list[bool], results: list[StepResult]

@@ -17,6 +17,7 @@ from inference.engine.engine import Engine
 from inference.engine.sequence import OutputSink
 from inference.errors import MaxTokensTooLarge, NotFound, NotImplementedHere, TooLong
 from inference.local.answer_decoder import AnswerDecoder, stop_strings_for
+from inference.local.embedding_inputs import EmbeddingInputs
 from inference.local.embeddings import EmbeddingStream, embed_inputs
 from inference.local.engine_probe import EngineProbe
 from inference.local.input_processor import InputProcessor, is_chat
@@ -102,6 +103,7 @@ class LocalBackend:
             max_input_tokens=max_input_tokens,
             special_tokens_in=special_tokens_in,
         )
+        self._embedding_inputs = EmbeddingInputs(self._input_processor)
         self._eos_token_ids = eos_token_ids
         self._engine_probe = EngineProbe(engine, token_id=next(iter(self._vocabulary.anchor_ids), 0))
         self._grammar_stage = GrammarStage(compiler)
@@ -189,7 +191,7 @@ class LocalBackend:
         return tokenizer_config(tokenizer, chat_template.template or tokenizer.chat_template)
 
     def embed(self, inputs: Sequence[str | Sequence[int]]) -> EmbeddingStream:
-        return embed_inputs(self._engine, self._input_processor, inputs)
+        return embed_inputs(self._engine, self._embedding_inputs, inputs)
 
     def adapters(self) -> Adapters | None:
         return self._adapters

@@ -1,6 +1,6 @@
-"""Embeddings: validates and tokenizes the inputs, and delivers the vectors that the engine computes of them.
+"""Embeddings: submits the tokenized inputs, and delivers the vectors that the engine computes of them.
 
-Knows the engine and the input processor; not how vectors are computed.
+Knows the engine; not how vectors are computed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,15 +13,9 @@ from inference.backend import Sink
 from inference.embedding import Embedded, Embedding
 from inference.engine.engine import Engine
 from inference.engine.sequence import StepOutput
-from inference.errors import BadRequest, NotImplementedHere, ServerError, TooLong
-from inference.local.input_processor import InputProcessor, check_unicode
+from inference.errors import NotImplementedHere, ServerError
+from inference.local.embedding_inputs import EmbeddingInput, EmbeddingInputs, TokenIds
 from inference.types import Event, GenerationRequest
-from inference.validation import check_ids
-
-MAX_INPUTS = 2048  # per request; OpenAI's API reference, "Create embeddings"
-
-TokenIds = tuple[int, ...]
-EmbeddingInput = str | Sequence[int]
 
 
 class EmbeddingStream:
@@ -120,30 +114,12 @@ class EmbeddingSink:
 
 
 def embed_inputs(
-    engine: Engine, input_processor: InputProcessor, inputs: Sequence[EmbeddingInput]
+    engine: Engine, embedding_inputs: EmbeddingInputs, inputs: Sequence[EmbeddingInput]
 ) -> EmbeddingStream:
     """Start computing the inputs' embeddings. Raises BadRequest, NotImplementedHere, TooLong, Unavailable."""
     if not engine.core.runner.capabilities.pooling:
         raise NotImplementedHere(
             "this model does not return hidden states of its tokens, so it cannot compute embeddings"
         )
-    if not 0 < len(inputs) <= MAX_INPUTS:
-        raise BadRequest("input", f"must hold 1 to {MAX_INPUTS} texts", len(inputs))
-    token_ids = [token_ids_of(value, input_processor) for value in inputs]
+    token_ids = embedding_inputs.token_ids(inputs)
     return EmbeddingStream(engine, token_ids, engine.core.kv_cache_manager.max_sequences)
-
-
-def token_ids_of(value: EmbeddingInput, input_processor: InputProcessor) -> TokenIds:
-    """The token ids of an input, tokenized like a prompt. Raises BadRequest, TooLong."""
-    if not value:
-        raise BadRequest("input", "must not hold an empty text")
-    if isinstance(value, str):
-        # Before check_unicode, which holds Python's lock for as long as it encodes the text.
-        input_processor.check_size(len(value), "input", input_processor.max_chars)
-        check_unicode(value, "input")
-    else:
-        check_ids("input", value, input_processor.vocab)
-    try:
-        return input_processor.prompt_token_ids(GenerationRequest(value, max_tokens=0))
-    except TooLong as error:
-        raise TooLong("input", error.limit, error.length, error.rule, error.unit) from None

@@ -55,7 +55,18 @@ class InputProcessor:
 
         Raises BadRequest, TooLong.
         """
-        token_ids = self._encode_prompt(request)[-truncation(request) :]
+        return self._check_length(self._encode_prompt(request)[-truncation(request) :], request)
+
+    def texts_token_ids(self, texts: Sequence[str]) -> list[tuple[int, ...]]:
+        """The ids of prompts without an answer, by one call of the tokenizer. Raises BadRequest, TooLong."""
+        requests = [GenerationRequest(text, max_tokens=0) for text in texts]
+        if not requests or self.special_tokens_in == "none":  # no token crosses the parts of such a text
+            return [self.prompt_token_ids(request) for request in requests]
+        prompts = [self._prompt_text(request, self.max_chars)[0].text for request in requests]
+        batch = self._tokenizer.encode_batch(prompts, self._adds_special_tokens(requests[0]))
+        return [self._check_length(ids, request) for ids, request in zip(batch, requests, strict=True)]
+
+    def _check_length(self, token_ids: tuple[int, ...], request: GenerationRequest) -> tuple[int, ...]:
         if not token_ids:
             raise BadRequest("prompt", "is empty: it must have at least one token")
         max_tokens = self.context if self.is_encoder_decoder or request.max_tokens == 0 else self.context - 1

@@ -66,6 +66,15 @@ def sum_spans(submodel: nn.Module, args: Any, output: Any) -> None:
         context.hidden_sums = [states[start:end].float().sum(0) for start, end in context.pooled_spans]
 
 
+def sum_rows(states: Tensor, spans: Sequence[Span]) -> Tensor:
+    """The sums (P, d) of the spans of `states` (N, d), on the CPU, by one operation for all of them."""
+    rows = [len(spans)] * len(states)  # of what belongs to no span: a sum that is dropped
+    for row, (start, end) in enumerate(spans):
+        rows[start:end] = [row] * (end - start)
+    sums = states.new_zeros(len(spans) + 1, states.shape[1])
+    return sums.index_add_(0, torch.tensor(rows), states)[:-1]
+
+
 def pooled_spans(batch: Batch) -> list[Span]:
     """The tokens of each of the batch's pooled rows."""
     return [(batch.query_start_loc[row], batch.query_start_loc[row + 1]) for row in batch.pooled_rows]

@@ -45,6 +45,14 @@ class PromptTokenizer:
             ids = self._encode(text, add_special_tokens is True)
         return (*self._missing_prefix_ids(ids, add_special_tokens), *ids)
 
+    def encode_batch(
+        self, texts: Sequence[str], add_special_tokens: bool | None
+    ) -> Iterator[tuple[int, ...]]:
+        """The ids of each text, as `encode` gives them."""
+        batch = self.tokenizer(list(texts), add_special_tokens=add_special_tokens is True, verbose=False)
+        for ids in map(tuple, batch["input_ids"]):
+            yield (*self._missing_prefix_ids(ids, add_special_tokens), *ids)
+
     def token_spans(
         self, text: str, add_special_tokens: bool | None, split_at: Sequence[int] = ()
     ) -> tuple[TokenSpan, ...]:

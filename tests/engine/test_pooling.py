@@ -91,7 +91,7 @@ def test_the_sum_restarts_after_a_preemption(make_bench: MakeBench) -> None:
     sinks, _ = submit(bench, TEXTS[0])
     bench.step()
     (sequence,) = bench.probe.running
-    assert sequence.hidden_sum is not None
+    assert sequence.pooled_sum is not None
     bench.engine.core.scheduler.preempt(sequence)
     bench.run_until_idle()
     check_embeddings(sinks, [TEXTS[0]])

@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from inference.embedding import Embedded, Embedding
 from inference.errors import BadRequest, NotImplementedHere, TooLong, Unavailable
 from inference.local import LocalBackend
-from inference.local.embeddings import MAX_INPUTS
+from inference.local.embedding_inputs import MAX_INPUTS
 from inference.sampling import Sampling
 from inference.types import Event, GenerationRequest, Token
 from tests import tiny

@@ -57,6 +57,15 @@ def test_spans_have_the_ids_that_encode_returns(kind: str, special: bool | None,
 
 
 @kinds
+@pytest.mark.parametrize("special", [None, True, False])
+def test_a_batch_has_the_ids_that_encode_returns(kind: str, special: bool | None) -> None:
+    own_encoder, batch = encoder(tokenizer(kind)), ["fox", "", "<s>fox", "é x"]
+    assert list(own_encoder.encode_batch(batch, special)) == [
+        own_encoder.encode(text, special) for text in batch
+    ]
+
+
+@kinds
 @pytest.mark.parametrize("slow", [False, True])
 @given(text=texts | st.sampled_from(TEXTS))
 @settings(max_examples=60, deadline=None)

@@ -17,7 +17,7 @@ from inference.model.fused.llama_model import LayerSpec, LlamaSpec
 from inference.model.fused.native_adapter import NativeAdapter, delta_places, native_spans
 from inference.model.load.generation_config import vocab_size_of
 from inference.model.paged.kv_pool import KVPool, LayerKV
-from inference.model.pooling import pooled_spans
+from inference.model.pooling import pooled_spans, sum_rows
 from inference.native.library import library
 from inference.native.packed_matrix import NATIVE_DTYPES, address_of, alloc
 from inference.native.structs import AdapterSpan, Layer, Model, Step
@@ -72,7 +72,7 @@ class FusedRunner:
         del buffer, spans  # the step pointed into them until here
         if batch.pooled_rows:
             firsts = [(bisect_left(output_indices, start), end - start) for start, end in pooled_spans(batch)]
-            self.hidden_sums = torch.stack([hidden[first : first + n].sum(0) for first, n in firsts])
+            self.hidden_sums = sum_rows(hidden, [(first, first + count) for first, count in firsts])
         return logits
 
     def adapter_spans(self, batch: Batch, step: Step) -> "Array[AdapterSpan]":
