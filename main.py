@@ -82,8 +82,11 @@ def prepare_environment(settings: Settings) -> None:
         os.environ["OMP_NUM_THREADS"] = str(settings.threads)
 
 
-def start(settings: Settings, actions: frozenset[str]) -> int:
-    """Run the action. Returns the exit code. Reports an outdated library, and too little memory."""
+def start(settings: Settings, actions: frozenset[str], *, is_child: bool = False) -> int:
+    """Run the action. Returns the exit code. Reports an outdated library, and too little memory.
+
+    is_child: this process serves one model of another server of this project, its parent
+    """
     if outdated := versions.describe_outdated():
         print(f"hearth: {outdated}", file=sys.stderr)
         return 1
@@ -94,7 +97,7 @@ def start(settings: Settings, actions: frozenset[str]) -> int:
     if free_address_space is not None:
         limit_arenas()
     try:
-        return run_action(settings, actions)
+        return run_action(settings, actions, is_child=is_child)
     except (MemoryError, OSError, RuntimeError, ImportError) as error:
         if not memory_shortage.is_memory_shortage(error):
             raise
@@ -103,7 +106,7 @@ def start(settings: Settings, actions: frozenset[str]) -> int:
         return 1
 
 
-def run_action(settings: Settings, actions: frozenset[str]) -> int:
+def run_action(settings: Settings, actions: frozenset[str], *, is_child: bool) -> int:
     """Import the libraries while the model is looked up, then run the action. Returns the exit code.
 
     A missing library is reported.
@@ -137,7 +140,7 @@ def run_action(settings: Settings, actions: frozenset[str]) -> int:
         return download(settings, pending)
     if "--selftest" in actions:
         return run_selftest(settings, pending, as_json="--json" in actions)
-    return serve(settings, pending, version())
+    return serve(settings, pending, version(), is_child=is_child)
 
 
 def run_action_on_several(settings: Settings, actions: frozenset[str]) -> int:

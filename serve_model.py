@@ -18,7 +18,7 @@ def main(arguments: list[str]) -> int:
     settings: Settings = pickle.load(sys.stdin.buffer)
     sys.stdin.close()
     prepare_environment(settings)
-    return start(replace(settings, json_output=True), frozenset())
+    return start(replace(settings, json_output=True), frozenset(), is_child=True)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,6 @@ from api.url_rule import UrlRule
 from api.wsgi_environ import strip_root_path
 from inference.metrics import Metrics
 from inference.models import Models
-from inference.process.unix_socket import is_unix_socket
 from settings.groups import ServerSettings
 from tuning.service import TuningService
 
@@ -83,7 +82,7 @@ def create_app(
         tinker,
         openapi,
         doc_pages,
-        *((link,) if is_unix_socket(settings.host) else ()),
+        *((link,) if settings.has_link else ()),
     ):
         app.register_blueprint(dialect.make_blueprint(models, settings))
 

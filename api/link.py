@@ -1,8 +1,7 @@
 """The routes by which another process of this project uses the model: requests and answers without a dialect.
 
-A server that listens on a Unix socket has them: the process of a model that is loaded on demand. The status
-is always 200, and errors are messages, as inference/link_messages.py has them. The parent has taken a permit
-of the request.
+Only a process that another server has started for one of its models has them. The status is always 200, and
+errors are messages, as inference/link_messages.py has them. The parent has taken a permit of the request.
 """
 
 from collections.abc import Callable

@@ -70,6 +70,7 @@ class ServerSettings:
     """How the HTTP server answers. By default it requires no key, and the model sets the limits.
 
     version                  version of the server, shown by / and /version; empty: unknown
+    has_link                 routes for the server that started this process, see api/link.py
     api_keys                 a request needs one of them, unless api_keys.is_open; empty: none needs a key
     host                     address or name that the server listens on
     allowed_hosts            names that the Host header may have beside private ones; "*": any
@@ -92,6 +93,7 @@ class ServerSettings:
     """
 
     version: str = ""
+    has_link: bool = False
     api_keys: tuple[str, ...] = ()
     host: str = "127.0.0.1"
     allowed_hosts: tuple[str, ...] = ()
@@ -130,11 +132,12 @@ def group(kind: type[Group], settings: Settings, **changes: Any) -> Group:
     return kind(**(values | changes))
 
 
-def server_settings(settings: Settings, version: str) -> ServerSettings:
+def server_settings(settings: Settings, version: str, *, has_link: bool = False) -> ServerSettings:
     return group(
         ServerSettings,
         settings,
         version=version,
+        has_link=has_link,
         max_body_bytes=round(settings.max_body_mb * 1e6),
         max_file_bytes=round(settings.max_file_mb * 1e6),
         default_max_tokens=settings.default_max_tokens or None,

@@ -88,8 +88,11 @@ def without_ports(settings: Settings) -> Settings:
     return replace(settings, host="localhost", port=0, prometheus_port=0)
 
 
-def serve(settings: Settings, pending: PendingRepository, version: str) -> int:
-    """Check, fetch, load, and serve until a signal. Returns the exit code. Raises BadSetting."""
+def serve(settings: Settings, pending: PendingRepository, version: str, *, is_child: bool = False) -> int:
+    """Check, fetch, load, and serve until a signal. Returns the exit code. Raises BadSetting.
+
+    is_child: for the server that started this process, over the link
+    """
     check_tls(settings)
     report = preflight(settings, pending)
     print_findings(report.findings, settings, report.suggestions, report.files_to_fetch)
@@ -118,7 +121,7 @@ def serve(settings: Settings, pending: PendingRepository, version: str) -> int:
         tuning, loader = stack.enter_context(
             open_tuning(settings, models, model_folder, report.plan, report.machine, metrics)
         )
-        return run_server(settings, models, metrics, tuning, version, loader)
+        return run_server(settings, models, metrics, tuning, version, loader, has_link=is_child)
 
 
 def report_memory(

@@ -29,15 +29,18 @@ def run_server(
     tuning: TuningService | None,
     version: str,
     model_loader: ModelLoading | None = None,
+    *,
+    has_link: bool = False,
 ) -> int:
     """Serve the models, and the metrics on PROMETHEUS_PORT if it is set. Returns the exit code.
 
-    model_loader: of the models that are loaded on demand; None: there is none
+    model_loader  of the models that are loaded on demand; None: there is none
+    has_link      serve the parent of this process too, see api/link.py
     """
     with contextlib.ExitStack() as stack:
         if settings.prometheus_port:
             stack.enter_context(serve_metrics(metrics.render, settings.host, settings.prometheus_port))
-        server = server_settings(settings, version)
+        server = server_settings(settings, version, has_link=has_link)
         store = open_store(
             settings.responses_store, settings.responses_store_mb, settings.responses_store_days
         )

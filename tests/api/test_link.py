@@ -1,4 +1,4 @@
-"""The routes of a model's process: only behind a Unix socket, and every error is a message."""
+"""The routes of a model's process: only in a process that a server started, and every error is a message."""
 
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from tests.fake_backend import FakeAdapters, FakeBackend, make_models, say
 @pytest.fixture
 def client() -> FlaskClient:
     models = make_models(FakeBackend(say("a", "b")))
-    return create_app(models, ServerSettings(host="/run/model.sock")).test_client()
+    return create_app(models, ServerSettings(has_link=True)).test_client()
 
 
 def test_an_answer_is_a_frame_for_each_event(client: FlaskClient) -> None:
@@ -57,7 +57,7 @@ def test_adapters_are_loaded_listed_and_unloaded(tmp_path: Path) -> None:
     (tmp_path / "adapter_config.json").write_text("{}")
     backend = FakeBackend()
     backend.lora = FakeAdapters("poet")
-    client = create_app(make_models(backend), ServerSettings(host="/run/model.sock")).test_client()
+    client = create_app(make_models(backend), ServerSettings(has_link=True)).test_client()
 
     def call(path: str, message: Any, decoder: Decoder[Any]) -> Any:
         data = encode(message)
@@ -81,6 +81,7 @@ def test_what_is_no_request_is_refused_in_a_message(body: bytes, client: FlaskCl
         read_event(response.data[LENGTH_BYTES:])
 
 
-def test_a_server_on_a_port_has_no_such_routes() -> None:
-    client = create_app(make_models(FakeBackend()), ServerSettings()).test_client()
+@pytest.mark.parametrize("host", ["127.0.0.1", "/run/own.sock"])
+def test_a_server_that_a_user_started_has_no_such_routes(host: str) -> None:
+    client = create_app(make_models(FakeBackend()), ServerSettings(host=host)).test_client()
     assert client.post("/link/info").status_code == 404
