@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from inference.errors import ServerError
+
 REASONS = ("stop", "length", "deadline", "cancelled", "error")
 
 
@@ -113,3 +115,14 @@ class EngineCounters:
     accepted_tokens: int = 0
     finished_by_reason: dict[str, int] = field(default_factory=lambda: dict.fromkeys(REASONS, 0))
     oom_steps: int = 0
+
+    def count_output(self, num_tokens: int, finish_reason: str, error: ServerError | None) -> None:
+        """Count what an answer gets in a step: tokens, its finish reason (empty: none yet), or its error."""
+        self.generated_tokens += num_tokens
+        if num_tokens:
+            self.consecutive_failures = 0
+        if error is not None:
+            self.finished_by_reason["error"] += 1
+            self.consecutive_failures += error.status >= 500
+        elif finish_reason:
+            self.finished_by_reason[finish_reason] += 1

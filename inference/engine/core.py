@@ -3,7 +3,6 @@
 Single-threaded: one thread calls it. Knows ids and integers; knows no text, HTTP, inbox or model.
 """
 
-import heapq
 import logging
 import time
 from collections.abc import Callable, Iterable
@@ -12,6 +11,7 @@ from collections.abc import Sequence as SequenceOf
 from inference.engine.admission_control import AdmissionControl
 from inference.engine.background import BackgroundQueue
 from inference.engine.chunking import Chunking
+from inference.engine.deadlines import Deadlines
 from inference.engine.kv.manager import create_kv_cache_manager
 from inference.engine.ngram_proposer import NgramProposer
 from inference.engine.out_of_memory import shrink_next_step
@@ -81,7 +81,7 @@ class EngineCore:
         self.wait_estimator = WaitEstimator(self.scheduler)
         self.sequences: dict[int, Sequence] = {}
         self.on_step: Callable[[StepStats], None] = lambda step_stats: None
-        self._deadlines: list[tuple[float, int]] = []
+        self._deadlines = Deadlines()
         self._last_completed_s = 0.0
 
     @property
@@ -89,16 +89,32 @@ class EngineCore:
         return not (self.sequences or self.background_queue.tasks)
 
     def add(self, sequences: Iterable[Sequence]) -> None:
+        """Queue the sequences. One for which the system refuses memory ends with an error."""
         for sequence in sequences:
-            self.sequences[sequence.id] = sequence
-            self.scheduler.waiting.append(sequence)
-            if sequence.pooling and self.scheduler.pooling_policy is None:
-                self.scheduler.pooling_policy = PoolingPolicy(self.kv_cache_manager.max_sequences)
-            if sequence.deadline is not None:
-                heapq.heappush(self._deadlines, (sequence.deadline, sequence.id))
-            context = self.kv_cache_manager.context
-            if sequence.num_output_tokens and (reason := sequence.finish_reason(context)):
-                self._finish(sequence, reason)  # the tokens of the request are the whole answer
+            try:
+                self._add(sequence)
+            except MemoryError:
+                log.exception("out of memory sequence=%d", sequence.id)
+                self._refuse(sequence, Internal(TOO_LITTLE_MEMORY))
+
+    def _add(self, sequence: Sequence) -> None:
+        if sequence.pooling and self.scheduler.pooling_policy is None:
+            self.scheduler.pooling_policy = PoolingPolicy(self.kv_cache_manager.max_sequences)
+        if sequence.deadline is not None:
+            self._deadlines.add(sequence.deadline, sequence.id)
+        self.sequences[sequence.id] = sequence
+        self.scheduler.waiting.append(sequence)
+        context = self.kv_cache_manager.context
+        if sequence.num_output_tokens and (reason := sequence.finish_reason(context)):
+            self._finish(sequence, reason)  # the tokens of the request are the whole answer
+
+    def _refuse(self, sequence: Sequence, error: ServerError) -> None:
+        """End a sequence that was added in part, or not at all."""
+        if sequence in self.scheduler.waiting:
+            self.scheduler.waiting.remove(sequence)
+        self.sequences.pop(sequence.id, None)
+        self.admission_control.release(sequence.id)
+        self.put_output(sequence.output_sink, StepOutput(error=error))
 
     def abort(self, sequence_ids: Iterable[int], finish_reason: FinishReason) -> None:
         """End the sequences with these ids; ids that have already ended are ignored."""
@@ -121,15 +137,7 @@ class EngineCore:
     def put_output(self, output_sink: OutputSink, output: StepOutput) -> None:
         """Send an output with the next delivery, and count its tokens, its finish reason or its error."""
         self.output_queue.add(output_sink, output)
-        counters = self.counters
-        if output.token_ids:
-            counters.generated_tokens += len(output.token_ids)
-            counters.consecutive_failures = 0
-        if output.error is not None:
-            counters.finished_by_reason["error"] += 1
-            counters.consecutive_failures += output.error.status >= 500
-        elif output.finish_reason:
-            counters.finished_by_reason[output.finish_reason] += 1
+        self.counters.count_output(len(output.token_ids), output.finish_reason, output.error)
 
     def step(self) -> bool:
         """Run a model step and a step of a background task, then send the outputs; whether work is left."""
@@ -150,7 +158,7 @@ class EngineCore:
         """
         if (collected := self.pipeline.collect()) is not None:
             self._complete(collected)
-        self._expire()
+        self.abort(self._deadlines.take_expired(), "deadline")
         if collected is not None and len(self.sequences) <= 1:
             self.output_queue.send()
         if self.sequences and (completed := self.pipeline.advance()) is not None:
@@ -170,10 +178,6 @@ class EngineCore:
         self._fail_all(error)
         self.background_queue.close(error)
         self.output_queue.send()
-
-    def _expire(self) -> None:
-        while self._deadlines and self._deadlines[0][0] <= time.monotonic():
-            self.abort([heapq.heappop(self._deadlines)[1]], "deadline")
 
     def _schedule(self) -> ScheduledStep:
         start_s = time.perf_counter()
@@ -277,9 +281,7 @@ class EngineCore:
         del self.sequences[sequence.id]
         self.scheduler.finish(sequence, reusable)
         self.admission_control.release(sequence.id)
-        if len(self._deadlines) > 2 * len(self.sequences):
-            self._deadlines = [entry for entry in self._deadlines if entry[1] in self.sequences]
-            heapq.heapify(self._deadlines)
+        self._deadlines.forget_ended(self.sequences)
 
     def _handle_oom(self, error: Exception, cache_ops: SequenceOf[CacheOp]) -> None:
         """Shrink the next step after one that ran out of memory, or fail the sequence that can never fit."""

@@ -1,9 +1,10 @@
-"""Memory runs out while the KV memory is managed: every request ends, and the next answers are as before."""
+"""Memory runs out while the KV memory is managed or a request is queued: the next answers are as before."""
 
 from typing import Any
 
 import pytest
 
+from inference.engine.deadlines import Deadlines
 from inference.engine.kv.paged import PagedKVCacheManager
 from inference.engine.step import TOO_LITTLE_MEMORY
 from tests.engine.test_overlap_pipeline import PagedBench, make_requests
@@ -42,3 +43,20 @@ def test_every_request_ends_and_the_next_is_served(
     bench.run_until_idle()
     plain.run_until_idle()
     assert [each.token_ids for each in sinks] == [each.token_ids for each in expected]
+
+
+def test_a_request_that_cannot_be_queued_ends_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench, plain = PagedBench(False), PagedBench(False)
+
+    def refuse(*args: Any) -> None:
+        raise MemoryError
+
+    others, expected = (each.submit(*make_requests()) for each in (bench, plain))
+    with monkeypatch.context() as patch:
+        patch.setattr(Deadlines, "add", refuse)
+        refused = bench.submit(*make_requests(deadline=60.0))
+        bench.run_until_idle()
+    plain.run_until_idle()
+    assert {str(sink.outputs[-1].error) for sink in refused} == {TOO_LITTLE_MEMORY}
+    assert [each.token_ids for each in others] == [each.token_ids for each in expected]
+    assert bench.engine.stats().waiting_tokens == 0
