@@ -14,9 +14,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from inference.engine.step import MODEL_FAILED, TOO_LITTLE_MEMORY
+from inference.engine.step import MODEL_FAILED
 from inference.errors import Internal, ServerError
-from inference.process.memory_shortage import is_memory_shortage
+from inference.process.memory_shortage import TOO_LITTLE_MEMORY, is_memory_shortage
 
 log = logging.getLogger(__name__)
 

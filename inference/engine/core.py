@@ -22,14 +22,14 @@ from inference.engine.pooling_policy import PoolingPolicy
 from inference.engine.sampling.sampler import SampledToken, Sampler
 from inference.engine.scheduler import Scheduler
 from inference.engine.sequence import OutputSink, Sequence, StepOutput
-from inference.engine.step import TOO_LITTLE_MEMORY, ModelStep, StepResult
+from inference.engine.step import ModelStep, StepResult
 from inference.engine.step_time_limit import StepTimeLimit
 from inference.engine.wait_estimator import WaitEstimator
 from inference.engine.waiting_served_ratio import WaitingServedRatio
 from inference.engine_stats import EngineCounters, StepStats
 from inference.errors import Internal, ServerError
 from inference.model.batch import CacheOp, Runner
-from inference.process.memory_shortage import is_memory_shortage
+from inference.process.memory_shortage import TOO_LITTLE_MEMORY, is_memory_shortage
 from inference.types import FinishReason
 
 log = logging.getLogger(__name__)

@@ -36,7 +36,6 @@ from inference.process.memory_shortage import is_memory_shortage
 log = logging.getLogger(__name__)
 
 MODEL_FAILED = "the model failed on this request"
-TOO_LITTLE_MEMORY = "the server has too little memory for this request"
 
 
 @dataclass(slots=True)

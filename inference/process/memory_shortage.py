@@ -21,6 +21,7 @@ NO_MEMORY_FOR_LIBRARIES = (
     "not enough memory to import the libraries, which takes 0.4 GB of RAM and 1.0 GB of address space: "
     "raise ulimit -v, ulimit -d or the container's memory limit"
 )
+TOO_LITTLE_MEMORY = "the server has too little memory for this request"
 REMEDY = "raise ulimit -v, ulimit -d or the container's memory limit, or free memory"
 TORCH_ERROR = "OutOfMemoryError"  # the name of its class, which stands for any device
 REFUSED_ERRNOS = frozenset((errno.ENOMEM, errno.EAGAIN))

@@ -13,6 +13,7 @@ from inference.errors import BadRequest, ServerError, named_error
 from inference.finding import Finding
 from inference.model.load.formats import is_gguf, read_config, read_tokenizer
 from inference.model.load.tokenizer import read_chat_template, replace_settings
+from inference.process.memory_shortage import is_memory_shortage
 from inference.text.chat_template import ChatTemplate
 from tuning.data.encoder import Encoder
 from tuning.data.examples import Dataset, InvalidDataset
@@ -35,6 +36,8 @@ from tuning.trainer.step_time import estimate_seconds
 from tuning.trainer.training_data import training_data
 from tuning.types import Hyperparameters, JobError, JobSpec, TrainingBase
 
+OUT_OF_MEMORY = "the validation of the files ran out of memory: free memory, or use a file with fewer rows"
+
 log = logging.getLogger(__name__)
 
 
@@ -53,7 +56,7 @@ def main() -> None:
 
 
 def prepare(draft: Draft) -> PreparedJob:
-    """Never raises a ServerError: it is in the result."""
+    """Never raises a ServerError, nor for want of memory: it is in the result."""
     try:
         return validate(draft)
     except InvalidFile as error:
@@ -61,6 +64,10 @@ def prepare(draft: Draft) -> PreparedJob:
     except ServerError as error:
         param = getattr(error, "field", None) or None
         return PreparedJob(error=JobError("invalid_request", error.message, param))
+    except Exception as error:
+        if not is_memory_shortage(error):
+            raise
+        return PreparedJob(error=JobError("out_of_memory", OUT_OF_MEMORY, "training_file"))
 
 
 def validate(draft: Draft) -> PreparedJob:

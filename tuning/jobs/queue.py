@@ -14,12 +14,13 @@ from typing import Any
 
 from inference.database import StoreFailed
 from inference.drain_rate import RecentDurations, overloaded
-from inference.errors import BadRequest, Unavailable
+from inference.errors import BadRequest, Unavailable, named_error
+from inference.process.memory_shortage import is_memory_shortage
 from tuning.commands import SHUTTING_DOWN, Commands
 from tuning.jobs.prepared_job import PreparedJob
 from tuning.jobs.run import JobRun
 from tuning.jobs.training import end_training, fail_job, follow_training, log_progress, start_training
-from tuning.jobs.validation import end_validation, read_prepared, start_preparing, start_validation
+from tuning.jobs.validation import end_validation, read_dry_run, start_preparing, start_validation
 from tuning.jobs.workspace import Workspace
 from tuning.store.jobs import find_job, jobs_with_status
 from tuning.types import FINISHED, Job, JobError
@@ -28,6 +29,7 @@ POLL_S = 0.2
 RETRY_S = 5.0
 SHUTDOWN_S = 10.0  # for trainers to save their state
 MAX_DRY_RUNS = 2
+DRY_RUN_S = 540.0  # a dry run is killed then, before tune.py and most clients give up
 
 log = logging.getLogger(__name__)
 
@@ -75,8 +77,10 @@ class JobQueue:
         while not self._commands.is_closed:
             try:
                 self._advance()
-            except StoreFailed as error:  # a full disk, for example: the next turn tries again
-                log.error("the jobs wait: %s", error)
+            except Exception as error:
+                if not is_temporary(error):
+                    raise
+                log.error("the jobs wait: %s", named_error(error))
                 self._commands.run(RETRY_S)
             else:
                 self._commands.run(self._poll_s if self._runs else None)
@@ -96,9 +100,9 @@ class JobQueue:
         """Call a function. An error of ours fails the job, and no other one."""
         try:
             function(*args)
-        except StoreFailed:
-            raise
         except Exception as error:
+            if is_temporary(error):
+                raise
             log.exception("job=%s", job_id)
             for run in [run for run in self._runs if run.job_id == job_id]:
                 run.process.kill()
@@ -123,6 +127,7 @@ class JobQueue:
         if len(starts) >= MAX_DRY_RUNS:
             raise overloaded(None, self._durations.first_end_s(starts))
         run = JobRun(job_id, "dry_run", folder, start_preparing(self._workspace, folder))
+        run.deadline = run.started_at + DRY_RUN_S
         self._runs.append(run)
         return run.prepared
 
@@ -193,8 +198,13 @@ class JobQueue:
                 run.process.kill()
 
 
+def is_temporary(error: Exception) -> bool:
+    """Whether the next turn may do better: the disk is full, for example, or memory is short."""
+    return isinstance(error, StoreFailed) or is_memory_shortage(error)
+
+
 ENDINGS: dict[str, Callable[[Workspace, JobRun, int], None]] = {
     "validation": lambda workspace, run, exit_code: end_validation(workspace, run),
     "training": end_training,
-    "dry_run": lambda workspace, run, exit_code: run.prepared.set_result(read_prepared(run)),
+    "dry_run": lambda workspace, run, exit_code: run.prepared.set_result(read_dry_run(run)),
 }

@@ -39,7 +39,11 @@ def start_training(workspace: Workspace, job: Job) -> JobRun | None:
     complete_last_line(folder / PROGRESS_FILE)
     programs, threads = workspace.programs, workspace.base.threads
     process = ChildProcess(programs.train, folder, threads=threads, nice=programs.nice)
-    workspace.database.run(begin_run, job.id)
+    try:
+        workspace.database.run(begin_run, job.id)
+    except BaseException:
+        process.kill()
+        raise
     log.info("job=%s status=running pid=%d", job.id, process.pid)
     return JobRun(job.id, "training", folder, process)
 

@@ -2,12 +2,13 @@
 
 import logging
 import sqlite3
+import time
 from pathlib import Path
 
 from tuning.jobs.draft import PREPARED_FILE, SPEC_FILE, read_value, write_value
 from tuning.jobs.hyperparameters import effective_values
 from tuning.jobs.prepared_job import PreparedJob
-from tuning.jobs.process import TERMINATED, ChildProcess, describe_exit
+from tuning.jobs.process import KILLED, TERMINATED, ChildProcess, describe_exit
 from tuning.jobs.run import JobRun
 from tuning.jobs.workspace import Workspace
 from tuning.store.jobs import add_event, change_job
@@ -47,6 +48,18 @@ def read_prepared(run: JobRun) -> PreparedJob:
     log.error("job=%s validation: %s\n%s", run.job_id, reason, run.process.last_words())
     message = f"the validation of the files failed: {reason}: {last_line(run.process.last_words())}"
     return PreparedJob(error=JobError(code="server_error", message=message))
+
+
+def read_dry_run(run: JobRun) -> PreparedJob:
+    """As read_prepared. One that was killed at its deadline says so."""
+    if run.process.exit_code() == KILLED and time.monotonic() >= run.deadline:
+        limit_s = run.deadline - run.started_at
+        message = (
+            f"the dry run was ended after {limit_s:g} s: try the first rows of the file, "
+            "or create the job, whose validation may take longer"
+        )
+        return PreparedJob(error=JobError(code="timeout", message=message, param="training_file"))
+    return read_prepared(run)
 
 
 def last_line(text: str) -> str:

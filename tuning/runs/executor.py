@@ -16,6 +16,7 @@ from typing import Any
 from inference.database import Database, StoreFailed
 from inference.errors import BadRequest, Internal, NotFound, ServerError, named_error
 from inference.lora.file_names import ADAPTER_FILES
+from inference.process.memory_shortage import TOO_LITTLE_MEMORY, is_memory_shortage
 from tuning.runs.checkpoints import Checkpoints
 from tuning.runs.counts import RunCounts
 from tuning.runs.paths import CheckpointPath, check_checkpoint_name, sampler_id_of
@@ -74,7 +75,8 @@ class RunExecutor:
             result = Failure(message=error.message, category="server")
         except Exception as error:  # the top of the thread
             log.exception("run=%s seq_id=%d failed", run_id, seq_id)
-            result = Failure(message=named_error(error), category="server")
+            message = TOO_LITTLE_MEMORY if is_memory_shortage(error) else named_error(error)
+            result = Failure(message=message, category="server")
         self.counts.requests += 1
         self.counts.seconds += time.monotonic() - began
         self._record_progress(run_id, seq_id)
@@ -86,8 +88,8 @@ class RunExecutor:
             self._database.run(record, RUN_INFOS, run_id)
         except NotFound:
             log.debug("run=%s was not created", run_id)
-        except StoreFailed as error:
-            log.error("run=%s seq_id=%d is not recorded: %s", run_id, seq_id, error)
+        except (StoreFailed, MemoryError) as error:
+            log.error("run=%s seq_id=%d is not recorded: %s", run_id, seq_id, named_error(error))
 
     def create(self, run_id: str, request: CreateRun) -> RunCreated:
         """Nothing is left of a run that could not be created."""
@@ -107,7 +109,7 @@ class RunExecutor:
             if request.path:
                 run = self._start_from(run, request)
             num_trained = self.residents.open(run)
-        except ServerError:
+        except Exception:
             self._database.run(RUN_INFOS.delete, run_id)
             shutil.rmtree(self._folder / run.folder)
             raise

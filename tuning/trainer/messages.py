@@ -15,6 +15,7 @@ from safetensors.numpy import load, save
 from tuning.trainer.datum import Datum
 
 FRAME = struct.Struct("<QQ")  # bytes of the header, bytes of the arrays
+SKIPPED_AT_ONCE = 1 << 16
 TOKENS, TARGETS, INPUT = "tokens", "targets", "input."  # the arrays of a datum
 
 Arrays = Mapping[str, np.ndarray]
@@ -33,15 +34,28 @@ def write_message(stream: BufferedIOBase, header: Mapping[str, Any], arrays: Arr
 
 
 def read_message(stream: BufferedIOBase) -> TrainerMessage | None:
-    """The next message; None: the stream has ended, perhaps within a message."""
+    """The next message; None: the stream has ended, perhaps within a message.
+
+    Raises MemoryError for arrays that memory is too small for; what follows them can be read.
+    """
     frame = stream.read(FRAME.size)
     if len(frame) < FRAME.size:
         return None
     head_size, body_size = FRAME.unpack(frame)
-    head, body = stream.read(head_size), stream.read(body_size)
+    head = stream.read(head_size)
+    try:
+        body = stream.read(body_size)
+    except MemoryError:  # nothing of it was read
+        skip(stream, body_size)
+        raise
     if len(head) < head_size or len(body) < body_size:
         return None
     return TrainerMessage(json.loads(head), load(body) if body else {})
+
+
+def skip(stream: BufferedIOBase, num_bytes: int) -> None:
+    while num_bytes and (skipped := stream.read(min(num_bytes, SKIPPED_AT_ONCE))):
+        num_bytes -= len(skipped)
 
 
 def data_to_arrays(data: Sequence[Datum]) -> dict[str, np.ndarray]:

@@ -77,9 +77,20 @@ def take_step(optimizer: torch.optim.Optimizer, params: AdamParams) -> float:
         group.update(lr=params.learning_rate, weight_decay=params.weight_decay)
         if "betas" in group:
             group.update(betas=(params.beta1, params.beta2), eps=params.eps)
-        optimizer.step()
+        change_weights(optimizer)
     optimizer.zero_grad()
     return norm
+
+
+def change_weights(optimizer: torch.optim.Optimizer) -> None:
+    """Do a step. The first one allocates the moments: without memory for all of them, there are none."""
+    has_moments = bool(optimizer.state)
+    try:
+        optimizer.step()
+    except Exception:
+        if not has_moments:
+            optimizer.state.clear()
+        raise
 
 
 def num_steps(optimizer: torch.optim.Optimizer) -> int:

@@ -13,6 +13,7 @@ import socket
 import sys
 from collections.abc import Callable, Mapping
 from functools import cached_property
+from io import BufferedIOBase
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +55,8 @@ def main(descriptor: int, folder: Path) -> int:
     server = TrainerServer(base)
     signal.signal(signal.SIGTERM, server.interruption.set)
     with socket.socket(fileno=descriptor) as connection, connection.makefile("rwb") as stream:
-        while message := read_message(stream):
-            header, arrays = server.reply(message)
+        while (reply := server.reply_to_next(stream)) is not None:
+            header, arrays = reply
             write_message(stream, {**header, "rss": used_bytes(base.device)}, arrays)
     return 0
 
@@ -78,6 +79,15 @@ class TrainerServer:
         base = open_base(self._base, self._base.quantize)
         self.interruption.watch(base.backbone)
         return Trainer(base, scores_masked=True)
+
+    def reply_to_next(self, stream: BufferedIOBase) -> Reply | None:
+        """The reply to the next message; None: the stream has ended."""
+        try:
+            message = read_message(stream)
+        except MemoryError:
+            log.exception("out of memory while a request was read")
+            return failure("user", OUT_OF_MEMORY)
+        return None if message is None else self.reply(message)
 
     def reply(self, message: TrainerMessage) -> Reply:
         header, arrays = message

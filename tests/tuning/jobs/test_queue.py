@@ -20,6 +20,7 @@ from tests.tuning.scripted_service import (
     wait_for_job,
     wait_until,
 )
+from tuning.jobs import queue
 from tuning.service import TuningService
 from tuning.types import JobRequest
 
@@ -272,6 +273,15 @@ def test_a_dry_run_returns_what_its_program_wrote_and_is_no_job(service: TuningS
     prepared = service.jobs.dry_run(request)
     assert (prepared.num_tokens, prepared.estimated_s) == (20, 3.0)
     assert not service.jobs.list(limit=10).values
+
+
+def test_a_dry_run_has_an_end(service: TuningService, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue, "DRY_RUN_S", 0.3)
+    training = upload(service, ROW | {"prepare": "sleep"})
+    error = service.jobs.dry_run(JobRequest(model="fake/model", method="supervised", training=training)).error
+    assert error and (error.code, error.param) == ("timeout", "training_file")
+    assert "ended after 0.3 s: try the first rows of the file, or create the job" in error.message
+    assert not processes_in(service.folder)
 
 
 def test_a_refused_dry_run_names_the_time_until_one_ends(service: TuningService) -> None:

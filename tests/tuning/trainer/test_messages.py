@@ -3,6 +3,7 @@
 import io
 
 import numpy as np
+import pytest
 
 from tuning.trainer.datum import Datum
 from tuning.trainer.messages import arrays_to_data, data_to_arrays, read_message, write_message
@@ -38,3 +39,23 @@ def test_a_message_that_breaks_off_is_the_end() -> None:
         stream = io.BytesIO(frames[:size])
         messages = [read_message(stream), read_message(stream)]
         assert messages[1] is None
+
+
+class ShortOfMemory(io.BytesIO):
+    """Refuses the first read of more bytes than a message without arrays has."""
+
+    has_refused = False
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if not self.has_refused and (size or 0) > 100:
+            self.has_refused = True
+            raise MemoryError
+        return super().read(size)
+
+
+def test_what_follows_arrays_that_do_not_fit_is_read() -> None:
+    stream = ShortOfMemory(written())
+    with pytest.raises(MemoryError):
+        read_message(stream)
+    message = read_message(stream)
+    assert message and message.header == {"verb": "y"}
