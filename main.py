@@ -98,11 +98,10 @@ def start(settings: Settings, actions: frozenset[str], *, is_child: bool = False
         limit_arenas()
     try:
         return run_action(settings, actions, is_child=is_child)
-    except (MemoryError, OSError, RuntimeError, ImportError) as error:
+    except Exception as error:
         if not memory_shortage.is_memory_shortage(error):
             raise
-        reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        print(f"hearth: not enough memory ({reason}): {memory_shortage.REMEDY}", file=sys.stderr)
+        print(f"hearth: {memory_shortage.describe(error)}", file=sys.stderr)
         return 1
 
 

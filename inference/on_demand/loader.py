@@ -22,6 +22,7 @@ from inference.on_demand.managed_model import (
     MakeProcess,
     ManagedModel,
     NotLoaded,
+    describe_failure,
 )
 from inference.on_demand.residency import MemoryCapacity
 
@@ -89,7 +90,7 @@ class ModelLoader:
     def unload(self, name: str) -> None:
         """Unload the model after its running answers. Returns at once. Raises NotFound."""
         model = self.model(name)
-        self._call(lambda model: self._spawn(self._unload(model)), model)
+        self._call(self._request_unload, model)
 
     @asynccontextmanager
     async def use(self, model: ManagedModel) -> AsyncIterator[None]:
@@ -163,11 +164,8 @@ class ModelLoader:
             if model.is_needed:
                 await self._start(model)
             return ""
-        except LoadFailed as error:
-            model.problem = str(error)
-        except Exception:
-            log.exception("event=load_failed model=%s", model.name)
-            model.problem = f"{model.name} could not be loaded: the server's log says why"
+        except Exception as error:
+            model.problem = describe_failure(model.name, error)
         log.warning("event=load_failed model=%s: %s", model.name, model.problem)
         model.status, model.failed_at = "failed", self._clock()
         self._metrics.record_load(model.name, None)
@@ -175,9 +173,7 @@ class ModelLoader:
 
     async def _make_room(self, model: ManagedModel) -> None:
         """Let models leave until this one fits. Raises LoadFailed if it never does."""
-        while True:
-            if not model.is_needed:
-                return
+        while model.is_needed:
             others = [each for each in self._models.values() if each.occupies_memory and each is not model]
             if model.status != "unloading" and self._capacity.has_room_for([model, *others]):
                 return
@@ -210,9 +206,7 @@ class ModelLoader:
             model.process = None
             await process.stop()
             raise
-        model.status, model.takes_requests, model.problem = "loaded", True, ""
-        model.loaded_at = model.last_used = self._clock()
-        model.load_s = model.loaded_at - model.started_at
+        model.note_loaded(self._clock())
         log.info("event=model_loaded model=%s seconds=%.1f", model.name, model.load_s)
         self._metrics.record_load(model.name, model.load_s)
         self._spawn(self._watch(model))
@@ -270,6 +264,12 @@ class ModelLoader:
             model.is_requested = True
             self._enqueue(model)
 
+    def _request_unload(self, model: ManagedModel) -> None:
+        if model.unloading is None or model.unloading.done():
+            model.unloading = self._spawn(self._unload(model))
+        elif model.status == "loaded":
+            model.takes_requests = False
+
     def _note_use(self, model: ManagedModel) -> None:
         """Begin the time after which the model is unloaded, if it is idle."""
         model.last_used = self._clock()
@@ -289,12 +289,12 @@ class ModelLoader:
             async with asyncio.timeout(timeout_s):
                 await self._changed.wait()
 
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
+    def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        self._tasks.add(task := asyncio.ensure_future(work))
         task.add_done_callback(self._tasks.discard)
+        return task
 
-    def _call(self, function: Callable[[ManagedModel], None], model: ManagedModel) -> None:
+    def _call(self, function: Callable[[ManagedModel], object], model: ManagedModel) -> None:
         if self._loop is None:
             raise Unavailable("the server is starting")
         self._loop.call_soon_threadsafe(function, model)

@@ -1,6 +1,7 @@
 """A model of this machine that is loaded on demand: what it needs, and its state. For the event loop."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import inf
@@ -8,10 +9,13 @@ from typing import Protocol
 
 from inference.drain_rate import MAX_RETRY_S, MIN_RETRY_S
 from inference.errors import Unavailable
+from inference.process.memory_shortage import is_memory_shortage
 from inference.types import ModelInfo, ModelStatus
 
 FAILED_REST_S = 10.0  # after a failed load: requests get its reason, and nothing is tried
 FIRST_LOAD_S = 10.0  # assumed of a model that has not been loaded yet
+
+log = logging.getLogger(__name__)
 
 
 class LoadFailed(Exception):
@@ -24,6 +28,15 @@ class NotLoaded(Unavailable):
     def __init__(self, message: str, retry_after: float) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+
+
+def describe_failure(name: str, error: Exception) -> str:
+    """Why a model could not be loaded, for clients; the log has what they are not shown."""
+    if isinstance(error, LoadFailed):
+        return str(error)
+    log.exception("event=load_failed model=%s", name, exc_info=error)
+    reason = "the server has too little memory" if is_memory_shortage(error) else "the server's log says why"
+    return f"{name} could not be loaded: {reason}"
 
 
 class ManagedProcess(Protocol):
@@ -71,6 +84,7 @@ class ManagedModel:
     takes_requests  False: it leaves after its running answers, and new requests wait for the next load
     is_requested    it is to be loaded even if no request waits for it
     info            what its process said of the model at its last load; None: it has not been loaded yet
+    unloading       the last task that was to unload it
     loading         set while it is in the queue or being loaded: its result is why that failed, or empty
     """
 
@@ -93,6 +107,7 @@ class ManagedModel:
     load_s: float = FIRST_LOAD_S
     info: ModelInfo | None = None
     loading: asyncio.Future[str] | None = None
+    unloading: asyncio.Task[None] | None = field(default=None, repr=False)
     idle_timer: asyncio.TimerHandle | None = field(default=None, repr=False)
 
     @property
@@ -134,6 +149,11 @@ class ManagedModel:
         """Seconds after which the load is expected to have ended."""
         elapsed_s = now - self.started_at if self.status == "loading" else 0.0
         return min(MAX_RETRY_S, max(MIN_RETRY_S, self.load_s - elapsed_s))
+
+    def note_loaded(self, now: float) -> None:
+        self.status, self.takes_requests, self.problem = "loaded", True, ""
+        self.loaded_at = self.last_used = now
+        self.load_s = now - self.started_at
 
     def cancel_idle_timer(self) -> None:
         if self.idle_timer is not None:

@@ -20,6 +20,7 @@ from typing import IO
 
 from inference.on_demand.managed_model import LoadFailed
 from inference.on_demand.model_adapters import ModelAdapters
+from inference.process import memory_shortage
 from inference.process.unix_socket import is_listening
 from inference.remote.failures import UpstreamFailure
 from inference.remote.link import fetch_info
@@ -31,6 +32,8 @@ ROOT = Path(__file__).resolve().parents[2]
 LAUNCHER = ROOT / "inference" / "process" / "launch.py"
 PROGRAM = ROOT / "serve_model.py"
 POLL_S = 0.05
+OWN_NAME = "hearth: "
+NO_MEMORY = OWN_NAME + memory_shortage.NOT_ENOUGH  # begins the sentence of a start without memory
 REPORT_KEYS = {"findings", "report", "total_bytes"}  # of the checks, of the memory, of a download
 STOP_TIMEOUT_S = 20.0  # from SIGTERM to SIGKILL
 
@@ -106,6 +109,8 @@ class ModelProcess:
         """Read what the child prints until it ends. On a thread of its own."""
         for printed in output:
             text = printed.decode(errors="replace").rstrip("\n")
+            if text.startswith(NO_MEMORY):
+                self._problem = text.removeprefix(OWN_NAME)
             if not (text.startswith("{") and self._note(text)):
                 print(f"[{self._name}] {text}", file=sys.stderr, flush=True)
 

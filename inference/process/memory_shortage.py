@@ -17,8 +17,9 @@ except ImportError:  # Windows has no such limits
 # Importing torch and transformers. With less address space, a library aborts or hides a MemoryError.
 LIBRARY_ADDRESS_SPACE = 1_000_000_000
 LIBRARY_RAM = 400_000_000
+NOT_ENOUGH = "not enough memory"
 NO_MEMORY_FOR_LIBRARIES = (
-    "not enough memory to import the libraries, which takes 0.4 GB of RAM and 1.0 GB of address space: "
+    f"{NOT_ENOUGH} to import the libraries, which takes 0.4 GB of RAM and 1.0 GB of address space: "
     "raise ulimit -v, ulimit -d or the container's memory limit"
 )
 TOO_LITTLE_MEMORY = "the server has too little memory for this request"
@@ -47,6 +48,12 @@ def is_memory_shortage(error: BaseException) -> bool:
         return True
     cause = error.__cause__ or error.__context__
     return cause is not None and is_memory_shortage(cause)
+
+
+def describe(error: BaseException) -> str:
+    """A memory shortage at the start, with its remedy."""
+    reason = f"{type(error).__name__}: {error}".splitlines()[0].removesuffix(": ")
+    return f"{NOT_ENOUGH} ({reason}): {REMEDY}"
 
 
 def has_memory_for_libraries(free_address_space: int | None, containers: Iterable[CgroupLimit]) -> bool:

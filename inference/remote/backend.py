@@ -23,7 +23,6 @@ from inference.event_loop import run_on_loop
 from inference.metrics.upstream import UpstreamMetrics, UpstreamRequestStats
 from inference.remote.attempts import Attempts
 from inference.remote.failures import UpstreamFailure, broken
-from inference.remote.http_client import MAX_DOCUMENT_BYTES, read_body
 from inference.remote.member import Member
 from inference.remote.residence import AlwaysLoaded, Residence
 from inference.remote.retry_budget import RetryBudget
@@ -184,8 +183,7 @@ class RemoteBackend:
         async def fetch(stats: UpstreamRequestStats) -> None:
             async with asyncio.timeout(self._model.timeouts.first):
                 async with member.client.post(path, query) as response:
-                    body = await read_body(response, MAX_DOCUMENT_BYTES)
-                    embeddings = member.api.read_embeddings(body)
+                    embeddings = member.api.read_embeddings(await member.client.read_document(response))
             if len(embeddings) != num_inputs:
                 raise broken(self._model.name, f"{len(embeddings)} embeddings of {num_inputs} inputs")
             stats.record_first_event()

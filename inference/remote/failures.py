@@ -60,6 +60,14 @@ def refused(model: str, reason: str) -> UpstreamFailure:
     return UpstreamFailure(error, "refused")
 
 
+def too_large(model: str, limit: int) -> UpstreamFailure:
+    error = TooLarge(
+        f"the answer of the server behind {model} is larger than {limit / 1e6:.0f} MB: "
+        "send fewer inputs at a time, or shorter ones"
+    )
+    return UpstreamFailure(error, "too_large")
+
+
 def from_status(model: str, status: int, headers: Mapping[str, str], body: bytes) -> UpstreamFailure:
     """The failure that a response without an answer stands for."""
     message = clean(message_in(body)) or f"status {status}"

@@ -13,13 +13,14 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from inference.remote.failures import UpstreamFailure, broken, from_status, unreachable
+from inference.remote.failures import UpstreamFailure, broken, from_status, too_large, unreachable
 from inference.untrusted_json import decode_json
 from settings.model_list import RemoteModel
 
 IDLE_CONNECTION_S = 4  # uvicorn, which many servers use, closes an idle connection after 5
 MAX_ERROR_BYTES = 64 << 10
 MAX_DOCUMENT_BYTES = 32 << 20
+MAX_OWN_BYTES = 1 << 30  # of a document from a process that this server has started
 MAX_HEADER_BYTES = 64 << 10
 JSON_HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
 # The connection was closed or reset before a byte of the response: an idle one that the server had given up.
@@ -60,6 +61,14 @@ class HttpClient:
             raise self._unreachable(error) from None
         except ValueError:
             raise broken(self.model.name, "no JSON") from None
+
+    async def read_document(self, response: aiohttp.ClientResponse) -> bytes:
+        """The whole body. Raises UpstreamFailure for one that is too large."""
+        limit = MAX_OWN_BYTES if self.model.socket else MAX_DOCUMENT_BYTES
+        body = await read_body(response, limit + 1)
+        if len(body) > limit:
+            raise too_large(self.model.name, limit)
+        return body
 
     async def close(self) -> None:
         if self._session is not None:

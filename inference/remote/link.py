@@ -15,7 +15,7 @@ from inference.errors import ServerError
 from inference.lora.adapter import AdapterCard
 from inference.remote.event_stream import ServerSentEvent
 from inference.remote.failures import UpstreamFailure, broken
-from inference.remote.http_client import HttpClient, read_body
+from inference.remote.http_client import HttpClient
 from inference.remote.upstream_api import UpstreamCall
 from inference.tokenized import Tokenized
 from inference.types import Event, Finished, GenerationRequest, ModelInfo, Started, Token
@@ -26,7 +26,6 @@ TOKENIZE_PATH, DETOKENIZE_PATH = "/link/tokenize", "/link/detokenize"
 TOKENIZER_CONFIG_PATH = "/link/tokenizer_config"
 ADAPTERS_PATH, ADAPTER_FOLDER_PATH = "/link/adapters", "/link/adapter_folder"
 LOAD_ADAPTER_PATH, UNLOAD_ADAPTER_PATH = "/link/load_adapter", "/link/unload_adapter"
-MAX_RESULT_BYTES = 1 << 30
 
 Result = TypeVar("Result")
 
@@ -160,7 +159,7 @@ async def call(
 ) -> Result:
     """The result of one call. Raises UpstreamFailure."""
     async with client.post(path, body) as response:
-        received = await read_body(response, MAX_RESULT_BYTES)
+        received = await client.read_document(response)
     return read_result(client.model.name, received, decoder)
 
 

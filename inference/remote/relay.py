@@ -11,7 +11,7 @@ from inference.metrics.upstream import UpstreamRequestStats
 from inference.remote.event_stream import EventStreamParser, TooLargeEvent
 from inference.remote.failures import UpstreamFailure, broken, late, unreachable
 from inference.remote.frames import FrameParser
-from inference.remote.http_client import MAX_DOCUMENT_BYTES, HttpClient, read_body
+from inference.remote.http_client import HttpClient
 from inference.remote.stream import Emit
 from inference.remote.upstream_api import AnswerReader, UpstreamCall
 from inference.types import Event, Token
@@ -83,7 +83,7 @@ class Relay:
         self, response: aiohttp.ClientResponse, reader: AnswerReader, limit: asyncio.Timeout
     ) -> None:
         if response.content_type == DOCUMENT:
-            self._pass_on(reader.read_document(await read_body(response, MAX_DOCUMENT_BYTES)))
+            self._pass_on(reader.read_document(await self._client.read_document(response)))
         elif make_parser := PARSERS.get(response.content_type):
             await self._read_events(response, make_parser(), reader, limit)
         else:

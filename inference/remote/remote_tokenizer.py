@@ -12,7 +12,7 @@ import msgspec
 from inference.errors import NotImplementedHere
 from inference.remote.failures import broken
 from inference.remote.flavours import FLAVOURS
-from inference.remote.http_client import MAX_DOCUMENT_BYTES, HttpClient, read_body
+from inference.remote.http_client import HttpClient
 from inference.remote.openai import is_conversation
 from inference.remote.openai_body import chat_body
 from inference.struct_types import ready
@@ -96,7 +96,7 @@ class RemoteTokenizer:
 
     async def _post(self, path: str, body: Mapping[str, Any], answer_type: type[T]) -> T:
         async with self.client.post(path, msgspec.json.encode(body)) as response:
-            document = await read_body(response, MAX_DOCUMENT_BYTES)
+            document = await self.client.read_document(response)
         try:
             return msgspec.convert(decode_json(document), ready(answer_type))
         except ValueError:

@@ -1,6 +1,7 @@
 """Models are loaded when requests need them, and leave when they are idle or another needs their memory."""
 
 import asyncio
+import errno
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -29,6 +30,8 @@ class FakeProcess:
     async def start(self) -> ModelInfo:
         self.setup.log.append(f"+{self.name}")
         await self.setup.can_start.wait()
+        if self.setup.start_error is not None:
+            raise self.setup.start_error
         if self.name in self.setup.failing:
             raise LoadFailed(f"{self.name} is too large")
         return ModelInfo(self.name, 64, 100, 0, details={"dtype": "float32"})
@@ -51,6 +54,7 @@ class LoaderSetup:
     def __init__(self, capacity: int = 2, wait_s: float = 5.0, swap_s: float = 0.02, **changes: Any) -> None:
         self.log: list[str] = []
         self.failing: set[str] = set()
+        self.start_error: Exception | None = None
         self.can_start = asyncio.Event()
         self.can_start.set()
         self.processes: dict[str, FakeProcess] = {}
@@ -352,5 +356,31 @@ def test_a_model_that_is_not_loaded_is_removed_at_once() -> None:
         with pytest.raises(NotFound):
             setup.loader.model("b")
         assert setup.log == []
+
+    play(scenario)
+
+
+def test_a_storm_of_unloads_is_one_task() -> None:
+    async def scenario(setup: LoaderSetup) -> None:
+        running = asyncio.create_task(setup.use_model("a", 0.05))
+        await setup.wait_until(lambda: setup.models["a"].num_running == 1)
+        num_tasks = len(asyncio.all_tasks())
+        for _ in range(200):
+            setup.loader.unload("a")
+        await asyncio.sleep(0.01)
+        assert len(asyncio.all_tasks()) == num_tasks + 1
+        await running
+        await setup.wait_until(lambda: setup.log == ["+a", "-a"])
+
+    play(scenario)
+
+
+def test_a_process_that_memory_is_too_small_for_is_said_so() -> None:
+    async def scenario(setup: LoaderSetup) -> None:
+        setup.start_error = OSError(errno.ENOMEM, "Cannot allocate memory")
+        with pytest.raises(NotLoaded, match="a could not be loaded: the server has too little memory"):
+            await setup.use_model("a")
+        setup.start_error = None
+        await setup.use_model("b")
 
     play(scenario)

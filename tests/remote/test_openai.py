@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from inference.backend import Stream
-from inference.errors import BadRequest
+from inference.errors import BadRequest, TooLarge
+from inference.remote import http_client
 from inference.remote.flavours import FLAVOURS
 from inference.remote.http_client import HttpClient
 from inference.remote.openai import OpenAIApi
@@ -306,6 +307,15 @@ def test_embeddings_keep_the_order_of_the_inputs(upstream: FakeUpstream, open_up
     upstream.reply = document({"data": data, "usage": {"prompt_tokens": 6}})
     embedded = read(open_upstream().embed(["a", "b"]))
     assert [each.embedding.vector for each in embedded] == [(1.0, 2.0), (3.0, 4.0)]
+
+
+def test_an_answer_that_is_too_large_is_refused(
+    upstream: FakeUpstream, open_upstream: OpenModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_client, "MAX_DOCUMENT_BYTES", 1_000_000)
+    upstream.reply = document({"data": [{"index": 0, "embedding": [0.5] * 300_000}]})
+    with pytest.raises(TooLarge, match="is larger than 1 MB: send fewer inputs at a time"):
+        read(open_upstream().embed(["a"]))
 
 
 def test_chunks_of_azure_without_choices_are_skipped(
