@@ -75,7 +75,7 @@ class Relay:
             if call.stream_path is None:
                 yield response
                 return
-            path = call.stream_path(await read_body(response, MAX_DOCUMENT_BYTES))
+            path = call.stream_path(await self._client.read_document(response))
         async with self._client.get(path) as response:
             yield response
 
