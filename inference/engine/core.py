@@ -281,7 +281,7 @@ class EngineCore:
         del self.sequences[sequence.id]
         self.scheduler.finish(sequence, reusable)
         self.admission_control.release(sequence.id)
-        self._deadlines.forget_ended(self.sequences)
+        self._deadlines.compact(self.sequences)
 
     def _handle_oom(self, error: Exception, cache_ops: SequenceOf[CacheOp]) -> None:
         """Shrink the next step after one that ran out of memory, or fail the sequence that can never fit."""

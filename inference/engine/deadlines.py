@@ -22,7 +22,7 @@ class Deadlines:
         while self._entries and self._entries[0][0] <= time.monotonic():
             yield heapq.heappop(self._entries)[1]
 
-    def forget_ended(self, unfinished: Collection[int]) -> None:
+    def compact(self, unfinished: Collection[int]) -> None:
         """Drop the ids that have ended, once they are more than half."""
         if len(self._entries) > 2 * len(unfinished):
             self._entries = [entry for entry in self._entries if entry[1] in unfinished]
