@@ -362,14 +362,12 @@ def test_a_model_that_is_not_loaded_is_removed_at_once() -> None:
 
 def test_a_storm_of_unloads_is_one_task() -> None:
     async def scenario(setup: LoaderSetup) -> None:
-        running = asyncio.create_task(setup.use_model("a", 0.05))
-        await setup.wait_until(lambda: setup.models["a"].num_running == 1)
-        num_tasks = len(asyncio.all_tasks())
-        for _ in range(200):
-            setup.loader.unload("a")
-        await asyncio.sleep(0.01)
-        assert len(asyncio.all_tasks()) == num_tasks + 1
-        await running
+        async with setup.loader.use(setup.models["a"]):
+            num_tasks = len(asyncio.all_tasks())
+            for _ in range(200):
+                setup.loader.unload("a")
+            await asyncio.sleep(0.01)
+            assert len(asyncio.all_tasks()) == num_tasks + 1
         await setup.wait_until(lambda: setup.log == ["+a", "-a"])
 
     play(scenario)
