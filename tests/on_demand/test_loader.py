@@ -367,7 +367,7 @@ def test_a_storm_of_unloads_is_one_task() -> None:
             for _ in range(200):
                 setup.loader.unload("a")
             await asyncio.sleep(0.01)
-            assert len(asyncio.all_tasks()) == num_tasks + 1
+            assert len(asyncio.all_tasks()) <= num_tasks + 1
         await setup.wait_until(lambda: setup.log == ["+a", "-a"])
 
     play(scenario)
