@@ -17,7 +17,7 @@ from tests.generation_requests import make_request
 
 FAST = ("llama", "mistral", "gpt_neo", "bloom", "jamba", "t5", "openai-gpt")
 GREEDY = Sampling(greedy=True)
-NEW = 20
+NEW = 12
 
 
 class AnswerCollector:

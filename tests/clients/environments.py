@@ -36,10 +36,11 @@ LLAMA_STACK_DEPENDENCIES = (
 # The clients since 0.2.13 declare Python 3.12, and run with 3.11 and these packages.
 LATER = ("--ignore-requires-python", "--only-binary=:all:")
 
-# What tinker-cookbook imports, without torch and transformers: its driver takes the server's. The cookbook
-# itself is installed alone: it declares a package for one family of models that cannot be had.
-COOKBOOK = "tinker-cookbook-dependencies"
-COOKBOOK_DEPENDENCIES = (
+# What the clients of Tinker and tinker-cookbook import. The cookbook's driver takes torch and transformers of
+# the server. The cookbook itself is installed alone: it declares a package for one family of models that
+# cannot be had.
+TINKER = "tinker-dependencies"
+TINKER_DEPENDENCIES = (
     "tinker==0.38.0",
     "aiohttp==3.14.5",
     "blobfile==3.3.0",
@@ -51,6 +52,9 @@ COOKBOOK_DEPENDENCIES = (
     "termcolor==3.3.0",
     "tiktoken==0.14.0",
 )
+
+# Also what text-generation depends on.
+HUGGINGFACE_HUB = "huggingface-hub-0.36"
 
 # The clients of each environment that extends another one; nothing that they depend on is installed.
 EXTENSIONS = {
@@ -65,13 +69,20 @@ EXTENSIONS = {
     "llama-stack-0.6.0": (LLAMA_STACK, *LATER, "llama-stack-client==0.6.0"),
     "llama-stack-0.7.0": (LLAMA_STACK, *LATER, "llama-stack-client==0.7.0"),
     "llama-stack-0.7.5": (LLAMA_STACK, *LATER, "llama-stack-client==0.7.5"),
-    "tinker-cookbook-0.6.1": (COOKBOOK, "tinker-cookbook==0.6.1"),
+    "openai-1": ("langchain-openai", "openai==1.109.1"),
+    "openai-3": ("guidance-0.3", "openai==3.57.0"),
+    "text-generation-0.6.1": (HUGGINGFACE_HUB, "text-generation==0.6.1"),
+    "text-generation-0.7.0": (HUGGINGFACE_HUB, "text-generation==0.7.0"),
+    "tinker-0.15": (TINKER, "tinker==0.15.0"),
+    "tinker-0.25": (TINKER, "tinker==0.25.0"),
+    "tinker-0.38": (TINKER, "tinker==0.38.0"),
+    "tinker-cookbook-0.6.1": (TINKER, "tinker-cookbook==0.6.1"),
 }
 
 # The pins of each other environment: the client, then what it does not declare, or not closely enough.
 PINS = {
     LLAMA_STACK: LLAMA_STACK_DEPENDENCIES,
-    COOKBOOK: COOKBOOK_DEPENDENCIES,
+    TINKER: TINKER_DEPENDENCIES,
     "llama-stack-distribution-0.2.12": (
         "llama-stack==0.2.12",
         "llama-stack-client==0.2.12",
@@ -88,16 +99,9 @@ PINS = {
         "starlette==1.10.0",
         "uvicorn==0.54.0",
     ),
-    "openai-1": ("openai==1.109.1",),
-    "openai-3": ("openai==3.57.0",),
     "guidance-0.3": ("guidance==0.3.1", "openai==3.57.0"),
     "langchain-openai": ("langchain-openai==1.0.3", "openai==1.109.1"),
-    "tinker-0.15": ("tinker==0.15.0",),
-    "tinker-0.25": ("tinker==0.25.0",),
-    "tinker-0.38": ("tinker==0.38.0",),
-    "text-generation-0.7.0": ("text-generation==0.7.0",),
-    "text-generation-0.6.1": ("text-generation==0.6.1",),
-    "huggingface-hub-0.36": ("huggingface_hub==0.36.0", "aiohttp==3.14.5"),
+    HUGGINGFACE_HUB: ("huggingface_hub==0.36.0", "aiohttp==3.14.5", "pydantic==2.14.4"),
     "huggingface-hub-2.4": ("huggingface_hub==2.4.0",),
 }
 

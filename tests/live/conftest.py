@@ -13,9 +13,9 @@ def server() -> Iterator[ServerProcess]:
         yield running
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def chrome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
-    """A browser for the tests of one file; skips them if none is installed."""
+    """A browser for all tests, each of which has its own tab; skips them if none is installed."""
     if not (CHROMIUM and DRIVER):
         pytest.skip("needs chromium and chromium-driver")
     with browser(tmp_path_factory.mktemp("profile")) as chrome:

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,37 +24,24 @@ def start(*flags: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def absent(folder: Path) -> str:
-    return f"poet={folder / 'none'}"
-
-
-def of_another_rank(folder: Path) -> str:
-    path = save_adapter(folder / "poet", seed=1) / "adapter_config.json"
+def save_with_another_rank(folder: Path) -> Path:
+    path = save_adapter(folder, seed=1) / "adapter_config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"r": 16}))
-    return str(folder / "poet")
+    return folder
 
 
-def named_as_the_model(folder: Path) -> str:
-    return f"demo={save_adapter(folder / 'poet', seed=1)}"
-
-
-@pytest.mark.parametrize(
-    ("make_item", "reason"),
-    [
-        (absent, "none is neither a folder nor owner/name on the Hub"),
-        (lambda folder: "acme/poet@v1", "OFFLINE is set, and the cache has no copy"),
-        (of_another_rank, "lora_A.weight of shape [8, "),
-        (named_as_the_model, "is a name of the model"),
-    ],
-)
-def test_the_start_ends_before_the_model_is_loaded(
-    make_item: Callable[[Path], str], reason: str, tmp_path: Path
-) -> None:
-    item = make_item(tmp_path)
-    result = start("--lora-adapters", item)
+def test_the_start_ends_before_the_model_is_loaded(tmp_path: Path) -> None:
+    reasons = {
+        f"none={tmp_path / 'none'}": "none is neither a folder nor owner/name on the Hub",
+        "acme/poet@v1": "OFFLINE is set, and the cache has no copy",
+        str(save_with_another_rank(tmp_path / "cook")): "lora_A.weight of shape [8, ",
+        f"demo={save_adapter(tmp_path / 'muse', seed=1)}": "is a name of the model",
+    }
+    result = start("--lora-adapters", *reasons)
     assert result.returncode == 1
-    line = next(line for line in result.stdout.splitlines() if line.startswith("adapter"))
-    assert line.split()[1:3] == ["NO", item] and reason in line, result.stdout
+    lines = [line for line in result.stdout.splitlines() if line.startswith("adapter")]
+    assert [line.split()[1:3] for line in lines] == [["NO", item] for item in reasons], result.stdout
+    assert all(reason in line for line, reason in zip(lines, reasons.values(), strict=True)), result.stdout
     assert "runner" not in result.stderr and "Traceback" not in result.stderr
 
 

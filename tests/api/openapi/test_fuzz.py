@@ -31,7 +31,7 @@ schema = schemathesis.openapi.from_wsgi("/openapi.json", app)
 OPERATIONS = [result.ok() for result in schema.exclude(path_regex=EXCLUDED_PATHS).get_all_operations()]
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
 def validate(case: schemathesis.Case) -> None:
     case.call_and_validate(checks=CHECKS)
 
