@@ -38,6 +38,7 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "cutoffs_bytes": (c_size_t, (POINTER(Logits),)),
     "cutoffs_compute": (None, (POINTER(Logits), POINTER(CutoffParams), c_void_p, c_void_p)),
     "gumbel_argmax": (None, (POINTER(Logits), *[c_void_p] * 4)),
+    "token_logprobs": (None, (POINTER(Logits), *[c_void_p] * 4)),
 }
 
 

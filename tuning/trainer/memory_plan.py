@@ -17,6 +17,8 @@ from inference.model.load.device_dtype import resolve_device
 from inference.model.load.meta_model import build_on_meta, count_parameters, nbytes
 from inference.model.quantization.find_weights import find_weights
 from inference.model.quantization.schemes import NONE, weight_bytes_saved
+from inference.native.library import available
+from inference.native.packed_matrix import NATIVE_DTYPES
 from tuning.data.examples import Dataset
 from tuning.trainer.base_model import has_float32_activations, qlora_scheme, training_dtype
 from tuning.trainer.lora import PeftAdapters, lora_options, read_config
@@ -191,10 +193,13 @@ def probe_activations(model: Any, num_tokens: int) -> int:
 def logits_bytes(model: Any, num_tokens: int, device: str) -> int:
     """Bytes of the logits that are computed at once, and of the gradients of all hidden states.
 
-    Logits are in float32 beside their probabilities, and before that in the model's dtype.
+    In the native library, logits have their gradients beside them, in the same dtype. In torch, logits are in
+    float32 beside their probabilities, and before that in the model's dtype.
     """
     config, itemsize = model.config.get_text_config(), model.dtype.itemsize
     of_a_logit = 2 * FLOAT_BYTES + (itemsize if itemsize < FLOAT_BYTES else 0)
+    if device == "cpu" and model.dtype in NATIVE_DTYPES and available():
+        of_a_logit = 2 * itemsize
     num_logits = config.vocab_size * min(num_tokens, tokens_per_block(config.vocab_size, device))
     return of_a_logit * num_logits + num_tokens * config.hidden_size * itemsize
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from tuning.trainer.row_gradients import LogitsFn, score_with_gradients
+from tuning.trainer.row_gradients import LogitsFn, RowGradients, score_logits, score_with_gradients
 
 # Bytes of float32 logits that are computed at once. Each block reads the weight of the output layer again.
 LOGITS_BYTES = {"cpu": 1 << 26, "cuda": 1 << 28}
@@ -71,8 +71,12 @@ def targets_of(targets: Tensor, places: Tensor | None, first: int, end: int) -> 
 def score_block(
     logits_of: LogitsFn, hidden: Tensor, targets: Tensor, places: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    logits = logits_of(hidden).float()
-    top_ids = logits.detach().argmax(-1)
+    logits = logits_of(hidden)
     if places is None:
-        return -torch.nn.functional.cross_entropy(logits, targets, reduction="none"), top_ids == targets
-    return logits.log_softmax(-1)[places, targets], top_ids[places] == targets
+        logprobs, is_top, gradients = score_logits(
+            logits.detach(), targets, with_gradients=logits.requires_grad
+        )
+        return logprobs if gradients is None else RowGradients.apply(logits, logprobs, gradients), is_top
+    values = logits.float()
+    top_ids = values.detach().argmax(-1)
+    return values.log_softmax(-1)[places, targets], top_ids[places] == targets

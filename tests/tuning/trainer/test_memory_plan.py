@@ -11,6 +11,7 @@ from tests.tuning.trainer.conftest import job_spec
 from tuning.data.examples import Dataset, Example
 from tuning.jobs.draft import Draft, make_spec
 from tuning.open_service import free_bytes
+from tuning.trainer import memory_plan
 from tuning.trainer.memory_plan import TrainingPlan, check_memory, largest_pass, plan_memory
 from tuning.types import JobSpec, TrainingBase
 
@@ -31,8 +32,14 @@ def test_weights_are_counted_in_the_dtype_of_the_trainer() -> None:
     assert plan_memory(CONFIG, replace(job_spec(), dtype="bfloat16"), 64).weights == plan().weights // 2
 
 
-@pytest.mark.parametrize(("dtype", "num_bytes"), [("float32", 4 + 4), ("bfloat16", 4 + 4 + 2)])
-def test_a_logit_is_counted_with_its_probability_and_in_its_own_dtype(dtype: str, num_bytes: int) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "native", "num_bytes"),
+    [("float32", True, 4 + 4), ("bfloat16", True, 2 + 2), ("bfloat16", False, 4 + 4 + 2)],
+)
+def test_a_logit_is_counted_with_its_gradient_or_in_torch_with_its_probability(
+    monkeypatch: pytest.MonkeyPatch, dtype: str, native: bool, num_bytes: int
+) -> None:
+    monkeypatch.setattr(memory_plan, "available", lambda: native)
     spec = replace(job_spec(), dtype=dtype)
     few, many = (plan_memory(CONFIG | {"vocab_size": size}, spec, 512).step for size in (16_000, 32_000))
     assert many - few == 16_000 * 512 * num_bytes
