@@ -98,7 +98,7 @@ class SaveForSamplerBody(OrderedBody):
 
 
 class SaveExternalBody(OrderedBody):
-    """path: the checkpoint's name; the files are not encrypted"""
+    """path: the checkpoint's name; age_encryption_recipients: public keys for which to encrypt the files"""
 
     path: str
     ttl_seconds: int | None = None

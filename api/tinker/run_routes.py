@@ -235,9 +235,12 @@ def parse_save_for_sampler(body: Any) -> SaveForSampler:
 
 def parse_save_external(body: Any) -> SaveWeights:
     fields = to_struct(body, SaveExternalBody)
-    if fields.age_encryption_recipients:
-        raise NotServed("age_encryption_recipients", "leave it out: the files are not encrypted")
-    return SaveWeights(name=fields.path, kind="external_weights", ttl_s=fields.ttl_seconds)
+    return SaveWeights(
+        name=fields.path,
+        kind="external_weights",
+        ttl_s=fields.ttl_seconds,
+        encrypt_to=tuple(fields.age_encryption_recipients or ()),
+    )
 
 
 def parse_load(body: Any) -> LoadWeights:

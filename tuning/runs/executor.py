@@ -17,6 +17,7 @@ from inference.database import Database, StoreFailed
 from inference.errors import BadRequest, Internal, NotFound, ServerError, named_error
 from inference.lora.file_names import ADAPTER_FILES
 from inference.process.memory_shortage import TOO_LITTLE_MEMORY, is_memory_shortage
+from tuning.runs.age_encryption import encrypt_files, parse_recipients
 from tuning.runs.checkpoints import Checkpoints
 from tuning.runs.counts import RunCounts
 from tuning.runs.paths import CheckpointPath, check_checkpoint_name, sampler_id_of
@@ -144,10 +145,13 @@ class RunExecutor:
     def save_weights(self, run_id: str, request: SaveWeights) -> WeightsSaved:
         run, path = self._usable(run_id), CheckpointPath(run_id, request.kind, request.name)
         check_checkpoint_name(request.name)
+        recipients = parse_recipients(request.encrypt_to)
         if self._checkpoints.exists(path) and not request.overwrite:
             raise BadRequest("path", "exists: choose another name, or set overwrite", str(path))
         with_optimizer = request.kind == "weights"
         folder = self._save(run, path.kind, with_optimizer=with_optimizer)
+        if recipients:
+            encrypt_files(folder, recipients)
         self._checkpoints.add(run, path, folder, request.ttl_s, request.user_metadata)
         if with_optimizer:
             self.residents.keep_state(run, folder, (*ADAPTER_FILES, OPTIMIZER_FILE))

@@ -54,15 +54,17 @@ class OptimStep:
 class SaveWeights:
     """Save a checkpoint as tinker://RUN/KIND/NAME.
 
-    kind       weights: with the optimizer's state; external_weights: the adapter alone, for a download
-    ttl_s      the checkpoint is removed after so long; None: never
-    overwrite  a checkpoint of this name is replaced; else it is refused
+    kind        weights: with the optimizer's state; external_weights: the adapter alone, for a download
+    ttl_s       the checkpoint is removed after so long; None: never
+    overwrite   a checkpoint of this name is replaced; else it is refused
+    encrypt_to  the files are encrypted with age for these public keys; empty: they are not
     """
 
     name: str
     kind: CheckpointKind = "weights"
     ttl_s: int | None = None
     overwrite: bool = False
+    encrypt_to: tuple[str, ...] = ()
     user_metadata: Mapping[str, str] = field(default_factory=dict)
 
 

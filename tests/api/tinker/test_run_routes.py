@@ -110,7 +110,7 @@ def test_steps_saves_and_loads(api: FlaskClient, runs: ScriptedRuns) -> None:
         "optim_step": {"adam_params": adam | {"grad_clip_norm": 1.0}},
         "save_weights": {"path": "0001", "ttl_seconds": 3600, "user_metadata": {"a": 1}},
         "save_weights_for_sampler": {"path": "s1", "kind": "snapshot"},
-        "save_weights_external": {"path": "x"},
+        "save_weights_external": {"path": "x", "age_encryption_recipients": ["age1x"]},
         "load_weights": {"path": f"tinker://{RUN}/weights/0001", "optimizer": True},
     }
     for seq_id, (path, body) in enumerate(bodies.items(), 1):
@@ -120,7 +120,7 @@ def test_steps_saves_and_loads(api: FlaskClient, runs: ScriptedRuns) -> None:
         OptimStep(params=AdamParams(learning_rate=0.1, beta1=0.9, beta2=0.95, eps=1e-12, grad_clip_norm=1.0)),
         SaveWeights(name="0001", ttl_s=3600, user_metadata={"a": "1"}),
         SaveForSampler(name="s1"),
-        SaveWeights(name="x", kind="external_weights"),
+        SaveWeights(name="x", kind="external_weights", encrypt_to=("age1x",)),
         LoadWeights(path=f"tinker://{RUN}/weights/0001", with_optimizer=True),
     ]
 
