@@ -6,15 +6,24 @@ Knows streams and the index of an event, not its content.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
+from typing import Protocol, TypeVar
 
 from inference.backend import Sink, Stream
 from inference.errors import ServerError
-from inference.types import Event, GenerationRequest
+from inference.types import Event
 
 
-def submit_all(
-    submit: Callable[[GenerationRequest], Stream], requests: Sequence[GenerationRequest]
-) -> Stream:
+class AnswerRequest(Protocol):
+    @property
+    def n(self) -> int:
+        """How many answers it is for."""
+        ...
+
+
+Request = TypeVar("Request", bound=AnswerRequest)
+
+
+def submit_all(submit: Callable[[Request], Stream], requests: Sequence[Request]) -> Stream:
     """Submit `requests`: at least one, all with the same n. Returns the stream of all their events.
 
     If one is refused, cancels those already submitted and raises its error.

@@ -213,14 +213,20 @@ class Models:
         """
         if name is None:
             return self.default
-        entry = self._table.by_name.get(name)
-        if entry is not None:
-            return entry.under_name(name)
-        if adapter := self._resolve_adapter(name):
-            return adapter
+        if served := self._find(name):
+            return served
         if is_placeholder(name):
             return self.default
         raise UnknownModel(name, self.ids)
+
+    def resolve_adapter(self, name: str) -> Served:
+        """What a request names in a dialect's field for adapters: an adapter of any model, or a model.
+
+        Raises UnknownAdapter.
+        """
+        if served := self._find(name):
+            return served
+        raise UnknownAdapter(name)
 
     def is_removable(self, name: str) -> bool:
         """Whether `name` is a fine-tuned model, not one that is served as long as the server runs."""
@@ -231,7 +237,9 @@ class Models:
         """Whether a model, not an adapter, answers requests that name `name`."""
         return name in self._table.by_name or is_placeholder(name)
 
-    def _resolve_adapter(self, name: str) -> Served | None:
+    def _find(self, name: str) -> Served | None:
+        if entry := self._table.by_name.get(name):
+            return entry.under_name(name)
         for backend in self.backends:
             if card := find_adapter(backend, name):
                 return Served(backend, Card(name, backend.info(), card))

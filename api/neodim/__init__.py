@@ -15,14 +15,14 @@ from api.json_body import read_struct
 from api.neodim.errors import error_before_start
 from api.neodim.gpu_report import GpuSampler
 from api.neodim.lockstep_stream import EmptyStream, LockstepStream
-from api.neodim.parse import make_stop_trackers, parse_request
+from api.neodim.parse import choose_served, make_stop_trackers, parse_request
 from api.neodim.penalized_texts import PenalizedTexts
 from api.neodim.prompt import PlainTokenizer
 from api.neodim.protocol import NeodimErrorResponse, NeodimRequest, Report
 from api.neodim.writer import ReportWriter
 from api.openapi.operation import Operation, attach_operation
 from api.response import NDJSON, View, respond
-from inference.backend import Backend, Stream
+from inference.backend import Stream
 from inference.models import Models
 from settings.groups import ServerSettings
 
@@ -42,9 +42,9 @@ __all__ = ["allow_origin", "error_before_start", "views"]
 
 
 def views(models: Models, settings: ServerSettings) -> dict[str, View]:
-    """Neodim's requests name no model: the default one answers."""
+    """The default model answers requests that name no adapter."""
     executor = ThreadPoolExecutor(PATTERN_THREADS, thread_name_prefix="stop-patterns")
-    return {PATH: attach_operation(partial(generate, models.default.backend, settings, executor), GENERATE)}
+    return {PATH: attach_operation(partial(generate, models, settings, executor), GENERATE)}
 
 
 def allow_origin(response: Response) -> Response:
@@ -63,18 +63,19 @@ def allow_origin(response: Response) -> Response:
     return response
 
 
-def generate(backend: Backend, settings: ServerSettings, executor: Executor) -> Response:
-    gpus = GpuSampler(lambda: backend.load().devices)
+def generate(models: Models, settings: ServerSettings, executor: Executor) -> Response:
     body = read_struct(NeodimRequest, strict=False)
-    tokenizer = PlainTokenizer(backend)
-    request = parse_request(body, tokenizer, backend, settings)
+    served = choose_served(body, models)
+    gpus = GpuSampler(lambda: served.backend.load().devices)
+    tokenizer = PlainTokenizer(served.backend)
+    request = parse_request(body, tokenizer, served.backend, settings)
     trackers = make_stop_trackers(body)
     penalized = PenalizedTexts(request.window, tokenizer, request.num_sequences)
     stream: Stream = EmptyStream(request.num_sequences)
     if request.max_tokens:
         acquire_permit()
         is_slow = body.stop_strings_type == "regex" or request.window is not None
-        generated = backend.generate(request.generation_request)
+        generated = served.generate(request.generation_request)
         stream = LockstepStream(generated, trackers, penalized.record, executor if is_slow else None)
     writer = ReportWriter(request, penalized, trackers, gpus)
     return respond(stream, writer, NDJSON if body.stream else None, request.num_sequences)

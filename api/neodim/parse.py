@@ -13,7 +13,7 @@ from api.neodim.stop_strings import StopTracker, make_finder
 from api.neodim.validation import check_ranges, check_version, check_words
 from inference.backend import Backend
 from inference.errors import BadRequest
-from inference.models import find_adapter
+from inference.models import Models, Served, UnknownAdapter
 from inference.sampling import PenaltyScope, PenaltyWindow, Sampling
 from inference.types import GenerationRequest
 from settings.groups import ServerSettings
@@ -66,8 +66,6 @@ def parse_request(
     """Raises BadRequest; ImpossibleRequest if the input does not fit or the version is not served."""
     check_version(body.required_server_version)
     check_ranges(body)
-    if body.adapter is not None and find_adapter(backend, body.adapter) is None:
-        raise BadRequest("adapter", "must be the name of a loaded adapter", body.adapter)
     model_input = build_input(
         tokenizer,
         to_text(body.preamble),
@@ -87,9 +85,18 @@ def parse_request(
         reject_if_too_long=True,
         n=num_sequences,
         deadline=settings.request_timeout_s,
-        adapter=body.adapter,
     )
     return ParsedRequest(model_input, max_tokens, num_sequences, window, seed, generation_request)
+
+
+def choose_served(body: NeodimRequest, models: Models) -> Served:
+    """What `adapter` names; the default model if it names nothing. Raises BadRequest."""
+    if body.adapter is None:
+        return models.default
+    try:
+        return models.resolve_adapter(body.adapter)
+    except UnknownAdapter as error:
+        raise BadRequest("adapter", "must be an adapter or model of GET /v1/models", error.name) from None
 
 
 def make_stop_trackers(body: NeodimRequest) -> list[StopTracker]:

@@ -44,7 +44,7 @@ class NeodimRequest(Struct, kw_only=True):
     no_repeat_ngram_size      no n-gram of this size occurs twice
     can_stop_early            end a sequence at the model's end token; else all have the full length
     seed                      the same seed gives the same answer; null: random, and reported
-    adapter                   name of a loaded adapter; null: the model itself
+    adapter                   name of an adapter, or of a model; null: the default model
     stream                    send a line for each token, then the report
     """
 

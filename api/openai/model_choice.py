@@ -22,9 +22,15 @@ def resolve_model(body: CommonRequest, models: Models) -> Served:
         rule = f"lora_path is '{shorten_name(name)}', and model is another adapter: send one"
         raise InvalidParameter(rule, "lora_path")
     try:
-        return served.with_adapter(name)
+        return _find_adapter(name, served, models)
     except UnknownAdapter as error:
         raise InvalidParameter(f"lora_path: {error.message}", "lora_path") from None
+
+
+def _find_adapter(name: str, base: Served, models: Models) -> Served:
+    """An adapter of `base`, or a model that all weights were trained for. Raises UnknownAdapter."""
+    tuned = models.resolve_adapter(name)
+    return tuned if tuned.card.fine_tuned_from else base.with_adapter(name)
 
 
 def _adapter_name(lora_path: str | list[str | None]) -> str | None:

@@ -21,10 +21,13 @@ __all__ = ["error_before_start", "make_blueprint", "views"]
 
 
 def make_blueprint(models: Models, settings: ServerSettings) -> Blueprint:
-    """All routes except those on paths that TGI shares with another dialect. The default model answers."""
+    """All routes except those on paths that TGI shares with another dialect.
+
+    The default model answers, unless adapter_id names another one.
+    """
     blueprint = Blueprint("tgi", __name__)
     backend = models.default.backend
-    generate_routes = routes.GenerateRoutes(backend, settings)
+    generate_routes = routes.GenerateRoutes(models, settings)
     chat_tokenize = partial(routes.tokenize_chat, backend, settings)
     post_views: dict[str, View] = {
         "/": attach_operation(partial(generate_routes.compat_generate), routes.COMPAT_GENERATE),
@@ -48,7 +51,7 @@ def make_blueprint(models: Models, settings: ServerSettings) -> Blueprint:
 def views(models: Models, settings: ServerSettings) -> dict[str, View]:
     """The views of the shared paths, for bodies in TGI's format."""
     backend = models.default.backend
-    generate_routes = routes.GenerateRoutes(backend, settings)
+    generate_routes = routes.GenerateRoutes(models, settings)
     return {
         "/generate": attach_operation(partial(generate_routes.generate), routes.GENERATE),
         "/tokenize": attach_operation(partial(routes.tokenize_text, backend), routes.TOKENIZE),

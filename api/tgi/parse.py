@@ -12,9 +12,8 @@ from api.tgi.info_routes import max_input_tokens
 from api.tgi.protocol import GenerateParameters, GenerateRequest, Grammar, RegexGrammar, SchemaGrammar
 from api.tgi.validation import TgiRequest, check
 from inference import untrusted_json
-from inference.backend import Backend
 from inference.errors import BadRequest
-from inference.models import adapter_cards
+from inference.models import Models, Served, UnknownAdapter
 from inference.sampling import Sampling, Watermark
 from inference.types import Constraint, GenerationRequest
 from settings.groups import ServerSettings
@@ -44,6 +43,19 @@ class ResponseOptions:
     max_new_tokens: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class ServedRequest:
+    """A request, and the model or adapter that answers it."""
+
+    served: Served
+    request: GenerationRequest
+
+    @property
+    def n(self) -> int:
+        """How many answers are requested."""
+        return self.request.n
+
+
 def read_request(struct_type: type[T]) -> T:
     """The body as `struct_type`. Raises JsonSyntaxError or JsonDataError."""
     try:
@@ -56,18 +68,28 @@ def read_request(struct_type: type[T]) -> T:
         raise JsonDataError(error) from None
 
 
-def to_generation_request(
-    body: GenerateRequest, settings: ServerSettings, backend: Backend, *, is_streamed: bool
-) -> GenerationRequest:
+def choose_served(body: GenerateRequest, models: Models) -> Served | None:
+    """What `adapter_id` names: None if there is nothing; the default model without a name."""
+    name = body.parameters.adapter_id if body.parameters else None
+    try:
+        return models.default if name is None else models.resolve_adapter(name)
+    except UnknownAdapter:
+        return None
+
+
+def to_served_request(
+    body: GenerateRequest, settings: ServerSettings, models: Models, *, is_streamed: bool
+) -> ServedRequest:
     """Raises InvalidInput. Requests logprobs only if returned or needed for best_of: they cost time."""
     parameters = effective_parameters(body)
-    max_input = max_input_tokens(backend.info(), settings)
-    adapters = {card.name for card in adapter_cards(backend)}
-    check(TgiRequest(body.inputs, parameters, settings, max_input, is_streamed, adapters))
+    named = choose_served(body, models)
+    served = named or models.default
+    max_input = max_input_tokens(served.backend.info(), settings)
+    check(TgiRequest(body.inputs, parameters, settings, max_input, is_streamed, named))
     best_of = parameters.best_of or 1
     num_alternatives = max(parameters.top_n_tokens, MIN_ALTERNATIVES) if parameters.top_n_tokens else 0
     with_logprobs = is_streamed or needs_details(parameters) or best_of > 1
-    return GenerationRequest(
+    request = GenerationRequest(
         prompt=body.inputs,
         add_special_tokens=body.add_special_tokens,
         sampling=_parse_sampling(parameters, settings),
@@ -84,8 +106,9 @@ def to_generation_request(
         processed_logprobs=True,
         prompt_logprobs=0 if parameters.decoder_input_details and settings.enable_prefill_logprobs else None,
         deadline=settings.request_timeout_s,
-        adapter=parameters.adapter_id,
+        adapter=served.adapter,
     )
+    return ServedRequest(served, request)
 
 
 def response_options(

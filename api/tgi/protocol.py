@@ -67,7 +67,7 @@ class GenerateParameters(Struct, kw_only=True):
     seed                   the same seed gives the same text; absent: a random seed, which is reported
     top_n_tokens           return this many of the most probable tokens at each step
     grammar                JSON schema or regular expression that the text must match
-    adapter_id             name of a loaded adapter; null: the model itself
+    adapter_id             name of an adapter, or of a model; null: the default model
     """
 
     best_of: Count | None = None

@@ -20,7 +20,7 @@ from api.reworded_stream import RewordedStream
 from api.tgi.errors import error_in_stream
 from api.tgi.info_routes import compute_type, includes_prompt
 from api.tgi.last_token_stream import LastTokenStream
-from api.tgi.parse import read_request, response_options, to_generation_request
+from api.tgi.parse import ServedRequest, choose_served, read_request, response_options, to_served_request
 from api.tgi.protocol import (
     ChatTokenizeResponse,
     CompatGenerateRequest,
@@ -37,6 +37,7 @@ from api.tgi.validation import reword_error
 from api.tgi.writers import GenerateStreamWriter, GenerateWriter, TgiAccumulator, simple_tokens
 from inference.backend import Backend, Stream
 from inference.errors import ServerError
+from inference.models import Models
 from inference.types import GenerationRequest
 from settings.groups import ServerSettings
 
@@ -139,62 +140,66 @@ class RequestTimer:
 
 @dataclass(frozen=True, slots=True)
 class GenerateRoutes:
-    backend: Backend
+    models: Models
     settings: ServerSettings
 
     def generate(self) -> Response:
-        return self._respond_full(read_request(GenerateRequest), include_prompt=False)
+        return self._respond_full(read_request(GenerateRequest))
 
     def generate_stream(self) -> Response:
-        return self._respond_streamed(read_request(GenerateRequest), include_prompt=False)
+        return self._respond_streamed(read_request(GenerateRequest))
 
     def compat_generate(self) -> Response:
         """POST /: `stream` in the body selects a stream. An unstreamed response is in a list."""
-        body, include_prompt = read_request(CompatGenerateRequest), includes_prompt(self.backend.info())
+        body = read_request(CompatGenerateRequest)
+        include_prompt = includes_prompt((choose_served(body, self.models) or self.models.default).card.info)
         return (
             self._respond_streamed(body, include_prompt)
             if body.stream
             else self._respond_full(body, include_prompt, as_list=True)
         )
 
-    def submit(self, request: GenerationRequest) -> Stream:
+    def submit(self, submission: ServedRequest) -> Stream:
         """Submit to the backend. Raises ServerError with TGI's message."""
         acquire_permit()
+        served = submission.served
 
         def reword(error: ServerError) -> ServerError:
-            return reword_error(error, request, self.backend.info().context)
+            return reword_error(error, submission.request, served.card.info.context)
 
         try:
-            stream = self.backend.generate(request)
+            stream = served.generate(submission.request)
         except ServerError as error:
             raise reword(error) from error
         return RewordedStream(stream, reword)
 
-    def _respond_full(self, body: GenerateRequest, include_prompt: bool, as_list: bool = False) -> Response:
+    def _respond_full(
+        self, body: GenerateRequest, include_prompt: bool = False, as_list: bool = False
+    ) -> Response:
         timer = self._start_timer(body)
-        request = self._generation_request(body, is_streamed=False)
-        stream = self.submit(request)
+        submission = self._served_request(body, is_streamed=False)
+        stream = self.submit(submission)
         timer.mark_validated()
         writer = GenerateWriter(
-            response_options(body, self.settings, include_prompt=include_prompt), request.n, as_list
+            response_options(body, self.settings, include_prompt=include_prompt), submission.n, as_list
         )
-        return respond(stream, writer, None, request.n, lambda: timer.full_headers(writer.best))
+        return respond(stream, writer, None, submission.n, lambda: timer.full_headers(writer.best))
 
-    def _respond_streamed(self, body: GenerateRequest, include_prompt: bool) -> Response:
+    def _respond_streamed(self, body: GenerateRequest, include_prompt: bool = False) -> Response:
         """Errors after the body was read are sent as events of the stream."""
         timer = self._start_timer(body)
         try:
-            stream = self.submit(self._generation_request(body, is_streamed=True))
+            stream = self.submit(self._served_request(body, is_streamed=True))
         except ServerError as error:
             return in_band_error(error, timer)
         writer = GenerateStreamWriter(response_options(body, self.settings, include_prompt=include_prompt))
         return respond(LastTokenStream(stream), writer, FRAMING, headers=timer.stream_headers)
 
     def _start_timer(self, body: GenerateRequest) -> RequestTimer:
-        return RequestTimer(compute_type(self.backend.info()), body.inputs)
+        return RequestTimer(compute_type(self.models.default.card.info), body.inputs)
 
-    def _generation_request(self, body: GenerateRequest, *, is_streamed: bool) -> GenerationRequest:
-        return to_generation_request(body, self.settings, self.backend, is_streamed=is_streamed)
+    def _served_request(self, body: GenerateRequest, *, is_streamed: bool) -> ServedRequest:
+        return to_served_request(body, self.settings, self.models, is_streamed=is_streamed)
 
 
 def in_band_error(error: ServerError, timer: RequestTimer) -> Response:

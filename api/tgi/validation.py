@@ -3,13 +3,13 @@
 Knows requests and limits. The backend checks further rules, which TGI does not have.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import NamedTuple
 
 from api.tgi.errors import InvalidInput
 from api.tgi.protocol import GenerateParameters
 from inference.errors import BadRequest, MaxTokensTooLarge, NotFound, ServerError, TooLong
-from inference.models import shorten_name
+from inference.models import Served, shorten_name
 from inference.types import GenerationRequest
 from settings.groups import ServerSettings
 
@@ -26,7 +26,7 @@ class TgiRequest(NamedTuple):
     """A request and the limits that apply to it.
 
     max_input  limit of the prompt in tokens; None: unknown
-    adapters   names of the loaded adapters
+    served     what answers it; None: adapter_id names nothing
     """
 
     inputs: str
@@ -34,7 +34,7 @@ class TgiRequest(NamedTuple):
     limits: ServerSettings
     max_input: int | None
     is_streamed: bool
-    adapters: Collection[str]
+    served: Served | None
 
     @property
     def best_of(self) -> int:
@@ -134,8 +134,8 @@ RULES = (
         "`truncate` must be strictly positive and less than {a.max_truncate}. Given: {a.parameters.truncate}",
     ),
     ValidationRule(
-        lambda a: a.parameters.adapter_id is not None and a.parameters.adapter_id not in a.adapters,
-        "`adapter_id` must be a loaded adapter, as GET /v1/models lists them. Given: {a.adapter_id}",
+        lambda a: a.served is None,
+        "`adapter_id` must be an adapter or model of GET /v1/models. Given: {a.adapter_id}",
     ),
     ValidationRule(
         lambda a: a.parameters.grammar is not None and a.limits.disable_grammar_support,

@@ -12,11 +12,11 @@ from api.openai.parse import chat_request
 from api.openai.protocol.chat import ChatCompletionRequest
 from api.response import respond
 from api.tgi.errors import InvalidInput, JsonDataError, begins_with_field, error_before_start, error_in_stream
-from api.tgi.parse import read_request, to_generation_request
+from api.tgi.parse import ServedRequest, read_request, to_served_request
 from api.tgi.protocol import GenerateParameters, GenerateRequest, VertexRequest, VertexResponse
 from api.tgi.routes import GenerateRoutes
 from inference.errors import BadRequest
-from inference.types import Event, Finished, GenerationRequest, Token
+from inference.types import Event, Finished, Token
 
 T = TypeVar("T")
 
@@ -45,25 +45,24 @@ def predict(routes: GenerateRoutes) -> Response:
         raise InvalidInput("`instances` cannot be empty")
     if len(instances) > (limit := routes.settings.max_client_batch_size):
         raise InvalidInput(f"`instances` must have at most {limit}. Given: {len(instances)}")
-    requests = [
-        _generation_request(instance, f"instances[{i}]", routes) for i, instance in enumerate(instances)
-    ]
+    requests = [_served_request(instance, f"instances[{i}]", routes) for i, instance in enumerate(instances)]
     return respond(submit_all(routes.submit, requests), VertexWriter(len(requests)), None, len(requests))
 
 
-def _generation_request(instance: dict[str, Any], field: str, routes: GenerateRoutes) -> GenerationRequest:
+def _served_request(instance: dict[str, Any], field: str, routes: GenerateRoutes) -> ServedRequest:
     """A request for one answer. /generate's body is sampled unless it sets do_sample to false."""
-    info, settings = routes.backend.info(), routes.settings
+    default, settings = routes.models.default, routes.settings
     if "inputs" not in instance and "messages" in instance:
         chat = _to_struct(instance, ChatCompletionRequest, field)
         try:
-            return replace(chat_request(chat, info, settings, sent_tools=sent_tools(instance)), n=1)
+            request = chat_request(chat, default.card.info, settings, sent_tools=sent_tools(instance))
         except BadRequest as error:
             raise _with_field_of_instance(error, field) from None
+        return ServedRequest(default, replace(request, n=1))
     body = _to_struct(instance, GenerateRequest, field)
     parameters = body.parameters = body.parameters or GenerateParameters()
     parameters.do_sample, parameters.best_of = parameters.do_sample is not False, None
-    return to_generation_request(body, settings, routes.backend, is_streamed=False)
+    return to_served_request(body, settings, routes.models, is_streamed=False)
 
 
 def _to_struct(instance: dict[str, Any], struct_type: type[T], field: str) -> T:

@@ -69,4 +69,4 @@ def test_huggingface_hub_sends_an_adapter_id(served: AdapterServer, environment:
     assert (results["model"].strip(), results["adapter"]) == ("Paris.", served.poem)
     assert results["adapter_stream"] == served.poem
     assert results["unknown"][0] == "ValidationError"
-    assert "`adapter_id` must be a loaded adapter" in results["unknown"][1]
+    assert "`adapter_id` must be an adapter or model" in results["unknown"][1]

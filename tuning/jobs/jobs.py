@@ -14,7 +14,7 @@ from inference.errors import BadRequest, NotFound
 from inference.models import Models
 from tuning.jobs.draft import DRAFT_FILE, Draft, write_value
 from tuning.jobs.fine_tuned_models import TrainedModel, trained_models
-from tuning.jobs.hyperparameters import check_hyperparameters
+from tuning.jobs.hyperparameters import check_hyperparameters, chosen_values
 from tuning.jobs.names import model_name
 from tuning.jobs.prepared_job import PreparedJob
 from tuning.jobs.queue import JobQueue
@@ -44,7 +44,7 @@ class Jobs:
 
     def create(self, request: JobRequest) -> Job:
         """Store a job, whose files are then validated. Raises BadRequest, and UnknownModel."""
-        self._check(request)
+        request = self._checked(request)
         job_id = request.job_id or f"ftjob-{secrets.token_hex(12)}"
         job = Job(
             id=job_id,
@@ -66,7 +66,7 @@ class Jobs:
 
         Raises as `create`, and Overloaded.
         """
-        self._check(request)
+        request = self._checked(request)
         job_id = f"dry-run-{secrets.token_hex(8)}"
         folder = self._workspace.folder / job_id
         folder.mkdir(mode=0o700)
@@ -130,8 +130,8 @@ class Jobs:
             shutil.rmtree(trained.folder, ignore_errors=True)
         return trained is not None
 
-    def _check(self, request: JobRequest) -> None:
-        """Raises BadRequest, which names the field."""
+    def _checked(self, request: JobRequest) -> JobRequest:
+        """The request; to go on from a whole model it trains all weights. Raises BadRequest, UnknownModel."""
         if request.job_id and not JOB_ID.fullmatch(request.job_id):
             raise BadRequest("job_id", "must be 1 to 200 letters, digits and ._-", request.job_id)
         if not SUFFIX.fullmatch(request.suffix) or ".." in request.suffix:
@@ -140,10 +140,15 @@ class Jobs:
             raise BadRequest("method", f"must be one of {', '.join(METHODS)}", request.method)
         if request.seed is not None and not 0 <= request.seed <= MAX_SEED:
             raise BadRequest("seed", f"must be 0 to {MAX_SEED}", request.seed)
+        trained = self._trained_model(request.model)
+        if trained and trained.is_full and "finetuning_type" not in chosen_values(request.hyperparameters):
+            values = {**request.hyperparameters, "finetuning_type": "full"}
+            request = dataclasses.replace(request, hyperparameters=values)
         check_hyperparameters(request.hyperparameters, self._workspace.base.max_lora_rank)
         if is_full(request) and not self._workspace.models.serves_full_models:
             rule = "must be lora: this server serves no further models, as the result would be"
             raise BadRequest("finetuning_type", rule, "full")
+        return request
 
     def _trained_model(self, model: str) -> TrainedModel | None:
         """The fine-tuned model of this name; None for the base model. Raises UnknownModel, BadRequest."""
@@ -215,7 +220,9 @@ def check_continues(request: JobRequest, trained: TrainedModel) -> None:
         rule = "is an adapter: name the base model, or a model that was trained with finetuning_type full"
         raise BadRequest("model", rule, request.model)
     if trained.is_full and not is_full(request):
-        rule = "is a whole model, over which no adapter is served: set finetuning_type to full"
+        rule = (
+            "is a whole model, over which no adapter is trained: leave finetuning_type out, or set it to full"
+        )
         raise BadRequest("model", rule, request.model)
 
 

@@ -12,6 +12,6 @@ def test_an_adapter_is_named_in_the_body() -> None:
         assert client(server).post("/generate", json=body(**fields)).status_code == 200
     assert [request.adapter for request in server.requests] == ["poet", None, None]
     reply = client(server).post("/generate", json=body(adapter="cook"))
-    message = "ValueError: adapter must be the name of a loaded adapter, got 'cook'"
+    message = "ValueError: adapter must be an adapter or model of GET /v1/models, got 'cook'"
     assert (reply.status_code, reply.get_json()) == (400, {"error": message})
     assert len(server.requests) == 3

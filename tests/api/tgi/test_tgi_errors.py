@@ -47,7 +47,7 @@ INVALID: list[tuple[dict[str, Any], str]] = [
     ({"truncate": 128}, "`truncate` must be strictly positive and less than 127. Given: 128"),
     (
         {"adapter_id": "mine"},
-        "`adapter_id` must be a loaded adapter, as GET /v1/models lists them. Given: mine",
+        "`adapter_id` must be an adapter or model of GET /v1/models. Given: mine",
     ),
     (
         {"grammar": {"type": "json", "value": "{"}},

@@ -75,10 +75,20 @@ def test_a_whole_model_is_trained_on(service: TuningService, host: RecordingHost
     assert Path(draft["base"]["model_folder"], "config.json").exists() and not draft["initial_adapter"]
 
 
+def test_a_client_that_knows_only_openais_fields_goes_on_from_a_whole_model(
+    service: TuningService, host: RecordingHost
+) -> None:
+    parent = finished_job(service)
+    child = wait_for_job(service, create_job(service, model=parent.model).id)
+    assert child.hyperparameters["finetuning_type"] == "full" and child.model in host.added
+    with pytest.raises(BadRequest, match="lora_rank is for adapters"):
+        create_job(service, model=parent.model, hyperparameters={"lora_rank": 8})
+
+
 def test_adapters_and_whole_models_do_not_mix(service: TuningService) -> None:
     full, adapter = finished_job(service), wait_for_job(service, create_job(service).id)
-    with pytest.raises(BadRequest, match="set finetuning_type to full"):
-        create_job(service, model=full.model)
+    with pytest.raises(BadRequest, match="leave finetuning_type out, or set it to full"):
+        create_job(service, model=full.model, hyperparameters={"finetuning_type": "lora"})
     with pytest.raises(BadRequest, match="is an adapter: name the base model"):
         create_job(service, model=adapter.model, hyperparameters=FULL)
 
