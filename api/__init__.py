@@ -26,6 +26,7 @@ from api.url_rule import UrlRule
 from api.wsgi_environ import strip_root_path
 from inference.metrics import Metrics
 from inference.models import Models
+from settings.adapter_list import default_scales
 from settings.groups import ServerSettings
 from tuning.service import TuningService
 
@@ -91,7 +92,7 @@ def create_app(
     allowed_hosts.install(app, settings)
     permits = concurrency_limit.install(app, settings.max_concurrent_requests, models)
     access.install(app, store)
-    adapter_sums.install(app)
+    adapter_sums.install(app, default_scales(settings.lora_adapters))
     adapters.install(app, adapters.AdapterLoader(models, settings.adapter_dirs, fetch_adapter))
     tuning_access.install(app, tuning)
     model_loading.install(app, model_loader)

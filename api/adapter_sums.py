@@ -18,10 +18,10 @@ from inference.errors import BadRequest
 from inference.lora.adapter import SUM_PREFIX, AdapterCard
 from inference.lora.sum import Summand, write_sum
 from inference.models import Served, find_adapter, listed_adapters
+from settings.adapter_list import MAX_SCALE
 
 SUMS = "adapter_sums"  # key in app.extensions: the AdapterSums
 MAX_SUMS = 16  # kept at a time; the least used one is removed
-MAX_SCALE = 100.0
 NO_SOURCE = ""  # lists do not show it
 
 Scales = Mapping[AdapterCard, float]
@@ -40,8 +40,8 @@ class AdapterSums:
     default_scales  scales of the requests that name no adapter, by the adapter's name; others count as 0
     """
 
-    def __init__(self) -> None:
-        self.default_scales: Mapping[str, float] = {}
+    def __init__(self, default_scales: Mapping[str, float]) -> None:
+        self.default_scales = default_scales
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._models: OrderedDict[str, Served] = OrderedDict()  # by the names of their sums; least used first
         self._lock = threading.Lock()  # one sum is made at a time
@@ -114,8 +114,8 @@ def parse_scales(served: Served, listed: Sequence[AdapterScale], field: str) -> 
     return scales
 
 
-def install(app: Flask) -> None:
-    app.extensions[SUMS] = AdapterSums()
+def install(app: Flask, default_scales: Mapping[str, float]) -> None:
+    app.extensions[SUMS] = AdapterSums(default_scales)
 
 
 def adapter_sums() -> AdapterSums:

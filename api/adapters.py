@@ -6,6 +6,7 @@ Knows names, the fence of ADAPTER_DIRS and the Hub. What an adapter's files must
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from flask import Flask, current_app
 
@@ -15,6 +16,7 @@ from inference.errors import BadRequest, ServerError
 from inference.finding import Refused
 from inference.lora.adapter import AdapterCard, check_own_name
 from inference.lora.fence import Fence, is_gguf_file
+from inference.lora.sum import Summand, write_sum
 from inference.models import Models, UnknownModel, find_adapter, listed_adapters, shorten_name
 from settings.adapter_list import AdapterEntry, parse_entry
 
@@ -142,12 +144,21 @@ def load_adapters(models: Models, items: Iterable[str], fetch: FetchAdapter | No
     for item in items:
         try:
             card = loader.load_at_start(parse_entry(item))
+            check_scale(models.own.backend, parse_entry(item))
         except Refused as error:
             return f"{item}: {error.finding.have}: {error.finding.fix}"
         except ServerError as error:
             return f"{item}: {error.message}"
         log.info("adapter loaded: name=%s rank=%d bytes=%d", card.name, card.rank, card.nbytes)
     return ""
+
+
+def check_scale(backend: Backend, entry: AdapterEntry) -> None:
+    """Raises BadRequest if requests could not be answered with the adapter's scale."""
+    if entry.scale in (0.0, 1.0):
+        return
+    with TemporaryDirectory() as folder:
+        write_sum([Summand(require_adapters(backend).folder_of(entry.name), entry.scale)], Path(folder))
 
 
 def install(app: Flask, loader: AdapterLoader) -> None:

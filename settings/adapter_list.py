@@ -5,7 +5,7 @@ Knows the syntax only: whether a source is a folder or a name on the Hub is deci
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,18 +13,27 @@ from typing import Any
 ADAPTER_NAME = re.compile(r"(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9._:/@-]{0,199}")
 LIST_RULE = (
     "adapters with commas between them, each id, id@revision, name=path or name=path@revision "
-    '(or vLLM\'s {"name": …, "path": …}), with names of at most 200 letters, digits and . _ : / @ -'
+    '(or vLLM\'s {"name": …, "path": …}), or with *scale behind it, with names of at most 200 letters, '
+    "digits and . _ : / @ -"
 )
+SCALED_RULE = "adapters with their scales, as path:scale with commas between them, or path and scale by turns"
+SCALED_ITEM = re.compile(r"(?P<item>.+)\*(?P<scale>-?[0-9]+(\.[0-9]+)?)")
 DEFAULT_REVISION = "main"
+MAX_SCALE = 100.0
 
 
 @dataclass(frozen=True, slots=True)
 class AdapterEntry:
-    """An adapter of LORA_ADAPTERS. source: a folder or a name on the Hub; revision: of the latter."""
+    """An adapter of LORA_ADAPTERS.
+
+    source    a folder or a name on the Hub; revision: of the latter
+    scale     of its change in requests that name no adapter; 0: it has none there
+    """
 
     name: str
     source: str
     revision: str = DEFAULT_REVISION
+    scale: float = 0.0
 
 
 def to_adapters(value: Any) -> tuple[str, ...]:
@@ -42,6 +51,7 @@ def to_adapters(value: Any) -> tuple[str, ...]:
 
 def parse_entry(item: str) -> AdapterEntry:
     """An item of LORA_ADAPTERS. The name of a path without one is its last segment, else the source."""
+    item, scale = split_scale(item)
     if item.count("=") > 1 or item.count("@") > 1:
         raise ValueError
     name, equals, location = item.rpartition("=")
@@ -52,7 +62,33 @@ def parse_entry(item: str) -> AdapterEntry:
         raise ValueError
     if not ADAPTER_NAME.fullmatch(name):
         raise ValueError
-    return AdapterEntry(name, source, revision or DEFAULT_REVISION)
+    return AdapterEntry(name, source, revision or DEFAULT_REVISION, scale)
+
+
+def split_scale(item: str) -> tuple[str, float]:
+    """An item without its scale, and the scale; without one, 0."""
+    scaled = SCALED_ITEM.fullmatch(item)
+    scale = float(scaled["scale"]) if scaled else 0.0
+    if abs(scale) > MAX_SCALE:
+        raise ValueError
+    return (scaled["item"] if scaled else item), scale
+
+
+def default_scales(items: Iterable[str]) -> dict[str, float]:
+    """The scales other than 0 of LORA_ADAPTERS, by the adapters' names."""
+    return {entry.name: entry.scale for entry in map(parse_entry, items) if entry.scale}
+
+
+def to_scaled_adapters(value: Any) -> tuple[str, ...]:
+    """The value of LORA_ADAPTERS for llama.cpp's path:scale,…, and its former path and scale by turns."""
+    words = value.split(",")
+    if not all(":" in word for word in words):
+        words = [":".join(pair) for pair in zip(words[::2], words[1::2], strict=True)]
+    pairs = (word.rpartition(":") for word in words)
+    items = tuple(f"{path}*{scale}" for path, _, scale in pairs)
+    if not all(SCALED_ITEM.fullmatch(item) for item in items):
+        raise ValueError
+    return to_adapters(items)
 
 
 def split_items(text: str) -> Iterator[str]:

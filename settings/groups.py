@@ -88,6 +88,7 @@ class ServerSettings:
     max_best_of, max_stop_sequences, max_top_n_tokens, max_client_batch_size   limits of one request
     validation_workers       threads that run the Flask app
     max_input_tokens         of a prompt; None: as many as leave room for one token in the context
+    lora_adapters            items of LORA_ADAPTERS: their scales count in requests that name no adapter
     adapter_dirs             folders below which clients may load adapters
     tinker_loss_aliases      NAME:SERVED_NAME, a loss of Tinker's API that is computed as another; empty: none
     """
@@ -114,6 +115,7 @@ class ServerSettings:
     max_client_batch_size: int = 2048
     validation_workers: int = 16
     max_input_tokens: int | None = None
+    lora_adapters: tuple[str, ...] = ()
     adapter_dirs: tuple[str, ...] = field(default_factory=lambda: (str(default_tuning_folder() / "models"),))
     tinker_loss_aliases: str = ""
     disable_grammar_support: bool = False

@@ -4,6 +4,7 @@ in processes of their own.
 
 import contextlib
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from checks.machine.limits import raise_open_file_limit
@@ -14,6 +15,7 @@ from inference.models import ModelEntry
 from inference.on_demand.loader import ModelLoader
 from settings.device_defaults import fill_defaults
 from settings.schema import Settings
+from settings.sources import settings_of_model
 from startup.on_demand import check_models, find_models, open_loader
 from startup.one_model import download, run_selftest
 from startup.remote import check_remote, join_models, open_remote_models
@@ -60,4 +62,9 @@ def serve_several(settings: Settings, version: str) -> int:
             stack.callback(loader.close)
         models = join_models(settings, remote_entries, local_entries)
         freeze_gc()
-        return run_server(settings, models, metrics, None, version, loader)
+        items = [
+            item for model in checked.models for item in settings_of_model(settings, model).lora_adapters
+        ]
+        return run_server(
+            replace(settings, lora_adapters=tuple(items)), models, metrics, None, version, loader
+        )

@@ -109,6 +109,7 @@ def training_base(settings: Settings, backend: Backend, model_folder: Path, plan
         max_lora_rank=settings.max_lora_rank,
         rope_scaling=settings.rope_scaling,
         rope_factor=settings.rope_factor,
+        allow_pickle=settings.allow_pickle,
     )
 
 

@@ -85,7 +85,7 @@ class JobSpec:
     validation_file  empty: none
     threads          CPU threads to compute with
     device           cpu or cuda; "auto": a GPU if there is one
-    context          as TrainingBase; rope_scaling, rope_factor: as the settings
+    context          as TrainingBase; rope_scaling, rope_factor, allow_pickle: as the settings
     """
 
     job_id: str
@@ -105,6 +105,7 @@ class JobSpec:
     context: int = 0
     rope_scaling: str = "none"
     rope_factor: float = 1.0
+    allow_pickle: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +115,7 @@ class TrainingBase:
     names         its names for clients; the first one's last part is in the names of fine-tuned models
     model_folder  or its GGUF file
     context       most tokens of a row; 0: the model's
-    rope_scaling  and rope_factor: as the settings
+    rope_scaling  and rope_factor, allow_pickle: as the settings
     quantize      the scheme by which the served weights are packed; a job decides for itself
     threads       CPU threads of a trainer
     device        of trainers, as in JobSpec
@@ -133,6 +134,7 @@ class TrainingBase:
     max_lora_rank: int = 256
     rope_scaling: str = "none"
     rope_factor: float = 1.0
+    allow_pickle: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ A flag that has the name of a setting, or a row in tgi.py or vllm.py, is not rep
 
 from collections.abc import Mapping
 
-from settings.adapter_list import LIST_RULE, to_adapters
+from settings.adapter_list import LIST_RULE, SCALED_RULE, to_adapters, to_scaled_adapters
 from settings.aliases.alias import Alias, Unsupported, refused
 from settings.aliases.convert import (
     negative_to_zero,
@@ -29,6 +29,7 @@ ALIASES: Mapping[str, Alias] = {
     "PARALLEL": Alias("MAX_SEQUENCES", unset=("-1",)),
     "BATCH_SIZE": Alias("MAX_BATCH_TOKENS"),
     "LORA": Alias("LORA_ADAPTERS", to_adapters, LIST_RULE),
+    "LORA_SCALED": Alias("LORA_ADAPTERS", to_scaled_adapters, SCALED_RULE, takes_several=True),
     "N_GPU_LAYERS": Alias("LAYERS", to_layers, LAYER_COUNT),
     "PREDICT": Alias("DEFAULT_MAX_TOKENS", negative_to_zero, UNLIMITED),
     "TEMP": Alias("DEFAULT_TEMPERATURE"),
@@ -43,7 +44,6 @@ ALIASES: Mapping[str, Alias] = {
     "VERBOSE": Alias("LOG_LEVEL", verbose_to_log_level, is_fallback=True, is_switch=True),
 }
 
-SCALES = "requests set the scales: write the adapter as LORA_ADAPTERS, and send POST /lora-adapters"
 CONTROL_VECTORS = "this server applies no control vectors: leave it out"
 FORMATS = "a request says the format of its answer itself: leave it out"
 MODEL_CONFIG = "the model's own values count: leave it out; ROPE_SCALING and ROPE_FACTOR extend the context"
@@ -52,7 +52,6 @@ ONE_MODEL = "this server serves one model: write it as -m or -hf"
 NO_LISTS = "this server has no such list: --env prints the machine, --help the flags"
 
 REFUSED: Mapping[str, Unsupported] = {
-    **refused(SCALES, several="LORA_SCALED"),
     **refused(CONTROL_VECTORS, "CONTROL_VECTOR", several="CONTROL_VECTOR_SCALED CONTROL_VECTOR_LAYER_RANGE"),
     **refused(FORMATS, "GRAMMAR GRAMMAR_FILE JSON_SCHEMA JSON_SCHEMA_FILE"),
     **refused(MODEL_CONFIG, "OVERRIDE_KV ROPE_FREQ_BASE ROPE_FREQ_SCALE"),

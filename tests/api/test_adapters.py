@@ -5,7 +5,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
 from flask.testing import FlaskClient
+from safetensors.torch import save_file
 
 from api import create_app
 from api.adapters import FetchAdapter, load_adapters
@@ -130,3 +132,25 @@ def test_an_adapter_that_cannot_be_served_is_the_reason_to_end(
 def test_a_model_without_adapters_is_a_reason_to_end(folder: Path) -> None:
     reason = load_adapters(make_models(FakeBackend()), (f"mine={folder}",), None)
     assert reason == f"mine={folder}: this model is served without adapters"
+
+
+def test_a_scale_of_the_start_counts_in_requests_that_name_no_adapter(backend: FakeBackend) -> None:
+    backend.lora = FakeAdapters("poet")
+    settings = ServerSettings(lora_adapters=("poet=/data/poet*1",))
+    client = create_app(make_models(backend), settings).test_client()
+    assert client.get("/lora-adapters").get_json()[0]["scale"] == 1.0
+    assert client.post("/v1/completions", json={"prompt": "hi"}).status_code == 200
+    assert client.post("/lora-adapters", json=[]).status_code == 200
+    assert client.post("/v1/completions", json={"prompt": "hi"}).status_code == 200
+    assert [request.adapter for request in backend.requests] == ["poet", None]
+
+
+def test_an_adapter_that_cannot_be_scaled_is_a_reason_to_end(backend: FakeBackend, folder: Path) -> None:
+    weights = {"lora_A.weight": torch.ones(2, 4), "lora_B.weight": torch.ones(4, 2)}
+    dora = weights | {"lora_magnitude_vector": torch.ones(4)}
+    tensors = {f"base_model.model.layer.{name}": tensor for name, tensor in dora.items()}
+    save_file(tensors, folder / "adapter_model.safetensors")
+    (folder / "adapter_config.json").write_text('{"peft_type": "LORA", "r": 2, "lora_alpha": 2}')
+    reason = load_adapters(make_models(backend), (f"mine={folder}*0.5",), None)
+    assert "lora_magnitude_vector, and only pairs of linear layers can be scaled" in reason
+    assert load_adapters(make_models(backend), (f"other={folder}*1",), None) == ""

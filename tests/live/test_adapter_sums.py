@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import requests
 import torch
 from peft import PeftModel
 from transformers import AutoTokenizer
@@ -14,6 +16,8 @@ from tests.serving import ServerProcess, serving
 pytestmark = pytest.mark.slow
 
 PROMPT, TOKENS = "The capital of France is", 12
+BODY = {"prompt": PROMPT, "temperature": 0, "max_tokens": TOKENS}
+AT_START = {"poet": 0.5, "cook": 0.75}
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +31,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def server(home: Path) -> Iterator[ServerProcess]:
     with serving(
-        "--dtype", "float32", "--lora-modules", f"poet={home / 'poet'}", f"cook={home / 'cook'}"
+        "--dtype",
+        "float32",
+        "--lora-scaled",
+        ",".join(f"{home / name}:{scale}" for name, scale in AT_START.items()),
     ) as running:
         yield running
 
@@ -45,16 +52,27 @@ def peft_answer(home: Path, scales: list[float]) -> str:
     return str(tokenizer.decode(output[0, inputs["input_ids"].shape[1] :], skip_special_tokens=True))
 
 
-@pytest.mark.parametrize("scales", [[0.5, 0.75], [1.5, 0.25]])
-def test_the_answer_is_that_of_pefts_sum(server: ServerProcess, home: Path, scales: list[float]) -> None:
-    body = {"prompt": PROMPT, "temperature": 0, "max_tokens": TOKENS}
+def complete(server: ServerProcess, **fields: Any) -> str:
+    return str(server.post("/v1/completions", BODY | fields).json()["choices"][0]["text"])
+
+
+def test_scales_of_the_start_count_until_a_request_sets_others(server: ServerProcess, home: Path) -> None:
+    listed = requests.get(f"{server.url}/lora-adapters", timeout=10).json()
+    assert {each["name"]: each["scale"] for each in listed} == AT_START
+    assert complete(server) == peft_answer(home, [*AT_START.values()])
+    assert server.post("/lora-adapters", []).json() == {"success": True}
+    assert complete(server) == " Paris."
+
+
+def test_the_answer_is_that_of_pefts_sum(server: ServerProcess, home: Path) -> None:
+    scales = [1.5, 0.25]
     listed = [{"id": id, "scale": scale} for id, scale in enumerate(scales)]
     expected = peft_answer(home, scales)
-    plain = server.post("/v1/completions", body).json()["choices"][0]["text"]
+    server.post("/lora-adapters", [])
+    plain = complete(server)
     assert plain == " Paris." != expected
-    reply = server.post("/v1/completions", body | {"lora": listed})
-    assert reply.json()["choices"][0]["text"] == expected
+    assert complete(server, lora=listed) == expected
     assert server.post("/lora-adapters", listed).json() == {"success": True}
-    assert server.post("/v1/completions", body).json()["choices"][0]["text"] == expected
+    assert complete(server) == expected
     assert server.post("/lora-adapters", []).json() == {"success": True}
-    assert server.post("/v1/completions", body).json()["choices"][0]["text"] == plain
+    assert complete(server) == plain

@@ -4,7 +4,13 @@ from typing import Any
 
 import pytest
 
-from settings.adapter_list import AdapterEntry, parse_entry, to_adapters
+from settings.adapter_list import (
+    AdapterEntry,
+    default_scales,
+    parse_entry,
+    to_adapters,
+    to_scaled_adapters,
+)
 from tests.settings.conftest import Complaint
 
 
@@ -17,6 +23,9 @@ from tests.settings.conftest import Complaint
         ("poet=acme/poet@v1", AdapterEntry("poet", "acme/poet", "v1")),
         ("/data/poet", AdapterEntry("poet", "/data/poet")),
         ("./poet", AdapterEntry("poet", "./poet")),
+        ("/data/poet*0.5", AdapterEntry("poet", "/data/poet", scale=0.5)),
+        ("poet=acme/poet@v1*-2", AdapterEntry("poet", "acme/poet", "v1", scale=-2.0)),
+        ("poet=/data/a*b", AdapterEntry("poet", "/data/a*b")),
         ("ft:demo:local::12ab=/data/x", AdapterEntry("ft:demo:local::12ab", "/data/x")),
     ],
 )
@@ -43,12 +52,36 @@ def test_items_are_separated_by_commas(value: Any, items: tuple[str, ...]) -> No
     [
         "a=b=c", "a@b@c", "=x", "a=", "a=/x,a=/y", "a@", "../x=/x", "a..b=/x", "é=/x", "a" * 201 + "=/x",
         '{"name":"a"}', '{"name":"a","path":1}', '{"name":"a","path":"/x"} b=/y', '{"name":', "[]x",
-        '{"name":"a","path":"/x","rank":8}', 7, "-a=/x",
+        '{"name":"a","path":"/x","rank":8}', 7, "-a=/x", "a=/x*101", "*0.5",
     ],
 )  # fmt: skip
 def test_other_values_are_refused(value: Any) -> None:
     with pytest.raises(ValueError):
         to_adapters(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "items"),
+    [
+        ("/x/a:0.5", ("/x/a*0.5",)),
+        ("/x/a:0.5,C:/b.gguf:-1", ("/x/a*0.5", "C:/b.gguf*-1")),
+        ("/x/a,0.5,/x/b,1", ("/x/a*0.5", "/x/b*1")),
+    ],
+)
+def test_llama_cpps_scales_are_read(value: str, items: tuple[str, ...]) -> None:
+    assert to_scaled_adapters(value) == items
+
+
+@pytest.mark.parametrize(
+    "value", ["", "/x/a", "/x/a,", "/x/a:", "/x/a:b", "/x/a:nan", "/x/a,0.5,/x/b", "/x/a:1,b"]
+)
+def test_other_lists_of_scales_are_refused(value: str) -> None:
+    with pytest.raises(ValueError):
+        to_scaled_adapters(value)
+
+
+def test_scales_that_are_0_are_no_default() -> None:
+    assert default_scales(("a=/x*0.5", "b=/y", "c=/z*0")) == {"a": 0.5}
 
 
 def test_the_refusal_says_the_forms(complaint: Complaint) -> None:

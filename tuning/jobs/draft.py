@@ -57,6 +57,7 @@ def make_spec(draft: Draft, hyperparameters: Hyperparameters) -> JobSpec:
         context=base.context,
         rope_scaling=base.rope_scaling,
         rope_factor=base.rope_factor,
+        allow_pickle=base.allow_pickle,
     )
 
 

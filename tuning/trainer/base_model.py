@@ -102,15 +102,17 @@ def load_base(
     quantize: str = NONE,
     scaling: RopeScaling = NO_SCALING,
     context: int = 0,
+    allow_pickle: bool = False,
 ) -> BaseModel:
     """Load and freeze the model in `folder`. Raises BadRequest, or Unavailable without kernels to quantize.
 
-    dtype     float32, bfloat16 or float16; "auto": as the server chooses it
-    device    cpu or cuda; "auto": a GPU if there is one
-    quantize  the scheme by which the weights are packed (QLoRA); "none": they are not
-    scaling   of the rotary position embeddings
-    context   most tokens of a sequence, for which frequencies that depend on the length are computed; 0: the
-              model's own
+    dtype         float32, bfloat16 or float16; "auto": as the server chooses it
+    device        cpu or cuda; "auto": a GPU if there is one
+    quantize      the scheme by which the weights are packed (QLoRA); "none": they are not
+    scaling       of the rotary position embeddings
+    context       most tokens of a sequence, for which frequencies that depend on the length are computed; 0:
+                  the model's own
+    allow_pickle  whether pickled weights may be read: they can run code
     """
     device = resolve_device(device)
     loaded = loader.load(
@@ -121,6 +123,7 @@ def load_base(
         tokenizer_config=tokenizer_config,
         chat_template=chat_template,
         scaling=scaling,
+        allow_pickle=allow_pickle,
     )
     model, context = loaded.model, context or loaded.context
     if loaded.is_encoder_decoder:

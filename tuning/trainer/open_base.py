@@ -23,6 +23,7 @@ def open_base(spec: JobSpec | TrainingBase, quantize: str) -> BaseModel:
         quantize=quantize,
         scaling=rope_scaling(spec.rope_scaling, spec.rope_factor),
         context=spec.context,
+        allow_pickle=spec.allow_pickle,
     )
     set_mmap_threshold(LARGE_BLOCK)  # else freed activations leave holes, which double the resident memory
     return base

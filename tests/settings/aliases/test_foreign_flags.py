@@ -232,7 +232,7 @@ def test_a_flag_for_what_this_server_does_anyway_is_silent(line: str) -> None:
         ("--ssl-cert-reqs 2", "flags: --ssl-cert-reqs 2: clients' certificates are not checked"),
         ("--middleware a.b", "flags: --middleware a.b: this server runs no code of yours"),
         ("--lora-modules a=b=c", "flags: --lora-modules must be adapters with commas between them"),
-        ("--lora-scaled a 0.5", "flags: --lora-scaled a,0.5: requests set the scales"),
+        ("--lora-scaled a", "flags: --lora-scaled must be adapters with their scales, as path:scale"),
         ("--prompt-adapters a=b", "flags: --prompt-adapters a=b: the adapters of this server are those"),
         ("--uds /tmp/x", "flags: --uds /tmp/x: this server listens on HOST and PORT only"),
         ("--headless", "flags: --headless: this server listens on HOST and PORT only"),

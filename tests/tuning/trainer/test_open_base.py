@@ -1,10 +1,14 @@
-"""The base model of a trainer has the positions of the served one."""
+"""The base model of a trainer has the positions and the weights of the served one."""
 
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
+from inference.errors import BadRequest
 from inference.model.load import loader
 from inference.model.load.rope import RopeScaling, freeze_frequencies
 from inference.model.quantization.schemes import NONE
@@ -34,3 +38,18 @@ def test_a_scaling_of_the_positions_is_that_of_the_server(model_folder: Path, ki
     expected = served.model(input_ids=ids, use_cache=False).logits
     assert opened.context == CONTEXT
     assert torch.equal(opened.causal(input_ids=ids, use_cache=False).logits, expected)
+
+
+def test_pickles_are_read_where_the_server_reads_them(model_folder: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(model_folder, tmp_path / "pickled")
+    weights = folder / "model.safetensors"
+    torch.save(load_file(weights), folder / "pytorch_model.bin")
+    weights.unlink()
+    base = TrainingBase(names=("m",), model_folder=str(folder), context=64, dtype="float32", device="cpu")
+    with pytest.raises(BadRequest, match="ALLOW_PICKLE"):
+        open_base(base, NONE)
+    opened, plain = (
+        open_base(each, NONE).causal.state_dict()
+        for each in (replace(base, allow_pickle=True), replace(base, model_folder=str(model_folder)))
+    )
+    assert all(torch.equal(opened[name], weight) for name, weight in plain.items())
