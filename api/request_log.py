@@ -4,9 +4,9 @@ A StreamedResponse is logged when it closes, with its number of tokens.
 """
 
 import logging
+import random
 import re
 import time
-import uuid
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -22,6 +22,7 @@ MAX_PATH_CHARS = 200
 CANCELLED = 499  # logged, never sent: the client disconnected early (nginx's status)
 
 log = logging.getLogger("hearth.access")
+_random_ids = random.Random()  # uuid4 asks the system, and gives Python's lock away meanwhile
 
 
 def install(app: Flask, metrics: Metrics | None) -> None:
@@ -32,7 +33,11 @@ def install(app: Flask, metrics: Metrics | None) -> None:
 
 def make_request_id(requested_id: str | None) -> str:
     """`requested_id` if it is 1 to 128 printable ASCII characters without spaces; else a random id."""
-    return requested_id if requested_id and VALID_REQUEST_ID.fullmatch(requested_id) else uuid.uuid4().hex
+    return (
+        requested_id
+        if requested_id and VALID_REQUEST_ID.fullmatch(requested_id)
+        else f"{_random_ids.getrandbits(128):032x}"
+    )
 
 
 def printable_path(path: str) -> str:

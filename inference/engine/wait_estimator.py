@@ -15,6 +15,7 @@ from inference.engine.sequence import Sequence
 from inference.types import FinishReason
 
 MAX_ANSWERS = 32  # recent answers whose lengths are remembered
+ESTIMATE_S = 0.05  # until the estimate is computed again: clients get whole seconds
 MEMORY_S = 3.0  # older steps hardly count for the time of a step
 IDLE_S = 0.5  # between two steps, from which the engine was idle: that is no time of a step
 FULL_SHARE = 0.9  # of the token budget, from which a step counts as full: prompts wait for the budget
@@ -63,13 +64,14 @@ class WaitEstimator:
             self.lengths.append(math.inf if finish_reason == "length" else sequence.num_output_tokens)
 
     def first_end_s(self) -> float | None:
-        """Seconds until one of the running answers ends, expected; None without any. Computed once a step.
+        """Seconds until one of the running answers ends, expected; None without any.
 
-        Many requests may be refused in one step.
+        Computed at most once in ESTIMATE_S: many requests may be refused meanwhile.
         """
-        if self._first_end is None or self._first_end.at != self._last_step_s:
-            self._first_end = FirstEnd(self._last_step_s, self._estimate_first_end_s())
-        return self._first_end.seconds
+        last = self._first_end
+        if last is None or last.seconds is None or self._last_step_s - last.at >= ESTIMATE_S:
+            last = self._first_end = FirstEnd(self._last_step_s, self._estimate_first_end_s())
+        return last.seconds
 
     def _estimate_first_end_s(self) -> float | None:
         """The mean, over scenarios, of the earliest end.

@@ -52,14 +52,15 @@ def test_answers_are_expected_to_end_where_recent_ones_did() -> None:
     assert waits.first_end_s() == pytest.approx(99.0)
 
 
-def test_the_first_end_is_computed_once_a_step() -> None:
+def test_the_first_end_is_computed_again_after_a_while() -> None:
     running = [make_answer(10, 50)]
     waits = estimator(running)
     assert waits.first_end_s() == pytest.approx(4.0)
     running[0].token_ids.append(5)
+    waits.record_step(100.04, 0.04, num_tokens=2, token_budget=BUDGET)
     assert waits.first_end_s() == pytest.approx(4.0)
-    waits.record_step(100.1, 0.1, num_tokens=2, token_budget=BUDGET)
-    assert waits.first_end_s() == pytest.approx(3.9, abs=0.01)
+    waits.record_step(100.08, 0.04, num_tokens=2, token_budget=BUDGET)
+    assert waits.first_end_s() == pytest.approx(39 * waits.step_s, rel=0.001)
 
 
 def test_the_first_of_many_uncertain_ends_is_earlier_than_their_mean() -> None:

@@ -6,6 +6,7 @@ from scripts.robustness.bystanders import Waits, figures_of
 from scripts.robustness.figures import JudgedFigure, exit_code, print_table
 from scripts.robustness.hostile_inputs import INPUTS
 from scripts.robustness.poisoned import KINDS
+from scripts.robustness.retry_after import RefusedAttempt, judge, with_actual_waits
 
 ALONE = Waits([0.001], [0.001], [0.01, 0.02], {b"text"}, [100.0])
 
@@ -38,3 +39,15 @@ def test_a_missed_figure_fails_the_command(capsys: pytest.CaptureFixture[str]) -
     assert exit_code([*figures, JudgedFigure("c", "3", "2", False)]) == 1
     print_table("Title", figures)
     assert capsys.readouterr().out.splitlines()[-1] == "| b | 1 | 2 | machine too busy to tell |"
+
+
+def test_a_refusal_lasts_until_the_next_request_is_accepted() -> None:
+    refusals = with_actual_waits([(1.0, 2.0), (2.0, 9.0), (8.0, 1.0)], [6.0, 3.5, 0.5])
+    assert refusals == [RefusedAttempt(2.0, 2.5), RefusedAttempt(9.0, 1.5)]
+    assert [refusal.is_close for refusal in refusals] == [True, False]
+
+
+def test_retry_after_far_from_the_actual_wait_is_missed() -> None:
+    close, far = RefusedAttempt(10.0, 12.0), RefusedAttempt(10.0, 15.0)
+    assert judge("a", [close] * 10).is_met and not judge("a", [close] * 8 + [far] * 2).is_met
+    assert judge("a", [close]).is_met is None
