@@ -158,8 +158,7 @@ RESPONSES_STORE_DAYS = 30
 
 # Fine-tuning -----------------------------------------------------------------------------------------
 
-# The folder of uploaded files, datasets, fine-tuning jobs and their models; empty: tuning in ~/.cache/hearth;
-# off: there are no files and no jobs.
+# The folder of files, datasets, fine-tuning jobs and their models; empty: ~/.cache/hearth/tuning; off: none.
 TUNING_DIR = ""
 
 # The largest uploaded file, in MB.
@@ -168,11 +167,13 @@ MAX_FILE_MB = 512
 # Fine-tuning jobs that run at the same time; further ones wait.
 TUNING_JOBS = 1
 
+# Processes of a trainer, each with the whole model, which divide the rows of a batch; 0: one per GPU.
+TUNING_PROCESSES = 1
+
 # Memory that serving leaves to fine-tuning, in GB: VRAM on a GPU, else RAM; 0: what the KV cache leaves.
 TUNING_MEMORY_GB = 0
 
-# Training runs of Tinker's API whose state is in memory; the least used ones are written to TUNING_DIR until
-# their next request.
+# Training runs of Tinker's API in memory; the least used ones are on the disk until their next request.
 TINKER_RUNS = 8
 
 # A loss of Tinker's API that is computed as another one: stable_reinforce:importance_sampling,
@@ -268,9 +269,8 @@ MAX_BATCH_TOTAL_TOKENS = 0
 # The share of each GPU's memory that the server may use.
 CUDA_MEMORY_FRACTION = 1.0
 
-# Tokens computed in one step, at most. Larger values speed up long prompts; smaller values delay running
-# answers less. On a CPU, steps beside running answers are limited by their time too. 0: 512 on a CPU, 2048 on
-# a GPU.
+# Tokens of a step, at most. Larger values speed up long prompts; smaller ones delay running answers less. On
+# a CPU, steps beside running answers are limited by their time too. 0: 512 on a CPU, 2048 on a GPU.
 MAX_BATCH_TOKENS = 0
 
 # Compute the common prefix of prompts once, and keep it in the KV cache while there is room.

@@ -2,7 +2,7 @@
 
 from checks.machine import Machine
 from checks.memory.plan import Plan
-from inference.finding import Finding, format_size, join_names
+from inference.finding import Finding, format_count, format_size, join_names
 
 BFLOAT16 = "bfloat16"
 
@@ -37,6 +37,15 @@ def check_auto(device: str, layers: str, machine: Machine) -> list[Finding]:
     have = f"{join_names(tuple(dict.fromkeys(machine.unused_gpus)))}: {machine.no_gpu_reason}"
     fix = f'{machine.no_gpu_fix}; or DEVICE = "cpu"'
     return [Finding("GPU", 'a GPU that torch can use, for DEVICE = "auto"', have, False, fix)]
+
+
+def check_tuning(num_processes: int, plan: Plan, machine: Machine) -> list[Finding]:
+    """Refuse more processes of a trainer than GPUs. On the CPU there may be any number."""
+    num_gpus = len(machine.gpus)
+    if plan.device == "cpu" or num_processes <= max(1, num_gpus):
+        return []
+    need, fix = f"{num_processes} GPUs for as many processes", f"TUNING_PROCESSES = {max(1, num_gpus)}"
+    return [Finding("tuning", need, format_count(num_gpus, "GPU"), False, fix)]
 
 
 def find_cpu_only_blocker(plan: Plan) -> tuple[str, str]:

@@ -40,7 +40,7 @@ from inference.finding import Finding, Refused, printable, table_cell
 from inference.model.load.device_dtype import resolve_device
 from inference.model.load.rope import rope_scaling
 from settings.device_defaults import fill_defaults
-from settings.groups import tuning_memory_bytes
+from settings.groups import tuning_memory_bytes, tuning_processes
 from settings.schema import Settings
 
 MAX_FILES_LISTED = 10  # of the files to fetch
@@ -108,7 +108,12 @@ def preflight(settings: Settings, pending: PendingRepository) -> PreflightReport
         return PreflightReport((*early_findings, error.finding), machine, None)
     adapter_checks = check_adapters(settings, plan, make_hub(settings))
     plan = replan(plan, num_adapter_values=num_resident_values(adapter_checks, settings.max_loras))
-    findings = (*early_findings, *run_checks(plan, machine), *(each.finding for each in adapter_checks))
+    findings = (
+        *early_findings,
+        *run_checks(plan, machine),
+        *device.check_tuning(tuning_processes(settings, len(machine.gpus)), plan, machine),
+        *(each.finding for each in adapter_checks),
+    )
     report = PreflightReport(findings, machine, plan)
     if not report.ok:
         return replace(report, suggestions=tuple(suggest(plan, machine)))

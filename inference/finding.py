@@ -38,6 +38,11 @@ def format_size(num_bytes: float) -> str:
     return format_count(round(num_bytes), "byte")
 
 
+def format_each(num_bytes: int, count: int) -> str:
+    """What each of `count` needs or has, such as "2 x 1.2 GB"; of one: the size alone."""
+    return format_size(num_bytes) if count == 1 else f"{count} x {format_size(num_bytes)}"
+
+
 def format_count(count: int, noun: str) -> str:
     """Such as 1 GPU or 2 GPUs; the plural of `noun` ends in s."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

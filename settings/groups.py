@@ -168,6 +168,11 @@ def tuning_memory_bytes(settings: Settings) -> int:
     return int(settings.tuning_memory_gb * 1e9) if tuning_folder(settings) else 0
 
 
+def tuning_processes(settings: Settings, num_gpus: int) -> int:
+    """Processes of a trainer on the GPUs that the model may use, 0: on the CPU."""
+    return (settings.tuning_processes or max(1, num_gpus)) if tuning_folder(settings) else 1
+
+
 def default_tuning_folder() -> Path:
     caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(caches) / "hearth" / "tuning"

@@ -179,6 +179,7 @@ class Settings:
     tuning_dir: str
     max_file_mb: Annotated[float, Limits(0.001)]
     tuning_jobs: PositiveInt
+    tuning_processes: NonNegativeInt
     tuning_memory_gb: NonNegativeFloat
     tinker_runs: PositiveInt
     tinker_loss_aliases: Literal[

@@ -17,7 +17,7 @@ from hub.resolve import make_hub
 from inference.backend import Backend
 from inference.models import Models
 from inference.process.rss import resident_memory
-from settings.groups import tuning_folder
+from settings.groups import tuning_folder, tuning_processes
 from settings.schema import Settings
 from tuning.jobs.model_host import ModelHost
 from tuning.service import InUse, TuningService
@@ -46,16 +46,17 @@ def open_service(
     folder = tuning_folder(settings)
     if folder is None:
         return None
+    base = training_base(settings, backend, model_folder, plan, machine)
     try:
         service = TuningService(
             folder,
             models,
-            training_base(settings, backend, model_folder, plan),
+            base,
             backend.adapters(),
             max_file_bytes=round(settings.max_file_mb * 1e6),
             num_slots=settings.tuning_jobs,
             max_runs=settings.tinker_runs,
-            free_bytes=partial(free_bytes, serving_ram(plan, machine), plan.device),
+            free_bytes=partial(free_bytes, serving_ram(plan, machine), plan.device, base.num_processes),
             fetch_dataset=partial(
                 fetch_dataset,
                 make_hub(settings),
@@ -84,14 +85,21 @@ def with_free_memory(plan: Plan, machine: Machine) -> Machine:
     return replace(machine, ram=ram, gpus=gpus)
 
 
-def free_bytes(serving_bytes: int, device: str) -> int:
-    """Memory for trainers: free VRAM, or free RAM without what the server still lacks of a full batch."""
+def free_bytes(serving_bytes: int, device: str, num_processes: int = 1) -> int:
+    """Memory for each of a trainer's processes.
+
+    That is the free VRAM of its GPU, or its share of the free RAM without what the server still lacks of a
+    full batch.
+    """
     if device == "cuda":
-        return free_vram()
-    return max(0, available_ram().remaining - max(0, serving_bytes - resident_memory().total))
+        return min(free_vram(gpu) for gpu in range(num_processes))
+    reserved = max(0, serving_bytes - resident_memory().total)
+    return max(0, available_ram().remaining - reserved) // num_processes
 
 
-def training_base(settings: Settings, backend: Backend, model_folder: Path, plan: Plan) -> TrainingBase:
+def training_base(
+    settings: Settings, backend: Backend, model_folder: Path, plan: Plan, machine: Machine
+) -> TrainingBase:
     """Paths are absolute: a job may outlive this server and its working directory."""
     assert plan.model_size is not None
     info = backend.info()
@@ -101,6 +109,7 @@ def training_base(settings: Settings, backend: Backend, model_folder: Path, plan
         context=info.context or 0,
         dtype=plan.model_size.dtype,
         device=plan.device,
+        num_processes=tuning_processes(settings, len(machine.gpus) if plan.device == "cuda" else 0),
         quantize=settings.quantize,
         chat_template=absolute(settings.chat_template),
         tokenizer_config_path=absolute(settings.tokenizer_config_path),

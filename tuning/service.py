@@ -44,7 +44,7 @@ class TuningService:
     max_runs       training runs in memory at a time
     adapters       what serves adapters; None: the backend serves none
     host           what serves whole models; None: none can be trained
-    free_bytes     memory that a trainer may take beside what the server keeps
+    free_bytes     memory that each process of a trainer may take beside what the server keeps
     fetch_dataset  fetches a dataset of the Hub; None: none can be named
 
     Raises sqlite3.Error and OSError; InUse if another server has the folder.

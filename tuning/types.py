@@ -85,7 +85,8 @@ class JobSpec:
     validation_file  empty: none
     threads          CPU threads to compute with
     device           cpu or cuda; "auto": a GPU if there is one
-    context          as TrainingBase; rope_scaling, rope_factor, allow_pickle: as the settings
+    context          and num_processes: as TrainingBase; rope_scaling, rope_factor, allow_pickle: as the
+                     settings
     """
 
     job_id: str
@@ -103,6 +104,7 @@ class JobSpec:
     threads: int
     device: str = "auto"
     context: int = 0
+    num_processes: int = 1
     rope_scaling: str = "none"
     rope_factor: float = 1.0
     allow_pickle: bool = False
@@ -119,6 +121,7 @@ class TrainingBase:
     quantize      the scheme by which the served weights are packed; a job decides for itself
     threads       CPU threads of a trainer
     device        of trainers, as in JobSpec
+    num_processes of a trainer, which divide the rows of a batch; GPU n is that of process n
     """
 
     names: tuple[str, ...]
@@ -131,6 +134,7 @@ class TrainingBase:
     trust_remote_code: bool = False
     threads: int = 1
     device: str = "auto"
+    num_processes: int = 1
     max_lora_rank: int = 256
     rope_scaling: str = "none"
     rope_factor: float = 1.0

@@ -15,12 +15,12 @@ import sys
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import IO
 
 from inference.on_demand.managed_model import LoadFailed
 from inference.on_demand.model_adapters import ModelAdapters
 from inference.process import memory_shortage
+from inference.process.child_program import ROOT, launch_command
 from inference.process.unix_socket import is_listening
 from inference.remote.failures import UpstreamFailure
 from inference.remote.link import fetch_info
@@ -28,8 +28,6 @@ from inference.types import ModelInfo
 from settings.model_list import RemoteModel
 from settings.schema import Settings
 
-ROOT = Path(__file__).resolve().parents[2]
-LAUNCHER = ROOT / "inference" / "process" / "launch.py"
 PROGRAM = ROOT / "serve_model.py"
 POLL_S = 0.05
 OWN_NAME = "hearth: "
@@ -60,7 +58,7 @@ class ModelProcess:
 
     async def start(self) -> ModelInfo:
         self._process = process = subprocess.Popen(
-            [sys.executable, str(LAUNCHER), str(os.getpid()), "0", sys.executable, str(PROGRAM)],
+            launch_command((sys.executable, str(PROGRAM))),
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from checks import enough_memory
+from checks import device, enough_memory
 from checks.machine import Gpu, Machine
 from checks.memory import ModelSize
 from checks.memory.estimate import available_bytes
@@ -14,7 +14,7 @@ from checks.memory.plan import Plan, replan
 from checks.suggestions import suggest
 from inference.finding import Finding
 from inference.model.kv_cost import KVCost
-from settings.groups import tuning_memory_bytes
+from settings.groups import tuning_memory_bytes, tuning_processes
 from settings.sources import Source, read_config_file, resolve
 
 Planner = Callable[..., Plan]
@@ -86,3 +86,21 @@ def test_on_another_device_than_the_trainers_nothing_is_kept(planned: Planner, m
 def test_the_setting_counts_where_there_is_tuning(folder: str, expected: int) -> None:
     flags = Source("flags", {"TUNING_MEMORY_GB": 2.5, "TUNING_DIR": folder})
     assert tuning_memory_bytes(resolve((read_config_file(HOME / "config.py"), flags))) == expected
+
+
+def test_each_process_of_a_trainer_has_a_gpu(planned: Planner, machine: Machine) -> None:
+    two = replace(machine, gpus=(Gpu("a", GB, GB), Gpu("b", GB, GB)))
+    assert device.check_tuning(9, planned(device="cpu"), two) == []
+    assert device.check_tuning(2, planned(device="cuda"), two) == []
+    (finding,) = device.check_tuning(3, planned(device="cuda"), two)
+    assert (finding.need, finding.have) == ("3 GPUs for as many processes", "2 GPUs")
+    assert not finding.ok and finding.fix == "TUNING_PROCESSES = 2"
+
+
+@pytest.mark.parametrize(
+    ("value", "num_gpus", "expected"), [(0, 4, 4), (0, 0, 1), (3, 4, 3), (2, 0, 2), (1, 8, 1)]
+)
+def test_zero_processes_mean_one_per_gpu(value: int, num_gpus: int, expected: int) -> None:
+    settings = resolve([read_config_file(HOME / "config.py"), Source("flags", {"TUNING_PROCESSES": value})])
+    assert tuning_processes(settings, num_gpus) == expected
+    assert tuning_processes(replace(settings, tuning_dir="off"), num_gpus) == 1

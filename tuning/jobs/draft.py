@@ -21,7 +21,7 @@ Value = TypeVar("Value")
 class Draft:
     """A job whose hyperparameters are as requested. The other fields are those of JobSpec.
 
-    free_bytes      memory that serving leaves for the trainer
+    free_bytes      memory that serving leaves for each process of the trainer
     num_shown_rows  rows to return with their tokens; 0: none
     """
 
@@ -55,6 +55,7 @@ def make_spec(draft: Draft, hyperparameters: Hyperparameters) -> JobSpec:
         threads=base.threads,
         device=base.device,
         context=base.context,
+        num_processes=base.num_processes,
         rope_scaling=base.rope_scaling,
         rope_factor=base.rope_factor,
         allow_pickle=base.allow_pickle,

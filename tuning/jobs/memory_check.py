@@ -22,7 +22,8 @@ def check_job_memory(hyperparameters: Hyperparameters, make_plan: MakePlan, free
     for smaller in smaller_hyperparameters(hyperparameters):
         if make_plan(smaller).total <= free_bytes:
             return dataclasses.replace(finding, fix=f"use {describe_changes(hyperparameters, smaller)}")
-    return dataclasses.replace(finding, fix=LAST_RESORT)
+    fewer = ", or a smaller TUNING_PROCESSES" if make_plan(hyperparameters).num_processes > 1 else ""
+    return dataclasses.replace(finding, fix=LAST_RESORT + fewer)
 
 
 def smaller_hyperparameters(hyperparameters: Hyperparameters) -> Iterator[Hyperparameters]:

@@ -7,12 +7,11 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]  # `python -m` finds this project's modules here
-LAUNCHER = ROOT / "inference" / "process" / "launch.py"
+from inference.process.child_program import ROOT, launch_command
+
 MAX_LAST_WORDS = 2000  # bytes of the error output
 KILLED, TERMINATED = -signal.SIGKILL, -signal.SIGTERM  # exit codes
 OUTPUT_FILE = "output.txt"  # what the child printed, errors included
@@ -40,7 +39,7 @@ class ChildProcess:
         self.folder = folder
         with (folder / OUTPUT_FILE).open("wb") as output:
             self._process = subprocess.Popen(
-                [sys.executable, str(LAUNCHER), str(os.getpid()), str(nice), *command, str(folder)],
+                launch_command((*command, str(folder)), nice),
                 cwd=ROOT,
                 env=child_environment(os.environ, threads),
                 stdin=subprocess.DEVNULL,
@@ -96,12 +95,3 @@ def child_environment(environment: Mapping[str, str], threads: int) -> dict[str,
         "TOKENIZERS_PARALLELISM": "false",
         "HF_HUB_OFFLINE": "1",
     }
-
-
-def describe_exit(code: int) -> str:
-    """Such as "it was ended by SIGKILL"."""
-    if code >= 0:
-        return f"it ended with exit code {code}"
-    with contextlib.suppress(ValueError):
-        return f"it was ended by {signal.Signals(-code).name}"
-    return f"it was ended by signal {-code}"

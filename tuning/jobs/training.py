@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from inference.errors import ServerError
-from inference.finding import format_size
+from inference.finding import format_each
+from inference.process.child_program import describe_exit
 from tuning.jobs.fine_tuned_models import TrainedModel
-from tuning.jobs.process import KILLED, TERMINATED, ChildProcess, describe_exit
+from tuning.jobs.process import KILLED, TERMINATED, ChildProcess
 from tuning.jobs.progress import PROGRESS_FILE, figure, read_all_lines, record_new_lines
 from tuning.jobs.result_file import metrics_csv
 from tuning.jobs.run import JobRun
@@ -53,9 +54,8 @@ def memory_shortage(workspace: Workspace, job: Job) -> JobError | None:
     need, have = sum(job.memory_plan.values()), workspace.free_bytes()
     if need <= have:
         return None
-    message = (
-        f"the training needs {format_size(need)} of memory; beside serving there is {format_size(have)} now"
-    )
+    need_text, have_text = (format_each(size, workspace.base.num_processes) for size in (need, have))
+    message = f"the training needs {need_text} of memory; beside serving there is {have_text} now"
     return JobError("insufficient_memory", f"{message}: free memory, and create the job again")
 
 

@@ -5,10 +5,11 @@ import sqlite3
 import time
 from pathlib import Path
 
+from inference.process.child_program import describe_exit
 from tuning.jobs.draft import PREPARED_FILE, SPEC_FILE, read_value, write_value
 from tuning.jobs.hyperparameters import effective_values
 from tuning.jobs.prepared_job import PreparedJob
-from tuning.jobs.process import KILLED, TERMINATED, ChildProcess, describe_exit
+from tuning.jobs.process import KILLED, TERMINATED, ChildProcess
 from tuning.jobs.run import JobRun
 from tuning.jobs.workspace import Workspace
 from tuning.store.jobs import add_event, change_job

@@ -28,7 +28,7 @@ class Programs:
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """free_bytes: memory that a trainer may take beside what the server keeps."""
+    """free_bytes: memory that each process of a trainer may take beside what the server keeps."""
 
     database: Database
     folder: Path

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from inference.finding import format_size
+from inference.finding import format_each, format_size
 
 PASS_TOKENS = (4096, 2048, 1024, 512, 256)  # of a micro-batch, the largest that fits
 PLANNED_TOKENS = (PASS_TOKENS[-1], PASS_TOKENS[0])  # a plan has the bytes of these; between, they are linear
@@ -20,11 +20,13 @@ class RunPlan:
     fixed  the frozen weights and the programs, once for all runs
     run    the trained weights, their gradients and the optimizer's two moments
     steps  a micro-batch of each of PLANNED_TOKENS
+    num_processes  that need as much each
     """
 
     fixed: int
     run: int
     steps: tuple[int, int]
+    num_processes: int = 1
 
     def step(self, num_tokens: int) -> int:
         """Bytes of a micro-batch, which are over at its end."""
@@ -34,11 +36,11 @@ class RunPlan:
 
 def to_plan(header: Mapping[str, Any]) -> RunPlan:
     """The plan in the trainer's reply."""
-    return RunPlan(header["fixed"], header["run"], tuple(header["steps"]))
+    return RunPlan(header["fixed"], header["run"], tuple(header["steps"]), header["processes"])
 
 
 class RunMemory:
-    """free_bytes: memory that trainers may take beside what the server keeps."""
+    """free_bytes: memory that each process of a trainer may take beside what the server keeps."""
 
     def __init__(self, free_bytes: Callable[[], int]) -> None:
         self._free_bytes = free_bytes
@@ -57,5 +59,6 @@ def describe_shortage(plan: RunPlan, spare_bytes: int, num_tokens: int) -> str:
     step = plan.step(num_tokens)
     terms = {"weights and programs": plan.fixed, "the run": plan.run, f"a pass of {num_tokens} tokens": step}
     need = ", ".join(f"{name} {format_size(size)}" for name, size in terms.items())
-    have = format_size(max(0, spare_bytes + plan.fixed + plan.run))
-    return f"needs {format_size(sum(terms.values()))} of memory ({need}); beside serving there is {have}"
+    have = format_each(max(0, spare_bytes + plan.fixed + plan.run), plan.num_processes)
+    total = format_each(sum(terms.values()), plan.num_processes)
+    return f"needs {total} of memory ({need}); beside serving there is {have}"

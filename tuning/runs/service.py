@@ -51,7 +51,7 @@ class TrainingRuns:
     models         what serves samples of them
     start_trainer  starts what computes them; called with the first run
     max_runs       in the trainer's memory at a time
-    free_bytes     memory that a trainer may take beside what the server keeps
+    free_bytes     memory that each process of a trainer may take beside what the server keeps
     """
 
     def __init__(

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from inference.errors import BadRequest, Internal, ServerError
-from tuning.jobs.process import ChildProcess, describe_exit
+from inference.process.child_program import describe_exit
+from tuning.jobs.process import ChildProcess
 from tuning.trainer.messages import Arrays, TrainerMessage, read_message, write_message
 from tuning.types import TrainingBase
 

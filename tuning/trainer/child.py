@@ -18,6 +18,7 @@ from inference.text.chat_template import ChatTemplate
 from tuning.data.encoder import Encoder
 from tuning.data.examples import Dataset
 from tuning.trainer.base_model import BaseModel, qlora_scheme
+from tuning.trainer.data_parallel.trainer import open_trainer
 from tuning.trainer.failures import to_failure
 from tuning.trainer.job import TrainingJob
 from tuning.trainer.memory_plan import largest_pass, plan_memory
@@ -25,7 +26,6 @@ from tuning.trainer.metric_writers import MetricWriters
 from tuning.trainer.micro_batches import make_layout
 from tuning.trainer.open_base import open_base
 from tuning.trainer.progress import ProgressLog
-from tuning.trainer.trainer import Trainer
 from tuning.trainer.training_data import TrainingData, training_data
 from tuning.types import Hyperparameters, JobSpec
 
@@ -61,14 +61,16 @@ def main(folder: Path) -> int:
 def run_job(folder: Path, spec: JobSpec, progress: ProgressLog, stop_request: StopRequest) -> None:
     """Load, encode and train. Raises whatever ends the job."""
     hyperparameters = spec.hyperparameters
-    base = open_base(spec, qlora_scheme(hyperparameters.quantize_base, spec.device))
+    quantize = qlora_scheme(hyperparameters.quantize_base, spec.device)
+    base = open_base(spec, quantize)
     encoder = make_encoder(base, hyperparameters)
     dataset = encoder.encode(Path(spec.training_file), spec.method)
     for text in dataset.events:
         progress.message(text)
     data = training_data(dataset, spec.method, hyperparameters)
     layout = make_layout(hyperparameters, data.group_size)
-    trainer = Trainer(base, layout=layout, checkpointing=hyperparameters.activation_checkpointing)
+    checkpointing = hyperparameters.activation_checkpointing
+    trainer = open_trainer(base, spec, quantize, layout=layout, checkpointing=checkpointing)
     job = TrainingJob(
         folder, spec, trainer, data, validation_data(encoder, spec), progress, lambda: stop_request.is_set
     )

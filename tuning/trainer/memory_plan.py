@@ -4,6 +4,7 @@ Frozen weights, trained weights with their moments, what autograd keeps of a mic
 the programs. Knows the trainer's way to compute; needs neither weights nor the engine.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import torch
 
 from checks.memory.activations import count_experts
-from inference.finding import Finding, format_size
+from inference.finding import Finding, format_each, format_size
 from inference.model.load.device_dtype import resolve_device
 from inference.model.load.meta_model import build_on_meta, count_parameters, nbytes
 from inference.model.quantization.find_weights import find_weights
@@ -43,6 +44,7 @@ class TrainingPlan:
     weights      the model's weights
     adapter      the adapter in training and the optimizer's moments
     optimizer    of full fine-tuning: the moments, and float32 masters of weights that have another dtype
+    num_processes  that need as much each; all but the first have no moments
     step         a micro-batch: what autograd keeps, and logits with their gradients; or all gradients
     programs     libraries, code and tokenizer
     loading      what loading needs beyond weights and programs; it is over when the training begins
@@ -54,6 +56,7 @@ class TrainingPlan:
     programs: int
     loading: int
     optimizer: int = 0
+    num_processes: int = 1
 
     @property
     def terms(self) -> dict[str, int]:
@@ -69,13 +72,15 @@ class TrainingPlan:
 
 
 def largest_pass(dataset: Dataset, spec: JobSpec) -> int:
-    """The most tokens that a micro-batch of the job may have, padding included."""
-    group_size = 2 if dataset.pairs else 1
+    """The most tokens that a micro-batch of the job may have in one of its processes, padding included."""
+    group_size, hyperparameters = 2 if dataset.pairs else 1, spec.hyperparameters
     longest = max(len(example.token_ids) for example in dataset.sequences()) - 1
-    num_rows = min(len(dataset), spec.hyperparameters.batch_size) * group_size
-    if spec.hyperparameters.rehearsal:
+    rows_per_step = hyperparameters.batch_size * hyperparameters.gradient_accumulation_steps
+    share = math.ceil(rows_per_step / spec.num_processes)
+    num_rows = min(len(dataset), hyperparameters.batch_size, share) * group_size
+    if hyperparameters.rehearsal:
         longest = max(longest, longest_text(longest + 1))
-        num_rows = spec.hyperparameters.batch_size * group_size  # a step's texts may be more than all rows
+        num_rows = hyperparameters.batch_size * group_size  # a step's texts may be more than all rows
     return max(longest * group_size, min(longest * num_rows, MAX_PASS_TOKENS))
 
 
@@ -107,6 +112,7 @@ def plan_memory(raw_config: Mapping[str, Any], spec: JobSpec, num_tokens: int) -
         programs=PROGRAM_BYTES[device],
         # On a GPU, weights are packed one by one as they arrive.
         loading=full_weights - frozen_weights if device == "cpu" else 0,
+        num_processes=spec.num_processes,
     )
 
 
@@ -123,6 +129,7 @@ def plan_full(model: Any, spec: JobSpec, num_tokens: int, device: str) -> Traini
         step=full_step_bytes(model, spec, num_tokens, device),
         programs=PROGRAM_BYTES[device],
         loading=0,
+        num_processes=spec.num_processes,
     )
 
 
@@ -207,5 +214,6 @@ def logits_bytes(model: Any, num_tokens: int, device: str) -> int:
 def check_memory(plan: TrainingPlan, free_bytes: int, fix: str = "") -> Finding:
     """Whether the job fits into the memory that serving leaves. fix: from `nearest_that_fits`."""
     terms = ", ".join(f"{name} {format_size(size)}" for name, size in plan.terms.items())
-    need = f"{format_size(plan.total)} ({terms})"
-    return Finding("training memory", need, f"{format_size(free_bytes)} free", plan.total <= free_bytes, fix)
+    need = f"{format_each(plan.total, plan.num_processes)} ({terms})"
+    have = f"{format_each(free_bytes, plan.num_processes)} free"
+    return Finding("training memory", need, have, plan.total <= free_bytes, fix)

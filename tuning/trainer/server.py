@@ -22,6 +22,7 @@ from inference.model.load import loader
 from inference.model.load.meta_model import build_on_meta
 from inference.model.quantization.schemes import NONE
 from inference.process.memory_shortage import is_memory_shortage
+from tuning.trainer.data_parallel.trainer import open_trainer
 from tuning.trainer.durable_files import replace_folder
 from tuning.trainer.lora import LoraOptions, find_linear_names, kinds_to_names
 from tuning.trainer.memory_plan import TRAINED_FACTOR, TrainingPlan, plan_memory
@@ -78,7 +79,7 @@ class TrainerServer:
         """Loads the base model."""
         base = open_base(self._base, self._base.quantize)
         self.interruption.watch(base.backbone)
-        return Trainer(base, scores_masked=True)
+        return open_trainer(base, self._base, self._base.quantize, scores_masked=True)
 
     def reply_to_next(self, stream: BufferedIOBase) -> Reply | None:
         """The reply to the next message; None: the stream has ended."""
@@ -123,15 +124,17 @@ class TrainerServer:
             quantize_base=self._base.quantize != NONE,
             target_modules=kinds_to_names(find_linear_names(build_on_meta(self.config)), **header["kinds"]),
         )
+        processes = {"processes": self._base.num_processes}
         try:
             plans = [plan_run(self.config, self._base, hyperparameters, count) for count in header["tokens"]]
         except Exception as error:  # an architecture's own failure: it trains all the same
             log.warning("no memory plan: %s", named_error(error))
-            return {"fixed": 0, "run": 0, "steps": [0] * len(header["tokens"])}, {}
+            return {"fixed": 0, "run": 0, "steps": [0] * len(header["tokens"]), **processes}, {}
         fixed = plans[0].weights + plans[0].programs
         run = plans[0].adapter * RUN_FACTOR // TRAINED_FACTOR
         gradients = plans[0].adapter // TRAINED_FACTOR  # of a pass, before they are added to the run's
-        return {"fixed": fixed, "run": run, "steps": [each.step + gradients for each in plans]}, {}
+        steps = [each.step + gradients for each in plans]
+        return {"fixed": fixed, "run": run, "steps": steps, **processes}, {}
 
     def create_run(self, header: Header, arrays: Arrays) -> Reply:
         names = kinds_to_names(self.trainer.adapters.linear_names, **header["kinds"])

@@ -63,7 +63,9 @@ def estimate_seconds(
     remaining_time = make_remaining_time(schedule, training_data, validation_data)
     # A text that the model rehearses is taken to be as long as a row.
     rehearsed = count_per_step(spec.hyperparameters) / schedule.rows_per_step
-    remaining_time.add_step(sum(map(len, sample)), (1 + rehearsed) * step_s)
+    # Processes on GPUs take as long for their shares as one does; those on the CPU share its cores.
+    num_devices = spec.num_processes if resolve_device(spec.device) == "cuda" else 1
+    remaining_time.add_step(num_devices * sum(map(len, sample)), (1 + rehearsed) * step_s)
     interval = spec.hyperparameters.eval_steps or schedule.steps_per_epoch
     return remaining_time.estimate(schedule.num_steps, schedule.num_steps // interval)
 

@@ -76,7 +76,7 @@ class Trainer:
 
     def create_run(self, run_id: str, options: LoraOptions, optimizer: str = "adamw") -> int:
         """Begin a run with a new adapter; returns the number of trained parameters. Raises BadRequest."""
-        return self._add_adapter(run_id, self.adapters.new_config(options), optimizer, options.seed)
+        return self.add_adapter(run_id, self.adapters.new_config(options), optimizer, options.seed)
 
     def create_full_run(self, run_id: str, optimizer: str = "adamw") -> int:
         """Begin the run that trains all weights; returns their number. Raises BadRequest."""
@@ -87,13 +87,23 @@ class Trainer:
 
     def create_run_from(self, run_id: str, folder: Path, optimizer: str = "adamw") -> int:
         """Begin a run with the adapter in `folder`; returns the number of trained parameters."""
-        num_trained = self._add_adapter(run_id, read_config(folder), optimizer, seed=0)
+        num_trained = self.add_adapter(run_id, read_config(folder), optimizer, seed=0)
         try:
             self.load(run_id, folder, with_optimizer=False)
         except BadRequest:
             self.delete_run(run_id)
             raise
         return num_trained
+
+    def add_adapter(self, run_id: str, config: LoraConfig, optimizer: str, seed: int) -> int:
+        """Begin a run with an adapter of this shape; returns the number of trained parameters."""
+        if run_id in self.runs:
+            raise BadRequest("run_id", "is taken", run_id)
+        check_optimizer(optimizer)
+        name = f"run{self._num_created}"  # peft allows no dots in the name of an adapter
+        self.adapters.add(name, config, seed)
+        self._num_created += 1
+        return self._add_run(run_id, TrainedAdapter(self.adapters, name), optimizer)
 
     def forward_backward(
         self, run_id: str, data: Sequence[Datum], loss_fn: str, config: Mapping[str, float] | None = None
@@ -150,15 +160,6 @@ class Trainer:
         self._find(run_id).weights.remove()
         del self.runs[run_id]
 
-    def _add_adapter(self, run_id: str, config: LoraConfig, optimizer: str, seed: int) -> int:
-        if run_id in self.runs:
-            raise BadRequest("run_id", "is taken", run_id)
-        check_optimizer(optimizer)
-        name = f"run{self._num_created}"  # peft allows no dots in the name of an adapter
-        self.adapters.add(name, config, seed)
-        self._num_created += 1
-        return self._add_run(run_id, TrainedAdapter(self.adapters, name), optimizer)
-
     def _add_run(self, run_id: str, weights: TrainedWeights, optimizer: str) -> int:
         weights.activate()
         parameters = weights.parameters()
@@ -184,14 +185,24 @@ class Trainer:
         loss = find_loss(loss_fn)
         complete = complete_config(loss, config)
         self._check(data, loss)
+        self._find(run_id)
+        return self.compute(run_id, data, loss_fn, complete)
+
+    def compute(
+        self, run_id: str, data: Sequence[Datum], loss_fn: str, config: Mapping[str, float]
+    ) -> PassResult:
+        """The pass of forward_backward, or without gradients of forward, over data that are checked."""
+        loss = find_loss(loss_fn)
         self._find(run_id).weights.activate()
         passes = [
-            self._compute(lay_out(data, indices, loss, self.layout.packing, self.base.device), loss, complete)
+            self._compute_batch(
+                lay_out(data, indices, loss, self.layout.packing, self.base.device), loss, config
+            )
             for indices in divide(data, loss, self.layout)
         ]
         return collect(passes, data, loss)
 
-    def _compute(self, batch: MicroBatch, loss: Loss, config: Mapping[str, float]) -> ComputedBatch:
+    def _compute_batch(self, batch: MicroBatch, loss: Loss, config: Mapping[str, float]) -> ComputedBatch:
         tokens, is_top, masked = self._score(batch)
         value = loss.function(tokens, config)
         if value.requires_grad:

@@ -9,9 +9,9 @@ from inference.model.load.device_dtype import resolve_device
 from inference.process.rss import resident_memory
 
 
-def free_vram() -> int:
-    """Free bytes of the GPU. A server has its KV cache there from its start on."""
-    return int(torch.cuda.mem_get_info()[0])
+def free_vram(gpu: int = 0) -> int:
+    """Free bytes of a GPU. A server has its KV cache there from its start on."""
+    return int(torch.cuda.mem_get_info(gpu)[0])
 
 
 def used_bytes(device: str) -> int:

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from inference.errors import BadRequest
+from inference.process.child_program import ROOT
 from tuning.jobs import prepare as prepare_module
 from tuning.jobs.draft import Draft
 from tuning.jobs.prepare import prepare
 from tuning.jobs.prepared_job import PreparedJob
-from tuning.jobs.process import ROOT
 from tuning.types import Method, TrainingBase
 
 BASE = TrainingBase(names=("demo",), model_folder=str(ROOT / "models" / "demo"), context=512)

@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from inference.errors import BadRequest
+from inference.process.child_program import ROOT
 from tests.tuning.conftest import MakeService
 from tests.tuning.jobs.test_queue import processes_in, wait_for_step
 from tests.tuning.scripted_service import (
@@ -24,7 +25,6 @@ from tests.tuning.scripted_service import (
     wait_for_job,
     wait_until,
 )
-from tuning.jobs.process import ROOT
 from tuning.service import InUse, TuningService
 
 RESTARTED = "The server was restarted: the job goes on from its last saved state"

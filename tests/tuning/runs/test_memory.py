@@ -1,11 +1,13 @@
 """Runs are refused, parked or computed in smaller micro-batches as the memory plan says."""
 
+from dataclasses import replace
+
 import pytest
 
 from inference.errors import NotFound
 from tests.tuning.runs.conftest import RunClient, RunServers, make_options, wait_for
 from tests.tuning.runs.test_training import FORWARD, PASS, loss
-from tuning.runs.memory import PASS_TOKENS, RunMemory, RunPlan
+from tuning.runs.memory import PASS_TOKENS, RunMemory, RunPlan, describe_shortage
 from tuning.runs.types import Failure, ForwardBackward
 from tuning.trainer.datum import Datum
 
@@ -19,6 +21,11 @@ def test_a_micro_batch_is_the_largest_that_fits(spare_bytes: int, expected: int)
 
 def test_what_the_trainer_has_already_counts_as_free() -> None:
     assert RunMemory(lambda: 500).spare_bytes(PLAN, run_bytes=200, resident_bytes=1100) == 400
+
+
+def test_a_shortage_of_several_processes_says_what_each_lacks() -> None:
+    text = describe_shortage(replace(PLAN, num_processes=2), 500, 256)
+    assert text.startswith("needs 2 x ") and "; beside serving there is 2 x " in text
 
 
 def test_a_run_beyond_the_plan_is_refused_with_need_and_have_before_anything_is_made(

@@ -97,12 +97,14 @@ def test_trainers_take_the_device_of_the_server_although_there_is_a_gpu(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (5_000_000_000, 80_000_000_000))
+    free = [5_000_000_000, 4_000_000_000]
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda gpu: (free[gpu], 80_000_000_000))
     base = TrainingBase(names=("m",), model_folder="m", context=64, device="cpu")
     assert training_spec(base).device == "cpu"
     assert plan_memory(CONFIG, replace(job_spec(), device="cpu"), 64).programs < plan().programs
     assert free_bytes(serving_bytes=10**12, device="cpu") == 0
     assert free_bytes(serving_bytes=10**12, device="cuda") == 5_000_000_000
+    assert free_bytes(serving_bytes=10**12, device="cuda", num_processes=2) == 4_000_000_000
 
 
 def training_spec(base: TrainingBase) -> JobSpec:
@@ -144,3 +146,17 @@ def test_a_pass_has_the_longest_rows_of_a_batch() -> None:
     assert largest_pass(Dataset(row_form="chat", examples=examples(11, 6)), spec) == 2 * 10
     assert largest_pass(Dataset(row_form="chat", examples=examples(11, *[5] * 9)), spec) == 4 * 10
     assert largest_pass(Dataset(row_form="chat", examples=examples(9001)), spec) == 9000
+
+
+def test_processes_share_the_rows_of_a_step_and_need_as_much_each() -> None:
+    dataset = Dataset(row_form="chat", examples=[Example((1,) * 101, (1.0,) * 101, 1)] * 20)
+    counts = (1, 2, 3, 16)
+    passes = [largest_pass(dataset, replace(job_spec(batch_size=8), num_processes=each)) for each in counts]
+    assert passes == [800, 400, 300, 100]
+    accumulated = replace(job_spec(batch_size=4, gradient_accumulation_steps=2), num_processes=2)
+    assert largest_pass(dataset, accumulated) == 400
+    one = plan()
+    two = plan_memory(CONFIG, replace(job_spec(), num_processes=2), 1024)
+    assert two.terms == one.terms
+    finding = check_memory(two, 123_000_000)
+    assert finding.need.startswith("2 x ") and finding.have == "2 x 123.0 MB free"

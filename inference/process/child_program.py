@@ -1,0 +1,28 @@
+"""Programs of this project as children of a process: how one is started so that it dies with its parent.
+
+Knows commands and exit codes; not what a program does.
+"""
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]  # `python -m` finds this project's modules here
+LAUNCHER = ROOT / "inference" / "process" / "launch.py"
+
+
+def launch_command(command: Sequence[str], nice: int = 0) -> list[str]:
+    """The command with which a child of this process runs `command`, nicer by so much."""
+    return [sys.executable, str(LAUNCHER), str(os.getpid()), str(nice), *command]
+
+
+def describe_exit(code: int) -> str:
+    """Such as "it was ended by SIGKILL"."""
+    if code >= 0:
+        return f"it ended with exit code {code}"
+    with contextlib.suppress(ValueError):
+        return f"it was ended by {signal.Signals(-code).name}"
+    return f"it was ended by signal {-code}"

@@ -1,0 +1,72 @@
+"""A job of two processes ends as one: in words when the other process dies, and after a pause it goes on."""
+
+import os
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from inference.errors import Internal
+from tests.tuning.trainer.test_child import chat_rows, of_type, wait_for_step, write_job
+from tuning.jobs.draft import write_value
+from tuning.jobs.process import ChildProcess
+from tuning.service import OWN_PROGRAMS
+from tuning.trainer.data_parallel.messages import raise_failures, to_reply
+from tuning.trainer.failures import to_failure
+from tuning.trainer.whole_passes import PassInterrupted
+
+
+def children_of(pid: int) -> list[int]:
+    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    return [int(each) for each in text.split()]
+
+
+def is_alive(pid: int) -> bool:
+    status = Path(f"/proc/{pid}/stat")
+    return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def start(folder: Path) -> ChildProcess:
+    return ChildProcess(OWN_PROGRAMS.train, folder, threads=1, nice=1)
+
+
+def wait_for_death(pids: list[int], timeout_s: float) -> None:
+    deadline = time.monotonic() + timeout_s
+    while any(map(is_alive, pids)):
+        assert time.monotonic() < deadline, pids
+        time.sleep(0.02)
+
+
+@pytest.mark.slow
+def test_two_processes_pause_go_on_and_end_together(tmp_path: Path, model_folder: Path) -> None:
+    """SIGTERM reaches both; the death of one is the job's end, in words, with none left over."""
+    spec = write_job(tmp_path, model_folder, chat_rows(8), n_epochs=5000)
+    write_value(tmp_path / "job.json", replace(spec, num_processes=2))
+    child = start(tmp_path)
+    wait_for_step(tmp_path, 3)
+    (other,) = children_of(child.pid)
+    child.terminate()
+    assert child.wait(60) and child.exit_code() == 0
+    (paused,) = of_type(tmp_path, "paused")
+    wait_for_death([other], 5)
+    child = start(tmp_path)
+    wait_for_step(tmp_path, paused["step"] + 3)
+    (other,) = children_of(child.pid)
+    os.kill(other, signal.SIGKILL)
+    assert child.wait(60) and child.exit_code() == 1
+    (failed,) = of_type(tmp_path, "failed")
+    assert failed["message"].startswith("process 2 of 2 died: it was ended by SIGKILL: if memory was short")
+    wait_for_death([child.pid, other], 1)
+
+
+def test_errors_cross_processes_with_their_meaning() -> None:
+    raise_failures([None, "result"])
+    with pytest.raises(PassInterrupted):
+        raise_failures([to_reply(PassInterrupted())])
+    with pytest.raises(MemoryError) as memory:
+        raise_failures([to_reply(RuntimeError("CUDA out of memory. Tried to allocate 2 GiB"))])
+    assert to_failure(memory.value).code == "out_of_memory"
+    with pytest.raises(Internal, match="KeyError"):
+        raise_failures([None, to_reply(KeyError("x"))])
