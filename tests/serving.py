@@ -13,6 +13,8 @@ from pathlib import Path
 import psutil
 import requests
 
+from tests.forked_main import ForkedMain
+
 ROOT = Path(__file__).parent.parent
 READY_TIMEOUT_S = 120
 
@@ -20,7 +22,7 @@ READY_TIMEOUT_S = 120
 @dataclass(frozen=True)
 class ServerProcess:
     url: str
-    process: subprocess.Popen
+    process: subprocess.Popen[bytes] | ForkedMain
 
     @property
     def port(self) -> int:
@@ -46,10 +48,15 @@ class ServerProcess:
 
 @contextmanager
 def serving(*flags: str, model: str = "models/demo") -> Iterator[ServerProcess]:
-    """Runs `python main.py` on a free port of this machine: ready on entry, stopped on exit."""
+    """Runs main.py on a free port of this machine: ready on entry, stopped on exit."""
     port = free_port()
-    command = [sys.executable, "main.py", "--model", model, "--port", str(port), *flags]
-    process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "HF_HUB_OFFLINE": "1"})
+    arguments = ["--model", model, "--port", str(port), *flags]
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    process: subprocess.Popen[bytes] | ForkedMain
+    if "--num-shard" in flags:  # main.py imports the libraries in another way
+        process = subprocess.Popen([sys.executable, "main.py", *arguments], cwd=ROOT, env=environment)
+    else:
+        process = ForkedMain(arguments, environment)
     try:
         wait_until_ready(f"http://127.0.0.1:{port}", process)
         yield ServerProcess(f"http://127.0.0.1:{port}", process)
@@ -64,7 +71,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def wait_until_ready(url: str, process: subprocess.Popen, path: str = "/health/ready") -> None:
+def wait_until_ready(url: str, process: subprocess.Popen | ForkedMain, path: str = "/health/ready") -> None:
     end = time.monotonic() + READY_TIMEOUT_S
     while time.monotonic() < end:
         assert process.poll() is None, f"the server stopped with exit code {process.returncode}"

@@ -1,0 +1,56 @@
+"""main.py as a fork of a process that has imported its libraries, which takes most of a start.
+
+That process starts with the first server of a run. tests/test_main.py executes main.py itself.
+"""
+
+import atexit
+import os
+import signal
+import subprocess
+import sys
+from multiprocessing import get_context
+
+import main
+
+FORKSERVER = get_context("forkserver")
+FORKSERVER.set_forkserver_preload(["tests.server_imports"])
+
+
+class ForkedMain:
+    """A running main.py, with the methods of subprocess.Popen that tests use."""
+
+    def __init__(self, arguments: list[str], environment: dict[str, str]) -> None:
+        self._process = FORKSERVER.Process(target=run_main, args=(arguments, environment))
+        self._process.start()
+        assert self._process.pid
+        self.pid: int = self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    def poll(self) -> int | None:
+        return self.returncode
+
+    def wait(self, timeout: float) -> int:
+        self._process.join(timeout)
+        if self.returncode is None:
+            raise subprocess.TimeoutExpired("main.py", timeout)
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+
+def run_main(arguments: list[str], environment: dict[str, str]) -> None:
+    """Run a command line of main.py in this process, as if the process had just started."""
+    os.environ.clear()
+    os.environ.update(environment)
+    try:
+        sys.exit(main.main(arguments))
+    finally:
+        atexit._run_exitfuncs()

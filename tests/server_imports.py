@@ -1,0 +1,16 @@
+"""Imports the libraries as main.py does, for the process that tests/forked_main.py forks."""
+
+import gc
+import os
+from importlib import import_module
+
+from inference.process.deferred_imports import defer_unused_imports
+
+os.environ |= {
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_VERBOSITY": "error",
+}  # read by the libraries
+defer_unused_imports(is_sharded=False)
+for name in ("startup.one_model", "startup.several_models"):
+    import_module(name)
+gc.freeze()
