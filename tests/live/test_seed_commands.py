@@ -18,6 +18,7 @@ import requests
 from settings.flags import parse
 from settings.sources import KNOWN_NAMES, read_sources, resolve
 from tests import tiny
+from tests.forked_main import ForkedMain
 from tests.serving import ROOT, free_port, wait_until_ready
 
 CONTEXT = 2048
@@ -50,16 +51,17 @@ SHORTER_COMMANDS = [
 
 
 @contextmanager
-def started(command: str, folder: Path, **environment: str) -> Iterator[str]:
-    """The URL of `python main.py` with a documentation's arguments. Stopped on exit."""
+def started(command: str, folder: Path, **variables: str) -> Iterator[str]:
+    """The URL of main.py with a documentation's arguments, and variables. Stopped on exit."""
     port = free_port()
     arguments = shlex.split(command.format(model=folder, port=port))
     inherited = {name: value for name, value in os.environ.items() if name not in KNOWN_NAMES}
-    process = subprocess.Popen(
-        [sys.executable, "main.py", *arguments],
-        cwd=ROOT,
-        env=inherited | {"HF_HUB_OFFLINE": "1", "ALLOW_OPEN_HOST": "1"} | environment,
-    )
+    environment = inherited | {"HF_HUB_OFFLINE": "1", "ALLOW_OPEN_HOST": "1"} | variables
+    process: subprocess.Popen[bytes] | ForkedMain
+    if variables:  # the libraries read some when they are imported
+        process = subprocess.Popen([sys.executable, "main.py", *arguments], cwd=ROOT, env=environment)
+    else:
+        process = ForkedMain(arguments, environment)
     try:
         wait_until_ready(f"http://127.0.0.1:{port}", process)
         yield f"http://127.0.0.1:{port}"

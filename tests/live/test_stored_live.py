@@ -4,8 +4,6 @@ import json
 import os
 import signal
 import stat
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +13,8 @@ from typing import Any
 import pytest
 import requests
 
-from tests.serving import ROOT, ServerProcess, free_port, serving, wait_until_ready
+from tests.forked_main import ForkedMain
+from tests.serving import ServerProcess, free_port, serving, wait_until_ready
 
 pytestmark = pytest.mark.slow
 
@@ -26,8 +25,8 @@ QUESTION = "What is the capital of France?"
 def killed_at_the_end(store: Path) -> Iterator[str]:
     """The URL of a server with this store that gets SIGKILL at the end."""
     url = f"http://127.0.0.1:{(port := free_port())}"
-    command = [sys.executable, "main.py", "--port", str(port), "--responses-store", str(store)]
-    process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "HF_HUB_OFFLINE": "1"})
+    arguments = ["--port", str(port), "--responses-store", str(store)]
+    process = ForkedMain(arguments, {**os.environ, "HF_HUB_OFFLINE": "1"})
     try:
         wait_until_ready(url, process)
         yield url

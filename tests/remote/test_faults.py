@@ -133,7 +133,7 @@ def test_an_answer_that_breaks_off_is_never_whole_and_never_repeated(
 
 def test_a_first_event_that_is_late(upstream: FakeUpstream, open_upstream: OpenModel) -> None:
     upstream.reply = Reply(["wait"])
-    failure, _ = fail(open_upstream, timeouts={"connect": 0.1, "first": 0.1})
+    failure, _ = fail(open_upstream, timeouts={"connect": 0.5, "first": 0.1})
     assert "did not answer in 0.1 s" in failure.message and len(upstream.bodies) == RETRIED
 
 
