@@ -14,6 +14,7 @@ from tuning.trainer.datum import Datum
 from tuning.trainer.losses import Loss, find_loss
 
 TARGETS, WEIGHTS = "target_tokens", "weights"
+MAX_NUMBER = float(np.finfo(FLOAT).max)  # the trainer computes in float32
 STABLE_REINFORCE = "stable_reinforce"
 SERVED_LOSSES = ("cross_entropy", "importance_sampling", "ppo", "cispo", "dro", "gspo")
 
@@ -43,8 +44,8 @@ def find_served_loss(loss_fn: str) -> Loss:
 def read_config(config: Mapping[str, float | str]) -> dict[str, float]:
     numbers = {}
     for name, value in config.items():
-        if isinstance(value, str) or not np.isfinite(value):
-            raise BadRequest(f"loss_fn_config.{name}", "must be a finite number", value)
+        if isinstance(value, str) or not abs(value) <= MAX_NUMBER:
+            raise BadRequest(f"loss_fn_config.{name}", "must be a finite number in float32", value)
         numbers[name] = float(value)
     return numbers
 

@@ -9,6 +9,7 @@ import numpy as np
 from api.tinker.pass_body import Chunk, DatumBody, OtherChunk, PassBody
 from api.tinker.protobuf.tensor import read_array, read_tensor, write_batched
 from api.tinker.protobuf.wire import (
+    MAX_FIELDS,
     NO_BYTES,
     Fields,
     broken_message,
@@ -39,9 +40,9 @@ RECORD = "ArrayRecord"
 
 def read_ids(data: bytes) -> tuple[str, int]:
     """The fields model_id and seq_id, also of a message that is broken after them. Raises BadRequest."""
-    fields: Fields = {}
+    fields = Fields([MAX_FIELDS])
     with suppress(BadRequest):
-        for number, value in iter_fields(data):
+        for number, value in iter_fields(data, fields.num_left):
             fields.setdefault(number, []).append(value)
     if MODEL_ID not in fields:
         raise broken_message("has no model_id at its beginning")
@@ -52,7 +53,7 @@ def read_pass(data: bytes) -> PassBody:
     """The request without its ids. Raises BadRequest."""
     fields = read_fields(data)
     return PassBody(
-        data=[read_datum(message, f"data[{i}]") for i, message in enumerate(messages(fields, DATA))],
+        data=[read_datum(message, f"data[{i}]", fields) for i, message in enumerate(messages(fields, DATA))],
         loss_fn=text(fields, LOSS_FN),
         loss_fn_config=read_config(fields),
         forward_only=bool(last_value(fields, FORWARD_ONLY, int, 0)),
@@ -69,10 +70,10 @@ def read_config(fields: Fields) -> dict[str, float | str]:
     return config
 
 
-def read_datum(message: memoryview, field: str) -> DatumBody:
-    fields = read_fields(message)
+def read_datum(message: memoryview, field: str, outer: Fields) -> DatumBody:
+    fields = read_fields(message, outer)
     return DatumBody(
-        model_input=[read_chunk(chunk) for chunk in messages(fields, MODEL_INPUT)],
+        model_input=[read_chunk(chunk, fields) for chunk in messages(fields, MODEL_INPUT)],
         loss_fn_inputs={
             name: read_tensor(message_in(entry, 2), f"{field}.loss_fn_inputs.{name}")
             for name, entry in map_entries(fields, LOSS_FN_INPUTS)
@@ -80,8 +81,8 @@ def read_datum(message: memoryview, field: str) -> DatumBody:
     )
 
 
-def read_chunk(message: memoryview) -> Chunk:
-    fields = read_fields(message)
+def read_chunk(message: memoryview, outer: Fields) -> Chunk:
+    fields = read_fields(message, outer)
     for number, kind in OTHER_CHUNKS.items():
         if number in fields:
             return OtherChunk(kind)

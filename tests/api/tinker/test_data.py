@@ -90,7 +90,11 @@ def test_sparse_targets_without_weights_weigh_what_they_name() -> None:
         (replace(a_pass(), data=[]), "data must have at least one datum"),
         (
             replace(a_pass(), loss_fn_config={"beta": "x"}),
-            "loss_fn_config.beta must be a finite number, got 'x'",
+            "loss_fn_config.beta must be a finite number in float32, got 'x'",
+        ),
+        (
+            replace(a_pass(), loss_fn_config={"clip_high_threshold": 1e308}),
+            "loss_fn_config.clip_high_threshold must be a finite number in float32, got 1e+308",
         ),
     ],
 )

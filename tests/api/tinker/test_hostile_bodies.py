@@ -4,12 +4,22 @@ import json
 import random
 from typing import Any
 
+import pytest
 from flask.testing import FlaskClient
 
-from api.tinker.protobuf.wire import bytes_field, integer_field, packed_field
+from api.tinker.protobuf.wire import (
+    MAX_FIELDS,
+    MAX_INTEGERS,
+    bytes_field,
+    integer_field,
+    integers,
+    packed_field,
+    read_fields,
+)
+from inference.errors import BadRequest
 from tests.api.tinker.scripted_runs import RUN, SAMPLER, SESSION, ScriptedRuns
 from tests.api.tinker.test_run_routes import JSON_PASS, OWN_REQUEST, PROTOBUF
-from tuning.runs.types import ForwardBackward
+from tuning.runs.types import ForwardBackward, RejectedRequest
 
 NUM_BODIES = 150
 NASTY: tuple[Any, ...] = (
@@ -92,3 +102,19 @@ def test_a_sparse_tensor_of_a_huge_shape_takes_no_memory(api: FlaskClient, runs:
         assert reply.status_code == 200
     assert len(runs.submitted) == 3
     assert not any(isinstance(request, ForwardBackward) for _, _, request in runs.submitted)
+
+
+def test_fields_are_counted_over_all_messages(api: FlaskClient, runs: ScriptedRuns) -> None:
+    chunk = bytes_field(1, bytes_field(1, b""))
+    ids = bytes_field(1, RUN.encode()) + integer_field(2, 1)
+    body = ids + bytes_field(3, chunk * 500) * (MAX_FIELDS // 500)
+    reply = api.post("/api/v1/forward_backward", data=body, content_type=PROTOBUF)
+    assert reply.status_code == 200
+    (request,) = (request for _, _, request in runs.submitted)
+    assert isinstance(request, RejectedRequest) and f"more than {MAX_FIELDS} fields" in request.message
+
+
+def test_a_shape_has_few_sizes() -> None:
+    fields = read_fields(packed_field(4, [1] * (MAX_INTEGERS + 1)))
+    with pytest.raises(BadRequest, match=f"more than {MAX_INTEGERS} integers in field 4"):
+        integers(fields, 4)
