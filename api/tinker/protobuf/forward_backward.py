@@ -42,7 +42,7 @@ def read_ids(data: bytes) -> tuple[str, int]:
     """The fields model_id and seq_id, also of a message that is broken after them. Raises BadRequest."""
     fields = Fields([MAX_FIELDS])
     with suppress(BadRequest):
-        for number, value in iter_fields(data, fields.num_left):
+        for number, value in iter_fields(data, fields.budget):
             fields.setdefault(number, []).append(value)
     if MODEL_ID not in fields:
         raise broken_message("has no model_id at its beginning")

@@ -19,29 +19,29 @@ NO_BYTES = memoryview(b"")
 class Fields(dict[int, list[Any]]):
     """Number -> values: int, float (fixed), or memoryview (length-delimited).
 
-    num_left  [fields that the message and all within it may still have]; they share the list
+    budget  [number of fields that the message and all within it may still have]; they share the list
     """
 
-    def __init__(self, num_left: list[int]) -> None:
+    def __init__(self, budget: list[int]) -> None:
         super().__init__()
-        self.num_left = num_left
+        self.budget = budget
 
 
 def read_fields(data: bytes | memoryview, outer: Fields | None = None) -> Fields:
     """The fields of a message, which is within `outer`. Raises BadRequest for bytes that are no message."""
-    fields = Fields([MAX_FIELDS] if outer is None else outer.num_left)
-    for number, value in iter_fields(data, fields.num_left):
+    fields = Fields([MAX_FIELDS] if outer is None else outer.budget)
+    for number, value in iter_fields(data, fields.budget):
         fields.setdefault(number, []).append(value)
     return fields
 
 
-def iter_fields(data: bytes | memoryview, num_left: list[int]) -> Iterator[tuple[int, Any]]:
+def iter_fields(data: bytes | memoryview, budget: list[int]) -> Iterator[tuple[int, Any]]:
     """The number and the value of each field, in order. Raises BadRequest at the first broken one."""
     view, position = memoryview(data), 0
     while position < len(view):
-        if not num_left[0]:
+        if not budget[0]:
             raise broken_message(f"has more than {MAX_FIELDS} fields: send several smaller requests")
-        num_left[0] -= 1
+        budget[0] -= 1
         tag, position = _read_varint(view, position)
         if tag >> 3 == 0 or (tag & 7) not in READERS:
             raise broken_message(f"has the tag {tag}")
