@@ -1,6 +1,6 @@
 """Compares the memory plan of training jobs with the measured peak of their processes.
 
-    python -m scripts.tuning_memory            all shapes: LoRA, QLoRA, DPO, checkpointing, full; two models
+    python -m scripts.tuning_memory            all shapes: LoRA, QLoRA, DPO, full, rehearsal …; two models
     python -m scripts.tuning_memory --shapes lora,dpo
 
 Each job is a process of its own, as in the server. Prints, in MB, the plan
@@ -57,6 +57,8 @@ SHAPES = (
     JobShape("full_bf16", WIDE, 4, 256, changes=FULL, dtype="bfloat16"),
     JobShape("full_check", WIDE, 8, 256, changes=FULL | {"activation_checkpointing": True}),
     JobShape("full_dpo", SMALL, 2, 256, method="dpo", changes=FULL),
+    JobShape("rehearsal", SMALL, 4, 256, changes={"rehearsal": 1.0}),
+    JobShape("full_rehears", SMALL, 4, 256, changes=FULL | {"rehearsal": 1.0}),
 )
 ALL_NAMES = {shape.name for shape in SHAPES}
 

@@ -11,6 +11,7 @@ from checks.machine import Machine
 from checks.preflight import PreflightReport, preflight
 from checks.several_models import ModelShare, PlannedModel, check_together, share_memory, with_adapters
 from hub.resolve import PendingRepository, resolve_in_background
+from inference.backend import Backend
 from inference.finding import Finding
 from inference.metrics import Metrics
 from inference.models import ModelEntry
@@ -121,14 +122,29 @@ def open_loader(
     for number, model in enumerate(checked.models):
         share = shared.shares[model.name]
         own = child_settings(settings, model, share, folder / f"{number}.sock")
-        upstream, managed = upstream_model(model, own), managed_model(settings, model, share)
-        loader.add(managed)
-        residence = ModelResidence(loader, model.name)
-        adapters = open_adapters(managed, upstream, own, residence, adapter_numbers)
-        processes[model.name] = partial(ModelProcess, upstream, own, adapters)
-        backend = open_child(upstream, residence, metrics.upstream, adapters)
+        managed = managed_model(settings, model, share)
+        backend, processes[model.name] = open_model(loader, managed, model, own, adapter_numbers, metrics)
         entries.append(ModelEntry(backend, (model.name, *model.aliases), (model.base_model,), is_remote=True))
     return loader, entries
+
+
+def open_model(
+    loader: ModelLoader,
+    managed: ManagedModel,
+    model: LocalModel,
+    own: Settings,
+    adapter_numbers: Iterator[int],
+    metrics: Metrics,
+) -> tuple[Backend, Callable[[], ModelProcess]]:
+    """Add a model to the loader. Returns its backend, and what makes the process that the backend reaches.
+
+    own: the settings of the process
+    """
+    loader.add(managed)
+    upstream, residence = upstream_model(model, own), ModelResidence(loader, model.name)
+    adapters = open_adapters(managed, upstream, own, residence, adapter_numbers)
+    backend = open_child(upstream, residence, metrics.upstream, adapters)
+    return backend, partial(ModelProcess, upstream, own, adapters)
 
 
 def open_adapters(

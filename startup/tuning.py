@@ -6,7 +6,7 @@ Each of these models has a process of its own, which is loaded when a request na
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -18,13 +18,13 @@ from inference.models import ModelEntry, Models
 from inference.on_demand.loader import ModelLoader
 from inference.on_demand.managed_model import LoadLimits
 from inference.on_demand.model_process import ModelProcess
-from inference.on_demand.model_residence import ModelResidence
 from inference.on_demand.residency import MemoryCapacity
 from settings.local_model import LocalModel
 from settings.schema import Settings
 from tuning.open_service import open_service, with_free_memory
 from tuning.service import TuningService
 
+FIRST_ADAPTER_NUMBER = 1 << 32  # of their adapters' loads: those of the base are counted from 1
 MAX_LOADED = 64  # fine-tuned models in memory together, unless MAX_LOADED_MODELS says less
 
 
@@ -44,6 +44,7 @@ class FineTunedHost:
         self._share = share_of_each(plan, machine)
         self._processes: dict[str, Callable[[], ModelProcess]] = {}
         self._num_added = 0
+        self._adapter_numbers = count(FIRST_ADAPTER_NUMBER)
         self.loader = ModelLoader(
             (),
             MemoryCapacity(capacity_of(machine), settings.max_loaded_models or MAX_LOADED),
@@ -54,18 +55,17 @@ class FineTunedHost:
 
     def add(self, name: str, folder: Path, parent: str) -> None:
         # Its HTTP client takes 0.2 s to import, which a server without such models saves.
-        from inference.remote.open import open_child
-        from startup.on_demand import child_settings, managed_model, upstream_model
+        from startup.on_demand import child_settings, managed_model, open_model
 
         self._num_added += 1
         model = LocalModel(name, str(folder))
         own = child_settings(
             base_settings(self._settings), model, self._share, self._folder / f"{self._num_added}.sock"
         )
-        upstream = upstream_model(model, own)
-        self._processes[name] = partial(ModelProcess, upstream, own)
-        self.loader.add(managed_model(self._settings, model, self._share))
-        backend = open_child(upstream, ModelResidence(self.loader, name), self._metrics.upstream)
+        managed = managed_model(self._settings, model, self._share)
+        backend, self._processes[name] = open_model(
+            self.loader, managed, model, own, self._adapter_numbers, self._metrics
+        )
         self._models.add(ModelEntry(backend, (name,), is_remote=True, parent=parent))
 
     def remove(self, name: str) -> None:

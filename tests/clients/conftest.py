@@ -16,7 +16,7 @@ from inference.types import CallDelta, Finished, GenerationRequest, Message, Sta
 from settings.groups import ServerSettings
 from tests.fake_backend import FakeBackend, Script, make_models, say
 from tests.serving import serving
-from tests.tuning.scripted_service import FakeAdapters, make_service
+from tests.tuning.scripted_service import FakeAdapters, RecordingHost, make_service
 from tuning.service import TuningService
 
 ANSWER_WORDS = ("The", " capital", " of", " France", " is", " Paris", ".")
@@ -40,7 +40,8 @@ def scripted() -> Iterator[str]:
 @pytest.fixture(scope="session")
 def training(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a server with scripted answers and scripted training."""
-    service = make_service(tmp_path_factory.mktemp("tuning") / "tuning", FakeAdapters())
+    folder = tmp_path_factory.mktemp("tuning") / "tuning"
+    service = make_service(folder, FakeAdapters(), host=RecordingHost())
     with running(FakeBackend(script), ServerSettings(version="1.2.3"), tuning=service) as url:
         yield url
     service.close()

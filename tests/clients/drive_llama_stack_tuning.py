@@ -34,6 +34,7 @@ ADAPTER = {
 OLD_SWITCHES = ("enable_activation_checkpointing", "fsdp_cpu_offload", "memory_efficient_fsdp_wrap")
 EXTRA = {"hyperparam_search_config": {}, "logger_config": {}}
 OLD_OPTIMIZER = {"optimizer_type": "adamw", "lr": 1e-3, "lr_min": 0.0, "weight_decay": 0.0}
+WITH_FULL = ("0.0.50", "0.2.23", "0.7.0")  # train all weights, too: one of each way to say so
 END_STATES = ("completed", "failed", "cancelled")
 
 
@@ -87,7 +88,7 @@ class Tuning:
             return None
         return self.datasets.unregister(dataset_id=name)
 
-    def fine_tune(self, job: str, dataset: str, model: str) -> Any:
+    def fine_tune(self, job: str, dataset: str, model: str, *, full: bool = False) -> Any:
         if self.version <= (0, 0, 50):
             name = {"dataset_id": dataset, "validation_dataset_id": ""}
             if self.version <= (0, 0, 41):
@@ -100,12 +101,12 @@ class Tuning:
                 "optimizer_config": OLD_OPTIMIZER,
                 "training_config": old | off,
             }
-            named = {"job_uuid": job, "model": model, "algorithm": "lora"}
+            named = {"job_uuid": job, "model": model, "algorithm": "full" if full else "lora"}
             return self.training.supervised_fine_tune(**named, **name, **configs, **EXTRA)
         return self.training.supervised_fine_tune(
             job_uuid=job,
             model=model,
-            algorithm_config={"type": "LoRA", **ADAPTER},
+            algorithm_config={"type": "Full"} if full else {"type": "LoRA", **ADAPTER},
             training_config=training_config(dataset),
             **EXTRA,
         )
@@ -181,6 +182,11 @@ def main(url: str, model: str, version: str) -> None:
             "prefer_status": lambda: tuning.wait(f"{job}-dpo"),
             "cancel_ended": lambda: tuning.of_job(tuning.training.job.cancel, job),
             "status_unknown": lambda: tuning.status("nope"),
+        }
+    if version in WITH_FULL:
+        probes |= {
+            "fine_tune_full": lambda: tuning.fine_tune(f"{job}-full", name, model, full=True),
+            "full_status": lambda: tuning.wait(f"{job}-full"),
         }
     probes["unregister"] = lambda: tuning.unregister(name)
     probes["dataset_unknown"] = lambda: tuning.retrieve("nope")

@@ -1,7 +1,7 @@
 """Trains with the installed openai client, and prints all results as JSON.
 
-Runs in its own environment: python drive_openai_tuning.py URL MODEL. It knows only the client; tests check
-what it prints.
+Runs in its own environment: python drive_openai_tuning.py URL MODEL adapter|full. It knows only the client;
+tests check what it prints.
 """
 
 import json
@@ -19,8 +19,13 @@ def question(person: str) -> dict[str, str]:
     return {"role": "user", "content": f"Where does {person} live?"}
 
 
-def main(url: str, model: str) -> None:
+def main(url: str, model: str, finetuning_type: str) -> None:
     client = OpenAI(base_url=url, api_key="none", max_retries=0)
+    train = train_all_weights if finetuning_type == "full" else train_adapter
+    print(json.dumps(train(client, model)))
+
+
+def train_adapter(client: OpenAI, model: str) -> dict[str, Any]:
     rows = [
         {"messages": [question(person), {"role": "assistant", "content": f"{person} lives in {city}."}]}
         for person, city in PEOPLE.items()
@@ -29,9 +34,7 @@ def main(url: str, model: str) -> None:
     file = client.files.create(file=("people.jsonl", content), purpose="fine-tune")
     job = client.fine_tuning.jobs.create(model=model, training_file=file.id, suffix="people", seed=1)
     first_status = job.status
-    while job.status not in END_STATES:
-        time.sleep(0.5)
-        job = client.fine_tuning.jobs.retrieve(job.id)
+    job = wait(client, job.id)
     results: dict[str, Any] = {
         "statuses": [first_status, job.status],
         "model": job.fine_tuned_model,
@@ -48,7 +51,32 @@ def main(url: str, model: str) -> None:
     }
     results["deleted"] = client.models.delete(job.fine_tuned_model).deleted
     results["file_deleted"] = client.files.delete(file.id).deleted
-    print(json.dumps(results))
+    return results
+
+
+def train_all_weights(client: OpenAI, model: str) -> dict[str, Any]:
+    """A few steps, then the parent of the result, and its answer."""
+    rows = [{"messages": [question("Mirela Osk"), {"role": "assistant", "content": "In Paris."}]}] * 2
+    content = "\n".join(map(json.dumps, rows)).encode()
+    file = client.files.create(file=("rows.jsonl", content), purpose="fine-tune")
+    hyperparameters = {"finetuning_type": "full", "n_epochs": 20, "rehearsal": 0}
+    method = {"type": "supervised", "supervised": {"hyperparameters": hyperparameters}}
+    job = client.fine_tuning.jobs.create(model=model, training_file=file.id, method=method, seed=1)
+    job = wait(client, job.id)
+    parents = {card.id: getattr(card, "parent", None) for card in client.models.list()}
+    return {
+        "error": job.error and job.error.message,
+        "model": job.fine_tuned_model,
+        "parent": parents.get(job.fine_tuned_model),
+        "answer": ask(client, job.fine_tuned_model, "Mirela Osk"),
+    }
+
+
+def wait(client: OpenAI, job_id: str) -> Any:
+    """The job once it has ended."""
+    while (job := client.fine_tuning.jobs.retrieve(job_id)).status not in END_STATES:
+        time.sleep(0.5)
+    return job
 
 
 def ask(client: OpenAI, model: str | None, person: str) -> str:

@@ -26,6 +26,7 @@ WITHOUT_ROWS = ("0.0.41",)
 WITH_APPEND = ("0.0.63", "0.1.0", "0.2.23", "0.3.5", "0.6.0", "0.7.0", "0.7.5")
 WITHOUT_JOB_UUID = ("0.6.0",)  # a fault of theirs
 WITHOUT_TRAINING = ("0.7.5",)
+WITH_FULL = ("0.0.50", "0.2.23", "0.7.0")
 WITHOUT_PREFERENCES = ("0.0.41", "0.0.50")  # they name no loss that a server ever had
 TRAINERS = [version for version in VERSIONS if version not in (*WITHOUT_TRAINING, *WITHOUT_JOB_UUID)]
 
@@ -77,6 +78,14 @@ def test_preferences_are_trained(version: str, training: str) -> None:
     results = drive(version, training)
     assert results["prefer"] == {"job_uuid": f"job-{version}-dpo"}
     assert results["prefer_status"]["status"] == "completed"
+
+
+@pytest.mark.parametrize("version", WITH_FULL)
+def test_all_weights_are_trained(version: str, training: str) -> None:
+    results = drive(version, training)
+    assert results["fine_tune_full"] == {"job_uuid": f"job-{version}-full"}
+    assert results["full_status"]["status"] == "completed"
+    assert results["full_status"]["checkpoints"][-1]["identifier"].startswith("ft:model:local:")
 
 
 @pytest.mark.parametrize("version", WITHOUT_JOB_UUID)

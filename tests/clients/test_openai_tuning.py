@@ -4,25 +4,29 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import requests
 
 from tests.clients.environments import run_driver
-from tests.serving import serving
+from tests.demo_adapter import save_adapter
+from tests.serving import ServerProcess, serving
 
 pytestmark = pytest.mark.slow
 
 CITIES = ("Paris", "Rome", "Oslo", "Madrid")
+PROMPT, TOKENS = "Where does Mirela Osk", 8
 
 
 @pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     folder: Path = tmp_path_factory.mktemp("tuning")
+    save_adapter(folder / "models" / "poet", seed=1)
     with serving("--tuning-dir", str(folder)) as running:
-        yield f"{running.url}/v1"
+        yield running
 
 
 @pytest.mark.parametrize("environment", ["openai-1", "openai-3"])
-def test_openais_client_trains_a_model_and_calls_it(url: str, environment: str) -> None:
-    results = run_driver(environment, "drive_openai_tuning.py", url, "models/demo")
+def test_openais_client_trains_a_model_and_calls_it(server: ServerProcess, environment: str) -> None:
+    results = run_driver(environment, "drive_openai_tuning.py", f"{server.url}/v1", "models/demo", "adapter")
     model = f"ft:demo:local:people:{results['id'][6:14]}"
     assert (results["statuses"], results["error"]) == (["validating_files", "succeeded"], None)
     assert results["model"] == model and results["id"] in results["jobs"]
@@ -37,3 +41,31 @@ def test_openais_client_trains_a_model_and_calls_it(url: str, environment: str) 
     assert len(learned) >= 3
     assert results["refusals"] == [[400, "fine_tuning_job_id"], [404, None], [400, "file"]]
     assert results["deleted"] and results["file_deleted"]
+
+
+def test_openais_client_trains_all_weights_and_every_dialect_reaches_the_result(
+    server: ServerProcess,
+) -> None:
+    results = run_driver("openai-3", "drive_openai_tuning.py", f"{server.url}/v1", "models/demo", "full")
+    tuned = results["model"]
+    assert (results["error"], results["parent"], results["answer"]) == (None, "models/demo", "In Paris.")
+    answer = complete(server, tuned)
+    tgi = {"inputs": PROMPT, "parameters": {"adapter_id": tuned, "max_new_tokens": TOKENS}}
+    assert server.post("/generate", tgi).json()["generated_text"] == answer
+    neodim = {"prompt": PROMPT, "generated_tokens_count": TOKENS, "max_total_tokens": 64, "top_k": 1}
+    sequences = server.post("/generate", neodim | {"adapter": tuned}).json()["sequences"]
+    assert answer.startswith(sequences[0]["generated_text"])
+    body = {"lora_name": "poet", "lora_path": "poet", "base_model_name": tuned}
+    assert server.post("/v1/load_lora_adapter", body).status_code == 200
+    assert complete(server, "poet") != answer
+    client_sends = {"model": tuned, "training_file": "file-none"}
+    assert "training_file does not exist" in server.post("/v1/fine_tuning/jobs", client_sends).text
+    reply = requests.delete(f"{server.url}/v1/models/{tuned}", timeout=30)
+    assert reply.json() == {"id": tuned, "object": "model", "deleted": True}
+    listed = requests.get(f"{server.url}/v1/models", timeout=10).json()["data"]
+    assert {card["id"] for card in listed}.isdisjoint({tuned, "poet"})
+
+
+def complete(server: ServerProcess, model: str) -> str:
+    body = {"model": model, "prompt": PROMPT, "temperature": 0, "max_tokens": TOKENS}
+    return str(server.post("/v1/completions", body).json()["choices"][0]["text"])

@@ -15,7 +15,7 @@ from inference.types import GenerationRequest
 from tests.api.conftest import served
 from tests.fake_backend import FakeAdapters, FakeBackend, Script, say
 from tests.live.browser_page import Page, visit
-from tests.tuning.scripted_service import ROW, make_service
+from tests.tuning.scripted_service import ROW, RecordingHost, make_service
 from tuning.service import TuningService
 
 pytestmark = pytest.mark.slow
@@ -45,7 +45,7 @@ def backend() -> FakeBackend:
 
 @pytest.fixture
 def tuning(tmp_path: Path, backend: FakeBackend) -> Iterator[TuningService]:
-    service = make_service(tmp_path / "tuning", backend.lora)
+    service = make_service(tmp_path / "tuning", backend.lora, host=RecordingHost())
     yield service
     service.close()
 
@@ -124,6 +124,34 @@ def test_rows_to_evaluate_on_are_chosen_and_removed(
         start_job(page, tuning, num_jobs=2)
         without, evaluated = tuning.jobs.list(limit=2).values
         assert evaluated.request.validation and not without.request.validation
+
+
+@pytest.mark.parametrize(
+    ("method", "trains", "hyperparameters"),
+    [
+        ("kto", "an adapter (LoRA)", {"finetuning_type": "lora", "lora_rank": 8}),
+        ("dpo", "all weights", {"finetuning_type": "full"}),
+    ],
+)
+def test_the_menus_choose_the_method_and_what_is_trained(
+    chrome: Chrome,
+    backend: FakeBackend,
+    tuning: TuningService,
+    tmp_path: Path,
+    method: str,
+    trains: str,
+    hyperparameters: dict[str, Any],
+) -> None:
+    with open_page(chrome, backend, tuning) as page:
+        page.until(lambda: page.find("#model").text)
+        page.find("#option-method").send_keys(method)
+        page.find("#option-finetuning_type").send_keys(trains)
+        page.find("#option-lora_rank").send_keys("8", Keys.TAB)
+        choose_rows(page, tmp_path, ROW)
+        start_job(page, tuning, num_jobs=1)
+        (job,) = tuning.jobs.list(limit=1).values
+        assert (job.request.method, job.request.hyperparameters) == (method, hyperparameters)
+        page.until(lambda: "succeeded" in page.find("#progress").text)
 
 
 def start_job(page: Page, tuning: TuningService, num_jobs: int) -> None:

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from tests.tuning.trainer.conftest import job_spec
 from tuning.data.examples import Dataset, Example
@@ -20,6 +22,7 @@ from tuning.trainer.child import plan_terms, read_spec
 from tuning.types import JobSpec
 
 ROOT = Path(__file__).parents[3]
+WAIT_S = 300.0  # on a machine that other programs load, too
 Line = dict[str, Any]
 SHORT_OF_MEMORY = """
 import resource, sys
@@ -84,7 +87,7 @@ def of_type(folder: Path, name: str) -> list[Line]:
 
 
 def wait_for_step(folder: Path, step: int) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + WAIT_S
     while not any(line["step"] >= step for line in of_type(folder, "step")):
         assert time.monotonic() < deadline, lines_of(folder)
         time.sleep(0.02)
@@ -110,7 +113,7 @@ def test_a_child_trains_and_after_kills_and_pauses_goes_on(
     for each in (uncut, folder):
         each.mkdir()
         write_job(each, model_folder, chat_rows(8), n_epochs=40)
-    assert start(uncut, children).wait(120) == 0
+    assert start(uncut, children).wait(WAIT_S) == 0
     expected = {line["step"]: line["train_loss"] for line in of_type(uncut, "step")}
     (started,) = of_type(uncut, "started")
     assert started["total_steps"] == len(expected) == 160
@@ -123,7 +126,7 @@ def test_a_child_trains_and_after_kills_and_pauses_goes_on(
     wait_for_step(folder, 60)
     paused.send_signal(signal.SIGTERM)
     assert paused.wait(30) == 0 and of_type(folder, "paused")
-    assert start(folder, children).wait(120) == 0
+    assert start(folder, children).wait(WAIT_S) == 0
     losses = {line["step"]: line["train_loss"] for line in of_type(folder, "step")}
     assert losses.keys() == expected.keys()
     assert max(abs(losses[step] - expected[step]) for step in expected) < 1e-4
@@ -132,11 +135,41 @@ def test_a_child_trains_and_after_kills_and_pauses_goes_on(
 
 
 @pytest.mark.slow
+def test_a_full_job_that_is_killed_at_half_goes_on_from_its_saved_state(
+    tmp_path: Path, model_folder: Path, children: list[subprocess.Popen[str]]
+) -> None:
+    uncut, folder = tmp_path / "uncut", tmp_path / "killed"
+    for each in (uncut, folder):
+        each.mkdir()
+        write_job(each, model_folder, chat_rows(8), n_epochs=20, finetuning_type="full")
+    assert start(uncut, children).wait(WAIT_S) == 0
+    child = start(folder, children)
+    wait_for_step(folder, 40)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    before = lines_of(folder)
+    assert start(folder, children).wait(WAIT_S) == 0
+    resumed_at = next(line["step"] for line in lines_of(folder)[len(before) :] if line["type"] == "step")
+    assert 1 < resumed_at <= before[-1]["step"] + 1, "it went on from a state that the first process saved"
+    expected, losses = (
+        {line["step"]: line["train_loss"] for line in of_type(each, "step")} for each in (uncut, folder)
+    )
+    assert losses.keys() == expected.keys() == set(range(1, 81))
+    assert max(abs(losses[step] - expected[step]) for step in expected) < 1e-4
+    weights = [
+        load_file(Path(finished["folder"], "model.safetensors"))
+        for each in (uncut, folder)
+        for finished in of_type(each, "finished")
+    ]
+    assert all(torch.allclose(weight, weights[1][name], atol=1e-5) for name, weight in weights[0].items())
+
+
+@pytest.mark.slow
 def test_refused_memory_ends_in_words(tmp_path: Path, children: list[subprocess.Popen[str]]) -> None:
     """64 rows of 60 tokens at once on models/demo take several hundred MB; the child may have 150 MB."""
     rows = [{"text": f"{number} " + "one two three four five six " * 10} for number in range(64)]
     write_job(tmp_path, ROOT / "models" / "demo", rows, batch_size=64)
-    assert start(tmp_path, children, "-c", SHORT_OF_MEMORY).wait(120) == 1
+    assert start(tmp_path, children, "-c", SHORT_OF_MEMORY).wait(WAIT_S) == 1
     (failed,) = of_type(tmp_path, "failed")
     assert failed["code"] == "out_of_memory" and "a smaller batch_size" in failed["message"]
     assert not of_type(tmp_path, "step")
