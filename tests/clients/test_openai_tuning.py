@@ -49,15 +49,15 @@ def test_openais_client_trains_all_weights_and_every_dialect_reaches_the_result(
     results = run_driver("openai-3", "drive_openai_tuning.py", f"{server.url}/v1", "models/demo", "full")
     tuned = results["model"]
     assert (results["error"], results["parent"], results["answer"]) == (None, "models/demo", "In Paris.")
-    answer = complete(server, tuned)
+    completion = complete(server, tuned)
     tgi = {"inputs": PROMPT, "parameters": {"adapter_id": tuned, "max_new_tokens": TOKENS}}
-    assert server.post("/generate", tgi).json()["generated_text"] == answer
+    assert server.post("/generate", tgi).json()["generated_text"] == completion
     neodim = {"prompt": PROMPT, "generated_tokens_count": TOKENS, "max_total_tokens": 64, "top_k": 1}
     sequences = server.post("/generate", neodim | {"adapter": tuned}).json()["sequences"]
-    assert answer.startswith(sequences[0]["generated_text"])
+    assert completion.startswith(sequences[0]["generated_text"])
     body = {"lora_name": "poet", "lora_path": "poet", "base_model_name": tuned}
     assert server.post("/v1/load_lora_adapter", body).status_code == 200
-    assert complete(server, "poet") != answer
+    assert complete(server, "poet") != completion
     client_sends = {"model": tuned, "training_file": "file-none"}
     assert "training_file does not exist" in server.post("/v1/fine_tuning/jobs", client_sends).text
     reply = requests.delete(f"{server.url}/v1/models/{tuned}", timeout=30)
