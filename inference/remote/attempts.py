@@ -19,7 +19,7 @@ from inference.remote.member_load import Prompt
 from inference.remote.prefix_index import block_hashes, prompt_bytes
 from inference.remote.retry_budget import RetryBudget
 from inference.remote.stream import Emit
-from inference.types import Event, GenerationRequest, Started
+from inference.types import Event, GenerationRequest, Started, Token
 
 MAX_RETRIES = 2
 FIRST_DELAY_S, MAX_DELAY_S, JITTER = 0.25, 4.0, 0.2
@@ -101,6 +101,7 @@ class Attempts:
         def pass_on(events: list[Event]) -> None:
             if new_events := self._progress.new_events(events):
                 self._failed = []
+                self._stats.record_tokens(sum(isinstance(event, Token) for event in new_events))
                 emit([with_member(event, member.name) for event in new_events])
 
         await member.relay(calls, self._prompt, self._stats, ends_at, pass_on)

@@ -14,7 +14,7 @@ from inference.remote.frames import FrameParser
 from inference.remote.http_client import HttpClient
 from inference.remote.stream import Emit
 from inference.remote.upstream_api import AnswerReader, UpstreamCall
-from inference.types import Event, Token
+from inference.types import Event
 
 MAX_STREAM_BYTES = 256 << 20  # of one response
 DOCUMENT = "application/json"
@@ -118,7 +118,6 @@ class Relay:
             if not self._has_events:
                 self._has_events = True
                 self._stats.record_first_event()
-            self._stats.record_tokens(sum(isinstance(event, Token) for event in events))
             self._emit(events)
 
     def _earlier(self, at: float) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from inference.backend import Backend
 from inference.errors import Unavailable
@@ -78,6 +79,14 @@ def test_an_answer_goes_on_at_another_server(
     assert sum(isinstance(event, Started) for event in events) == 1
     ids = [id for id, _ in TOKENS][: num_chunks - 1]
     assert [each.body.get("output_token_ids", []) for each in requests] == [[], ids]
+
+
+def test_tokens_that_the_client_has_are_not_counted_again(
+    upstream: FakeUpstream, other: FakeUpstream, pool: Backend, registry: CollectorRegistry
+) -> None:
+    play_in_turn((upstream, other), [*token_chunks()[:3], "reset"], complete(token_chunks()))
+    list(pool.generate(GenerationRequest(CHAT, Sampling(greedy=True))))
+    assert registry.get_sample_value("hearth_upstream_tokens_total", {"model": "up/model"}) == len(TOKENS)
 
 
 def test_a_sampled_answer_keeps_its_seed(upstream: FakeUpstream, other: FakeUpstream, pool: Backend) -> None:
