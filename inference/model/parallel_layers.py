@@ -8,13 +8,38 @@ transformers' implementation.
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import distributed, nn
 from torch.nn.functional import embedding, linear, pad
 
 LayerForward = Callable[[Any, torch.Tensor], torch.Tensor]
+
+OUTPUTS, INPUTS = -2, -1  # dimensions of a weight (out, in) or (experts, out, in)
+
+
+class Division(NamedTuple):
+    """How the ranks divide a weight: the dimension, and the number of blocks that are divided one by one."""
+
+    dim: int
+    num_blocks: int = 1
+
+
+# By style: transformers, distributed/tensor_parallel.py, ALL_PARALLEL_STYLES. Others divide no weight.
+# Gate and up of experts are two blocks of one weight.
+DIVISIONS: Mapping[str | None, Division] = {
+    "colwise": Division(OUTPUTS),
+    "colwise_gather_output": Division(OUTPUTS),
+    "colwise_rep": Division(OUTPUTS),
+    "embedding_colwise": Division(INPUTS),
+    "embedding_rowwise": Division(OUTPUTS),
+    "packed_colwise": Division(OUTPUTS, 2),
+    "packed_rowwise": Division(INPUTS, 2),
+    "rowwise": Division(INPUTS),
+    "rowwise_rep": Division(INPUTS),
+    "rowwise_split_input": Division(INPUTS),
+}
 
 
 def use_plain_collectives(model: Any) -> None:

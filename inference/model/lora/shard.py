@@ -5,7 +5,7 @@ All others get and return whole tensors on every rank.
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, distributed
@@ -15,29 +15,10 @@ from inference.model.lora.base_weight import base_weight, squared_row_norms
 from inference.model.lora.delta import LoraDelta, ModuleDelta
 from inference.model.lora.low_rank import Products
 from inference.model.lora.replaced_module import ReplacedModule
-from inference.model.parallel_layers import FORWARDS, is_dtensor, planned_style
+from inference.model.parallel_layers import DIVISIONS, FORWARDS, INPUTS, OUTPUTS, is_dtensor, planned_style
 
 COLWISE, ROWWISE, GATHERED = "colwise", "rowwise", "colwise_gather_output"
 SUMMED_EXPERTS = "moe_tp_experts"
-OUTPUTS, INPUTS = -2, -1  # dimensions of a weight (out, in) or (experts, out, in)
-
-
-class Division(NamedTuple):
-    """How the ranks divide a weight: the dimension, and the number of blocks that are divided one by one."""
-
-    dim: int
-    num_blocks: int = 1
-
-
-# transformers, distributed/tensor_parallel.py. Gate and up of experts are two blocks of one weight.
-DIVISIONS: Mapping[str | None, Division] = {
-    COLWISE: Division(OUTPUTS),
-    GATHERED: Division(OUTPUTS),
-    "embedding_rowwise": Division(OUTPUTS),
-    ROWWISE: Division(INPUTS),
-    "packed_colwise": Division(OUTPUTS, 2),
-    "packed_rowwise": Division(INPUTS, 2),
-}
 
 
 class RowwiseLoraDelta(LoraDelta):
