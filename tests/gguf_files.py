@@ -32,11 +32,18 @@ LAYER_MODULE_NAMES = {
 EIGHT_BITS = gguf.GGMLQuantizationType.Q8_0
 
 
-def write(folder: Path, path: Path, max_tensors: int = 0, small_first_shard: bool = False) -> Path:
+def write(
+    folder: Path,
+    path: Path,
+    max_tensors: int = 0,
+    small_first_shard: bool = False,
+    value_type: gguf.GGMLQuantizationType = EIGHT_BITS,
+) -> Path:
     """Writes the tiny Llama in `folder` as a GGUF file; returns its path, or that of the first shard.
 
     max_tensors        most tensors of a shard; 0: a single file
     small_first_shard  the first shard has only metadata
+    value_type         of the matrices
     """
     raw = json.loads((folder / "config.json").read_text())
     num_heads, num_kv_heads = raw["num_attention_heads"], raw["num_key_value_heads"]
@@ -58,7 +65,7 @@ def write(folder: Path, path: Path, max_tensors: int = 0, small_first_shard: boo
         values = weight.float().numpy()
         if "q_proj" in name or "k_proj" in name:
             values = interleave_heads(values, num_heads if "q_proj" in name else num_kv_heads)
-        add_tensor(writer, gguf_name(name), values)
+        add_tensor(writer, gguf_name(name), values, value_type)
     writer.write_header_to_file(path)
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -17,6 +17,8 @@ from inference.native.library import library
 from inference.native.structs import NativeDtype
 
 NATIVE_DTYPES = {torch.float32: NativeDtype.F32, torch.bfloat16: NativeDtype.BF16}
+# What a matrix is packed from without a change of its values. The last one is no dtype of products.
+STORED_DTYPES = {**NATIVE_DTYPES, torch.float16: NativeDtype.F16}
 PANEL, GROUP = 16, 32  # as in panel.h
 PACKED_AT_ONCE = 64  # panels: limits the memory for converted values
 COMPUTED_AT_ONCE = 2048  # rows: limits the memory for converted inputs
@@ -81,11 +83,13 @@ class PackedMatrix:
     def pack_rows(self, weight: Tensor, first: int, end: int) -> None:
         """Pack rows [first, end) of the weight."""
         rows = weight.detach()[first:end]
-        if rows.dtype not in NATIVE_DTYPES:
+        if self.dtype is NativeDtype.F16:
+            rows = rows.to(torch.float16)
+        elif rows.dtype not in NATIVE_DTYPES:
             rows = rows.to(torch.float32)
         if rows.stride(1) != 1:
             rows = rows.contiguous()
-        place, dtype, threads = rows.data_ptr(), NATIVE_DTYPES[rows.dtype], torch.get_num_threads()
+        place, dtype, threads = rows.data_ptr(), STORED_DTYPES[rows.dtype], torch.get_num_threads()
         library().matrix_pack(byref(self.struct), place, dtype, rows.stride(0), first, end, threads)
 
     def unpack(self, dtype: torch.dtype = torch.float32) -> Tensor:

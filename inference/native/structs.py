@@ -10,20 +10,22 @@ class NativeDtype(IntEnum):
 
     F32 = 0
     BF16 = 1
-    INT8 = 2
-    INT4 = 3
-    Q8_0 = 4
-    Q4_0 = 5
-    Q4_1 = 6
-    Q5_0 = 7
-    Q5_1 = 8
-    Q2_K = 9
-    Q3_K = 10
-    Q4_K = 11
-    Q5_K = 12
-    Q6_K = 13
-    IQ4_NL = 14
-    IQ4_XS = 15
+    F16 = 2
+    INT8 = 3
+    INT4 = 4
+    Q8_0 = 5
+    Q4_0 = 6
+    Q4_1 = 7
+    Q5_0 = 8
+    Q5_1 = 9
+    Q2_K = 10
+    Q3_K = 11
+    Q4_K = 12
+    Q5_K = 13
+    Q6_K = 14
+    IQ4_NL = 15
+    IQ4_XS = 16
+    MXFP4 = 17
 
 
 GGUF_DTYPES = tuple(dtype for dtype in NativeDtype if dtype >= NativeDtype.Q8_0)  # see gguf_layout.h

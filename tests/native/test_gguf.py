@@ -26,9 +26,13 @@ def blocks_of(dtype: NativeDtype, outputs: int = OUTPUTS, inputs: int = INPUTS) 
     values, width = gguf.GGML_QUANT_SIZES[ggml_type]
     random = np.random.default_rng(7)
     blocks = random.integers(0, 256, (outputs, inputs // values, width), dtype=np.uint8)
-    count, first = NUM_SCALES.get(dtype, 1), width + SCALES_AT.get(dtype, -width)
-    scales = random.normal(0, 0.01, (outputs, inputs // values, count)).astype(np.float16).view(np.uint8)
-    blocks[:, :, first : first + 2 * count] = scales
+    first = width + SCALES_AT.get(dtype, -width)
+    if dtype is NativeDtype.MXFP4:
+        scales = random.integers(112, 128, (outputs, inputs // values, 1), dtype=np.uint8)
+    else:
+        shape = (outputs, inputs // values, NUM_SCALES.get(dtype, 1))
+        scales = random.normal(0, 0.01, shape).astype(np.float16).view(np.uint8)
+    blocks[:, :, first : first + scales.shape[-1]] = scales
     blocks = blocks.reshape(outputs, -1)
     return torch.from_numpy(blocks), torch.from_numpy(gguf.dequantize(blocks, ggml_type).copy())
 
@@ -43,6 +47,14 @@ def test_values_are_those_of_gguf_py(level: Level, dtype: NativeDtype) -> None:
     matrix, values = pack(dtype)
     assert torch.equal(matrix.unpack(), values)
     assert torch.equal(matrix.rows(torch.tensor([3, 69])), values[[3, 69]])
+
+
+def test_mxfp4_has_every_power_of_two(level: Level) -> None:
+    blocks = np.full((256, 17), 0x21, dtype=np.uint8)
+    blocks[:, 0] = np.arange(256)
+    matrix = PackedMatrix.pack_gguf(torch.from_numpy(blocks), torch.arange(256), 32, NativeDtype.MXFP4)
+    values = gguf.dequantize(blocks, gguf.GGMLQuantizationType.MXFP4)
+    assert torch.equal(matrix.unpack(), torch.from_numpy(values.copy()))
 
 
 @EACH_FORMAT

@@ -13,9 +13,21 @@ LONG = 4200  # inputs: more than one block of inputs in every dtype
 SHAPES = ((1, 1), (16, 32), (37, 70), (48, 96), (100, 33), (151, 1000), (70, LONG))  # outputs, inputs
 ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 31, 70)
 # Largest error of a weight, relative to the largest weight of its output (INT8) or of its group (INT4).
-ROUNDING = {NativeDtype.F32: 0, NativeDtype.BF16: 2**-8, NativeDtype.INT8: 0.51 / 127, NativeDtype.INT4: 0.15}
+ROUNDING = {
+    NativeDtype.F32: 0,
+    NativeDtype.BF16: 2**-8,
+    NativeDtype.F16: 2**-11,
+    NativeDtype.INT8: 0.51 / 127,
+    NativeDtype.INT4: 0.15,
+}
 # Error of a matmul from rounding its inputs, relative to the norm of the result.
-PRODUCT = {NativeDtype.F32: 1e-6, NativeDtype.BF16: 3e-3, NativeDtype.INT8: 1e-2, NativeDtype.INT4: 1e-2}
+PRODUCT = {
+    NativeDtype.F32: 1e-6,
+    NativeDtype.BF16: 3e-3,
+    NativeDtype.F16: 1e-6,
+    NativeDtype.INT8: 1e-2,
+    NativeDtype.INT4: 1e-2,
+}
 
 KINDS = pytest.mark.parametrize("kind", PRODUCT, ids=lambda kind: kind.name)
 BFLOAT16_PRODUCTS = "-mavx512bf16"
@@ -145,6 +157,7 @@ def test_a_matrix_reports_its_bytes() -> None:
     assert sizes == {
         NativeDtype.F32: 8192,
         NativeDtype.BF16: 4096,
+        NativeDtype.F16: 4096,
         NativeDtype.INT8: 2048 + 128,
         NativeDtype.INT4: 1024 + 128,
     }

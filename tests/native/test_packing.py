@@ -67,15 +67,14 @@ def scales_of(groups: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16, torch.float16))
-def test_float32_and_bfloat16_are_stored_unchanged(
-    level: Level, shape: tuple[int, int], dtype: torch.dtype
-) -> None:
+def test_floats_are_stored_unchanged(level: Level, shape: tuple[int, int], dtype: torch.dtype) -> None:
     weight = weight_of(*shape).to(dtype)
     padded_weight = padded(weight.float())
     assert bytes_of(PackedMatrix.pack(weight, NativeDtype.F32).values) == in_panels(padded_weight, 1)
     assert bytes_of(PackedMatrix.pack(weight, NativeDtype.BF16).values) == in_panels(
         padded_weight.bfloat16(), 2
     )
+    assert bytes_of(PackedMatrix.pack(weight, NativeDtype.F16).values) == in_panels(padded_weight.half(), 1)
 
 
 @pytest.mark.parametrize("shape", SHAPES)

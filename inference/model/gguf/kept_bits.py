@@ -14,11 +14,13 @@ import torch
 from inference.model.load.gguf.header import GgufHeader, GgufTensor
 from inference.model.quantization.schemes import NONE, matrix_bytes
 from inference.native.build import NativeUnavailable
+from inference.native.cpu_levels import multiplies_bfloat16
 from inference.native.packed_matrix import NATIVE_DTYPES, ensure_library
 from inference.native.structs import NativeDtype
 
-# By ggml type (ggml/include/ggml.h).
+F16 = 1  # a ggml type (ggml/include/ggml.h), as the keys below
 PACKED_DTYPES: Mapping[int, NativeDtype] = {
+    F16: NativeDtype.F16,
     2: NativeDtype.Q4_0,
     3: NativeDtype.Q4_1,
     6: NativeDtype.Q5_0,
@@ -31,6 +33,7 @@ PACKED_DTYPES: Mapping[int, NativeDtype] = {
     14: NativeDtype.Q6_K,
     20: NativeDtype.IQ4_NL,
     23: NativeDtype.IQ4_XS,
+    39: NativeDtype.MXFP4,
 }
 MATRIX, STACK = 2, 3  # dimensions of a matrix, and of those of a layer's experts
 
@@ -48,14 +51,14 @@ def may_keep_bits(device: str, quantize: str, num_shard: int, layer_devices: Seq
 
 
 def keeps_bits(header: GgufHeader, dtype: torch.dtype) -> bool:
-    """Whether a model computed in `dtype` on the CPU keeps the bits of its quantized matrices.
+    """Whether a model computed in `dtype` on the CPU keeps the bits of its matrices.
 
     It does not if transformers has no tensor processor for it, or there is no native library.
     """
     supported = (
         dtype in NATIVE_DTYPES
         and has_processor(header.architecture)
-        and any(map(is_packable, header.tensors or ()))
+        and any(is_packable(tensor, dtype) for tensor in header.tensors or ())
     )
     return supported and has_library()
 
@@ -75,15 +78,24 @@ def has_library() -> bool:
     return True
 
 
-def is_packable(tensor: GgufTensor) -> bool:
-    return len(tensor.shape) in (MATRIX, STACK) and tensor.ggml_type in PACKED_DTYPES
+def is_packable(tensor: GgufTensor, dtype: torch.dtype) -> bool:
+    is_matrix = len(tensor.shape) in (MATRIX, STACK) and tensor.ggml_type in PACKED_DTYPES
+    return is_matrix and (tensor.ggml_type != F16 or keeps_float16(dtype))
+
+
+def keeps_float16(dtype: torch.dtype) -> bool:
+    """Whether matrices of float16 stay so in a model computed in `dtype`.
+
+    A processor that multiplies bfloat16 is about twice as fast with matrices rounded to it, in a batch.
+    """
+    return dtype is torch.float32 or not multiplies_bfloat16()
 
 
 def bytes_saved(header: GgufHeader, dtype: torch.dtype) -> int:
     """Bytes by which the packed matrices are smaller than their values in `dtype`; 0 if none is packed."""
     if not keeps_bits(header, dtype):
         return 0
-    matrices = (tensor for tensor in header.tensors or () if is_packable(tensor))
+    matrices = (tensor for tensor in header.tensors or () if is_packable(tensor, dtype))
     return sum(
         math.prod(tensor.shape) * dtype.itemsize
         - math.prod(tensor.shape[2:])

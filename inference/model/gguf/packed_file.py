@@ -1,4 +1,4 @@
-"""Loads a GGUF file with its quantized weights as they are: packed into native matrices of the same bits.
+"""Loads a GGUF file with its matrices as they are: packed into native matrices of the same bits.
 
 transformers' tensor processors say which parameter a tensor is, and which of its rows is which output.
 Tensors of other formats, and those whose values a processor changes, are dequantized as transformers does it.
@@ -81,7 +81,7 @@ def read_tensors(
     with cached_name_map():
         names = module.get_gguf_hf_weights_map(skeleton, processor)
     process = partial(processor.process, tensor_key_mapping=names)
-    blocks = read_blocks(files, names, process)
+    blocks = read_blocks(files, names, process, dtype)
     values = {name: torch.zeros((), dtype=dtype).expand(each.shape) for name, each in blocks.items()}
     stacked = stacked_tensors(blocks)
     placed: dict[str, Tensor] = {}  # by processors that write a tensor themselves
@@ -97,13 +97,13 @@ def read_tensors(
 
 
 def read_blocks(
-    files: Sequence[tuple[GgufHeader, Bytes]], names: Mapping[str, str], process: Any
+    files: Sequence[tuple[GgufHeader, Bytes]], names: Mapping[str, str], process: Any, dtype: torch.dtype
 ) -> FileBlocks:
     """The blocks of the tensors whose rows a processor only moves, by the names of their parameters."""
     blocks: dict[str, Blocks | ExpertBlocks] = {}
     stacks: list[StackRows] = []
     for tensor, data in tensors_of(files):
-        if not is_packable(tensor):
+        if not is_packable(tensor, dtype):
             continue
         if len(tensor.shape) == STACK:
             stacks += filter(None, [stack_rows(process, tensor, data)])

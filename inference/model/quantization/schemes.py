@@ -37,6 +37,7 @@ SCHEMES: Mapping[str, Mapping[WeightRole, NativeDtype | None]] = {
 BYTES = {
     NativeDtype.F32: (4, 0, 0),
     NativeDtype.BF16: (2, 0, 0),
+    NativeDtype.F16: (2, 0, 0),
     NativeDtype.INT8: (1, 4, 0),
     NativeDtype.INT4: (0.5, 0, 2),
     NativeDtype.Q8_0: (1, 0, 2),
@@ -51,6 +52,7 @@ BYTES = {
     NativeDtype.Q6_K: (0.75, 0, 2.25),
     NativeDtype.IQ4_NL: (0.5, 0, 2),
     NativeDtype.IQ4_XS: (0.5, 0, 1),
+    NativeDtype.MXFP4: (0.5, 0, 1),
 }
 BIAS = {"cpu": 4, "cuda": 0}  # bytes of a bias value: a PackedMatrix has its own float32 copy of the bias
 DEVICE_BITS = {NativeDtype.INT8: 8, NativeDtype.INT4: 4}  # of the quantized values of a DeviceMatrix

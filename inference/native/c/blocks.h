@@ -1,29 +1,39 @@
 /* `multiply` in blocks of some rows × some panels, whose sums stay in registers while the loop runs over the inputs.
  *
  * Included by each multiply_*.c after the vectors of its level (vectors_*.h) and these constants, which are chosen to
- * fill the registers: FLOAT_ROWS × FLOAT_PANELS for F32 and BF16, INT_ROWS × INT_PANELS for integers, with at most
+ * fill the registers: FLOAT_ROWS × FLOAT_PANELS for floats, INT_ROWS × INT_PANELS for integers, with at most
  * MOST_ROWS rows; PREFETCH_BYTES, how far ahead of their use weights are prefetched. Each lane computes one output, so
  * the order of its additions is the same for every block size.
  */
 #include "blocks_of_integers.h"
 #include "rounding.h"
 
-/* F32 and BF16: a line has the weights of one input (F32) or two (BF16) for a panel. */
-ALWAYS void block_of_floats(const Block *block, const int pairs, const int rows, const int panels)
+/* sum + the products of a line's weights, or of F16's half a line, with one input or two (BF16). */
+ALWAYS Floats weights_plus(const int kind, Floats sum, const char *weights, const char *inputs)
+{
+    float input;
+    switch (kind) {
+    case BF16: return pairs_plus(sum, words_load(weights), inputs);
+    case F32: return floats_plus(sum, words_load(weights), words_all(inputs));
+    }
+    __builtin_memcpy(&input, inputs, sizeof input);
+    return floats_plus_product(sum, floats_of_halves((const uint16_t *)weights), floats_all(input));
+}
+
+/* F32, BF16 and F16: a line has the weights of one input (F32) or two for a panel. */
+ALWAYS void block_of_floats(const Block *block, const int kind, const int rows, const int panels)
 {
     Floats sums[MOST_ROWS][FLOAT_PANELS];
     EACH(r, rows) EACH(p, panels) sums[r][p] = begin(block, r, p);
-    const int words = block->span * (pairs ? GROUP / 2 : GROUP), bytes = pairs ? PAIR_BYTES : WORD;
+    const int lines = block->span * BITS[kind], halves = kind == F16 ? 2 : 1, bytes = kind == BF16 ? PAIR_BYTES : WORD;
     const char *prefetch = block->prefetch;
-    for (int k = 0; k < words; k++) {
-        Words weights[FLOAT_PANELS];
-        const char *weight_line = block->weights + (size_t)k * LINE_BYTES;
-        EACH(p, panels) weights[p] = words_load(weight_line + p * block->panel_bytes);
-        fetch(block, ALONE(rows, FLOAT_ROWS), weight_line, &prefetch, panels);
-        EACH(r, rows) {
-            const char *inputs = block->inputs + r * block->row_bytes + (size_t)k * bytes;
-            EACH(p, panels) sums[r][p] = pairs ? pairs_plus(sums[r][p], weights[p], inputs)
-                                               : floats_plus(sums[r][p], weights[p], words_all(inputs));
+    for (int k = 0; k < lines; k++) {
+        const char *line = block->weights + (size_t)k * LINE_BYTES;
+        const char *inputs = block->inputs + (size_t)k * halves * bytes;
+        fetch(block, ALONE(rows, FLOAT_ROWS), line, &prefetch, panels);
+        EACH(half, halves) EACH(r, rows) EACH(p, panels) {
+            const char *weights = line + p * block->panel_bytes + half * (LINE_BYTES / 2);
+            sums[r][p] = weights_plus(kind, sums[r][p], weights, inputs + r * block->row_bytes + half * bytes);
         }
     }
     EACH(r, rows) EACH(p, panels) store(block, r, p, sums[r][p]);
@@ -38,8 +48,9 @@ ALWAYS void block_of_floats(const Block *block, const int pairs, const int rows,
     BLOCK(kind, of, dtype, most, 1) BLOCK(kind, of, dtype, most, 2) BLOCK(kind, of, dtype, most, 3) \
     BLOCK(kind, of, dtype, most, 4) BLOCK(kind, of, dtype, most, 5) BLOCK(kind, of, dtype, most, 6) \
     BLOCK(kind, of, dtype, most, 7) BLOCK(kind, of, dtype, most, 8)
-BLOCKS(f32, block_of_floats, 0, FLOAT)
-BLOCKS(bf16, block_of_floats, 1, FLOAT)
+BLOCKS(f32, block_of_floats, F32, FLOAT)
+BLOCKS(bf16, block_of_floats, BF16, FLOAT)
+BLOCKS(f16, block_of_floats, F16, FLOAT)
 BLOCKS(int8, block_of_integers, INT8, INT)
 BLOCKS(int4, block_of_integers, INT4, INT)
 BLOCKS(q8_0, block_of_integers, Q8_0, INT)
@@ -54,6 +65,7 @@ BLOCKS(q5_k, block_of_integers, Q5_K, INT)
 BLOCKS(q6_k, block_of_integers, Q6_K, INT)
 BLOCKS(iq4_nl, block_of_integers, IQ4_NL, INT)
 BLOCKS(iq4_xs, block_of_integers, IQ4_XS, INT)
+BLOCKS(mxfp4, block_of_integers, MXFP4, INT)
 
 typedef void Multiply(const Block *);
 typedef struct Blocks {
@@ -67,6 +79,7 @@ typedef struct Blocks {
 static const Blocks OF_KIND[] = {
     [F32] = {FLOAT_ROWS, FLOAT_PANELS, ROWS_OF(f32, ), ROWS_OF(f32, _wide)},
     [BF16] = {FLOAT_ROWS, FLOAT_PANELS, ROWS_OF(bf16, ), ROWS_OF(bf16, _wide)},
+    [F16] = {FLOAT_ROWS, FLOAT_PANELS, ROWS_OF(f16, ), ROWS_OF(f16, _wide)},
     [INT8] = {INT_ROWS, INT_PANELS, ROWS_OF(int8, ), ROWS_OF(int8, _wide)},
     [INT4] = {INT_ROWS, INT_PANELS, ROWS_OF(int4, ), ROWS_OF(int4, _wide)},
     [Q8_0] = {INT_ROWS, INT_PANELS, ROWS_OF(q8_0, ), ROWS_OF(q8_0, _wide)},
@@ -81,6 +94,7 @@ static const Blocks OF_KIND[] = {
     [Q6_K] = {INT_ROWS, INT_PANELS, ROWS_OF(q6_k, ), ROWS_OF(q6_k, _wide)},
     [IQ4_NL] = {INT_ROWS, INT_PANELS, ROWS_OF(iq4_nl, ), ROWS_OF(iq4_nl, _wide)},
     [IQ4_XS] = {INT_ROWS, INT_PANELS, ROWS_OF(iq4_xs, ), ROWS_OF(iq4_xs, _wide)},
+    [MXFP4] = {INT_ROWS, INT_PANELS, ROWS_OF(mxfp4, ), ROWS_OF(mxfp4, _wide)},
 };
 
 /* The block of all rows and inputs, for the panels from `panel` on. */

@@ -41,7 +41,7 @@ ALWAYS Words codes_of(const char *group, const int kind, const int q)
             up += width;
         }
     }
-    return has_entries(kind) ? words_entries(IQ4_ENTRIES, codes) : codes;
+    return has_entries(kind) ? words_entries(entries_of(kind), codes) : codes;
 }
 
 /* Quad i in an order in which those that share the lines of the widest plane follow each other. */

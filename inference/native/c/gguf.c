@@ -99,7 +99,7 @@ void gguf_pack(const Matrix *to, const uint8_t *blocks, const int64_t *order, in
 /* A code less its zero. */
 static inline int integer_of(int dtype, int code)
 {
-    return (has_entries(dtype) ? IQ4_ENTRIES[code] : code) - ZERO[dtype];
+    return (has_entries(dtype) ? entries_of(dtype)[code] : code) - ZERO[dtype];
 }
 
 static inline float value_of(int dtype, int code, GroupScales scales, int n)

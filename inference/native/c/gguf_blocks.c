@@ -18,6 +18,7 @@ typedef struct { uint16_t scale, min; uint8_t six_bits[12], codes[CODES / 2]; } 
 typedef struct { uint16_t scale, min; uint8_t six_bits[12], fifth_bits[GROUP], codes[CODES / 2]; } BlockQ5K;
 typedef struct { uint8_t low[CODES / 2], high[CODES / 4]; int8_t halves[2 * SUPER_GROUPS]; uint16_t scale; } BlockQ6K;
 typedef struct { uint16_t scale; uint8_t high[2], low[SUPER_GROUPS / 2], codes[CODES / 2]; } BlockIQ4XS;
+typedef struct { uint8_t exponent, codes[HALF]; } BlockMXFP4;
 
 size_t gguf_block_bytes(int dtype)
 {
@@ -25,7 +26,7 @@ size_t gguf_block_bytes(int dtype)
         [Q8_0] = sizeof(BlockQ8), [Q4_0] = sizeof(BlockQ4), [Q4_1] = sizeof(BlockQ41), [Q5_0] = sizeof(BlockQ5),
         [Q5_1] = sizeof(BlockQ51), [Q2_K] = sizeof(BlockQ2K), [Q3_K] = sizeof(BlockQ3K), [Q4_K] = sizeof(BlockQ4K),
         [Q5_K] = sizeof(BlockQ5K), [Q6_K] = sizeof(BlockQ6K), [IQ4_NL] = sizeof(BlockQ4),
-        [IQ4_XS] = sizeof(BlockIQ4XS),
+        [IQ4_XS] = sizeof(BlockIQ4XS), [MXFP4] = sizeof(BlockMXFP4),
     };
     return BYTES[dtype];
 }
@@ -89,6 +90,7 @@ int gguf_code(int dtype, const void *block, int g, int k)
     case Q5_K: return code_q5_k(block, g, k);
     case Q6_K: return code_q6_k(block, g, k);
     case IQ4_XS: return low_first(((const BlockIQ4XS *)block)->codes + g * HALF, k);
+    case MXFP4: return low_first(((const BlockMXFP4 *)block)->codes, k);
     default: return low_first(((const BlockQ4 *)block)->codes, k);
     }
 }
@@ -151,6 +153,7 @@ void gguf_write_scales(int dtype, void *to, int n, const void *block)
     case Q4_K: case Q5_K: write_q4_k(to, n, block); break;
     case Q6_K: write_q6_k(to, n, block); break;
     case IQ4_XS: write_iq4_xs(to, n, block); break;
+    case MXFP4: ((ScalesMXFP4 *)to)->exponent[n] = ((const BlockMXFP4 *)block)->exponent; break;
     default: memcpy(((ScalesOnly *)to)->scale + n, block, sizeof(uint16_t));
     }
 }

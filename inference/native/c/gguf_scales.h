@@ -62,6 +62,16 @@ static inline GroupScales scales_iq4_xs(const ScalesIQ4XS *of, int group)
     return (GroupScales){.scale = scaled(low | high << 4, 32, of->scale)};
 }
 
+/* 2 to the power exponent - 128, as bfloat16; the two least powers are subnormal. */
+static inline GroupScales scales_mxfp4(const ScalesMXFP4 *of)
+{
+    enum { FRACTION = 7, LEAST = 1 << 5 };
+    typedef int16_t Bfloats __attribute__((vector_size(2 * PANEL)));
+    const Bfloats exponent = __builtin_convertvector(bytes_load(of->exponent), Bfloats), subnormal = exponent < 2;
+    const Bfloats powers = (subnormal & LEAST << exponent) | (~subnormal & (exponent - 1) << FRACTION);
+    return (GroupScales){.scale = floats_of_bfloats((const uint16_t *)&powers)};
+}
+
 /* The scales of a group of a panel whose scales begin at `scales`; of half a group if has_half_scales. */
 static inline __attribute__((always_inline)) GroupScales gguf_scales(const int dtype, const void *scales, int group,
                                                                      const int half)
@@ -76,6 +86,7 @@ static inline __attribute__((always_inline)) GroupScales gguf_scales(const int d
     case Q4_K: case Q5_K: return scales_q4_k(block, within);
     case Q6_K: return scales_q6_k(block, 2 * within + half);
     case IQ4_XS: return scales_iq4_xs(block, within);
+    case MXFP4: return scales_mxfp4(block);
     default: return (GroupScales){.scale = floats_of_halves(block)};
     }
 }

@@ -1,4 +1,4 @@
-/* float16, as GGUF files store scales. */
+/* float16: weights, and the scales of GGUF files. */
 #ifndef HALF_H
 #define HALF_H
 

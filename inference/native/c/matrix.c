@@ -20,7 +20,7 @@ size_t matrix_scale_bytes(int dtype, int outputs, int inputs)
     switch (dtype) {
     case INT8: return panels * PANEL * sizeof(float);
     case INT4: return panels * groups * PANEL * sizeof(uint16_t);
-    case F32: case BF16: return 0;
+    case F32: case BF16: case F16: return 0;
     default: return panels * (groups / BLOCK_GROUPS[dtype]) * BLOCK_SCALE_BYTES[dtype];
     }
 }

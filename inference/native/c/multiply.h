@@ -15,8 +15,8 @@ typedef struct Inputs {
     int32_t *sums;      /* (rows, padded / GROUP, 2): of the integers of each half of a group, for unsigned weights */
 } Inputs;
 
-/* The dtype of the Inputs of a matrix. Where the CPU level has no products of bfloat16, weights are widened in
- * registers, and activations stay floats. */
+/* The dtype of the Inputs of a matrix. Weights of float16, and those of bfloat16 where the CPU level has no products of
+ * bfloat16, are widened in registers, and activations stay floats. */
 static const int INPUT_DTYPE[] = {
     [F32] = F32,
 #ifdef __AVX512BF16__
@@ -24,6 +24,7 @@ static const int INPUT_DTYPE[] = {
 #else
     [BF16] = F32,
 #endif
+    [F16] = F32,
     [INT8] = INT8,
     [INT4] = INT8,
     [Q8_0] = INT8,
@@ -38,6 +39,7 @@ static const int INPUT_DTYPE[] = {
     [Q6_K] = INT8,
     [IQ4_NL] = INT8,
     [IQ4_XS] = INT8,
+    [MXFP4] = INT8,
 };
 static const int INPUT_BYTES[] = {[F32] = 4, [BF16] = 2, [INT8] = 1};     /* of a value of Inputs */
 
@@ -60,7 +62,7 @@ typedef struct GemmTask {
     int first, end, panel, panels;
     float *out;             /* of the first row and panel; its rows have room for whole panels */
     ptrdiff_t stride;       /* floats from one row of out to the next */
-    int adds;               /* add to `out` instead of replacing it; F32 and BF16 only */
+    int adds;               /* add to `out` instead of replacing it; not for integers */
     const void *next;       /* the weights of the next task, to prefetch meanwhile; or null */
 } GemmTask;
 

@@ -2,7 +2,7 @@
  * loaded as tiles directly; those of fewer bits are unpacked first.
  *
  * BF16 always uses tiles, because tiles add in another order than vectors. Integer sums are exact either way, so
- * vectors compute them for a few rows; vectors also compute F32. This file was written without an AMX processor: its
+ * vectors compute them for a few rows; vectors also compute F32 and F16. This file was written without an AMX processor: its
  * logic is tested with emulated tiles (tiles.h), its speed was never measured.
  */
 #include <string.h>
@@ -227,7 +227,7 @@ static void multiply_block(const Block *block, int kind, int rows, int panels)
     shape(rows, kind == BF16 ? TILE_BYTES : GROUP / scales_per_group(kind));
     switch (kind) {
     CASE(BF16) CASE(INT8) CASE(INT4) CASE(Q8_0) CASE(Q4_0) CASE(Q4_1) CASE(Q5_0) CASE(Q5_1) CASE(Q2_K) CASE(Q3_K)
-    CASE(Q4_K) CASE(Q5_K) CASE(Q6_K) CASE(IQ4_NL) CASE(IQ4_XS)
+    CASE(Q4_K) CASE(Q5_K) CASE(Q6_K) CASE(IQ4_NL) CASE(IQ4_XS) CASE(MXFP4)
     }
     store_block(block, kind, rows, panels, sums);
 }
@@ -235,7 +235,7 @@ static void multiply_block(const Block *block, int kind, int rows, int panels)
 void multiply(const GemmTask *task)
 {
     const Matrix *weight = task->weight;
-    if (weight->dtype == F32 || (weight->dtype != BF16 && task->end - task->first < FEW)) {
+    if (weight->dtype == F32 || weight->dtype == F16 || (weight->dtype != BF16 && task->end - task->first < FEW)) {
         multiply_blocks(task);
         return;
     }

@@ -1,4 +1,4 @@
-/* Transposes words: single floats, or pairs of bfloat16, which stay adjacent in a panel. */
+/* Transposes single floats, pairs of bfloat16, which stay adjacent in a panel, or single values of float16. */
 #include "rows.h"
 
 #include <stddef.h>
@@ -22,12 +22,20 @@ static inline void turn(Words *to, const char *from, ptrdiff_t stride, const int
             memcpy(&to[w][n], from + n * stride + w * WORD, WORD);
 }
 
-static void turn_dtype(Words *to, const char *from, ptrdiff_t stride, int dtype)
+static void turn_halves(uint16_t (*to)[PANEL], const char *from, ptrdiff_t stride)
 {
-    if (dtype == F32)
-        turn(to, from, stride, FLOAT_WORDS);
-    else
-        turn(to, from, stride, PAIR_WORDS);
+    for (int n = 0; n < PANEL; n++)
+        for (int k = 0; k < GROUP; k++)
+            memcpy(&to[k][n], from + n * stride + k * sizeof(uint16_t), sizeof(uint16_t));
+}
+
+static void turn_dtype(void *to, const char *from, ptrdiff_t stride, int dtype)
+{
+    switch (dtype) {
+    case F32: turn(to, from, stride, FLOAT_WORDS); break;
+    case BF16: turn(to, from, stride, PAIR_WORDS); break;
+    case F16: turn_halves(to, from, stride); break;
+    }
 }
 
 void rows_turn(void *to, const Rows *rows, int input)

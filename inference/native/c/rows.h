@@ -6,7 +6,7 @@
 
 typedef struct Rows {
     const void *values;
-    int dtype;              /* F32 or BF16 */
+    int dtype;              /* F32, BF16 or F16 */
     int64_t stride;         /* values from one row to the next */
     int count, inputs;      /* PANEL rows at most */
 } Rows;
@@ -15,7 +15,7 @@ typedef struct Rows {
  * inputs are zeros. */
 void rows_turn(void *to, const Rows *rows, int input);
 
-/* The same as floats. */
+/* The same as floats; not of F16. */
 void rows_tile(Tile tile, const Rows *rows, int input);
 
 /* The largest absolute value of a row. */

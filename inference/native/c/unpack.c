@@ -1,6 +1,7 @@
 /* Unpacks a matrix into rows, one tile of GROUP inputs × PANEL outputs at a time, or a single row. */
 #include "bfloat.h"
 #include "gguf.h"
+#include "half.h"
 #include "matrix.h"
 #include "rounding.h"
 #include "rows.h"
@@ -26,6 +27,13 @@ static void read_bf16(Tile tile, const uint16_t *values)
             tile[k][n] = bfloat_read(values[(k / 2 * PANEL + n) * 2 + k % 2]);
 }
 
+static void read_f16(Tile tile, const uint16_t *values)
+{
+    for (int k = 0; k < GROUP; k++)
+        for (int n = 0; n < PANEL; n++)
+            tile[k][n] = half_read(values[k * PANEL + n]);
+}
+
 static void read_int8(Tile tile, const uint8_t *values, const float *scales)
 {
     for (int k = 0; k < GROUP; k++)
@@ -48,6 +56,7 @@ static void read_tile(Tile tile, const Matrix *of, int panel, int group)
     switch (of->dtype) {
     case F32: read_f32(tile, (const float *)values + place * TILE); break;
     case BF16: read_bf16(tile, (const uint16_t *)values + place * TILE); break;
+    case F16: read_f16(tile, (const uint16_t *)values + place * TILE); break;
     case INT8: read_int8(tile, values + place * TILE, (const float *)of->scales + panel * PANEL); break;
     case INT4: read_int4(tile, values + place * TILE / 2, (const uint16_t *)of->scales + place * PANEL); break;
     default: gguf_tile(tile, of, panel, group);
@@ -112,6 +121,7 @@ void matrix_row(const Matrix *of, int output, float *row)
         switch (of->dtype) {
         case F32: row[k] = floats[k * PANEL + n]; break;
         case BF16: row[k] = bfloat_read(halves[(k / 2 * PANEL + n) * 2 + k % 2]); break;
+        case F16: row[k] = half_read(halves[k * PANEL + n]); break;
         case INT8: row[k] = int8_at(bytes, k, n) * *output_scales; break;
         case INT4: row[k] = int4_at(nibbles, k, n) * bfloat_read(group_scales[k / GROUP * PANEL]); break;
         }

@@ -33,7 +33,7 @@ SIZES = {
 }
 
 
-@pytest.fixture(scope="module", params=["Q8_0", "Q5_1"])
+@pytest.fixture(scope="module", params=["Q8_0", "Q5_1", "MXFP4", "F16"])
 def source(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
     config = AutoConfig.for_model("qwen3_moe", **SIZES)
     torch.manual_seed(3)

@@ -2,15 +2,17 @@
 
 from pathlib import Path
 
+import gguf
 import pytest
 import torch
 
+from inference.model.gguf import kept_bits
 from inference.model.gguf.kept_bits import bytes_saved
 from inference.model.gguf.packed_file import open_keeping_bits
 from inference.model.load.gguf.header import read_header
 from inference.model.load.loader import load
 from inference.model.memory_usage import weight_bytes
-from inference.model.quantization.packed_tensor import PackedWeight
+from inference.model.quantization.packed_tensor import PackedTensor, PackedWeight
 from inference.model.select_runner import select_runner
 from tests import tiny
 from tests.gguf_files import write
@@ -61,3 +63,21 @@ def test_the_bytes_saved_are_predicted(tmp_path: Path) -> None:
         weight_bytes(load_model(file, keep_bits=keep_bits)) for keep_bits in (False, True)
     )
     assert plain_bytes["cpu"] - packed_bytes["cpu"] == bytes_saved(header, torch.float32) > 0
+
+
+@pytest.mark.parametrize("multiplies", [False, True])
+def test_float16_is_kept_unless_products_of_bfloat16_are_faster(
+    multiplies: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tiny.llama(tmp_path / "llama")
+    file = write(folder, tmp_path / "tiny.gguf", value_type=gguf.GGMLQuantizationType.F16)
+    monkeypatch.setattr(kept_bits, "multiplies_bfloat16", lambda: multiplies)
+    for dtype, is_packed in (("float32", True), ("bfloat16", not multiplies)):
+        model = load_model(file, keep_bits=True, dtype=dtype)
+        weight = model.get_parameter("model.layers.0.self_attn.q_proj.weight")
+        assert isinstance(weight, PackedTensor) is is_packed
+        if is_packed:
+            expected = load_model(file, keep_bits=False).get_parameter(
+                "model.layers.0.self_attn.q_proj.weight"
+            )
+            assert torch.equal(weight.matrix.unpack(), expected)  # type: ignore[attr-defined]
