@@ -9,7 +9,7 @@ from typing import Any
 from transformers.quantizers import AutoHfQuantizer
 
 from checks.machine import Machine
-from checks.memory.plan import Plan, quantization_config
+from checks.memory.plan import Plan, keeps_mxfp4_experts, quantization_config
 from inference.errors import error_line
 from inference.finding import Finding
 from inference.model.load.checkpoint_quantization import stays_quantized
@@ -46,7 +46,8 @@ def check(plan: Plan, machine: Machine) -> Finding | None:
         package = PACKAGES.get(method)
         fix = f"pip3 install {package}, or {UNQUANTIZED_FIX}" if package else UNQUANTIZED_FIX
         return Finding("quantized", method, why, False, fix)
-    how = "kept quantized" if stays_quantized(quantization) else "dequantized at load"
+    is_kept = keeps_mxfp4_experts(plan.repository, plan.request, plan.model_size.dtype)
+    how = "kept quantized" if is_kept or stays_quantized(quantization) else "dequantized at load"
     return Finding("quantized", method, f"{how}, computed in {plan.model_size.dtype}", True)
 
 

@@ -30,10 +30,10 @@ from inference.lora.registry import AdapterRegistry
 from inference.metrics import Metrics
 from inference.model import select_runner
 from inference.model.gguf.kept_bits import may_keep_bits
-from inference.model.gguf.packed_file import open_keeping_bits
+from inference.model.kept_formats import KEPT_FORMATS
 from inference.model.load import loader
 from inference.model.load.device_dtype import limit_gpu
-from inference.model.load.formats import model_folder
+from inference.model.load.formats import FORMATS, model_folder
 from inference.model.load.rope import rope_scaling
 from inference.model.lora.runner import AdapterRunner
 from inference.model.memory_usage import MemoryUsage, free_adapter_bytes
@@ -104,7 +104,7 @@ class LoadedEngine:
         return pending.result()
 
 
-def keeps_gguf_bits(settings: ModelSettings) -> bool:
+def keeps_bits(settings: ModelSettings) -> bool:
     return may_keep_bits(settings.device, settings.quantize, settings.num_shard, settings.layer_devices)
 
 
@@ -129,7 +129,7 @@ def open_engine(folder: Path, model_settings: ModelSettings, engine_settings: En
         else None,
         chat_template=model_settings.chat_template,
         allow_pickle=model_settings.allow_pickle,
-        open_gguf=open_keeping_bits if keeps_gguf_bits(model_settings) else None,
+        formats=KEPT_FORMATS if keeps_bits(model_settings) else FORMATS,
     )
     pick_runner = partial(
         select_adapter_runner,

@@ -19,6 +19,7 @@ from hub.repository import Repository
 from hub.tensors import most_common_dtype
 from inference.errors import BadRequest, named_error
 from inference.finding import Finding, Refused
+from inference.model import mxfp4_checkpoint
 from inference.model.gguf.kept_bits import bytes_saved, may_keep_bits
 from inference.model.load.architecture import requires_remote_code, why_unsupported
 from inference.model.load.checkpoint_quantization import QUANTIZATION_CONFIG, quantization_for_loading
@@ -163,19 +164,31 @@ def measure_repository(
         request.deterministic,
         request.device,
     )
-    return with_gguf_weights(model_size, repository, request) if repository.gguf_file else model_size
+    if repository.gguf_file:
+        return with_gguf_weights(model_size, repository, request)
+    if tensors and keeps_mxfp4_experts(repository, request, model_size.dtype):
+        saved = mxfp4_checkpoint.bytes_saved(tensors, getattr(torch, model_size.dtype))
+        copied = model_size.load_copy_bytes - saved
+        return replace(model_size, weights=model_size.weights - saved, load_copy_bytes=copied)
+    return model_size
+
+
+def keeps_mxfp4_experts(repository: Repository, request: PlanRequest, dtype: str) -> bool:
+    """Whether the experts stay as they are in the files, MXFP4, in a model computed in `dtype`."""
+    is_mxfp4 = mxfp4_checkpoint.is_mxfp4(repository.config)
+    return is_mxfp4 and keeps_bits(request) and mxfp4_checkpoint.keeps_mxfp4(getattr(torch, dtype))
 
 
 def with_gguf_weights(model_size: ModelSize, repository: Repository, request: PlanRequest) -> ModelSize:
     """The size with the weights as they are loaded from a GGUF file: with their bits, or dequantized."""
     dtype = getattr(torch, model_size.dtype)
-    header = repository.gguf_header if keeps_gguf_bits(request) else None
+    header = repository.gguf_header if keeps_bits(request) else None
     saved = bytes_saved(header, dtype) if header else 0
     weights = model_size.weights - saved
     return replace(model_size, weights=weights, stored_dtype=GGUF_DTYPE, load_copy_bytes=weights)
 
 
-def keeps_gguf_bits(request: PlanRequest) -> bool:
+def keeps_bits(request: PlanRequest) -> bool:
     return may_keep_bits(request.device, request.quantize, request.num_shard, request.layer_devices)
 
 
@@ -199,7 +212,8 @@ def replan(plan: Plan, **changes: Any) -> Plan:
         return make_plan(plan.repository, request)
     if model_size.dtype != choose_dtype(plan.repository, request, model_size.num_parameters):
         return make_plan(plan.repository, request)
-    if plan.repository.gguf_file and keeps_gguf_bits(plan.request) != keeps_gguf_bits(request):
+    has_packable_weights = plan.repository.gguf_file or mxfp4_checkpoint.is_mxfp4(plan.repository.config)
+    if has_packable_weights and keeps_bits(plan.request) != keeps_bits(request):
         return make_plan(plan.repository, request)
     return replace(plan, request=request, **shared_fields(request))
 

@@ -9,40 +9,26 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from torch import Tensor
-from transformers import GptOssConfig, GptOssForCausalLM
 
 from checks import preflight
 from checks.machine import Machine
-from checks.memory.plan import Plan
+from checks.memory.plan import Plan, replan
 from checks.memory.quantized_size import quantized_size
 from checks.prequantized import find_blocker
 from hub.client import Hub
 from hub.resolve import from_folder
 from hub.weight_headers.safetensors import with_headers
 from inference.finding import Finding
+from inference.model.kept_formats import KEPT_FORMATS
+from inference.model.load.formats import FORMATS
 from inference.model.load.loader import load
 from inference.model.load.meta_model import nbytes, try_build_on_meta
+from inference.model.memory_usage import weight_bytes
 from tests import tiny
+from tests.mxfp4_files import in_four_bits
 
 Planner = Callable[..., Plan]
 BLOCK = 128
-OSS = {
-    "vocab_size": 320,
-    "hidden_size": 64,
-    "intermediate_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 1,
-    "head_dim": 32,
-    "sliding_window": 16,
-    "num_local_experts": 4,
-    "num_experts_per_tok": 2,
-    "max_position_embeddings": 256,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-    "pad_token_id": 0,
-}
 
 
 def in_eight_bits(folder: Path) -> Path:
@@ -68,50 +54,19 @@ def quantized_finding(plan: Plan, machine: Machine) -> Finding:
     return next(finding for finding in preflight.run_checks(plan, machine) if finding.name == "quantized")
 
 
-def in_four_bits(folder: Path) -> dict[str, Tensor]:
-    """Writes a tiny mixture of experts with MXFP4 weights, as gpt-oss has them; returns the dequantized
-    weights.
-    """
-    tiny.save_model(folder, GptOssForCausalLM, GptOssConfig(**OSS))
-    path, plain, tensors = folder / "model.safetensors", {}, {}
-    for name, weight in load_file(path).items():
-        plain[name] = tensors[name] = weight
-        if ".experts." in name and name.endswith("_proj"):
-            experts, columns, rows = weight.shape
-            blocks = torch.randint(0, 256, (experts, rows, columns // 32, 16), dtype=torch.uint8)
-            scales = torch.randint(118, 124, (experts, rows, columns // 32), dtype=torch.uint8)
-            del tensors[name]
-            tensors |= {f"{name}_blocks": blocks, f"{name}_scales": scales}
-            plain[name] = dequantize(blocks, scales).to(weight.dtype)
-    save_file(tensors, path, metadata={"format": "pt"})
-    tiny.edit(folder / "config.json", quantization_config={"quant_method": "mxfp4"})
-    return plain
-
-
-def dequantize(blocks: Tensor, scales: Tensor) -> Tensor:
-    """Each byte holds two 4-bit values, the lower one first; 32 values share a scale, a power of two (OCP
-    Microscaling Formats, sections 5.3.3 and 6).
-    """
-    positive = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])
-    values = torch.cat((positive, -positive))
-    pairs = torch.stack((values[(blocks & 15).long()], values[(blocks >> 4).long()]), dim=-1)
-    rows = pairs.flatten(-2) * torch.exp2(scales.float() - 127)[..., None]
-    return rows.flatten(-2).transpose(1, 2).contiguous()
-
-
-def test_mxfp4_is_dequantized_by_its_standard(
-    tmp_path: Path, client: Hub, planned: Planner, machine: Machine
+@pytest.mark.parametrize("quantize", ["none", "int8"])
+def test_mxfp4_is_planned_as_it_is_loaded(
+    quantize: str, tmp_path: Path, client: Hub, planned: Planner, machine: Machine
 ) -> None:
-    plain = in_four_bits(tmp_path)
-    plan = planned(
-        with_headers(from_folder("mxfp4", tmp_path, trust_remote_code=False), client), dtype="bfloat16"
-    )
-    model = load(tmp_path, dtype="bfloat16", device="cpu", trust_remote_code=False).model
-    state_dict = model.state_dict()
-    assert all(torch.equal(state_dict[name], weight) for name, weight in plain.items())
-    sizes = sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers()))
-    assert plan.model_size and plan.model_size.weights == sizes > plan.repository.weight_bytes
-    assert quantized_finding(plan, machine).have == "dequantized at load, computed in bfloat16"
+    in_four_bits(tmp_path)
+    repository = with_headers(from_folder("mxfp4", tmp_path, trust_remote_code=False), client)
+    plan = replan(planned(repository, dtype="bfloat16"), quantize=quantize)
+    is_kept = quantize == "none"
+    formats = KEPT_FORMATS if is_kept else FORMATS
+    model = load(tmp_path, dtype="bfloat16", device="cpu", trust_remote_code=False, formats=formats).model
+    assert plan.model_size and plan.model_size.weights == weight_bytes(model)["cpu"]
+    how = "kept quantized" if is_kept else "dequantized at load"
+    assert quantized_finding(plan, machine).have == f"{how}, computed in bfloat16"
 
 
 @pytest.mark.parametrize(("dtype", "width"), [("bfloat16", 2), ("float32", 4)])

@@ -24,14 +24,10 @@ from inference.model.gguf.kept_bits import (
     keeps_bits,
     processors,
 )
+from inference.model.gguf.replace_blocks import FileBlocks, load_with_blocks
 from inference.model.load.formats import open_gguf
 from inference.model.load.gguf.header import GgufHeader, GgufTensor, read_header
 from inference.model.load.gguf.shards import Bytes, merge_headers, read_bytes, shard_names, shard_paths
-from inference.model.quantization.find_weights import FoundWeight, find_weights, owners_of
-from inference.model.quantization.packed_tensor import PackedExperts, PackedTensor, PackedWeight
-from inference.model.quantization.replace import ONE_BY_ONE, set_parameter
-
-FileBlocks = Mapping[str, Blocks | ExpertBlocks]  # by the names of parameters
 
 
 def open_keeping_bits(
@@ -47,12 +43,7 @@ def open_keeping_bits(
     with torch.device("meta"):
         skeleton = auto_class.from_config(config)
     values, blocks = read_tensors(files, skeleton, config, dtype)
-    model, report = type(skeleton).from_pretrained(
-        None, config=config, state_dict=values, dtype=dtype, output_loading_info=True
-    )
-    values.clear()
-    pack_blocks(model, blocks)
-    return model, set(report["missing_keys"])
+    return load_with_blocks(skeleton, config, dtype, values, blocks)
 
 
 def read_files(source: Path) -> list[tuple[GgufHeader, Bytes]]:
@@ -71,10 +62,7 @@ def merged_header(source: Path, files: Sequence[tuple[GgufHeader, Bytes]]) -> Gg
 def read_tensors(
     files: Sequence[tuple[GgufHeader, Bytes]], skeleton: Any, config: Any, dtype: torch.dtype
 ) -> tuple[dict[str, Tensor], FileBlocks]:
-    """The tensors by the names of their parameters, and the blocks of those that stay packed.
-
-    A packed tensor's values are one zero, expanded to its shape: it takes no memory.
-    """
+    """The tensors by the names of their parameters, and the blocks of those that stay packed."""
     module = processors()
     create_processor = module.TENSOR_PROCESSORS.get(files[0][0].architecture, module.TensorProcessor)
     processor = create_processor(config=config.to_dict())
@@ -82,7 +70,7 @@ def read_tensors(
         names = module.get_gguf_hf_weights_map(skeleton, processor)
     process = partial(processor.process, tensor_key_mapping=names)
     blocks = read_blocks(files, names, process, dtype)
-    values = {name: torch.zeros((), dtype=dtype).expand(each.shape) for name, each in blocks.items()}
+    values: dict[str, Tensor] = {}
     stacked = stacked_tensors(blocks)
     placed: dict[str, Tensor] = {}  # by processors that write a tensor themselves
     for tensor, data in tensors_of(files):
@@ -153,28 +141,3 @@ def row_order(process: Any, tensor: GgufTensor) -> Tensor | None:
         return None
     order = np.ascontiguousarray(result.weights[:, 0])
     return torch.from_numpy(order) if np.array_equal(np.sort(order), rows) else None
-
-
-def pack_blocks(model: Any, blocks: FileBlocks) -> None:
-    """Replace the parameters that have blocks by packed weights; dequantize those that cannot be packed."""
-    names = {id(parameter): name for name, parameter in model.named_parameters() if name in blocks}
-    packable = {id(weight.weight): weight for weight in find_weights(model)}
-    if any(isinstance(each, ExpertBlocks) for each in blocks.values()):
-        model.set_experts_implementation(ONE_BY_ONE)
-    for parameter, owners in list(owners_of(model)):
-        if id(parameter) in names:
-            target, source = packable.get(id(parameter)), blocks[names[id(parameter)]]
-            set_parameter(
-                packed_weight(target, source) if target else source.dequantize(parameter.dtype), owners
-            )
-
-
-def packed_weight(target: FoundWeight, source: Blocks | ExpertBlocks) -> PackedTensor:
-    if isinstance(source, ExpertBlocks):
-        return PackedExperts([packed_matrix(target, blocks) for blocks in source.experts()])
-    return packed_matrix(target, source)
-
-
-def packed_matrix(target: FoundWeight, source: Blocks) -> PackedWeight:
-    matrix = source.pack(target.bias)
-    return PackedWeight(matrix, source.shape, target.weight.dtype, target.bias, is_transposed=False)

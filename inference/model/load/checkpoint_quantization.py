@@ -8,9 +8,10 @@ from typing import Any
 
 QUANTIZATION_CONFIG = "quantization_config"  # the key in config.json
 DEQUANTIZE = "dequantize"  # its option to dequantize at load
+MXFP4 = "mxfp4"  # a quant_method
 # transformers dequantizes a whole compressed-tensors model at its first forward pass anyway. The other
 # formats have kernels for GPUs only.
-DEQUANTIZE_ANYWHERE, DEQUANTIZE_ON_CPU = ("compressed-tensors",), ("fp8", "mxfp4")
+DEQUANTIZE_ANYWHERE, DEQUANTIZE_ON_CPU = ("compressed-tensors",), ("fp8", MXFP4)
 
 
 def quantization_for_loading(quantization: Mapping[str, Any], devices: Collection[str]) -> dict[str, Any]:

@@ -68,6 +68,22 @@ def read_tokenizer(source: Path, trust_remote_code: bool) -> Any:
         return open_tokenizer(model_folder(source), trust_remote_code, **gguf_kwargs(source))
 
 
+def has_safetensors(source: Path) -> bool:
+    return any(source.glob("*.safetensors"))
+
+
+def safetensors_files(source: Path) -> Iterable[Path]:
+    return source.glob("model*.safetensors")
+
+
+def pickled_files(source: Path) -> Iterable[Path]:
+    return source.glob("pytorch_model*.bin")
+
+
+def has_pickles(source: Path) -> bool:
+    return any(pickled_files(source))
+
+
 def open_safetensors(auto_class: Any, source: Path, **options: Any) -> tuple[Any, set[str]]:
     # No attn_implementation: transformers chooses sdpa if the architecture supports it, else eager.
     return load_model_and_missing(auto_class, source, use_safetensors=True, **options)
@@ -96,15 +112,6 @@ def load_model_and_missing(auto_class: Any, source: Path, **options: Any) -> tup
 # The first format that matches is used.
 FORMATS = (
     WeightsFormat(is_gguf, shard_paths, open_gguf),
-    WeightsFormat(
-        lambda source: any(source.glob("*.safetensors")),
-        lambda source: source.glob("model*.safetensors"),
-        open_safetensors,
-    ),
-    WeightsFormat(
-        lambda source: any(source.glob("pytorch_model*.bin")),
-        lambda source: source.glob("pytorch_model*.bin"),
-        open_pickles,
-        can_run_code=True,
-    ),
+    WeightsFormat(has_safetensors, safetensors_files, open_safetensors),
+    WeightsFormat(has_pickles, pickled_files, open_pickles, can_run_code=True),
 )

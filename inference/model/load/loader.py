@@ -26,7 +26,6 @@ from inference.model.load.checkpoint_quantization import set_quantization
 from inference.model.load.device_dtype import default_context
 from inference.model.load.formats import (
     FORMATS,
-    OpenWeights,
     WeightsFormat,
     is_gguf,
     read_config,
@@ -89,7 +88,7 @@ def load(
     tokenizer_config: Path | None = None,
     chat_template: str = "",
     allow_pickle: bool = False,
-    open_gguf: OpenWeights | None = None,
+    formats: Sequence[WeightsFormat] = FORMATS,
 ) -> LoadedModel:
     """Load the model in `folder`, or in a GGUF file: of several shards, the first. Raises BadRequest.
 
@@ -100,7 +99,7 @@ def load(
     tokenizer_config  a file whose chat template and special tokens replace the model's
     chat_template     a Jinja file or template that replaces the model's; empty: none
     allow_pickle      whether pickled weights may be read: they can run code
-    open_gguf         loads a GGUF file in place of formats.open_gguf, which dequantizes it
+    formats           how weights are loaded: the first that matches
     """
     transformers.utils.logging.disable_progress_bar()
     config = config_of(folder, trust_remote_code)
@@ -120,7 +119,7 @@ def load(
         trust_remote_code,
         layers,
         allow_pickle,
-        open_gguf,
+        formats,
     )
     return LoadedModel(
         model=model,
@@ -161,11 +160,11 @@ def model_of(
     trust_remote_code: bool,
     layers: Sequence[str] = (),
     allow_pickle: bool = False,
-    open_gguf: OpenWeights | None = None,
+    formats: Sequence[WeightsFormat] = FORMATS,
 ) -> Any:
     """Load the model, in eval mode. A missing weight raises BadRequest: it is not initialized randomly."""
     weights_format = next(
-        (weights_format for weights_format in FORMATS if weights_format.matches(folder)), None
+        (weights_format for weights_format in formats if weights_format.matches(folder)), None
     )
     if weights_format is None or (weights_format.can_run_code and not allow_pickle):
         raise BadRequest("MODEL_NAME", why_no_weights(path.name for path in folder.iterdir()), str(folder))
@@ -183,8 +182,7 @@ def model_of(
         without_accelerate_dispatch(),
         mmap_large_blocks(),
     ):
-        open_weights = open_gguf if open_gguf and is_gguf(folder) else weights_format.open
-        model, missing = open_weights(
+        model, missing = weights_format.open(
             auto_class,
             folder,
             config=config,

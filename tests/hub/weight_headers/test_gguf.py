@@ -17,7 +17,7 @@ from hub.repository import Repository
 from hub.weight_files import WeightFormats, select_weight_files
 from hub.weight_headers.gguf import config_from_header, with_gguf_config
 from inference.finding import Finding, Refused
-from inference.model.gguf.packed_file import open_keeping_bits
+from inference.model.kept_formats import KEPT_FORMATS
 from inference.model.load.gguf.header import ALIGNMENT, NotGguf, header_start, pack_string, read_header
 from inference.model.load.gguf.shards import shard_paths
 from inference.model.load.loader import load
@@ -138,7 +138,7 @@ def test_a_truncated_file_ends_within_its_header(tmp_path: Path) -> None:
 def served_bytes(source: Path) -> int:
     """Bytes of the weights as one process on the CPU serves them in bfloat16."""
     options = {"dtype": "bfloat16", "device": "cpu", "trust_remote_code": False}
-    return weight_bytes(load(source, **options, open_gguf=open_keeping_bits).model)["cpu"]
+    return weight_bytes(load(source, **options, formats=KEPT_FORMATS).model)["cpu"]
 
 
 def test_quantize_is_planned_from_the_dequantized_weights(

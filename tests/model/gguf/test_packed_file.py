@@ -8,7 +8,8 @@ import torch
 
 from inference.model.gguf import kept_bits
 from inference.model.gguf.kept_bits import bytes_saved
-from inference.model.gguf.packed_file import open_keeping_bits
+from inference.model.kept_formats import KEPT_FORMATS
+from inference.model.load.formats import FORMATS
 from inference.model.load.gguf.header import read_header
 from inference.model.load.loader import load
 from inference.model.memory_usage import weight_bytes
@@ -29,8 +30,8 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def load_model(source: Path, *, keep_bits: bool, dtype: str = "float32") -> torch.nn.Module:
-    open_gguf = open_keeping_bits if keep_bits else None
-    return load(source, dtype=dtype, device="cpu", trust_remote_code=False, open_gguf=open_gguf).model
+    formats = KEPT_FORMATS if keep_bits else FORMATS
+    return load(source, dtype=dtype, device="cpu", trust_remote_code=False, formats=formats).model
 
 
 def test_every_matrix_keeps_its_bits_and_its_values(source: Path) -> None:

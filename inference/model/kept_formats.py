@@ -1,0 +1,12 @@
+"""The file formats of weights where their bits are kept, as far as native matrices have their formats."""
+
+from inference.model.gguf.packed_file import open_keeping_bits
+from inference.model.load.formats import FORMATS, WeightsFormat, is_gguf, safetensors_files
+from inference.model.load.gguf.shards import shard_paths
+from inference.model.mxfp4_checkpoint import has_mxfp4_weights, open_keeping_mxfp4
+
+KEPT_FORMATS = (
+    WeightsFormat(is_gguf, shard_paths, open_keeping_bits),
+    WeightsFormat(has_mxfp4_weights, safetensors_files, open_keeping_mxfp4),
+    *FORMATS,
+)
