@@ -28,8 +28,20 @@ install_openvino() { environment openvino "${OPENVINO[@]}"; }
 
 install_ctranslate2() { environment ctranslate2 "${CTRANSLATE2[@]}"; }
 
+# The compiler flags that turn AMX off where a binary with it would end with SIGILL: gcc 12 and older compile
+# _tile_loadconfig wrongly.
+without_broken_amx() {
+    local compiler=${CC:-cc}
+    grep -qw amx_tile /proc/cpuinfo || return 0
+    "$compiler" --version | grep -q clang && return 0
+    [ "$("$compiler" -dumpversion | cut -d. -f1)" -lt 13 ] || return 0
+    say "llama.cpp is built without AMX, because gcc is older than 13: set CC and CXX to a newer one, or to clang"
+    echo "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16"
+}
+
 install_llama_cpp() {
-    local source
+    local source flags
+    flags=$(without_broken_amx)
     source=$(mktemp -d)
     "$PYTHON" -m pip download --quiet --no-deps --no-binary llama-cpp-python --dest "$source" "$LLAMA"
     tar -xzf "$source"/*.tar.gz -C "$source"
@@ -37,7 +49,7 @@ install_llama_cpp() {
     rm -rf "$source"
     cmake -S llama.cpp -B llama.cpp/build -DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON -DBUILD_SHARED_LIBS=OFF \
         -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_APP=OFF -DLLAMA_OPENSSL=OFF \
-        -DLLAMA_USE_PREBUILT_UI=OFF >&2
+        -DLLAMA_USE_PREBUILT_UI=OFF -DCMAKE_C_FLAGS="$flags" -DCMAKE_CXX_FLAGS="$flags" >&2
     cmake --build llama.cpp/build --target llama-server llama-quantize llama-perplexity -j "$(nproc)" >&2
 }
 

@@ -13,6 +13,7 @@ HOME = "llama.cpp"
 BINARIES = f"{HOME}/build/bin"
 LOG_ERRORS_ONLY = 1
 PARALLEL, CACHE_TOKENS = 16, 16_384  # concurrent requests; tokens in their shared KV cache
+NO_PROMPT_CACHE = 0  # MB: prompts of earlier loads would be copied to RAM while the next one is computed
 
 
 def start(options: BenchOptions, weight_format: str, model: Path) -> ServerEngine:
@@ -25,6 +26,8 @@ def start(options: BenchOptions, weight_format: str, model: Path) -> ServerEngin
         "--ctx-size",
         CACHE_TOKENS,
         "--kv-unified",
+        "--cache-ram",
+        NO_PROMPT_CACHE,
     ]
     command += ["--log-verbosity", LOG_ERRORS_ONLY]
     return ServerEngine([str(argument) for argument in command], "/health", weight_format)
