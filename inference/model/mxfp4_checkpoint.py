@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
 from torch import Tensor
 
 from inference.model.gguf.blocks import Blocks
 from inference.model.gguf.kept_bits import has_library
 from inference.model.gguf.replace_blocks import load_with_blocks
 from inference.model.load.checkpoint_quantization import MXFP4, QUANTIZATION_CONFIG
-from inference.model.load.formats import open_safetensors, safetensors_files
+from inference.model.load.formats import open_safetensors, read_safetensors, safetensors_files
 from inference.model.quantization.schemes import matrix_bytes
 from inference.native.packed_matrix import GROUP, NATIVE_DTYPES
 from inference.native.structs import NativeDtype
@@ -87,19 +86,10 @@ def open_keeping_mxfp4(
     delattr(config, QUANTIZATION_CONFIG)
     with torch.device("meta"):
         skeleton = auto_class.from_config(config)
-    tensors = read_tensors(source)
+    tensors = read_safetensors(source)
     names = [name.removesuffix(BLOCKS) for name in tensors if name.endswith(BLOCKS)]
     stacks = {name: MXFP4Stack(tensors.pop(name + BLOCKS), tensors.pop(name + SCALES)) for name in names}
     return load_with_blocks(skeleton, config, dtype, tensors, stacks)
-
-
-def read_tensors(source: Path) -> dict[str, Tensor]:
-    """The tensors of the files, mapped into memory."""
-    tensors: dict[str, Tensor] = {}
-    for path in safetensors_files(source):
-        with safe_open(path, "pt") as file:
-            tensors |= {name: file.get_tensor(name) for name in file.offset_keys()}
-    return tensors
 
 
 def bytes_saved(tensors: Mapping[str, Tensor], dtype: torch.dtype) -> int:

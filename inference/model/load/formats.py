@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import transformers
+from safetensors import safe_open
+from torch import Tensor
 from transformers import AutoConfig
 
 from inference.model.load.gguf.config_keys import add_missing_keys
@@ -74,6 +76,15 @@ def has_safetensors(source: Path) -> bool:
 
 def safetensors_files(source: Path) -> Iterable[Path]:
     return source.glob("model*.safetensors")
+
+
+def read_safetensors(source: Path) -> dict[str, Tensor]:
+    """The tensors of the files, mapped into memory."""
+    tensors: dict[str, Tensor] = {}
+    for path in safetensors_files(source):
+        with safe_open(path, "pt") as file:
+            tensors |= {name: file.get_tensor(name) for name in file.offset_keys()}
+    return tensors
 
 
 def pickled_files(source: Path) -> Iterable[Path]:
