@@ -8,7 +8,7 @@ import os
 import re
 from base64 import b64encode
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -55,6 +55,7 @@ class InferenceServer:
     routes   of an OpenAI server: the routes that it has
     headers  that carry its key or login
     query    of every request, such as Azure's api-version
+    dns_host  the name at each of whose addresses there is a server; empty: url is the only one
     """
 
     kind: ServerKind
@@ -62,6 +63,7 @@ class InferenceServer:
     routes: Routes = "both"
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     query: str = ""
+    dns_host: str = ""
 
     def __post_init__(self) -> None:
         host = urlsplit(self.url).hostname or ""
@@ -154,6 +156,16 @@ def _of_kind(text: str, word: str) -> InferenceServer:
     return InferenceServer(word, server.url, headers=server.headers)  # type: ignore[arg-type]
 
 
+def _dns(text: str, word: str) -> InferenceServer:
+    """dns:host:port, or the form of a kind behind dns: a host may be called as a kind is."""
+    kind, _, rest = text.partition(":")
+    is_host = kind not in PARSERS or rest.partition("/")[0].isdecimal()
+    server = _detected(text) if is_host else parse_server(text)
+    if server.url.startswith("https:"):
+        raise BadServer("must not be https behind dns: a certificate is for a name, not for its addresses")
+    return replace(server, dns_host=urlsplit(server.url).hostname or "")
+
+
 def _address(text: str, default_path: str = "") -> tuple[str, str]:
     """(address, text behind it). Without a scheme, http:// and the default path are added."""
     if not (match := ADDRESS.fullmatch(text.strip())):
@@ -171,5 +183,6 @@ PARSERS: Mapping[str, Callable[[str, str], InferenceServer]] = {
     "openai_chat": _openai,
     "openai_azure": _azure,
     "openai_azure_chat": _azure,
+    "dns": _dns,
     **dict.fromkeys(("tgi", "gradio", "llamastack", "hearth"), _of_kind),
 }

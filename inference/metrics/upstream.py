@@ -39,6 +39,32 @@ class UpstreamMetrics:
             "hearth_upstream_tokens", "Tokens received from upstreams", ("model",), registry=registry
         )
 
+        self.fallbacks = Counter(
+            "hearth_upstream_fallbacks",
+            "Requests that went to another model, by the model that they named",
+            ("model", "to"),
+            registry=registry,
+        )
+        self.prefix_tokens = Counter(
+            "hearth_upstream_prefix_tokens",
+            "Prompt tokens that a server was expected to have cached, and that it had",
+            ("model", "kind"),
+            registry=registry,
+        )
+        self.breaker_open = Gauge(
+            "hearth_upstream_breaker_open",
+            "Whether a server gets no requests after failures",
+            ("model", "member"),
+            registry=registry,
+        )
+
+    def watch_breaker(self, model: str, member: str, is_open: Callable[[], bool]) -> None:
+        """Report the breaker of a server. `is_open` is called in the thread that reads the metrics."""
+        self.breaker_open.labels(model, member).set_function(is_open)
+
+    def forget_breaker(self, model: str, member: str) -> None:
+        self.breaker_open.remove(model, member)
+
     def start_request(self, model: str) -> "UpstreamRequestStats":
         return UpstreamRequestStats(self, model)
 
@@ -65,6 +91,11 @@ class UpstreamRequestStats:
     def record_tokens(self, num_tokens: int) -> None:
         if num_tokens:
             self._tokens.inc(num_tokens)
+
+    def record_prefix(self, expected_tokens: int, cached_tokens: int) -> None:
+        """What the server was expected to have cached of the prompt, and what it had."""
+        self._metrics.prefix_tokens.labels(self._model, "expected").inc(expected_tokens)
+        self._metrics.prefix_tokens.labels(self._model, "cached").inc(cached_tokens)
 
     def record_end(self, outcome: str) -> None:
         """outcome: "ok", "cancelled", or that of an UpstreamFailure."""

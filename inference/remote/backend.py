@@ -23,7 +23,7 @@ from inference.event_loop import run_on_loop
 from inference.metrics.upstream import UpstreamMetrics, UpstreamRequestStats
 from inference.remote.attempts import Attempts
 from inference.remote.failures import UpstreamFailure, broken
-from inference.remote.member import Member
+from inference.remote.member_pool import MemberPool
 from inference.remote.residence import AlwaysLoaded, Residence
 from inference.remote.retry_budget import RetryBudget
 from inference.remote.stream import Emit, RemoteStream
@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 class RemoteBackend:
     """A Backend over the HTTP APIs of the servers of one model.
 
-    members    the servers: each can answer every request
+    pool       the servers: each can answer every request
     kind       of the servers, for lists of models
     context    tokens of prompt and answer together; None: the servers judge
     residence  of a model that is not always in memory
@@ -54,7 +54,7 @@ class RemoteBackend:
     def __init__(
         self,
         model: RemoteModel,
-        members: Sequence[Member],
+        pool: MemberPool,
         metrics: UpstreamMetrics,
         *,
         kind: str,
@@ -63,7 +63,7 @@ class RemoteBackend:
         adapters: Adapters | None = None,
     ) -> None:
         self._model = model
-        self._members = members
+        self._pool = pool
         self._metrics = metrics
         self._residence = residence or AlwaysLoaded()
         self._adapters = adapters
@@ -71,7 +71,8 @@ class RemoteBackend:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._starts: list[float] = []  # time.monotonic() of the running answers
         self._durations = RecentDurations()
-        details = {"server": kind} | ({"members": str(len(members))} if len(members) > 1 else {})
+        num_members = len(pool.members)
+        details = {"server": kind} | ({"members": str(num_members)} if num_members > 1 else {})
         self._fallbacks: Sequence[RemoteBackend] = ()
         self._context_fallbacks: Sequence[RemoteBackend] = ()
         self._info = ModelInfo(model.name, context, NO_VOCAB, int(time.time()), details=details)
@@ -86,16 +87,11 @@ class RemoteBackend:
         return self._residence.describe(self._info)
 
     def unavailable_reason(self) -> str:
-        if problem := self._residence.problem():
-            return problem
-        now = time.monotonic()
-        if all(member.breaker.is_open(now) for member in self._members):
-            return self._members[0].breaker.problem
-        return ""
+        return self._residence.problem() or self._pool.unavailable_reason()
 
     def generate(self, request: GenerationRequest) -> Stream:
         check_request(request, NO_VOCAB)
-        self._members[0].api.calls(request)  # refuses what cannot be answered, before anything is sent
+        self._pool.members[0].api.calls(request)  # refuses what cannot be answered, before anything is sent
         self._check_room()
         ends_at = None if request.deadline is None else time.monotonic() + request.deadline
         return RemoteStream(self._running_loop(), lambda emit: self._relay(request, ends_at, emit))
@@ -110,7 +106,7 @@ class RemoteBackend:
         return self._with_tokenizer(lambda tokenizer: tokenizer.config())
 
     def embed(self, inputs: Sequence[str | Sequence[int]]) -> Stream:
-        path, body = self._members[0].api.embedding_call(inputs)
+        path, body = self._pool.members[0].api.embedding_call(inputs)
         self._check_room()
         return RemoteStream(self._running_loop(), lambda emit: self._embed(path, body, len(inputs), emit))
 
@@ -126,17 +122,14 @@ class RemoteBackend:
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._residence.attach(loop)
+        self._pool.attach(loop)
 
     def close(self) -> None:
         """Close all connections. After the server's event loop has ended, only their records are left."""
         if self._loop is not None and self._loop.is_running():
-            asyncio.run_coroutine_threadsafe(self._close_clients(), self._loop).result(CLOSE_TIMEOUT_S)
+            asyncio.run_coroutine_threadsafe(self._pool.close(), self._loop).result(CLOSE_TIMEOUT_S)
         else:
-            asyncio.run(self._close_clients())
-
-    async def _close_clients(self) -> None:
-        for member in self._members:
-            await member.close()
+            asyncio.run(self._pool.close())
 
     async def _relay(self, request: GenerationRequest, ends_at: float | None, emit: Emit) -> None:
         """Relay the answers of this model, or of a fallback if nothing of them has been passed on."""
@@ -157,6 +150,7 @@ class RemoteBackend:
             if has_events:
                 break
             log.info("event=fallback model=%s to=%s", self._model.name, fallback.info().id)
+            self._metrics.fallbacks.labels(self._model.name, fallback.info().id).inc()
             try:
                 await fallback._relay_own(request, ends_at, pass_on)
                 return
@@ -170,15 +164,14 @@ class RemoteBackend:
         ends_at = None if ends_at is None else ends_at + clock_difference
 
         async def relay(stats: UpstreamRequestStats) -> None:
-            attempts = Attempts(self._model.name, self._members, request, self._budget, stats, ends_at)
+            attempts = Attempts(self._model.name, self._pool.members, request, self._budget, stats, ends_at)
             await attempts.run(emit)
 
         async with self._residence.use():
             await self._counted(relay)
 
     async def _embed(self, path: str, query: bytes, num_inputs: int, emit: Emit) -> None:
-        now = time.monotonic()
-        member = min(self._members, key=lambda each: each.breaker.is_open(now))
+        member = self._pool.first_available(self._pool.members)
 
         async def fetch(stats: UpstreamRequestStats) -> None:
             async with asyncio.timeout(self._model.timeouts.first):
@@ -237,11 +230,10 @@ class RemoteBackend:
 
         Raises NotImplementedHere if no server shares its tokenizer.
         """
-        now = time.monotonic()
-        members = [member for member in self._members if member.tokenizer]
+        members = [member for member in self._pool.members if member.tokenizer]
         if not members:
             raise NotImplementedHere(f"the server behind {self._model.name} does not share its tokenizer")
-        tokenizer = min(members, key=lambda member: member.breaker.is_open(now)).tokenizer
+        tokenizer = self._pool.first_available(members).tokenizer
         assert tokenizer is not None
 
         async def run() -> Result:

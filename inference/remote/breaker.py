@@ -30,6 +30,10 @@ class Breaker:
     def is_open(self, now: float) -> bool:
         return self._rest_s > 0 or now < self._rests_until
 
+    def is_due(self, now: float) -> bool:
+        """Whether the server has rested after failures, and is to be asked whether it is back."""
+        return self._rest_s > 0 and now >= self._rests_until
+
     def rest_s(self, now: float) -> float:
         """Seconds until the server may be tried."""
         return max(0.0, self._rests_until - now)

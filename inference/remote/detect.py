@@ -66,6 +66,8 @@ async def detect(client: HttpClient) -> Detected:
 
 
 async def ask_hearth(client: HttpClient, url: str) -> Detected | None:
+    """url: with or without /v1."""
+    url = url.removesuffix("/v1")
     document = await client.get_json(f"{url}/")
     if not isinstance(document, dict) or document.get("name") != "hearth":
         return None
@@ -143,15 +145,17 @@ BY_KIND: Mapping[str, Sequence[Question]] = {
 }
 
 
+async def ask(model: RemoteModel) -> Detected:
+    """Ask the model's server, over connections of its own."""
+    client = HttpClient(model)
+    try:
+        return await detect(client)
+    finally:
+        await client.close()
+
+
 def probe(models: tuple[RemoteModel, ...]) -> list[Detected]:
     """Ask the servers of all models at the same time. Blocks; call it while no event loop runs."""
-
-    async def ask(model: RemoteModel) -> Detected:
-        client = HttpClient(model)
-        try:
-            return await detect(client)
-        finally:
-            await client.close()
 
     async def ask_all() -> list[Detected]:
         return list(await asyncio.gather(*map(ask, models)))

@@ -41,6 +41,13 @@ class Member:
         self.client = HttpClient(model)
         self.breaker = Breaker()
         self.load = MemberLoad()
+        self._is_retired = False
+
+    async def retire(self) -> None:
+        """Close all connections once the running answers have ended. No further ones begin."""
+        self._is_retired = True
+        if not self.load.num_running:
+            await self.close()
 
     async def close(self) -> None:
         """Close all connections."""
@@ -77,6 +84,10 @@ class Member:
             self.breaker.succeed(time.monotonic())
         finally:
             attempt.end()
+            if prompt.hashes and attempt.cached_tokens is not None:
+                stats.record_prefix(attempt.expected_tokens, attempt.cached_tokens)
+            if self._is_retired and not self.load.num_running:
+                await self.close()
 
     def _note_failure(self, failure: UpstreamFailure) -> None:
         now, message = time.monotonic(), failure.error.message

@@ -24,19 +24,22 @@ class Prompt:
 
 
 class MemberLoad:
-    """The load of one server. Times are those of one clock, in seconds. Use it in one thread."""
+    """The load of one server. Times are those of one clock, in seconds. Use it in one thread.
+
+    num_running  attempts that have not ended
+    """
 
     def __init__(self) -> None:
         self._prefixes = PrefixIndex()
         self._waiting_tokens = 0.0
-        self._num_running = 0
+        self.num_running = 0
         self._num_measured = 0  # prompts
         self._speed, self._step_s = FIRST_SPEED, FIRST_STEP_S
 
     def expected_wait(self, prompt: Prompt) -> float:
         """Seconds until an answer to the prompt begins, by what this server computes already."""
         work = self._waiting_tokens + UNCACHED_WEIGHT * self._uncached_tokens(prompt)
-        return work / self._speed + STEP_WEIGHT * self._step_s * self._num_running
+        return work / self._speed + STEP_WEIGHT * self._step_s * self.num_running
 
     def start(self, prompt: Prompt, now: float) -> "AttemptLoad":
         """Count an attempt at an answer to the prompt, until its end()."""
@@ -53,18 +56,27 @@ class MemberLoad:
 
 
 class AttemptLoad:
-    """The load of one attempt: tokens that wait until the first event, then a row until the end."""
+    """The load of one attempt: tokens that wait until the first event, then a row until the end.
+
+    cached_tokens  of the prompt, as the server has said; None: it has not
+    """
 
     def __init__(self, load: MemberLoad, prompt: Prompt, now: float) -> None:
         self._load = load
         self._prompt = prompt
         self._started_at = self._last_at = now
         self._has_events = False
+        self.cached_tokens: int | None = None
         self._num_expected = load._prefixes.num_cached(prompt.hashes)
         self._tokens = load._uncached_tokens(prompt)
         load._waiting_tokens += self._tokens
-        load._num_running += 1
+        load.num_running += 1
         load._prefixes.add(prompt.hashes)
+
+    @property
+    def expected_tokens(self) -> int:
+        """Tokens of the prompt that the server was expected to hold."""
+        return self._num_expected * BLOCK_BYTES // BYTES_PER_TOKEN
 
     def note_events(self, events: Sequence[Event], now: float) -> None:
         """Measure the server by the time at which the events arrive."""
@@ -76,13 +88,14 @@ class AttemptLoad:
                 load._note_speed(self._tokens / max(1e-3, now - self._started_at))
         else:
             # Each running answer measures the same step: together they weigh as one.
-            load._step_s += (SMOOTHING / load._num_running) * (now - self._last_at - load._step_s)
+            load._step_s += (SMOOTHING / load.num_running) * (now - self._last_at - load._step_s)
         self._last_at = now
         for event in events:
             if isinstance(event, Finished) and event.cached_tokens is not None:
+                self.cached_tokens = event.cached_tokens
                 load._prefixes.correct(self._prompt.hashes, self._num_expected, event.cached_tokens)
 
     def end(self) -> None:
-        self._load._num_running -= 1
+        self._load.num_running -= 1
         if not self._has_events:
             self._load._waiting_tokens -= self._tokens

@@ -1,50 +1,51 @@
 """Opens the models of other servers: asks the servers what they are, and makes a backend for each model."""
 
+import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import islice
-from pathlib import Path
-from typing import Any
+from itertools import count, islice
 
 from inference.backend import Adapters
-from inference.errors import ServerError, error_line
 from inference.metrics.upstream import UpstreamMetrics
 from inference.models import ModelEntry
 from inference.remote.backend import RemoteBackend
-from inference.remote.detect import Detected, probe
-from inference.remote.flavours import FLAVOURS
-from inference.remote.gradio import GradioApi
+from inference.remote.detect import Detected, ask, probe
+from inference.remote.dns_members import DnsMembers, LookUp, OpenAt, look_up_host, name_of, servers_behind
 from inference.remote.link import LinkApi, LinkTokenizer
-from inference.remote.llamastack import LlamaStackApi
 from inference.remote.member import Member
-from inference.remote.openai import OpenAIApi
-from inference.remote.prompt_types import prompt_type_of
-from inference.remote.remote_tokenizer import WITH_TOKENIZER, RemoteTokenizer
+from inference.remote.member_health import watch_health
+from inference.remote.member_pool import MemberPool
+from inference.remote.open_member import CannotOpen, open_member
 from inference.remote.residence import Residence
-from inference.remote.tgi import TgiApi
-from inference.remote.upstream_api import UpstreamApi, UpstreamTokenizer
+from settings.inference_server import InferenceServer
 from settings.model_list import RemoteModel
-
-OPENAI_HOST = "api.openai.com"
-OPENAI_PATH = "/v1"
 
 log = logging.getLogger(__name__)
 
 
-class CannotOpen(ServerError):
-    """A model cannot be served. The message is shown to the user at the start."""
-
-
-def open_models(models: Sequence[RemoteModel], metrics: UpstreamMetrics) -> list[ModelEntry]:
+def open_models(
+    models: Sequence[RemoteModel], metrics: UpstreamMetrics, look_up: LookUp = look_up_host
+) -> list[ModelEntry]:
     """Open the models in their order. Blocks up to some seconds for servers that do not respond.
 
     Raises CannotOpen. A server that does not respond is no reason, unless its kind or its model is unknown.
     """
+    models = [asyncio.run(at_addresses(model, look_up)) for model in models]
     detected = iter(probe(tuple(each for model in models for each in model.at_each_server)))
-    opened = [open_model(model, list(islice(detected, 1 + len(model.others))), metrics) for model in models]
+    opened = [
+        open_model(model, list(islice(detected, 1 + len(model.others))), metrics, look_up) for model in models
+    ]
     link_fallbacks(models, opened)
     return opened
+
+
+async def at_addresses(model: RemoteModel, look_up: LookUp) -> RemoteModel:
+    """The model with a server for each address of a name of DNS. An unknown name stays itself."""
+    servers: list[InferenceServer] = []
+    for server in (model.server, *model.others):
+        servers += (server.dns_host and await servers_behind(server, look_up)) or [server]
+    return replace(model, server=servers[0], others=tuple(servers[1:]))
 
 
 def link_fallbacks(models: Sequence[RemoteModel], entries: Sequence[ModelEntry]) -> None:
@@ -66,75 +67,64 @@ def link_fallbacks(models: Sequence[RemoteModel], entries: Sequence[ModelEntry])
         )
 
 
-def open_model(model: RemoteModel, detected: Sequence[Detected], metrics: UpstreamMetrics) -> ModelEntry:
+def open_model(
+    model: RemoteModel,
+    detected: Sequence[Detected],
+    metrics: UpstreamMetrics,
+    look_up: LookUp = look_up_host,
+) -> ModelEntry:
     """Open a model whose servers have been asked. Raises CannotOpen.
 
     A server of an unknown kind that does not respond is taken for one of the kind of the others.
     """
     first_kind = next((each.kind for each in detected if each.kind), None)
+    is_numbered = bool(model.others or model.server.dns_host)
     opened = [
         open_member(
             at_server,
             each if each.kind else replace(each, kind=first_kind),
-            suffix=f"-{number}" if model.others else "",
+            suffix=f"-{number}" if is_numbered else "",
         )
         for number, (at_server, each) in enumerate(zip(model.at_each_server, detected, strict=True), 1)
     ]
     members = [member for member, _ in opened]
     kinds = list(dict.fromkeys(kind for _, kind in opened))
-    model = replace(members[0].client.model, others=model.others)
+    named = replace(model, name=members[0].client.model.name)
     contexts = [each.context for each in detected if each.context]
     context = model.context or min(contexts, default=None)
-    log.info("event=remote_model model=%s kind=%s context=%s", model.name, kinds[0], context)
-    backend = RemoteBackend(model, members, metrics, kind=", ".join(kinds), context=context)
-    return ModelEntry(backend, (model.name, *model.aliases), is_remote=True)
+    log.info("event=remote_model model=%s kind=%s context=%s", named.name, kinds[0], context)
+    watches = [watch_health, *(each.watch for each in dns_members(named, members, look_up))]
+    pool = MemberPool(named.name, members, metrics, watches)
+    backend = RemoteBackend(named, pool, metrics, kind=", ".join(kinds), context=context)
+    return ModelEntry(backend, (named.name, *model.aliases), is_remote=True)
 
 
-def open_member(model: RemoteModel, detected: Detected, suffix: str = "") -> tuple[Member, str]:
-    """Open a model at one server. Returns the server's kind too. Raises CannotOpen."""
-    kind = kind_of(model, detected)
-    shown_name = model.name or "INFERENCE_SERVER"
-    if kind == "detect":
-        fix = "name its kind in front of the address, for example vllm_chat:host:port"
-        raise CannotOpen(f"the server of {shown_name} is unknown: {detected.problem}: {fix}")
-    if detected.problem and (model.must_connect or not model.name):
-        raise CannotOpen(f"the server of {shown_name} does not respond: {detected.problem}")
-    if kind not in APIS:
-        raise CannotOpen(
-            f"{shown_name}: servers of the kind {kind} are not supported yet: {', '.join(APIS)} are"
-        )
-    if model.prompt_type and prompt_type_of(model) is None:
-        raise CannotOpen(f"{shown_name}: prompt_type {model.prompt_type!r} is none of h2oGPT's")
-    upstream_name = name_at_server(model, detected)
-    model = replace(
-        model, name=model.name or upstream_name, server=replace(model.server, url=url_of(model, kind))
-    )
-    if detected.problem:
-        log.warning("event=no_response model=%s: %s", model.name, detected.problem)
-    tokenizer = open_tokenizer(model, detected, kind, upstream_name)
-    api = APIS[kind](model, upstream_name, kind, detected.details)
-    return Member(model, api, tokenizer, suffix=suffix), kind
+def dns_members(model: RemoteModel, members: Sequence[Member], look_up: LookUp) -> list[DnsMembers]:
+    """What watches each name of DNS among the model's servers, whose members are in the same order."""
+    by_name: dict[str, dict[str, Member]] = {}
+    names: dict[str, InferenceServer] = {}
+    for at_server, member in zip(model.at_each_server, members, strict=True):
+        if at_server.server.dns_host:
+            name = name_of(at_server.server)
+            names[name.url] = name
+            by_name.setdefault(name.url, {})[at_server.server.url] = member
+    open_at = make_opener(model, count(len(members) + 1))
+    return [DnsMembers(names[url], by_name[url], open_at, look_up) for url in names]
 
 
-def open_tokenizer(
-    model: RemoteModel, detected: Detected, kind: str, upstream_name: str
-) -> UpstreamTokenizer | None:
-    """The tokenizer of the entry, else the server's own; None: it shares none. Raises CannotOpen."""
-    if model.tokenizer_folder:
-        from inference.remote.local_tokenizer import LocalTokenizer
+def make_opener(model: RemoteModel, numbers: "count[int]") -> OpenAt:
+    """Opens the model at a further server. numbers: of its servers that have none yet."""
 
-        folder = Path(model.tokenizer_folder).expanduser()
-        if not folder.is_dir():
-            fix = "must be a folder on this machine with the files of a tokenizer"
-            raise CannotOpen(f"{model.name}: tokenizer_base_model {fix}, got {model.tokenizer_folder!r}")
+    async def open_at(server: InferenceServer) -> Member | None:
+        at_server = replace(model, server=server, others=())
+        detected = await ask(at_server)
         try:
-            return LocalTokenizer(folder, model.context or detected.context)
-        except (OSError, ValueError, ServerError) as error:
-            raise CannotOpen(f"{model.name}: tokenizer_base_model: {error_line(error)}") from None
-    if kind in WITH_TOKENIZER and upstream_name == next(iter(detected.models), None):
-        # The routes name no model: they are about the server's first one.
-        return RemoteTokenizer(model, upstream_name, has_detokenizer=kind == "hearth")
-    return None
+            return None if detected.problem else open_member(at_server, detected, f"-{next(numbers)}")[0]
+        except CannotOpen as error:
+            log.warning("event=member_refused model=%s: %s", model.name, error.message)
+            return None
+
+    return open_at
 
 
 def open_child(
@@ -143,70 +133,10 @@ def open_child(
     """The backend of a model that a process of this server serves."""
     return RemoteBackend(
         model,
-        [Member(model, LinkApi(model), LinkTokenizer(model))],
+        MemberPool(model.name, [Member(model, LinkApi(model), LinkTokenizer(model))], metrics),
         metrics,
         kind="own process",
         context=model.context,
         residence=residence,
         adapters=adapters,
     )
-
-
-def kind_of(model: RemoteModel, detected: Detected) -> str:
-    """The kind of server. What an OpenAI server says about itself is more exact than its setting."""
-    named = model.server.kind
-    return detected.kind if detected.kind and named in ("detect", "openai") else named
-
-
-def name_at_server(model: RemoteModel, detected: Detected) -> str:
-    """The model's name for its server. As in h2oGPT, the only model of a server is meant by any name."""
-    is_listed = model.upstream_name in detected.models
-    if detected.models and not model.upstream_name:
-        return detected.models[0]
-    if model.takes_listed_name and len(detected.models) == 1 and not is_listed:
-        return detected.models[0]
-    return model.upstream_name
-
-
-def url_of(model: RemoteModel, kind: str) -> str:
-    """The address with /v1, for an OpenAI server that was named by its host alone."""
-    has_path = model.server.url.count("/") > 2
-    return model.server.url if has_path or kind not in FLAVOURS else f"{model.server.url}{OPENAI_PATH}"
-
-
-def make_openai_api(
-    model: RemoteModel, upstream_name: str, kind: str, details: Mapping[str, Any]
-) -> UpstreamApi:
-    is_compatible = kind == "openai" and OPENAI_HOST not in model.server.url
-    return OpenAIApi(model, FLAVOURS["compatible" if is_compatible else kind], upstream_name)
-
-
-def make_tgi_api(
-    model: RemoteModel, upstream_name: str, kind: str, details: Mapping[str, Any]
-) -> UpstreamApi:
-    return TgiApi(model, upstream_name, details)
-
-
-def make_llamastack_api(
-    model: RemoteModel, upstream_name: str, kind: str, details: Mapping[str, Any]
-) -> UpstreamApi:
-    return LlamaStackApi(model, upstream_name)
-
-
-def make_gradio_api(
-    model: RemoteModel, upstream_name: str, kind: str, details: Mapping[str, Any]
-) -> UpstreamApi:
-    """Raises CannotOpen for a server that was not reached: it says itself how it is called."""
-    if "functions" not in details:
-        raise CannotOpen(f"{model.name}: a gradio server must be running when this server starts")
-    return GradioApi(model, upstream_name, details["functions"])
-
-
-MakeApi = Callable[[RemoteModel, str, str, Mapping[str, Any]], UpstreamApi]
-# kind of server: what makes its UpstreamApi, of the model, its name there, the kind, and Detected.details
-APIS: Mapping[str, MakeApi] = {
-    **dict.fromkeys(FLAVOURS, make_openai_api),
-    "tgi": make_tgi_api,
-    "llamastack": make_llamastack_api,
-    "gradio": make_gradio_api,
-}

@@ -10,7 +10,8 @@ from inference.backend import Backend
 from inference.errors import BadRequest, Unavailable
 from inference.metrics.upstream import UpstreamMetrics
 from inference.remote.detect import Detected
-from inference.remote.open import CannotOpen, link_fallbacks, open_model
+from inference.remote.open import link_fallbacks, open_model
+from inference.remote.open_member import CannotOpen
 from inference.types import GenerationRequest, Token
 from settings.model_list import RemoteModel, parse_models
 from tests.remote.conftest import CHAT
@@ -29,9 +30,11 @@ def models_of(upstream: FakeUpstream, **keys: list[str]) -> tuple[RemoteModel, .
 
 
 @pytest.fixture
-def first(upstream: FakeUpstream, loop: asyncio.AbstractEventLoop) -> Iterator[Backend]:
+def first(
+    upstream: FakeUpstream, loop: asyncio.AbstractEventLoop, registry: CollectorRegistry
+) -> Iterator[Backend]:
     models = models_of(upstream, fallbacks=["second", "third"], context_fallbacks=["third"])
-    metrics = UpstreamMetrics(CollectorRegistry())
+    metrics = UpstreamMetrics(registry)
     entries = [
         open_model(model, [Detected("vllm", ("first", "second", "third"))], metrics) for model in models
     ]
@@ -63,6 +66,16 @@ def text_of(backend: Backend) -> str:
 def test_who_answers(replies: dict[str, Reply], text: str, upstream: FakeUpstream, first: Backend) -> None:
     upstream.reply = answers_by_model(**replies)
     assert text_of(first) == text
+
+
+def test_requests_that_went_to_another_model_are_counted(
+    upstream: FakeUpstream, first: Backend, registry: CollectorRegistry
+) -> None:
+    upstream.reply = answers_by_model(first=DOWN)
+    for _ in range(2):
+        text_of(first)
+    labels = {"model": "first", "to": "second"}
+    assert registry.get_sample_value("hearth_upstream_fallbacks_total", labels) == 2
 
 
 def test_the_first_error_counts_if_all_fail(upstream: FakeUpstream, first: Backend) -> None:

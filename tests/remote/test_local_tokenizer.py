@@ -6,7 +6,7 @@ import pytest
 
 from inference.backend import Backend
 from inference.errors import BadRequest
-from inference.remote.open import CannotOpen
+from inference.remote.open_member import CannotOpen
 from inference.types import GenerationRequest
 from tests.remote.conftest import CHAT, OpenModel
 

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from inference.backend import Backend
 from inference.errors import Overloaded, Unavailable
 from inference.types import GenerationRequest, Message, Token
 from tests.remote.conftest import OpenModel
 from tests.remote.fake_upstream import FakeUpstream, Reply, document, start
-from tests.remote.openai_chunks import chat_chunk, whole_answer
+from tests.remote.openai_chunks import DONE, chat_chunk, say, usage_chunk, whole_answer
 
 CHAT = (Message("user", "hi"),)
 
@@ -138,3 +139,19 @@ def test_concurrent_requests_are_spread(upstream: FakeUpstream, other: FakeUpstr
     for stream in streams:
         list(stream)
     assert (len(upstream.bodies), len(other.bodies)) == (3, 3)
+
+
+def test_expected_and_cached_tokens_of_prompts_are_counted(
+    upstream: FakeUpstream, other: FakeUpstream, pool: Backend, registry: CollectorRegistry
+) -> None:
+    steps = [*say("yes"), usage_chunk(256, 1, cached=64)]
+    upstream.reply = other.reply = lambda sent: Reply([*steps, DONE])
+    prompt = "many words " * 93  # four blocks of the prefix index
+    for _ in range(2):
+        answer_text(pool, prompt)
+
+    def count(kind: str) -> float | None:
+        labels = {"model": "up/model", "kind": kind}
+        return registry.get_sample_value("hearth_upstream_prefix_tokens_total", labels)
+
+    assert (count("expected"), count("cached")) == (256, 128)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from inference.errors import BadRequest
-from inference.remote.open import CannotOpen
+from inference.remote.open_member import CannotOpen
 from inference.remote.prompt_types import find_prompt_type, prompt_types, render
 from inference.types import GenerationRequest, Message, Tool
 from tests.remote.conftest import CHAT, OpenModel

@@ -1,0 +1,136 @@
+"""Opens a model at one server that has been asked what it is: its kind, API, name and tokenizer."""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from inference.errors import ServerError, error_line
+from inference.remote.detect import Detected
+from inference.remote.flavours import FLAVOURS
+from inference.remote.gradio import GradioApi
+from inference.remote.llamastack import LlamaStackApi
+from inference.remote.member import Member
+from inference.remote.openai import OpenAIApi
+from inference.remote.prompt_types import prompt_type_of
+from inference.remote.remote_tokenizer import WITH_TOKENIZER, RemoteTokenizer
+from inference.remote.tgi import TgiApi
+from inference.remote.upstream_api import UpstreamApi, UpstreamTokenizer
+from settings.model_list import RemoteModel
+
+OPENAI_HOST = "api.openai.com"
+OPENAI_PATH = "/v1"
+
+log = logging.getLogger(__name__)
+
+
+class CannotOpen(ServerError):
+    """A model cannot be served. The message is shown to the user at the start."""
+
+
+def open_member(model: RemoteModel, detected: Detected, suffix: str = "") -> tuple[Member, str]:
+    """Open a model at one server. Returns the server's kind too. Raises CannotOpen."""
+    kind = kind_of(model, detected)
+    shown_name = model.name or "INFERENCE_SERVER"
+    if kind == "detect":
+        fix = "name its kind in front of the address, for example vllm_chat:host:port"
+        raise CannotOpen(f"the server of {shown_name} is unknown: {detected.problem}: {fix}")
+    if detected.problem and (model.must_connect or not model.name):
+        raise CannotOpen(f"the server of {shown_name} does not respond: {detected.problem}")
+    if kind not in APIS:
+        raise CannotOpen(
+            f"{shown_name}: servers of the kind {kind} are not supported yet: {', '.join(APIS)} are"
+        )
+    if model.prompt_type and prompt_type_of(model) is None:
+        raise CannotOpen(f"{shown_name}: prompt_type {model.prompt_type!r} is none of h2oGPT's")
+    upstream_name = name_at_server(model, detected)
+    model = replace(
+        model, name=model.name or upstream_name, server=replace(model.server, url=url_of(model, kind))
+    )
+    if detected.problem:
+        log.warning("event=no_response model=%s: %s", model.name, detected.problem)
+    tokenizer = open_tokenizer(model, detected, kind, upstream_name)
+    api = APIS[kind](model, upstream_name, kind, detected.details)
+    return Member(model, api, tokenizer, suffix=suffix), kind
+
+
+def open_tokenizer(
+    model: RemoteModel, detected: Detected, kind: str, upstream_name: str
+) -> UpstreamTokenizer | None:
+    """The tokenizer of the entry, else the server's own; None: it shares none. Raises CannotOpen."""
+    if model.tokenizer_folder:
+        from inference.remote.local_tokenizer import LocalTokenizer
+
+        folder = Path(model.tokenizer_folder).expanduser()
+        if not folder.is_dir():
+            fix = "must be a folder on this machine with the files of a tokenizer"
+            raise CannotOpen(f"{model.name}: tokenizer_base_model {fix}, got {model.tokenizer_folder!r}")
+        try:
+            return LocalTokenizer(folder, model.context or detected.context)
+        except (OSError, ValueError, ServerError) as error:
+            raise CannotOpen(f"{model.name}: tokenizer_base_model: {error_line(error)}") from None
+    if kind in WITH_TOKENIZER and upstream_name == next(iter(detected.models), None):
+        # The routes name no model: they are about the server's first one.
+        return RemoteTokenizer(model, upstream_name, has_detokenizer=kind == "hearth")
+    return None
+
+
+def kind_of(model: RemoteModel, detected: Detected) -> str:
+    """The kind of server. What an OpenAI server says about itself is more exact than its setting."""
+    named = model.server.kind
+    return detected.kind if detected.kind and named in ("detect", "openai") else named
+
+
+def name_at_server(model: RemoteModel, detected: Detected) -> str:
+    """The model's name for its server. As in h2oGPT, the only model of a server is meant by any name."""
+    is_listed = model.upstream_name in detected.models
+    if detected.models and not model.upstream_name:
+        return detected.models[0]
+    if model.takes_listed_name and len(detected.models) == 1 and not is_listed:
+        return detected.models[0]
+    return model.upstream_name
+
+
+def url_of(model: RemoteModel, kind: str) -> str:
+    """The address with /v1, for an OpenAI server that was named by its host alone."""
+    has_path = model.server.url.count("/") > 2
+    return model.server.url if has_path or kind not in FLAVOURS else f"{model.server.url}{OPENAI_PATH}"
+
+
+def make_openai_api(
+    model: RemoteModel, upstream_name: str, kind: str, details: Mapping[str, Any]
+) -> UpstreamApi:
+    is_compatible = kind == "openai" and OPENAI_HOST not in model.server.url
+    return OpenAIApi(model, FLAVOURS["compatible" if is_compatible else kind], upstream_name)
+
+
+def make_tgi_api(
+    model: RemoteModel, upstream_name: str, kind: str, details: Mapping[str, Any]
+) -> UpstreamApi:
+    return TgiApi(model, upstream_name, details)
+
+
+def make_llamastack_api(
+    model: RemoteModel, upstream_name: str, kind: str, details: Mapping[str, Any]
+) -> UpstreamApi:
+    return LlamaStackApi(model, upstream_name)
+
+
+def make_gradio_api(
+    model: RemoteModel, upstream_name: str, kind: str, details: Mapping[str, Any]
+) -> UpstreamApi:
+    """Raises CannotOpen for a server that was not reached: it says itself how it is called."""
+    if "functions" not in details:
+        raise CannotOpen(f"{model.name}: a gradio server must be running when this server starts")
+    return GradioApi(model, upstream_name, details["functions"])
+
+
+MakeApi = Callable[[RemoteModel, str, str, Mapping[str, Any]], UpstreamApi]
+# kind of server: what makes its UpstreamApi, of the model, its name there, the kind, and Detected.details
+APIS: Mapping[str, MakeApi] = {
+    **dict.fromkeys(FLAVOURS, make_openai_api),
+    "tgi": make_tgi_api,
+    "llamastack": make_llamastack_api,
+    "gradio": make_gradio_api,
+}
