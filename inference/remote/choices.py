@@ -169,11 +169,15 @@ class Choices:
         return [*choice.last_tokens, end]
 
     def _num_tokens(self, choice: Choice) -> int:
-        """The answer's tokens. What the upstream counts more than arrived belongs to the last one."""
+        """The answer's tokens. What the upstream counts more than arrived belongs to the last one.
+
+        llama.cpp counts one of several answers only.
+        """
         if self.completion_tokens is None or choice.index != max(self._choices):
             return choice.num_tokens
         others = sum(each.num_tokens for each in self._choices.values() if each is not choice)
-        return max(0, self.completion_tokens - others)
+        least = choice.num_tokens if others else 0
+        return max(least, self.completion_tokens - others)
 
 
 def is_count(value: Any) -> bool:

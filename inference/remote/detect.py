@@ -122,7 +122,8 @@ async def ask_openai(client: HttpClient, url: str, kind: str = "") -> Detected |
     cards = [card for card in cards if isinstance(card, dict) and isinstance(card.get("id"), str)]
     names = tuple(card["id"] for card in cards)
     card = next((card for card in cards if card["id"] == client.model.upstream_name), (cards or [{}])[0])
-    contexts = (card.get("max_model_len"), (card.get("meta") or {}).get("n_ctx_train"))
+    meta = card.get("meta") or {}
+    contexts = (card.get("max_model_len"), meta.get("n_ctx"), meta.get("n_ctx_train"))
     context = next((each for each in contexts if is_count(each)), None)
     is_llama_cpp = card.get("owned_by") == "llamacpp"
     guessed = "vllm" if "max_model_len" in card else "llama.cpp" if is_llama_cpp else "openai"

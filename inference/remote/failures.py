@@ -14,7 +14,13 @@ MIN_RETRY_AFTER_S, MAX_RETRY_AFTER_S, DEFAULT_RETRY_AFTER_S = 1.0, 60.0, 5.0
 RETRIED_STATUSES = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 REFUSING_STATUSES = frozenset({401, 403, 404, 405})
 BAD_REQUEST_STATUSES = frozenset({400, 422})
-TOO_LONG_PHRASES = ("maximum context length", "must be <=", "context_length_exceeded", "exceeds the context")
+TOO_LONG_PHRASES = (
+    "maximum context length",
+    "must be <=",
+    "context_length_exceeded",
+    "exceeds the context",
+    "exceeds the available context",
+)
 ADDRESS_OR_KEY = re.compile(r"\w+://\S+|\b(?:sk|hf|gsk|xai)[-_][\w-]{6,}|(?i:bearer)\s+\S+")
 CONTROL_CHARS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
@@ -102,7 +108,8 @@ def bad_request(model: str, message: str) -> BadRequest:
     """A refusal of the request itself. A prompt that is too long has its own class, which clients act on."""
     rule = f"the server behind {model} refuses the request: {message}"
     if any(phrase in message for phrase in TOO_LONG_PHRASES):
-        limit, length = (*map(int, re.findall(r"\b\d{2,9}\b", message)), 0, 0)[:2]
+        numbers = [int(each) for each in re.findall(r"\b\d{2,9}\b", message)[:2]]
+        limit, length = sorted(numbers) if len(numbers) == 2 else (*numbers, 0, 0)[:2]
         return TooLong("", limit, length, rule)
     return BadRequest("", rule)
 

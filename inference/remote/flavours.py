@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 OPENAI_OPTIONS = frozenset(
     {
+        "include_stop_str_in_output",  # by this server
         "top_p",
         "presence_penalty",
         "frequency_penalty",
@@ -63,12 +64,14 @@ class Flavour:
     """What a kind of OpenAI-compatible server supports beyond OpenAI's own options.
 
     spellings         option -> its name in the body
-    max_stops         stop strings in a request; None: any number
+    max_stops         stop strings in a request, further ones are watched here; None: any number
     max_tokens_field  of chat completions
     has_prompt_ids    token ids as the prompt, and token ids of the answer on request
     ignored           options of OpenAI's that it accepts without an effect, or with another one
     max_answers       to one request; None: any number
     leaves_stops      the stop string stays in the text: it is cut off here
+    names_tool        tool_choice may name a tool; else that tool alone is sent, and required
+    min_logprobs      alternatives without which there are no logprobs
     model             the model in messages
     """
 
@@ -80,6 +83,8 @@ class Flavour:
     ignored: frozenset[str] = frozenset()
     max_answers: int | None = None
     leaves_stops: bool = False
+    names_tool: bool = True
+    min_logprobs: int = 0
     model: str = ""
 
     @property
@@ -90,8 +95,7 @@ class Flavour:
     @property
     def options(self) -> frozenset[str]:
         extended = {"show_special", *TEMPLATE_OPTIONS} if self.has_prompt_ids else set()
-        cut_here = {"include_stop_str_in_output"} if self.leaves_stops else set()
-        return OPENAI_OPTIONS - self.ignored | self.spellings.keys() | extended | cut_here
+        return OPENAI_OPTIONS - self.ignored | self.spellings.keys() | extended
 
 
 FLAVOURS: Mapping[str, Flavour] = {
@@ -100,7 +104,9 @@ FLAVOURS: Mapping[str, Flavour] = {
     "compatible": Flavour("OpenAI-compatible", {}),
     "vllm": Flavour("vLLM", VLLM_SPELLINGS, has_prompt_ids=True),
     "hearth": Flavour("Hearth", HEARTH_SPELLINGS, has_prompt_ids=True),
-    "llama.cpp": Flavour("llama.cpp", LLAMA_CPP_SPELLINGS),
+    # tools/server/server-common.cpp: a tool_choice that is no text counts as "auto", and n_probs 0 means that
+    # there are no logprobs.
+    "llama.cpp": Flavour("llama.cpp", LLAMA_CPP_SPELLINGS, names_tool=False, min_logprobs=1),
     "transformers": Flavour(
         "transformers", {}, ignored=TRANSFORMERS_IGNORED, max_answers=1, leaves_stops=True
     ),

@@ -26,6 +26,7 @@ from inference.untrusted_json import decode_json
 from settings.model_list import RemoteModel
 
 CHAT_PATH, COMPLETION_PATH, EMBEDDING_PATH = "/chat/completions", "/completions", "/embeddings"
+INCLUDE_STOP = "include_stop_str_in_output"
 DEFAULT_MAX_TOKENS = 1024  # of a completion without a limit: h2oGPT's
 
 
@@ -52,12 +53,15 @@ class OpenAIApi:
         request = keep_supported(request, self._flavour.options, self._model.drop, self._flavour.server)
         if self._model.prompt_type and is_conversation(request.prompt):
             request = as_text(request, self._model, self._flavour.server)
+        stops, is_watched_here = stop_strings(request), self._is_watched_here(request)
+        if is_watched_here:
+            request = replace(request, stop=(), include_stop_str_in_output=False)
         is_chat = is_conversation(request.prompt)
         self._check_prompt(request, is_chat)
         path = CHAT_PATH if is_chat else COMPLETION_PATH
         body = self._body(request, is_chat) | dict(self._model.extra)
-        stops = stop_strings(request) if self._flavour.leaves_stops else None
-        make_reader = partial(OpenAIReader, self._model.name, request.n, stops)
+        stops = stops if is_watched_here or self._flavour.leaves_stops else None
+        make_reader = partial(OpenAIReader, self._model.name, request.n, stops, is_watched_here)
         return [UpstreamCall(path, msgspec.json.encode(body), make_reader)]
 
     def embedding_call(self, inputs: Sequence[str | Sequence[int]]) -> tuple[str, bytes]:
@@ -80,6 +84,13 @@ class OpenAIApi:
             raise broken(self._model.name, "no embeddings") from None
         counts = [num_tokens] + [0] * (len(vectors) - 1)
         return tuple(Embedding(vector, 1.0, count) for vector, count in zip(vectors, counts, strict=False))
+
+    def _is_watched_here(self, request: GenerationRequest) -> bool:
+        """Whether an answer ends here at a stop string: its server has no place for the request's stops."""
+        flavour = self._flavour
+        is_too_many = flavour.max_stops is not None and len(request.stop) > flavour.max_stops
+        has_option = flavour.leaves_stops or INCLUDE_STOP in flavour.spellings
+        return is_too_many or (bool(request.stop) and request.include_stop_str_in_output and not has_option)
 
     def _body(self, request: GenerationRequest, is_chat: bool) -> dict[str, Any]:
         if is_chat:

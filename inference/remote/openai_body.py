@@ -8,6 +8,7 @@ from inference.remote.flavours import Flavour
 from inference.text.tool_prompt import tool_schema
 from inference.types import Constraint, GenerationRequest, Message
 
+TOOL_CHOICES = ("auto", "none", "required")
 VLLM_CONSTRAINTS = {"regex": "regex", "choice": "choice", "grammar": "grammar"}  # keys of structured_outputs
 
 
@@ -19,11 +20,9 @@ def chat_body(request: GenerationRequest, model: str, flavour: Flavour) -> dict[
     if request.max_tokens is not None:
         body[flavour.max_tokens_field] = request.max_tokens
     if request.logprobs is not None:
-        body |= {"logprobs": True, "top_logprobs": request.logprobs}
-    if tools := request.callable_tools:
-        body |= {"tools": list(map(tool_schema, tools)), "tool_choice": tool_choice_json(request.tool_choice)}
-        if not request.parallel_calls:
-            body["parallel_tool_calls"] = False
+        body |= {"logprobs": True, "top_logprobs": max(request.logprobs, flavour.min_logprobs)}
+    if request.callable_tools:
+        body |= tool_fields(request, flavour)
     template = request.template
     if template.continue_final_message or not template.add_generation_prompt:
         body["continue_final_message"] = template.continue_final_message
@@ -42,7 +41,7 @@ def completion_body(
     body["prompt"] = prompt if isinstance(prompt, str) else list(prompt)
     body["max_tokens"] = default_max_tokens if request.max_tokens is None else request.max_tokens
     if request.logprobs is not None:
-        body["logprobs"] = request.logprobs
+        body["logprobs"] = max(request.logprobs, flavour.min_logprobs)
     return body
 
 
@@ -64,7 +63,7 @@ def common_body(request: GenerationRequest, model: str, flavour: Flavour) -> dic
     if request.n > 1:
         body["n"] = num_answers(request, flavour)
     if request.stop:
-        body["stop"] = stops(request, flavour)
+        body["stop"] = list(request.stop)
     if request.constraint:
         body |= constraint_fields(request.constraint, flavour)
     return body | extension_fields(request, flavour)
@@ -97,14 +96,6 @@ def num_answers(request: GenerationRequest, flavour: Flavour) -> int:
     if flavour.max_answers is not None and request.n > flavour.max_answers:
         raise BadRequest("n", f"may be at most {flavour.max_answers} for {flavour.server}", request.n)
     return request.n
-
-
-def stops(request: GenerationRequest, flavour: Flavour) -> list[str]:
-    """The stop strings. Raises BadRequest if they are too many."""
-    if flavour.max_stops is not None and len(request.stop) > flavour.max_stops:
-        rule = f"may have at most {flavour.max_stops} strings for {flavour.server}"
-        raise BadRequest("stop", rule, len(request.stop))
-    return list(request.stop)
 
 
 def constraint_fields(constraint: Constraint, flavour: Flavour) -> dict[str, Any]:
@@ -140,8 +131,17 @@ def message_json(message: Message) -> dict[str, Any]:
     return fields
 
 
+def tool_fields(request: GenerationRequest, flavour: Flavour) -> dict[str, Any]:
+    """The tools, and which of them may or must be called."""
+    tools, choice = request.callable_tools, request.tool_choice
+    if choice not in TOOL_CHOICES and not flavour.names_tool:
+        tools, choice = tuple(tool for tool in tools if tool.name == choice), "required"
+    fields = {"tools": list(map(tool_schema, tools)), "tool_choice": tool_choice_json(choice)}
+    return fields if request.parallel_calls else fields | {"parallel_tool_calls": False}
+
+
 def tool_choice_json(tool_choice: str) -> Any:
-    """ "auto", "none" and "required" are themselves; another word names a tool."""
-    if tool_choice in ("auto", "none", "required"):
+    """A word of TOOL_CHOICES is itself; another one names a tool."""
+    if tool_choice in TOOL_CHOICES:
         return tool_choice
     return {"type": "function", "function": {"name": tool_choice}}

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from inference.remote.answer_stops import AnswerStops
-from inference.remote.choices import Choices, known_logprob
+from inference.remote.choices import Choices, is_count, known_logprob
 from inference.remote.event_stream import ServerSentEvent
 from inference.remote.failures import broken, in_band
 from inference.text.stop_strings import StopStrings
@@ -20,18 +20,22 @@ TOKEN_ID_PREFIX = "token_id:"  # vLLM's name of a token, on request
 class OpenAIReader:
     """An AnswerReader for the answers 0 to n - 1.
 
-    stops  that are cut off here; None: the server does it
+    stops         that are cut off here; None: the server does it
+    ends_at_stop  the server does not know the stops: the answer ends here at the first one
     """
 
-    def __init__(self, model: str, num_answers: int, stops: StopStrings | None = None) -> None:
+    def __init__(
+        self, model: str, num_answers: int, stops: StopStrings | None = None, ends_at_stop: bool = False
+    ) -> None:
         self._model = model
         self._choices = Choices(model, tuple(range(num_answers)))
         self._stops = [AnswerStops(stops) for _ in range(num_answers)] if stops else []
+        self._ends_at_stop = ends_at_stop
         self._is_done = False
 
     @property
     def is_complete(self) -> bool:
-        return self._is_done
+        return self._is_done or (self._ends_at_stop and self._choices.are_finished)
 
     def read(self, event: ServerSentEvent) -> list[Event]:
         if event.data == DONE:
@@ -97,7 +101,8 @@ class OpenAIReader:
         if stops:
             tokens = [replace(token, text=stops.feed(token.text)) for token in tokens]
         calls = self._read_calls(index, delta)
-        if not (reason := choice.get("finish_reason")):
+        reason = "stop" if stops and stops.stop and self._ends_at_stop else choice.get("finish_reason")
+        if not reason:
             return [*events, *self._choices.tokens(tokens), *calls]
         stop = stops.stop if stops and stops.stop else choice.get("stop_reason")
         held_text = stops.held_text() if stops else ""
@@ -140,7 +145,7 @@ def read_chat_logprobs(index: int, entries: Sequence[Mapping[str, Any]]) -> list
     return [
         Token(
             index,
-            token_id(entry["token"]),
+            token_id(entry["token"], entry.get("id")),
             spelling := token_text(entry),
             known_logprob(entry.get("logprob")),
             tuple(top_logprob(each) for each in entry.get("top_logprobs") or ()),
@@ -174,7 +179,9 @@ def read_completion_logprobs(index: int, logprobs: Mapping[str, Any]) -> list[To
 def top_logprob(entry: Mapping[str, Any]) -> TopLogprob:
     logprob = known_logprob(entry.get("logprob"))
     return TopLogprob(
-        token_id(entry["token"]), token_text(entry), float("-inf") if logprob is None else logprob
+        token_id(entry["token"], entry.get("id")),
+        token_text(entry),
+        float("-inf") if logprob is None else logprob,
     )
 
 
@@ -188,7 +195,10 @@ def token_text(entry: Mapping[str, Any]) -> str:
     return str(entry["token"])
 
 
-def token_id(name: str) -> int:
+def token_id(name: str, id: Any = None) -> int:
+    """The id that vLLM puts into the name, or llama.cpp beside it."""
+    if is_count(id):
+        return int(id)
     number = name.removeprefix(TOKEN_ID_PREFIX)
     return int(number) if number != name and number.isdecimal() else UNKNOWN_ID
 

@@ -46,6 +46,14 @@ def test_a_context_that_is_no_count_is_unknown(
     assert (detected.kind, detected.context) == ("vllm", None)
 
 
+def test_the_context_of_llama_cpp_is_that_of_one_of_its_slots(
+    upstream: FakeUpstream, loop: asyncio.AbstractEventLoop
+) -> None:
+    card = {"id": "m", "owned_by": "llamacpp", "meta": {"n_ctx": 512, "n_ctx_train": 2048}}
+    serve(upstream, models={"data": [card]})
+    assert (ask(upstream, loop).kind, ask(upstream, loop).context) == ("llama.cpp", 512)
+
+
 @pytest.mark.parametrize("models", [[], {"data": [5]}, {"data": [{"id": "m", "meta": [1]}]}, {"data": {}}])
 def test_a_list_of_models_of_another_form_is_a_problem_and_no_traceback(
     models: Any, upstream: FakeUpstream, loop: asyncio.AbstractEventLoop

@@ -196,11 +196,29 @@ def test_what_an_openai_server_cannot_do_is_refused_by_name(
     assert not upstream.sent, "nothing is sent"
 
 
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"stop": ("END",), "include_stop_str_in_output": True}, "one END"),
+        ({"stop": ("END", "a", "b", "c", "d")}, "one "),
+    ],
+)
+def test_stop_strings_that_the_server_has_no_place_for_end_the_answer_here(
+    options: dict[str, Any], text: str, upstream: FakeUpstream, open_upstream: OpenModel
+) -> None:
+    chunks = [chat_chunk({"content": content}) for content in ("one E", "ND two")]
+    upstream.reply = Reply([*chunks, "wait"])
+    events = read(
+        open_upstream("openai_chat:None", detected="azure").generate(GenerationRequest(CHAT, **options))
+    )
+    assert text_of(events) == text and "stop" not in upstream.bodies[-1]
+    end = events[-1]
+    assert isinstance(end, Finished) and (end.finish_reason, end.stop) == ("stop", "END")
+
+
 def test_an_option_about_stop_strings_needs_some(upstream: FakeUpstream, open_upstream: OpenModel) -> None:
     request = GenerationRequest(CHAT, include_stop_str_in_output=True)
     assert "stop" not in body_for(request, upstream, open_upstream, kind="openai_chat:None")
-    with pytest.raises(BadRequest, match="include_stop_str_in_output is not supported"):
-        open_upstream("openai_chat:None").generate(replace(request, stop=("a",)))
 
 
 def test_a_field_in_drop_is_left_out(upstream: FakeUpstream, open_upstream: OpenModel) -> None:
