@@ -11,8 +11,8 @@ from inference.types import Event, Finished
 # Tokens of prompts a second, and seconds a step, until they are measured. The speed is a high one: a server
 # that seems slower than those that are measured would get no request, and so never be measured.
 FIRST_SPEED, FIRST_STEP_S = 50_000.0, 0.03
-SMOOTHING = 0.02  # the weight of one prompt in the speed, and of one step in the step time
-UNCACHED_WEIGHT, STEP_WEIGHT = 2.0, 0.4  # of the expected wait; chosen by simulation
+SMOOTHING = 0.02  # the weight of one step in the step time, and what earlier prompts lose with each later one
+UNCACHED_WEIGHT, STEP_WEIGHT = 1.5, 0.4  # of the expected wait; chosen by simulation
 
 
 class Prompt:
@@ -33,13 +33,18 @@ class MemberLoad:
         self._prefixes = PrefixIndex()
         self._waiting_tokens = 0.0
         self.num_running = 0
-        self._num_measured = 0  # prompts
-        self._speed, self._step_s = FIRST_SPEED, FIRST_STEP_S
+        self._measured_tokens = self._measured_s = 0.0  # of prompts, the latest ones with the most weight
+        self._step_s = FIRST_STEP_S
 
     def expected_wait(self, prompt: Prompt) -> float:
         """Seconds until an answer to the prompt begins, by what this server computes already."""
         work = self._waiting_tokens + UNCACHED_WEIGHT * self._uncached_tokens(prompt)
-        return work / self._speed + STEP_WEIGHT * self._step_s * self.num_running
+        return work / self.speed + STEP_WEIGHT * self._step_s * self.num_running
+
+    @property
+    def speed(self) -> float:
+        """Tokens of prompts a second."""
+        return self._measured_tokens / self._measured_s if self._measured_s else FIRST_SPEED
 
     def start(self, prompt: Prompt, now: float) -> "AttemptLoad":
         """Count an attempt at an answer to the prompt, until its end()."""
@@ -49,10 +54,10 @@ class MemberLoad:
         num_cached = self._prefixes.num_cached(prompt.hashes)
         return max(0.0, prompt.num_tokens - num_cached * BLOCK_BYTES / BYTES_PER_TOKEN)
 
-    def _note_speed(self, speed: float) -> None:
-        """The first prompts have equal weights, and the very first one replaces the guess."""
-        self._num_measured += 1
-        self._speed += max(SMOOTHING, 1 / self._num_measured) * (speed - self._speed)
+    def _note_speed(self, num_tokens: float, seconds: float) -> None:
+        """Long prompts weigh more: of a short one, most of the time is the step's own."""
+        self._measured_tokens = (1 - SMOOTHING) * self._measured_tokens + num_tokens
+        self._measured_s = (1 - SMOOTHING) * self._measured_s + seconds
 
 
 class AttemptLoad:
@@ -85,7 +90,7 @@ class AttemptLoad:
             self._has_events = True
             load._waiting_tokens -= self._tokens
             if self._tokens >= BLOCK_BYTES / BYTES_PER_TOKEN:
-                load._note_speed(self._tokens / max(1e-3, now - self._started_at))
+                load._note_speed(self._tokens, max(1e-3, now - self._started_at))
         else:
             # Each running answer measures the same step: together they weigh as one.
             load._step_s += (SMOOTHING / load.num_running) * (now - self._last_at - load._step_s)

@@ -36,7 +36,7 @@ def test_a_server_is_tried_before_it_is_measured() -> None:
     attempt = measured.start(Prompt(4 * 900), now=0.0)
     attempt.note_events((), now=0.1)
     attempt.end()
-    assert measured._speed == pytest.approx(9000)
+    assert measured.speed == pytest.approx(9000)
     assert new.expected_wait(PROMPT) < measured.expected_wait(PROMPT)
 
 
