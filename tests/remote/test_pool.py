@@ -67,7 +67,7 @@ def test_another_server_answers_for_one_that_fails(
     upstream.reply = reply
     started_at = time.monotonic()
     assert answer_text(pool) == "other"
-    assert time.monotonic() - started_at < 2 and len(other.bodies) == 1
+    assert time.monotonic() - started_at < 4 and len(other.bodies) == 1
 
 
 def test_a_server_that_fails_gets_no_more_requests_for_a_time(
