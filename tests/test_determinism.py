@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from inference.engine.engine import Engine
-from inference.engine.ngram_proposer import NgramProposer
+from inference.engine.speculation.ngram_proposer import NgramProposer
 from inference.engine.sampling.sampler import BatchInvariantSampler, Sampler
 from inference.engine.sequence import PromptLogprob, StepOutput
 from inference.model import prepare_weights, select_runner

@@ -7,9 +7,9 @@ import torch
 from transformers import PreTrainedModel
 
 from inference.engine.engine import Engine
-from inference.engine.ngram_proposer import NgramProposer
 from inference.engine.sampling.sampler import Sampler
 from inference.engine.sequence import StepOutput
+from inference.engine.speculation.ngram_proposer import NgramProposer
 from inference.model import select_runner
 from inference.sampling import Sampling
 from inference.types import GenerationRequest

@@ -13,7 +13,6 @@ from inference.engine.background import BackgroundQueue
 from inference.engine.chunking import Chunking
 from inference.engine.deadlines import Deadlines
 from inference.engine.kv.manager import create_kv_cache_manager
-from inference.engine.ngram_proposer import NgramProposer
 from inference.engine.out_of_memory import shrink_next_step
 from inference.engine.output_queue import OutputQueue, make_step_output
 from inference.engine.overlap_pipeline import create_pipeline
@@ -22,6 +21,8 @@ from inference.engine.pooling_policy import PoolingPolicy
 from inference.engine.sampling.sampler import SampledToken, Sampler
 from inference.engine.scheduler import Scheduler
 from inference.engine.sequence import OutputSink, Sequence, StepOutput
+from inference.engine.speculation.draft_model import DraftModel
+from inference.engine.speculation.proposer import create_proposer
 from inference.engine.step import ModelStep, StepResult
 from inference.engine.step_time_limit import StepTimeLimit
 from inference.engine.wait_estimator import WaitEstimator
@@ -54,6 +55,7 @@ class EngineCore:
         prefix_caching: bool = True,
         speculate: int = 0,
         prefill_chunk_size: int = 0,
+        draft_model: DraftModel | None = None,
     ) -> None:
         can = runner.capabilities
         whole_prompts = can.encoder_decoder or not can.chunked_prefill
@@ -70,8 +72,8 @@ class EngineCore:
             chunking=chunking,
             step_time_limit=StepTimeLimit(),
         )
-        can_draft = speculate and not (whole_prompts or prefill_chunk_size)
-        proposer = NgramProposer(self.kv_cache_manager, speculate) if can_draft else None
+        can_draft = not (whole_prompts or prefill_chunk_size)
+        proposer = create_proposer(self.kv_cache_manager, speculate if can_draft else 0, draft_model)
         self.model_step = ModelStep(runner, sampler, self.kv_cache_manager, chunking)
         self.pipeline = create_pipeline(self._schedule, proposer, self.model_step, self.kv_cache_manager)
         self.admission_control = admission_control

@@ -1,29 +1,31 @@
 """The engine: takes requests from any thread, computes them in batches on an EngineThread, delivers outputs.
 
-Knows the commands that cross threads; EngineCore runs the steps. Knows no text, HTTP or model.
+The commands (commands.py) cross threads; EngineCore runs the steps. Knows no text, HTTP or model.
 """
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Sequence as SequenceOf
 from concurrent.futures import Future
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import count, repeat
 from queue import SimpleQueue
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 
 from inference.engine.admission_control import AdmissionControl
 from inference.engine.background import BackgroundTask
 from inference.engine.banned_tokens import bans_tokens, check_any_token_allowed
+from inference.engine.commands import Abort, Command, RunBackgroundTask, Stop, Submit
 from inference.engine.core import EngineCore
 from inference.engine.engine_thread import EngineThread
 from inference.engine.output_queue import Post
 from inference.engine.sampling.sampler import Sampler
 from inference.engine.scheduler import adapter_names
 from inference.engine.sequence import POOLING, Matcher, OutputSink, PromptLogprob, Sequence
+from inference.engine.speculation.draft_model import DraftModel
 from inference.engine.waiting_served_ratio import WaitingServedRatio
 from inference.engine_stats import Stats, StepStats
 from inference.errors import BadRequest, Internal, ServerError, TooLong, Unavailable
@@ -33,29 +35,6 @@ from inference.types import GenerationRequest
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Submit:
-    sequences: SequenceOf[Sequence]
-
-
-@dataclass(frozen=True, slots=True)
-class Abort:
-    sequence_ids: SequenceOf[int]
-
-
-@dataclass(frozen=True, slots=True)
-class RunBackgroundTask:
-    background_task: BackgroundTask[Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    error: ServerError
-
-
-Command = Submit | Abort | RunBackgroundTask | Stop
 
 
 class Engine:
@@ -68,6 +47,7 @@ class Engine:
     speculate           maximum number of draft tokens per sequence and step; 0: no speculative decoding
     prefill_chunk_size  fixed size of prompt chunks, whatever else runs; disables speculative decoding.
                         0: chunks fill the token budget
+    draft_model         writes the drafts; None: they are n-grams of the text
     """
 
     def __init__(
@@ -81,6 +61,7 @@ class Engine:
         prefix_caching: bool = True,
         speculate: int = 0,
         prefill_chunk_size: int = 0,
+        draft_model: DraftModel | None = None,
     ) -> None:
         self._admission_control = AdmissionControl(max_queued_tokens)
         self._inbox: SimpleQueue[Command] = SimpleQueue()
@@ -97,6 +78,7 @@ class Engine:
             prefix_caching,
             speculate,
             prefill_chunk_size,
+            draft_model,
         )
         self._admission_control.estimate_wait = self.core.wait_estimator.drained_s
 

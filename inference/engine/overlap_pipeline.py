@@ -23,11 +23,11 @@ from inference.engine.pipeline import (
     CompletedStep,
     Pipeline,
     PlainPipeline,
-    Proposer,
     Schedule,
     ScheduledStep,
 )
 from inference.engine.scheduler import SchedulerOutput
+from inference.engine.speculation.proposer import Proposer
 from inference.engine.step import InFlight, ModelStep
 from inference.process.memory_shortage import is_memory_shortage
 
@@ -103,13 +103,12 @@ class OverlapPipeline(PlainPipeline):
         self._sample_launched()
         if self.sampled is None:
             return self._start()
-        if not self._num_plain_steps and not (
-            self.proposer and self._has_drafts(self.proposer, self.sampled)
-        ):
+        if not self._num_plain_steps and not self._drafts_pay(self.sampled):
             self._launch_overlapped(self.sampled)
         return None
 
     def discard(self) -> None:
+        super().discard()
         for step in (self.sampled, self.launched):
             if step is not None:
                 reset_in_flight(step.in_flight)
@@ -170,13 +169,10 @@ class OverlapPipeline(PlainPipeline):
         scheduled.num_newly_scheduled = self._num_newly_scheduled
         return scheduled
 
-    def _has_drafts(self, proposer: Proposer, sampled: LaunchedStep) -> bool:
-        """Whether drafts are likely to save time: they need a plain step. The drafts are not used."""
-        sequences = sampled.in_flight.sequences
-        num_drafts = proposer.propose(sampled.in_flight.scheduler_output, sampled.scheduled.token_budget)
-        for sequence in sequences:
-            sequence.draft_token_ids = []
-        return num_drafts > 0
+    def _drafts_pay(self, sampled: LaunchedStep) -> bool:
+        """Whether drafts are likely to save time: they need a plain step."""
+        output, token_budget = sampled.in_flight.scheduler_output, sampled.scheduled.token_budget
+        return self.proposer is not None and self.proposer.is_worthwhile(output, token_budget)
 
     def _launch(self, scheduled: ScheduledStep, sampled: LaunchedStep | None) -> None:
         """Launch the step. Raises what the runner raises, or MemoryError; nothing has changed then."""

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from inference.engine.kv.manager import KVCacheManager
 from inference.engine.scheduler import SchedulerOutput
+from inference.engine.speculation.proposer import Proposer
 from inference.engine.step import ModelStep, StepOutOfMemory, StepResult
 from inference.model.batch import CacheOp
 
@@ -54,15 +55,6 @@ class CompletedStep:
 Schedule = Callable[[], ScheduledStep]
 
 
-class Proposer(Protocol):
-    def propose(self, scheduler_output: SchedulerOutput, token_budget: int) -> int:
-        """Set the drafts of each scheduled sequence, and return their number.
-
-        The step may compute `token_budget` tokens in all.
-        """
-        ...
-
-
 class Pipeline(Protocol):
     """Runs the steps. The core calls `collect`, then `advance`, and updates the sequences after each call.
 
@@ -80,7 +72,7 @@ class Pipeline(Protocol):
         ...
 
     def discard(self) -> None:
-        """Discard the steps in flight: no sequence is left."""
+        """Discard the steps in flight and what drafts were based on: no sequence is left."""
         ...
 
 
@@ -113,7 +105,8 @@ class PlainPipeline:
         return self.execute(scheduled)
 
     def discard(self) -> None:
-        pass
+        if self.proposer is not None:
+            self.proposer.discard()
 
     def execute(self, scheduled: ScheduledStep) -> CompletedStep:
         """Compute the step and wait for its results."""

@@ -4,9 +4,9 @@ import random
 from dataclasses import dataclass, field
 
 from inference.engine.kv.manager import KVCacheManager
-from inference.engine.ngram_proposer import can_draft, max_drafts_of
 from inference.engine.scheduler import SchedulerOutput
 from inference.engine.sequence import Sequence
+from inference.engine.speculation.acceptance import can_draft, max_drafts_of
 from tests.engine.conftest import expected_ids
 
 
@@ -25,6 +25,12 @@ class OracleProposer:
         for sequence, _ in scheduler_output:
             sequence.draft_token_ids = self.draft_ids(sequence) if can_draft(sequence) else []
         return sum(len(sequence.draft_token_ids) for sequence, _ in scheduler_output)
+
+    def is_worthwhile(self, scheduler_output: SchedulerOutput, token_budget: int) -> bool:
+        return any(self.draft_ids(sequence) for sequence, _ in scheduler_output if can_draft(sequence))
+
+    def discard(self) -> None:
+        """It remembers no sequence."""
 
     def draft_ids(self, sequence: Sequence) -> list[int]:
         right_ids = self.expected_output(sequence)[sequence.num_output_tokens :][: self.rng.randint(0, 6)]

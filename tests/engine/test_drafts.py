@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from inference.engine.engine import Engine
-from inference.engine.ngram_proposer import max_drafts_of
 from inference.engine.sampling.sampler import SampledToken, Sampler
 from inference.engine.sequence import Sequence
+from inference.engine.speculation.acceptance import max_drafts_of
 from inference.engine.step import accepted_drafts
 from inference.sampling import Sampling
 from tests.engine.conftest import END, NAN, POISON, Bench, FakeRunner, RecordingSink, logits_after

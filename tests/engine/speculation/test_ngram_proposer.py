@@ -5,14 +5,9 @@ import random
 import pytest
 
 from inference.engine.kv.contiguous import ContiguousKVCacheManager
-from inference.engine.ngram_proposer import (
-    INITIAL_ACCEPTANCE,
-    MAX_ACCEPTANCE,
-    NgramProposer,
-    NgramTable,
-    best_num_drafts,
-)
 from inference.engine.sequence import Sequence
+from inference.engine.speculation.acceptance import MAX_ACCEPTANCE, best_num_drafts
+from inference.engine.speculation.ngram_proposer import INITIAL_ACCEPTANCE, NgramProposer, NgramTable
 from tests.generation_requests import make_request
 
 MOST = 8

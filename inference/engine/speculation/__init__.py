@@ -1,0 +1,1 @@
+"""Speculative decoding: who proposes draft tokens, and how many are worth computing."""
