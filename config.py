@@ -24,8 +24,7 @@ INFERENCE_SERVER = ""
 # docs/remote.md. Text is JSON, a Python literal, or @file.
 MODELS = ""
 
-# How long one of several models on this machine stays in memory after its last answer: a duration such as
-# "5m", or seconds; "-1": until another model needs its memory.
+# How long one of several models stays in memory unused: "5m", seconds, or "-1": until another needs it.
 KEEP_ALIVE = "5m"
 
 # Seconds that a request waits for its model to be loaded; then it gets status 503 with the progress.
@@ -269,16 +268,20 @@ MAX_BATCH_TOTAL_TOKENS = 0
 # The share of each GPU's memory that the server may use.
 CUDA_MEMORY_FRACTION = 1.0
 
-# Tokens of a step, at most. Larger values speed up long prompts; smaller ones delay running answers less. On
-# a CPU, steps beside running answers are limited by their time too. 0: 512 on a CPU, 2048 on a GPU.
+# Tokens of a step, at most: more speed up long prompts, fewer delay answers less. Steps beside answers are
+# limited by their time too. 0: 512 on a CPU, 2048 on a GPU.
 MAX_BATCH_TOKENS = 0
 
 # Compute the common prefix of prompts once, and keep it in the KV cache while there is room.
 PREFIX_CACHING = True
 
-# Draft tokens per step for n-gram speculative decoding, at most 16: faster where an answer repeats its prompt
-# or itself. Answers do not change. 0: off.
+# Draft tokens per step, at most 16: faster where an answer repeats its prompt or itself, and never different.
+# 0: none, or 4 with DRAFT_MODEL.
 SPECULATE = 0
+
+# A smaller model with the same tokenizer that writes the drafts: a folder, a GGUF file or a name on the Hub;
+# empty: drafts are repetitions.
+DRAFT_MODEL = ""
 
 # How the engine runs the model: fused, paged, contiguous, uncached, or auto, the fastest with correct logits.
 RUNNER = "auto"

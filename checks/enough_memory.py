@@ -160,6 +160,7 @@ def describe_terms(terms: DeviceTerms, weight_format: str) -> str:
         f"{format_size(terms.weights)} of {weight_format} weights, {format_size(terms.baseline)} of overhead"
     )
     text += f", {format_size(terms.adapters)} of adapters" if terms.adapters else ""
+    text += f", {format_size(terms.draft_model)} of the draft model" if terms.draft_model else ""
     if terms.required > terms.serving:
         return f"{text}, {format_size(terms.load_peak)} while loading"
     return f"{text}, {format_size(terms.kv)} of KV cache, {format_size(terms.step)} of activations and logits"

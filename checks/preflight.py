@@ -25,6 +25,7 @@ from checks import (
     weights,
 )
 from checks.adapters import check_adapters, num_resident_values
+from checks.draft_model import check_draft_model, plan_draft_model
 from checks.machine import Machine, inspect
 from checks.memory.overhead import measure_overhead
 from checks.memory.plan import Plan, PlanRequest, make_plan, replan
@@ -86,8 +87,9 @@ class PreflightReport:
 
     @property
     def files_to_fetch(self) -> list[RepoFile]:
-        """The plan's files that the cache does not have."""
-        return self.plan.repository.files_to_fetch if self.plan else []
+        """The plan's files that the cache does not have, the draft model's among them."""
+        plans = [each for each in (self.plan, self.plan and self.plan.draft_plan) if each]
+        return [file for each in plans for file in each.repository.files_to_fetch]
 
 
 def preflight(settings: Settings, pending: PendingRepository) -> PreflightReport:
@@ -104,6 +106,7 @@ def preflight(settings: Settings, pending: PendingRepository) -> PreflightReport
     )
     try:
         plan = plan_repository(settings, pending(), machine)
+        plan = replace(plan, draft_plan=plan_draft_model(settings, plan, machine, plan_repository))
     except Refused as error:
         return PreflightReport((*early_findings, error.finding), machine, None)
     adapter_checks = check_adapters(settings, plan, make_hub(settings))
@@ -112,6 +115,7 @@ def preflight(settings: Settings, pending: PendingRepository) -> PreflightReport
         *early_findings,
         *run_checks(plan, machine),
         *device.check_tuning(tuning_processes(settings, len(machine.gpus)), plan, machine),
+        *check_draft_model(plan, machine),
         *(each.finding for each in adapter_checks),
     )
     report = PreflightReport(findings, machine, plan)

@@ -1,12 +1,12 @@
 """The nearest configurations that fit this machine, each a line to paste into config.py.
 
 First the requested placement, then fewer bits per weight, then another placement. Each variant gives up, in
-this order: reserved KV memory, concurrent sequences, tokens of context.
+this order: the draft model, reserved memory, concurrent sequences, tokens of context.
 """
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from checks import enough_memory, quantize, shards
 from checks.machine import Machine
@@ -120,9 +120,12 @@ def shrink_until_fit(variant: Variant, machine: Machine) -> Variant | None:
 
 
 def smaller_variants(variant: Variant, machine: Machine) -> Iterator[Variant]:
-    """The plan as it is, then without reserved memory, with fewer sequences, with a shorter context."""
+    """The plan as it is, then without a draft model, reserved memory, some sequences, some context."""
     settings, plan = variant
     yield variant
+    if plan.draft_plan is not None:
+        settings, plan = settings | {"DRAFT_MODEL": ""}, replace(plan, draft_plan=None)
+        yield settings, plan
     if plan.request.tuning_memory_bytes:
         settings, plan = settings | {"TUNING_MEMORY_GB": 0}, replan(plan, tuning_memory_bytes=0)
         yield settings, plan

@@ -4,12 +4,10 @@ Knows the entry points of all layers below the API.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-from transformers import PreTrainedModel
 
 from inference.backend import Backend
 from inference.contrastive_search.search import search, supports_contrastive_search
@@ -23,34 +21,24 @@ from inference.engine.sampling.sampler import BatchInvariantSampler, Sampler
 from inference.engine.waiting_served_ratio import WaitingServedRatio
 from inference.engine_stats import CacheConfig
 from inference.errors import Internal
+from inference.load_recipe import make_recipe
 from inference.local import LocalBackend
 from inference.lora.check import check_adapter
 from inference.lora.gguf_adapter import AdapterFolders
 from inference.lora.registry import AdapterRegistry
 from inference.metrics import Metrics
 from inference.model import select_runner
-from inference.model.gguf.kept_bits import may_keep_bits
-from inference.model.kept_formats import KEPT_FORMATS
 from inference.model.load import loader
-from inference.model.load.device_dtype import limit_gpu
-from inference.model.load.formats import FORMATS, model_folder
-from inference.model.load.rope import rope_scaling
-from inference.model.lora.runner import AdapterRunner
+from inference.model.load.formats import model_folder
 from inference.model.memory_usage import MemoryUsage, free_adapter_bytes
 from inference.model.pooling import embedding_sizes
-from inference.model.quantization.schemes import NONE
 from inference.model.runner_options import BATCH_INVARIANT
-from inference.model.select_runner import SelectedRunner
 from inference.model.tensor_parallel.executor import MultiProcess, SingleProcess
-from inference.model.tensor_parallel.worker import LoadRecipe
+from inference.open_draft_model import DraftSource, open_draft_model
 from inference.process.malloc import trim_heap
 from inference.structured_output import GrammarChecker, GrammarCompiler
 from inference.text.special_tokens import SpecialTokensIn
 from settings.groups import EngineSettings, ModelSettings
-
-
-def do_nothing() -> None:
-    """What a process without a GPU prepares before it loads the model; ranks unpickle it by its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,57 +92,27 @@ class LoadedEngine:
         return pending.result()
 
 
-def keeps_bits(settings: ModelSettings) -> bool:
-    return may_keep_bits(settings.device, settings.quantize, settings.num_shard, settings.layer_devices)
-
-
-def open_engine(folder: Path, model_settings: ModelSettings, engine_settings: EngineSettings) -> LoadedEngine:
+def open_engine(
+    folder: Path,
+    model_settings: ModelSettings,
+    engine_settings: EngineSettings,
+    draft_source: DraftSource | None = None,
+) -> LoadedEngine:
     """Load the model in `folder` or the GGUF file at that path, select its runner, and create an engine.
 
-    With NUM_SHARD each process limits its GPU memory before it loads its shard; kv_memory_bytes is the KV
-    memory of each process. Raises ServerError if the model cannot be loaded or does not fit.
+    draft_source: a model that writes drafts for it. Raises ServerError if a model cannot be loaded or does
+    not fit.
     """
-    load_model = partial(
-        loader.load,
-        folder,
-        dtype=model_settings.dtype,
-        device=model_settings.device,
-        layers=model_settings.layer_devices,
-        # A GPU need not have room for the weights before they are quantized.
-        weights_device="cpu" if model_settings.quantize != NONE else "",
-        trust_remote_code=model_settings.trust_remote_code,
-        scaling=rope_scaling(model_settings.rope_scaling, model_settings.rope_factor),
-        tokenizer_config=Path(model_settings.tokenizer_config_path)
-        if model_settings.tokenizer_config_path
-        else None,
-        chat_template=model_settings.chat_template,
-        allow_pickle=model_settings.allow_pickle,
-        formats=KEPT_FORMATS if keeps_bits(model_settings) else FORMATS,
-    )
-    pick_runner = partial(
-        select_adapter_runner,
-        max_sequences=engine_settings.max_sequences,
-        context=engine_settings.context,
-        kv_memory_bytes=engine_settings.kv_memory_bytes,
-        max_batch_total_tokens=engine_settings.max_batch_total_tokens,
-        max_batch_tokens=engine_settings.max_batch_tokens,
-        quantize=model_settings.quantize,
-        device=model_settings.device,
-        deterministic=engine_settings.deterministic,
-        allowed_runners=select_runner.RUNNERS
-        if engine_settings.runner == "auto"
-        else (engine_settings.runner,),
-        timed=model_settings.num_shard == 1,
-    )
-    prepare = (
-        partial(limit_gpu, model_settings.cuda_memory_fraction)
-        if model_settings.device == "cuda"
-        else do_nothing
-    )
-    recipe = LoadRecipe(model_settings.num_shard, model_settings.device, prepare, load_model, pick_runner)
+    recipe = make_recipe(folder, model_settings, engine_settings)
     executor = MultiProcess(recipe) if model_settings.num_shard > 1 else SingleProcess(recipe)
     engine_thread = EngineThread("engine")
     loaded_model, selected_runner = engine_thread.run(executor.start)
+    sampler = (BatchInvariantSampler if engine_settings.deterministic else Sampler)(loaded_model.vocab)
+    draft_model = (
+        engine_thread.run(partial(open_draft_model, draft_source, loaded_model, sampler))
+        if draft_source
+        else None
+    )
     engine_thread.run(trim_heap)  # return memory that the runner checks have freed
     model = loaded_model.model
     engine_thread.run(partial(triton_sampling.warm_up, model.device, model.dtype, loaded_model.vocab))
@@ -164,7 +122,7 @@ def open_engine(folder: Path, model_settings: ModelSettings, engine_settings: En
         selected_runner,
         Engine(
             executor.wrap_runner(selected_runner.runner),
-            (BatchInvariantSampler if engine_settings.deterministic else Sampler)(loaded_model.vocab),
+            sampler,
             max_batch_tokens=engine_settings.max_batch_tokens,
             max_queued_tokens=engine_settings.max_queued_tokens,
             admission_policy=WaitingServedRatio(
@@ -175,6 +133,7 @@ def open_engine(folder: Path, model_settings: ModelSettings, engine_settings: En
             prefix_caching=engine_settings.prefix_caching,
             speculate=0 if engine_settings.deterministic else engine_settings.speculate,
             prefill_chunk_size=CHUNK_SIZE if needs_chunks else 0,
+            draft_model=draft_model,
         ),
         executor,
         engine_thread,
@@ -184,12 +143,6 @@ def open_engine(folder: Path, model_settings: ModelSettings, engine_settings: En
         max_loras=engine_settings.max_loras,
         max_lora_rank=engine_settings.max_lora_rank,
     )
-
-
-def select_adapter_runner(model: PreTrainedModel, *, deterministic: bool, **options: Any) -> SelectedRunner:
-    """As select_runner; the runner also computes steps with adapters."""
-    selected = select_runner.select_runner(model, deterministic=deterministic, **options)
-    return replace(selected, runner=AdapterRunner(model, selected.runner, deterministic))
 
 
 def open_backend(

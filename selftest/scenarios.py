@@ -139,6 +139,12 @@ class KnownAnswerProposer:
             sequence.draft_token_ids = self.draft_from_answer(sequence) if can_draft(sequence) else []
         return sum(len(sequence.draft_token_ids) for sequence, _ in scheduler_output)
 
+    def is_worthwhile(self, scheduler_output: SchedulerOutput, token_budget: int) -> bool:
+        return any(can_draft(sequence) for sequence, _ in scheduler_output)
+
+    def discard(self) -> None:
+        """It remembers no sequence."""
+
     def draft_from_answer(self, sequence: Sequence) -> list[int]:
         num_generated = sequence.num_output_tokens
         draft_token_ids = self.answer_ids[sequence.request.prompt_token_ids][

@@ -39,6 +39,7 @@ OWN_SETTINGS = frozenset(
         "MAX_BATCH_TOKENS",
         "PREFIX_CACHING",
         "SPECULATE",
+        "DRAFT_MODEL",
         "RUNNER",
         "DETERMINISTIC",
         "MAX_QUEUED_TOKENS",

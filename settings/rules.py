@@ -33,6 +33,10 @@ RULES: tuple[tuple[IsBroken, str], ...] = (
         'QUANTIZE="{s.quantize}" computes in bfloat16 or float32: set DTYPE="auto"',
     ),
     (
+        lambda s: bool(s.draft_model) and s.num_shard > 1,
+        'DRAFT_MODEL works in one process only: set DRAFT_MODEL="", or NUM_SHARD=1',
+    ),
+    (
         lambda s: bool(s.ssl_keyfile) and not s.ssl_certfile,
         "SSL_KEYFILE={s.ssl_keyfile} is the key of a certificate: set SSL_CERTFILE too",
     ),

@@ -120,6 +120,7 @@ DESCRIPTIONS: Mapping[Any, str] = {
 }
 
 
+DRAFTS_OF_A_MODEL = 4  # of DRAFT_MODEL, if SPECULATE is 0
 AT_LOAD = ("int8", "int4")  # values of QUANTIZE that quantize the weights; the others say how they are stored
 SECRETS = ("HUGGINGFACE_ACCESS_TOKEN", "API_KEYS", "MODELS", "INFERENCE_SERVER")
 
@@ -213,12 +214,18 @@ class Settings:
     max_batch_tokens: NonNegativeInt
     prefix_caching: bool
     speculate: Annotated[int, Limits(0, 16)]
+    draft_model: str
     runner: Literal["auto", "fused", "paged", "contiguous", "uncached"]
     deterministic: bool
     max_queued_tokens: NonNegativeInt
     waiting_served_ratio: NonNegativeFloat
     max_waiting_tokens: NonNegativeInt
     threads: NonNegativeInt
+
+    @property
+    def max_drafts(self) -> int:
+        """Draft tokens of a step, at most."""
+        return 0 if self.deterministic else self.speculate or (DRAFTS_OF_A_MODEL if self.draft_model else 0)
 
     @property
     def quantize_at_load(self) -> str:

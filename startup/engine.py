@@ -1,6 +1,7 @@
 """Opens the engine of the model that this process serves, as the memory plan says."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from checks import enough_memory
@@ -15,6 +16,7 @@ from inference.errors import ServerError
 from inference.factory import LoadedEngine, open_backend, open_engine
 from inference.finding import Refused
 from inference.metrics import Metrics
+from inference.open_draft_model import DraftSource
 from settings.groups import EngineSettings, ModelSettings, group
 from settings.schema import Settings
 
@@ -32,9 +34,23 @@ def load_or_explain(settings: Settings, plan: Plan, machine: Machine) -> LoadedE
 
 def load(settings: Settings, plan: Plan, machine: Machine) -> LoadedEngine:
     """Fetch what is missing and open the model as planned. Raises Refused or ServerError."""
-    assert plan.model_size is not None
     budget = enough_memory.plan_budget(plan, machine)
-    model = group(
+    model = model_settings(settings, plan)
+    engine = group(
+        EngineSettings,
+        settings,
+        context=budget.context,
+        kv_memory_bytes=budget.kv_memory_bytes,
+        max_batch_total_tokens=settings.max_batch_total_tokens or None,
+        speculate=settings.max_drafts,
+    )
+    folder = fetch_model(settings, plan)
+    return open_engine(folder, model, engine, draft_source(settings, plan.draft_plan))
+
+
+def model_settings(settings: Settings, plan: Plan) -> ModelSettings:
+    assert plan.model_size is not None
+    return group(
         ModelSettings,
         settings,
         device=plan.device,
@@ -43,14 +59,28 @@ def load(settings: Settings, plan: Plan, machine: Machine) -> LoadedEngine:
         quantize=plan.quantize,
         num_shard=plan.num_shard,
     )
+
+
+def draft_source(settings: Settings, draft: Plan | None) -> DraftSource | None:
+    """Fetch the draft model and say how it is loaded; None if there is none. Raises Refused."""
+    if draft is None:
+        return None
     engine = group(
         EngineSettings,
         settings,
-        context=budget.context,
-        kv_memory_bytes=budget.kv_memory_bytes,
-        max_batch_total_tokens=settings.max_batch_total_tokens or None,
+        context=draft.context,
+        max_sequences=draft.max_sequences,
+        kv_memory_bytes=draft.kv_memory_bytes,
+        max_batch_total_tokens=None,
     )
-    return open_engine(fetch_model(settings, plan), model, engine)
+    model = replace(
+        model_settings(settings, draft),
+        rope_scaling="none",
+        rope_factor=1.0,
+        tokenizer_config_path="",
+        chat_template="",
+    )
+    return DraftSource(fetch_model(settings, draft), model, engine)
 
 
 def fetch_model(settings: Settings, plan: Plan) -> Path:

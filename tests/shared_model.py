@@ -12,7 +12,7 @@ from torch import distributed
 from inference.engine.engine import Engine
 from inference.engine.sampling.sampler import Sampler
 from inference.engine.sequence import StepOutput
-from inference.factory import do_nothing
+from inference.load_recipe import do_nothing
 from inference.model import process_group, select_runner
 from inference.model.batch import Batch, Resize, make_batch
 from inference.model.load.loader import config_of, model_of

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from inference.engine.engine import Engine
-from inference.engine.speculation.ngram_proposer import NgramProposer
 from inference.engine.sampling.sampler import BatchInvariantSampler, Sampler
 from inference.engine.sequence import PromptLogprob, StepOutput
+from inference.engine.speculation.ngram_proposer import NgramProposer
 from inference.model import prepare_weights, select_runner
 from inference.model.runner_options import BATCH_INVARIANT
 from inference.native.build import NativeUnavailable

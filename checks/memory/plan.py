@@ -88,6 +88,7 @@ class Plan:
     context_limit    most tokens of context that the model supports; None: any number
     kv_memory_bytes  KV cache of one process; 0: the memory that is left
     request          the request that the plan was made for
+    draft_plan       of the draft model; None: there is none
     """
 
     repository: Repository
@@ -104,6 +105,7 @@ class Plan:
     quantize: str = "none"
     max_batch_tokens: int = 512
     overhead: Overhead = DEFAULT_OVERHEAD
+    draft_plan: "Plan | None" = None
 
     @property
     def context(self) -> int:
@@ -207,15 +209,21 @@ def replan(plan: Plan, **changes: Any) -> Plan:
 
     changes: fields of PlanRequest.
     """
-    request, model_size = replace(plan.request, **changes), plan.model_size
-    if model_size is None or plan.num_shard != request.num_shard:
-        return make_plan(plan.repository, request)
-    if model_size.dtype != choose_dtype(plan.repository, request, model_size.num_parameters):
-        return make_plan(plan.repository, request)
-    has_packable_weights = plan.repository.gguf_file or mxfp4_checkpoint.is_mxfp4(plan.repository.config)
-    if has_packable_weights and keeps_bits(plan.request) != keeps_bits(request):
-        return make_plan(plan.repository, request)
+    request = replace(plan.request, **changes)
+    if loads_differently(plan, request):
+        return replace(make_plan(plan.repository, request), draft_plan=plan.draft_plan)
     return replace(plan, request=request, **shared_fields(request))
+
+
+def loads_differently(plan: Plan, request: PlanRequest) -> bool:
+    """Whether other bytes are loaded for the request than the plan has measured."""
+    repository, model_size = plan.repository, plan.model_size
+    if model_size is None or plan.num_shard != request.num_shard:
+        return True
+    if model_size.dtype != choose_dtype(repository, request, model_size.num_parameters):
+        return True
+    has_packable_weights = repository.gguf_file or mxfp4_checkpoint.is_mxfp4(repository.config)
+    return bool(has_packable_weights) and keeps_bits(plan.request) != keeps_bits(request)
 
 
 def shared_fields(request: PlanRequest) -> dict[str, Any]:

@@ -24,6 +24,7 @@ class DeviceTerms:
     baseline     the libraries, this code and the tokenizer; on a GPU what CUDA takes in addition to tensors
     weights      the weights when the model is ready
     adapters     the adapters that the start loads
+    draft_model  weights, KV cache and step of the draft model
     kv           KV cache and recurrent states of the running sequences
     activations  of a step of max_batch_tokens tokens, with the work buffers that it allocates
     logits       of a step of max_sequences rows, with the sampler's copies
@@ -39,6 +40,7 @@ class DeviceTerms:
     logits: int
     load_peak: int
     page_cache: int
+    draft_model: int = 0
 
     @property
     def step(self) -> int:
@@ -47,7 +49,7 @@ class DeviceTerms:
     @property
     def when_ready(self) -> int:
         """What is there before the first request, without the KV cache."""
-        return self.baseline + self.weights + self.adapters
+        return self.baseline + self.weights + self.adapters + self.draft_model
 
     @property
     def fixed(self) -> int:
@@ -92,7 +94,19 @@ def compute_terms(
         * (itemsize(model_size.dtype) + SAMPLING_BYTES_PER_LOGIT),
         load_peak=load_peak,
         page_cache=page_cache,
+        draft_model=draft_bytes(plan, device),
     )
+
+
+def draft_bytes(plan: Plan, device: str) -> int:
+    """Bytes of the draft model, which computes on the plan's device, the first of several."""
+    draft, (kind, _, number) = plan.draft_plan, device.partition(":")
+    if draft is None or draft.model_size is None or kind != plan.device or number not in ("", "0"):
+        return 0
+    model_size = draft.model_size
+    weights = model_size.weights - model_size.quantization_savings.get(draft.quantize, 0)
+    terms = compute_terms(draft, model_size, device, weights, draft.kv_memory_bytes)
+    return terms.weights + terms.kv + terms.step
 
 
 def adapter_bytes(plan: Plan, model_size: ModelSize, weights: int) -> int:

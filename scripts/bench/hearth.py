@@ -2,8 +2,10 @@
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import psutil
 import torch
@@ -12,6 +14,7 @@ from inference.engine.engine import Engine
 from inference.engine.engine_thread import EngineThread
 from inference.engine.sampling.sampler import Sampler
 from inference.engine.sequence import StepOutput
+from inference.engine.speculation.draft_model import DraftModel
 from inference.model import select_runner
 from inference.model.load.device_dtype import DEFAULT_CONTEXT, config_length
 from inference.sampling import Sampling
@@ -24,20 +27,30 @@ from scripts.bench.options import AUTO, BenchOptions
 from scripts.bench.profile import Profile
 from settings.device_defaults import DEFAULTS
 
+BuildModel = Callable[[str, str, str], Any]  # (model, dtype, device), as models.build_model
 KV_MEMORY_FRACTION = 0.2  # of the free memory: another engine may need as much at the same time
 
 
 class Hearth:
     """An EngineUnderTest: one engine on one model serves all loads, as in the server.
 
-    prefix_caching, speculate: arguments of Engine.
+    prefix_caching, speculate: arguments of Engine. build, build_draft: make the model and its draft model.
     """
 
-    def __init__(self, options: BenchOptions, *, prefix_caching: bool = True, speculate: int = 0) -> None:
+    def __init__(
+        self,
+        options: BenchOptions,
+        *,
+        prefix_caching: bool = True,
+        speculate: int = 0,
+        build: BuildModel = build_model,
+        build_draft: BuildModel | None = None,
+    ) -> None:
         options.prepare()
         self.options = options
         thread = EngineThread("engine")
-        selected = thread.run(partial(load_runner, options))
+        selected = thread.run(partial(load_runner, options, build))
+        draft = thread.run(partial(load_runner, options, build_draft)) if build_draft else None
         self.description = selected.runner_kind
         self.engine = Engine(
             selected.runner,
@@ -46,6 +59,7 @@ class Hearth:
             max_queued_tokens=10**9,
             prefix_caching=prefix_caching,
             speculate=speculate,
+            draft_model=DraftModel(draft.runner, Sampler(selected.runner.vocab)) if draft else None,
         )
         self.profile = Profile(self.engine) if options.profile else None
         self.engine.start(thread)
@@ -75,8 +89,8 @@ class Hearth:
         self.engine.stop()
 
 
-def load_runner(options: BenchOptions) -> select_runner.SelectedRunner:
-    model = build_model(options.model, options.dtype, options.device)
+def load_runner(options: BenchOptions, build: BuildModel = build_model) -> select_runner.SelectedRunner:
+    model = build(options.model, options.dtype, options.device)
     return select_runner.select_runner(
         model,
         max_sequences=DEFAULTS[options.device]["max_sequences"],

@@ -8,6 +8,7 @@ from typing import Any
 
 from settings.schema import PositiveInt, parse, parse_bool
 
+MAX_SPECULATE = 16
 LOG_LEVELS = {"trace": "debug", "debug": "debug", "info": "info", "warn": "warning", "warning": "warning"}
 LOG_LEVELS |= {"error": "error", "critical": "error", "off": "error"}
 PRECISIONS = {"original": "stored", "float32": "float32", "float16": "float16"}
@@ -128,6 +129,11 @@ def verbose_to_log_level(value: Any) -> str:
 def json_to_list(value: Any) -> Any:
     """The items of a JSON list such as '["*"]'; other values are returned unchanged."""
     return json.loads(value) if isinstance(value, str) and value.lstrip().startswith("[") else value
+
+
+def to_max_drafts(value: Any) -> int:
+    """SPECULATE for llama.cpp's --draft-max, which has no limit. Raises ValueError."""
+    return min(MAX_SPECULATE, int(value))
 
 
 def config_to_speculate(config: Any) -> int:

@@ -12,6 +12,7 @@ from settings.aliases.convert import (
     read_lines,
     to_device,
     to_layers,
+    to_max_drafts,
     verbose_to_log_level,
 )
 
@@ -26,6 +27,10 @@ ALIASES: Mapping[str, Alias] = {
     "ALIAS": Alias("SERVED_NAMES"),
     "MODELS_MAX": Alias("MAX_LOADED_MODELS"),
     "CTX_SIZE": Alias("CONTEXT"),
+    "SPEC_DRAFT_MODEL": Alias("DRAFT_MODEL"),
+    "SPEC_DRAFT_HF": Alias("DRAFT_MODEL"),
+    "SPEC_DRAFT_N_MAX": Alias("SPECULATE", to_max_drafts),
+    "DRAFT_MAX": Alias("SPECULATE", to_max_drafts, is_fallback=True),
     "PARALLEL": Alias("MAX_SEQUENCES", unset=("-1",)),
     "BATCH_SIZE": Alias("MAX_BATCH_TOKENS"),
     "LORA": Alias("LORA_ADAPTERS", to_adapters, LIST_RULE),

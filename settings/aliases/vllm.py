@@ -48,6 +48,8 @@ ALIASES: Mapping[str, Alias] = {
     "TOOL_CALL_PARSER": Alias("TOOL_FORMAT", to_tool_format),
     "NUM_SPECULATIVE_TOKENS": Alias("SPECULATE"),
     "SPEC_TOKENS": Alias("SPECULATE"),
+    "SPEC_MODEL": Alias("DRAFT_MODEL"),
+    "SPECULATIVE_MODEL": Alias("DRAFT_MODEL", unset=("[ngram]", "ngram")),
     "SPECULATIVE_CONFIG": Alias("SPECULATE", config_to_speculate, NGRAM_CONFIG),
     "SHUTDOWN_TIMEOUT": Alias("DRAIN_SECONDS"),
     "UVICORN_LOG_LEVEL": Alias("LOG_LEVEL", to_log_level, is_fallback=True),

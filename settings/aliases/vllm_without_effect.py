@@ -14,7 +14,7 @@ OWN_PAGES = "the engine selects the layout of its KV cache itself"
 OWN_SCHEDULER = "the scheduler admits and preempts sequences by its own rules: see WAITING_SERVED_RATIO"
 OWN_LOADING = "weights are read straight from their files"
 NO_OFFLOAD = "weights and keys stay where they are: LAYERS puts layers on GPUs, the rest on the CPU"
-NO_DRAFT_MODEL = "drafts come from n-grams of the text: set SPECULATE"
+NO_DRAFT_MODEL = "drafts come from DRAFT_MODEL or repetitions: set SPECULATE"
 NO_PROMPTS_IN_LOG = "the log has one line for a request, without its text; LOG_LEVEL=warning leaves it out"
 IN_THE_REQUEST = "a request asks for it itself"
 DEFAULTS = "requests without a value use DEFAULT_TEMPERATURE and DEFAULT_MAX_TOKENS"
@@ -30,8 +30,7 @@ IGNORED: Mapping[str, Unsupported] = {
         "the format of tool calls is inferred from the chat template", accepted=("auto", *TOOL_FORMATS)
     ),
     "SPECULATIVE_CONFIG": Unsupported(NO_DRAFT_MODEL, accepts=is_ngram_config),
-    "SPECULATIVE_MODEL": Unsupported(NO_DRAFT_MODEL, accepted=("[ngram]", "ngram")),
-    "SPEC_METHOD": Unsupported(NO_DRAFT_MODEL, accepted=("ngram",)),
+    "SPEC_METHOD": Unsupported(NO_DRAFT_MODEL, accepted=("ngram", "draft_model")),
     "PIPELINE_PARALLEL_SIZE": Unsupported("LAYERS puts layers on several GPUs", accepted=("1",)),
     "DATA_PARALLEL_SIZE": Unsupported(ONE_ENGINE, accepted=("1",)),
     "NNODES": Unsupported(ONE_ENGINE, accepted=("1",)),
@@ -148,7 +147,7 @@ IGNORED: Mapping[str, Unsupported] = {
         NO_DRAFT_MODEL,
         """NGRAM_PROMPT_LOOKUP_MAX NGRAM_PROMPT_LOOKUP_MIN SPECULATIVE_DISABLE_BY_BATCH_SIZE
         SPECULATIVE_DRAFT_TENSOR_PARALLEL_SIZE SPECULATIVE_MAX_MODEL_LEN SPECULATIVE_MODEL_QUANTIZATION
-        SPEC_DECODING_ACCEPTANCE_METHOD SPEC_MODEL TYPICAL_ACCEPTANCE_SAMPLER_POSTERIOR_ALPHA
+        SPEC_DECODING_ACCEPTANCE_METHOD TYPICAL_ACCEPTANCE_SAMPLER_POSTERIOR_ALPHA
         TYPICAL_ACCEPTANCE_SAMPLER_POSTERIOR_THRESHOLD""",
         switches="DISABLE_LOGPROBS_DURING_SPEC_DECODING SPECULATIVE_DISABLE_MQA_SCORER",
     ),

@@ -8,6 +8,7 @@ sequences, a Runner and a Sampler; does not know whether drafts pay.
 import time
 from collections.abc import Iterable
 from copy import copy
+from dataclasses import replace
 from itertools import takewhile
 
 from torch import Tensor
@@ -88,6 +89,7 @@ class DraftModel:
 
     def _add(self, sequence: Sequence) -> Sequence | None:
         each = copy(sequence)
+        each.request = replace(sequence.request, adapter=None, adapter_number=0)
         each.token_ids, each.page_hashes, each.draft_token_ids = list(sequence.token_ids), [], []
         each.clear_placement()
         if not self.kv_cache_manager.allocate(each):
