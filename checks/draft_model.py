@@ -75,10 +75,10 @@ def check_draft_model(plan: Plan, machine: Machine) -> list[Finding]:
     draft = plan.draft_plan
     if draft is None:
         return []
-    left = replace(machine, disk=machine.disk - plan.repository.bytes_to_fetch)
+    rest = replace(machine, disk=machine.disk - plan.repository.bytes_to_fetch)
     findings: list[Finding] = []
     for check in CHECKS:
-        result = check(draft, left)
+        result = check(draft, rest)
         findings += result if isinstance(result, list) else [result] if result else []
     return [named(finding) for finding in findings]
 

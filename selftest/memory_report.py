@@ -103,7 +103,8 @@ class MemoryReport:
         adapters = report.ready_memory.adapters.get(CPU, 0)
         yield MemoryTerm(f"{report.name} weights", terms.weights, weights)
         yield from adapter_terms(report.name, terms.adapters, adapters)
-        yield MemoryTerm(f"{report.name} programs", terms.baseline, usage.total - weights - adapters)
+        programs = terms.baseline + terms.draft_model
+        yield MemoryTerm(f"{report.name} programs", programs, usage.total - weights - adapters)
         yield MemoryTerm(f"{report.name} ready", terms.when_ready, usage.total)
         yield MemoryTerm(f"{report.name} loading", terms.loading, usage.peak)
 

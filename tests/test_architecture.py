@@ -28,6 +28,8 @@ FLOORS = {
     "tuning": 3,
     "inference": 0,
     "inference.factory": 4,
+    "inference.open_draft_model": 3,
+    "inference.load_recipe": 3,
     "inference.local": 3,
     "inference.lora": 2,
     "inference.lora.adapter": 1,

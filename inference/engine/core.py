@@ -57,11 +57,9 @@ class EngineCore:
         prefill_chunk_size: int = 0,
         draft_model: DraftModel | None = None,
     ) -> None:
-        can = runner.capabilities
-        whole_prompts = can.encoder_decoder or not can.chunked_prefill
+        whole_prompts = runner.capabilities.encoder_decoder or not runner.capabilities.chunked_prefill
         chunking = Chunking(runner.context if prefill_chunk_size and whole_prompts else prefill_chunk_size)
-        self.runner = runner
-        self.sampler = sampler
+        self.runner, self.sampler = runner, sampler
         can_reuse = prefix_caching and not whole_prompts
         self.kv_cache_manager = create_kv_cache_manager(runner, can_reuse, chunking)
         self.scheduler = Scheduler(
@@ -72,8 +70,8 @@ class EngineCore:
             chunking=chunking,
             step_time_limit=StepTimeLimit(),
         )
-        can_draft = not (whole_prompts or prefill_chunk_size)
-        proposer = create_proposer(self.kv_cache_manager, speculate if can_draft else 0, draft_model)
+        max_drafts = 0 if whole_prompts or prefill_chunk_size else speculate
+        proposer = create_proposer(self.kv_cache_manager, max_drafts, draft_model)
         self.model_step = ModelStep(runner, sampler, self.kv_cache_manager, chunking)
         self.pipeline = create_pipeline(self._schedule, proposer, self.model_step, self.kv_cache_manager)
         self.admission_control = admission_control

@@ -12,7 +12,7 @@ from tests.parsed_settings import parsed_settings
 SETTINGS = {field.name for field in fields(Settings)}
 UNITS = ("_bytes", "_s")
 # fields that are no setting: the server's version, and the device of each layer from the plan
-DERIVED = {"version", "layer_devices"}
+DERIVED = {"version", "layer_devices", "has_link"}
 
 
 @pytest.mark.parametrize("kind", (ModelSettings, EngineSettings, ServerSettings))

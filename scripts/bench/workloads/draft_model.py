@@ -1,4 +1,4 @@
-"""Measures speculation with a draft model: its gain where the models agree, and its cost where they never do."""
+"""Measures speculation with a draft model: its gain where the models agree, its cost where they never do."""
 
 from functools import partial
 from typing import Any
@@ -34,7 +34,7 @@ def num_draft_layers(model: Any) -> int:
 
 
 def build_deep(model: str, dtype: str, device: str) -> Any:
-    """The model whose layers beyond the draft model's add nothing: it costs all, and computes as the draft."""
+    """The model whose layers beyond the draft model's add nothing: it costs all, and computes the same."""
     deep = build_model(model, dtype, device)
     for layer in deep.model.layers[num_draft_layers(deep) :]:
         layer.self_attn.o_proj.weight.zero_()
@@ -63,23 +63,20 @@ def make_specs(options: BenchOptions) -> list[EngineSpec]:
     options = pin_runner(options)
     deep = partial(Hearth, options, build=build_deep)
     drafted = partial(deep, speculate=options.speculate)
-    return [
-        EngineSpec(
-            "agreeing draft model", partial(SpawnedEngine, partial(drafted, build_draft=build_first_layers))
-        ),
-        EngineSpec("none", partial(SpawnedEngine, deep)),
-        EngineSpec(
-            "strange draft model", partial(SpawnedEngine, partial(drafted, build_draft=build_stranger))
-        ),
-    ]
+    starts = {
+        "agreeing draft model": partial(drafted, build_draft=build_first_layers),
+        "none": deep,
+        "strange draft model": partial(drafted, build_draft=build_stranger),
+    }
+    return [EngineSpec(name, partial(SpawnedEngine, start)) for name, start in starts.items()]
 
 
 DRAFT_MODEL = BenchWorkload(
     "draft_model",
-    "our engine with a draft model of an eighth of the layers, and without, greedy. Agreeing: the other layers\n"
-    "of the model add nothing, so each draft is right; this is the best case. Strange: no draft is right; this\n"
-    "is the worst case.",
-    "qwen2.5-0.5b",
+    "our engine with a draft model of an eighth of the layers, and without, greedy. Agreeing: the other\n"
+    "layers of the model add nothing, so each draft is right; this is the best case. Strange: no draft is\n"
+    "right; this is the worst case.",
+    "0.5b",
     make_loads,
     make_specs,
 )

@@ -49,7 +49,7 @@ def test_drafts_change_no_answer(family: str, drafter: str, chance: random.Rando
     plain = generate(served, requests())
     set_draft_model(served, draft_model(drafter))
     drafted = generate(served, requests(), chance)
-    assert [answer.ids for answer in drafted] == [answer.ids for answer in plain]
+    assert [collector.ids for collector in drafted] == [collector.ids for collector in plain]
     for drafted_answer, plain_answer in zip(drafted, plain, strict=True):
         assert drafted_answer.logprobs == pytest.approx(plain_answer.logprobs, abs=1e-4)
     stats = served.stats()
@@ -71,7 +71,7 @@ def test_a_sequence_beyond_the_memory_of_the_draft_model_has_no_drafts() -> None
     plain = generate(served, requests())
     set_draft_model(served, draft_model("llama", context=24))
     drafted = generate(served, requests(), random.Random(1))
-    assert [answer.ids for answer in drafted] == [answer.ids for answer in plain]
+    assert [collector.ids for collector in drafted] == [collector.ids for collector in plain]
 
 
 def test_answers_go_on_when_the_draft_model_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,7 +88,7 @@ def test_answers_go_on_when_the_draft_model_fails(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(model.runner, "forward", fail_sometimes)
     drafted = generate(served, requests(), random.Random(2))
-    assert [answer.ids for answer in drafted] == [answer.ids for answer in plain]
+    assert [collector.ids for collector in drafted] == [collector.ids for collector in plain]
     assert len(calls) > 14
 
 
@@ -97,4 +97,6 @@ def test_a_smaller_vocabulary_is_no_obstacle() -> None:
     plain = generate(served, requests())
     model.sampler = Sampler(VOCAB + 8)
     set_draft_model(served, model)
-    assert [answer.ids for answer in generate(served, requests())] == [answer.ids for answer in plain]
+    assert [collector.ids for collector in generate(served, requests())] == [
+        collector.ids for collector in plain
+    ]
