@@ -20,8 +20,7 @@ SERVED_NAMES = ""
 # The server that runs MODEL_NAME, such as "vllm_chat:gpu-box:8000"; empty: this machine. See docs/remote.md.
 INFERENCE_SERVER = ""
 
-# Several models, as a list of objects, which replaces MODEL_NAME: see docs/several_models.md and
-# docs/remote.md. Text is JSON, a Python literal, or @file.
+# Several models instead of MODEL_NAME: JSON, a Python literal or @file. See docs/several_models.md, remote.md.
 MODELS = ""
 
 # How long one of several models stays in memory unused: "5m", seconds, or "-1": until another needs it.
@@ -275,12 +274,10 @@ MAX_BATCH_TOKENS = 0
 # Compute the common prefix of prompts once, and keep it in the KV cache while there is room.
 PREFIX_CACHING = True
 
-# Draft tokens per step, at most 16: faster where an answer repeats its prompt or itself, and never different.
-# 0: none, or 4 with DRAFT_MODEL.
+# Draft tokens per step, at most 16: answers are faster and do not change. 0: none, or 4 with DRAFT_MODEL.
 SPECULATE = 0
 
-# A smaller model with the same tokenizer that writes the drafts: a folder, a GGUF file or a name on the Hub;
-# empty: drafts are repetitions.
+# A smaller model with the same tokenizer that writes the drafts; empty: they are repetitions of the text.
 DRAFT_MODEL = ""
 
 # How the engine runs the model: fused, paged, contiguous, uncached, or auto, the fastest with correct logits.
