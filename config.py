@@ -20,7 +20,7 @@ SERVED_NAMES = ""
 # The server that runs MODEL_NAME, such as "vllm_chat:gpu-box:8000"; empty: this machine. See docs/remote.md.
 INFERENCE_SERVER = ""
 
-# Several models instead of MODEL_NAME: JSON, a Python literal or @file. See docs/several_models.md, remote.md.
+# Several models instead of MODEL_NAME: JSON, a Python literal, or @file. See docs/several_models.md.
 MODELS = ""
 
 # How long one of several models stays in memory unused: "5m", seconds, or "-1": until another needs it.
