@@ -51,26 +51,23 @@ def update_acceptance(acceptance: float, draft_ids: SequenceOf[int], new_token_i
     return min(acceptance, MAX_ACCEPTANCE)
 
 
-def best_num_drafts(
-    acceptances: SequenceOf[float], num_rows: int, max_drafts: int, proposal_cost: float = 0.0
-) -> int:
+def best_num_drafts(acceptances: SequenceOf[float], num_rows: int, durations: SequenceOf[float]) -> int:
     """The number of drafts per sequence that saves most time in a step of `num_rows` rows.
 
-    acceptances: the estimate of each sequence with a proposal. proposal_cost: time to propose one draft for
-    all rows, as a share of a step without drafts. A draft saves a step if it and all drafts before it are
-    accepted. All rows are computed as wide as the widest.
+    acceptances: the estimate of each sequence with a proposal. durations: of a step with 0, 1, 2, … drafts a
+    row, the time to propose them included, in any unit. A draft saves a step if it and all drafts before it
+    are accepted. All rows are computed as wide as the widest.
     """
-    best, fastest, gain = 0, 1.0, 0.0
-    for num_drafts in range(1, max_drafts + 1):
+    best, fastest, gain = 0, 1 / durations[0], 0.0
+    for num_drafts, duration in enumerate(durations[1:], 1):
         gain += sum(acceptance**num_drafts for acceptance in acceptances) / num_rows
-        cost = step_cost(num_drafts, num_rows) + num_drafts * proposal_cost
-        if (1 + gain) / (1 + cost) > fastest:
-            best, fastest = num_drafts, (1 + gain) / (1 + cost)
+        if (1 + gain) / duration > fastest:
+            best, fastest = num_drafts, (1 + gain) / duration
     return best
 
 
-def step_cost(num_drafts: int, num_rows: int) -> float:
-    """By how much drafts lengthen a step, as a share of the step without drafts."""
-    if not num_drafts:
-        return 0.0
-    return num_drafts * num_rows / (STEP_COST + num_rows) + (SECOND_TOKEN_COST if num_rows == 1 else 0)
+def step_duration(num_drafts: int, num_rows: int) -> float:
+    """Estimated time of a step, in times of a step of one token."""
+    second_token = SECOND_TOKEN_COST if num_drafts and num_rows == 1 else 0
+    base = STEP_COST + num_rows
+    return (base + num_drafts * num_rows + second_token * base) / (STEP_COST + 1)

@@ -21,13 +21,12 @@ from inference.engine.sampling.sampler import Sampler
 from inference.engine.sampling.scatter import NEG_INF, select_rows
 from inference.engine.scheduler import SchedulerOutput
 from inference.engine.sequence import Sequence
+from inference.engine.speculation.step_times import typical_time
 from inference.model.batch import Runner
-
-TIME_RATE = 1 / 8  # weight of the latest step in the estimate of its time
 
 
 class DraftModel:
-    """Writes drafts of several sequences at once, greedily extending as many copies as its KV memory holds.
+    """Writes drafts of several sequences at once: of as many as its KV memory holds.
 
     runner   computes several tokens a row (RunnerCapabilities.chunked_prefill), from a vocabulary in which
              the ids mean the same as in the large model's
@@ -73,10 +72,11 @@ class DraftModel:
     def _follow(self, sequence: Sequence) -> Sequence | None:
         """The copy with the sequence's tokens, of which those computed before count; None without memory."""
         each = self._copies.get(sequence.id)
-        if len(sequence.token_ids) >= self.kv_cache_manager.context:
-            return None
         if each is None:
             return self._add(sequence)
+        if len(sequence.token_ids) >= self.kv_cache_manager.context:
+            self._forget(each)
+            return None
         num_known = self._num_known[each.id]
         drafted = zip(each.token_ids[num_known:], sequence.token_ids[num_known:], strict=False)
         num_right = num_known + sum(1 for _ in takewhile(lambda ids: ids[0] == ids[1], drafted))
@@ -92,7 +92,7 @@ class DraftModel:
         each.request = replace(sequence.request, adapter=None, adapter_number=0)
         each.token_ids, each.page_hashes, each.draft_token_ids = list(sequence.token_ids), [], []
         each.clear_placement()
-        if not self.kv_cache_manager.allocate(each):
+        if len(each.token_ids) >= self.kv_cache_manager.context or not self.kv_cache_manager.allocate(each):
             return None
         self._copies[each.id], self._num_known[each.id] = each, len(each.token_ids)
         return each
@@ -136,14 +136,10 @@ class DraftModel:
                 each.token_ids.append(token.id)
                 advanced.append(each)
         if all(num_tokens == 1 for _, num_tokens in scheduled):
-            self.step_s = moving_average(self.step_s, time.perf_counter() - start_s)
+            self.step_s = typical_time(self.step_s, time.perf_counter() - start_s)
         return advanced
 
 
 def fit_width(logits: Tensor, vocab: int) -> Tensor:
     """The logits (W, V) with at least `vocab` columns: the model does not know the ids of further ones."""
     return logits if logits.shape[1] >= vocab else pad(logits, (0, vocab - logits.shape[1]), value=NEG_INF)
-
-
-def moving_average(average: float | None, seconds: float) -> float:
-    return seconds if average is None else average + TIME_RATE * (seconds - average)

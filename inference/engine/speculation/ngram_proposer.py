@@ -14,6 +14,7 @@ from inference.engine.speculation.acceptance import (
     can_draft,
     max_drafts_of,
     max_drafts_per_row,
+    step_duration,
     update_acceptance,
 )
 
@@ -104,7 +105,8 @@ class NgramProposer:
             s: table for s, table in tables.items() if table.proposal and table.acceptance * STEP_COST > 1
         }
         acceptances = [table.acceptance for table in tables.values()]
-        num_drafts = best_num_drafts(acceptances, len(sequences), max_drafts)
+        durations = [step_duration(count, len(sequences)) for count in range(max_drafts + 1)]
+        num_drafts = best_num_drafts(acceptances, len(sequences), durations)
         for sequence, table in tables.items():
             num_fitting = max_drafts_of(sequence, self.kv_cache_manager)
             sequence.draft_token_ids = table.proposal[: min(num_drafts, num_fitting)]

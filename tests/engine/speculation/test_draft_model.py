@@ -7,8 +7,7 @@ import torch
 
 from inference.engine.engine import Engine
 from inference.engine.sampling.sampler import Sampler
-from inference.engine.scheduler import SchedulerOutput
-from inference.engine.speculation.acceptance import max_drafts_per_row
+from inference.engine.sequence import Sequence
 from inference.engine.speculation.draft_model import DraftModel
 from inference.engine.speculation.draft_model_proposer import DraftModelProposer
 from inference.model import select_runner
@@ -29,8 +28,8 @@ def draft_model(family: str, context: int = 80, kv_memory_bytes: int = 1 << 22) 
 class ConstantProposer(DraftModelProposer):
     """Proposes SPECULATE drafts in every step without a prompt, whether or not they pay."""
 
-    def _num_drafts(self, scheduler_output: SchedulerOutput, token_budget: int) -> int:
-        return min(SPECULATE, max_drafts_per_row(scheduler_output, token_budget))
+    def _num_drafts(self, sequences: list[Sequence], max_drafts: int) -> int:
+        return max(0, max_drafts)
 
 
 def set_draft_model(served: Engine, model: DraftModel) -> DraftModelProposer:

@@ -6,7 +6,7 @@ import pytest
 
 from inference.engine.kv.contiguous import ContiguousKVCacheManager
 from inference.engine.sequence import Sequence
-from inference.engine.speculation.acceptance import MAX_ACCEPTANCE, best_num_drafts
+from inference.engine.speculation.acceptance import MAX_ACCEPTANCE, best_num_drafts, step_duration
 from inference.engine.speculation.ngram_proposer import INITIAL_ACCEPTANCE, NgramProposer, NgramTable
 from tests.generation_requests import make_request
 
@@ -170,14 +170,14 @@ def test_a_draft_of_low_acceptance_is_not_computed() -> None:
     assert sequence.draft_token_ids == [] and other.draft_token_ids
 
 
+def best_of(acceptances: list[float], num_rows: int, most: int = MOST) -> int:
+    return best_num_drafts(acceptances, num_rows, [step_duration(n, num_rows) for n in range(most + 1)])
+
+
 def test_more_drafts_are_computed_for_high_acceptance_and_few_rows() -> None:
-    assert [best_num_drafts([trust], 1, MOST) for trust in (0.01, 0.3, 0.5, 0.9)] == [0, 0, 3, 8]
-    assert (
-        best_num_drafts([0.9] * 2, 2, MOST)
-        > best_num_drafts([0.9] * 8, 8, MOST)
-        > best_num_drafts([0.9, *[0.1] * 7], 8, MOST)
-    )
-    assert best_num_drafts([], 3, MOST) == best_num_drafts([0.9], 1, 0) == 0
+    assert [best_of([trust], 1) for trust in (0.01, 0.3, 0.5, 0.9)] == [0, 0, 3, 8]
+    assert best_of([0.9] * 2, 2) > best_of([0.9] * 8, 8) > best_of([0.9, *[0.1] * 7], 8)
+    assert best_of([], 3) == best_of([0.9], 1, most=0) == 0
 
 
 def test_tables_of_finished_sequences_are_dropped() -> None:
