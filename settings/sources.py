@@ -162,6 +162,8 @@ def known_settings(source: Source) -> Iterator[tuple[str, Alias]]:
         alias = ALIASES.get(name, Alias(name) if name in TYPES else None)
         if alias and value not in alias.unset:
             yield name, alias
+            if alias.also:
+                yield name, alias.also
 
 
 def describe_foreign(name: str) -> str:

@@ -21,6 +21,7 @@ class Alias:
     unset          values that leave the setting as it is
     is_former      a deprecated former name of the setting
     former_values  deprecated former values of the setting
+    also           another setting that the same value sets
     """
 
     setting: str
@@ -33,6 +34,7 @@ class Alias:
     unset: Collection[str] = ()
     is_former: bool = False
     former_values: Collection[str] = ()
+    also: "Alias | None" = None
 
 
 @dataclass(frozen=True, slots=True)

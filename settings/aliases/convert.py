@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from settings.schema import PositiveInt, parse, parse_bool
 
 MAX_SPECULATE = 16
+DRAFT_METHOD = "draft_model"  # of vLLM's --speculative-config
 LOG_LEVELS = {"trace": "debug", "debug": "debug", "info": "info", "warn": "warning", "warning": "warning"}
 LOG_LEVELS |= {"error": "error", "critical": "error", "off": "error"}
 PRECISIONS = {"original": "stored", "float32": "float32", "float16": "float16"}
@@ -137,18 +139,31 @@ def to_max_drafts(value: Any) -> int:
 
 
 def config_to_speculate(config: Any) -> int:
-    """SPECULATE for vLLM's --speculative-config; 0 for methods other than ngram, which change no answer."""
+    """SPECULATE for vLLM's --speculative-config; 0 for methods that this server lacks: no answer changes."""
     values = json.loads(config)
-    return parse(PositiveInt, values["num_speculative_tokens"]) if is_ngram_config(config) else 0
+    return parse(PositiveInt, values["num_speculative_tokens"]) if is_known_speculation(config) else 0
 
 
-def is_ngram_config(config: str) -> bool:
-    """Whether vLLM's --speculative-config selects n-grams and says how many tokens."""
+def config_to_draft_model(config: Any) -> str:
+    """DRAFT_MODEL for vLLM's --speculative-config; empty for n-grams and methods that this server lacks."""
+    values = json.loads(config)
+    return str(values["model"]) if is_known_speculation(config) and not is_ngram(values) else ""
+
+
+def is_known_speculation(config: str) -> bool:
+    """Whether vLLM's --speculative-config selects n-grams or a draft model, and says how many tokens."""
     try:
         values = json.loads(config)
     except ValueError:
         return False
-    return isinstance(values, dict) and values.get("method") == "ngram" and "num_speculative_tokens" in values
+    if not isinstance(values, dict) or "num_speculative_tokens" not in values:
+        return False
+    names_model = values.get("method", DRAFT_METHOD) == DRAFT_METHOD and isinstance(values.get("model"), str)
+    return is_ngram(values) or names_model
+
+
+def is_ngram(values: Mapping[str, Any]) -> bool:
+    return values.get("method") == "ngram" or values.get("model") in ("ngram", "[ngram]")
 
 
 def read_lines(path: Any) -> tuple[str, ...]:

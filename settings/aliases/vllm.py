@@ -9,6 +9,7 @@ from settings.adapter_list import LIST_RULE, to_adapters
 from settings.aliases.alias import OFF_VALUES, ON_VALUES, Alias, Unsupported, refused
 from settings.aliases.convert import (
     bytes_to_gigabytes,
+    config_to_draft_model,
     config_to_speculate,
     json_to_list,
     quantization_to_quantize,
@@ -19,7 +20,7 @@ from settings.aliases.convert import (
 )
 
 COUNT = "a whole number, 1 or more, also as 32k (32000) or 32K (32768)"
-NGRAM_CONFIG = 'a JSON object; with "method": "ngram" its num_speculative_tokens must be a whole number'
+SPECULATIVE_RULE = "a JSON object, whose num_speculative_tokens is a whole number"
 ROPE_RULE = "none, linear, dynamic or yarn (of a JSON object its rope_type, and its factor as ROPE_FACTOR)"
 
 ALIASES: Mapping[str, Alias] = {
@@ -50,7 +51,12 @@ ALIASES: Mapping[str, Alias] = {
     "SPEC_TOKENS": Alias("SPECULATE"),
     "SPEC_MODEL": Alias("DRAFT_MODEL"),
     "SPECULATIVE_MODEL": Alias("DRAFT_MODEL", unset=("[ngram]", "ngram")),
-    "SPECULATIVE_CONFIG": Alias("SPECULATE", config_to_speculate, NGRAM_CONFIG),
+    "SPECULATIVE_CONFIG": Alias(
+        "SPECULATE",
+        config_to_speculate,
+        SPECULATIVE_RULE,
+        also=Alias("DRAFT_MODEL", config_to_draft_model, SPECULATIVE_RULE),
+    ),
     "SHUTDOWN_TIMEOUT": Alias("DRAIN_SECONDS"),
     "UVICORN_LOG_LEVEL": Alias("LOG_LEVEL", to_log_level, is_fallback=True),
 }

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from settings.aliases.alias import OFF_VALUES, ON_VALUES, Unsupported, no_effect
-from settings.aliases.convert import QUANTIZATION_VALUES, TOOL_FORMATS, is_ngram_config
+from settings.aliases.convert import QUANTIZATION_VALUES, TOOL_FORMATS, is_known_speculation
 
 NO_IMAGES = "this server reads no images, audio or video"
 WHOLE_ADAPTERS = "an adapter is served with all its tensors, or refused"
@@ -29,7 +29,7 @@ IGNORED: Mapping[str, Unsupported] = {
     "TOOL_CALL_PARSER": Unsupported(
         "the format of tool calls is inferred from the chat template", accepted=("auto", *TOOL_FORMATS)
     ),
-    "SPECULATIVE_CONFIG": Unsupported(NO_DRAFT_MODEL, accepts=is_ngram_config),
+    "SPECULATIVE_CONFIG": Unsupported(NO_DRAFT_MODEL, accepts=is_known_speculation),
     "SPEC_METHOD": Unsupported(NO_DRAFT_MODEL, accepted=("ngram", "draft_model")),
     "PIPELINE_PARALLEL_SIZE": Unsupported("LAYERS puts layers on several GPUs", accepted=("1",)),
     "DATA_PARALLEL_SIZE": Unsupported(ONE_ENGINE, accepted=("1",)),
