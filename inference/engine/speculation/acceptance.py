@@ -36,7 +36,7 @@ def max_drafts_per_row(scheduler_output: SchedulerOutput, token_budget: int) -> 
     """
     if any(num_tokens > 1 for _, num_tokens in scheduler_output):
         return 0
-    return min(MAX_DRAFT_TOKENS, token_budget) // len(scheduler_output) - 1
+    return max(0, min(MAX_DRAFT_TOKENS, token_budget) // len(scheduler_output) - 1)
 
 
 def update_acceptance(acceptance: float, draft_ids: SequenceOf[int], new_token_ids: SequenceOf[int]) -> float:

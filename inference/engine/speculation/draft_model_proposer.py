@@ -70,7 +70,7 @@ class DraftModelProposer:
         if num_drafts := self._num_drafts(sequences, max_drafts):
             self._write(sequences, num_drafts, token_budget)
         self._count_step()
-        if max_drafts > 0:
+        if max_drafts:
             most = max(len(sequence.draft_token_ids) for sequence in sequences)
             self._started = most, len(sequences), time.perf_counter()
         return sum(len(sequence.draft_token_ids) for sequence in sequences)
@@ -115,7 +115,7 @@ class DraftModelProposer:
     def _num_drafts(self, sequences: list[Sequence], max_drafts: int) -> int:
         """Drafts for each sequence that can have some: the best number, or now and then any other."""
         drafting = [sequence for sequence in sequences if can_draft(sequence)]
-        if max_drafts <= 0 or not drafting or self._steps_until_drafts:
+        if not (max_drafts and drafting) or self._steps_until_drafts:
             return 0
         if not self._steps_until_trial:
             return self._times.least_known(max_drafts)

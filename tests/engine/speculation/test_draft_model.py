@@ -29,7 +29,7 @@ class ConstantProposer(DraftModelProposer):
     """Proposes SPECULATE drafts in every step without a prompt, whether or not they pay."""
 
     def _num_drafts(self, sequences: list[Sequence], max_drafts: int) -> int:
-        return max(0, max_drafts)
+        return max_drafts
 
 
 def set_draft_model(served: Engine, model: DraftModel) -> DraftModelProposer:

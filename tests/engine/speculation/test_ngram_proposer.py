@@ -180,6 +180,12 @@ def test_more_drafts_are_computed_for_high_acceptance_and_few_rows() -> None:
     assert best_of([], 3) == best_of([0.9], 1, most=0) == 0
 
 
+def test_there_are_no_drafts_where_the_rows_fill_the_budget() -> None:
+    sequences = [make_sequence([1, 2, 3, 4] * 3, id=id) for id in range(3)]
+    proposer = confident_proposer(*sequences)
+    assert proposer.propose([(sequence, 1) for sequence in sequences], 2) == 0
+
+
 def test_tables_of_finished_sequences_are_dropped() -> None:
     sequence, other = make_sequence([1, 2, 3, 4] * 3), make_sequence([1, 2, 3, 4] * 3, id=1)
     proposer = confident_proposer(sequence, other)
