@@ -12,6 +12,7 @@ from checks.machine import Machine
 from checks.memory.estimate import kv_bytes_of
 from checks.memory.plan import Plan
 from checks.repository import check_access, check_licence, check_remote_code
+from checks.suggestions import as_list
 from hub.repository import Repository
 from hub.resolve import resolve_model
 from inference.finding import Finding, Refused
@@ -76,11 +77,7 @@ def check_draft_model(plan: Plan, machine: Machine) -> list[Finding]:
     if draft is None:
         return []
     rest = replace(machine, disk=machine.disk - plan.repository.bytes_to_fetch)
-    findings: list[Finding] = []
-    for check in CHECKS:
-        result = check(draft, rest)
-        findings += result if isinstance(result, list) else [result] if result else []
-    return [named(finding) for finding in findings]
+    return [named(finding) for check in CHECKS for finding in as_list(check(draft, rest))]
 
 
 def named(finding: Finding) -> Finding:

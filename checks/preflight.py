@@ -88,8 +88,8 @@ class PreflightReport:
     @property
     def files_to_fetch(self) -> list[RepoFile]:
         """The plan's files that the cache does not have, the draft model's among them."""
-        plans = [each for each in (self.plan, self.plan and self.plan.draft_plan) if each]
-        return [file for each in plans for file in each.repository.files_to_fetch]
+        plans = (self.plan, self.plan.draft_plan) if self.plan else ()
+        return [file for plan in plans if plan for file in plan.repository.files_to_fetch]
 
 
 def preflight(settings: Settings, pending: PendingRepository) -> PreflightReport:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from checks.machine import Machine
 from checks.memory import ModelSize
 from checks.memory.plan import Plan
-from checks.memory.terms import DeviceTerms, compute_terms
+from checks.memory.terms import DeviceTerms, bytes_of_weights, compute_terms, is_first_device
 from inference.model.kv_cost import KVLimits
 from inference.model.load.device_dtype import default_kv_memory
 
@@ -40,11 +40,7 @@ def device_parts(plan: Plan, model_size: ModelSize) -> tuple[DevicePart, ...]:
     their kinds alternate.
     """
     if not plan.layer_devices:
-        return (
-            DevicePart(
-                plan.device, model_size.weights - model_size.quantization_savings.get(plan.quantize, 0), 1.0
-            ),
-        )
+        return (DevicePart(plan.device, bytes_of_weights(plan, model_size), 1.0),)
     num_layers = len(plan.layer_devices)
     even_share = model_size.weights // num_layers  # if the sizes of the layers are unknown
     layer_weights = model_size.layer_weights or (even_share,) * num_layers
@@ -112,8 +108,7 @@ def tuning_bytes(plan: Plan, device: str) -> int:
 
     Processes on several GPUs have KV caches of one size, so each is smaller by what the first GPU leaves.
     """
-    kind, _, number = device.partition(":")
-    return plan.request.tuning_memory_bytes if kind == plan.device and number in ("", "0") else 0
+    return plan.request.tuning_memory_bytes if is_first_device(plan, device) else 0
 
 
 def available_kv_memory_bytes(plan: Plan, machine: Machine, model_size: ModelSize) -> int:

@@ -100,20 +100,29 @@ def compute_terms(
 
 def draft_bytes(plan: Plan, device: str) -> int:
     """Bytes of the draft model, which computes on the plan's device, the first of several."""
-    draft, (kind, _, number) = plan.draft_plan, device.partition(":")
-    if draft is None or draft.model_size is None or kind != plan.device or number not in ("", "0"):
+    draft = plan.draft_plan
+    if draft is None or draft.model_size is None or not is_first_device(plan, device):
         return 0
-    model_size = draft.model_size
-    weights = model_size.weights - model_size.quantization_savings.get(draft.quantize, 0)
-    terms = compute_terms(draft, model_size, device, weights, draft.kv_memory_bytes)
+    weights = bytes_of_weights(draft, draft.model_size)
+    terms = compute_terms(draft, draft.model_size, device, weights, draft.kv_memory_bytes)
     return terms.weights + terms.kv + terms.step
+
+
+def is_first_device(plan: Plan, device: str) -> bool:
+    """Whether the device is the plan's, or the first of several: what serves the model beside it is there."""
+    kind, _, number = device.partition(":")
+    return kind == plan.device and number in ("", "0")
+
+
+def bytes_of_weights(plan: Plan, model_size: ModelSize) -> int:
+    """Bytes of the weights when the model is ready, on all devices of a process."""
+    return model_size.weights - model_size.quantization_savings.get(plan.quantize, 0)
 
 
 def adapter_bytes(plan: Plan, model_size: ModelSize, weights: int) -> int:
     """Bytes of the adapters where `weights` bytes of the model are: its devices share both alike."""
-    total_weights = model_size.weights - model_size.quantization_savings.get(plan.quantize, 0)
     num_bytes = plan.request.num_adapter_values * itemsize(model_size.dtype)
-    return num_bytes * weights // max(1, total_weights)
+    return num_bytes * weights // max(1, bytes_of_weights(plan, model_size))
 
 
 def loading_memory(plan: Plan, model_size: ModelSize, weights: int) -> tuple[int, int]:

@@ -83,7 +83,7 @@ class DraftModel:
         num_computed = each.num_computed_tokens + each.num_in_flight_tokens
         each.num_computed_tokens = min(num_computed, num_right, len(sequence.token_ids) - 1)
         each.num_in_flight_tokens = 0
-        each.token_ids = list(sequence.token_ids)
+        each.token_ids[num_right:] = sequence.token_ids[num_right:]
         self._num_known[each.id] = len(each.token_ids)
         return each
 
