@@ -131,7 +131,7 @@ def open_engine(
             if engine_settings.waiting_served_ratio
             else None,
             prefix_caching=engine_settings.prefix_caching,
-            speculate=0 if engine_settings.deterministic else engine_settings.speculate,
+            speculate=engine_settings.speculate,
             prefill_chunk_size=CHUNK_SIZE if needs_chunks else 0,
             draft_model=draft_model,
         ),

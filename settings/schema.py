@@ -224,7 +224,7 @@ class Settings:
 
     @property
     def max_drafts(self) -> int:
-        """Draft tokens of a step, at most."""
+        """Draft tokens of a step, at most: none where no other row may change a bit of an answer."""
         return 0 if self.deterministic else self.speculate or (DRAFTS_OF_A_MODEL if self.draft_model else 0)
 
     @property
