@@ -64,7 +64,8 @@ def loaded_adapters(engine: SteppedEngine, rank: int, numbers: Sequence[int]) ->
     runner = AdapterRunner(engine.model, engine.runner)
     try:
         for number in numbers:
-            runner.add(random_adapter(engine.model, number, rank))
+            runner.add(adapter := random_adapter(engine.model, number, rank))
+            runner.use_graphs(adapter)
         yield runner
     finally:
         for number in numbers:

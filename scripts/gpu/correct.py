@@ -43,7 +43,7 @@ GROUPS = (
             "tests/model/test_memory_usage.py",
             "tests/test_device_copy.py",
             "tests/engine/sampling/test_triton_sampling_on_gpu.py",
-            "tests/model/lora/test_runner.py",
+            "tests/model/lora",
             "tests/model/quantization/test_device_matrix.py",
         ),
     ),

@@ -4,7 +4,7 @@ A module has another `forward` only while a step runs with one of its adapters: 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -127,17 +127,8 @@ class AdaptedModules:
         """Within the context, the modules of these adapters compute their deltas too."""
         names = {name for adapter in adapters for name in adapter.deltas}
         forwards = [self.forwards[name] for name in names]
-        previous = [forward.module.__dict__.get("forward") for forward in forwards]
-        try:
-            for forward in forwards:
-                forward.module.__dict__["forward"] = forward
+        with replaced_forwards({forward.module: forward for forward in forwards}):
             yield
-        finally:
-            for forward, before in zip(forwards, previous, strict=True):
-                if before is None:
-                    del forward.module.__dict__["forward"]
-                else:
-                    forward.module.__dict__["forward"] = before
 
     def num_calls(self, adapter: AdapterWeights) -> Mapping[str, int]:
         """How often each module of the adapter has applied its delta."""
@@ -146,3 +137,19 @@ class AdaptedModules:
     def has_other_inputs(self, adapter: AdapterWeights) -> bool:
         """Whether a module of the adapter was called with other tokens than all of a pass."""
         return any(self.forwards[name].has_other_inputs for name in adapter.deltas)
+
+
+@contextmanager
+def replaced_forwards(forwards: Mapping[nn.Module, Callable[..., Any]]) -> Iterator[None]:
+    """Within the context, calling the modules calls these functions instead."""
+    previous = {module: module.__dict__.get("forward") for module in forwards}
+    try:
+        for module, forward in forwards.items():
+            module.__dict__["forward"] = forward
+        yield
+    finally:
+        for module, before in previous.items():
+            if before is None:
+                del module.__dict__["forward"]
+            else:
+                module.__dict__["forward"] = before

@@ -1,8 +1,8 @@
 """The runner of a model with adapters: steps without one go to the selected runner, others to one that can.
 
-Compiled layers and CUDA graphs compute no deltas, and the fused runner only those that native code has: other
-steps with an adapter run in a plain paged runner over the same pages. Knows batches and adapters; not where
-adapters come from.
+Compiled layers compute no deltas, and the fused runner only those that native code has: other steps with an
+adapter run in a paged runner over the same pages, on a GPU with CUDA graphs of its own. Knows batches and
+adapters; not where adapters come from.
 """
 
 from collections.abc import Sequence
@@ -14,10 +14,12 @@ from transformers import PreTrainedModel
 from inference.model.batch import Batch, Runner
 from inference.model.fused.native_adapter import NativeAdapter
 from inference.model.fused.runner import FusedRunner
+from inference.model.lora.graph_runner import AdapterGraphRunner, import_low_rank_kernel
 from inference.model.lora.modules import AdaptedModules
 from inference.model.lora.split import join_rows, logits_order, pooled_order, select_rows
 from inference.model.lora.weights import AdapterWeights
 from inference.model.paged.attention import PagedAttention
+from inference.model.paged.cuda_graphs import GraphRunner
 from inference.model.paged.runner import PagedRunner
 from inference.model.paged.sdpa import sdpa_kernel
 
@@ -47,7 +49,9 @@ class AdapterRunner:
     @property
     def delta_runner(self) -> Runner:
         if self._delta_runner is None:
-            self._delta_runner = create_delta_runner(self.model, self.runner)
+            self._delta_runner = create_delta_runner(
+                self.model, self.runner, None if self.deterministic else self.modules
+            )
         return self._delta_runner
 
     def add(self, adapter: AdapterWeights) -> None:
@@ -60,6 +64,13 @@ class AdapterRunner:
             self.modules.remove(self.adapters.pop(number))
         if isinstance(self.runner, FusedRunner):
             self.runner.adapters.pop(number, None)
+        if isinstance(self._delta_runner, AdapterGraphRunner):
+            self._delta_runner.slots.remove(number)
+
+    def use_graphs(self, adapter: AdapterWeights) -> None:
+        """Replay steps that decode with the adapter from now on, where that is possible."""
+        if isinstance(self.delta_runner, AdapterGraphRunner):
+            self.delta_runner.add(adapter)
 
     def use_native(self, adapter: AdapterWeights, native: NativeAdapter) -> None:
         """Compute the adapter in the fused runner from now on."""
@@ -116,8 +127,16 @@ class AdapterRunner:
         return list(groups.values())
 
 
-def create_delta_runner(model: PreTrainedModel, runner: Runner) -> Runner:
-    """The runner itself if it calls the model's modules in every step, else a paged runner over its pages."""
+def create_delta_runner(
+    model: PreTrainedModel, runner: Runner, modules: AdaptedModules | None = None
+) -> Runner:
+    """The runner itself if it calls the model's modules in every step, else a paged runner over its pages.
+
+    modules: those that adapters change, for graphs of such steps; None: no graphs.
+    """
+    add_low_rank = import_low_rank_kernel(model.device)
+    if isinstance(runner, GraphRunner) and runner.graphs and modules and add_low_rank:
+        return AdapterGraphRunner(model, runner, modules, add_low_rank)
     if isinstance(runner, PagedRunner):
         if type(runner) is PagedRunner and type(runner.attention) is PagedAttention:
             return runner

@@ -59,6 +59,7 @@ def try_adapter(runner: AdapterRunner, adapter: AdapterWeights) -> None:
     if adapter.has_effect and torch.equal(base, logits):
         raise UnusableAdapter("the model computes the same logits with it as without it")
     adapter.unbatched = runner.modules.has_other_inputs(adapter)
+    runner.use_graphs(adapter)
     if isinstance(runner.runner, FusedRunner):
         try_native(runner, adapter, (batch, base), (with_adapter, logits))
         if runner.deterministic and adapter.native is None:

@@ -95,7 +95,9 @@ class CapturedGraph:
         self.padding_pages = [runner.pool.num_pages_of(group) for group in runner.pool.groups]
         self.token_ids = torch.zeros(1, count, dtype=torch.int64, device=runner.device)
         self.positions = torch.zeros_like(self.token_ids)
-        self.slot_mappings = [torch.zeros_like(self.token_ids[0]) for _ in page_tables]
+        self.slot_mappings = [
+            torch.full_like(self.token_ids[0], page * self.page_size) for page in self.padding_pages
+        ]
         self.logits_indices = logits_indices
         self.set_spans([[] for _ in page_tables])
         self.replay_graph = capture(

@@ -7,6 +7,7 @@ steps of its kind are computed directly. Knows which graphs are worth their time
 import logging
 import time
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 
@@ -32,6 +33,18 @@ MIXED_TOKENS = (32, 64, 128, 256, 384, 512, 768, 1024, 1536, 2048)
 # larger ones first.
 MAX_CAPTURE_S = 60.0
 
+
+class GraphRecording(NamedTuple):
+    """How a runner's graphs are captured.
+
+    tolerance  the largest difference of a logit, in standard deviations of the logits
+    """
+
+    capture: Capture
+    tolerance: float
+    shared: SharedTensors
+
+
 GraphKind = type[DecodeGraph] | type[MixedGraph]
 GRAPH_KINDS: tuple[GraphKind, ...] = (DecodeGraph, MixedGraph)
 
@@ -40,6 +53,7 @@ class GraphRunner(PagedRunner):
     """A PagedRunner that replays graphs for steps that fit one, and computes other steps directly."""
 
     graphs: tuple[CapturedGraph, ...] = ()  # the first that supports a step is replayed
+    recording: GraphRecording | None = None  # of the last capture_graphs
 
     def compute(
         self,
@@ -70,6 +84,7 @@ class GraphRunner(PagedRunner):
         mixed = mixed_sizes(min(max_batch_tokens, self.kv_capacity))
         pending = capture_order(decode, mixed)
         shared = SharedTensors(self, max(self.max_sequences, decode[-1]), max(mixed, default=0))
+        self.recording = GraphRecording(capture, tolerance, shared)
         graphs: list[CapturedGraph] = []
         while pending:
             (kind, count), capture_began = pending.pop(0), clock()
