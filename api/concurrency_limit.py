@@ -8,20 +8,18 @@ before the app runs, and refuses the request if none is free. A large body takes
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Any
 
 from flask import Flask, Response, current_app, g, request
 
+from api.large_json import COUNTED_BYTES
 from api.response import StreamedResponse
 from api.route_lookup import make_route_lookup
-from api.wsgi_environ import PERMIT, is_small
+from api.wsgi_environ import PERMIT
 from inference.drain_rate import MIN_RETRY_S, DrainRate, overloaded
 from inference.errors import Overloaded
 from inference.models import Models
 
 PERMITS = "permits"  # key in app.extensions
-# (method, path, environ) -> why the request is refused; None: it is not, and its permit may be in the environ
-EarlyRefusal = Callable[[str, str, dict[str, Any]], Overloaded | None]
 
 
 class Permit:
@@ -47,11 +45,18 @@ class Permits:
 
     def acquire(self) -> Permit:
         """Take a permit. Raises Overloaded if none is free."""
+        permit = self.take()
+        if permit is None:
+            raise self.overloaded()
+        return permit
+
+    def take(self) -> Permit | None:
+        """Take a permit; None if none is free."""
         with self._lock:
-            if self.num_free:
-                self.num_free -= 1
-                return Permit(self)
-        raise self.overloaded()
+            if not self.num_free:
+                return None
+            self.num_free -= 1
+            return Permit(self)
 
     def take_back(self) -> None:
         with self._lock:
@@ -66,30 +71,30 @@ class Permits:
         return overloaded(min((end for end in ends if end is not None), default=None), drained_s)
 
 
+# (method, path, bytes of the body) -> the request's permit, or why it is refused; None: it needs none yet
+ReservePermit = Callable[[str, str, int], Permit | Overloaded | None]
+
+
 def install(app: Flask, limit: int, models: Models) -> Permits:
     permits = app.extensions[PERMITS] = Permits(limit, models)
     app.after_request(_release_at_end)
     return permits
 
 
-def make_early_refusal(app: Flask, root_path: str = "") -> EarlyRefusal:
+def make_permit_reservation(app: Flask, root_path: str = "") -> ReservePermit:
     """The function that reserves a permit for a request, or refuses it, before its body is parsed."""
     permits: Permits = app.extensions[PERMITS]
     find_operation = make_route_lookup(app, root_path)
 
-    def refuse(method: str, path: str, environ: dict[str, Any]) -> Overloaded | None:
+    def reserve(method: str, path: str, num_bytes: int) -> Permit | Overloaded | None:
         operation = find_operation(method, path)
         if not (operation and operation.takes_permit):
             return None
-        if not is_small(environ):
+        if num_bytes > COUNTED_BYTES:
             return None if permits.num_free else permits.overloaded()
-        try:
-            environ[PERMIT] = permits.acquire()
-        except Overloaded as error:
-            return error.with_traceback(None)
-        return None
+        return permits.take() or permits.overloaded()
 
-    return refuse
+    return reserve
 
 
 def acquire_permit() -> None:

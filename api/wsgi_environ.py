@@ -2,6 +2,7 @@
 
 import io
 import sys
+import time
 from collections.abc import Callable, Iterable
 from typing import Any, BinaryIO
 from urllib.parse import unquote_to_bytes
@@ -25,7 +26,7 @@ DROPPED_HEADERS = frozenset(
 
 
 def make_environ(scope: dict[str, Any], body: BinaryIO) -> dict[str, Any]:
-    """`body` is at its start."""
+    """`body` is at its start; the request was received now, unless the scope says when."""
     path, query = scope["raw_path"], scope["query_string"].decode("latin1")
     raw_uri = path.decode("latin1") + (f"?{query}" if query else "")
     host, port = (scope["server"] or ("", 0))[:2]
@@ -54,6 +55,7 @@ def make_environ(scope: dict[str, Any], body: BinaryIO) -> dict[str, Any]:
         "wsgi.multiprocess": False,
         "wsgi.run_once": False,
         HANDOVER: True,
+        RECEIVED: scope.get("extensions", {}).get(RECEIVED) or time.perf_counter(),
         **header_environ(scope["headers"]),
     }
 

@@ -7,7 +7,7 @@ from api import create_app
 from api.adapters import FetchAdapter
 from api.api_keys import make_key_check
 from api.body_limits import make_body_limit
-from api.concurrency_limit import make_early_refusal
+from api.concurrency_limit import make_permit_reservation
 from api.model_loading import ModelLoading
 from api.server.metrics_port import serve_metrics
 from api.server.serve import check_certificate
@@ -55,7 +55,7 @@ def run_server(
             port=settings.port,
             drain_seconds=settings.drain_seconds,
             body_limit=make_body_limit(app, server.max_body_bytes, server.root_path),
-            refuse_early=make_early_refusal(app, server.root_path),
+            reserve_permit=make_permit_reservation(app, server.root_path),
             check_key=make_key_check(server.api_keys, server.root_path),
             workers=settings.validation_workers,
             certfile=settings.ssl_certfile,

@@ -11,14 +11,15 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import CancelledError, ThreadPoolExecutor
-from typing import Any
+from typing import Any, BinaryIO
 
 from api.api_keys import KeyCheck
 from api.body_limits import UNUSED_BODY_BYTES, BodyLimit
-from api.concurrency_limit import EarlyRefusal
+from api.concurrency_limit import Permit, ReservePermit
 from api.errors import envelope
 from api.file_body import FileBody
 from api.json_body import MIMETYPE, encode
+from api.large_json import COUNTED_BYTES
 from api.request_log import printable_path
 from api.response import StreamedResponse
 from api.server.app_response import AppResponse, send_bytes, send_file
@@ -26,7 +27,7 @@ from api.server.held_bodies import HeldBodies, HeldBody
 from api.server.refusal_cache import RefusalCache
 from api.server.request_body import ClientDisconnected, Receive, read_body
 from api.server.response_sender import Headers, ResponseSender, Send, encode_headers
-from api.wsgi_environ import ABORT, DRAINING, RECEIVED, REFUSED, is_small, make_environ
+from api.wsgi_environ import ABORT, DRAINING, PERMIT, REFUSED, is_small, make_environ
 from inference.errors import ServerError, Unavailable
 from inference.process.malloc import trim_heap
 from inference.process.rust_panic import raises_panics
@@ -50,10 +51,10 @@ class Bridge:
     senders         responses that are being streamed
     drain_deadline  time.monotonic() at which unfinished responses are aborted; None: no drain has started
     idle            set when no request is unfinished
-    refuse_early    why a request is refused before its body is parsed; None: it is not
+    reserve_permit  the permit of a request before its body is parsed, or why it is refused
     check_key       why a request with a large body is refused by its headers, before its body is read
     closed          the drain has ended; a request pipelined after an aborted one is dropped
-    refusal_cache   the responses of requests that refuse_early refuses
+    refusal_cache   the responses of requests that reserve_permit refuses
     workers         threads that run the app for requests with a small body; large_workers: with a large one
     """
 
@@ -63,11 +64,11 @@ class Bridge:
         body_limit: BodyLimit,
         body_idle_s: float = BODY_IDLE_S,
         workers: int = NUM_WORKERS,
-        refuse_early: EarlyRefusal = lambda method, path, environ: None,
+        reserve_permit: ReservePermit = lambda method, path, num_bytes: None,
         check_key: KeyCheck = lambda method, path, headers: None,
     ) -> None:
         self.app = app
-        self.refuse_early = refuse_early
+        self.reserve_permit = reserve_permit
         self.check_key = check_key
         self.body_limit = body_limit
         self.body_idle_s = body_idle_s
@@ -136,27 +137,41 @@ class Bridge:
             log.warning("requests=%d still running after %.1f s", len(self.running), seconds)
 
     async def _handle(self, scope: dict[str, Any], receive: Receive, send: Send, held_body: HeldBody) -> None:
-        refusal: ServerError | None = None
         try:
             self._check_key_of_large_body(scope)
             body = await read_body(scope, receive, self.body_limit, self.body_idle_s, held_body)
         except ServerError as error:
             held_body.release()
-            body, refusal = io.BytesIO(), error.with_traceback(None)
+            environ = self._make_environ(scope, io.BytesIO())
+            await self._refuse(environ | {REFUSED: error.with_traceback(None)}, receive, send)
+            return
+        environ_updates: dict[str, Any] = {}
+        permit = self.reserve_permit(scope["method"], scope["path"], held_body.num_bytes)
+        if isinstance(permit, Permit):
+            environ_updates[PERMIT] = permit
+        elif permit and self.drain_deadline is None:
+            if isinstance(body, io.BytesIO) and held_body.num_bytes <= COUNTED_BYTES:
+                await send_bytes(send, self.refusal_cache.refuse(scope, permit, body))
+                return
+            environ_updates[REFUSED] = permit
+        environ = self._make_environ(scope, body) | environ_updates
+        await self._respond(scope, environ, held_body, receive, send)
+
+    def _make_environ(self, scope: dict[str, Any], body: BinaryIO) -> dict[str, Any]:
         environ = make_environ(scope, body)
-        environ[RECEIVED] = scope["extensions"].get(RECEIVED) or time.perf_counter()
         if self.drain_deadline is not None:
             environ[DRAINING] = max(0.0, self.drain_deadline - time.monotonic())
-        if refusal:
-            environ[REFUSED] = refusal
-            await self._refuse(environ, receive, send)
-            return
-        overload = self.refuse_early(scope["method"], scope["path"], environ)
-        if overload is not None and self.drain_deadline is None:
-            environ[REFUSED] = overload
-            if isinstance(body, io.BytesIO) and is_small(environ):
-                await send_bytes(send, self.refusal_cache.refuse(scope, environ, body))
-                return
+        return environ
+
+    async def _respond(
+        self,
+        scope: dict[str, Any],
+        environ: dict[str, Any],
+        held_body: HeldBody,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        """Run the app, and send its response until it ends or the client disconnects."""
         disconnect = asyncio.ensure_future(wait_for_disconnect(receive))
         try:
             app_response = await self._run(environ, disconnect.done)
@@ -176,9 +191,12 @@ class Bridge:
 
     def _check_key_of_large_body(self, scope: dict[str, Any]) -> None:
         """Raise Unauthorized for a request without a key, unless its body is small."""
-        headers = {name.decode("latin1").lower(): value.decode("latin1") for name, value in scope["headers"]}
-        is_large = int(headers.get("content-length", 0)) > UNUSED_BODY_BYTES or "transfer-encoding" in headers
-        if is_large and (error := self.check_key(scope["method"], scope["path"], headers)):
+        raw_headers = dict(scope["headers"])
+        length = int(raw_headers.get(b"content-length", 0))
+        if length <= UNUSED_BODY_BYTES and b"transfer-encoding" not in raw_headers:
+            return
+        headers = {name.decode("latin1"): value.decode("latin1") for name, value in raw_headers.items()}
+        if error := self.check_key(scope["method"], scope["path"], headers):
             raise error
 
     async def _refuse(self, environ: dict[str, Any], receive: Receive, send: Send) -> None:

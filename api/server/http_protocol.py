@@ -18,6 +18,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from api.errors import envelope
 from api.json_body import MIMETYPE, encode
 from api.request_log import make_request_id
+from api.server.joined_writes import JoinedWrites
 from api.server.response_sender import Headers
 from api.wsgi_environ import ABORT, RECEIVED
 
@@ -68,7 +69,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
     refused = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        super().connection_made(JoinedWrites(transport, self.loop))
         self.unparsed: deque[memoryview] = deque()
         self._start_header_timer()
 

@@ -12,7 +12,8 @@ from typing import Any
 from api.request_log import RequestLog, make_request_id
 from api.server.app_response import AppResponse
 from api.server.response_sender import Headers
-from api.wsgi_environ import RECEIVED, REFUSED, REQUEST_LOG
+from api.wsgi_environ import RECEIVED, REFUSED, REQUEST_LOG, make_environ
+from inference.errors import Overloaded
 
 MAX_REFUSALS = 256
 MAX_KEY_BYTES = 8 << 10
@@ -31,10 +32,10 @@ class CachedRefusal:
     body: bytes
     request_log: RequestLog
 
-    def repeat(self, environ: dict[str, Any]) -> AppResponse:
+    def repeat(self, scope: dict[str, Any]) -> AppResponse:
         """The refusal of a further request, which is logged and counted."""
-        request_id = make_request_id(environ.get("HTTP_X_REQUEST_ID"))
-        request_log = self.request_log.repeat(request_id, environ[RECEIVED])
+        request_id = make_request_id(dict(scope["headers"]).get(REQUEST_ID, b"").decode("latin1"))
+        request_log = self.request_log.repeat(request_id, scope["extensions"][RECEIVED])
         request_log.finish(self.status)
         headers = [*self.headers, (REQUEST_ID, request_log.request_id.encode())]
         return AppResponse(self.status, headers, self.body)
@@ -50,11 +51,12 @@ class RefusalCache:
         self._run_app = run_app
         self._refusals: dict[Key, CachedRefusal] = {}
 
-    def refuse(self, scope: dict[str, Any], environ: dict[str, Any], body: io.BytesIO) -> AppResponse:
+    def refuse(self, scope: dict[str, Any], error: Overloaded, body: io.BytesIO) -> AppResponse:
         """The response to a refused request with a small body."""
-        head, data = head_of(scope, environ), body.getvalue()
+        head, data = head_of(scope, error), body.getvalue()
         if (cached := self._refusals.get(head) or self._refusals.get((head, data))) is not None:
-            return cached.repeat(environ)
+            return cached.repeat(scope)
+        environ = make_environ(scope, body) | {REFUSED: error}
         app_response = self._run_app(environ)
         is_body_unread = data and body.tell() == 0
         self._store(head if is_body_unread else (head, data), app_response, environ[REQUEST_LOG])
@@ -71,7 +73,7 @@ class RefusalCache:
         self._refusals[key] = CachedRefusal(status, headers, body, request_log)
 
 
-def head_of(scope: dict[str, Any], environ: dict[str, Any]) -> Key:
+def head_of(scope: dict[str, Any], error: Overloaded) -> Key:
     """All that a refusal can depend on but the body."""
     headers = tuple(header for header in scope["headers"] if header[0] not in OTHER_HEADERS)
-    return scope["method"], scope["raw_path"], scope["query_string"], headers, environ[REFUSED].retry_after
+    return scope["method"], scope["raw_path"], scope["query_string"], headers, error.retry_after

@@ -19,7 +19,7 @@ import uvicorn
 
 from api.api_keys import KeyCheck
 from api.body_limits import BodyLimit
-from api.concurrency_limit import EarlyRefusal
+from api.concurrency_limit import ReservePermit
 from api.server.asgi_bridge import NUM_WORKERS, Bridge, Wsgi
 from api.server.http_protocol import LimitedHttpProtocol
 from inference.models import Models
@@ -46,7 +46,7 @@ def serve(
     port: int,
     drain_seconds: float,
     body_limit: BodyLimit,
-    refuse_early: EarlyRefusal = lambda method, path, environ: None,
+    reserve_permit: ReservePermit = lambda method, path, num_bytes: None,
     check_key: KeyCheck = lambda method, path, headers: None,
     workers: int = NUM_WORKERS,
     certfile: str = "",
@@ -58,7 +58,7 @@ def serve(
     models      their backends deliver events on the server's event loop
     port        0 selects a free port
     body_limit  largest body of a request, in bytes, by method and path
-    refuse_early  why a request is refused before its body is parsed; None: it is not
+    reserve_permit  why a request is refused before its body is parsed; None: it is not
     check_key     why a request with a large body is refused before its body is read
     workers     number of threads that run the app
     certfile    TLS certificate, which check_certificate has accepted; empty: HTTP. keyfile: its private key
@@ -73,7 +73,7 @@ def serve(
     except OSError as error:
         log.error("cannot listen on %s port %d: %s; set another PORT or HOST", host, port, error.strerror)
         return 1
-    bridge = Bridge(app, body_limit, workers=workers, refuse_early=refuse_early, check_key=check_key)
+    bridge = Bridge(app, body_limit, workers=workers, reserve_permit=reserve_permit, check_key=check_key)
     with trimming_heap(bridge.trim_heap), asyncio.Runner(loop_factory=loop_factory()) as runner:
         server = HttpServer(bridge, listener, drain_seconds, certfile, keyfile)
         runner.run(server.run(models, on_ready))

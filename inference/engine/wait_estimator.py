@@ -8,6 +8,7 @@ import heapq
 import math
 from collections import deque
 from collections.abc import Sequence as SequenceOf
+from itertools import cycle, islice
 from typing import NamedTuple
 
 from inference.engine.scheduler import Scheduler
@@ -84,10 +85,9 @@ class WaitEstimator:
         if not (scenarios and self.step_s):
             return None
         num_scenarios = max(map(len, scenarios))
-        first_ends = [
-            min(steps[(index + scenario) % len(steps)] for index, steps in enumerate(scenarios))
-            for scenario in range(num_scenarios)
-        ]
+        # Each answer begins with another of its lengths: scenario i is the i-th of all of them.
+        shifted = [islice(cycle(steps), index % len(steps), None) for index, steps in enumerate(scenarios)]
+        first_ends = map(min, islice(zip(*shifted, strict=True), num_scenarios))
         return self.step_s * sum(first_ends) / num_scenarios
 
     def drained_s(self, excess: int) -> float | None:
@@ -116,9 +116,10 @@ class WaitEstimator:
 def remaining_steps(sequence: Sequence, lengths: SequenceOf[float], token_budget: int) -> SequenceOf[float]:
     """The steps that the answer may still take: one number for each recent answer that was longer than it."""
     num_tokens, limit = sequence.num_output_tokens, sequence.max_len - sequence.num_prompt_tokens
-    likely_lengths = [min(length, limit) for length in lengths if length > num_tokens] or [limit]
-    prompt_steps = max(0, sequence.num_uncomputed_tokens - 1) / token_budget
-    return [length - num_tokens + prompt_steps for length in likely_lengths]
+    num_more = max(0, sequence.num_uncomputed_tokens - 1) / token_budget - num_tokens
+    # No min(): a call for each length of each answer takes most of the time of an estimate.
+    likely_lengths = [length if length < limit else limit for length in lengths if length > num_tokens]
+    return [length + num_more for length in likely_lengths or [limit]]
 
 
 def mean(values: SequenceOf[float]) -> float:

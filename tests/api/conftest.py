@@ -18,7 +18,7 @@ import pytest
 from api import create_app
 from api.api_keys import make_key_check
 from api.body_limits import make_body_limit
-from api.concurrency_limit import make_early_refusal
+from api.concurrency_limit import make_permit_reservation
 from api.server.serve import HttpServer, serve
 from settings.groups import ServerSettings
 from tests.fake_backend import FakeBackend, make_models
@@ -92,7 +92,7 @@ def served(
     body_limit = make_body_limit(app, limits.max_body_bytes, limits.root_path)
     ready: queue.Queue[HttpServer] = queue.Queue()
     options = {"host": "127.0.0.1", "port": 0, "drain_seconds": drain_s, "body_limit": body_limit}
-    options["refuse_early"] = make_early_refusal(app, limits.root_path)
+    options["reserve_permit"] = make_permit_reservation(app, limits.root_path)
     options["check_key"] = make_key_check(limits.api_keys, limits.root_path)
     thread = threading.Thread(target=serve, args=(app, models), kwargs={**options, "on_ready": ready.put})
     thread.start()

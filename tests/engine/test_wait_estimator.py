@@ -103,3 +103,11 @@ def test_the_time_of_a_step_follows_the_load_and_no_idle_time() -> None:
         now += interval
         waits.record_step(now, 0.09, num_tokens=2, token_budget=BUDGET)
     assert waits.first_end_s() == pytest.approx(4.0, rel=0.1)
+
+
+def test_scenarios_begin_with_another_length_for_each_answer() -> None:
+    waits = estimator([make_answer(0, 1000), make_answer(25, 1000), make_answer(0, 35)])
+    for length in (10, 20, 30, 40):
+        waits.record_answer(make_answer(length, 1000), "stop")
+    # tokens left: 10 20 30 40; 15 5 15 5; 30 35 10 20
+    assert waits.first_end_s() == pytest.approx((10 + 5 + 10 + 5) / 4 / 10)
