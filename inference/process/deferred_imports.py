@@ -16,13 +16,17 @@ from copy import copy
 from functools import cache, partial, wraps
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from inference.process.exported_names import read_remembered
 
 COMPILER = "torch._dynamo"
 MARKS = ("allow_in_graph", "assume_constant_result")  # its decorators that return the function itself
 STANDALONE = "torch._dynamo._trace_wrapped_higher_order_op"  # its submodule that needs no other one of it
 IMPORT_TOOLS = "transformers.utils.import_utils"
+MODELS_FOLDER = "models"  # of transformers, with a folder for each of 500 architectures
 
 _loading = threading.RLock()  # as in importlib.util.LazyLoader: a package is loaded by one thread
 
@@ -99,11 +103,16 @@ class ImportToolsLoader(Loader):
 
 
 def once_for_each_folder(read_folder: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Reads the names that the files of a folder export, 0.3 s for all models, once.
+    """Reads the names that the files of a folder export once, those of all models not even at each start.
 
     transformers asks with the folder and with a file in it.
     """
-    read_once = cache(read_folder)
+
+    @cache
+    def read_once(folder: str) -> Any:
+        path = Path(folder)
+        return read_remembered(read_folder, path) if path.name == MODELS_FOLDER else read_folder(folder)
+
     return lambda path: read_once(os.path.dirname(path) if os.path.isfile(path) else os.fspath(path))
 
 
