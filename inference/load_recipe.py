@@ -16,6 +16,7 @@ from inference.model.load.formats import FORMATS
 from inference.model.load.rope import rope_scaling
 from inference.model.lora.runner import AdapterRunner
 from inference.model.quantization.schemes import NONE
+from inference.model.remembered_reference import remembered_reference
 from inference.model.select_runner import SelectedRunner
 from inference.model.tensor_parallel.worker import LoadRecipe
 from settings.groups import EngineSettings, ModelSettings
@@ -61,6 +62,7 @@ def make_recipe(folder: Path, model_settings: ModelSettings, engine_settings: En
         if engine_settings.runner == "auto"
         else (engine_settings.runner,),
         timed=model_settings.num_shard == 1,
+        make_reference=partial(remembered_reference, folder),
     )
     prepare = (
         partial(limit_gpu, model_settings.cuda_memory_fraction)

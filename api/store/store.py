@@ -5,7 +5,6 @@ A Database that stays within limits of age and size. Does not know the rows.
 
 import json
 import logging
-import os
 import sqlite3
 import time
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from typing import Any
 from api.store.retention import delete_expired, shrink
 from api.store.schema import SCHEMA
 from inference.database import Database, Parameters, Query, Result
+from inference.process.cache_folder import cache_folder
 
 SWEEP_EVERY_S = 600.0
 OFF = "off"  # value of RESPONSES_STORE
@@ -40,8 +40,7 @@ def open_store(path: str, max_mb: float, max_days: float) -> "Store | None":
 
 
 def default_path() -> Path:
-    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(caches) / "hearth" / FILE_NAME
+    return cache_folder() / FILE_NAME
 
 
 class Store:

@@ -4,6 +4,7 @@ Each change is verified against the model's own forward pass and undone if it is
 fail are an error. Knows the Reference; not the runners that are later compared with it.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -30,6 +31,7 @@ FLOAT32_TOLERANCE = (1e-3, 1e-3)
 QUANTIZED_TOLERANCE = (0.1, 1.0)
 # cuBLAS sums in another order for other numbers of rows; the reference's prompts are too short to show it.
 NOISE, NOISE_ON_GPU = 4, 8
+MakeReference = Callable[[PreTrainedModel], Reference]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +51,22 @@ class Prepared:
 
 
 def prepare_weights(
-    model: PreTrainedModel, quantize: str, device: str, *, timed: bool, needs_packing: bool
+    model: PreTrainedModel,
+    quantize: str,
+    device: str,
+    *,
+    timed: bool,
+    needs_packing: bool,
+    make_reference: MakeReference = Reference,
 ) -> Prepared:
     """Change the model's weights in place to the fastest correct form.
 
     quantize: "none" or a quantization scheme. device: where quantized weights are to be. timed: weights that
     are not quantized may be packed on the CPU. needs_packing: pack them even if that is not faster, because a
-    runner requires it. Raises Unavailable if the model does not run on text alone, its logits are not finite,
-    or it cannot be quantized.
+    runner requires it. make_reference: gives the logits of the model as it was loaded. Raises Unavailable if
+    the model does not run on text alone, its logits are not finite, or it cannot be quantized.
     """
-    reference, quant_error = build_reference(model), None
+    reference, quant_error = build_reference(model, make_reference), None
     if reference.std != reference.std:
         raise Unavailable(
             "the model's logits are NaN or infinite: its weight files are damaged, or DTYPE is too narrow"
@@ -81,9 +89,9 @@ def prepare_weights(
     return Prepared(reference, tolerance, reference.rounding_noise <= most, quant_error)
 
 
-def build_reference(model: PreTrainedModel) -> Reference:
+def build_reference(model: PreTrainedModel, make_reference: MakeReference) -> Reference:
     try:
-        return Reference(model)
+        return make_reference(model)
     except (ServerError, torch.OutOfMemoryError):
         raise
     except Exception as raised:  # any model code; some models require images or audio

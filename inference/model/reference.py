@@ -3,6 +3,7 @@
 Knows the Runner interface and token ids; not which runners exist.
 """
 
+from collections.abc import Sequence
 from itertools import accumulate
 
 import torch
@@ -58,16 +59,26 @@ class Reference:
                     another order; a larger value shows a model that attends to later tokens
     """
 
-    def __init__(self, model: PreTrainedModel) -> None:
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        logits: Sequence[torch.Tensor] = (),
+        rounding_noise: float | None = None,
+    ) -> None:
+        """logits, rounding_noise: those of an earlier Reference of the same model; else they are computed."""
         self.model = model
         self.ids = ordinary_token_ids(model)
         self.runner = UncachedRunner(model, max_sequences=1, context=COLUMNS)
         self.encoder_inputs = [self.sample_ids(row, 3 + 2 * row) for row in range(ROWS)]
         self.prompts = [[*self.runner.start_ids, *self.sample_ids(10 + row, COLUMNS)] for row in range(ROWS)]
         self.prompts[3][:SHARED], self.encoder_inputs[3] = self.prompts[1][:SHARED], self.encoder_inputs[1]
-        self.logits = [self.compute_logits(row, COLUMNS) for row in range(ROWS)]
+        self.logits = [*logits] or [self.compute_logits(row, COLUMNS) for row in range(ROWS)]
         self.std = torch.cat(self.logits).float().std().item()
-        self.rounding_noise = max(self.recompute_error(row, 4 + 3 * row) for row in range(ROWS))
+        self.rounding_noise = (
+            max(self.recompute_error(row, 4 + 3 * row) for row in range(ROWS))
+            if rounding_noise is None
+            else rounding_noise
+        )
 
     def recompute_error(self, row: int, count: int) -> float:
         return self.difference(self.compute_logits(row, count), self.logits[row][:count])

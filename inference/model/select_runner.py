@@ -17,7 +17,7 @@ from inference.model import benchmark
 from inference.model.batch import Runner, UnsupportedModel
 from inference.model.kv_cost import KVCost, KVLimits
 from inference.model.load.rope import freeze_frequencies
-from inference.model.prepare_weights import prepare_weights
+from inference.model.prepare_weights import MakeReference, prepare_weights
 from inference.model.quantization.error import QuantError
 from inference.model.quantization.schemes import NONE
 from inference.model.reference import COLUMNS, ROWS, Reference
@@ -77,6 +77,7 @@ def select_runner(
     deterministic: bool = False,
     allowed_runners: Container[str] = RUNNERS,
     timed: bool = True,
+    make_reference: MakeReference = Reference,
 ) -> SelectedRunner:
     """Return the fastest runner whose logits match the model's own forward pass.
 
@@ -84,7 +85,8 @@ def select_runner(
     max_batch_tokens: tokens of the largest step, which a runner may prepare for; 0: unknown.
     quantize: "none" or a quantization scheme. device: where quantized weights are to be; empty: where the
     model is. deterministic: only runners where the other rows of a batch change no bit of a row.
-    allowed_runners: only these kinds. timed=False: use the first correct option.
+    allowed_runners: only these kinds. timed=False: use the first correct option. make_reference: gives the
+    logits of the model as it was loaded.
 
     Takes about a second, longer for a large model. The model computes as before afterwards, except for rotary
     frequencies that depend on length (rope.py) and what prepare_weights.py changes. Raises Unavailable if the
@@ -99,6 +101,7 @@ def select_runner(
         device or model.device.type,
         timed=timed,
         needs_packing="fused" in allowed_runners and supports_fused(model),
+        make_reference=make_reference,
     )
     reference, tolerance, is_causal = prepared.reference, prepared.tolerance, prepared.is_causal
     candidates: dict[str, Candidate] = {}

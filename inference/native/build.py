@@ -18,6 +18,7 @@ from pathlib import Path
 import torch
 
 from inference.native.cpu_levels import Level, levels_for, processor_features
+from inference.process.cache_folder import cache_folder
 
 C_SOURCES = Path(__file__).parent / "c"
 COMPILERS = ("gcc", "cc", "clang")
@@ -43,7 +44,7 @@ class NativeUnavailable(Exception):
 def build_library(level: Level) -> Path:
     """The path of the library of a level; compiles it if it is not cached. Raises NativeUnavailable."""
     compiler = compiler_of()
-    folder = cache_folder() / fingerprint(compiler, level)
+    folder = library_folder() / fingerprint(compiler, level)
     library = folder / f"hearth_{level.name}.so"
     if not library.exists():
         try:
@@ -68,10 +69,10 @@ def compiler_of() -> tuple[str, ...]:
     return (compiler,)
 
 
-def cache_folder() -> Path:
+def library_folder() -> Path:
     """The folder for compiled libraries. Raises NativeUnavailable if the user has no home folder."""
     try:
-        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hearth" / "native"
+        return cache_folder() / "native"
     except RuntimeError as error:
         raise NativeUnavailable("this user has no home folder: set XDG_CACHE_HOME") from error
 

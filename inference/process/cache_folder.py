@@ -21,3 +21,10 @@ def replace_file(path: Path, content: bytes) -> None:
         except OSError:
             os.unlink(unfinished.name)
             raise
+
+
+def keep_newest(folder: Path, count: int) -> None:
+    """Delete all files of the folder but the `count` that were changed last. Raises OSError."""
+    files = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime_ns, reverse=True)
+    for path in files[count:]:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,96 @@
+"""Remembers the reference logits of models on disk: a later load verifies its runners with them at once.
+
+The plain forward passes that they come from take about half of a small model's load. The same files give the
+same logits as long as the libraries, the processor and the model's settings are the same: a hash of all of
+them names the file. Knows the Reference; the runners compute every step of their proof at every load.
+"""
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+import torch
+import transformers
+from transformers import PreTrainedModel
+
+from inference.model.quantization.replace import packed_weights
+from inference.model.reference import ROWS, Reference
+from inference.native.cpu_levels import processor_features
+from inference.process.cache_folder import cache_folder, keep_newest, replace_file
+
+FOLDER = "reference_logits"
+MAX_FILES = 8  # models that are remembered; with a vocabulary of 152,000 tokens and bfloat16, 20 MB each
+NOISE_KEY = "rounding_noise"
+
+
+def remembered_reference(source: Path, model: PreTrainedModel) -> Reference:
+    """The Reference of a model as it was loaded from a folder or a GGUF file.
+
+    Computed and remembered if this is the first load. A model with weights on a GPU is not remembered, nor is
+    one with packed weights: which of them are used beyond products shows in the forward pass.
+    """
+    if any(weight.device.type != "cpu" for weight in model.parameters()) or packed_weights(model):
+        return Reference(model)
+    with contextlib.suppress(OSError, RuntimeError):
+        path = cache_folder() / FOLDER / f"{fingerprint(source, model)}.safetensors"
+        reference = read_reference(path, model)
+        if reference is None:
+            reference = Reference(model)
+            write_reference(path, reference)
+        return reference
+    return Reference(model)
+
+
+def read_reference(path: Path, model: PreTrainedModel) -> Reference | None:
+    """The Reference of an earlier load; None if there is none that can be read."""
+    try:
+        with safetensors.safe_open(path, "pt") as file:
+            logits = [file.get_tensor(str(row)) for row in range(ROWS)]
+            noise = float(file.metadata()[NOISE_KEY])
+        path.touch()  # it is used: keep_newest deletes others first
+    except (OSError, ValueError, KeyError, safetensors.SafetensorError):
+        return None
+    return Reference(model, logits, noise)
+
+
+def write_reference(path: Path, reference: Reference) -> None:
+    """Remember a reference; one whose logits are not numbers is computed again."""
+    if reference.std != reference.std:
+        return
+    tensors = {str(row): logits.contiguous() for row, logits in enumerate(reference.logits)}
+    with contextlib.suppress(OSError):
+        replace_file(path, safetensors.torch.save(tensors, {NOISE_KEY: str(reference.rounding_noise)}))
+        keep_newest(path.parent, MAX_FILES)
+
+
+def fingerprint(source: Path, model: PreTrainedModel) -> str:
+    """A hash of all that the logits follow from. Raises OSError."""
+    inputs: list[Any] = [
+        torch.__version__,
+        transformers.__version__,
+        sorted(processor_features()),
+        type(model).__module__,
+        type(model).__qualname__,
+        str(model.dtype),
+        str(model.config._attn_implementation),
+        json.dumps(model.config.to_dict(), sort_keys=True, default=str),
+        *file_states(source),
+    ]
+    digest = hashlib.sha256("\0".join(map(str, inputs)).encode())
+    for name, buffer in model.named_buffers():  # rotary frequencies, fixed for a context
+        digest.update(name.encode() + buffer.detach().float().numpy().tobytes())
+    return digest.hexdigest()[:32]
+
+
+def file_states(source: Path) -> Iterator[tuple[str, int, int]]:
+    """Path, size and time of change of each file of the model: its weights, settings and code."""
+    folder = source if source.is_dir() else source.parent
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            status = path.stat()
+            yield str(path.resolve()), status.st_size, status.st_mtime_ns
