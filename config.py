@@ -20,6 +20,9 @@ SERVED_NAMES = ""
 # The server that runs MODEL_NAME, such as "vllm_chat:gpu-box:8000"; empty: this machine. See docs/remote.md.
 INFERENCE_SERVER = ""
 
+# Servers of MODEL_NAME: "4" or "2..8" on a Ray cluster, or "http://a:8000,http://b:8000"; empty: this one.
+REPLICAS = ""
+
 # Several models instead of MODEL_NAME: JSON, a Python literal, or @file. See docs/several_models.md.
 MODELS = ""
 
@@ -41,8 +44,7 @@ HUGGINGFACE_ACCESS_TOKEN = ""
 # Run the Python code that comes with the model. Enable it only for models whose authors you trust.
 TRUST_REMOTE_CODE = False
 
-# The GGUF file to serve, by its name or a part of it such as "Q4_K_M", if the model has several. Its weights
-# are served as they are on a CPU, else dequantized at load; QUANTIZE quantizes them again.
+# The GGUF file to serve, by its name or a part of it such as "Q4_K_M", if the model has several.
 GGUF_FILE = ""
 
 # Load weights from pickle files (*.bin), which can run code: only for models whose authors you trust.
@@ -57,8 +59,7 @@ CACHE_DIR = ""
 # A tokenizer_config.json whose chat template and special tokens replace the model's; empty: none.
 TOKENIZER_CONFIG_PATH = ""
 
-# A chat template that replaces the model's: the path of a Jinja file, or the template itself; empty: the
-# model's own.
+# A chat template in place of the model's: the path of a Jinja file, or the template itself; empty: none.
 CHAT_TEMPLATE = ""
 
 # How rotary position embeddings are scaled to extend the model's context: none, linear, dynamic or yarn.
@@ -180,8 +181,7 @@ TINKER_LOSS_ALIASES = ""
 
 # Answers ---------------------------------------------------------------------------------------------
 
-# Tokens of an answer, at most, if neither the request nor its API sets a limit; 0: as many as fit the
-# context.
+# Tokens of an answer, at most, if neither the request nor its API sets a limit; 0: what the context holds.
 DEFAULT_MAX_TOKENS = 0
 
 # The temperature of requests that set none. On /inference/…, 1 without a sampling strategy means greedy.

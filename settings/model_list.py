@@ -88,6 +88,11 @@ class RemoteModel:
     must_connect: bool = False
 
     @property
+    def is_own(self) -> bool:
+        """Whether a process answers that this server has started."""
+        return self.server.kind == "link"
+
+    @property
     def at_each_server(self) -> tuple["RemoteModel", ...]:
         """The model at each of its servers alone."""
         return tuple(replace(self, server=server, others=()) for server in (self.server, *self.others))
@@ -136,11 +141,11 @@ def parse_models(value: Any) -> ServedModels:
     return ServedModels(tuple(_with_different_names(entries)))
 
 
-def single_model(model_name: str, server: str) -> ServedModels:
-    """The one model of MODEL_NAME and INFERENCE_SERVER. A folder of this machine names no remote model."""
+def single_model(model_name: str, servers: Sequence[str]) -> ServedModels:
+    """The one model MODEL_NAME, at its servers. A folder of this machine names no remote model."""
     if model_name.startswith(FOLDER_STARTS):
         model_name = ""
-    return ServedModels((parse_entry(1, {"base_model": model_name, "inference_server": server}),))
+    return ServedModels((parse_entry(1, {"base_model": model_name, "members": list(servers)}),))
 
 
 def parse_entry(number: int, entry: Any) -> RemoteModel | LocalModel:

@@ -37,6 +37,14 @@ RULES: tuple[tuple[IsBroken, str], ...] = (
         'DRAFT_MODEL works in one process only: set DRAFT_MODEL="", or NUM_SHARD=1',
     ),
     (
+        lambda s: bool(s.replicas.high and s.models.entries),
+        "REPLICAS on a Ray cluster are of MODEL_NAME alone: remove MODELS, or name servers in REPLICAS",
+    ),
+    (
+        lambda s: bool(s.replicas.high and s.lora_adapters),
+        "REPLICAS on a Ray cluster have no adapters: remove LORA_ADAPTERS",
+    ),
+    (
         lambda s: bool(s.ssl_keyfile) and not s.ssl_certfile,
         "SSL_KEYFILE={s.ssl_keyfile} is the key of a certificate: set SSL_CERTFILE too",
     ),

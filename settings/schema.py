@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from settings.duration import Duration, parse_duration
 from settings.model_list import ServedModels, parse_models
+from settings.replicas import ReplicaSpec, parse_replicas
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,7 @@ PARSERS: Mapping[Any, Callable[[Any], Any]] = {
     str: parse_text,
     tuple: parse_list,
     ServedModels: parse_models,
+    ReplicaSpec: parse_replicas,
     Duration: parse_duration,
 }
 DESCRIPTIONS: Mapping[Any, str] = {
@@ -116,13 +118,14 @@ DESCRIPTIONS: Mapping[Any, str] = {
     str: "text",
     tuple: "text, several values separated by commas",
     ServedModels: "a list of models",
+    ReplicaSpec: 'a number such as "4", a range such as "2..8", or servers such as "http://a:8000,http://b:8000"',
     Duration: 'a duration such as "5m" or "1h30m", or seconds; below 0: without an end',
 }
 
 
 DRAFTS_OF_A_MODEL = 4  # of DRAFT_MODEL, if SPECULATE is 0
 AT_LOAD = ("int8", "int4")  # values of QUANTIZE that quantize the weights; the others say how they are stored
-SECRETS = ("HUGGINGFACE_ACCESS_TOKEN", "API_KEYS", "MODELS", "INFERENCE_SERVER")
+SECRETS = ("HUGGINGFACE_ACCESS_TOKEN", "API_KEYS", "MODELS", "INFERENCE_SERVER", "REPLICAS")
 
 
 class BadSetting(Exception):
@@ -137,6 +140,7 @@ class Settings:
     model_revision: str
     served_names: tuple[str, ...]
     inference_server: str = field(repr=False)
+    replicas: ReplicaSpec
     models: ServedModels
     keep_alive: Duration
     load_wait_seconds: NonNegativeFloat

@@ -12,7 +12,7 @@ from typing import Any
 from settings.aliases import ALIASES, EVERYWHERE, UNSUPPORTED, Alias
 from settings.entry_values import BadEntry
 from settings.local_model import LocalModel
-from settings.model_list import single_model
+from settings.model_list import ServedModels, single_model
 from settings.rules import check
 from settings.schema import NAMES, SECRETS, TYPES, BadSetting, Settings, describe, parse
 from settings.unknown_names import describe_unknown
@@ -56,20 +56,16 @@ def resolve(setting_sources: Iterable[Source]) -> Settings:
 
 
 def with_models(settings: Settings) -> Settings:
-    """The settings with INFERENCE_SERVER as an entry of MODELS, and the model of this machine as MODEL_NAME.
+    """The settings with INFERENCE_SERVER or REPLICAS as an entry of MODELS, and the model of this machine as
+    MODEL_NAME.
 
     MODEL_NAME is empty if this process loads no model. Raises BadSetting.
     """
     models = settings.models
     if settings.inference_server:
-        if models.entries:
-            raise BadSetting(
-                "INFERENCE_SERVER and MODELS are both set: put the server into an entry of MODELS"
-            )
-        try:
-            models = single_model(settings.model_name, settings.inference_server)
-        except BadEntry as error:
-            raise BadSetting(f"INFERENCE_SERVER: {error}") from None
+        models = models_at("INFERENCE_SERVER", (settings.inference_server,), settings)
+    if settings.replicas.servers:
+        models = models_at("REPLICAS", settings.replicas.servers, settings)
     if not models.entries:
         return settings
     if models.own:
@@ -77,6 +73,18 @@ def with_models(settings: Settings) -> Settings:
     for model in models.on_demand:
         settings_of_model(settings, model)
     return replace(settings, models=models, model_name="")
+
+
+def models_at(name: str, servers: tuple[str, ...], settings: Settings) -> ServedModels:
+    """The one model that the servers of the setting `name` answer for. Raises BadSetting."""
+    if settings.models.entries:
+        raise BadSetting(f"{name} and MODELS are both set: put the servers into an entry of MODELS")
+    if settings.inference_server and settings.replicas:
+        raise BadSetting("INFERENCE_SERVER and REPLICAS are both set: put all servers into REPLICAS")
+    try:
+        return single_model(settings.model_name, servers)
+    except BadEntry as error:
+        raise BadSetting(f"{name}: {error}") from None
 
 
 def settings_of_model(settings: Settings, model: LocalModel) -> Settings:
