@@ -1,7 +1,8 @@
 """The routes by which another process of this project uses the model: requests and answers without a dialect.
 
-Only a process that another server has started for one of its models has them. The status is always 200, and
-errors are messages, as inference/link_messages.py has them. The parent has taken a permit of the request.
+Only a process that another server has started, its parent, has them: that of a model on demand, or a
+replica. The status is always 200, and errors are messages, as inference/link_messages.py has them. The parent
+has taken a permit of the request.
 """
 
 from collections.abc import Callable
@@ -93,6 +94,7 @@ def make_blueprint(models: Models, settings: ServerSettings) -> Blueprint:
         "detokenize": detokenize,
         "tokenizer_config": lambda: result(dict(backend.tokenizer_config())),
         "info": lambda: result(backend.info()),
+        "load": lambda: result(backend.load()),
         **adapter_views(backend),
     }
     for name, view in views.items():

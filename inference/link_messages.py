@@ -12,6 +12,7 @@ from typing import Any, TypeVar, get_type_hints
 import msgspec
 
 from inference import errors
+from inference.backend_load import BackendLoad
 from inference.embedding import Embedding
 from inference.errors import BadRequest, Internal, ServerError
 from inference.lora.adapter import AdapterCard
@@ -99,6 +100,7 @@ CARDS_DECODER = msgspec.msgpack.Decoder(tuple[AdapterCard, ...])
 ERROR_DECODER = msgspec.msgpack.Decoder(ErrorMessage)
 MESSAGE_DECODER = msgspec.msgpack.Decoder(tuple[str, msgspec.Raw])
 INFO_DECODER = msgspec.msgpack.Decoder(ModelInfo)
+LOAD_DECODER = msgspec.msgpack.Decoder(BackendLoad)
 TOKENIZED_DECODER = msgspec.msgpack.Decoder(Tokenized)
 TEXT_DECODER = msgspec.msgpack.Decoder(str)
 EMBEDDINGS_DECODER = msgspec.msgpack.Decoder(tuple[Embedding, ...])

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 from urllib.parse import urlsplit
 
-ServerKind = Literal["detect", "openai", "azure", "vllm", "tgi", "gradio", "llamastack", "hearth"]
+ServerKind = Literal["detect", "openai", "azure", "vllm", "tgi", "gradio", "llamastack", "hearth", "link"]
 Routes = Literal["both", "chat", "completions"]
 
 NO_KEY = ("", "EMPTY", "None")
@@ -50,7 +50,7 @@ class BadServer(ValueError):
 class InferenceServer:
     """A server that answers requests for a model.
 
-    kind     what it speaks; "detect": it is asked at the start
+    kind     what it speaks; "detect": it is asked at the start; "link": this server has started it
     url      address without a slash at the end; of an OpenAI server, with /v1
     routes   of an OpenAI server: the routes that it has
     headers  that carry its key or login

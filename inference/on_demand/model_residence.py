@@ -10,6 +10,7 @@ from inference.errors import Unavailable
 from inference.event_loop import run_on_loop
 from inference.on_demand.loader import ModelLoader
 from inference.remote.failures import UpstreamFailure
+from inference.remote.residence import with_reported
 from inference.types import ModelInfo
 
 Result = TypeVar("Result")
@@ -26,15 +27,8 @@ class ModelResidence:
     def describe(self, info: ModelInfo) -> ModelInfo:
         """What the model's process said at its last load holds while the model is not in memory, too."""
         model = self._model
-        reported = model.info or info
-        return replace(
-            reported,
-            id=info.id,
-            created=info.created,
-            details={**reported.details, **info.details},
-            status=model.status,
-            status_detail=model.status_detail,
-        )
+        reported = with_reported(info, model.info or info)
+        return replace(reported, status=model.status, status_detail=model.status_detail)
 
     def problem(self) -> str:
         return self._model.problem

@@ -140,6 +140,7 @@ BY_KIND: Mapping[str, Sequence[Question]] = {
     "detect": (ask_hearth, ask_tgi, ask_gradio, ask_llamastack, ask_transformers, ask_openai),
     "openai": (ask_transformers, ask_openai),
     "hearth": (ask_hearth,),
+    "link": (ask_hearth,),
     "tgi": (ask_tgi,),
     "gradio": (ask_gradio,),
     "llamastack": (ask_llamastack,),

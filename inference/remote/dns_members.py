@@ -11,57 +11,26 @@ from contextlib import suppress
 from dataclasses import replace
 from urllib.parse import urlsplit
 
+from inference.remote.listed_members import ListedMembers, OpenAt, ServerList
 from inference.remote.member import Member
-from inference.remote.member_pool import MemberPool
 from settings.inference_server import BadServer, InferenceServer
 
 INTERVAL_S = 10.0
 
 LookUp = Callable[[str, int], Awaitable[Sequence[str]]]  # the addresses of a host; raises OSError
-OpenAt = Callable[[InferenceServer], Awaitable[Member | None]]
 
 log = logging.getLogger(__name__)
 
 
-class DnsMembers:
-    """Watches the addresses of a name.
+def watch_name(
+    name: InferenceServer, members: Mapping[str, Member], open_at: OpenAt, look_up: LookUp
+) -> ListedMembers:
+    """What watches the addresses of a name: a server with a dns_host, and its members by address."""
 
-    name     a server with a dns_host
-    members  by address: those that it had at the start
-    open_at  opens the model at a server; None: it does not respond
-    """
+    async def list_servers() -> ServerList:
+        return ServerList(await servers_behind(name, look_up))
 
-    def __init__(
-        self,
-        name: InferenceServer,
-        members: Mapping[str, Member],
-        open_at: OpenAt,
-        look_up: LookUp,
-    ) -> None:
-        self._name = name
-        self._members = dict(members)
-        self._open_at = open_at
-        self._look_up = look_up
-
-    async def watch(self, pool: MemberPool) -> None:
-        """A Watch of a pool."""
-        while True:
-            await asyncio.sleep(INTERVAL_S)
-            await self.refresh(pool)
-
-    async def refresh(self, pool: MemberPool) -> None:
-        """Add the servers at new addresses, then remove those whose addresses are no longer listed."""
-        servers = await servers_behind(self._name, self._look_up)
-        if not servers:
-            return
-        for server in servers:
-            if server.url not in self._members and (member := await self._open_at(server)):
-                self._members[server.url] = member
-                pool.add(member)
-                log.info("event=member_added member=%s", member.name)
-        for url in self._members.keys() - {server.url for server in servers}:
-            if await pool.remove(self._members[url]):
-                log.info("event=member_removed member=%s", self._members.pop(url).name)
+    return ListedMembers(list_servers, members, open_at, INTERVAL_S)
 
 
 def name_of(server: InferenceServer) -> InferenceServer:

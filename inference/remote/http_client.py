@@ -64,15 +64,17 @@ class HttpClient:
 
     async def read_document(self, response: aiohttp.ClientResponse) -> bytes:
         """The whole body. Raises UpstreamFailure for one that is too large."""
-        limit = MAX_OWN_BYTES if self.model.socket else MAX_DOCUMENT_BYTES
+        limit = MAX_OWN_BYTES if self.model.is_own else MAX_DOCUMENT_BYTES
         body = await read_body(response, limit + 1)
         if len(body) > limit:
             raise too_large(self.model.name, limit)
         return body
 
     async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
+        """Close all connections, also those of running exchanges, which fail. A later one opens others."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
 
     @asynccontextmanager
     async def _exchange(
@@ -99,7 +101,7 @@ class HttpClient:
     async def _send(self, method: str, url: str, body: bytes | None) -> aiohttp.ClientResponse:
         if self._session is None:
             self._session = self._open_session()
-        proxy = None if self.model.socket else self.model.proxy or find_proxy(url)
+        proxy = None if self.model.is_own else self.model.proxy or find_proxy(url)
         return await self._session.request(method, url, data=body, allow_redirects=False, proxy=proxy)
 
     def _open_session(self) -> aiohttp.ClientSession:

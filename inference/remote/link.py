@@ -3,7 +3,7 @@
 It has no dialect: api/link.py is the other end.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,33 +14,42 @@ from inference.embedding import Embedding
 from inference.errors import ServerError
 from inference.lora.adapter import AdapterCard
 from inference.remote.event_stream import ServerSentEvent
-from inference.remote.failures import UpstreamFailure, broken
+from inference.remote.failures import RETRIED_STATUSES, UpstreamFailure, broken
 from inference.remote.http_client import HttpClient
 from inference.remote.upstream_api import UpstreamCall
 from inference.tokenized import Tokenized
 from inference.types import Event, Finished, GenerationRequest, ModelInfo, Started, Token
 from settings.model_list import RemoteModel
 
-GENERATE_PATH, EMBED_PATH, INFO_PATH = "/link/generate", "/link/embed", "/link/info"
+GENERATE_PATH, EMBED_PATH = "/link/generate", "/link/embed"
+INFO_PATH, LOAD_PATH = "/link/info", "/link/load"
 TOKENIZE_PATH, DETOKENIZE_PATH = "/link/tokenize", "/link/detokenize"
 TOKENIZER_CONFIG_PATH = "/link/tokenizer_config"
 ADAPTERS_PATH, ADAPTER_FOLDER_PATH = "/link/adapters", "/link/adapter_folder"
 LOAD_ADAPTER_PATH, UNLOAD_ADAPTER_PATH = "/link/load_adapter", "/link/unload_adapter"
 
+# By the status of an error that says when to try again: the queue is full; the process shuts down.
+OUTCOMES = {429: "overloaded", 503: "unavailable"}
+
 Result = TypeVar("Result")
+Report = Callable[[ServerError], UpstreamFailure]
 
 
 class LinkApi:
-    """An UpstreamApi for a model of this project. The other end judges the request."""
+    """An UpstreamApi for a model of this project. The other end judges the request.
+
+    has_replicas: other processes have the model too, and may answer where this one fails
+    """
 
     can_resume = ends_at_deadline = True
 
-    def __init__(self, model: RemoteModel) -> None:
+    def __init__(self, model: RemoteModel, *, has_replicas: bool = False) -> None:
         self._name = model.name
+        self._report = reported_by_replica if has_replicas else reported
 
     def calls(self, request: GenerationRequest) -> Sequence[UpstreamCall]:
         body = messages.encode_request(request)
-        return [UpstreamCall(GENERATE_PATH, body, lambda: LinkReader(self._name, request.n))]
+        return [UpstreamCall(GENERATE_PATH, body, lambda: LinkReader(self._name, request.n, self._report))]
 
     def embedding_call(self, inputs: Sequence[str | Sequence[int]]) -> tuple[str, bytes]:
         return EMBED_PATH, messages.encode([each if isinstance(each, str) else list(each) for each in inputs])
@@ -50,10 +59,11 @@ class LinkApi:
 
 
 class LinkReader:
-    """An AnswerReader of frames, for the answers 0 to n - 1."""
+    """An AnswerReader of frames, for the answers 0 to n - 1. report: the failure for a reported error."""
 
-    def __init__(self, model: str, num_answers: int) -> None:
+    def __init__(self, model: str, num_answers: int, report: Report) -> None:
         self._model = model
+        self._report = report
         self._num_tokens: dict[int, int] = {}  # of each answer that has started
         self._unfinished = set(range(num_answers))
 
@@ -65,7 +75,7 @@ class LinkReader:
         try:
             received = messages.read_event(event.data)
         except ServerError as error:
-            raise reported(error) from None
+            raise self._report(error) from None
         except (msgspec.DecodeError, KeyError):
             raise broken(self._model, "a message is no event") from None
         match received:
@@ -176,3 +186,13 @@ def read_result(model: str, body: bytes, decoder: msgspec.msgpack.Decoder[Result
 def reported(error: ServerError) -> UpstreamFailure:
     """The failure for an error of the other end, which is passed on as it is."""
     return UpstreamFailure(error, "bad_request" if error.status < 500 else "failed")
+
+
+def reported_by_replica(error: ServerError) -> UpstreamFailure:
+    """As `reported`, for one of several processes: another one may answer where this one is full or fails."""
+    retry_after = vars(error).get("retry_after")
+    outcome = OUTCOMES.get(error.status) if retry_after else None
+    is_retried = error.status in RETRIED_STATUSES
+    return UpstreamFailure(
+        error, outcome or reported(error).outcome, is_retried=is_retried, retry_after=retry_after
+    )

@@ -11,15 +11,19 @@ from inference.metrics.upstream import UpstreamMetrics
 from inference.models import ModelEntry
 from inference.remote.backend import RemoteBackend
 from inference.remote.detect import Detected, ask, probe
-from inference.remote.dns_members import DnsMembers, LookUp, OpenAt, look_up_host, name_of, servers_behind
+from inference.remote.dns_members import LookUp, look_up_host, name_of, servers_behind, watch_name
 from inference.remote.link import LinkApi, LinkTokenizer
+from inference.remote.listed_members import ListedMembers, ListServers, OpenAt
 from inference.remote.member import Member
 from inference.remote.member_health import watch_health
 from inference.remote.member_pool import MemberPool
 from inference.remote.open_member import CannotOpen, open_member
-from inference.remote.residence import Residence
+from inference.remote.residence import Residence, RunningReplicas
+from inference.types import ModelInfo
 from settings.inference_server import InferenceServer
 from settings.model_list import RemoteModel
+
+REPLICAS_INTERVAL_S = 1.0  # between two looks at the list of replicas
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +103,7 @@ def open_model(
     return ModelEntry(backend, (named.name, *model.aliases), is_remote=True)
 
 
-def dns_members(model: RemoteModel, members: Sequence[Member], look_up: LookUp) -> list[DnsMembers]:
+def dns_members(model: RemoteModel, members: Sequence[Member], look_up: LookUp) -> list[ListedMembers]:
     """What watches each name of DNS among the model's servers, whose members are in the same order."""
     by_name: dict[str, dict[str, Member]] = {}
     names: dict[str, InferenceServer] = {}
@@ -109,7 +113,7 @@ def dns_members(model: RemoteModel, members: Sequence[Member], look_up: LookUp) 
             names[name.url] = name
             by_name.setdefault(name.url, {})[at_server.server.url] = member
     open_at = make_opener(model, count(len(members) + 1))
-    return [DnsMembers(names[url], by_name[url], open_at, look_up) for url in names]
+    return [watch_name(names[url], by_name[url], open_at, look_up) for url in names]
 
 
 def make_opener(model: RemoteModel, numbers: "count[int]") -> OpenAt:
@@ -140,3 +144,33 @@ def open_child(
         residence=residence,
         adapters=adapters,
     )
+
+
+def open_replicas(
+    model: RemoteModel,
+    servers: Sequence[InferenceServer],
+    list_servers: ListServers,
+    reported: ModelInfo,
+    metrics: UpstreamMetrics,
+) -> RemoteBackend:
+    """The backend of a model whose replicas are processes of this server.
+
+    servers       those that run at the start; at least one
+    list_servers  those that run later, asked each REPLICAS_INTERVAL_S
+    reported      what a replica says of the model
+    """
+    numbers = count(1)
+
+    async def open_at(server: InferenceServer) -> Member:
+        at_server = replace(model, server=server)
+        api = LinkApi(at_server, has_replicas=True)
+        return Member(at_server, api, LinkTokenizer(at_server), suffix=f"-{next(numbers)}")
+
+    async def open_all() -> dict[str, Member]:
+        return {server.url: await open_at(server) for server in servers}
+
+    members = asyncio.run(open_all())
+    listed = ListedMembers(list_servers, members, open_at, REPLICAS_INTERVAL_S)
+    pool = MemberPool(model.name, list(members.values()), metrics, [watch_health, listed.watch])
+    residence = RunningReplicas(reported)
+    return RemoteBackend(model, pool, metrics, kind="replicas", context=reported.context, residence=residence)

@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import replace
 from typing import Protocol
 
 from inference.types import ModelInfo
@@ -44,3 +45,18 @@ class AlwaysLoaded:
 
     def use(self) -> AbstractAsyncContextManager[None]:
         return nullcontext()
+
+
+class RunningReplicas(AlwaysLoaded):
+    """The Residence of a model that replicas have in memory. reported: what one of them says of it."""
+
+    def __init__(self, reported: ModelInfo) -> None:
+        self._reported = reported
+
+    def describe(self, info: ModelInfo) -> ModelInfo:
+        return with_reported(info, self._reported)
+
+
+def with_reported(info: ModelInfo, reported: ModelInfo) -> ModelInfo:
+    """The info with what a process says that has loaded the model."""
+    return replace(reported, id=info.id, created=info.created, details={**reported.details, **info.details})

@@ -105,7 +105,15 @@ async def read_request(reader: asyncio.StreamReader) -> Sent | None:
     headers = {name.lower(): value.strip() for name, _, value in (each.partition(":") for each in lines)}
     body = await reader.readexactly(int(headers.get("content-length", 0)))
     method, path, _ = first.split()
-    return Sent(method, path, headers, json.loads(body) if body else None)
+    return Sent(method, path, headers, read_value(body))
+
+
+def read_value(body: bytes) -> Any:
+    """The JSON of a body; the bytes themselves if they are none, and None if there are none."""
+    try:
+        return json.loads(body) if body else None
+    except ValueError:
+        return body
 
 
 @contextmanager

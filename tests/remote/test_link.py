@@ -9,7 +9,7 @@ from inference.link_messages import error_frame, event_frame
 from inference.remote.event_stream import TooLargeEvent
 from inference.remote.failures import UpstreamFailure
 from inference.remote.frames import FrameParser
-from inference.remote.link import LinkApi, LinkReader
+from inference.remote.link import LinkApi, LinkReader, reported
 from inference.types import Event, Finished, GenerationRequest, Started, Token
 from settings.model_list import RemoteModel, parse_entry
 
@@ -24,11 +24,11 @@ def read_all(reader: LinkReader, events: Sequence[Event], size: int = 1 << 20) -
 
 @pytest.mark.parametrize("size", [1, 3, 50, 1000])
 def test_events_do_not_depend_on_how_the_bytes_are_divided(size: int) -> None:
-    assert read_all(LinkReader("m", 2), EVENTS, size) == EVENTS
+    assert read_all(LinkReader("m", 2, reported), EVENTS, size) == EVENTS
 
 
 def test_an_answer_without_an_end_is_broken() -> None:
-    reader = LinkReader("m", 2)
+    reader = LinkReader("m", 2, reported)
     read_all(reader, EVENTS)
     assert not reader.is_complete
     with pytest.raises(UpstreamFailure, match="broken answer: it ended before its last answer"):
@@ -36,7 +36,7 @@ def test_an_answer_without_an_end_is_broken() -> None:
 
 
 def test_a_deadline_ends_the_unfinished_answers() -> None:
-    reader = LinkReader("m", 3)
+    reader = LinkReader("m", 3, reported)
     read_all(reader, [*EVENTS, Token(1, 4, "b")])
     assert reader.finish_at_deadline() == [
         Finished(1, "deadline", num_tokens=1),
@@ -48,7 +48,7 @@ def test_a_deadline_ends_the_unfinished_answers() -> None:
 def test_an_error_is_passed_on_as_it_was() -> None:
     (message,) = FrameParser().feed(error_frame(TooLong("prompt", 8, 9)))
     with pytest.raises(UpstreamFailure) as failure:
-        LinkReader("m", 1).read(message)
+        LinkReader("m", 1, reported).read(message)
     assert isinstance(failure.value.error, TooLong) and failure.value.outcome == "bad_request"
 
 
@@ -56,7 +56,7 @@ def test_an_error_is_passed_on_as_it_was() -> None:
 def test_what_is_no_event_is_broken(data: bytes) -> None:
     (message,) = FrameParser().feed(data)
     with pytest.raises(UpstreamFailure, match="no event"):
-        LinkReader("m", 1).read(message)
+        LinkReader("m", 1, reported).read(message)
 
 
 def test_a_message_that_is_too_large_is_refused_before_it_arrives() -> None:
