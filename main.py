@@ -111,7 +111,8 @@ def run_action(settings: Settings, actions: frozenset[str], *, is_child: bool) -
     A missing library is reported.
     """
     defer_unused_imports(is_sharded=settings.num_shard > 1)
-    loads_model = not actions & {"--env", "--check", "--download"}
+    runs_replicas = bool(settings.replicas.high) and not actions & {"--env", "--download", "--selftest"}
+    loads_model = not (runs_replicas or actions & {"--env", "--check", "--download"})
     try:
         with (
             gc_disabled(),
@@ -127,6 +128,8 @@ def run_action(settings: Settings, actions: frozenset[str], *, is_child: bool) -
                 return 0
             if not settings.model_name:
                 return run_action_on_several(settings, actions)
+            if runs_replicas:
+                return run_action_on_replicas(settings, actions)
             from hub.resolve import resolve_in_background
 
             pending = resolve_in_background(settings, HOME, refresh="--download" in actions)
@@ -153,6 +156,15 @@ def run_action_on_several(settings: Settings, actions: frozenset[str]) -> int:
     if "--selftest" in actions:
         return selftest_several(settings, as_json="--json" in actions)
     return serve_several(settings, version())
+
+
+def run_action_on_replicas(settings: Settings, actions: frozenset[str]) -> int:
+    """Run the action for a model that a Ray cluster runs."""
+    from startup.replicas import check_on_cluster, serve_on_cluster
+
+    if "--check" in actions:
+        return check_on_cluster(settings, as_json="--json" in actions)
+    return serve_on_cluster(settings, version())
 
 
 @contextmanager

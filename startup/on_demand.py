@@ -27,6 +27,7 @@ from settings.groups import OFF
 from settings.inference_server import InferenceServer
 from settings.local_model import LocalModel
 from settings.model_list import RemoteModel, ServedModels, Timeouts
+from settings.replicas import ReplicaSpec
 from settings.schema import Settings
 from settings.sources import settings_of_model
 
@@ -178,7 +179,7 @@ def upstream_model(model: LocalModel, own: Settings) -> RemoteModel:
     return RemoteModel(
         model.name,
         upstream_name=model.name,
-        server=InferenceServer("hearth", SOCKET_URL),
+        server=InferenceServer("link", SOCKET_URL),
         socket=own.host,
         context=own.context,
         max_concurrent=MAX_STREAMS,
@@ -187,17 +188,25 @@ def upstream_model(model: LocalModel, own: Settings) -> RemoteModel:
 
 
 def child_settings(settings: Settings, model: LocalModel, share: ModelShare, socket: Path) -> Settings:
-    """The settings of the process that serves the model: its own, on a socket, with its share of the memory.
-
-    The parent checks keys, origins and sizes, stores responses, and limits requests.
-    """
+    """The settings of the process that serves the model: its own, a socket, and a share of the memory."""
     return replace(
-        settings_of_model(settings, model),
-        models=ServedModels(),
-        inference_server="",
+        private_settings(settings_of_model(settings, model)),
         context=share.context,
         kv_memory_gb=share.kv_memory_bytes / 1e9,
         host=str(socket),
+    )
+
+
+def private_settings(settings: Settings) -> Settings:
+    """The settings of a process of one model, which only this server reaches.
+
+    This server checks keys, origins and sizes, stores responses, and limits requests.
+    """
+    return replace(
+        settings,
+        models=ServedModels(),
+        inference_server="",
+        replicas=ReplicaSpec(),
         port=0,
         prometheus_port=0,
         root_path="",

@@ -35,6 +35,7 @@ FLOORS = {
     "inference.lora.adapter": 1,
     "inference.remote": 3,
     "inference.on_demand": 3,
+    "inference.replicas": 3,
     "inference.contrastive_search": 2,
     "inference.engine": 2,
     "inference.text": 2,

@@ -1,4 +1,5 @@
-"""The process that serves one model: a Hearth of its own, which listens on a Unix socket in a private folder.
+"""The process that serves one model: a Hearth of its own, which listens on a Unix socket in a private folder,
+or on a port that needs a key.
 
 The child reads its settings from its standard input. What it prints comes back through a pipe: the report of
 its checks and its downloads as JSON, which say why and how far; all other lines are passed on.
@@ -33,11 +34,12 @@ POLL_S = 0.05
 OWN_NAME = "hearth: "
 NO_MEMORY = OWN_NAME + memory_shortage.NOT_ENOUGH  # begins the sentence of a start without memory
 REPORT_KEYS = {"findings", "report", "total_bytes"}  # of the checks, of the memory, of a download
-STOP_TIMEOUT_S = 20.0  # from SIGTERM to SIGKILL
+STOP_TIMEOUT_S = 20.0
 
 
 class ModelProcess:
-    """A child process, from its start to its end. `settings.host` is the socket that it listens on.
+    """A child process, from its start to its end. `settings.host` is the socket that it listens on,
+    or the address of `settings.port`.
 
     model     as the server reaches it while the process runs
     adapters  that the process gets when it has started; None: those of its settings
@@ -69,7 +71,7 @@ class ModelProcess:
         threading.Thread(target=self._read, args=(process.stdout,), name=f"model {self._name}").start()
         with contextlib.suppress(BrokenPipeError), process.stdin as pipe:
             pickle.dump(self._settings, pipe)
-        while not is_listening(self._settings.host):
+        while not is_listening(self._settings.host, self._settings.port):
             if process.poll() is not None:
                 raise LoadFailed(f"{self._name}: {self._problem or describe_exit(process.returncode)}")
             await asyncio.sleep(POLL_S)
@@ -80,13 +82,18 @@ class ModelProcess:
         except UpstreamFailure as failure:
             raise LoadFailed(failure.error.message) from None
 
-    async def stop(self) -> None:
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    async def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """End the process. timeout_s: from SIGTERM to SIGKILL"""
         process = self._process
         if process is None:
             return
         process.terminate()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(STOP_TIMEOUT_S):
+            async with asyncio.timeout(timeout_s):
                 await self.wait()
         self.kill()
         await self.wait()

@@ -1,9 +1,10 @@
-"""Unix sockets: how a setting names one, and whether a server listens on one."""
+"""Unix sockets: how a setting names one, and whether a server listens on one, or on a port."""
 
 import socket
 import sys
 
 SUFFIX = ".sock"
+CONNECT_TIMEOUT_S = 1.0  # to a port of this machine
 
 
 def is_unix_socket(host: str) -> bool:
@@ -11,7 +12,13 @@ def is_unix_socket(host: str) -> bool:
     return host.endswith(SUFFIX) and sys.platform != "win32"
 
 
-def is_listening(path: str) -> bool:
-    """Whether a server accepts connections on the Unix socket `path`."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        return probe.connect_ex(path) == 0
+def is_listening(host: str, port: int = 0) -> bool:
+    """Whether a server accepts connections at HOST and PORT. A Unix socket has no port."""
+    if is_unix_socket(host):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            return probe.connect_ex(host) == 0
+    try:
+        socket.create_connection((host, port), CONNECT_TIMEOUT_S).close()
+    except OSError:
+        return False
+    return True
