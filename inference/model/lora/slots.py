@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from inference.device_copy import to_device
+from inference.model.forward_context import get_forward_context
 from inference.model.lora.delta import LoraDelta
-from inference.model.lora.modules import AdaptedModules, replaced_forwards
+from inference.model.lora.modules import AdaptedForward, AdaptedModules, replaced_forwards
 from inference.model.lora.weights import AdapterWeights
 from inference.model.step_adapters import StepAdapters
 
@@ -31,6 +32,7 @@ class AdapterSlots:
     adapters     by number
     tables       (NUM_SLOTS, 3) int64 of each module; see triton_low_rank.add_low_rank
     token_slots  (max_tokens,) int32: the slots of the step's tokens
+    logits_slots the same for the tokens that reach the output layer, where they are only some
     max_rank     of all pairs that had a slot
     """
 
@@ -40,6 +42,7 @@ class AdapterSlots:
         self.adapters: dict[int, AdapterWeights] = {}
         self.tables: dict[str, Tensor] = {}
         self.token_slots = torch.zeros(max_tokens, dtype=torch.int32, device=self.device)
+        self.logits_slots = torch.zeros_like(self.token_slots)
         self.max_rank = 0
         self._slots: dict[int, int] = {}  # by the adapters' numbers
         self._free = list(range(1, NUM_SLOTS))
@@ -85,25 +88,31 @@ class AdapterSlots:
 
     def fill(self, adapters: StepAdapters) -> None:
         """Store the slots of the step's tokens; the others get slot 0."""
-        slots = torch.zeros(len(self.token_slots), dtype=torch.int32)
-        for number, start, end in adapters.spans:
-            slots[start:end] = self._slots[number]
-        self.token_slots.copy_(to_device(slots, self.device))
+        for slots, spans in (
+            (self.token_slots, adapters.spans),
+            (self.logits_slots, adapters.logits_spans),
+        ):
+            values = torch.zeros(len(slots), dtype=torch.int32)
+            for number, start, end in spans:
+                values[start:end] = self._slots[number]
+            slots.copy_(to_device(values, self.device))
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Within the context, modules with a table add the pairs of the slots in token_slots."""
+        """Within the context, modules with a table add the pairs of the slots of the step."""
         forwards = {name: self.modules.forwards[name] for name in self.tables}
         slotted = {
-            each.module: partial(self.forward, each.inner, self.tables[name])
-            for name, each in forwards.items()
+            each.module: partial(self.forward, each, self.tables[name]) for name, each in forwards.items()
         }
         with replaced_forwards(slotted):
             yield
 
-    def forward(self, inner: Callable[[Tensor], Tensor], table: Tensor, input: Tensor) -> Tensor:
+    def forward(self, adapted: AdaptedForward, table: Tensor, input: Tensor) -> Tensor:
         """The outputs of a module's own forward with the pairs of its table added."""
-        output = inner(input)
+        output: Tensor = adapted.inner(input)
+        context = get_forward_context()
+        of_logits = adapted.is_head and context is not None and context.logits_selected
+        slots = self.logits_slots if of_logits else self.token_slots
         x, rows = input.view(-1, input.shape[-1]), output.view(-1, output.shape[-1])
-        self.add_low_rank(x, rows, self.token_slots[: len(x)], table, self.max_rank)
+        self.add_low_rank(x, rows, slots[: len(x)], table, self.max_rank)
         return output

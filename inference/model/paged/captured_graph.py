@@ -95,9 +95,9 @@ class CapturedGraph:
         self.padding_pages = [runner.pool.num_pages_of(group) for group in runner.pool.groups]
         self.token_ids = torch.zeros(1, count, dtype=torch.int64, device=runner.device)
         self.positions = torch.zeros_like(self.token_ids)
-        self.slot_mappings = [
-            torch.full_like(self.token_ids[0], page * self.page_size) for page in self.padding_pages
-        ]
+        # The last slots, so that rows on a padding page may have the others.
+        self.padding_slots = [(page + 1) * self.page_size - 1 for page in self.padding_pages]
+        self.slot_mappings = [torch.full_like(self.token_ids[0], slot) for slot in self.padding_slots]
         self.logits_indices = logits_indices
         self.set_spans([[] for _ in page_tables])
         self.replay_graph = capture(
@@ -140,11 +140,11 @@ class CapturedGraph:
         T = metadata[0].token_ids.shape[1]
         self.token_ids[:, :T] = metadata[0].token_ids
         self.positions[:, :T] = metadata[0].positions
-        for mapping, padding_page, group in zip(
-            self.slot_mappings, self.padding_pages, metadata, strict=True
+        for mapping, padding_slot, group in zip(
+            self.slot_mappings, self.padding_slots, metadata, strict=True
         ):
             mapping[:T] = group.slot_mapping
-            mapping[T:] = padding_page * self.page_size
+            mapping[T:] = padding_slot
         self.set_spans([group.spans for group in metadata])
         return self.replay_graph()
 

@@ -2,19 +2,22 @@
 
 import ctypes
 import logging
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import Tensor
 
-from inference.model.batch import Batch
-from inference.model.lora.delta import AffineDelta, DeltaChain
+from inference.model.batch import Batch, make_batch
+from inference.model.lora.delta import AffineDelta, DeltaChain, LoraDelta
 from inference.model.lora.graph_runner import AdapterGraphRunner, import_low_rank_kernel
 from inference.model.lora.runner import AdapterRunner
 from inference.model.lora.weights import AdapterWeights
 from inference.model.paged import cuda
+from inference.model.paged.captured_graph import DecodeGraph, MixedGraph
+from inference.model.paged.kv_pool import PAGE_SIZE
 from inference.model.paged.runner import PagedRunner
-from tests.families import tiny
+from tests.families import VOCAB, tiny
 from tests.model.lora.test_runner import merged, random_adapter
 from tests.model.paged.test_cuda_graphs import (
     CLOSE,
@@ -42,11 +45,11 @@ def read_floats(address: int, rows: int, columns: int) -> Tensor:
     return torch.frombuffer(values, dtype=torch.float32).view(rows, columns)
 
 
-def graph_runner(device: str, wrong: bool = False) -> AdapterRunner:
+def graph_runner(device: str, wrong: bool = False, max_batch_tokens: int = 0) -> AdapterRunner:
     """An AdapterRunner of a tiny model whose steps with adapters may be replayed."""
     model = tiny("llama").to(device)
     recorder = eager_recorder if device == "cpu" else cuda.CudaGraphRecorder(model.device)
-    base = record_runner(model, recorder)
+    base = record_runner(model, recorder, max_batch_tokens)
     runner = AdapterRunner(model, base)
     kernel = import_low_rank_kernel(model.device) or add_by_address
     runner._delta_runner = AdapterGraphRunner(model, base, runner.modules, ignore if wrong else kernel)
@@ -91,7 +94,7 @@ def test_replays_compute_the_adapters_that_are_loaded_then(device: str) -> None:
     load(runner, 3)
     check_rows(runner, 3, 2, 0)
     check_rows(runner, 0, 0, 3, 2)
-    assert list(graphs) == [4] and graphs[4] is not None
+    assert list(graphs) == [(DecodeGraph, 4)] and None not in graphs.values()
     assert runner.delta_runner.graphs == graphs, "the same graph replays every step of its size"
 
 
@@ -103,7 +106,9 @@ def test_a_graph_captured_while_serving_leaves_the_pages_of_sequences(device: st
     before = [(kv.keys[:PAGES].clone(), kv.values[:PAGES].clone()) for kv in layers]
     load(runner, 1)
     delta_runner = runner.delta_runner
-    assert isinstance(delta_runner, AdapterGraphRunner) and delta_runner.try_capture(4) is not None
+    assert (
+        isinstance(delta_runner, AdapterGraphRunner) and delta_runner.try_capture(DecodeGraph, 4) is not None
+    )
     for kv, (keys, values) in zip(layers, before, strict=True):
         assert torch.equal(kv.keys[:PAGES], keys) and torch.equal(kv.values[:PAGES], values)
         assert keys.any()
@@ -116,8 +121,8 @@ def test_wrong_graphs_are_rejected_and_the_step_is_computed_directly(
     load(runner, 1, 2)
     with caplog.at_level(logging.INFO, logger="inference"):
         check_rows(runner, 1, 2)
-    assert runner.delta_runner.graphs == {2: None}
-    assert "no graph of 2 tokens with adapters: ArithmeticError: error" in caplog.text
+    assert runner.delta_runner.graphs == {(DecodeGraph, 2): None}
+    assert "no DecodeGraph of 2 tokens with adapters: ArithmeticError: error" in caplog.text
 
 
 def test_an_adapter_that_changes_more_than_low_rank_pairs_has_no_slot() -> None:
@@ -139,8 +144,36 @@ def test_more_modules_or_a_higher_rank_make_new_graphs() -> None:
     runner.add(fewer)
     runner.use_graphs(fewer)
     runner.forward(adapted_rows(2, 0))
-    assert list(runner.delta_runner.graphs) == [2]
+    assert list(runner.delta_runner.graphs) == [(DecodeGraph, 2)]
     runner.add(every_module)
     runner.use_graphs(every_module)
     assert not runner.delta_runner.graphs
     check_rows(runner, 1, 0)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_step_with_a_prompt_is_replayed(device: str) -> None:
+    """The output layer has a pair, too: it gets the last token of each row only."""
+    runner = graph_runner(device, max_batch_tokens=64)
+    model = runner.model
+    for number in (1, 2):
+        adapter = random_adapter(model, number)
+        pair = LoraDelta(*(torch.randn(*shape, device=device) for shape in ((3, 32), (VOCAB, 3))))
+        runner.add(adapter := replace(adapter, deltas={**adapter.deltas, "lm_head": pair}))
+        runner.use_graphs(adapter)
+    batch = make_batch(
+        range(23),
+        (0, 1, 21, 22, 23),
+        (0, 0, 0, 0),
+        range(4),
+        (0, 20, 21, 22),
+        page_table=((0,), (1, 2), (3,), (4,)),
+        page_size=PAGE_SIZE,
+    )
+    batch.adapter_ids.extend((1, 2, 0, 1))
+    logits = runner.forward(batch).clone()
+    assert list(runner.delta_runner.graphs) == [(MixedGraph, 32)]
+    assert runner.delta_runner.graphs[MixedGraph, 32] is not None
+    runner.delta_runner.slots.remove(1)
+    expected = runner.forward(batch)
+    assert (logits - expected).abs().max() < CLOSE * expected.std()

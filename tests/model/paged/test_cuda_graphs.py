@@ -61,6 +61,7 @@ def indexed(
     visible = (column <= position) & (column > position - (params.window or CONTEXT))
     visible &= (token < index.query_start_loc[-1])[:, None]
     weights = scores.masked_fill(~visible[:, None], float("-inf")).softmax(-1)
+    values = values.masked_fill(~visible[:, :, None, None], 0)  # a page may have values that are not a number
     return torch.einsum("thn,tnhd->thd", weights, values)
 
 
