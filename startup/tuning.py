@@ -16,8 +16,7 @@ from checks.several_models import ModelShare, capacity_of, minimum_bytes, share_
 from inference.metrics import Metrics
 from inference.models import ModelEntry, Models
 from inference.on_demand.loader import ModelLoader
-from inference.on_demand.managed_model import LoadLimits
-from inference.on_demand.model_process import ModelProcess
+from inference.on_demand.managed_model import LoadLimits, ManagedProcess
 from inference.on_demand.residency import MemoryCapacity
 from settings.local_model import LocalModel
 from settings.schema import Settings
@@ -42,7 +41,7 @@ class FineTunedHost:
         self._settings, self._models, self._metrics = settings, models, metrics
         self._folder = folder
         self._share = share_of_each(plan, machine)
-        self._processes: dict[str, Callable[[], ModelProcess]] = {}
+        self._processes: dict[str, Callable[[], ManagedProcess]] = {}
         self._num_added = 0
         self._adapter_numbers = count(FIRST_ADAPTER_NUMBER)
         self.loader = ModelLoader(
