@@ -3,7 +3,7 @@
 Reads names, sizes, small JSON files and the headers of the weight files. Raises Refused if there is no model.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -73,7 +73,9 @@ def from_folder(
     commit: str = "",
     revision: str = "",
 ) -> Repository:
-    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    entries = sorted(folder.rglob("*"))
+    refuse_special_files(folder, entries)
+    paths = [path for path in entries if path.is_file()]
     sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in paths}
     refuse_adapter(folder, name, sizes)
     shard_files = read_index(folder / INDEX, name) if INDEX in sizes else None
@@ -89,6 +91,14 @@ def from_folder(
         licence=licence_in(folder, tuple(sizes)),
         metadata_folder=folder,
     )
+
+
+def refuse_special_files(folder: Path, entries: Sequence[Path]) -> None:
+    """Raise Refused for a pipe, a socket or a device, or a link to one: reading it may never end."""
+    for path in entries:
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            have = f"{path.relative_to(folder)} is a pipe, a socket or a device"
+            raise Refused(Finding("weights", "files", have, False, "remove it from the model's folder"))
 
 
 def from_cache(

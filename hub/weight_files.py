@@ -13,6 +13,11 @@ from inference.model.load.gguf.shards import GGUF, first_shard, shard_names
 
 SHARD_PATTERN = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
 SMALL_SUFFIXES = (".json", ".model", ".jinja", ".txt", ".tiktoken")
+# Transformers reads these whole before it looks at them. The largest tokenizers have some 40 MB.
+READ_WHOLE = re.compile(
+    r"((generation_)?config|tokenizer\w*|special_tokens_map|added_tokens|vocab|merges|chat_template)\.\w+"
+)
+MAX_SMALL_BYTES = 256_000_000
 OTHER_FRAMEWORKS = ("pytorch_model", "tf_model", "flax_model", "consolidated")
 
 
@@ -110,7 +115,16 @@ def select_files(
     small_files = {
         name for name in sizes if is_small_file(name) or (trust_remote_code and name.endswith(".py"))
     }
+    refuse_large_files({name: sizes[name] for name in small_files if READ_WHOLE.fullmatch(name)})
     return sorted(select_weight_files(sizes, shard_files, formats) | small_files)
+
+
+def refuse_large_files(sizes: Mapping[str, int]) -> None:
+    """Raise Refused for a file that would be read whole into memory, and is too large for that."""
+    for name, num_bytes in sizes.items():
+        if num_bytes > MAX_SMALL_BYTES:
+            need, have = f"{name} of at most {format_size(MAX_SMALL_BYTES)}", format_size(num_bytes)
+            raise Refused(Finding("weights", need, have, False, f"correct {name}, or choose another model"))
 
 
 def is_small_file(name: str) -> bool:

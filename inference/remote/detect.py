@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from inference.remote.choices import is_count
 from inference.remote.failures import UpstreamFailure
 from inference.remote.gradio_functions import read_functions, read_models
-from inference.remote.http_client import MAX_DOCUMENT_BYTES, HttpClient, read_body
+from inference.remote.http_client import MAX_DOCUMENT_BYTES, HttpClient
 from inference.untrusted_json import parse_json
 from settings.model_list import RemoteModel
 
@@ -90,7 +90,7 @@ async def ask_gradio(client: HttpClient, url: str) -> Detected | None:
     models: Mapping[str, int | None] = {}
     if functions.has_model_names:
         async with client.post(functions.models_path, b'{"data":[]}') as response:
-            models = read_models(parse_json(await read_body(response, MAX_DOCUMENT_BYTES)))
+            models = read_models(parse_json(await client.read_description(response)))
     names = tuple(models)
     name = client.model.upstream_name or next(iter(names), "")
     return Detected("gradio", names, models.get(name), details={"functions": functions})

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from inference.remote.choices import is_count
-from settings.entry_values import read_literal
+from inference.untrusted_json import parse_json
+from inference.untrusted_literal import parse_literal
 
 FUNCTION, MODELS_FUNCTION = "submit_nochat_api", "model_names"
 PREFIX = re.compile(r"(/[\w-]+)*")
@@ -55,8 +56,16 @@ def read_models(result: Any) -> Mapping[str, int | None]:
     Raises KeyError, TypeError or AttributeError for a result of another form.
     """
     try:
-        cards = read_literal(result["data"][0])
+        cards = read_cards(result["data"][0])
     except (ValueError, IndexError):
         return {}
     contexts = {str(card["display_name"]): card.get("max_seq_len") for card in cards}
     return {name: context if is_count(context) else None for name, context in contexts.items()}
+
+
+def read_cards(text: str) -> Any:
+    """The cards of the models, as JSON or as a Python literal. Raises ValueError."""
+    try:
+        return parse_json(text)
+    except ValueError:
+        return parse_literal(text)

@@ -1,6 +1,5 @@
 """Reads the events of a call of gradio, whose data is h2oGPT's answer so far, as a Python literal."""
 
-import ast
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +10,7 @@ from inference.remote.failures import broken, in_band, refused
 from inference.text.stop_strings import StopStrings
 from inference.types import Event, Token
 from inference.untrusted_json import decode_json
+from inference.untrusted_literal import parse_literal
 
 UNKNOWN_ID = -1
 GENERATING, COMPLETE, HEARTBEAT = b"generating", b"complete", b"heartbeat"
@@ -58,9 +58,9 @@ class GradioReader:
     def _read_result(self, data: bytes) -> Mapping[str, Any]:
         """h2oGPT's answer so far. Raises UpstreamFailure if it has another form, or reports an error."""
         try:
-            result = ast.literal_eval(decode_json(data)[0])
+            result = parse_literal(decode_json(data)[0])
             error, text = str(result.get("error") or ""), result["response"]
-        except (ValueError, SyntaxError, MemoryError, RecursionError, LookupError, TypeError, AttributeError):
+        except (ValueError, LookupError, TypeError, AttributeError):
             raise broken(self._model, "an event is no answer of h2oGPT") from None
         if WRONG_KEY in error:
             raise refused(self._model, "its access key is wrong")

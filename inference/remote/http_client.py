@@ -19,6 +19,7 @@ from settings.model_list import RemoteModel
 
 IDLE_CONNECTION_S = 4  # uvicorn, which many servers use, closes an idle connection after 5
 MAX_ERROR_BYTES = 64 << 10
+MAX_DESCRIPTION_BYTES = 4 << 20  # of what a server says about itself: a list of thousands of models
 MAX_DOCUMENT_BYTES = 32 << 20
 MAX_OWN_BYTES = 1 << 30  # of a document from a process that this server has started
 MAX_HEADER_BYTES = 64 << 10
@@ -50,13 +51,13 @@ class HttpClient:
         """As post, without a body."""
         return self._exchange("GET", path, None)
 
-    async def get_json(self, url: str, max_bytes: int = MAX_ERROR_BYTES) -> Any:
-        """The JSON at an address of the upstream. Raises UpstreamFailure."""
+    async def get_json(self, url: str, max_bytes: int = MAX_DESCRIPTION_BYTES) -> Any:
+        """What the upstream says about itself at an address, as JSON. Raises UpstreamFailure."""
         try:
             response = await self._send("GET", url, None)
             async with response:
                 await self._check(response)
-                return decode_json(await read_body(response, max_bytes))
+                return decode_json(await self.read_description(response, max_bytes))
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise self._unreachable(error) from None
         except ValueError:
@@ -68,6 +69,15 @@ class HttpClient:
         body = await read_body(response, limit + 1)
         if len(body) > limit:
             raise too_large(self.model.name, limit)
+        return body
+
+    async def read_description(
+        self, response: aiohttp.ClientResponse, max_bytes: int = MAX_DESCRIPTION_BYTES
+    ) -> bytes:
+        """The whole of what the upstream says about itself. Raises UpstreamFailure beyond `max_bytes`."""
+        body = await read_body(response, max_bytes + 1)
+        if len(body) > max_bytes:
+            raise broken(self.model.name, f"it describes itself in more than {max_bytes >> 20} MiB")
         return body
 
     async def close(self) -> None:

@@ -1,6 +1,7 @@
 """Looking up a model on the Hub, in the cache or in a folder, and fetching exactly what loading needs."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,6 +16,7 @@ from hub.download import fetch
 from hub.download.fetch import with_resumable_bytes
 from hub.download.partial import PartialFile
 from hub.repository import Repository
+from hub.weight_files import MAX_SMALL_BYTES
 from inference.finding import Finding, Refused
 from inference.model.load.loader import load
 from tests import fake_hub, tiny
@@ -104,6 +106,29 @@ def test_a_missing_folder_is_not_requested_from_the_hub(fake: fake_hub.FakeHub, 
 def test_a_relative_folder_is_found_from_the_folder_of_main_py(tmp_path: Path, look_up: LookUp) -> None:
     folder = tiny.llama(tmp_path / "home" / "models" / "own")
     assert look_up("models/own").folder == folder
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "chat_template.jinja", "deep/notes.txt"])
+def test_what_may_never_end_is_refused_instead_of_read(tmp_path: Path, look_up: LookUp, name: str) -> None:
+    folder = tiny.llama(tmp_path / "model")
+    path = folder / name
+    path.parent.mkdir(exist_ok=True)
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+    assert refusal(look_up, str(folder)).have == f"{name} is a pipe, a socket or a device"
+    path.unlink()
+    path.symlink_to("/dev/zero")
+    assert refusal(look_up, str(folder)).have == f"{name} is a pipe, a socket or a device"
+
+
+def test_a_file_that_is_read_whole_has_a_limit(tmp_path: Path, look_up: LookUp) -> None:
+    folder = tiny.llama(tmp_path / "model")
+    for name in ("tokenizer.json", "records.json"):
+        with (folder / name).open("wb") as file:
+            file.truncate(MAX_SMALL_BYTES + 1)  # without blocks on the disk
+    assert refusal(look_up, str(folder)).need == "tokenizer.json of at most 256.0 MB"
+    (folder / "tokenizer.json").unlink()
+    assert "records.json" in look_up(str(folder)).names, "nothing reads it"
 
 
 @pytest.mark.parametrize("text", ["{", '{"a":' * 5000 + "1" + "}" * 5000, '{"a":' * 500 + "1" + "}" * 500])

@@ -63,6 +63,17 @@ def test_the_playground_shows_an_error_that_repeats_a_text(page: Page, backend: 
     page.until(lambda: IMAGE in page.find("main").text)
 
 
+def test_columns_show_the_names_of_their_models_as_text(page: Page) -> None:
+    page.open()
+    page.find("#compare summary").click()
+    page.find("#compare-models input:not(:checked)").click()
+    page.find("#compare summary").click()
+    page.write("Prompt", TEXT)
+    texts = page.generate()
+    assert len(texts) == 2 and all(IMAGE in text for text in texts)
+    assert page.texts(".picker") == [MODEL, ADAPTER]
+
+
 @pytest.mark.parametrize("backend", ["fake/model"], indirect=True)  # as the jobs know it
 def test_the_page_for_tuning_shows_names_rows_and_answers_as_text(page: Page, tmp_path: Path) -> None:
     page.browser.get(f"{page.url}/tuning")

@@ -54,6 +54,17 @@ def test_the_context_of_llama_cpp_is_that_of_one_of_its_slots(
     assert (ask(upstream, loop).kind, ask(upstream, loop).context) == ("llama.cpp", 512)
 
 
+def test_a_list_of_models_may_be_long_and_is_never_cut(
+    upstream: FakeUpstream, loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = tuple(f"model-{number}" for number in range(5000))
+    serve(upstream, models={"data": [{"id": name} for name in names]})
+    assert ask(upstream, loop).models == names
+    monkeypatch.setattr(HttpClient.read_description, "__defaults__", (1 << 16,))
+    monkeypatch.setattr(HttpClient.get_json, "__defaults__", (1 << 16,))
+    assert "describes itself in more than" in ask(upstream, loop).problem
+
+
 @pytest.mark.parametrize("models", [[], {"data": [5]}, {"data": [{"id": "m", "meta": [1]}]}, {"data": {}}])
 def test_a_list_of_models_of_another_form_is_a_problem_and_no_traceback(
     models: Any, upstream: FakeUpstream, loop: asyncio.AbstractEventLoop

@@ -182,6 +182,7 @@ def test_the_models_of_h2ogpt_have_names_and_contexts() -> None:
     cards = [{"display_name": "one", "max_seq_len": 4096}, {"display_name": "two", "max_seq_len": "?"}]
     assert read_models({"data": [str(cards)]}) == {"one": 4096, "two": None}
     assert read_models({"data": ["no literal"]}) == {}
+    assert read_models({"data": [f"[{'1,' * 100_000}]"]}) == {}, "its tree would take 100 MB"
 
 
 def test_a_call_carries_the_key_to_its_server_alone(upstream: FakeUpstream, open_upstream: OpenModel) -> None:
