@@ -27,24 +27,18 @@ MAX_COMPILED = 64  # layers share a function, and each variant is compiled for o
 
 
 class LayerVariant(NamedTuple):
-    """fuses_rotary: see CompiledLayers. options: of torch's compiler. rows: of the graphs."""
+    """fuses_rotary: see CompiledLayers. options: of torch's compiler."""
 
     name: str
     fuses_rotary: bool
     options: dict[str, Any]
-    rows: tuple[int, ...] = ROWS
 
 
 def variants() -> Iterator[LayerVariant]:
-    from scripts.gpu.matvec import MatvecsAsReductions  # here: importing the compiler takes a second
-
     dependent_launches = {"triton.enable_pdl": True}  # a kernel is launched while the one before it runs
-    matvecs = {"post_grad_custom_post_pass": MatvecsAsReductions()}
     yield LayerVariant("three kernels for rotary embedding and store", False, {})
     yield LayerVariant("one kernel for rotary embedding and store", True, {})
     yield LayerVariant("one kernel, dependent launches", True, dependent_launches)
-    yield LayerVariant("one kernel, matvecs as reductions", True, matvecs, (1,))
-    yield LayerVariant("one kernel, matvecs, dependent launches", True, matvecs | dependent_launches, (1,))
 
 
 def measure_section(run: SectionRun) -> Iterator[Figure]:
@@ -69,9 +63,7 @@ def time_variant(model: Any, variant: LayerVariant) -> dict[int, float]:
         return {}
     with config.patch(variant.options), torch._dynamo.config.patch(recompile_limit=MAX_COMPILED):
         layers = CompiledLayers(model, variant.fuses_rotary)
-        return {
-            rows: time_graph(make_runner(model, rows, layers, rotary_store), rows) for rows in variant.rows
-        }
+        return {rows: time_graph(make_runner(model, rows, layers, rotary_store), rows) for rows in ROWS}
 
 
 def make_runner(model: Any, rows: int, layers: CompiledLayers, rotary_store: Any) -> GraphRunner:

@@ -38,6 +38,10 @@ from inference.model.step_adapters import StepAdapters, spans_of_logits
 
 log = logging.getLogger(__name__)
 
+# Tokens of the largest mixed graph: torch's products of many tokens are faster than the kernel's, and keep the
+# device busy for as long as the host takes to launch them.
+MAX_MIXED_TOKENS = 1024
+
 
 class AdapterGraphRunner(PagedRunner):
     """A PagedRunner over the pages of a GraphRunner, with graphs of its own for steps with adapters.
@@ -60,7 +64,7 @@ class AdapterGraphRunner(PagedRunner):
         self.recording, self.modules = base.recording, modules
         self.sizes: dict[GraphKind, list[int]] = {
             DecodeGraph: decode_sizes(min(base.max_sequences, base.pool.num_pages)),
-            MixedGraph: mixed_sizes(self.recording.shared.mixed_count),
+            MixedGraph: mixed_sizes(min(self.recording.shared.mixed_count, MAX_MIXED_TOKENS)),
         }
         max_tokens = max(size for sizes in self.sizes.values() for size in sizes)
         self.slots = AdapterSlots(modules, add_low_rank, max_tokens)

@@ -9,10 +9,8 @@ import triton
 import triton.language as tl
 
 SPLITS = 16  # programs that share the inputs of a token, so that one row keeps a GPU busy
-MAX_TOKENS = 8  # of a program: where their adapter is the same, its weights are in the cache
-FEW_TOKENS = 16  # each has programs of its own
 TILE = 4096  # values of a (BLOCK_R, BLOCK_K) that a program holds
-BLOCK_OUT = 128  # outputs of a program
+BLOCK_OUT = 512  # outputs of a program, as measured on an H200
 RANK_STEP = 16  # rows of bᵀ that a program holds
 
 
@@ -29,30 +27,25 @@ def add_low_rank(
     (T, inputs), outputs = x.shape, output.shape[1]
     rank = max(RANK_STEP, triton.next_power_of_2(max_rank))
     low_rank = x.new_empty(SPLITS, T, rank, dtype=torch.float32)
-    tokens = 1 if T <= FEW_TOKENS else MAX_TOKENS
     with torch.cuda.device_of(x):
-        project_tokens[triton.cdiv(T, tokens), SPLITS](
+        project_tokens[T, SPLITS](
             x,
             low_rank,
             token_slots,
             table,
-            T,
             inputs,
             x.stride(0),
-            TOKENS=tokens,
             SPLITS=SPLITS,
             BLOCK_R=rank,
             BLOCK_K=TILE // rank,
         )
-        expand_tokens[triton.cdiv(T, tokens), triton.cdiv(outputs, BLOCK_OUT)](
+        expand_tokens[T, triton.cdiv(outputs, BLOCK_OUT)](
             low_rank,
             output,
             token_slots,
             table,
-            T,
             outputs,
             output.stride(0),
-            TOKENS=tokens,
             SPLITS=SPLITS,
             BLOCK_R=rank,
             BLOCK_OUT=BLOCK_OUT,
@@ -66,31 +59,27 @@ def project_tokens(
     low_rank: tl.tensor,  # (SPLITS, T, BLOCK_R)
     token_slots: tl.tensor,  # (T,)
     table: tl.tensor,  # (slots, 3)
-    T: tl.tensor,
     inputs: tl.tensor,
     x_token: tl.tensor,
-    TOKENS: tl.constexpr,
     SPLITS: tl.constexpr,
     BLOCK_R: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ) -> None:
-    """Sum a share of the inputs of TOKENS tokens. The programs are (T / TOKENS, SPLITS)."""
-    first, split = tl.program_id(0) * TOKENS, tl.program_id(1)
+    """Sum a share of the inputs of one token. The programs are (T, SPLITS)."""
+    token, split = tl.program_id(0).to(tl.int64), tl.program_id(1)
     r, k = tl.arange(0, BLOCK_R), tl.arange(0, BLOCK_K)
-    for index in range(TOKENS):
-        token = (first + index).to(tl.int64)
-        entry = table + tl.load(token_slots + token, token < T, 0) * 3
-        rank = tl.load(entry + 2)
-        if rank > 0:
-            a = tl.multiple_of(tl.load(entry).to(tl.pointer_type(x.dtype.element_ty)), 16)
-            sums = tl.zeros((BLOCK_R,), tl.float32)
-            for start in range(0, inputs, SPLITS * BLOCK_K):
-                column = start + split * BLOCK_K + k
-                values = tl.load(x + token * x_token + column, column < inputs, 0.0).to(tl.float32)
-                mask = (r < rank)[:, None] & (column < inputs)[None, :]
-                weights = tl.load(a + r[:, None].to(tl.int64) * inputs + column[None, :], mask, 0.0)
-                sums += tl.sum(weights.to(tl.float32) * values[None, :], 1)
-            tl.store(low_rank + (split.to(tl.int64) * T + token) * BLOCK_R + r, sums)
+    entry = table + tl.load(token_slots + token) * 3
+    rank = tl.load(entry + 2)
+    if rank > 0:
+        a = tl.multiple_of(tl.load(entry).to(tl.pointer_type(x.dtype.element_ty)), 16)
+        sums = tl.zeros((BLOCK_R,), tl.float32)
+        for start in range(0, inputs, SPLITS * BLOCK_K):
+            column = start + split * BLOCK_K + k
+            values = tl.load(x + token * x_token + column, column < inputs, 0.0).to(tl.float32)
+            mask = (r < rank)[:, None] & (column < inputs)[None, :]
+            weights = tl.load(a + r[:, None].to(tl.int64) * inputs + column[None, :], mask, 0.0)
+            sums += tl.sum(weights.to(tl.float32) * values[None, :], 1)
+        tl.store(low_rank + (split * tl.num_programs(0) + token) * BLOCK_R + r, sums)
 
 
 @triton.jit
@@ -99,33 +88,29 @@ def expand_tokens(
     output: tl.tensor,  # (T, outputs), stride output_token
     token_slots: tl.tensor,  # (T,)
     table: tl.tensor,  # (slots, 3)
-    T: tl.tensor,
     outputs: tl.tensor,
     output_token: tl.tensor,
-    TOKENS: tl.constexpr,
     SPLITS: tl.constexpr,
     BLOCK_R: tl.constexpr,
     BLOCK_OUT: tl.constexpr,
     RANK_STEP: tl.constexpr,
 ) -> None:
-    """Add BLOCK_OUT outputs of TOKENS tokens. The programs are (T / TOKENS, outputs / BLOCK_OUT)."""
-    first, block = tl.program_id(0) * TOKENS, tl.program_id(1)
+    """Add BLOCK_OUT outputs of one token. The programs are (T, outputs / BLOCK_OUT)."""
+    token, block = tl.program_id(0).to(tl.int64), tl.program_id(1)
     split, r = tl.arange(0, SPLITS), tl.arange(0, RANK_STEP)
     column = block * BLOCK_OUT + tl.arange(0, BLOCK_OUT)
-    for index in range(TOKENS):
-        token = (first + index).to(tl.int64)
-        entry = table + tl.load(token_slots + token, token < T, 0) * 3
-        rank = tl.load(entry + 2)
-        if rank > 0:
-            b = tl.multiple_of(tl.load(entry + 1).to(tl.pointer_type(output.dtype.element_ty)), 16)
-            sums = tl.zeros((BLOCK_OUT,), tl.float32)
-            for start in range(0, BLOCK_R, RANK_STEP):
-                row = start + r
-                shares = low_rank + (split[:, None].to(tl.int64) * T + token) * BLOCK_R + row[None, :]
-                values = tl.sum(tl.load(shares), 0)
-                mask = (row < rank)[:, None] & (column < outputs)[None, :]
-                weights = tl.load(b + row[:, None].to(tl.int64) * outputs + column[None, :], mask, 0.0)
-                sums += tl.sum(weights.to(tl.float32) * values[:, None], 0)
-            target = output + token * output_token + column
-            before = tl.load(target, column < outputs, 0.0).to(tl.float32)
-            tl.store(target, (before + sums).to(output.dtype.element_ty), column < outputs)
+    entry = table + tl.load(token_slots + token) * 3
+    rank = tl.load(entry + 2)
+    if rank > 0:
+        b = tl.multiple_of(tl.load(entry + 1).to(tl.pointer_type(output.dtype.element_ty)), 16)
+        sums = tl.zeros((BLOCK_OUT,), tl.float32)
+        for start in range(0, BLOCK_R, RANK_STEP):
+            row = start + r
+            shares = low_rank + (split[:, None] * tl.num_programs(0) + token) * BLOCK_R + row[None, :]
+            values = tl.sum(tl.load(shares), 0)
+            mask = (row < rank)[:, None] & (column < outputs)[None, :]
+            weights = tl.load(b + row[:, None].to(tl.int64) * outputs + column[None, :], mask, 0.0)
+            sums += tl.sum(weights.to(tl.float32) * values[:, None], 0)
+        target = output + token * output_token + column
+        before = tl.load(target, column < outputs, 0.0).to(tl.float32)
+        tl.store(target, (before + sums).to(output.dtype.element_ty), column < outputs)
