@@ -38,7 +38,7 @@ from inference.model.step_adapters import StepAdapters, spans_of_logits
 
 log = logging.getLogger(__name__)
 
-# Tokens of the largest mixed graph: torch's products of many tokens are faster than the kernel's, and keep the
+# Tokens of the largest mixed graph. For more, torch's products are faster than the kernel's, and keep the
 # device busy for as long as the host takes to launch them.
 MAX_MIXED_TOKENS = 1024
 
