@@ -88,7 +88,7 @@ class Attempts:
 
     async def _relay(self, member: Member, emit: Emit) -> None:
         """Relay the answer of one server, without what the client has of it already."""
-        is_resumable = member.api.can_resume and len(self._members) > 1
+        is_resumable = member.api.can_resume and (len(self._members) > 1 or self._has_events)
         request = self._progress.resumable_request() if is_resumable else self._request
         ends_at = self._ends_at
         if ends_at is not None and member.api.ends_at_deadline:
@@ -145,7 +145,8 @@ class Attempts:
 
     def _delay_to_resume_s(self, failure: UpstreamFailure) -> float | None:
         """Seconds until another server goes on with the answer; None: none does."""
-        resuming = {member for member in self._members if member.api.can_resume}
+        # A server that has failed may have left the list since.
+        resuming = {member for member in (*self._members, *self._failed) if member.api.can_resume}
         others = resuming - set(self._failed)
         is_given_up = time.monotonic() - self._failed_since > RESUME_TIMEOUT_S
         if (

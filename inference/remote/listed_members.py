@@ -60,9 +60,11 @@ class ListedMembers:
                 self._members[server.url] = member
                 pool.add(member)
                 log.info("event=member_added member=%s", member.name)
-        for url in self._members.keys() & listing.lost_urls:
-            await self._members[url].close()
         listed = {server.url for server in listing.servers}
         for url in self._members.keys() - listed if listed else ():
-            if await pool.remove(self._members[url]):
-                log.info("event=member_removed member=%s", self._members.pop(url).name)
+            if not await pool.remove(self._members[url]):
+                continue
+            member = self._members.pop(url)
+            log.info("event=member_removed member=%s", member.name)
+            if url in listing.lost_urls:
+                await member.close()
