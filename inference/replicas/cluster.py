@@ -6,10 +6,12 @@ Ray is an optional package, imported where it is used. Requests and answers do n
 import asyncio
 import logging
 import os
+import signal
 import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 from inference.process.child_program import ROOT
@@ -26,6 +28,9 @@ POLL_S = 0.2
 CONNECT_TIMEOUT_S = 5.0
 ASK_TIMEOUT_S = 5.0  # of the directory
 HEALTH_INTERVAL_S, HEALTH_TIMEOUT_S = 1.0, 10.0
+MAX_START_RETRIES = 2  # of the first replicas, in all; later ones are tried without an end
+SCALE_UP_AFTER_S, SCALE_DOWN_AFTER_S = 10.0, 300.0
+AVERAGE_S, REPORT_INTERVAL_S = 10.0, 2.0  # of the load that decides it
 SHUTDOWN_MARGIN_S = 5.0  # beyond DRAIN_SECONDS, until Serve kills a replica
 FAILED = ("DEPLOY_FAILED", "UNHEALTHY")  # states of an application
 # Modules of this project in the processes of Ray.
@@ -54,16 +59,6 @@ class NodeResources:
     num_gpus: float
 
 
-@dataclass(frozen=True, slots=True)
-class ScalingTimes:
-    """Seconds: before replicas are added or removed, over which the load is averaged, between its reports."""
-
-    up_s: float = 10.0
-    down_s: float = 300.0
-    average_s: float = 10.0
-    report_s: float = 2.0
-
-
 class RayCluster:
     """A connection to the cluster of RAY_ADDRESS, or else to the one that this machine is a node of."""
 
@@ -83,6 +78,7 @@ class RayCluster:
         except (OSError, RuntimeError, ValueError) as error:
             fix = "ray start --head on one machine, and RAY_ADDRESS=HOST:6379 if it is another one"
             raise NoCluster(f"none at {address}: {error}", fix) from None
+        signal.signal(signal.SIGTERM, end_start)
 
     def nodes(self) -> list[NodeResources]:
         """The resources of each node that is alive, in use or not."""
@@ -98,7 +94,6 @@ class RayCluster:
         settings: Settings,
         replicas: ReplicaSpec,
         resources: NodeResources,
-        times: ScalingTimes = ScalingTimes(),
     ) -> "DeployedReplicas":
         """Begin to start the replicas. They take the place of those that a former server left behind.
 
@@ -119,8 +114,9 @@ class RayCluster:
             },
             health_check_period_s=HEALTH_INTERVAL_S,
             health_check_timeout_s=HEALTH_TIMEOUT_S,
+            max_constructor_retry_count=MAX_START_RETRIES,
             graceful_shutdown_timeout_s=settings.drain_seconds + SHUTDOWN_MARGIN_S,
-            **scaling_options(replicas, times),
+            **scaling_options(replicas),
         )
         application = deployment.bind(model, settings, name)
         target = self._serve.RunTarget(application, name, route_prefix=None)
@@ -152,13 +148,18 @@ class DeployedReplicas:
         self._name = name
         self._directory = directory
         self._settings = settings
+        self._problem = ""
 
     def wait_for_first(self) -> ServerList:
-        """The list once it has a replica. Blocks. Raises ReplicasFailed."""
+        """The list once it has a replica. Blocks, and logs why it does. Raises ReplicasFailed."""
+        logged = ""
         while not (listing := asyncio.run(self.list_servers())).servers:
-            application = self._serve.status().applications.get(self._name)
-            if application is not None and application.status in FAILED:
-                raise ReplicasFailed(describe_failure(application))
+            if application := self._serve.status().applications.get(self._name):
+                lines = message_lines(application)
+                if application.status in FAILED:
+                    raise ReplicasFailed(lines[-1])
+                if lines[0] != logged:
+                    log.info("event=waiting_for_replica: %s", logged := lines[0])
             time.sleep(POLL_S)
         return listing
 
@@ -168,13 +169,20 @@ class DeployedReplicas:
             async with asyncio.timeout(ASK_TIMEOUT_S):
                 live, lost = await self._directory.list_urls.remote()
         except Exception as error:  # Ray has many, and the replicas answer without it
-            log.warning("event=no_directory: %s", type(error).__name__)
+            self._note_problem(type(error).__name__)
             return ServerList()
+        self._note_problem("")
         return ServerList([link_server(url, self._settings) for url in live], frozenset(lost))
 
     def close(self) -> None:
         """Drain and end all replicas."""
         self._serve.delete(self._name)
+
+    def _note_problem(self, problem: str) -> None:
+        """Log why the directory does not answer, once."""
+        if problem and problem != self._problem:
+            log.warning("event=no_directory: %s", problem)
+        self._problem = problem
 
 
 def check_reachable(address: str) -> None:
@@ -184,7 +192,7 @@ def check_reachable(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S).close()
 
 
-def scaling_options(replicas: ReplicaSpec, times: ScalingTimes) -> dict[str, Any]:
+def scaling_options(replicas: ReplicaSpec) -> dict[str, Any]:
     """The options of a deployment for its number of replicas."""
     if replicas.is_fixed:
         return {"num_replicas": replicas.low}
@@ -194,17 +202,22 @@ def scaling_options(replicas: ReplicaSpec, times: ScalingTimes) -> dict[str, Any
         "autoscaling_config": AutoscalingConfig(
             min_replicas=replicas.low,
             max_replicas=replicas.high,
-            upscale_delay_s=times.up_s,
-            downscale_delay_s=times.down_s,
-            look_back_period_s=times.average_s,
-            metrics_interval_s=times.report_s,
+            upscale_delay_s=SCALE_UP_AFTER_S,
+            downscale_delay_s=SCALE_DOWN_AFTER_S,
+            look_back_period_s=AVERAGE_S,
+            metrics_interval_s=REPORT_INTERVAL_S,
             policy=AutoscalingPolicy(policy_function=choose_num_replicas),
         )
     }
 
 
-def describe_failure(application: Any) -> str:
-    """The last line of what Serve says: the error that a replica raised."""
+def message_lines(application: Any) -> list[str]:
+    """What Serve says of the deployment: a state and its cause, or a traceback that ends with an error."""
     messages: Sequence[str] = [each.message for each in application.deployments.values()]
-    text = next(filter(None, [*messages, application.message]), "no reason")
-    return text.strip().splitlines()[-1]
+    text = next(filter(None, [*messages, application.message]), "it starts")
+    return text.strip().splitlines()
+
+
+def end_start(signal_number: int, frame: FrameType | None) -> None:
+    """End a start as Ctrl-C does: with Ray's own handler, the replicas would stay."""
+    raise KeyboardInterrupt

@@ -9,9 +9,8 @@ import pytest
 from inference.replicas.cluster import (
     NoCluster,
     RayCluster,
-    ScalingTimes,
     check_reachable,
-    describe_failure,
+    message_lines,
     scaling_options,
 )
 from settings.replicas import ReplicaSpec
@@ -34,10 +33,10 @@ def test_an_address_where_nothing_listens_is_known_at_once() -> None:
 
 
 def test_a_fixed_number_does_not_follow_the_load() -> None:
-    assert scaling_options(ReplicaSpec(3, 3), ScalingTimes()) == {"num_replicas": 3}
+    assert scaling_options(ReplicaSpec(3, 3)) == {"num_replicas": 3}
 
 
-def test_the_reason_of_a_failed_start_is_the_last_line() -> None:
+def test_the_reason_of_a_failed_start_is_the_message_lines() -> None:
     deployment = SimpleNamespace(message="Traceback …\nRuntimeError: demo needs 9 GB\n")
     application = SimpleNamespace(deployments={"replica": deployment}, message="The deployment failed.")
-    assert describe_failure(application) == "RuntimeError: demo needs 9 GB"
+    assert message_lines(application)[-1] == "RuntimeError: demo needs 9 GB"
