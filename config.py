@@ -96,8 +96,7 @@ PORT = 8000
 # An additional port that serves only /metrics; 0: none. PORT serves /metrics in any case.
 PROMETHEUS_PORT = 0
 
-# The path prefix under which a reverse proxy shows the server, such as "/llm"; requests with it and without
-# it are answered.
+# The path prefix under which a reverse proxy shows the server, such as "/llm"; requests may leave it out.
 ROOT_PATH = ""
 
 # A TLS certificate in PEM format, with its chain: PORT then speaks HTTPS. Empty: HTTP.
@@ -190,8 +189,7 @@ DEFAULT_TEMPERATURE = 1.0
 # The seed of requests that set none, so that equal requests get equal answers; -1: a random seed for each.
 DEFAULT_SEED = -1
 
-# How the model writes tool calls: llama, hermes, mistral, python, or auto, which infers it from the chat
-# template.
+# How the model writes tool calls: llama, hermes, mistral, python, or auto, as in the chat template.
 TOOL_FORMAT = "auto"
 
 # Refuse requests for structured output: a JSON schema, a regular expression or a grammar.
@@ -208,8 +206,7 @@ WATERMARK_DELTA = 2.0
 
 # Limits of requests ----------------------------------------------------------------------------------
 
-# Requests that run or wait at the same time, at most; further requests get status 429. 0: 128 on a CPU, 1024
-# on a GPU.
+# Requests that run or wait at a time, at most; further ones get status 429. 0: 128, or 1024 on a GPU.
 MAX_CONCURRENT_REQUESTS = 0
 
 # Prompts in one completion request, at most.
@@ -260,6 +257,9 @@ MAX_SEQUENCES = 0
 
 # Memory for the KV cache, in GB; 0: up to what the model leaves free.
 KV_MEMORY_GB = 0
+
+# The dtype of the KV cache: auto, the model's, or int8, on a CPU: nearly twice the context per GB.
+KV_DTYPE = "auto"
 
 # Tokens of all running sequences together, prompts included, at most; 0: as many as KV_MEMORY_GB holds.
 MAX_BATCH_TOTAL_TOKENS = 0

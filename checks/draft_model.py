@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from checks import architecture, disk, prequantized, quantize, tokenizer, weights
+from checks import architecture, disk, kv_dtype, prequantized, quantize, tokenizer, weights
 from checks.machine import Machine
 from checks.memory.estimate import kv_bytes_of
 from checks.memory.plan import Plan
@@ -32,6 +32,7 @@ CHECKS = (
     tokenizer.check,
     prequantized.check,
     quantize.check,
+    kv_dtype.check,
     weights.check,
     disk.check,
 )

@@ -15,6 +15,7 @@ from checks import (
     device,
     disk,
     enough_memory,
+    kv_dtype,
     layers,
     prequantized,
     quantize,
@@ -58,6 +59,7 @@ ALL_CHECKS = (
     prequantized.check,
     quantize.check,
     runner.check,
+    kv_dtype.check,
     weights.check,
     disk.check,
     device.check,
@@ -169,6 +171,7 @@ def plan_repository(settings: Settings, repository: Repository, machine: Machine
         quantize=settings.quantize_at_load,
         stored_quantization=settings.stored_quantization,
         runner=settings.runner,
+        kv_dtype=settings.kv_dtype,
         deterministic=settings.deterministic,
         rope_scaling=rope_scaling(settings.rope_scaling, settings.rope_factor),
         tokenizer_config_path=Path(settings.tokenizer_config_path)

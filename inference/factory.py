@@ -31,6 +31,7 @@ from inference.model import select_runner
 from inference.model.load import loader
 from inference.model.load.formats import model_folder
 from inference.model.memory_usage import MemoryUsage, free_adapter_bytes
+from inference.model.paged.kv_pool import AUTO
 from inference.model.pooling import embedding_sizes
 from inference.model.runner_options import BATCH_INVARIANT
 from inference.model.tensor_parallel.executor import MultiProcess, SingleProcess
@@ -50,6 +51,7 @@ class LoadedEngine:
     folder         the folder of the model's files
     deterministic  every bit of an answer is independent of the other rows of its batch
     gpu_memory_fraction  the share of each GPU's memory that the process may use; None: it uses no GPU
+    kv_dtype       of keys and values: "auto", the model's, or "int8"
     max_loras      adapters in memory at a time
     max_lora_rank  the largest rank of an adapter
     """
@@ -62,6 +64,7 @@ class LoadedEngine:
     folder: Path
     deterministic: bool = False
     gpu_memory_fraction: float | None = None
+    kv_dtype: str = AUTO
     max_loras: int = 64
     max_lora_rank: int = 256
 
@@ -71,7 +74,7 @@ class LoadedEngine:
         return CacheConfig(
             page_size=runner.page_size,
             num_pages=runner.kv_capacity // runner.page_size,
-            dtype=self.loaded_model.dtype,
+            dtype=self.loaded_model.dtype if self.kv_dtype == AUTO else self.kv_dtype,
             prefix_caching=self.engine.core.kv_cache_manager.prefix_caching,
             gpu_memory_fraction=self.gpu_memory_fraction,
         )
@@ -140,6 +143,7 @@ def open_engine(
         model_folder(folder),
         deterministic=engine_settings.deterministic,
         gpu_memory_fraction=model_settings.cuda_memory_fraction if loaded_model.device == "cuda" else None,
+        kv_dtype=engine_settings.kv_dtype,
         max_loras=engine_settings.max_loras,
         max_lora_rank=engine_settings.max_lora_rank,
     )

@@ -63,6 +63,7 @@ def make_recipe(folder: Path, model_settings: ModelSettings, engine_settings: En
         else (engine_settings.runner,),
         timed=model_settings.num_shard == 1,
         make_reference=partial(remembered_reference, folder),
+        kv_dtype=engine_settings.kv_dtype,
     )
     prepare = (
         partial(limit_gpu, model_settings.cuda_memory_fraction)

@@ -89,7 +89,7 @@ def parse(arguments: list[str]) -> Command:
         parsed.add(flag, spelled, values)
     actions = {flag for flag in ACTIONS if parse_action(flag, parsed.values.pop(flag, "false"))}
     settings = {name: join(value) for name, value in parsed.values.items()}
-    for rewrite in (without_own_tokenizer, with_gguf_file, with_quantized_precision):
+    for rewrite in (without_own_tokenizer, with_gguf_file, with_quantized_precision, with_one_cache_type):
         settings = rewrite(settings)
     return Command(Source(PLACE, settings, parsed.spellings), frozenset(actions))
 
@@ -192,6 +192,13 @@ def with_quantized_precision(settings: dict[str, str]) -> dict[str, str]:
     if quantize is None or "QUANTIZE" in settings:
         return settings
     return {name: value for name, value in settings.items() if name != "PRECISION"} | {"QUANTIZE": quantize}
+
+
+def with_one_cache_type(settings: dict[str, str]) -> dict[str, str]:
+    """The settings without llama.cpp's type of values if it is that of keys: here both have one dtype."""
+    if settings.get("CACHE_TYPE_K") != settings.get("CACHE_TYPE_V"):
+        return settings
+    return {name: value for name, value in settings.items() if name != "CACHE_TYPE_V"}
 
 
 def without_own_tokenizer(settings: dict[str, str]) -> dict[str, str]:

@@ -45,6 +45,7 @@ class EngineSettings:
     context                 most tokens of a sequence
     kv_memory_bytes         bytes for the KV cache of all sequences, per process
     max_batch_total_tokens  most tokens of all sequences together; None: as many as kv_memory_bytes holds
+    kv_dtype                of keys and values: "auto", the model's, or "int8"
     max_lora_rank           largest rank of an adapter
     max_loras               adapters whose weights are held in memory, at most
     """
@@ -55,6 +56,7 @@ class EngineSettings:
     max_batch_tokens: int
     max_queued_tokens: int
     max_batch_total_tokens: int | None = None
+    kv_dtype: str = "auto"
     prefix_caching: bool = True
     speculate: int = 0
     runner: str = "auto"

@@ -34,6 +34,7 @@ OWN_SETTINGS = frozenset(
         "CONTEXT",
         "MAX_SEQUENCES",
         "KV_MEMORY_GB",
+        "KV_DTYPE",
         "MAX_BATCH_TOTAL_TOKENS",
         "CUDA_MEMORY_FRACTION",
         "MAX_BATCH_TOKENS",

@@ -213,6 +213,7 @@ class Settings:
     context: NonNegativeInt
     max_sequences: NonNegativeInt
     kv_memory_gb: NonNegativeFloat
+    kv_dtype: Literal["auto", "int8"]
     max_batch_total_tokens: NonNegativeInt
     cuda_memory_fraction: Annotated[float, Limits(0.01, 1)]
     max_batch_tokens: NonNegativeInt

@@ -24,23 +24,28 @@ CONTEXT = 64
 NUM_PROMPT_TOKENS = 5  # more than one, and no likely dimension of a model
 EXPERTS_IMPLEMENTATION = "batched_mm"  # works in any dtype and reads no value
 
-# The values of RUNNER.
+# The values of RUNNER; AUTO is one of KV_DTYPE too.
 AUTO, FUSED, PAGED, CONTIGUOUS, UNCACHED = "auto", "fused", "paged", "contiguous", "uncached"
 
 
 def measure_kv_cost(
-    model: Any, runner: str = AUTO, deterministic: bool = False, device: str = "cpu"
+    model: Any,
+    runner: str = AUTO,
+    deterministic: bool = False,
+    device: str = "cpu",
+    kv_dtype: str = AUTO,
 ) -> KVCost | None:
     """What a sequence takes.
 
     Nothing if every runner refuses the model: each step then recomputes the sequence without a cache. None if
     the cost depends on values. deterministic: only runners whose rows do not change each other by a bit.
-    The model is on the meta device in the dtype it computes in, and must not be used afterwards.
+    kv_dtype: of keys and values, the value of KV_DTYPE. The model is on the meta device in the dtype it
+    computes in, and must not be used afterwards.
     """
     if hasattr(model, "set_experts_implementation"):
         model.set_experts_implementation(EXPERTS_IMPLEMENTATION)
     is_refused = True
-    for cost in candidate_costs(model, runner, deterministic, device):
+    for cost in candidate_costs(model, runner, deterministic, device, kv_dtype):
         result = try_cost(cost)
         if isinstance(result, KVCost):
             return result
@@ -48,10 +53,10 @@ def measure_kv_cost(
     return KVCost() if is_refused else None
 
 
-def explain_refusal(model: Any, runner: str, deterministic: bool = False) -> str:
-    """Why `runner`, which is not "auto", refuses the model; empty if it does not."""
+def explain_refusal(model: Any, runner: str, deterministic: bool = False, kv_dtype: str = AUTO) -> str:
+    """Why the runners that `runner` and `kv_dtype` allow refuse the model; empty if one does not."""
     reason = ""
-    for cost in candidate_costs(model, runner, deterministic, "cpu"):
+    for cost in candidate_costs(model, runner, deterministic, "cpu", kv_dtype):
         result = try_cost(cost)
         if not isinstance(result, str):
             return ""
@@ -94,33 +99,35 @@ class KVAccounting:
 
 
 def candidate_costs(
-    model: Any, runner: str, deterministic: bool, device: str
+    model: Any, runner: str, deterministic: bool, device: str, kv_dtype: str
 ) -> Iterator[Callable[[LayerMode], KVCost]]:
     """The KV cost of each runner that may be selected, in the order in which loading tries them.
 
-    The fused runner, which computes on the CPU only, has the KV layout of the paged runner.
+    The fused runner, which computes on the CPU only, has the KV layout of the paged runner. Only their pages
+    have a KV_DTYPE of their own.
     """
     if runner == FUSED or (runner == AUTO and deterministic and device == "cpu"):
-        yield partial(cost_of_fused, model)
+        yield partial(cost_of_fused, model, kv_dtype)
     if runner == PAGED or (runner == AUTO and not deterministic):
-        yield partial(cost_of_paged, model)
-    if runner in (AUTO, CONTIGUOUS):
+        yield partial(cost_of_paged, model, kv_dtype)
+    if runner in (AUTO, CONTIGUOUS) and kv_dtype == AUTO:
         yield from (
             partial(cost_of_contiguous, model, chunked_prefill, not deterministic)
             for chunked_prefill in (True, False)
         )
 
 
-def cost_of_fused(model: Any, layer_mode: LayerMode) -> KVCost:
+def cost_of_fused(model: Any, kv_dtype: str, layer_mode: LayerMode) -> KVCost:
     try:
         map_modules(model)
     except (AttributeError, NotImplementedError) as error:  # the model does not name its parts
         raise UnsupportedModel(str(error)) from error
-    return cost_of_paged(model, layer_mode)
+    return cost_of_paged(model, kv_dtype, layer_mode)
 
 
-def cost_of_paged(model: Any, layer_mode: LayerMode) -> KVCost:
-    runner = PagedRunner(model, create_pool(1, CONTEXT, CONTEXT), max_sequences=1, context=CONTEXT)
+def cost_of_paged(model: Any, kv_dtype: str, layer_mode: LayerMode) -> KVCost:
+    pool = create_pool(1, CONTEXT, CONTEXT, kv_dtype=kv_dtype)
+    runner = PagedRunner(model, pool, max_sequences=1, context=CONTEXT)
     accounting = KVAccounting(partial(paged_kv_cost, runner))
     with layer_mode(model, accounting):
         runner.probe()

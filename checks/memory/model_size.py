@@ -95,13 +95,14 @@ def measure_model(
     runner: str = AUTO,
     deterministic: bool = False,
     device: str = "cpu",
+    kv_dtype: str = AUTO,
 ) -> ModelSize:
     """Measure the model of a config.json whose weights take `stored_bytes` in files.
 
     choose_compute_dtype: maps the number of parameters to a dtype. tensors: those of the files, on the meta
     device; None if unknown. runner: the value of RUNNER. deterministic: only runners whose rows do not
-    change each other by a bit. device: "cpu" or "cuda". With num_shard > 1 the bytes are those of the first
-    rank.
+    change each other by a bit. device: "cpu" or "cuda". kv_dtype: the value of KV_DTYPE. With num_shard > 1
+    the bytes are those of the first rank.
     """
     try:
         model = build_on_meta(raw_config)
@@ -125,9 +126,11 @@ def measure_model(
     )
     is_fused = may_run_fused(sized_model, runner)
     pack_sample = 0 if is_fused else count_pack_sample(sized_model)
-    kv_cost = measure_kv_cost(model.to(getattr(torch, dtype)), runner, deterministic, device)
+    kv_cost = measure_kv_cost(model.to(getattr(torch, dtype)), runner, deterministic, device, kv_dtype)
     runner_error = (
-        explain_refusal(model, runner, deterministic) if kv_cost == KVCost() and runner != AUTO else ""
+        explain_refusal(model, runner, deterministic, kv_dtype)
+        if kv_cost == KVCost() and (runner, kv_dtype) != (AUTO, AUTO)
+        else ""
     )
     model_size = ModelSize(
         num_parameters,

@@ -48,6 +48,7 @@ class PlanRequest:
     quantize                "none" or a key of ModelSize.quantization_savings
     stored_quantization     the quant_method that the weight files must have; empty: any or none
     runner                  "auto" or one of inference.model.select_runner.RUNNERS
+    kv_dtype                of keys and values, the value of KV_DTYPE
     deterministic           an answer does not depend on the other rows of its batch
     rope_scaling            scaling of the rotary position embeddings
     max_batch_tokens        most tokens of a step
@@ -71,6 +72,7 @@ class PlanRequest:
     quantize: str = "none"
     stored_quantization: str = ""
     runner: str = "auto"
+    kv_dtype: str = "auto"
     deterministic: bool = False
     rope_scaling: RopeScaling = NO_SCALING
     max_batch_tokens: int = 512
@@ -158,7 +160,14 @@ def measure_repository(
     raw_config, tensors = dict(repository.config), header_tensors(repository)
     if quantization := quantization_config(repository, request):
         raw_config[QUANTIZATION_CONFIG] = quantization
-    arguments = (request.num_shard, tensors, request.runner, request.deterministic, request.device)
+    arguments = (
+        request.num_shard,
+        tensors,
+        request.runner,
+        request.deterministic,
+        request.device,
+        request.kv_dtype,
+    )
     measure = partial(measure_model, raw_config, repository.weight_bytes, choose_compute_dtype, *arguments)
     chosen_by = (request.dtype, sorted(request.bfloat16_devices))  # the dtype, with the weights
     model_size = remembered_size((raw_config, repository.weight_bytes, *chosen_by, *arguments), measure)

@@ -25,6 +25,7 @@ from inference.model.paged.cuda_graphs import GraphRunner
 from inference.model.paged.kernels.select import SelectedKernel, select_kernel
 from inference.model.paged.kernels.store import select_rotary_store, select_store
 from inference.model.paged.kv_pool import (
+    AUTO,
     PAGE_SIZE,
     KVPool,
     RotaryStoreKernel,
@@ -66,25 +67,34 @@ class RunnerOption(NamedTuple):
 
 
 def runner_options(
-    model: PreTrainedModel, context: int, deterministic: bool, tolerance: float, max_batch_tokens: int
+    model: PreTrainedModel,
+    context: int,
+    deterministic: bool,
+    tolerance: float,
+    max_batch_tokens: int,
+    kv_dtype: str = AUTO,
 ) -> Iterator[RunnerOption]:
     """Yield the options to try, for sequences of at most `context` tokens.
 
     deterministic: only options where the rows of a batch change no bit of each other. tolerance: the largest
     accepted difference between two runners, in standard deviations of the logits. max_batch_tokens: tokens of
-    the largest step.
+    the largest step. kv_dtype: of keys and values; pages of 8 bits are only on a CPU.
     """
+    if kv_dtype != AUTO and model.device.type != "cpu":
+        return
+    note = "" if kv_dtype == AUTO else f", KV cache in {kv_dtype}"
     if model.device.type == "cpu":
-        get_spec = cache(partial(extract_verified_spec, model, context, tolerance))
-        yield RunnerOption(
-            "fused", "fused", partial(build_fused_runner, model, get_spec), paged_kv_cost, SLOW_FUSED_S
-        )
+        get_spec = cache(partial(extract_verified_spec, model, context, tolerance, kv_dtype))
+        build_native = partial(build_fused_runner, model, get_spec, kv_dtype=kv_dtype)
+        yield RunnerOption("fused", f"fused{note}", build_native, paged_kv_cost, SLOW_FUSED_S)
     if not deterministic:
         get_kernel = cache(
             partial(select_kernel, model)
         )  # evaluated at the first trial: it may raise UnsupportedModel
         get_store = cache(partial(select_store, model))
-        build_paged = partial(build_paged_runner, model, get_kernel, get_store, tolerance, max_batch_tokens)
+        build_paged = partial(
+            build_paged_runner, model, get_kernel, get_store, tolerance, max_batch_tokens, kv_dtype=kv_dtype
+        )
         if is_single_gpu(model):
             if rotary_store := select_rotary_store(model):
                 get_layers = cache(partial(CompiledLayers, model, fuses_rotary=True))
@@ -93,7 +103,9 @@ def runner_options(
                 yield RunnerOption("paged", name, build_fused, paged_kv_cost, slow_s=0.0)
             build_compiled = partial(build_paged, get_layers=cache(partial(CompiledLayers, model)))
             yield RunnerOption("paged", "paged, compiled layers", build_compiled, paged_kv_cost, slow_s=0.0)
-        yield RunnerOption("paged", "paged", build_paged, paged_kv_cost)
+        yield RunnerOption("paged", f"paged{note}", build_paged, paged_kv_cost)
+    if kv_dtype != AUTO:
+        return
     runner_class = EncoderDecoderRunner if model.config.is_encoder_decoder else ContiguousRunner
     for (chunked_prefill, batched), name in CONTIGUOUS_MODES.items():
         if not (deterministic and batched):
@@ -120,9 +132,10 @@ def build_fused_runner(
     context: int,
     kv_capacity: int,
     window_groups: tuple[WindowGroup, ...] = (),
+    kv_dtype: str = AUTO,
 ) -> FusedRunner:
     context = min(context, kv_capacity)
-    pool = create_pool(max_sequences, context, kv_capacity, window_groups=window_groups)
+    pool = create_pool(max_sequences, context, kv_capacity, window_groups=window_groups, kv_dtype=kv_dtype)
     return FusedRunner(model, get_spec(), pool, max_sequences=max_sequences, context=context)
 
 
@@ -139,6 +152,7 @@ def build_paged_runner(
     window_groups: tuple[WindowGroup, ...] = (),
     get_layers: Callable[[], CompiledLayers] | None = None,
     rotary_store: RotaryStoreKernel = rotate_and_store,
+    kv_dtype: str = AUTO,
 ) -> PagedRunner:
     """Build a paged runner, with CUDA graphs where the device and the kernel support them."""
     kernel = get_kernel()
@@ -149,7 +163,14 @@ def build_paged_runner(
     runner = runner_class(
         model,
         create_pool(
-            max_sequences, context, kv_capacity, kernel.page_size, get_store(), window_groups, rotary_store
+            max_sequences,
+            context,
+            kv_capacity,
+            kernel.page_size,
+            get_store(),
+            window_groups,
+            rotary_store,
+            kv_dtype,
         ),
         max_sequences=max_sequences,
         context=context,
@@ -171,13 +192,14 @@ def create_pool(
     store: StoreKernel = store_by_index,
     window_groups: tuple[WindowGroup, ...] = (),
     rotary_store: RotaryStoreKernel = rotate_and_store,
+    kv_dtype: str = AUTO,
 ) -> KVPool:
     """A pool of kv_capacity tokens, and at least of one row of the whole context.
 
     Each row of a trial or a benchmark has a page; an engine's rows wait for free pages.
     """
     num_pages = max(kv_capacity // page_size, -(-context // page_size), min(max_sequences, ROWS))
-    return KVPool(num_pages, page_size, store, window_groups, rotary_store)
+    return KVPool(num_pages, page_size, store, window_groups, rotary_store, kv_dtype)
 
 
 def paged_kv_cost(runner: PagedRunner | FusedRunner) -> KVCost:

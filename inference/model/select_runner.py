@@ -17,6 +17,7 @@ from inference.model import benchmark
 from inference.model.batch import Runner, UnsupportedModel
 from inference.model.kv_cost import KVCost, KVLimits
 from inference.model.load.rope import freeze_frequencies
+from inference.model.paged.kv_pool import AUTO
 from inference.model.prepare_weights import MakeReference, prepare_weights
 from inference.model.quantization.error import QuantError
 from inference.model.quantization.schemes import NONE
@@ -27,6 +28,10 @@ from inference.model.uncached.runner import UncachedRunner
 log = logging.getLogger(__name__)
 
 RUNNERS = ("fused", "paged", "contiguous", "uncached")
+# Largest accepted error of a runner with keys and values in 8 bits, in standard deviations of the logits:
+# small random models have 0.1 at most, experts that a router chooses otherwise add to it. A wrong runner is
+# off by several. That native code reads 8 bits as torch does is verified far more closely (fused/verify.py).
+INT8_KV_TOLERANCE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +83,7 @@ def select_runner(
     allowed_runners: Container[str] = RUNNERS,
     timed: bool = True,
     make_reference: MakeReference = Reference,
+    kv_dtype: str = AUTO,
 ) -> SelectedRunner:
     """Return the fastest runner whose logits match the model's own forward pass.
 
@@ -86,7 +92,7 @@ def select_runner(
     quantize: "none" or a quantization scheme. device: where quantized weights are to be; empty: where the
     model is. deterministic: only runners where the other rows of a batch change no bit of a row.
     allowed_runners: only these kinds. timed=False: use the first correct option. make_reference: gives the
-    logits of the model as it was loaded.
+    logits of the model as it was loaded. kv_dtype: of keys and values, one of KV_DTYPES.
 
     Takes about a second, longer for a large model. The model computes as before afterwards, except for rotary
     frequencies that depend on length (rope.py) and what prepare_weights.py changes. Raises Unavailable if the
@@ -105,18 +111,15 @@ def select_runner(
     )
     reference, tolerance, is_causal = prepared.reference, prepared.tolerance, prepared.is_causal
     candidates: dict[str, Candidate] = {}
-    options = runner_options(model, context, deterministic, tolerance, max_batch_tokens)
+    options = runner_options(model, context, deterministic, tolerance, max_batch_tokens, kv_dtype)
+    accepted_error = tolerance if kv_dtype == AUTO else max(tolerance, INT8_KV_TOLERANCE)
     for option in options if is_causal else ():
         if option.kind in allowed_runners and option.kind not in candidates and (timed or not candidates):
-            candidates |= try_runner(model, reference, option, tolerance)
+            candidates |= try_runner(model, reference, option, accepted_error)
             if timed and option.kind in candidates and is_decisive(candidates[option.kind], reference):
                 break
     if not candidates:
-        if "uncached" not in allowed_runners:
-            raise Unavailable(
-                f"{model.config.model_type} cannot be run by the runner that RUNNER names: see the log, or "
-                'set RUNNER="auto"'
-            )
+        check_may_run_uncached(model, allowed_runners, kv_dtype)
         uncached = select_uncached(
             model, reference, is_causal, tolerance, max_sequences=max_sequences, context=context
         )
@@ -139,6 +142,19 @@ def select_runner(
         max_batch_total_tokens=max_batch_total_tokens,
     )
     return replace(selected, quant_error=prepared.quant_error)
+
+
+def check_may_run_uncached(model: PreTrainedModel, allowed_runners: Container[str], kv_dtype: str) -> None:
+    """Raise Unavailable if the settings exclude the uncached runner, the only one left."""
+    kind = model.config.model_type
+    if kv_dtype != AUTO:
+        raise Unavailable(
+            f"{kind} cannot be run with keys and values in 8 bits: see the log, or set KV_DTYPE={AUTO!r}"
+        )
+    if "uncached" not in allowed_runners:
+        raise Unavailable(
+            f"{kind} cannot be run by the runner that RUNNER names: see the log, or set RUNNER={AUTO!r}"
+        )
 
 
 def is_decisive(candidate: Candidate, reference: Reference) -> bool:

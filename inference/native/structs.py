@@ -79,7 +79,7 @@ class Layer(ctypes.Structure):
 class Model(ctypes.Structure):
     _fields_ = (
         *((name, c_int32) for name in ("layers", "hidden", "num_heads", "num_kv_heads", "head_dim")),
-        *((name, c_int32) for name in ("rotary", "activation", "dtype", "page", "threads")),
+        *((name, c_int32) for name in ("rotary", "activation", "dtype", "page", "threads", "kv_dtype")),
         *((name, c_float) for name in ("epsilon", "scale", "embedding_scale")),
         *((name, c_float) for name in ("attn_logit_softcap", "final_logit_softcap", "residual_scale")),
         ("embedding", Matrix),

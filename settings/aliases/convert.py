@@ -24,6 +24,10 @@ QUANTIZE_VALUES |= {"awq": "awq", "gptq": "gptq"}
 # vLLM's; its bitsandbytes has four bits.
 QUANTIZATION_VALUES = {"bitsandbytes": "int4", "fp8": "int8", "int8": "int8", "int4": "int4"}
 QUANTIZATION_VALUES |= {"awq": "awq", "awq_marlin": "awq", "gptq": "gptq", "gptq_marlin": "gptq"}
+# TGI's and vLLM's dtypes of the KV cache with 8 bits, and llama.cpp's.
+FP8_CACHES = ("fp8", "fp8_e4m3", "fp8_e4m3fn", "fp8_e5m2", "fp8_inc", "fp8_per_token_head")
+KV_CACHE_DTYPES = dict.fromkeys((*FP8_CACHES, "int8", "int8_per_token_head"), "int8")
+CACHE_TYPES = {"q8_0": "int8"}
 FORMER_RUNNERS = {"packed": "paged", "slots": "contiguous", "solo": "uncached"}
 RUNNERS = FORMER_RUNNERS | {"generate": "auto"}  # vLLM's --runner names the task
 # vLLM's parsers of tool calls, and the value of TOOL_FORMAT for the same format.
@@ -103,6 +107,11 @@ def to_quantize(value: Any) -> str:
 def quantization_to_quantize(value: Any) -> str:
     """A value of QUANTIZE; "none" for the formats of weights that are quantized in their files."""
     return QUANTIZATION_VALUES.get(str(value).lower(), "none")
+
+
+def to_kv_dtype(value: Any) -> str:
+    """A value of KV_DTYPE; "auto" for a dtype that UNSUPPORTED accepts without effect."""
+    return (KV_CACHE_DTYPES | CACHE_TYPES).get(str(value).lower(), "auto")
 
 
 def to_runner(value: Any) -> Any:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 
 from settings.aliases.alias import Unsupported, no_effect
+from settings.aliases.convert import CACHE_TYPES
+from settings.aliases.tgi import KV_DTYPE_OR_8_BITS
 
 OWN_KERNELS = "the engine selects its kernels itself, and proves their results at load"
 OWN_PAGES = "the engine selects the layout of its KV cache itself"
@@ -19,6 +21,10 @@ FIXED_ROUTES = "the routes and pages of this server are fixed"
 
 IGNORED: Mapping[str, Unsupported] = {
     "FLASH_ATTN": Unsupported(OWN_KERNELS, accepted=("auto",), is_switch=True),
+    **dict.fromkeys(
+        ("CACHE_TYPE_K", "CACHE_TYPE_V"),
+        Unsupported(KV_DTYPE_OR_8_BITS, accepted=("f16", "bf16", *CACHE_TYPES)),
+    ),
     "YARN_ORIG_CTX": Unsupported("the model's config.json has its context", accepted=("0",)),
     "REASONING_FORMAT": Unsupported(NO_REASONING, accepted=("none",)),
     "SLEEP_IDLE_SECONDS": Unsupported("the model stays loaded", accepted=("-1",)),
@@ -32,7 +38,7 @@ IGNORED: Mapping[str, Unsupported] = {
     ),
     **no_effect(
         OWN_PAGES,
-        """CACHE_RAM CACHE_REUSE CACHE_TYPE_K CACHE_TYPE_V CHECKPOINT_MIN_STEP CTX_CHECKPOINTS KEEP
+        """CACHE_RAM CACHE_REUSE CHECKPOINT_MIN_STEP CTX_CHECKPOINTS KEEP
         KV_UNIFIED_PER_SLOT SLOT_PROMPT_SIMILARITY SLOT_SAVE_PATH""",
         switches="CACHE_IDLE_SLOTS CONTEXT_SHIFT SWA_FULL",
         enabled="KV_OFFLOAD KV_UNIFIED",

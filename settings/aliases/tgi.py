@@ -9,10 +9,12 @@ from settings.adapter_list import LIST_RULE, to_adapters
 from settings.aliases.alias import OFF_VALUES, ON_VALUES, Alias, Unsupported
 from settings.aliases.convert import (
     FORMER_RUNNERS,
+    KV_CACHE_DTYPES,
     QUANTIZE_VALUES,
     bytes_to_megabytes,
     precision_to_dtype,
     sharded_to_num_shard,
+    to_kv_dtype,
     to_log_level,
     to_quantize,
     to_runner,
@@ -39,6 +41,7 @@ ALIASES: Mapping[str, Alias] = {
     "PRECISION": Alias("DTYPE", precision_to_dtype, "original, float32 or float16 (QUANTIZE for fewer bits)"),
     "QUANTIZE": Alias("QUANTIZE", to_quantize, f"none, {', '.join(QUANTIZE_VALUES)}"),
     "QUANTISE": Alias("QUANTIZE", is_former=True),
+    "KV_CACHE_DTYPE": Alias("KV_DTYPE", to_kv_dtype),
     "RUNNER": Alias("RUNNER", to_runner, former_values=FORMER_RUNNERS),
     "SEAT": Alias("RUNNER", to_runner, is_former=True),
     "SHARDED": Alias(
@@ -60,6 +63,7 @@ ALIASES: Mapping[str, Alias] = {
 LOCAL_SHARDS = "all shards run on this machine and need no address"
 QUANTIZED_IN_FILES = "the form of quantized weights is read from the model's config.json"
 FUSED_ALREADY = "the engine selects fused kernels itself where their results are correct"
+KV_DTYPE_OR_8_BITS = "the KV cache has the model's dtype, or 8 bits"
 NO_TUNNEL = "this server opens no tunnel: set HOST, and put a reverse proxy in front"
 
 UNSUPPORTED: Mapping[str, Unsupported] = {
@@ -97,7 +101,7 @@ UNSUPPORTED: Mapping[str, Unsupported] = {
     "DISABLE_CUSTOM_KERNELS": Unsupported(
         "a kernel is used only if its results were verified at load", accepted=OFF_VALUES, is_switch=True
     ),
-    "KV_CACHE_DTYPE": Unsupported("the KV cache has the model's dtype", accepted=("auto",)),
+    "KV_CACHE_DTYPE": Unsupported(KV_DTYPE_OR_8_BITS, accepted=("auto", *KV_CACHE_DTYPES)),
     "NGROK": Unsupported(NO_TUNNEL, accepted=OFF_VALUES, is_switch=True),
     "NGROK_AUTHTOKEN": Unsupported(NO_TUNNEL),
     "NGROK_EDGE": Unsupported(NO_TUNNEL),

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from inference.model.paged.q8_0 import dequantize, head_bytes, quantize
 from inference.native.library import library
 from inference.native.structs import Activation, Layer, Matrix, Model, NativeDtype, Step
 
@@ -45,6 +46,7 @@ class LlamaShape:
     residual_scale: float = 1
     page: int = 16
     threads: int = 2
+    kv_in_blocks: bool = False  # keys and values in 8 bits
 
     def sizes(self) -> dict[str, tuple[int, int]]:
         queries, keys = self.num_heads * self.head_dim, self.num_kv_heads * self.head_dim
@@ -72,6 +74,7 @@ class Llama:
     shape: LlamaShape
     pages: int = 32
     seed: int = 0
+    pools: list[dict[str, Tensor]] = field(default_factory=list)  # keys and values of each layer
     buffers: list[Any] = field(default_factory=list)  # keeps alive what the structs point to
 
     def __post_init__(self) -> None:
@@ -94,6 +97,7 @@ class Llama:
             **{name: getattr(shape, name) for name in ("activation", "dtype", "page", "threads")},
             **{name: getattr(shape, name) for name in ("attn_logit_softcap", "final_logit_softcap")},
             **{name: getattr(shape, name) for name in ("embedding_scale", "residual_scale")},
+            kv_dtype=NativeDtype.Q8_0 if shape.kv_in_blocks else shape.dtype,
             epsilon=1e-5,
             scale=shape.head_dim**-0.5,
             embedding=embedding,
@@ -144,8 +148,11 @@ class Llama:
         norms = {name: self.random_tensor(shape.hidden) / 8 + 1 for name, enabled in named.items() if enabled}
         if shape.head_norms:
             norms |= {name: self.random_tensor(shape.head_dim) / 8 + 1 for name in ("query_norm", "key_norm")}
-        size = (self.pages + 1, shape.page, shape.num_kv_heads, shape.head_dim)
-        pools = {n: torch.zeros(size, dtype=DTYPES[shape.dtype]) for n in ("keys", "values")}
+        width = head_bytes(shape.head_dim) if shape.kv_in_blocks else shape.head_dim
+        size = (self.pages + 1, shape.page, shape.num_kv_heads, width)
+        kv_dtype = torch.uint8 if shape.kv_in_blocks else DTYPES[shape.dtype]
+        pools = {n: torch.zeros(size, dtype=kv_dtype) for n in ("keys", "values")}
+        self.pools.append(pools)
         tables = {"cos": self.angles.cos(), "sin": self.angles.sin()} if shape.rotary else {}
         addresses = {name: self.address(tensor) for name, tensor in (norms | tables | pools).items()}
         struct = Layer(window=window, **{n: matrix for n, (_, matrix) in both.items()}, **addresses)
@@ -224,7 +231,8 @@ class Llama:
         key = linear(weights, "key", n).view(tokens, shape.num_kv_heads, shape.head_dim)
         value = linear(weights, "value", n).view(tokens, shape.num_kv_heads, shape.head_dim)
         query = self.apply_rope(self.norm(query, weights.norms.get("query_norm")))
-        key = self.apply_rope(self.norm(key, weights.norms.get("key_norm")))
+        key = self.as_cached(self.apply_rope(self.norm(key, weights.norms.get("key_norm"))))
+        value = self.as_cached(value)
         shared = shape.num_heads // shape.num_kv_heads
         key, value = key.repeat_interleave(shared, 1), value.repeat_interleave(shared, 1)
         scores = capped(torch.einsum("qhd,khd->hqk", query, key) * self.model.scale, shape.attn_logit_softcap)
@@ -232,6 +240,12 @@ class Llama:
         hidden = (behind < 0) | ((behind >= window) if window else False)
         weighed = scores.masked_fill(hidden, -torch.inf).softmax(-1)
         return torch.einsum("hqk,khd->qhd", weighed, value).flatten(1)
+
+    def as_cached(self, states: Tensor) -> Tensor:
+        """Keys or values as attention reads them back from 8 bits."""
+        if not self.shape.kv_in_blocks:
+            return states
+        return dequantize(quantize(states), self.shape.head_dim, DTYPES[self.shape.dtype]).double()
 
     def apply_rope(self, x: Tensor) -> Tensor:
         half = self.shape.rotary // 2

@@ -16,11 +16,11 @@ from inference.model.batch import Batch, RunnerCapabilities
 from inference.model.fused.llama_model import LayerSpec, LlamaSpec
 from inference.model.fused.native_adapter import NativeAdapter, delta_places, native_spans
 from inference.model.load.generation_config import vocab_size_of
-from inference.model.paged.kv_pool import KVPool, LayerKV
+from inference.model.paged.kv_pool import INT8, KVPool, LayerKV
 from inference.model.pooling import pooled_spans, sum_rows
 from inference.native.library import library
 from inference.native.packed_matrix import NATIVE_DTYPES, address_of, alloc
-from inference.native.structs import AdapterSpan, Layer, Model, Step
+from inference.native.structs import AdapterSpan, Layer, Model, NativeDtype, Step
 
 BYTES = array("q").itemsize
 MAX_BUFFERED_ROWS = 64  # up to this many rows of logits, a step reuses the same buffer
@@ -109,12 +109,14 @@ def native_model(spec: LlamaSpec, pool: KVPool, threads: int) -> Model:
         )
         for layer_spec in spec.layers
     ]
+    dtype = NATIVE_DTYPES[spec.keys.dtype]
     return Model(
         layers=len(layers),
         **spec.shape._asdict(),
         rotary=spec.rotary,
         activation=spec.activation,
-        dtype=NATIVE_DTYPES[spec.keys.dtype],
+        dtype=dtype,
+        kv_dtype=NativeDtype.Q8_0 if pool.kv_dtype == INT8 else dtype,
         page=pool.page_size,
         threads=threads,
         epsilon=spec.epsilon,

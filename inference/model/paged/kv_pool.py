@@ -16,21 +16,28 @@ from inference.device_copy import to_device
 from inference.model.batch import CacheOp, Clear
 from inference.model.kv_cost import KVCost, WindowGroup
 from inference.model.lazy_zeros import lazy_zeros
+from inference.model.paged.q8_0 import head_bytes, store_quantized
 
 PAGE_SIZE = 16  # tokens of a page
+KV_DTYPES = AUTO, INT8 = (
+    "auto",
+    "int8",
+)  # of keys and values: the model's dtype, or blocks of 8 bits (q8_0.py)
 
 
 @dataclass(frozen=True, slots=True)
 class LayerKV:
     """Keys (N, S, G, D) and values (N, S, G, E) of one attention module: N pages of S tokens, G heads.
 
-    window  its sliding window, None for full attention; group: its cache group
+    window     its sliding window, None for full attention; group: its cache group
+    head_dims  (D, E) if the tensors have blocks of 8 bits instead: (N, S, G, head_bytes(D or E)) of uint8
     """
 
     keys: torch.Tensor
     values: torch.Tensor
     window: int | None = None
     group: int = 0
+    head_dims: tuple[int, int] | None = None
 
 
 class StoreKernel(Protocol):
@@ -119,10 +126,12 @@ class KVPool:
         store: StoreKernel = store_by_index,
         window_groups: tuple[WindowGroup, ...] = (),
         rotary_store: RotaryStoreKernel = rotate_and_store,
+        kv_dtype: str = AUTO,
     ) -> None:
         self.num_pages = num_pages
         self.page_size = page_size
-        self.store, self.rotary_store = store, rotary_store
+        self.kv_dtype = kv_dtype
+        self.store, self.rotary_store = store_quantized if kv_dtype == INT8 else store, rotary_store
         self.window_groups = window_groups
         self.layers: dict[torch.nn.Module, LayerKV] = {}
 
@@ -154,11 +163,17 @@ class KVPool:
             windows = [each.window for each in self.window_groups]
             group = windows.index(window) + 1 if window in windows else 0
             num_pages = self.num_pages_of(group) + (2 if group else 1)
-            keys, values = (
-                lazy_zeros((num_pages, self.page_size, *states.shape[1:]), states) for states in (key, value)
-            )
-            self.layers[module] = LayerKV(keys, values, window, group)
+            keys, values = (self._allocate_pages(num_pages, states) for states in (key, value))
+            head_dims = (key.shape[-1], value.shape[-1]) if self.kv_dtype == INT8 else None
+            self.layers[module] = LayerKV(keys, values, window, group, head_dims)
         return self.layers[module]
+
+    def _allocate_pages(self, num_pages: int, states: torch.Tensor) -> torch.Tensor:
+        """Zeroed pages for keys or values (T, G, D)."""
+        _, num_heads, head_dim = states.shape
+        if self.kv_dtype == INT8:
+            states, head_dim = states.new_empty(0, dtype=torch.uint8), head_bytes(head_dim)
+        return lazy_zeros((num_pages, self.page_size, num_heads, head_dim), states)
 
     def write(self, kv: LayerKV, key: torch.Tensor, value: torch.Tensor, slot_mapping: torch.Tensor) -> None:
         """Write keys (T, G, D) and values (T, G, E) of a module at slot_mapping (T,)."""

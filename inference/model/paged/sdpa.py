@@ -11,6 +11,7 @@ from inference.model.attention import attend_grouped
 from inference.model.paged.attention import AttentionParams
 from inference.model.paged.attn_metadata import AttnMetadata
 from inference.model.paged.kv_pool import LayerKV
+from inference.model.paged.q8_0 import dequantize
 from inference.model.paged.sdpa_groups import GroupedRows, SingleRow, group_rows
 
 
@@ -20,14 +21,16 @@ def sdpa_kernel(
     """An AttentionKernel (see attention.py)."""
     scale, window, softcap, sinks = params
     needs_eager = softcap is not None or sinks is not None
-    output = query.new_empty((*query.shape[:2], kv.values.shape[-1]))
+    value_head_dim = kv.head_dims[1] if kv.head_dims else kv.values.shape[-1]
+    output = query.new_empty((*query.shape[:2], value_head_dim))
     key = "row groups", window, query.device
     if key not in metadata.per_step_cache:  # the same in all layers with this window
         metadata.per_step_cache[key] = group_rows(metadata, window, query.device)
     single_rows, groups = metadata.per_step_cache[key]
     for row in single_rows:
         queries = query[row.start : row.end].transpose(0, 1)[None]  # (1, H, q, D)
-        keys, values = gather_row(kv.keys, row), gather_row(kv.values, row)  # (1, G, n, ·)
+        keys, values = gather_row(kv.keys, row), gather_row(kv.values, row)
+        keys, values = widened(kv, keys, values, query.dtype)  # (1, G, n, ·)
         attended = (
             eager_attention(queries, keys, values, row.mask, scale, softcap, sinks)
             if needs_eager
@@ -36,7 +39,8 @@ def sdpa_kernel(
         output[row.start : row.end] = attended[0].transpose(0, 1)
     for group in groups:
         queries = query.index_select(0, group.token_indices)[:, :, None]  # (K, H, 1, D)
-        keys, values = gather_group(kv.keys, group), gather_group(kv.values, group)  # (K, G, n, ·)
+        keys, values = gather_group(kv.keys, group), gather_group(kv.values, group)
+        keys, values = widened(kv, keys, values, query.dtype)  # (K, G, n, ·)
         attended = (
             eager_attention(queries, keys, values, group.mask, scale, softcap, sinks)
             if needs_eager
@@ -56,6 +60,16 @@ def gather_group(data: torch.Tensor, group: GroupedRows) -> torch.Tensor:
     """Gather the pages that K rows read from data (N, S, G, D): (K, G, n, D)."""
     pages = data.index_select(0, group.pages)
     return pages.view(len(group.token_indices), -1, *data.shape[2:]).transpose(1, 2)
+
+
+def widened(
+    kv: LayerKV, keys: torch.Tensor, values: torch.Tensor, dtype: torch.dtype
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Gathered keys (…, D) and values (…, E) in `dtype`, dequantized if the pages have blocks."""
+    if kv.head_dims is None:
+        return keys, values
+    key_head_dim, value_head_dim = kv.head_dims
+    return dequantize(keys, key_head_dim, dtype), dequantize(values, value_head_dim, dtype)
 
 
 def attend_row(

@@ -2,6 +2,7 @@
  * them. The query heads that share a KV head are rows of the same product, so each key is read once for all of them. */
 #include "attention.h"
 
+#include "kv_block.h"
 #include "stretch.h"
 
 enum { SCORED = 32, ENOUGH = 4 };       /* rows scored at a time; items per thread that are enough */
@@ -47,14 +48,16 @@ static void read_queries(Attending *of, const Run *run, int group)
 static Cached cached(const Run *run, const Layer *layer, const QueryTile *query_tile, int group)
 {
     const Model *model = run->model;
-    const size_t bytes = (size_t)model->head_dim * dtype_bytes(model->dtype);
+    const size_t bytes = kv_head_bytes(model->kv_dtype, model->head_dim);
     return (Cached){
         .keys = (const char *)layer->keys + group * bytes,
         .values = (const char *)layer->values + group * bytes,
         .pages = run->step->pages + run->step->page_table[layer->group * run->step->rows + query_tile->row],
         .page = model->page,
+        .kv_dtype = model->kv_dtype,
         .dtype = model->dtype,
         .head_dim = model->head_dim,
+        .head_bytes = bytes,
         .token_bytes = model->num_kv_heads * bytes,
     };
 }

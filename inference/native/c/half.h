@@ -1,18 +1,41 @@
-/* float16: weights, and the scales of GGUF files. */
+/* float16: weights, and the scales of GGUF files and of 8-bit keys and values. */
 #ifndef HALF_H
 #define HALF_H
 
 #include <stdint.h>
 #include <string.h>
 
+#ifdef __F16C__
+#include <immintrin.h>
+#endif
+
 /* For finite numbers. The exponent's bias is corrected by a product, which is exact for subnormal numbers too. */
 static inline float half_read(uint16_t half)
 {
+#ifdef __F16C__
+    return _cvtsh_ss(half);
+#else
     const uint32_t bits = (half & 0x7fffu) << 13;
     float value;
     memcpy(&value, &bits, sizeof value);
     value *= 0x1p112f;
     return half & 0x8000 ? -value : value;
+#endif
+}
+
+/* Round a number that is not negative to nearest, ties to even; the largest float16 for those beyond it. For subnormal
+ * float16, a sum with 0.5 leaves as many bits as they have. */
+static inline uint16_t half_round(float value)
+{
+    const float shifted = value + 0.5f;
+    uint32_t bits, of_shifted;
+    memcpy(&bits, &value, sizeof bits);
+    memcpy(&of_shifted, &shifted, sizeof of_shifted);
+    if (value < 0x1p-14f)
+        return (uint16_t)(of_shifted - 0x3f000000u);
+    if (value >= 65504)
+        return 0x7bff;
+    return (uint16_t)((bits - 0x38000000u + 0xfff + (bits >> 13 & 1)) >> 13);
 }
 
 #endif

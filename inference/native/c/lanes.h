@@ -31,6 +31,17 @@ static inline Lanes lanes_load_bfloats(const uint16_t *from)
     return (Lanes)(__builtin_convertvector(halves, WordLanes) << 16);
 }
 
+/* Rounded to bfloat16: to nearest, ties to even; for finite values. */
+static inline HalfLanes lanes_to_bfloats(Lanes lanes)
+{
+#ifdef __AVX512BF16__
+    return (HalfLanes)_mm512_cvtneps_pbh((__m512)lanes);
+#else
+    const WordLanes bits = (WordLanes)lanes;
+    return __builtin_convertvector((bits + 0x7fff + (bits >> 16 & 1)) >> 16, HalfLanes);
+#endif
+}
+
 static inline void lanes_store(float *to, Lanes from)
 {
     memcpy(to, &from, sizeof from);

@@ -7,6 +7,7 @@
 #include "activation.h"
 #include "attention.h"
 #include "delta.h"
+#include "kv_block.h"
 #include "norm.h"
 #include "products.h"
 #include "rotary.h"
@@ -59,20 +60,33 @@ static void finish_heads(const Run *run, const Layer *layer, int token, float *s
     }
 }
 
+/* Store the keys or values (num_kv_heads, head_dim) of a token in a slot of the pages. */
+static void store_heads(const Model *model, void *pages, int64_t slot, const float *heads)
+{
+    const int width = model->num_kv_heads * model->head_dim;
+    if (model->kv_dtype != Q8_0) {
+        store(pages, slot * width, model->kv_dtype, heads, width);
+        return;
+    }
+    const int blocks = ceil_div(model->head_dim, GROUP);
+    KVBlock *to = (KVBlock *)pages + slot * model->num_kv_heads * blocks;
+    for (int head = 0; head < model->num_kv_heads; head++)
+        kv_blocks_write(to + head * blocks, heads + head * model->head_dim, model->head_dim);
+}
+
 /* Add biases, normalize and rotate. The queries stay in `states`; the keys and values are stored in their pages. */
 static void finish_states(const Run *run, const Layer *layer, int token)
 {
     const Model *model = run->model;
-    const int width = model->num_kv_heads * model->head_dim;
-    const int64_t slot = run->step->slot_mapping[(int64_t)layer->group * run->step->tokens + token] * width;
+    const int64_t slot = run->step->slot_mapping[(int64_t)layer->group * run->step->tokens + token];
     float *states = row_of(run->states, token, run->states_stride);
     add_bias(states, &layer->query);
     add_bias(states + run->key, &layer->key);
     add_bias(states + run->value, &layer->value);
     finish_heads(run, layer, token, states, model->num_heads, layer->query_norm);
     finish_heads(run, layer, token, states + run->key, model->num_kv_heads, layer->key_norm);
-    store(layer->keys, slot, model->dtype, states + run->key, width);
-    store(layer->values, slot, model->dtype, states + run->value, width);
+    store_heads(model, layer->keys, slot, states + run->key);
+    store_heads(model, layer->values, slot, states + run->value);
 }
 
 static void after_states(const Run *run, int number, int first, int end)

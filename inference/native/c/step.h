@@ -19,12 +19,13 @@ typedef struct Layer {
     const float *cos, *sin;                 /* (positions, rotary / 2); null: no rotation */
     int32_t window;                         /* sliding window in tokens, with the query's own; 0: none */
     int32_t group;                          /* cache group, see Step */
-    void *keys, *values;                    /* KV pool: (pages of the group, page, num_kv_heads, head_dim) */
+    void *keys, *values;                    /* KV pool: (pages of the group, page, num_kv_heads, head_dim) of kv_dtype */
 } Layer;
 
 typedef struct Model {
     int32_t layers, hidden, num_heads, num_kv_heads, head_dim, rotary;
-    int32_t activation, dtype, page, threads;               /* dtype: of KV cache and logits, F32 or BF16 */
+    int32_t activation, dtype, page, threads;               /* dtype: of logits and attention, F32 or BF16 */
+    int32_t kv_dtype;                       /* of the KV cache: `dtype`, or Q8_0 for rows of blocks, see kv_block.h */
     float epsilon, scale, embedding_scale, attn_logit_softcap, final_logit_softcap;    /* caps: 0: none */
     float residual_scale;                   /* factor of what is added to x; usually 1 */
     Matrix embedding, lm_head;

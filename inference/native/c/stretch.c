@@ -1,9 +1,10 @@
 /* Keys are transposed, a square of words at a time. Values stay in rows; in bfloat16, the values of two tokens are
- * interleaved. Both become panels (see matrix.h), padded with zeros. */
+ * interleaved. Both become panels (see matrix.h), padded with zeros. Keys and values in 8 bits are widened meanwhile. */
 #include "stretch.h"
 
 #include <string.h>
 
+#include "kv_block.h"
 #include "lanes.h"
 #include "rounding.h"
 
@@ -32,9 +33,8 @@ Stretch stretch_find(const Cached *of, int first, int count)
 /* Prefetch tokens [first, end) of the keys or the values. */
 static inline void fetch(const Cached *of, const char *data, const Stretch *stretch, int first, int end)
 {
-    const int bytes = of->head_dim * dtype_bytes(of->dtype);
     for (int i = first; i < end && i < stretch->count; i++)
-        for (int at = 0; at < bytes; at += CACHE_LINE)
+        for (size_t at = 0; at < of->head_bytes; at += CACHE_LINE)
             __builtin_prefetch(data + stretch->places[i] + at);
 }
 
@@ -62,6 +62,23 @@ static inline Words words_at(const char *head, int at, int bytes)
     return words;
 }
 
+/* The words of a head of blocks, as words_at gives those of a head of `dtype`. */
+static inline Words words_of_blocks(const char *head, int at, const int dtype)
+{
+    Words words = {0};
+    if (!head)
+        return words;
+    const int value = at / dtype_bytes(dtype), first = value / LANES * LANES;
+    const Lanes lanes = kv_blocks_load((const KVBlock *)head, first);
+    if (dtype == F32) {
+        memcpy(&words, (const char *)&lanes + (value - first) * sizeof(float), sizeof words);
+    } else {
+        const HalfLanes halves = lanes_to_bfloats(lanes);
+        memcpy(&words, &halves, sizeof words);
+    }
+    return words;
+}
+
 /* A step of the transposition: swap the off-diagonal quadrants of each square of 2 × step words. */
 #define TRADE(square, step, ...)                                                                                   \
     for (int i = 0; i < SIDE; i++)                                                                                 \
@@ -80,12 +97,15 @@ static inline void turn(Words square[SIDE])
 }
 
 /* Write half a panel: SIDE tokens, all words of the head. */
-static void turn_heads(char *to, const char *keys, const ptrdiff_t places[SIDE], int bytes, int padded_bytes)
+static inline void turn_heads(char *to, const Cached *of, const ptrdiff_t places[SIDE], int padded_bytes,
+                              const int in_blocks)
 {
     for (int at = 0; at < padded_bytes; at += sizeof(Words)) {
         Words square[SIDE];
-        for (int i = 0; i < SIDE; i++)
-            square[i] = words_at(head_at(keys, places[i]), at, bytes);
+        for (int i = 0; i < SIDE; i++) {
+            const char *head = head_at(of->keys, places[i]);
+            square[i] = in_blocks ? words_of_blocks(head, at, of->dtype) : words_at(head, at, (int)of->head_bytes);
+        }
         turn(square);
         for (int i = 0; i < SIDE; i++)
             memcpy(to + (at / WORD + i) * PANEL * WORD, &square[i], sizeof(Words));
@@ -99,57 +119,78 @@ Matrix stretch_keys(void *memory, const Cached *of, const Stretch *stretch, cons
     for (int token = 0; token < outputs; token += SIDE) {
         char *panel = (char *)memory + (size_t)(token / PANEL) * PANEL * padded * size;
         fetch(of, of->keys, next, token, token + SIDE);
-        turn_heads(panel + token % PANEL * WORD, of->keys, stretch->places + token, of->head_dim * size, padded * size);
+        char *to = panel + token % PANEL * WORD;
+        if (of->kv_dtype == Q8_0)
+            turn_heads(to, of, stretch->places + token, padded * size, 1);
+        else
+            turn_heads(to, of, stretch->places + token, padded * size, 0);
     }
     return (Matrix){of->dtype, outputs, of->head_dim, padded, memory, NULL, NULL};
 }
 
-static inline Lanes floats_at(const char *head, int value, int width)
+/* LANES values of a head from `value` on, padded with zeros; `in_blocks`: of a head of blocks. */
+static inline Lanes floats_at(const char *head, int value, int width, const int in_blocks)
 {
-    Lanes lanes = {0};
-    if (head)
-        lanes = lanes_load_part((const float *)head + value, width - value);
-    return lanes;
+    if (!head)
+        return (Lanes){0};
+    if (in_blocks)
+        return kv_blocks_load((const KVBlock *)head, value);
+    return lanes_load_part((const float *)head + value, width - value);
 }
 
-static inline WordLanes halves_at(const char *head, int value, int width)
+/* The same in bfloat16, each in the low half of a word. */
+static inline WordLanes halves_at(const char *head, int value, int width, const int in_blocks)
 {
     HalfLanes halves = {0};
-    if (head && value + LANES <= width)
+    if (head && in_blocks)
+        halves = lanes_to_bfloats(kv_blocks_load((const KVBlock *)head, value));
+    else if (head && value + LANES <= width)
         memcpy(&halves, head + 2 * value, sizeof halves);
     else if (head)
         memcpy(&halves, head + 2 * value, 2 * (width - value));
     return __builtin_convertvector(halves, WordLanes);
 }
 
-/* Prefetch the cache line of the token's values that begins at byte `at`, if one does. */
-static inline void fetch_value(const char *values, const Stretch *next, int token, int at)
+/* Prefetch the cache line of the token's values that begins with `value`, if one does. */
+static inline void fetch_value(const Cached *of, const Stretch *next, int token, int value)
 {
+    const int at = of->kv_dtype == Q8_0 ? value : value * dtype_bytes(of->dtype);
     if (at % CACHE_LINE == 0 && token < next->count)
-        __builtin_prefetch(values + next->places[token] + at);
+        __builtin_prefetch(of->values + next->places[token] + at);
 }
 
 /* Write a panel of values; `tokens` is a multiple of GROUP. */
-static void lay_floats(char *to, const char *values, const Stretch *stretch, int tokens, int value, int width,
-                       const Stretch *next)
+static inline void lay_floats(char *to, const Cached *of, const Stretch *stretch, int tokens, int value,
+                              const Stretch *next, const int in_blocks)
 {
     for (int i = 0; i < tokens; i++) {
-        fetch_value(values, next, i, value * sizeof(float));
-        lanes_store((float *)to + i * LANES, floats_at(head_at(values, stretch->places[i]), value, width));
+        fetch_value(of, next, i, value);
+        const char *head = head_at(of->values, stretch->places[i]);
+        lanes_store((float *)to + i * LANES, floats_at(head, value, of->head_dim, in_blocks));
     }
 }
 
-static void lay_pairs(char *to, const char *values, const Stretch *stretch, int tokens, int value, int width,
-                      const Stretch *next)
+static inline void lay_pairs(char *to, const Cached *of, const Stretch *stretch, int tokens, int value,
+                             const Stretch *next, const int in_blocks)
 {
     for (int i = 0; i < tokens; i += 2) {
-        fetch_value(values, next, i, value * sizeof(uint16_t));
-        fetch_value(values, next, i + 1, value * sizeof(uint16_t));
-        const WordLanes first = halves_at(head_at(values, stretch->places[i]), value, width);
-        const WordLanes second = halves_at(head_at(values, stretch->places[i + 1]), value, width);
-        const WordLanes both = first | second << 16;
+        fetch_value(of, next, i, value);
+        fetch_value(of, next, i + 1, value);
+        const char *first = head_at(of->values, stretch->places[i]);
+        const char *second = head_at(of->values, stretch->places[i + 1]);
+        const WordLanes both = halves_at(first, value, of->head_dim, in_blocks)
+                               | halves_at(second, value, of->head_dim, in_blocks) << 16;
         memcpy(to + i / 2 * sizeof both, &both, sizeof both);
     }
+}
+
+static inline void lay_panel(char *to, const Cached *of, const Stretch *stretch, int tokens, int value,
+                             const Stretch *next, const int in_blocks)
+{
+    if (of->dtype == F32)
+        lay_floats(to, of, stretch, tokens, value, next, in_blocks);
+    else
+        lay_pairs(to, of, stretch, tokens, value, next, in_blocks);
 }
 
 Matrix stretch_values(void *memory, const Cached *of, const Stretch *stretch, const Stretch *next)
@@ -157,10 +198,10 @@ Matrix stretch_values(void *memory, const Cached *of, const Stretch *stretch, co
     const int width = of->head_dim, padded = round_up(stretch->count, GROUP);
     for (int value = 0; value < width; value += PANEL) {
         char *panel = (char *)memory + (size_t)value * padded * dtype_bytes(of->dtype);
-        if (of->dtype == F32)
-            lay_floats(panel, of->values, stretch, padded, value, width, next);
+        if (of->kv_dtype == Q8_0)
+            lay_panel(panel, of, stretch, padded, value, next, 1);
         else
-            lay_pairs(panel, of->values, stretch, padded, value, width, next);
+            lay_panel(panel, of, stretch, padded, value, next, 0);
     }
     return (Matrix){of->dtype, round_up(width, PANEL), stretch->count, padded, memory, NULL, NULL};
 }

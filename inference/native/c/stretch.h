@@ -14,8 +14,9 @@ typedef struct Cached {
     const char *keys, *values;
     const int64_t *pages;
     int page;               /* tokens per page */
-    int dtype, head_dim;
-    size_t token_bytes;     /* from one token of a page to the next */
+    int kv_dtype;           /* of the pages: `dtype` or Q8_0 */
+    int dtype, head_dim;    /* dtype: of the packed matrices */
+    size_t head_bytes, token_bytes;     /* of a token's head; from one token of a page to the next */
 } Cached;
 
 typedef struct Stretch {

@@ -116,6 +116,10 @@ def test_every_spelling_stands_for_a_known_flag() -> None:
         ("--max-num-batched-tokens 2048", "max_batch_tokens", 2048),
         ("--gpu-memory-utilization 0.9", "cuda_memory_fraction", 0.9),
         ("--kv-cache-memory-bytes 2g", "kv_memory_gb", 2.0),
+        ("--kv-cache-dtype fp8_e5m2", "kv_dtype", "int8"),
+        ("--kv-cache-dtype auto", "kv_dtype", "auto"),
+        ("-ctk q8_0 -ctv q8_0", "kv_dtype", "int8"),
+        ("--cache-type-k f16", "kv_dtype", "auto"),
         ("-tp 2", "num_shard", 2),
         ("-tp=2", "num_shard", 2),
         ("--served-model-name one two", "served_names", ("one", "two")),
@@ -188,6 +192,19 @@ def test_ngl_for_all_layers_leaves_the_layers_on_the_device(value: str) -> None:
 def test_values_of_llama_cpp_that_leave_the_choice_change_nothing(line: str) -> None:
     assert changed(*line.split()) == {}
     assert warned(*line.split()) == []
+
+
+def test_a_cache_of_fewer_bits_than_8_is_warned_of() -> None:
+    assert changed("-ctk", "q4_0") == {}
+    assert warned("-ctk", "q4_0", "-ctv", "q4_0") == [
+        "flags: -ctk has no effect: the KV cache has the model's dtype, or 8 bits"
+    ]
+    assert warned("-ctk", "q8_0", "-ctv", "q8_0") == []
+
+
+def test_keys_and_values_have_one_dtype() -> None:
+    with pytest.raises(BadSetting, match="-ctk and -ctv are two names of one setting"):
+        from_line("-ctk f16 -ctv q8_0")
 
 
 def test_keys_are_read_from_a_file(tmp_path: Any) -> None:
@@ -322,8 +339,9 @@ def test_a_whole_command_of_llama_cpp_is_understood() -> None:
         "max_sequences": 4,
         "max_batch_tokens": 2048,
         "threads": 8,
+        "kv_dtype": "int8",
     }
-    flags = ["-ub", "-fa", "--mlock", "--no-mmap", "-ctk", "-ctv"]
+    flags = ["-ub", "-fa", "--mlock", "--no-mmap"]
     assert [warning.split()[1] for warning in warned(*LLAMA_COMMAND.split())] == flags
 
 

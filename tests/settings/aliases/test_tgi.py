@@ -115,7 +115,7 @@ NO_EFFECT = [
     ("master-port", "29500"),
     ("cuda-graphs", "1,2,4"),
     ("disable-custom-kernels", "true"),
-    ("kv-cache-dtype", "fp8_e4m3fn"),
+    ("kv-cache-dtype", "bfloat16"),
     ("quantize", "exl2"),
     ("quantize", "marlin"),
     ("ngrok", "true"),
@@ -361,6 +361,7 @@ def test_every_alias_names_a_setting() -> None:
     assert {alias.setting for alias in ALIASES.values()} <= set(NAMES)
     assert set(UNSUPPORTED) & set(NAMES) == {"QUANTIZE"}, "TGI has values that this server has not"
     both = {"QUANTIZE", "QUANTIZATION", "TOOL_CALL_PARSER", "SPECULATIVE_CONFIG"}
+    both |= {"KV_CACHE_DTYPE", "CACHE_TYPE_K", "CACHE_TYPE_V"}
     assert set(UNSUPPORTED) & set(ALIASES) == both, "only some of their values have a meaning here"
 
 
