@@ -28,6 +28,7 @@ class Detected:
     context  of the model; None: unknown
     details  what the API of its kind needs to know of the document in which it says so
     problem  why it could not be asked; empty: it answered
+    is_reachable  False: there is no connection to it
     """
 
     kind: str | None = None
@@ -35,13 +36,19 @@ class Detected:
     context: int | None = None
     problem: str = ""
     details: Mapping[str, Any] = field(default_factory=dict)
+    is_reachable: bool = True
+
+
+def can_ask(client: HttpClient) -> bool:
+    """Whether the server has a list of models: a deployment of Azure has one model, and no list."""
+    return client.model.server.kind != "azure"
 
 
 async def detect(client: HttpClient) -> Detected:
     """Ask the server. A server of a known kind is only asked for its models."""
     server = client.model.server
-    if server.kind == "azure":  # a deployment has one model, and no list
-        return Detected("azure")
+    if not can_ask(client):
+        return Detected(server.kind)
     questions = BY_KIND.get(server.kind, [ask_openai])
     problem = ""
     for question in questions:
@@ -53,7 +60,7 @@ async def detect(client: HttpClient) -> Detected:
         except UpstreamFailure as failure:
             problem = failure.error.message
             if failure.outcome == "unreachable":
-                return Detected(problem=problem)
+                return Detected(problem=problem, is_reachable=False)
             continue
         except (KeyError, TypeError, AttributeError, ValueError):
             problem = "it describes itself in an unknown form"

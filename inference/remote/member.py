@@ -96,9 +96,10 @@ class Member:
         elif failure.outcome == "refused":
             self.breaker.rest(now, REFUSED_REST_S, message)
         elif failure.outcome in ("overloaded", "unavailable"):
-            self.breaker.rest(now, failure.retry_after or DEFAULT_RETRY_AFTER_S, message)
+            rest_s = failure.retry_after or DEFAULT_RETRY_AFTER_S
+            self.breaker.rest(now, rest_s, message, is_leaving=failure.outcome == "unavailable")
         else:
-            self.breaker.fail(now, message)
+            self.breaker.fail(now, message, is_down=failure.outcome == "unreachable")
 
 
 async def run_all(works: Sequence[Coroutine[None, None, None]]) -> None:

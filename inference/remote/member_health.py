@@ -1,10 +1,14 @@
-"""Asks servers that have rested after failures whether they are back, so that no request has to try them."""
+"""Asks servers that rest whether they are back, so that no request has to try them.
+
+One that failed is asked after its rest. One that is down, or is shutting down, is asked each second: its rest
+ends when it has restarted.
+"""
 
 import asyncio
 import logging
 import time
 
-from inference.remote.detect import detect
+from inference.remote.detect import can_ask, detect
 from inference.remote.member import Member
 from inference.remote.member_pool import MemberPool
 
@@ -17,15 +21,21 @@ async def watch_health(pool: MemberPool) -> None:
     """A Watch of a pool."""
     while True:
         await asyncio.sleep(INTERVAL_S)
-        due = [member for member in pool.members if member.breaker.is_due(time.monotonic())]
+        due = [
+            each for each in pool.members if each.breaker.is_due(time.monotonic()) and can_ask(each.client)
+        ]
         await asyncio.gather(*map(check_health, due))
 
 
 async def check_health(member: Member) -> None:
-    """Ask the server what it is: it takes requests again if it answers, else it rests again."""
-    problem = (await detect(member.client)).problem
-    if problem:
-        member.breaker.fail(time.monotonic(), problem)
-    else:
-        member.breaker.succeed(time.monotonic())
+    """Ask the server what it is: it takes requests again if it has rested, or was down, and answers."""
+    breaker, detected = member.breaker, await detect(member.client)
+    now = time.monotonic()
+    if not detected.is_reachable:
+        breaker.stay_down(now, detected.problem)
+    elif detected.problem:
+        if breaker.has_rested(now):
+            breaker.fail(now, detected.problem)
+    elif breaker.is_down or breaker.has_rested(now):
+        breaker.restart(now) if breaker.is_down else breaker.succeed(now)
         log.info("event=member_returned member=%s", member.name)

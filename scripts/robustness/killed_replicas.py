@@ -1,38 +1,41 @@
-"""Kills replicas under load: every answer must be the one of an undisturbed run, token for token.
+"""Kills, stops and drains replicas under load: every answer must be the one of an undisturbed run.
 
-    python -m scripts.robustness.killed_replicas [--replicas 2] [--kills 300] [--minutes 20]
+    python -m scripts.robustness.killed_replicas [--kills 300] [--stops 0] [--drains 0] [--minutes 20]
 
 A front has the replicas as members of one model. Clients stream greedy answers and sampled ones with seeds
-through it, and a replica is killed at a random moment, as by kill -9, and started again, until --kills or
---minutes are over. The replicas are forked from a process that has imported the libraries, so that a machine
-with few cores spends its time on answers.
+through it. At random moments, while another replica takes requests, a random one is killed, as by kill -9,
+and started again; stopped for some seconds, as by SIGSTOP; or ended by SIGTERM, after which it drains, and
+started again.
 """
 
 import argparse
-import contextlib
 import json
-import os
 import random
-import signal
-import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPException
 from itertools import count
 from typing import Any
 
-from scripts.loopback import HOST, free_port, wait_until_ready
 from scripts.robustness.figures import JudgedFigure, exit_code, print_table
-from scripts.robustness.server import JSON_TYPE, READY_TIMEOUT_S, Server, start_server
+from scripts.robustness.replicas import MODEL, SHORT_TIMEOUTS, Replicas, serving_front
+from scripts.robustness.server import JSON_TYPE, Server
 
-MODEL = "models/demo"
 NUM_CLIENTS = 4
 MAX_TOKENS = 600
-MAX_PAUSE_S = 1.0  # between the moment that all replicas are ready and a kill
+MAX_PAUSE_S = 1.0  # between the moment that two replicas take requests and a disturbance
+MAX_RETURN_S, POLL_S = 300.0, 0.2
 MAX_GAP_S = 3.0
+DISTURBANCES: Mapping[str, Callable[[Replicas, int], None]] = {
+    "kills": Replicas.kill,
+    "stops": Replicas.stop,
+    "drains": Replicas.drain,
+}
 QUESTIONS = ("Tell me a story about a fox.", "What is the capital of France?")
 SAMPLINGS: tuple[dict[str, Any], ...] = (
     {"temperature": 0},
@@ -46,6 +49,7 @@ BODIES = [
         "max_tokens": MAX_TOKENS,
         "ignore_eos": True,
         "stream": True,
+        "return_token_ids": True,
         **sampling,
     }
     for question in QUESTIONS
@@ -53,179 +57,184 @@ BODIES = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class StreamedAnswer:
-    """A stream as a client saw it: its deltas as one text, its end, and its longest pause in seconds."""
+    """A stream as a client saw it. Two are equal if their tokens, texts and ends are.
 
-    text: str
-    finish_reason: str
-    gap_s: float
+    finish_reason  if the stream broke off: "broken", with the error if there is one
+    gap_s          the longest pause between two lines, in seconds
+    """
+
+    text: str = ""
+    token_ids: list[int] = field(default_factory=list)
+    finish_reason: str = "broken"
+    gap_s: float = field(default=0.0, compare=False)
+
+    def add(self, line: bytes) -> None:
+        """Add a line of the response."""
+        document = line.removeprefix(b"data: ").strip()
+        if b'"error"' in document:
+            self.finish_reason = f"broken: {document.decode()}"
+        elif document.startswith(b"{"):
+            for choice in json.loads(document)["choices"]:
+                self.text += choice["delta"].get("content") or ""
+                self.token_ids += choice.get("token_ids") or ()
+                self.finish_reason = choice["finish_reason"] or self.finish_reason
 
 
 @dataclass(slots=True)
 class Tally:
-    """What came of the answers. differing: those that are not the ones of the undisturbed run."""
+    """What came of the answers.
+
+    num_resumed  times that an answer went on at another replica
+    num_tokens   of all answers
+    num_wrong    tokens that are missing, too many, or others than those of the undisturbed run
+    differing    answers whose tokens, texts or ends are not those of the undisturbed run
+    """
 
     num_answers: int = 0
+    num_resumed: int = 0
+    num_tokens: int = 0
+    num_wrong: int = 0
     differing: list[StreamedAnswer] = field(default_factory=list)
     gap_s: float = 0.0
 
     def add(self, streamed: StreamedAnswer, expected: StreamedAnswer) -> None:
         self.num_answers += 1
+        self.num_tokens += len(streamed.token_ids)
+        self.num_wrong += count_differing(streamed.token_ids, expected.token_ids)
         self.gap_s = max(self.gap_s, streamed.gap_s)
-        if (streamed.text, streamed.finish_reason) != (expected.text, expected.finish_reason):
+        if streamed != expected:
             self.differing.append(streamed)
+            print(f"differs: {streamed.finish_reason} after {len(streamed.token_ids)} tokens", flush=True)
 
 
-class Replicas:
-    """The replicas, each on a port of its own, forked from one process."""
-
-    def __init__(self, num_replicas: int) -> None:
-        self.ports = [free_port() for _ in range(num_replicas)]
-        self.num_kills = 0
-        self._pids: dict[int, int] = {}
-        command = [sys.executable, "-m", "scripts.robustness.killed_replicas", "--fork"]
-        pipe = subprocess.PIPE
-        self._forker = subprocess.Popen(command, stdin=pipe, stdout=pipe)
-        for port in self.ports:
-            self.start(port)
-
-    @property
-    def servers(self) -> list[str]:
-        return [f"hearth:http://{HOST}:{port}" for port in self.ports]
-
-    def start(self, port: int) -> None:
-        assert self._forker.stdin and self._forker.stdout
-        self._forker.stdin.write(f"{port}\n".encode())
-        self._forker.stdin.flush()
-        self._pids[port] = int(self._forker.stdout.readline())
-
-    def are_ready(self) -> bool:
-        urls = [f"http://{HOST}:{port}/health/ready" for port in self.ports]
-        return all(wait_until_ready(url, self._forker, READY_TIMEOUT_S) for url in urls)
-
-    def kill_one(self) -> None:
-        """Kill a replica as by kill -9, and start it again."""
-        port = random.choice(self.ports)
-        os.kill(self._pids[port], signal.SIGKILL)
-        self.num_kills += 1
-        self.start(port)
-
-    def close(self) -> None:
-        for pid in self._pids.values():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        self._forker.kill()
-        self._forker.wait()
+def count_differing(token_ids: Sequence[int], expected: Sequence[int]) -> int:
+    """Tokens from the first place on at which the sequences differ."""
+    num_equal = next(
+        (i for i, pair in enumerate(zip(token_ids, expected, strict=False)) if pair[0] != pair[1]),
+        min(len(token_ids), len(expected)),
+    )
+    return max(len(token_ids), len(expected)) - num_equal
 
 
-def fork_servers() -> None:
-    """For each port in standard input, fork a server that listens on it, and print its process id."""
-    import main
-    import startup  # noqa: F401 - imports what a server needs
-
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # a server that was killed is gone, not a zombie
-    for line in sys.stdin:
-        if pid := os.fork():
-            print(pid, flush=True)
-            continue
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        os.dup2(2, 1)
-        flags = ["--responses-store=off", "--tuning-dir=off", "--log-level=error", "--threads=1"]
-        os._exit(main.main(["--model", MODEL, "--port", line.strip(), "--kv-memory-gb=0.2", *flags]))
-
-
-@contextlib.contextmanager
-def serving_front(servers: list[str]) -> Iterator[Server]:
-    """A server whose model has `servers` as its members."""
-    models = json.dumps([{"base_model": MODEL, "members": servers}])
-    front = start_server(free_port(), "--models", models, "--tuning-dir=off")
-    try:
-        url = f"http://{HOST}:{front.port}/health/ready"
-        assert wait_until_ready(url, front.process, READY_TIMEOUT_S), "the front did not start"
-        yield front
-    finally:
-        front.process.terminate()
-        front.process.wait()
-
-
-def read_answer(front: Server, body: dict[str, Any]) -> StreamedAnswer:
-    """Stream one answer. An answer that breaks off has the finish reason "broken"."""
-    connection = front.connect()
-    text, reason, gap_s = "", "broken", 0.0
+def read_answer(front: Server, body: Mapping[str, Any]) -> StreamedAnswer:
+    connection, streamed = front.connect(), StreamedAnswer()
     try:
         connection.request("POST", "/v1/chat/completions", json.dumps(body), JSON_TYPE)
         last_at = 0.0
         for line in connection.getresponse():
             now = time.monotonic()
-            gap_s, last_at = max(gap_s, now - (last_at or now)), now
-            for choice in read_choices(line):
-                text += choice["delta"].get("content") or ""
-                reason = choice["finish_reason"] or reason
+            streamed.gap_s, last_at = max(streamed.gap_s, now - (last_at or now)), now
+            streamed.add(line)
     except (OSError, HTTPException):
         pass
     finally:
         connection.close()
-    return StreamedAnswer(text, reason, gap_s)
+    return streamed
 
 
-def read_choices(line: bytes) -> list[dict[str, Any]]:
-    if not line.startswith(b"data: {"):
-        return []
-    choices: list[dict[str, Any]] = json.loads(line[len(b"data: ") :]).get("choices", [])
-    return choices
+@contextmanager
+def clients(front: Server) -> Iterator[Tally]:
+    """Clients that ask one question after the other until the block ends."""
+    tally, numbers, over = Tally(), count(), threading.Event()
+    expected = [read_answer(front, body) for body in BODIES]
 
+    def read_answers() -> None:
+        while not over.is_set():
+            number = next(numbers) % len(BODIES)
+            tally.add(read_answer(front, BODIES[number]), expected[number])
 
-def run(num_replicas: int, num_kills: int, minutes: float) -> tuple[Replicas, Tally]:
-    """Kill replicas under load. Returns how often, and what came of the answers."""
-    replicas, tally = Replicas(num_replicas), Tally()
-    numbers, has_ended = count(), threading.Event()
+    threads = [threading.Thread(target=read_answers) for _ in range(NUM_CLIENTS)]
+    for thread in threads:
+        thread.start()
     try:
-        assert replicas.are_ready(), "the replicas did not start"
-        with serving_front(replicas.servers) as front:
-            expected = [read_answer(front, body) for body in BODIES]
+        yield tally
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
 
-            def read_answers() -> None:
-                while not has_ended.is_set():
-                    number = next(numbers) % len(BODIES)
-                    tally.add(read_answer(front, BODIES[number]), expected[number])
 
-            clients = [threading.Thread(target=read_answers) for _ in range(NUM_CLIENTS)]
-            for client in clients:
-                client.start()
+def run(num_replicas: int, names: Sequence[str], minutes: float) -> tuple[Counter[str], Tally]:
+    """Disturb replicas under load in these ways. Returns how often, and what came of the answers."""
+    replicas, num_done = Replicas(num_replicas), Counter[str]()
+    try:
+        replicas.wait_until_ready()
+        timeouts = SHORT_TIMEOUTS if "stops" in names else {}
+        with serving_front(replicas.ports, timeouts) as front, clients(front) as tally:
             end = time.monotonic() + 60 * minutes
-            while replicas.num_kills < num_kills and time.monotonic() < end and replicas.are_ready():
+            for name in names:
+                if time.monotonic() > end:
+                    break
+                ports = wait_for_members(front, replicas)
                 time.sleep(random.uniform(0, MAX_PAUSE_S))
-                replicas.kill_one()
-            has_ended.set()
-            for client in clients:
-                client.join()
+                DISTURBANCES[name](replicas, random.choice(ports))
+                num_done[name] += 1
+                print(f"{num_done.total()} of {len(names)}: {name}, {tally.num_answers} answers", flush=True)
+            tally.num_resumed = round(front.metric("hearth_upstream_retries_total", 'reason="resume"'))
     finally:
         replicas.close()
-    return replicas, tally
+    return num_done, tally
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--replicas", type=int, default=2)
-    parser.add_argument("--kills", type=int, default=300)
-    parser.add_argument("--minutes", type=float, default=20)
-    parser.add_argument("--fork", action="store_true", help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    if args.fork:
-        fork_servers()
-        return 0
-    replicas, tally = run(args.replicas, args.kills, args.minutes)
-    num_kills, differing = replicas.num_kills, len(tally.differing)
-    figures = [
-        JudgedFigure("kills", f"{num_kills}", f"{args.kills}", num_kills >= args.kills or None),
-        JudgedFigure("answers", f"{tally.num_answers}", "some", tally.num_answers > 0),
-        JudgedFigure("answers that differ or broke off", f"{differing}", "0", not differing),
+def wait_for_members(front: Server, replicas: Replicas) -> list[int]:
+    """Wait until at least two replicas take requests. Returns the ports of those that do."""
+    end = time.monotonic() + MAX_RETURN_S
+    while len(ports := [port for port in replicas.ports if takes_requests(port, front, replicas)]) < 2:
+        assert time.monotonic() < end, "the replicas do not return"
+        time.sleep(POLL_S)
+    return ports
+
+
+def takes_requests(port: int, front: Server, replicas: Replicas) -> bool:
+    member = f'member="{MODEL}-{1 + replicas.ports.index(port)}"'
+    return replicas.is_ready(port) and not front.metric("hearth_upstream_breaker_open", member)
+
+
+def figures_of(num_planned: Counter[str], num_done: Counter[str], tally: Tally) -> list[JudgedFigure]:
+    num_differing = len(tally.differing)
+    return [
+        *(
+            JudgedFigure(name, f"{num_done[name]}", f"{number}", num_done[name] >= number or None)
+            for name, number in num_planned.items()
+            if number
+        ),
+        JudgedFigure(
+            "answers; times that one went on at another replica",
+            f"{tally.num_answers}; {tally.num_resumed}",
+            "some",
+            tally.num_answers > 0,
+        ),
+        JudgedFigure("answers that differ or broke off", f"{num_differing}", "0", not num_differing),
+        JudgedFigure(
+            f"tokens of {tally.num_tokens:,} lost, doubled or others",
+            f"{tally.num_wrong}",
+            "0",
+            not tally.num_wrong,
+        ),
         JudgedFigure(
             "longest pause", f"{tally.gap_s:.2f} s", f"{MAX_GAP_S:.0f} s", tally.gap_s <= MAX_GAP_S or None
         ),
     ]
-    print_table("Replicas killed under load", figures)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--replicas", type=int, default=2)
+    parser.add_argument("--kills", type=int, default=300)
+    parser.add_argument("--stops", type=int, default=0)
+    parser.add_argument("--drains", type=int, default=0)
+    parser.add_argument("--minutes", type=float, default=20)
+    options = parser.parse_args()
+    num_planned = Counter({name: getattr(options, name) for name in DISTURBANCES})
+    names = list(num_planned.elements())
+    random.shuffle(names)
+    num_done, tally = run(options.replicas, names, options.minutes)
+    figures = figures_of(num_planned, num_done, tally)
+    print_table("Replicas killed, stopped and drained under load", figures)
     return exit_code(figures)
 
 

@@ -68,3 +68,30 @@ def test_a_server_that_says_so_rests_as_long_as_it_says() -> None:
     breaker = Breaker()
     breaker.rest(0.0, 9.0, "busy")
     assert not breaker.allows(8.9) and breaker.allows(9.0)
+
+
+def test_a_server_that_is_down_is_due_during_its_rest() -> None:
+    breaker = Breaker()
+    fail(breaker, 0.0, 2)
+    assert not breaker.is_due(0.0)
+    breaker.fail(0.0, "refused", is_down=True)
+    assert breaker.is_due(0.0) and not breaker.has_rested(0.0)
+    breaker.stay_down(9.0, "refused")
+    assert not breaker.allows(9.0)
+    breaker.restart(10.0)
+    assert breaker.allows(10.0) and not breaker.is_due(10.0)
+
+
+def test_failures_before_a_restart_do_not_count() -> None:
+    breaker = Breaker()
+    fail(breaker, 0.0, 12)
+    breaker.restart(1.0)
+    fail(breaker, 1.0)
+    assert breaker.allows(1.0)
+
+
+def test_a_server_that_is_leaving_is_due_during_its_rest() -> None:
+    breaker = Breaker()
+    breaker.rest(0.0, 9.0, "shutting down", is_leaving=True)
+    assert breaker.is_due(1.0)
+    assert not breaker.is_due(9.0), "it may be tried"

@@ -1,0 +1,107 @@
+"""A server that was down gets requests as soon as it has restarted; one that only rests has to rest."""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import pytest
+
+from inference.backend import Backend
+from inference.errors import ServerError
+from inference.remote import member_health
+from inference.types import GenerationRequest, Message
+from tests.remote.conftest import OpenModel
+from tests.remote.fake_upstream import FakeUpstream, Reply, Sent, document
+from tests.remote.openai_chunks import whole_answer
+
+CHAT = (Message("user", "hi"),)
+TURNED_AWAY = document({"error": {"message": "shutting down"}}, 503, **{"Retry-After": "60"})
+
+
+class Restartable:
+    """An upstream on one port, which can be down."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.upstream = FakeUpstream()
+        self.upstream.reply = self._reply
+        self.completion = whole_answer("hi")
+        self._loop = loop
+        self.start()
+
+    def start(self) -> None:
+        async def listen() -> asyncio.Server:
+            return await asyncio.start_server(self.upstream.serve, "127.0.0.1", self.upstream.port)
+
+        self._server = asyncio.run_coroutine_threadsafe(listen(), self._loop).result(10)
+        self.upstream.port = self._server.sockets[0].getsockname()[1]
+
+    def stop(self) -> None:
+        async def close() -> None:
+            self._server.close()
+
+        asyncio.run_coroutine_threadsafe(close(), self._loop).result(10)
+
+    def _reply(self, sent: Sent) -> Reply:
+        return document({"data": [{"id": "up/model"}]}) if sent.method == "GET" else self.completion
+
+
+@pytest.fixture
+def server(loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch) -> Restartable:
+    monkeypatch.setattr(member_health, "INTERVAL_S", 0.02)
+    return Restartable(loop)
+
+
+@pytest.fixture
+def backend(server: Restartable, open_upstream: OpenModel) -> Backend:
+    return open_upstream(inference_server=f"vllm_chat:{server.upstream.url}/v1")
+
+
+def is_answered(backend: Backend) -> bool:
+    try:
+        return bool(list(backend.generate(GenerationRequest(CHAT))))
+    except ServerError:
+        return False
+
+
+def wait_until(is_true: Callable[[], bool], seconds: float = 3.0) -> None:
+    """seconds: less than the rest of a server that failed."""
+    end = time.monotonic() + seconds
+    while not is_true():
+        assert time.monotonic() < end, "it does not happen"
+        time.sleep(0.01)
+
+
+def rests(backend: Backend) -> bool:
+    return bool(backend.unavailable_reason())
+
+
+def test_a_server_that_was_killed_gets_requests_once_it_has_restarted(
+    server: Restartable, backend: Backend
+) -> None:
+    server.stop()
+    assert not is_answered(backend) and rests(backend)
+    server.start()
+    wait_until(lambda: not rests(backend))
+    assert is_answered(backend)
+
+
+def test_a_server_that_turned_requests_away_gets_them_once_it_has_restarted(
+    server: Restartable, backend: Backend
+) -> None:
+    server.completion = TURNED_AWAY
+    assert not is_answered(backend) and rests(backend)
+    server.stop()
+    wait_until(lambda: "cannot be reached" in backend.unavailable_reason())
+    server.completion = whole_answer("hi")
+    server.start()
+    wait_until(lambda: not rests(backend))
+    assert is_answered(backend)
+
+
+def test_a_server_that_turned_requests_away_and_did_not_restart_rests(
+    server: Restartable, backend: Backend
+) -> None:
+    server.completion = TURNED_AWAY
+    assert not is_answered(backend)
+    wait_until(lambda: len(server.upstream.sent) - len(server.upstream.bodies) >= 3)
+    assert rests(backend)
