@@ -46,6 +46,11 @@ class OnDemandMetrics:
         self._loaded.labels(model).set(0)
         self._unloads.labels(model, reason).inc()
 
+    def forget(self, model: str) -> None:
+        """Drop the series of a model that is served no more."""
+        for metric in (self._loaded, self._status, self._loads, self._load_seconds, self._unloads):
+            metric.remove_by_labels({"model": model})
+
 
 def is_status(status_of: Callable[[], ModelStatus], status: ModelStatus) -> float:
     return float(status_of() == status)

@@ -93,9 +93,9 @@ class ModelLoader:
         self._call(self._request_unload, model)
 
     @asynccontextmanager
-    async def use(self, model: ManagedModel) -> AsyncIterator[None]:
-        """Load the model if needed, and keep it in memory within the context. Raises NotLoaded."""
-        await self._wait_until_ready(model)
+    async def use(self, model: ManagedModel, within_s: float = inf) -> AsyncIterator[None]:
+        """As Residence.use. Raises NotLoaded."""
+        await self._wait_until_ready(model, within_s)
         model.num_running += 1
         model.cancel_idle_timer()
         try:
@@ -110,21 +110,20 @@ class ModelLoader:
             if model.process:
                 model.process.kill()
 
-    async def _wait_until_ready(self, model: ManagedModel) -> None:
+    async def _wait_until_ready(self, model: ManagedModel, within_s: float) -> None:
         if model.is_ready:
             return
         if model.is_resting(self._clock()):
             raise NotLoaded(model.problem, FAILED_REST_S)
         model.num_waiting += 1
         try:
-            async with asyncio.timeout(self._limits.wait_s):
+            async with asyncio.timeout(min(self._limits.wait_s, within_s)):
                 while not model.is_ready:
                     if problem := await asyncio.shield(self._enqueue(model)):
                         raise NotLoaded(problem, FAILED_REST_S)
         except TimeoutError:
             model.is_requested = True  # the client is to come again, and finds it loaded
-            now = self._clock()
-            raise NotLoaded(model.describe_progress(now), model.retry_after(now)) from None
+            raise model.still_loading(self._clock()) from None
         finally:
             model.num_waiting -= 1
             self._changed.set()
@@ -257,6 +256,7 @@ class ModelLoader:
         self._forget(model)
 
     def _forget(self, model: ManagedModel) -> None:
+        self._metrics.forget(model.name)
         self._models = {name: each for name, each in self._models.items() if each is not model}
 
     def _request_load(self, model: ManagedModel) -> None:

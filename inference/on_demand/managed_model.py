@@ -138,17 +138,16 @@ class ManagedModel:
         """Whether its load has just failed."""
         return now < self.failed_at + FAILED_REST_S
 
-    def describe_progress(self, now: float) -> str:
-        """How far the load is, for the client of a request that has waited long enough."""
+    def still_loading(self, now: float) -> NotLoaded:
+        """How far the load is, and when it is expected to end, for a request that has waited long enough."""
         if self.status != "loading":
-            return f"{self.name} waits until another model is loaded, or has ended its answers"
-        details = f" ({self.process.progress})" if self.process and self.process.progress else ""
-        return f"{self.name} has been loading for {now - self.started_at:.0f} s{details}"
-
-    def retry_after(self, now: float) -> float:
-        """Seconds after which the load is expected to have ended."""
-        elapsed_s = now - self.started_at if self.status == "loading" else 0.0
-        return min(MAX_RETRY_S, max(MIN_RETRY_S, self.load_s - elapsed_s))
+            reason, elapsed_s = "waits until another model is loaded, or has ended its answers", 0.0
+        else:
+            elapsed_s = now - self.started_at
+            details = f" ({self.process.progress})" if self.process and self.process.progress else ""
+            reason = f"has been loading for {elapsed_s:.0f} s{details}"
+        retry_after = min(MAX_RETRY_S, max(MIN_RETRY_S, self.load_s - elapsed_s))
+        return NotLoaded(f"{self.name} {reason}", retry_after)
 
     def note_loaded(self, now: float) -> None:
         self.status, self.takes_requests, self.problem = "loaded", True, ""

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Coroutine
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from math import inf
 from typing import Any, TypeVar
 
 from inference.errors import Unavailable
@@ -37,8 +38,8 @@ class ModelResidence:
         self._loop = loop
         self._loader.attach(loop)
 
-    def use(self) -> AbstractAsyncContextManager[None]:
-        return self._loader.use(self._model)
+    def use(self, within_s: float = inf) -> AbstractAsyncContextManager[None]:
+        return self._loader.use(self._model, within_s)
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
         """The result of `work`, which calls the model's process. Blocks a thread other than the loop's.

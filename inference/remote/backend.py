@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from math import inf
 from typing import Any, TypeVar
 
 from inference.backend import Adapters, Stream
@@ -160,6 +161,7 @@ class RemoteBackend:
 
     async def _relay_own(self, request: GenerationRequest, ends_at: float | None, emit: Emit) -> None:
         """Relay the answers of one server. ends_at: on the clock of time.monotonic."""
+        within_s = inf if ends_at is None else ends_at - time.monotonic()
         clock_difference = asyncio.get_running_loop().time() - time.monotonic()
         ends_at = None if ends_at is None else ends_at + clock_difference
 
@@ -167,7 +169,7 @@ class RemoteBackend:
             attempts = Attempts(self._model.name, self._pool.members, request, self._budget, stats, ends_at)
             await attempts.run(emit)
 
-        async with self._residence.use():
+        async with self._residence.use(within_s):
             await self._counted(relay)
 
     async def _embed(self, path: str, query: bytes, num_inputs: int, emit: Emit) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
+from math import inf
 from typing import Protocol
 
 from inference.types import ModelInfo
@@ -23,10 +24,10 @@ class Residence(Protocol):
         """Work on the server's event loop. Called once, on the loop."""
         ...
 
-    def use(self) -> AbstractAsyncContextManager[None]:
+    def use(self, within_s: float = inf) -> AbstractAsyncContextManager[None]:
         """Load the model if needed, and keep it in memory within the context. On the event loop.
 
-        Raises ServerError if it is not loaded in time.
+        Raises ServerError if it is not loaded in time. within_s: seconds until the request's deadline.
         """
         ...
 
@@ -43,7 +44,7 @@ class AlwaysLoaded:
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         pass
 
-    def use(self) -> AbstractAsyncContextManager[None]:
+    def use(self, within_s: float = inf) -> AbstractAsyncContextManager[None]:
         return nullcontext()
 
 

@@ -208,6 +208,22 @@ def test_a_request_gets_the_progress_after_its_wait_and_the_load_goes_on() -> No
     play(scenario, wait_s=0.02)
 
 
+def test_a_request_waits_for_its_model_until_its_deadline() -> None:
+    async def scenario(setup: LoaderSetup) -> None:
+        setup.can_start.clear()
+        residence = ModelResidence(setup.loader, "a")
+        async with asyncio.timeout(2):
+            with pytest.raises(NotLoaded, match=r"a has been loading for 0 s \(30 %\)"):
+                async with residence.use(within_s=0.02):
+                    pass
+        setup.can_start.set()
+        await setup.wait_until(lambda: setup.models["a"].status == "loaded")
+        async with residence.use(within_s=-1.0):
+            assert setup.models["a"].num_running == 1, "its deadline ends the answer, not the wait"
+
+    play(scenario, wait_s=5.0)
+
+
 def test_a_model_is_described_by_its_last_load() -> None:
     async def scenario(setup: LoaderSetup) -> None:
         residence, info = ModelResidence(setup.loader, "a"), ModelInfo("a", None, 1 << 31, 5)
@@ -345,6 +361,8 @@ def test_a_removed_model_ends_its_answers_and_is_forgotten() -> None:
         await asyncio.sleep(0)
         with pytest.raises(NotFound):
             setup.loader.remove("a")
+        series = {sample.labels["model"] for each in setup.registry.collect() for sample in each.samples}
+        assert series == {"b", "c"}
 
     play(scenario)
 
