@@ -95,8 +95,6 @@ class Attempts:
             remaining_s = ends_at - asyncio.get_running_loop().time()
             request = replace(request, deadline=max(MIN_DEADLINE_S, remaining_s))
             ends_at += DEADLINE_GRACE_S
-        calls = member.api.calls(request)
-        self._progress.begin_attempt()
 
         def pass_on(events: list[Event]) -> None:
             if new_events := self._progress.new_events(events):
@@ -104,7 +102,21 @@ class Attempts:
                 self._stats.record_tokens(sum(isinstance(event, Token) for event in new_events))
                 emit([with_member(event, member.name) for event in new_events])
 
-        await member.relay(calls, self._prompt, self._stats, ends_at, pass_on)
+        await self._send(member, request, ends_at, pass_on)
+
+    async def _send(
+        self, member: Member, request: GenerationRequest, ends_at: float | None, emit: Emit
+    ) -> None:
+        """Send the request, and again without an option that the server refuses."""
+        calls = member.api.calls(request)
+        self._progress.begin_attempt()
+        try:
+            await member.relay(calls, self._prompt, self._stats, ends_at, emit)
+        except UpstreamFailure as failure:
+            if failure.outcome != "bad_request" or not member.api.adapt(calls, failure.error.message):
+                raise
+            self._stats.record_retry(failure.outcome)
+            await self._send(member, request, ends_at, emit)
 
     def _note_failure(self, member: Member) -> None:
         """`_failed` are the servers that have failed since the latest event."""

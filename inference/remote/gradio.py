@@ -51,6 +51,9 @@ class GradioApi:
         prompt = self._prompt(request)
         return [self._call(request, prompt, index) for index in range(request.n)]
 
+    def adapt(self, calls: Sequence[UpstreamCall], refusal: str) -> bool:
+        return False
+
     def embedding_call(self, inputs: Sequence[str | Sequence[int]]) -> tuple[str, bytes]:
         raise NotImplementedHere(f"{self._server} makes no embeddings")
 

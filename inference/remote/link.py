@@ -51,6 +51,9 @@ class LinkApi:
         body = messages.encode_request(request)
         return [UpstreamCall(GENERATE_PATH, body, lambda: LinkReader(self._name, request.n, self._report))]
 
+    def adapt(self, calls: Sequence[UpstreamCall], refusal: str) -> bool:
+        return False
+
     def embedding_call(self, inputs: Sequence[str | Sequence[int]]) -> tuple[str, bytes]:
         return EMBED_PATH, messages.encode([each if isinstance(each, str) else list(each) for each in inputs])
 

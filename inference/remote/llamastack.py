@@ -48,6 +48,9 @@ class LlamaStackApi:
             UpstreamCall(path, encoded, partial(LlamaStackReader, name, index)) for index in range(request.n)
         ]
 
+    def adapt(self, calls: Sequence[UpstreamCall], refusal: str) -> bool:
+        return False
+
     def embedding_call(self, inputs: Sequence[str | Sequence[int]]) -> tuple[str, bytes]:
         for number, each in enumerate(inputs):
             if not each or not isinstance(each, str):

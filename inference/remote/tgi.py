@@ -68,6 +68,9 @@ class TgiApi:
         request = keep_supported(request, OPTIONS, self._model.drop, self._server)
         return [self._call(request, index) for index in range(request.n)]
 
+    def adapt(self, calls: Sequence[UpstreamCall], refusal: str) -> bool:
+        return self._chats.adapt(calls, refusal)
+
     def embedding_call(self, inputs: Sequence[str | Sequence[int]]) -> tuple[str, bytes]:
         raise NotImplementedHere(f"{self._server} makes no embeddings")
 

@@ -89,6 +89,13 @@ class UpstreamApi(Protocol):
         """The calls that together answer the request. Raises BadRequest for what the upstream cannot do."""
         ...
 
+    def adapt(self, calls: Sequence[UpstreamCall], refusal: str) -> bool:
+        """Leave out from now on what the server has refused in these calls, with status 400.
+
+        Returns whether the request can be sent again without it.
+        """
+        ...
+
     def embedding_call(self, inputs: Sequence[str | Sequence[int]]) -> tuple[str, bytes]:
         """Path and body of a request for the inputs' vectors. Raises NotImplementedHere."""
         ...
