@@ -81,10 +81,8 @@ class HttpClient:
         return body
 
     async def close(self) -> None:
-        """Close all connections, also those of running exchanges, which fail. A later one opens others."""
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
+        if self._session is not None:
+            await self._session.close()
 
     @asynccontextmanager
     async def _exchange(

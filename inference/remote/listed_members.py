@@ -67,4 +67,4 @@ class ListedMembers:
             member = self._members.pop(url)
             log.info("event=member_removed member=%s", member.name)
             if url in listing.lost_urls:
-                await member.close()
+                member.lose()

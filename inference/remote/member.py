@@ -6,7 +6,7 @@ from collections.abc import Coroutine, Sequence
 
 from inference.metrics.upstream import UpstreamRequestStats
 from inference.remote.breaker import Breaker
-from inference.remote.failures import DEFAULT_RETRY_AFTER_S, UpstreamFailure
+from inference.remote.failures import DEFAULT_RETRY_AFTER_S, UpstreamFailure, unreachable
 from inference.remote.http_client import HttpClient
 from inference.remote.member_load import MemberLoad, Prompt
 from inference.remote.relay import Relay
@@ -42,12 +42,21 @@ class Member:
         self.breaker = Breaker()
         self.load = MemberLoad()
         self._is_retired = False
+        self._limits: set[asyncio.Timeout] = (
+            set()
+        )  # of the running answers: they expire if the server is lost
 
     async def retire(self) -> None:
         """Close all connections once the running answers have ended. No further ones begin."""
         self._is_retired = True
         if not self.load.num_running:
             await self.close()
+
+    def lose(self) -> None:
+        """The server will send nothing more: its running answers fail now, and go on elsewhere."""
+        now = asyncio.get_running_loop().time()
+        for limit in self._limits:
+            limit.reschedule(now)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -64,6 +73,23 @@ class Member:
         emit: Emit,
     ) -> None:
         """Relay all calls that together answer a request, once. Raises UpstreamFailure."""
+        try:
+            async with asyncio.timeout(None) as limit:
+                self._limits.add(limit)
+                await self._relay(calls, prompt, stats, ends_at, emit)
+        except TimeoutError:
+            raise unreachable(self.client.model.name, "it does not report any more") from None
+        finally:
+            self._limits.discard(limit)
+
+    async def _relay(
+        self,
+        calls: Sequence[UpstreamCall],
+        prompt: Prompt,
+        stats: UpstreamRequestStats,
+        ends_at: float | None,
+        emit: Emit,
+    ) -> None:
         attempt = self.load.start(prompt, time.monotonic())
 
         def pass_on(events: list[Event]) -> None:

@@ -38,6 +38,12 @@ def frames(events: Sequence[Event], *further: Step) -> Reply:
     return Reply([*map(event_frame, events), *further], content_type=MEDIA_TYPE)
 
 
+def in_chunks(events: Sequence[Event]) -> Reply:
+    """As a server sends them, with an end that is known: then it waits until its client leaves."""
+    chunks = [b"%x\r\n%s\r\n" % (len(frame), frame) for frame in map(event_frame, events)]
+    return Reply([*chunks, "wait"], content_type=MEDIA_TYPE, headers={"Transfer-Encoding": "chunked"})
+
+
 def refusal(error: ServerError) -> Reply:
     return Reply([error_frame(error)], content_type=MEDIA_TYPE)
 
@@ -128,7 +134,7 @@ def test_a_model_is_described_as_a_replica_does(backend: Backend) -> None:
 
 
 def test_the_answer_of_a_lost_replica_goes_on_at_another_one(cluster: Cluster, backend: Backend) -> None:
-    cluster.reply_in_turn(frames([Started(0, 3, 0), *TOKENS[:2]], "wait"), WHOLE_ANSWER)
+    cluster.reply_in_turn(in_chunks([Started(0, 3, 0), *TOKENS[:2]]), WHOLE_ANSWER)
     events = iter(backend.generate(REQUEST))
     started, *_ = itertools.islice(events, 3)
     assert isinstance(started, Started)
