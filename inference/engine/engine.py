@@ -114,6 +114,8 @@ class Engine:
         BadRequest or TooLong for a request, Overloaded beyond max_queued_tokens, Unavailable once closed.
         """
         sequences = list(map(self.create_sequence, requests, output_sinks, matchers or repeat(None)))
+        for sequence in sequences:
+            sequence.submission = sequences[0].id
         num_tokens = {s.id: len(s.request.prompt_token_ids) + s.num_output_tokens for s in sequences}
         with self._admission_control.admit(num_tokens):
             self._send(Submit(sequences))

@@ -122,6 +122,7 @@ class Sequence:
     request              what to compute: its prompt is token ids (for an encoder-decoder model the encoder's
                          input), max_tokens is set, stop_token_ids include the model's end tokens
     matcher              grammar that the answer must match; None: no grammar
+    submission           the id of the first sequence of those that were submitted together
     priority             GENERATING or POOLING: a sequence delays none of a more urgent priority
     pooling              its hidden states are summed and no token is sampled: it yields an embedding
     pooled_sum           the sum of the hidden states computed so far, if it is pooled
@@ -166,6 +167,7 @@ class Sequence:
     max_pages: int = 0
     num_hashed_pages: int = 0
     page_hashes: list[bytes] = field(default_factory=list)
+    submission: int = field(init=False)
     num_prompt_tokens: int = field(init=False)
     max_len: int = field(init=False)
     greedy: bool = field(init=False)
@@ -186,6 +188,7 @@ class Sequence:
     def __post_init__(self) -> None:
         request, sampling = self.request, self.request.sampling
         assert request.max_tokens is not None, "the request is resolved"
+        self.submission = self.id
         self.num_prompt_tokens = len(self.token_ids)
         self.max_len = self.num_prompt_tokens + request.max_tokens
         self.token_ids += request.output_token_ids

@@ -6,7 +6,8 @@ and times, and changes nothing. The engine's thread records; any thread may ask.
 
 import heapq
 import math
-from collections import deque
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator
 from collections.abc import Sequence as SequenceOf
 from itertools import cycle, islice
 from typing import NamedTuple
@@ -65,7 +66,7 @@ class WaitEstimator:
             self.lengths.append(math.inf if finish_reason == "length" else sequence.num_output_tokens)
 
     def first_end_s(self) -> float | None:
-        """Seconds until one of the running answers ends, expected; None without any.
+        """Seconds until the running answers of one submission have ended, expected; None without any.
 
         Computed at most once in ESTIMATE_S: many requests may be refused meanwhile.
         """
@@ -75,20 +76,22 @@ class WaitEstimator:
         return last.seconds
 
     def _estimate_first_end_s(self) -> float | None:
-        """The mean, over scenarios, of the earliest end.
+        """The mean, over scenarios, of the earliest end of a submission: that of its longest answer.
 
         In each scenario, every answer has one of its likely lengths.
         """
         lengths, token_budget = tuple(self.lengths), self.scheduler.step_budget
-        running = tuple(self.scheduler.running)
-        scenarios = [remaining_steps(sequence, lengths, token_budget) for sequence in running]
-        if not (scenarios and self.step_s):
+        num_scenarios, submissions = 0, defaultdict[int, list[Iterator[float]]](list)
+        for index, sequence in enumerate(tuple(self.scheduler.running)):
+            steps = remaining_steps(sequence, lengths, token_budget)
+            num_scenarios = max(num_scenarios, len(steps))
+            # Each answer begins with another of its lengths: scenario i is the i-th of all of them.
+            shifted = islice(cycle(steps), index % len(steps), None)
+            submissions[sequence.submission].append(shifted)
+        if not (submissions and self.step_s):
             return None
-        num_scenarios = max(map(len, scenarios))
-        # Each answer begins with another of its lengths: scenario i is the i-th of all of them.
-        shifted = [islice(cycle(steps), index % len(steps), None) for index, steps in enumerate(scenarios)]
-        first_ends = map(min, islice(zip(*shifted, strict=True), num_scenarios))
-        return self.step_s * sum(first_ends) / num_scenarios
+        ends = [zip_with(max, iterators) for iterators in submissions.values()]
+        return self.step_s * sum(islice(zip_with(min, ends), num_scenarios)) / num_scenarios
 
     def drained_s(self, excess: int) -> float | None:
         """Seconds until waiting sequences with `excess` prompt tokens together have started; None if unknown.
@@ -120,6 +123,13 @@ def remaining_steps(sequence: Sequence, lengths: SequenceOf[float], token_budget
     # No min(): a call for each length of each answer takes most of the time of an estimate.
     likely_lengths = [length if length < limit else limit for length in lengths if length > num_tokens]
     return [length + num_more for length in likely_lengths or [limit]]
+
+
+def zip_with(
+    choose: Callable[[tuple[float, ...]], float], iterators: list[Iterator[float]]
+) -> Iterator[float]:
+    """What `choose` makes of the first values of all, the second values, and so on."""
+    return map(choose, zip(*iterators, strict=True)) if len(iterators) > 1 else iterators[0]
 
 
 def mean(values: SequenceOf[float]) -> float:

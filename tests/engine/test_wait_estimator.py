@@ -1,5 +1,6 @@
 """The waits that refused clients are told are those that follow from the progress of the answers."""
 
+from itertools import count
 from types import SimpleNamespace
 
 import pytest
@@ -10,10 +11,12 @@ from inference.types import GenerationRequest
 from tests.engine.sequences import RefusingSink
 
 BUDGET = 512
+ids = count()
 
 
 def make_sequence(prompt: list[int], max_tokens: int) -> Sequence:
-    return Sequence(0, GenerationRequest(tuple(prompt), max_tokens=max_tokens), RefusingSink(), list(prompt))
+    request = GenerationRequest(tuple(prompt), max_tokens=max_tokens)
+    return Sequence(next(ids), request, RefusingSink(), list(prompt))
 
 
 def make_answer(num_tokens: int, max_tokens: int, num_prompt_tokens: int = 4) -> Sequence:
@@ -111,3 +114,10 @@ def test_scenarios_begin_with_another_length_for_each_answer() -> None:
         waits.record_answer(make_answer(length, 1000), "stop")
     # tokens left: 10 20 30 40; 15 5 15 5; 30 35 10 20
     assert waits.first_end_s() == pytest.approx((10 + 5 + 10 + 5) / 4 / 10)
+
+
+def test_a_request_for_several_answers_ends_with_its_longest() -> None:
+    running = [make_answer(10, 20), make_answer(10, 50), make_answer(10, 40)]
+    for sequence, submission in zip(running, (1, 1, 2), strict=True):
+        sequence.submission = submission
+    assert estimator(running).first_end_s() == pytest.approx(3.0)

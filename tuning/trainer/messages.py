@@ -16,6 +16,7 @@ from tuning.trainer.datum import Datum
 
 FRAME = struct.Struct("<QQ")  # bytes of the header, bytes of the arrays
 SKIPPED_AT_ONCE = 1 << 16
+NUM_COPIES = 3  # of the arrays, while a message is made: contiguous, safetensors' own, and its bytes
 TOKENS, TARGETS, INPUT = "tokens", "targets", "input."  # the arrays of a datum
 
 Arrays = Mapping[str, np.ndarray]
@@ -27,10 +28,18 @@ class TrainerMessage(NamedTuple):
 
 
 def write_message(stream: BufferedIOBase, header: Mapping[str, Any], arrays: Arrays) -> None:
+    """Raises MemoryError, before anything is written, for arrays that memory is too small for."""
+    check_memory(arrays)
     head = json.dumps(header).encode()
     body = save({name: np.ascontiguousarray(array) for name, array in arrays.items()}) if arrays else b""
-    stream.write(FRAME.pack(len(head), len(body)) + head + body)
+    stream.write(FRAME.pack(len(head), len(body)) + head)
+    stream.write(body)
     stream.flush()
+
+
+def check_memory(arrays: Arrays) -> None:
+    """Raise MemoryError unless a message with the arrays can be made: safetensors ends the process then."""
+    np.empty(NUM_COPIES * sum(array.nbytes for array in arrays.values()), np.uint8)
 
 
 def read_message(stream: BufferedIOBase) -> TrainerMessage | None:

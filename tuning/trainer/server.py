@@ -26,7 +26,14 @@ from tuning.trainer.data_parallel.trainer import open_trainer
 from tuning.trainer.durable_files import replace_folder
 from tuning.trainer.lora import LoraOptions, find_linear_names, kinds_to_names
 from tuning.trainer.memory_plan import TRAINED_FACTOR, TrainingPlan, plan_memory
-from tuning.trainer.messages import Arrays, TrainerMessage, arrays_to_data, read_message, write_message
+from tuning.trainer.messages import (
+    Arrays,
+    TrainerMessage,
+    arrays_to_data,
+    check_memory,
+    read_message,
+    write_message,
+)
 from tuning.trainer.micro_batches import Layout
 from tuning.trainer.open_base import open_base
 from tuning.trainer.optimizers import AdamParams, check_params, num_steps
@@ -57,9 +64,18 @@ def main(descriptor: int, folder: Path) -> int:
     signal.signal(signal.SIGTERM, server.interruption.set)
     with socket.socket(fileno=descriptor) as connection, connection.makefile("rwb") as stream:
         while (reply := server.reply_to_next(stream)) is not None:
-            header, arrays = reply
-            write_message(stream, {**header, "rss": used_bytes(base.device)}, arrays)
+            send(stream, reply, used_bytes(base.device))
     return 0
+
+
+def send(stream: BufferedIOBase, reply: Reply, rss: int) -> None:
+    """Write the reply, or that memory is too small for it. rss: bytes that this process has."""
+    header, arrays = reply
+    try:
+        write_message(stream, {**header, "rss": rss}, arrays)
+    except MemoryError:
+        log.exception("out of memory while a reply was written")
+        write_message(stream, {**failure("user", OUT_OF_MEMORY)[0], "rss": rss}, {})
 
 
 def read_base(path: Path) -> TrainingBase:
@@ -159,8 +175,9 @@ class TrainerServer:
             result = verb(run_id, data, header["loss_fn"], header["config"])
             if not math.isfinite(result.loss):
                 raise BadRequest("loss", NOT_FINITE, result.loss)
+            logprobs = {str(index): values.numpy() for index, values in enumerate(result.logprobs)}
+            check_memory(logprobs)  # a pass whose reply cannot be sent does not count
         metrics = {"loss:sum": result.loss, "tokens:sum": float(sum(map(len, data)))}
-        logprobs = {str(index): values.numpy() for index, values in enumerate(result.logprobs)}
         return {"metrics": metrics}, logprobs
 
     def optim_step(self, header: Header, arrays: Arrays) -> Reply:

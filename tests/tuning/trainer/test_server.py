@@ -1,12 +1,17 @@
-"""The trainer's process for runs loads the base model as it is served."""
+"""The trainer's process for runs: its base model as it is served, and replies without memory for them."""
 
+import io
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from inference.model.quantization.packed_tensor import PackedTensor
 from tests.families import needs_fused
-from tuning.trainer.server import TrainerServer
+from tests.tuning.trainer.conftest import make_data
+from tuning.trainer import server as trainer_server
+from tuning.trainer.messages import Arrays, TrainerMessage, data_to_arrays, read_message
+from tuning.trainer.server import OUT_OF_MEMORY, TrainerServer, send
 from tuning.types import TrainingBase
 
 
@@ -19,3 +24,36 @@ def test_its_weights_are_packed_as_the_server_packs_them(model_folder: Path, qua
     causal = TrainerServer(base).trainer.base.causal
     weight = causal.model.layers[0].mlp.up_proj.weight
     assert isinstance(weight, PackedTensor) is (quantize != "none")
+
+
+def test_a_reply_that_memory_is_too_small_for_is_a_failure() -> None:
+    stream, exabytes = io.BytesIO(), np.broadcast_to(np.float32(0), (1 << 58,))
+    send(stream, ({"metrics": {}}, {"0": exabytes}), rss=5)
+    stream.seek(0)
+    message = read_message(stream)
+    assert message and message.header == {"error": OUT_OF_MEMORY, "category": "user", "rss": 5}
+    assert read_message(stream) is None
+
+
+def test_a_pass_whose_reply_cannot_be_sent_leaves_no_gradients(
+    model_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = TrainerServer(
+        TrainingBase(names=("base",), model_folder=str(model_folder), context=64, dtype="float32")
+    )
+    kinds = {"attention": True, "mlp": False, "output": False}
+    server.reply(TrainerMessage({"verb": "create_run", "run": "a", "rank": 4, "seed": 0, "kinds": kinds}, {}))
+    header = {"verb": "forward_backward", "run": "a", "max_tokens": 64, "forward_only": False}
+    message = TrainerMessage(
+        {**header, "loss_fn": "cross_entropy", "config": {}}, data_to_arrays(make_data([8]))
+    )
+
+    def refuse(arrays: Arrays) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as short_of_memory:
+        short_of_memory.setattr(trainer_server, "check_memory", refuse)
+        assert server.reply(message)[0]["error"] == OUT_OF_MEMORY
+    weights = list(server.trainer.parameters("a"))
+    assert all(weight.grad is None for weight in weights)
+    assert "metrics" in server.reply(message)[0] and any(weight.grad is not None for weight in weights)
