@@ -4,7 +4,7 @@ Knows the settings and the checks; fetches only small files.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -33,6 +33,8 @@ from checks.memory.plan import Plan, PlanRequest, make_plan, replan
 from checks.network import check_network
 from checks.report import align_columns
 from checks.repository import check_access, check_licence, check_remote_code
+from checks.speed.estimate import Speed
+from checks.speed.plan_speed import estimate_speed
 from checks.suggestions import Configuration, as_list, suggest
 from hub.download.fetch import with_resumable_bytes
 from hub.repository import RepoFile, Repository
@@ -76,12 +78,14 @@ class PreflightReport:
 
     plan         None if the model was refused before it could be planned
     suggestions  configurations that fit, if the plan does not
+    speed        None if it was not estimated
     """
 
     findings: tuple[Finding, ...]
     machine: Machine
     plan: Plan | None
     suggestions: tuple[Configuration, ...] = ()
+    speed: Speed | None = None
 
     @property
     def ok(self) -> bool:
@@ -133,9 +137,21 @@ def preflight(settings: Settings, pending: PendingRepository) -> PreflightReport
     return PreflightReport((*report.findings, prompt_finding), machine, plan)
 
 
+def with_speed(report: PreflightReport) -> PreflightReport:
+    """The report with the estimated speed of a model that fits. Measures the device."""
+    if not report.ok or report.plan is None:
+        return report
+    return replace(report, speed=estimate_speed(report.plan, report.machine))
+
+
 def print_report(report: PreflightReport, *, as_json: bool) -> None:
-    render = format_json if as_json else format_table
-    print(render(report.findings, report.suggestions, report.files_to_fetch))
+    if as_json:
+        speed = report.speed.to_json() if report.speed else None
+        print(format_json(report.findings, report.suggestions, report.files_to_fetch, speed=speed))
+        return
+    print(format_table(report.findings, report.suggestions, report.files_to_fetch))
+    if report.speed:
+        print("", *report.speed.describe(), sep="\n")
 
 
 def print_findings(
@@ -244,12 +260,14 @@ def format_json(
     suggestions: Sequence[Configuration] = (),
     files: Sequence[RepoFile] = (),
     indent: int | None = 2,
+    speed: Mapping[str, object] | None = None,
 ) -> str:
-    """The report as JSON; `files` are the files to fetch."""
+    """The report as JSON; `files` are the files to fetch. speed: None: it was not estimated."""
     report = {
         "ok": all(item.ok for item in findings),
         "findings": [finding.to_json() for finding in findings],
         "fitting": [asdict(item) | {"line": item.config_line} for item in suggestions],
         "fetch": [{"file": file.name, "bytes": file.bytes_to_fetch} for file in files],
+        **({} if speed is None else {"speed": speed}),
     }
     return json.dumps(report, indent=indent)

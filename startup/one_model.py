@@ -9,7 +9,7 @@ from functools import partial
 
 from api.adapters import load_adapters
 from checks.machine.limits import raise_open_file_limit
-from checks.preflight import PreflightReport, preflight, print_findings, print_report
+from checks.preflight import PreflightReport, preflight, print_findings, print_report, with_speed
 from hub.resolve import PendingRepository
 from inference.errors import ServerError
 from inference.factory import LoadedEngine
@@ -40,7 +40,7 @@ FULL_BATCH_TITLE, PARTIAL_BATCH_TITLE = "memory, first full batch", f"memory, {R
 def check(settings: Settings, pending: PendingRepository, *, as_json: bool) -> int:
     """Print the preflight report. Returns 0 if the model would be served, else 1. Raises BadSetting."""
     check_tls(settings)
-    report = preflight(settings, pending)
+    report = with_speed(preflight(settings, pending))
     print_report(report, as_json=as_json)
     return 0 if report.ok else 1
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from checks.machine.limits import raise_open_file_limit
-from checks.preflight import format_json, format_table, print_findings
+from checks.preflight import format_json, format_table, print_findings, with_speed
 from inference.freeze_gc import freeze_gc
 from inference.metrics import Metrics
 from inference.models import ModelEntry
@@ -27,7 +27,14 @@ def check_several(settings: Settings, *, as_json: bool) -> int:
     check_tls(settings)
     checked = check_models(settings)
     findings = [*check_remote(settings), *checked.findings]
-    print(format_json(findings) if as_json else format_table(findings))
+    reports = {name: with_speed(report) for name, report in checked.reports.items()}
+    speeds = {name: report.speed for name, report in reports.items() if report.speed}
+    if as_json:
+        print(format_json(findings, speed={name: speed.to_json() for name, speed in speeds.items()}))
+    else:
+        print(format_table(findings))
+        for name, speed in speeds.items():
+            print("", f"{name}:", *speed.describe(), sep="\n")
     return 0 if all(finding.ok for finding in findings) else 1
 
 

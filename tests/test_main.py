@@ -284,7 +284,9 @@ def test_a_missing_module_of_the_project_is_a_bug() -> None:
 @pytest.mark.slow
 def test_check_prints_its_verdict_as_json_and_stops(tmp_path: Path) -> None:
     result = run("--check", "--json", f"--model={tiny.llama(tmp_path)}", "--port=0")
-    assert (result.returncode, json.loads(result.stdout)["ok"]) == (0, True)
+    report = json.loads(result.stdout)
+    assert (result.returncode, report["ok"]) == (0, True)
+    assert report["speed"]["tokens_per_second"] > 0 and report["speed"]["first_token_seconds"] > 0
 
 
 @pytest.mark.slow

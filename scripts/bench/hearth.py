@@ -68,14 +68,9 @@ class Hearth:
         memory.reset(self.options.device)
         if self.profile:
             self.profile.start()
-        pending = PendingAnswers(len(load))
-        sinks = [TimedSink(pending, time.perf_counter()) for _ in load]
         start_s, cpu_s = time.perf_counter(), time.process_time()
-        self.engine.submit([make_request(request) for request in load], sinks)
-        pending.all_finished.wait()
+        sinks = compute(self.engine, load)
         seconds = time.perf_counter() - start_s
-        if pending.error:
-            raise pending.error
         return Run(
             seconds,
             [sink.token_times for sink in sinks],
@@ -87,6 +82,17 @@ class Hearth:
 
     def stop(self) -> None:
         self.engine.stop()
+
+
+def compute(engine: Engine, load: Load) -> "list[TimedSink]":
+    """Compute all requests at once, and wait for the end. Raises the first error of one."""
+    pending = PendingAnswers(len(load))
+    sinks = [TimedSink(pending, time.perf_counter()) for _ in load]
+    engine.submit([make_request(request) for request in load], sinks)
+    pending.all_finished.wait()
+    if pending.error:
+        raise pending.error
+    return sinks
 
 
 def load_runner(options: BenchOptions, build: BuildModel = build_model) -> select_runner.SelectedRunner:

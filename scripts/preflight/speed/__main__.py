@@ -1,0 +1,68 @@
+"""Compares the speed that --check estimates with that of the engine, for several shapes and formats.
+
+    python -m scripts.preflight.speed                   all cases: some 4 minutes, writes 2 GB
+    python -m scripts.preflight.speed 77m 1b            the cases of these shapes
+    python -m scripts.preflight.speed --folder DIR      keep the models in DIR, and reuse those in it
+
+The weights are random and nothing is downloaded. Measure on idle cores. Exit code 1 if an estimate is off by
+more than 20 %, or if a case failed.
+"""
+
+import argparse
+import logging
+import sys
+import tempfile
+from pathlib import Path
+
+import transformers
+
+from scripts.bench.table import format_table
+from scripts.preflight.speed.cases import CASES, LAYERS, write_model
+from scripts.preflight.speed.measure import SpeedResult, measure_case
+
+ALLOWED_ERROR = 0.2
+HEADER = ("model", "format", "tokens/s", "measured", "ratio", "first token s", "measured", "ratio", "others")
+
+
+def main() -> int:
+    args = parse_args()
+    logging.disable(logging.WARNING)
+    transformers.logging.set_verbosity_error()
+    rows, ratios = [HEADER], list[float]()
+    cases = [case for case in CASES if not args.shapes or case.shape in args.shapes]
+    with tempfile.TemporaryDirectory() as scratch:
+        for case in cases:
+            result = measure_case(case, write_model(case, args.folder or Path(scratch)))
+            row = (*case.name.split(" ", 1), *result_cells(result))
+            print("  ".join(row), flush=True)
+            rows.append(row)
+            ratios += result.ratios
+    within = sum(abs(ratio - 1) <= ALLOWED_ERROR for ratio in ratios)
+    print("", *format_table(rows), sep="\n")
+    print(f"{within} of {len(ratios)} estimates of {len(cases)} cases are within {ALLOWED_ERROR:.0%}")
+    return int(within < len(ratios))
+
+
+def result_cells(result: SpeedResult) -> tuple[str, ...]:
+    """Estimated, measured and ratio of both quantities; and what others used of the processor meanwhile."""
+    of_rate, of_first = result.ratios
+    estimate = result.estimate
+    rates = f"{estimate.tokens_per_s:.1f}", f"{result.tokens_per_s:.1f}", f"{of_rate:.2f}"
+    firsts = f"{estimate.first_token_s:.3f}", f"{result.first_token_s:.3f}", f"{of_first:.2f}"
+    return (*rates, *firsts, f"{estimate.other_load:.0%}")
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("shapes", nargs="*", metavar="shape", help=f"{', '.join(LAYERS)} (default: all)")
+    parser.add_argument("--folder", type=Path, help="keep the models in this folder (default: remove them)")
+    args = parser.parse_args()
+    if unknown := set(args.shapes) - set(LAYERS):
+        parser.error(f"{', '.join(sorted(unknown))}: shapes are {', '.join(LAYERS)}")
+    return args
+
+
+if __name__ == "__main__":
+    sys.exit(main())
