@@ -5,6 +5,8 @@ import pytest
 from scripts.robustness.bystanders import Waits, figures_of
 from scripts.robustness.figures import JudgedFigure, exit_code, print_table
 from scripts.robustness.hostile_inputs import INPUTS
+from scripts.robustness.killed_replicas import StreamedAnswer, Tally
+from scripts.robustness.model_swaps import least_loads
 from scripts.robustness.poisoned import KINDS
 from scripts.robustness.retry_after import RefusedAttempt, judge, with_actual_waits
 
@@ -51,3 +53,29 @@ def test_retry_after_far_from_the_actual_wait_is_missed() -> None:
     close, far = RefusedAttempt(10.0, 12.0), RefusedAttempt(10.0, 15.0)
     assert judge("a", [close] * 10).is_met and not judge("a", [close] * 8 + [far] * 2).is_met
     assert judge("a", [close]).is_met is None
+
+
+@pytest.mark.parametrize(
+    ("token_ids", "num_wrong"), [([1, 2, 3], 0), ([1, 2], 1), ([1, 2, 2, 3], 2), ([], 3), ([1, 9, 3], 2)]
+)
+def test_tokens_that_are_lost_doubled_or_others_are_counted(token_ids: list[int], num_wrong: int) -> None:
+    tally = Tally()
+    tally.add(StreamedAnswer("abc", token_ids, "stop"), StreamedAnswer("abc", [1, 2, 3], "stop"))
+    assert tally.num_wrong == num_wrong and len(tally.differing) == bool(num_wrong)
+
+
+def test_an_answer_that_breaks_off_differs() -> None:
+    streamed, tally = StreamedAnswer(), Tally()
+    for line in (
+        b'data: {"choices": [{"delta": {"content": "a"}, "token_ids": [1], "finish_reason": null}]}',
+        b"",
+    ):
+        streamed.add(line)
+    assert (streamed.text, streamed.token_ids) == ("a", [1])
+    tally.add(streamed, StreamedAnswer("a", [1], "stop"))
+    assert tally.differing == [streamed]
+
+
+@pytest.mark.parametrize(("names", "num_loads"), [("aab", 2), ("abcb", 3), ("abcabc", 4), ("aaaa", 1)])
+def test_the_oracle_unloads_the_model_that_is_needed_last(names: str, num_loads: int) -> None:
+    assert least_loads(names, 2) == num_loads
