@@ -8,7 +8,7 @@ from typing import Literal, cast
 
 from inference.engine.sequence import StepOutput, TopLogprobs
 from inference.metrics import AnswerStats
-from inference.text.detokenizer import IncrementalDetokenizer
+from inference.text.detokenizer import Detokenizer
 from inference.text.stop_strings import StopMatcher, StopStrings, TokenEndMatcher, TokenEndStops
 from inference.text.tool_parsers.stream import ToolParser
 from inference.text.vocabulary import Vocabulary
@@ -43,7 +43,7 @@ class AnswerDecoder:
         index: int,
         request: GenerationRequest,
         *,
-        detokenizer: IncrementalDetokenizer,
+        detokenizer: Detokenizer,
         stop_matcher: StopMatcher | TokenEndMatcher | None,
         tool_parser: ToolParser | None,
         eos_token_ids: frozenset[int],

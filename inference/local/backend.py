@@ -29,7 +29,7 @@ from inference.lora.registry import AdapterRegistry
 from inference.metrics import AnswerStats, ModelMetrics
 from inference.model.memory_usage import devices
 from inference.structured_output import GrammarCompiler, GrammarMatcher
-from inference.text.detokenizer import IncrementalDetokenizer
+from inference.text.detokenizer import make_detokenizer
 from inference.text.special_tokens import SpecialTokensIn
 from inference.text.tokenizer import bad_words_ids
 from inference.text.tokenizer_config import tokenizer_config
@@ -287,7 +287,7 @@ class LocalBackend:
                 index,
                 resolved,
                 # A message starts a new text; a completion continues the text of its prompt.
-                detokenizer=IncrementalDetokenizer(
+                detokenizer=make_detokenizer(
                     self._vocabulary, continued_ids, show_special=request.show_special
                 ),
                 stop_matcher=stop_strings.new_matcher() if stop_strings else None,

@@ -6,6 +6,7 @@ conditions.
 
 import codecs
 from collections.abc import Sequence
+from typing import Protocol
 
 from inference.text.vocabulary import Vocabulary
 
@@ -16,12 +17,67 @@ WINDOW_IDS = 16  # ids decoded at once, so that the cost of a token does not gro
 Utf8 = codecs.getincrementaldecoder("utf-8")
 
 
-class IncrementalDetokenizer:
-    """The text of one answer.
+class Detokenizer(Protocol):
+    """The text of one answer."""
+
+    vocabulary: Vocabulary
+
+    def feed(self, token_id: int) -> str:
+        """The text that the token adds; empty for unknown ids, partial characters, hidden special tokens."""
+        ...
+
+    def flush(self) -> str:
+        """The text that is still held back, with U+FFFD for an incomplete character."""
+        ...
+
+
+def make_detokenizer(
+    vocabulary: Vocabulary, context_ids: Sequence[int] = (), *, show_special: bool = False
+) -> Detokenizer:
+    """The detokenizer of an answer.
 
     context_ids   ids of the prompt that the answer continues; empty if the answer starts a text
     show_special  emit the names of special tokens
     """
+    kind = ByteDetokenizer if vocabulary.joins_bytes else WindowDetokenizer
+    return kind(vocabulary, context_ids, show_special=show_special)
+
+
+def last_ids(vocabulary: Vocabulary, context_ids: Sequence[int]) -> list[int]:
+    """The last ids of the context that have a text, as many as determine the next id's text."""
+    return [
+        token_id
+        for token_id in context_ids[-4 * CONTEXT_IDS :]
+        if 0 <= token_id < vocabulary.size and token_id not in vocabulary.special_ids
+    ][-CONTEXT_IDS:]
+
+
+class ByteDetokenizer:
+    """For a vocabulary that joins the bytes of its tokens."""
+
+    def __init__(
+        self, vocabulary: Vocabulary, context_ids: Sequence[int] = (), *, show_special: bool = False
+    ) -> None:
+        self.vocabulary = vocabulary
+        self._show_special = show_special
+        self._bytes = Utf8(errors="replace")
+        for token_id in last_ids(vocabulary, context_ids):
+            self._bytes.decode(vocabulary.token_bytes(token_id))
+
+    def feed(self, token_id: int) -> str:
+        vocabulary = self.vocabulary
+        if token_id in vocabulary.special_ids:
+            return self.flush() + vocabulary.text(token_id) if self._show_special else ""
+        return self._bytes.decode(vocabulary.token_bytes(token_id)) if 0 <= token_id < vocabulary.size else ""
+
+    def flush(self) -> str:
+        rest = self._bytes.decode(b"", final=True)
+        self._bytes.reset()
+        return rest
+
+
+class WindowDetokenizer:
+    """For any vocabulary: decodes the last ids again with each new one."""
 
     def __init__(
         self, vocabulary: Vocabulary, context_ids: Sequence[int] = (), *, show_special: bool = False
@@ -39,16 +95,10 @@ class IncrementalDetokenizer:
 
     def _continue_text(self, context_ids: Sequence[int]) -> None:
         """Start behind the text of these ids."""
-        vocabulary = self.vocabulary
-        self._window = [
-            token_id
-            for token_id in context_ids[-4 * CONTEXT_IDS :]
-            if 0 <= token_id < vocabulary.size and token_id not in vocabulary.special_ids
-        ][-CONTEXT_IDS:]
+        self._window = last_ids(self.vocabulary, context_ids)
         self._emitted = len(self._certain_text())
 
     def feed(self, token_id: int) -> str:
-        """The text that the token adds; empty for unknown ids, partial characters, hidden special tokens."""
         vocabulary = self.vocabulary
         if token_id in vocabulary.special_ids:
             return self._feed_name(token_id) if self._show_special else ""
@@ -61,7 +111,6 @@ class IncrementalDetokenizer:
         return self._feed_token(token_id)
 
     def flush(self) -> str:
-        """The text that is still held back, with U+FFFD for an incomplete character."""
         rest = self._end_bytes() if self._in_bytes else ""
         rest += self.vocabulary.decode(self._window)[self._emitted :]
         self._emitted += len(rest)

@@ -8,7 +8,7 @@ from itertools import chain, pairwise, takewhile
 from typing import Any
 
 from inference.errors import BadRequest
-from inference.text.detokenizer import IncrementalDetokenizer
+from inference.text.detokenizer import make_detokenizer
 from inference.text.vocabulary import Vocabulary
 from inference.tokenized import TokenSpan
 
@@ -102,7 +102,7 @@ def locate_tokens(vocabulary: Vocabulary, text: str, ids: Sequence[int]) -> Iter
 
     A character of several tokens belongs to the last one. A token that is not in the text has an empty span.
     """
-    decoder, end = IncrementalDetokenizer(vocabulary, show_special=True), 0
+    decoder, end = make_detokenizer(vocabulary, show_special=True), 0
     for count, token_id in enumerate(ids, 1):
         added_text = decoder.feed(token_id)
         rest = decoder.flush() if count == len(ids) else ""

@@ -1,10 +1,18 @@
 """The token ids of a tokenizer: their texts, the special tokens, and the byte tokens.
 
-Works for every Hugging Face tokenizer, through `decode`. Keeps no state of an answer.
+Works for every Hugging Face tokenizer. Keeps no state of an answer.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
+
+from tokenizers.decoders import ByteLevel
+from transformers import PreTrainedTokenizerFast
+
+from inference.text.byte_alphabet import bytes_of
+
+Decode = Callable[[Sequence[int]], str]
 
 
 class Vocabulary:
@@ -14,10 +22,13 @@ class Vocabulary:
     byte_values  id → value, of byte fallback tokens such as SentencePiece's <0xE2>
     anchor_ids   ids of a word: decoded after them, a token has the text that it has inside a sentence;
                  empty if the tokenizer gives none
+    joins_bytes  whether the text of ids is that of their tokens' bytes, one after the other
     """
 
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
+        self._decode: Decode = find_decode(tokenizer)
+        self.joins_bytes = is_plain(tokenizer) and isinstance(tokenizer.backend_tokenizer.decoder, ByteLevel)
         self.ids_by_name: dict[str, int] = tokenizer.get_vocab()
         self.size = max(self.ids_by_name.values(), default=-1) + 1
         added = (token_id for token_id, token in tokenizer.added_tokens_decoder.items() if token.special)
@@ -26,10 +37,11 @@ class Vocabulary:
         word_ids = tokenizer.encode("a", add_special_tokens=False)
         self.anchor_ids = [token_id for token_id in word_ids if token_id not in self.special_ids][-1:]
         self._texts: dict[int, str] = {}
+        self._bytes: dict[int, bytes] = {}
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of the ids, with all spaces."""
-        return self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        return self._decode(ids)
 
     def detokenize(self, ids: Sequence[int], show_special: bool) -> str:
         """The text of a complete list of ids, with or without special tokens; unknown ids have no text."""
@@ -49,6 +61,12 @@ class Vocabulary:
             self._texts[token_id] = self._text(token_id)
         return self._texts[token_id]
 
+    def token_bytes(self, token_id: int) -> bytes:
+        """The bytes of a token, where joins_bytes; empty for an id without a token."""
+        if token_id not in self._bytes:
+            self._bytes[token_id] = bytes_of(self.tokenizer.backend_tokenizer.id_to_token(token_id) or "")
+        return self._bytes[token_id]
+
     def name(self, token_id: int) -> str:
         """The token's entry in the vocabulary, for example "ĠParis"; empty for an unknown id."""
         return str(self.tokenizer.convert_ids_to_tokens(token_id)) if 0 <= token_id < self.size else ""
@@ -61,6 +79,19 @@ class Vocabulary:
         if token_id in self.byte_values:
             return bytes((self.byte_values[token_id],)).decode(errors="replace")
         return self.decode([*self.anchor_ids, token_id])[len(self.decode(self.anchor_ids)) :]
+
+
+def is_plain(tokenizer: Any) -> bool:
+    """Whether the tokenizer decodes by the tokenizers package alone: its class changes nothing of it."""
+    kind, plain = type(tokenizer), PreTrainedTokenizerFast
+    return issubclass(kind, plain) and kind._decode is plain._decode and kind.decode is plain.decode
+
+
+def find_decode(tokenizer: Any) -> Decode:
+    """The shortest way to decode: transformers' own takes as long as the decoding of some ids."""
+    if is_plain(tokenizer):
+        return partial(tokenizer.backend_tokenizer.decode, skip_special_tokens=False)
+    return partial(tokenizer.decode, skip_special_tokens=False, clean_up_tokenization_spaces=False)
 
 
 def find_byte_ids(tokenizer: Any, ids_by_name: dict[str, int]) -> dict[int, int]:

@@ -3,10 +3,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from inference.text.detokenizer import IncrementalDetokenizer
+from inference.text.detokenizer import ByteDetokenizer, WindowDetokenizer, make_detokenizer
 from inference.text.vocabulary import Vocabulary
 from tests.text.tokenizers_of_three_kinds import KINDS, TEXTS, tokenizer
 
@@ -31,7 +31,7 @@ class CountingVocabulary(Vocabulary):
 
 
 def decode_each(kind: str, context: list[int], ids: list[int]) -> list[str]:
-    decoder = IncrementalDetokenizer(vocabulary(kind), context)
+    decoder = make_detokenizer(vocabulary(kind), context)
     return [*(decoder.feed(id) for id in ids), decoder.flush()]
 
 
@@ -70,6 +70,20 @@ def test_any_ids_are_decoded_as_they_would_be_at_once(kind: str, ids: list[int])
     assert "".join(decode_each(kind, context, ids)) == decode_at_once(kind, context, ids)
 
 
+@given(ids=st.lists(st.integers(0, 420), max_size=60), context=st.lists(st.integers(0, 420), max_size=9))
+@settings(max_examples=100, deadline=None)
+def test_bytes_and_windows_give_the_same_text(ids: list[int], context: list[int]) -> None:
+    words = vocabulary("byte-level")
+    assume(not words.decode([id for id in context if id < words.size]).endswith("\ufffd"))
+    by_bytes, by_windows = (
+        kind(words, context, show_special=True) for kind in (ByteDetokenizer, WindowDetokenizer)
+    )
+    assert words.joins_bytes
+    assert "".join([*map(by_bytes.feed, ids), by_bytes.flush()]) == "".join(
+        [*map(by_windows.feed, ids), by_windows.flush()]
+    )
+
+
 @given(values=st.lists(st.integers(0, 255), max_size=40))
 @settings(max_examples=100, deadline=None)
 def test_a_run_of_byte_tokens_is_decoded_as_its_bytes(values: list[int]) -> None:
@@ -94,14 +108,14 @@ def test_no_chunk_contains_half_a_character(kind: str) -> None:
 def test_an_incomplete_character_is_withheld_for_one_more_token_only(kind: str) -> None:
     half = tokenizer(kind).encode("😀", add_special_tokens=False)[-4:-1]
     letter = tokenizer(kind).convert_tokens_to_ids("a")
-    decoder = IncrementalDetokenizer(vocabulary(kind), [letter])
+    decoder = make_detokenizer(vocabulary(kind), [letter])
     assert [decoder.feed(id) for id in [*half, letter]] == ["", "", "", "\ufffda"]
 
 
 @pytest.mark.parametrize("kind", ["byte-level", "sentencepiece"])
 def test_flush_returns_withheld_text_once(kind: str) -> None:
     ids = tokenizer(kind).encode("a😀", add_special_tokens=False)[:-1]
-    decoder = IncrementalDetokenizer(vocabulary(kind))
+    decoder = make_detokenizer(vocabulary(kind))
     assert "".join(map(decoder.feed, ids)) == "a"
     assert [decoder.flush(), decoder.flush()] == ["\ufffd", ""]
 
@@ -117,9 +131,12 @@ def test_special_and_unknown_ids_add_nothing(kind: str) -> None:
 def test_a_token_costs_the_same_at_any_position(kind: str) -> None:
     ids = tokenizer(kind).encode(TEXTS[0] * 40, add_special_tokens=False)
     words = CountingVocabulary(tokenizer(kind))
-    decoder = IncrementalDetokenizer(words)
+    decoder = make_detokenizer(words)
     decoded = "".join(map(decoder.feed, ids))
     assert len(decoded) > 5000
+    if words.joins_bytes:
+        assert not words.decoded_counts
+        return
     assert len(ids) <= len(words.decoded_counts) <= 2 * len(ids)
     assert max(words.decoded_counts) <= 32
 
@@ -137,7 +154,7 @@ def test_a_single_token_is_decoded_as_in_a_text(kind: str) -> None:
 @settings(max_examples=100, deadline=None)
 def test_special_tokens_are_decoded_to_names_between_the_texts(kind: str, ids: list[int]) -> None:
     words = vocabulary(kind)
-    decoder = IncrementalDetokenizer(words, show_special=True)
+    decoder = make_detokenizer(words, show_special=True)
     decoded = "".join([*(decoder.feed(id) for id in ids), decoder.flush()])
     names = [words.text(id) for id in ids if id in words.special_ids]
     assert "".join(segment for segment in split(decoded, names) if segment in names) == "".join(names)
@@ -154,7 +171,7 @@ def split(text: str, names: list[str]) -> list[str]:
 def test_half_a_character_before_a_special_token_is_decoded_before_it(kind: str) -> None:
     mark = tokenizer(kind).convert_tokens_to_ids("<|eot|>")
     half = tokenizer(kind).encode("😀", add_special_tokens=False)[:-1]
-    decoder = IncrementalDetokenizer(vocabulary(kind), show_special=True)
+    decoder = make_detokenizer(vocabulary(kind), show_special=True)
     letters = tokenizer(kind).encode("a fox", add_special_tokens=False)
     texts = [decoder.feed(id) for id in [*half, mark, *letters]]
     assert "".join(texts).strip() == "\ufffd<|eot|> a fox".replace(

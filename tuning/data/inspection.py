@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby, islice
 
-from inference.text.detokenizer import IncrementalDetokenizer
+from inference.text.detokenizer import make_detokenizer
 from inference.text.vocabulary import Vocabulary
 from tuning.data.encoder import Encoder
 from tuning.data.examples import Dataset, Example
@@ -79,7 +79,7 @@ def first_rows(dataset: Dataset, num_rows: int) -> Iterator[tuple[Example, str]]
 
 
 def inspect_row(example: Example, label: str, vocabulary: Vocabulary) -> InspectedRow:
-    decoder = IncrementalDetokenizer(vocabulary, show_special=True)
+    decoder = make_detokenizer(vocabulary, show_special=True)
     token_ids, weights = example.token_ids[:MAX_SHOWN_TOKENS], example.weights[:MAX_SHOWN_TOKENS]
     texts = list(map(decoder.feed, token_ids))
     texts[-1] += decoder.flush()
