@@ -106,7 +106,8 @@ def compare_with_merged(bench: BenchOptions) -> tuple[float, float]:
     engine = SteppedEngine(options, TINY)
     runner = AdapterRunner(engine.model, engine.runner)
     for number in set(TINY_IDS) - {0}:
-        runner.add(random_adapter(engine.model, number, RANK, TINY_STD))
+        runner.add(adapter := random_adapter(engine.model, number, RANK, TINY_STD))
+        runner.use_graphs(adapter)
     batch = make_step(runner, StepShape(len(TINY_IDS), TINY_TOKENS, 0, []))
     base = runner.forward(batch).clone()
     batch.adapter_ids.extend(TINY_IDS)
