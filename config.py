@@ -7,8 +7,7 @@ comment names it.
 
 # The model -------------------------------------------------------------------------------------------
 
-# The model to serve: a folder or GGUF file on this machine, or a name on the Hugging Face Hub such as
-# "Qwen/Qwen3-0.6B".
+# The model to serve: a folder or GGUF file here, or a name on the Hugging Face Hub, "Qwen/Qwen3-0.6B".
 MODEL_NAME = "models/demo"
 
 # The version of the model on the Hub: a branch, a tag or a commit.
@@ -56,6 +55,9 @@ OFFLINE = False
 # The folder for downloaded models; empty: the cache that all Hugging Face programs share.
 CACHE_DIR = ""
 
+# The folder where packed weights are kept for the next start; empty: ~/.cache/hearth/weights; off: none.
+WEIGHT_CACHE_DIR = ""
+
 # A tokenizer_config.json whose chat template and special tokens replace the model's; empty: none.
 TOKENIZER_CONFIG_PATH = ""
 
@@ -74,8 +76,7 @@ ROPE_FACTOR = 1.0
 # behind it for a version. Without name= the adapter is called as its folder or its name on the Hub.
 LORA_ADAPTERS = ""
 
-# The folders, separated by colons, below which a folder must be that a client loads as an adapter; empty:
-# models in TUNING_DIR.
+# The folders, separated by colons, below which clients may load adapters; empty: models in TUNING_DIR.
 ADAPTER_DIRS = ""
 
 # The largest rank of an adapter.
@@ -237,8 +238,7 @@ DEVICE = "auto"
 # listed run on the CPU. Empty: all layers run on DEVICE.
 LAYERS = ""
 
-# Tensor-parallel processes. Each computes a part of every layer, on a GPU of its own if the model runs on
-# GPUs; 0: one process per GPU.
+# Tensor-parallel processes, each with a part of every layer, and on GPUs one GPU each; 0: one per GPU.
 NUM_SHARD = 1
 
 # The dtype of the computation: auto, float32, bfloat16, float16, or stored, the dtype of the weight files.

@@ -43,6 +43,7 @@ from hub.weight_headers.gguf import with_gguf_config
 from inference.finding import Finding, Refused, printable, table_cell
 from inference.model.load.device_dtype import resolve_device
 from inference.model.load.rope import rope_scaling
+from inference.native.weight_cache.source_files import weight_cache_folder
 from settings.device_defaults import fill_defaults
 from settings.groups import tuning_memory_bytes, tuning_processes
 from settings.schema import Settings
@@ -120,6 +121,7 @@ def preflight(settings: Settings, pending: PendingRepository) -> PreflightReport
     findings = (
         *early_findings,
         *run_checks(plan, machine),
+        *disk.check_weight_cache(weight_cache_folder(settings.weight_cache_dir), plan, machine),
         *device.check_tuning(tuning_processes(settings, len(machine.gpus)), plan, machine),
         *check_draft_model(plan, machine),
         *(each.finding for each in adapter_checks),

@@ -1,5 +1,6 @@
 """How a model is loaded and its runner selected: the engine's own, and its draft model."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,13 +13,15 @@ from inference.model.gguf.kept_bits import may_keep_bits
 from inference.model.kept_formats import KEPT_FORMATS
 from inference.model.load import loader
 from inference.model.load.device_dtype import limit_gpu
-from inference.model.load.formats import FORMATS
+from inference.model.load.formats import FORMATS, WeightsFormat
 from inference.model.load.rope import rope_scaling
 from inference.model.lora.runner import AdapterRunner
 from inference.model.quantization.schemes import NONE
 from inference.model.remembered_reference import remembered_reference
 from inference.model.select_runner import SelectedRunner
 from inference.model.tensor_parallel.worker import LoadRecipe
+from inference.model.weight_cache import WeightCache, allows_cache, open_weight_cache
+from inference.native.weight_cache.source_files import weight_cache_folder
 from settings.groups import EngineSettings, ModelSettings
 
 
@@ -31,6 +34,8 @@ def make_recipe(folder: Path, model_settings: ModelSettings, engine_settings: En
 
     Each process limits its GPU memory before it loads its shard; kv_memory_bytes is the KV memory of each.
     """
+    formats = KEPT_FORMATS if keeps_bits(model_settings) else FORMATS
+    weight_cache = find_weight_cache(folder, model_settings, formats)
     load_model = partial(
         loader.load,
         folder,
@@ -46,7 +51,7 @@ def make_recipe(folder: Path, model_settings: ModelSettings, engine_settings: En
         else None,
         chat_template=model_settings.chat_template,
         allow_pickle=model_settings.allow_pickle,
-        formats=KEPT_FORMATS if keeps_bits(model_settings) else FORMATS,
+        formats=formats if weight_cache is None else (weight_cache.format, *formats),
     )
     pick_runner = partial(
         select_adapter_runner,
@@ -70,7 +75,34 @@ def make_recipe(folder: Path, model_settings: ModelSettings, engine_settings: En
         if model_settings.device == "cuda"
         else do_nothing
     )
+    if weight_cache is not None:
+        pick_runner = partial(select_and_keep, weight_cache, pick_runner)
     return LoadRecipe(model_settings.num_shard, model_settings.device, prepare, load_model, pick_runner)
+
+
+def find_weight_cache(
+    folder: Path, settings: ModelSettings, formats: Sequence[WeightsFormat]
+) -> WeightCache | None:
+    """The cache of the model's packed weights; None if it is off, or the settings allow no packed weights."""
+    cache_folder = weight_cache_folder(settings.weight_cache_dir)
+    is_allowed = allows_cache(
+        settings.device,
+        settings.num_shard,
+        settings.layer_devices,
+        trust_remote_code=settings.trust_remote_code,
+    )
+    if cache_folder is None or not is_allowed:
+        return None
+    return open_weight_cache(cache_folder, folder, settings.dtype, settings.quantize, formats)
+
+
+def select_and_keep(
+    weight_cache: WeightCache, select: Callable[[Any], SelectedRunner], model: PreTrainedModel
+) -> SelectedRunner:
+    """As `select`; keeps the packed weights for the next start."""
+    selected = select(model)
+    weight_cache.keep(model, selected.quant_error)
+    return selected
 
 
 def keeps_bits(settings: ModelSettings) -> bool:

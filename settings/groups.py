@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 
 from settings.schema import Settings
 
-OFF = "off"  # value of TUNING_DIR
+OFF = "off"  # value of TUNING_DIR and WEIGHT_CACHE_DIR
 StreamFormat = Literal["auto", "ndjson", "sse"]
 
 
@@ -36,6 +36,7 @@ class ModelSettings:
     tokenizer_config_path: str = ""
     chat_template: str = ""
     cuda_memory_fraction: float = 1.0
+    weight_cache_dir: str = OFF
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -152,6 +152,7 @@ class Settings:
     allow_pickle: bool
     offline: bool
     cache_dir: str
+    weight_cache_dir: str
     tokenizer_config_path: str
     chat_template: str
     rope_scaling: Literal["none", "linear", "dynamic", "yarn"]

@@ -16,6 +16,7 @@ from inference.model.gguf.kept_bits import has_library, keeps_float16
 from inference.model.gguf.replace_blocks import load_with_blocks
 from inference.model.load.checkpoint_quantization import QUANTIZATION_CONFIG
 from inference.model.load.formats import open_safetensors, read_safetensors, safetensors_files
+from inference.model.load.generation_config import read_generation_config
 from inference.model.quantization.find_weights import WeightRole, find_weights
 from inference.native.structs import NativeDtype
 
@@ -49,7 +50,7 @@ def open_keeping_float16(
         skeleton = auto_class.from_config(config, dtype=dtype)
     tensors = read_safetensors(source)
     blocks = {name: blocks_of(tensors.pop(name)) for name in kept_names(skeleton, tensors)}
-    return load_with_blocks(skeleton, config, dtype, tensors, blocks)
+    return load_with_blocks(skeleton, config, dtype, tensors, blocks, read_generation_config(source))
 
 
 def kept_names(skeleton: Any, tensors: dict[str, Tensor]) -> list[str]:

@@ -20,6 +20,7 @@ from inference.model.gguf.kept_bits import has_library
 from inference.model.gguf.replace_blocks import load_with_blocks
 from inference.model.load.checkpoint_quantization import MXFP4, QUANTIZATION_CONFIG
 from inference.model.load.formats import open_safetensors, read_safetensors, safetensors_files
+from inference.model.load.generation_config import read_generation_config
 from inference.model.quantization.schemes import matrix_bytes
 from inference.native.packed_matrix import GROUP, NATIVE_DTYPES
 from inference.native.structs import NativeDtype
@@ -89,7 +90,7 @@ def open_keeping_mxfp4(
     tensors = read_safetensors(source)
     names = [name.removesuffix(BLOCKS) for name in tensors if name.endswith(BLOCKS)]
     stacks = {name: MXFP4Stack(tensors.pop(name + BLOCKS), tensors.pop(name + SCALES)) for name in names}
-    return load_with_blocks(skeleton, config, dtype, tensors, stacks)
+    return load_with_blocks(skeleton, config, dtype, tensors, stacks, read_generation_config(source))
 
 
 def bytes_saved(tensors: Mapping[str, Tensor], dtype: torch.dtype) -> int:

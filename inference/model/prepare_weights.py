@@ -18,9 +18,10 @@ from inference.model.quantization.quantize import (
     use_packed_weights,
     verify_packed_weights,
 )
-from inference.model.quantization.replace import packed_weights
+from inference.model.quantization.replace import packed_weights, rounds_activations
 from inference.model.quantization.schemes import NONE
 from inference.model.reference import Reference
+from inference.model.weight_cache import mapped_file
 
 # Bounds (lower, upper) of the tolerance, in standard deviations of the reference logits. Between them it is
 # NOISE × the model's own rounding noise. A wrong runner is off by several standard deviations. Half
@@ -71,20 +72,22 @@ def prepare_weights(
         raise Unavailable(
             "the model's logits are NaN or infinite: its weight files are damaged, or DTYPE is too narrow"
         )
-    is_packed = bool(packed_weights(model))
-    if quantize != NONE:
+    file = mapped_file(model)
+    if file:  # these weights were verified before they were written
+        quant_error = QuantError(**file.about["quant_error"]) if file.about["quant_error"] else None
+    elif quantize != NONE:
         reference, quant_error = quantize_weights(model, reference, quantize, device)
-    elif is_packed:
+    elif packed_weights(model):
         reference = verify_packed_weights(model, reference)
     dtype_tolerance = HALF_PRECISION_TOLERANCE.get(model.dtype, FLOAT32_TOLERANCE)
     on_gpu = model.device.type == "cuda"
-    rounds_inputs = is_packed or (quant_error and not on_gpu)
-    least, most = QUANTIZED_TOLERANCE if rounds_inputs else dtype_tolerance
+    is_rounded = rounds_activations(model) or (quant_error and not on_gpu)
+    least, most = QUANTIZED_TOLERANCE if is_rounded else dtype_tolerance
     noise = reference.rounding_noise * (NOISE_ON_GPU if on_gpu else NOISE)
     tolerance = min(max(least, noise), most)
     if on_gpu and not quant_error:
         merge_projections.merge_and_verify(model, reference, tolerance)
-    elif timed and not quant_error:
+    elif timed and not quant_error and not file:
         use_packed_weights(model, reference, tolerance, required=needs_packing)
     return Prepared(reference, tolerance, reference.rounding_noise <= most, quant_error)
 

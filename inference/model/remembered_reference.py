@@ -18,8 +18,9 @@ import torch
 import transformers
 from transformers import PreTrainedModel
 
-from inference.model.quantization.replace import packed_weights
+from inference.model.quantization.replace import packed_weights, rounds_activations
 from inference.model.reference import ROWS, Reference
+from inference.model.weight_cache import mapped_file
 from inference.native.cpu_levels import processor_features
 from inference.process.cache_folder import cache_folder, keep_newest, replace_file
 
@@ -32,18 +33,36 @@ def remembered_reference(source: Path, model: PreTrainedModel) -> Reference:
     """The Reference of a model as it was loaded from a folder or a GGUF file.
 
     Computed and remembered if this is the first load. A model with weights on a GPU is not remembered, nor is
-    one with packed weights: which of them are used beyond products shows in the forward pass.
+    one with packed weights: which of them are used beyond products shows in the forward pass. Weights that an
+    earlier load has packed without a change of their values are compared with the logits from before.
     """
-    if any(weight.device.type != "cpu" for weight in model.parameters()) or packed_weights(model):
+    if any(weight.device.type != "cpu" for weight in model.parameters()):
         return Reference(model)
+    if packed_weights(model):
+        return reference_before_packing(source, model) or Reference(model)
     with contextlib.suppress(OSError, RuntimeError):
-        path = cache_folder() / FOLDER / f"{fingerprint(source, model)}.safetensors"
+        path = reference_path(source, model)
         reference = read_reference(path, model)
         if reference is None:
             reference = Reference(model)
             write_reference(path, reference)
         return reference
     return Reference(model)
+
+
+def reference_before_packing(source: Path, model: PreTrainedModel) -> Reference | None:
+    """The Reference of a load that packed the weights without a change of their values; None if unknown."""
+    file = mapped_file(model)
+    if file is None or file.about["quant_error"] or rounds_activations(model):
+        return None
+    with contextlib.suppress(OSError, RuntimeError):
+        return read_reference(reference_path(source, model), model)
+    return None
+
+
+def reference_path(source: Path, model: PreTrainedModel) -> Path:
+    """Where a model's Reference is remembered. Raises OSError, and RuntimeError without a home folder."""
+    return cache_folder() / FOLDER / f"{fingerprint(source, model)}.safetensors"
 
 
 def read_reference(path: Path, model: PreTrainedModel) -> Reference | None:

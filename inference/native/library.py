@@ -9,6 +9,7 @@ import logging
 import os
 from ctypes import POINTER, c_int, c_int64, c_size_t, c_void_p
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from inference.native.build import NativeUnavailable, build_library
@@ -53,6 +54,12 @@ def library() -> ctypes.CDLL:
             log.info("native level=%s is not used: %s", level.name, reason)
             reasons.append(str(reason))
     raise NativeUnavailable("; ".join(dict.fromkeys(reasons)))
+
+
+def library_id() -> str:
+    """The library's level and fingerprint: another one may pack otherwise. Raises NativeUnavailable."""
+    path = Path(library()._name)
+    return f"{path.stem}-{path.parent.name}"
 
 
 @cache

@@ -31,7 +31,7 @@ def ensure_library() -> None:
 
 
 class PackedMatrix:
-    """A packed weight (outputs, inputs) that owns its memory. Create it with `pack`.
+    """A packed weight (outputs, inputs) that owns its memory. Create it with `pack`, or with packed values.
 
     struct  the argument for C functions; it points into this object's memory, so keep the object alive
     nbytes  size of values, scales and bias
@@ -39,16 +39,32 @@ class PackedMatrix:
 
     device = torch.device("cpu")
 
-    def __init__(self, outputs: int, inputs: int, dtype: NativeDtype, bias: Tensor | None) -> None:
+    def __init__(
+        self,
+        outputs: int,
+        inputs: int,
+        dtype: NativeDtype,
+        bias: Tensor | None,
+        values: Tensor,
+        scales: Tensor,
+    ) -> None:
+        """values, scales: packed, as uint8 of the sizes of `matrix_sizes`, aligned to ALIGNED."""
         self.dtype, self.outputs, self.inputs = dtype, outputs, inputs
-        size = library().matrix_bytes(dtype, outputs, inputs)
-        block = prefault.allocate_prefaulted(size)
-        self.values = alloc(size) if block is None else torch.frombuffer(block, dtype=torch.uint8)
-        self.scales = alloc(library().matrix_scale_bytes(dtype, outputs, inputs))
+        self.values, self.scales = values, scales
         self.bias = None if bias is None else bias.detach().to(torch.float32).contiguous().clone()
         padded = prefault.round_up(inputs, GROUP)
         addresses = [address_of(memory) for memory in (self.values, self.scales, self.bias)]
         self.struct = structs.Matrix(dtype, outputs, inputs, padded, *addresses)
+
+    @classmethod
+    def allocate(
+        cls, outputs: int, inputs: int, dtype: NativeDtype, bias: Tensor | None = None
+    ) -> "PackedMatrix":
+        """A matrix without values. Raises NativeUnavailable."""
+        size, scales_size = matrix_sizes(dtype, outputs, inputs)
+        block = prefault.allocate_prefaulted(size)
+        values = alloc(size) if block is None else torch.frombuffer(block, dtype=torch.uint8)
+        return cls(outputs, inputs, dtype, bias, values, alloc(scales_size))
 
     @classmethod
     def pack(cls, weight: Tensor, dtype: NativeDtype, bias: Tensor | None = None) -> "PackedMatrix":
@@ -58,7 +74,7 @@ class PackedMatrix:
         NativeUnavailable.
         """
         outputs, inputs = weight.shape
-        matrix = cls(outputs, inputs, dtype, bias)
+        matrix = cls.allocate(outputs, inputs, dtype, bias)
         for first, end in row_ranges(outputs):
             matrix.pack_rows(weight, first, end)
         return matrix
@@ -71,7 +87,7 @@ class PackedMatrix:
 
         Output n is row order[n]; order is int64. Raises NativeUnavailable.
         """
-        matrix = cls(len(order), inputs, dtype, bias)
+        matrix = cls.allocate(len(order), inputs, dtype, bias)
         places = (blocks.data_ptr(), order.contiguous().data_ptr())
         library().gguf_pack(byref(matrix.struct), *places, torch.get_num_threads())
         return matrix
@@ -152,6 +168,12 @@ class PackedMatrix:
             self.unpack_rows(weight, first, end)
             total.addmm_(rows[:, first:end], weight)
         return total.view(*gradient.shape[:-1], self.inputs)
+
+
+def matrix_sizes(dtype: NativeDtype, outputs: int, inputs: int) -> tuple[int, int]:
+    """Bytes of the values and of the scales of a matrix. Raises NativeUnavailable."""
+    shape = (dtype, outputs, inputs)
+    return library().matrix_bytes(*shape), library().matrix_scale_bytes(*shape)
 
 
 def row_ranges(outputs: int) -> Iterator[tuple[int, int]]:

@@ -8,6 +8,12 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from inference.native.weight_cache.source_files import (
+    cached_files,
+    digest_source_files,
+    read_source_files,
+    weight_cache_folder,
+)
 from inference.process.cgroups import CGROUP_ROOT, OWN_CGROUPS, memory_limits
 from settings.schema import Settings
 
@@ -32,11 +38,19 @@ def estimate_weight_bytes(settings: Settings) -> int:
     model_files = find_model_folder(settings)
     try:
         sizes = [path.stat().st_size for path in model_files.glob("*.safetensors")]
-        if not sizes or EXPERTS_KEY in (model_files / "config.json").read_bytes():
+        config = model_files / "config.json"
+        if not sizes or EXPERTS_KEY in config.read_bytes() or has_packed_weights(settings, model_files):
             return 0
     except OSError:
         return 0
     return int(sum(sizes) * QUANTIZED_SIZE.get(settings.quantize, 0))
+
+
+def has_packed_weights(settings: Settings, model_files: Path) -> bool:
+    """Whether an earlier start has kept packed weights, which are mapped. Raises OSError."""
+    folder = weight_cache_folder(settings.weight_cache_dir)
+    source_files = read_source_files([*model_files.glob("model*.safetensors"), model_files / "config.json"])
+    return folder is not None and bool(cached_files(folder, digest_source_files(source_files)))
 
 
 def find_model_folder(settings: Settings) -> Path:

@@ -13,7 +13,7 @@ from checks.memory.plan import Plan
 from hub.client import Hub
 from hub.repository import RepoFile, Repository
 from inference.finding import Finding, Refused
-from inference.process.filesystem import UNCOUNTED, inspect_folder
+from inference.process.filesystem import SPARE_BYTES, UNCOUNTED, inspect_folder
 from tests import fake_hub
 
 Planner = Callable[..., Plan]
@@ -79,3 +79,31 @@ def test_a_cache_that_cannot_be_created_is_refused_with_the_reason(
         look_up(hub=replace(client, cache_dir=tmp_path / "file" / "cache"))
     assert (caught.value.finding.name, caught.value.finding.have) == ("cache", "not a directory")
     assert "CACHE_DIR" in caught.value.finding.fix
+
+
+def test_packed_weights_are_kept_where_the_disk_has_room(
+    planned: Planner, machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk, "MIN_BYTES", 0)
+    monkeypatch.setattr(disk, "free_disk_bytes", lambda _: 2 * SPARE_BYTES)
+    plan = planned(device="cpu")
+    (finding,) = disk.check_weight_cache(tmp_path, plan, machine)
+    assert finding.ok and finding.have == f"2.0 GB free in {tmp_path}"
+    monkeypatch.setattr(disk, "free_disk_bytes", lambda _: SPARE_BYTES)
+    (finding,) = disk.check_weight_cache(tmp_path, plan, machine)
+    assert finding.ok and finding.have.endswith("weights that are not kept yet are packed at each start")
+    assert disk.check_weight_cache(None, plan, machine) == []
+    assert disk.check_weight_cache(tmp_path, replace(plan, device="cuda"), machine) == []
+
+
+def test_files_to_fetch_on_the_same_disk_come_first(
+    planned: Planner, machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk, "MIN_BYTES", 0)
+    plan = planned(device="cpu")
+    files = (RepoFile("model.safetensors", SPARE_BYTES, is_local=False),)
+    plan = replace(plan, repository=replace(plan.repository, folder=None, files=files))
+    machine = replace(machine, disk=2 * SPARE_BYTES)
+    monkeypatch.setattr(disk, "free_disk_bytes", lambda _: machine.disk)
+    (finding,) = disk.check_weight_cache(tmp_path, plan, machine)
+    assert finding.have.startswith("1.0 GB free") and "at each start" in finding.have

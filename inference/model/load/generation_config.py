@@ -3,9 +3,11 @@
 Knows transformers' models and tokenizers; changes nothing.
 """
 
+from pathlib import Path
 from typing import Any
 
-from transformers import PreTrainedModel
+from transformers import GenerationConfig, PreTrainedModel
+from transformers.utils import GENERATION_CONFIG_NAME
 
 from inference.errors import BadRequest
 
@@ -20,6 +22,13 @@ TURN_ENDS = (
     "<turn|>",
     "<|return|>",
 )
+
+
+def read_generation_config(folder: Path) -> GenerationConfig | None:
+    """The generation_config.json of a folder, for a model that transformers does not load from it itself."""
+    if not (folder / GENERATION_CONFIG_NAME).is_file():
+        return None
+    return GenerationConfig.from_pretrained(folder)
 
 
 def vocab_size_of(model: PreTrainedModel) -> int:

@@ -19,6 +19,7 @@ from inference.model.quantization.find_weights import (
 )
 from inference.model.quantization.packed_tensor import PackedExperts, PackedTensor, PackedWeight, WeightMatrix
 from inference.model.quantization.schemes import dtype_for
+from inference.native.packed_matrix import NATIVE_DTYPES, PackedMatrix
 from inference.native.structs import NativeDtype
 from inference.process.malloc import mmap_large_blocks, trim_heap
 from inference.process.mmap_release import AddressRange, mapped_files, release_weight
@@ -86,6 +87,23 @@ def packed_weights(model: nn.Module) -> list[ReplacedWeight]:
         for weight, owners in owners_of(model)
         if isinstance(weight, PackedTensor)
     ]
+
+
+def matrices_of(weight: PackedTensor) -> list[PackedMatrix]:
+    """The native matrices of a packed weight on the CPU: one, or one per expert."""
+    members = weight.members if isinstance(weight, PackedExperts) else [weight]
+    matrices = (getattr(member, "matrix", None) for member in members)
+    return [matrix for matrix in matrices if isinstance(matrix, PackedMatrix)]
+
+
+def packed_matrices(model: nn.Module) -> list[PackedMatrix]:
+    """The native matrices of all packed weights on the CPU."""
+    return [matrix for weight, _ in packed_weights(model) for matrix in matrices_of(weight)]
+
+
+def rounds_activations(model: nn.Module) -> bool:
+    """Whether products with some of the model's packed weights round their inputs to 8 bits."""
+    return not all(matrix.dtype in NATIVE_DTYPES.values() for matrix in packed_matrices(model))
 
 
 def compute_in_float32(model: nn.Module) -> None:

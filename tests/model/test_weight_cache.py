@@ -1,0 +1,218 @@
+"""A second load maps the packed weights of the first: the same bits, nothing packed, nothing written to."""
+
+import dataclasses
+import hashlib
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from torch import Tensor
+
+from inference.load_recipe import make_recipe
+from inference.model import weight_cache
+from inference.model.quantization import replace
+from inference.model.select_runner import SelectedRunner
+from inference.model.weight_cache import mapped_file
+from inference.native.packed_matrix import PackedMatrix
+from inference.native.weight_cache.source_files import cached_files
+from settings.groups import EngineSettings, ModelSettings
+from tests import families, gguf_files, mxfp4_files, tiny
+
+IDS = torch.tensor([[5, 6, 7, 8, 9]])
+ENGINE = EngineSettings(
+    context=64, max_sequences=2, kv_memory_bytes=1 << 24, max_batch_tokens=64, max_queued_tokens=100
+)
+
+
+@pytest.fixture(autouse=True)
+def keep_small_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weight_cache, "MIN_BYTES", 0)
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    return tmp_path / "weights"
+
+
+@pytest.fixture(autouse=True)
+def wait_for_writers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A load ends when its weights are kept."""
+    keep = weight_cache.WeightCache.keep
+
+    def keep_and_wait(*args: Any) -> None:
+        if writer := keep(*args):
+            writer.join()
+
+    monkeypatch.setattr(weight_cache.WeightCache, "keep", keep_and_wait)
+
+
+def load(
+    source: Path, cache: Path, dtype: str = "bfloat16", quantize: str = "none", runner: str = "fused"
+) -> tuple[Any, SelectedRunner]:
+    settings = ModelSettings(device="cpu", dtype=dtype, quantize=quantize, weight_cache_dir=str(cache))
+    loaded, selected = make_recipe(source, settings, dataclasses.replace(ENGINE, runner=runner)).load_model()
+    return loaded.model, selected
+
+
+@torch.inference_mode()
+def logits(model: Any) -> Tensor:
+    return model(IDS).logits
+
+
+def gguf_source(folder: Path) -> Path:
+    return gguf_files.write(tiny.llama(folder / "llama"), folder / "llama" / "model.gguf")
+
+
+def experts_source(folder: Path) -> Path:
+    model = families.tiny("mixtral").to(torch.bfloat16)
+    model.save_pretrained(folder / "experts")
+    tiny.tokenizer().save_pretrained(folder / "experts")
+    return folder / "experts"
+
+
+def mxfp4_source(folder: Path) -> Path:
+    mxfp4_files.in_four_bits(folder / "oss")
+    return folder / "oss"
+
+
+def tied_source(folder: Path) -> Path:
+    return tiny.llama(folder / "tied", tie_word_embeddings=True)
+
+
+def conv1d_source(folder: Path) -> Path:
+    config = transformers.GPT2Config(n_embd=32, n_layer=2, n_head=2, vocab_size=320, n_positions=128)
+    return tiny.save_model(folder / "gpt2", transformers.GPT2LMHeadModel, config)
+
+
+CASES = {
+    "bfloat16": (tied_source, "bfloat16", "none", "fused"),
+    "float32": (tied_source, "float32", "none", "fused"),
+    "int8": (tied_source, "bfloat16", "int8", "fused"),
+    "int4": (tied_source, "bfloat16", "int4", "fused"),
+    "gguf": (gguf_source, "bfloat16", "none", "fused"),
+    "experts": (experts_source, "bfloat16", "int8", "paged"),
+    "mxfp4": (mxfp4_source, "bfloat16", "none", "paged"),
+    "conv1d": (conv1d_source, "bfloat16", "int8", "paged"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_second_load_maps_the_same_bits_and_packs_nothing(
+    case: str, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_source, *options = CASES[case]
+    source = make_source(tmp_path)
+    first, first_selected = load(source, cache, *options)
+    (path,) = cached_files(cache)
+    content = hashlib.sha256(path.read_bytes()).digest()
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("a weight was packed")
+
+    monkeypatch.setattr(PackedMatrix, "allocate", refuse)
+    second, second_selected = load(source, cache, *options)
+    assert mapped_file(first) is None and mapped_file(second) is not None
+    assert torch.equal(logits(first), logits(second))
+    assert second_selected.quant_error == first_selected.quant_error
+    assert second.generation_config.eos_token_id == first.generation_config.eos_token_id
+    assert hashlib.sha256(path.read_bytes()).digest() == content
+    assert cached_files(cache) == [path]
+
+
+def test_each_form_has_its_file(tmp_path: Path, cache: Path) -> None:
+    source = tied_source(tmp_path)
+    for dtype, quantize in (("bfloat16", "none"), ("bfloat16", "int4"), ("float32", "none")):
+        load(source, cache, dtype, quantize)
+    assert len(cached_files(cache)) == 3
+
+
+def change_weights(source: Path) -> None:
+    weights = source / "model.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-4:] = bytes(4)
+    weights.write_bytes(content)
+
+
+def change_config(source: Path) -> None:
+    tiny.edit(source / "config.json", rms_norm_eps=1e-3)
+
+
+@pytest.mark.parametrize("change", [change_weights, change_config])
+def test_a_changed_model_is_packed_again(tmp_path: Path, cache: Path, change: Callable[[Path], None]) -> None:
+    source = tied_source(tmp_path)
+    load(source, cache)
+    change(source)
+    model, _ = load(source, cache)
+    assert mapped_file(model) is None
+    assert mapped_file(load(source, cache)[0]) is not None
+    assert len(cached_files(cache)) == 1, "the file of the former weights is removed"
+
+
+def test_a_damaged_file_is_packed_again_with_one_line_in_the_log(
+    tmp_path: Path, cache: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = tied_source(tmp_path)
+    right = logits(load(source, cache)[0])
+    (path,) = cached_files(cache)
+    path.write_bytes(path.read_bytes()[:-100])
+    with caplog.at_level(logging.WARNING):
+        model, _ = load(source, cache)
+    assert [record.getMessage() for record in caplog.records if "again" in record.getMessage()]
+    assert len(caplog.records) == 1
+    assert mapped_file(model) is None and torch.equal(logits(model), right)
+    assert mapped_file(load(source, cache)[0]) is not None
+
+
+def test_a_file_without_a_weight_of_the_model_is_packed_again(tmp_path: Path, cache: Path) -> None:
+    source = tied_source(tmp_path)
+    load(source, cache)
+    (path,) = cached_files(cache)
+    file = weight_cache.map_weight_file(path)
+    tensors = file.read_tensors()
+    del tensors["model.norm.weight"]
+    weight_cache.write_weight_file(path, file.about, tensors, {})
+    assert mapped_file(load(source, cache)[0]) is None
+
+
+def test_nothing_is_written_where_the_disk_is_short(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(weight_cache, "free_disk_bytes", lambda _: weight_cache.SPARE_BYTES)
+    with caplog.at_level(logging.INFO):
+        load(tied_source(tmp_path), cache)
+    assert "packed weights are not kept for the next start" in caplog.text
+    assert list(cache.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written_is_no_obstacle(tmp_path: Path, cache: Path) -> None:
+    cache.write_text("a file")
+    model, _ = load(tied_source(tmp_path), cache)
+    assert mapped_file(model) is None
+
+
+def test_small_models_and_switched_off_caches_are_not_kept(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tied_source(tmp_path)
+    load(source, Path("off"))
+    monkeypatch.undo()
+    load(source, cache)
+    assert not cache.exists() and not Path("off").exists()
+
+
+def test_the_values_of_mapped_weights_are_those_of_the_files(tmp_path: Path, cache: Path) -> None:
+    source = tied_source(tmp_path)
+    load(source, cache)
+    model, selected = load(source, cache)
+    plain = transformers.AutoModelForCausalLM.from_pretrained(source, dtype=torch.bfloat16)
+    weights = dict(plain.named_parameters())
+    for weight, owners in replace.packed_weights(model):
+        name = next(name for name, each in model.named_parameters() if each is weight)
+        assert torch.equal(weight.values(), weights[name]), owners
+    assert selected.runner_kind == "fused"
+    assert json.loads((source / "config.json").read_text())["tie_word_embeddings"]

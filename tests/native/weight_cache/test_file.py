@@ -1,0 +1,158 @@
+"""A file of packed weights is complete or absent, has the bytes of the memory, and is never written to."""
+
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from inference.native.packed_matrix import PackedMatrix
+from inference.native.structs import FLOAT_SOURCES, NativeDtype
+from inference.native.weight_cache import file as weight_file
+from inference.native.weight_cache.file import (
+    PAGE,
+    PREFIX,
+    BadWeightFile,
+    MappedMatrix,
+    WeightFile,
+    map_weight_file,
+    read_about,
+    write_weight_file,
+)
+from main import HOME
+
+ABOUT = {"variant": {"dtype": "bfloat16"}}
+SHAPE = (100, 70)  # neither whole panels nor whole groups
+WRITE_TO_MAPPING = """
+import pathlib, sys
+from inference.native.weight_cache.file import map_weight_file
+map_weight_file(pathlib.Path(sys.argv[1])).memory[0] = 1
+"""
+SIGSEGV = -11
+
+
+def tensors() -> dict[str, Tensor]:
+    return {
+        "norm": torch.arange(5).bfloat16(),
+        "scale": torch.tensor(0.5),
+        "empty": torch.empty(0, 3),
+        "rows": torch.arange(6, dtype=torch.int64).view(2, 3).T,
+    }
+
+
+def matrices() -> dict[str, list[PackedMatrix]]:
+    return {
+        dtype.name: [PackedMatrix.pack(torch.randn(SHAPE), dtype) for _ in range(2)]
+        for dtype in FLOAT_SOURCES
+    }
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "weights.packed"
+    write_weight_file(path, ABOUT, tensors(), matrices())
+    return path
+
+
+def mapped_matrices(file: WeightFile, bias: Tensor | None = None) -> dict[str, list[MappedMatrix]]:
+    return {
+        name: [MappedMatrix(file, place, bias) for place in places] for name, places in file.matrices.items()
+    }
+
+
+def test_tensors_and_matrices_come_back_with_every_bit(tmp_path: Path) -> None:
+    path, stacks = tmp_path / "weights.packed", matrices()
+    write_weight_file(path, ABOUT, tensors(), stacks)
+    file = map_weight_file(path)
+    assert file.about == read_about(path) == ABOUT
+    plain = file.read_tensors()
+    assert all(torch.equal(plain[name], right) for name, right in tensors().items())
+    x, bias = torch.randn(3, SHAPE[1]), torch.randn(SHAPE[0])
+    for name, stack in mapped_matrices(file).items():
+        for mapped, right in zip(stack, stacks[name], strict=True):
+            assert torch.equal(mapped.unpack(), right.unpack())
+            assert torch.equal(mapped.linear(x), right.linear(x))
+            assert mapped.nbytes == right.nbytes
+    (mapped, _) = mapped_matrices(file, bias)["F32"]
+    torch.testing.assert_close(mapped.linear(x), stacks["F32"][0].linear(x) + bias)
+
+
+def test_the_memory_is_mapped_read_only_and_shared(path: Path) -> None:
+    memory = map_weight_file(path).memory
+    lines = [line for line in Path("/proc/self/maps").read_text().splitlines() if str(path) in line]
+    assert [line.split()[1] for line in lines] == ["r--s"]
+    assert memory.data_ptr() % PAGE == 0
+
+
+def test_a_write_to_the_memory_ends_the_process_and_changes_nothing(path: Path) -> None:
+    before = path.read_bytes()
+    done = subprocess.run([sys.executable, "-c", WRITE_TO_MAPPING, path], cwd=HOME, capture_output=True)
+    assert done.returncode == SIGSEGV, done.stderr
+    assert path.read_bytes() == before
+
+
+def test_only_the_owner_can_read_a_file(path: Path) -> None:
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def flip_weight(content: bytearray) -> None:
+    content[-PAGE] ^= 1
+
+
+def flip_header(content: bytearray) -> None:
+    content[PREFIX.size + 2] ^= 1
+
+
+def cut_weights(content: bytearray) -> None:
+    del content[-PAGE:]
+
+
+def cut_header(content: bytearray) -> None:
+    del content[PREFIX.size + 9 :]
+
+
+def append_page(content: bytearray) -> None:
+    content += bytes(PAGE)
+
+
+def replace_magic(content: bytearray) -> None:
+    content[:8] = b"GGUF\3\0\0\0"
+
+
+def delete_content(content: bytearray) -> None:
+    content.clear()
+
+
+DAMAGES = (flip_weight, flip_header, cut_weights, cut_header, append_page, replace_magic, delete_content)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_file_is_refused(path: Path, damage: Callable[[bytearray], None]) -> None:
+    content = bytearray(path.read_bytes())
+    damage(content)
+    path.write_bytes(content)
+    with pytest.raises(BadWeightFile):
+        map_weight_file(path)
+
+
+def test_a_write_that_fails_leaves_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def raise_error(*_: object) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(weight_file, "write_block", raise_error)
+    before = path.read_bytes()
+    with pytest.raises(OSError, match="no space"):
+        write_weight_file(path, ABOUT, tensors(), matrices())
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_matrices_of_another_layout_are_refused(path: Path) -> None:
+    file = map_weight_file(path)
+    place = dict(file.matrices[NativeDtype.INT8.name][0], outputs=SHAPE[0] * 2)
+    with pytest.raises(AssertionError, match="layout"):
+        MappedMatrix(file, place, None)
