@@ -13,6 +13,7 @@ import numpy as np
 
 from inference import untrusted_json
 from inference.errors import BadRequest, TooLarge
+from inference.process.malloc import prefault_heap
 
 COUNTED_BYTES = 64 << 10  # a smaller body cannot exceed the limits below
 LARGE_BYTES = 1 << 20  # parse_large parses the bodies that are larger
@@ -92,6 +93,7 @@ def parse_large(data: bytes) -> Any:
     """
     num_keys = check_counts(data)
     check_memory(VALUE_BYTES + MAX_CHAR_BYTES * len(data))
+    prefault_heap(len(data))
     start = len(BYTE_ORDER_MARK) if data.startswith(BYTE_ORDER_MARK) else 0
     try:
         value = msgspec.json.decode(memoryview(data)[start:])

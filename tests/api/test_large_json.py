@@ -111,3 +111,33 @@ def test_the_memory_of_a_body_is_proved_without_touching_it() -> None:
     start = time.thread_time()
     large_json.check_memory(512 << 20)
     assert time.thread_time() - start < 0.02  # zeroing it takes ten times as long, and holds up all threads
+
+
+# Runs in its own process: what is free in this process's heap is unknown.
+COUNT_FAULTS = """
+import resource
+from unittest.mock import patch
+import msgspec
+from api.large_json import parse_large
+from inference.process.malloc import mmap_large_blocks, trim_heap
+
+def count_faults(data, decode=msgspec.json.decode):
+    before = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
+    value = decode(data)
+    print(resource.getrusage(resource.RUSAGE_THREAD).ru_minflt - before)
+    return value
+
+with mmap_large_blocks():  # as the server does while it loads its model
+    pass
+data = b'["' + b"a" * 16_000_000 + b'"]'
+trim_heap()
+with patch("msgspec.json.decode", count_faults):
+    assert len(parse_large(data)[0]) == 16_000_000
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs the faults of a thread")
+def test_the_memory_of_a_long_text_is_there_before_it_is_decoded() -> None:
+    command = [sys.executable, "-c", COUNT_FAULTS]
+    result = subprocess.run(command, cwd=HOME, check=True, capture_output=True, text=True)
+    assert int(result.stdout) < 100, "of 3,900 pages"
