@@ -46,8 +46,6 @@ static void read_group(float group[GROUP], const void *from, int dtype, int coun
             group[k] = k >= count ? 0 : dtype == F32 ? floats[k] : bfloat_read(halves[k]);
 }
 
-typedef int8_t ByteLanes __attribute__((vector_size(LANES)));
-
 static inline float largest_of(Lanes first, Lanes second)
 {
     return lanes_largest(lanes_larger(lanes_larger(first, -first), lanes_larger(second, -second)));

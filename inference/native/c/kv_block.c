@@ -1,8 +1,6 @@
 /* The quantization of q8_0.py, and of ggml's quantize_row_q8_0_ref (ggml-quants.c) up to ties. */
 #include "kv_block.h"
 
-typedef int8_t ByteLanes __attribute__((vector_size(LANES)));
-
 static float largest_of(const float *values)
 {
     const Lanes first = lanes_load(values), second = lanes_load(values + LANES);

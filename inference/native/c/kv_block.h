@@ -21,13 +21,10 @@ static inline size_t kv_head_bytes(int kv_dtype, int head_dim)
 }
 
 /* LANES values of a head from `value` on, a multiple of LANES. */
-static inline Lanes kv_blocks_load(const KVBlock *head, int value)
+static inline Lanes kv_blocks_load(const KVBlock *head, unsigned value)
 {
-    typedef int8_t ByteLanes __attribute__((vector_size(LANES)));
     const KVBlock *block = &head[value / GROUP];
-    ByteLanes integers;
-    memcpy(&integers, block->values + value % GROUP, sizeof integers);
-    return __builtin_convertvector(integers, Lanes) * half_read(block->scale);
+    return lanes_load_bytes(block->values + value % GROUP) * half_read(block->scale);
 }
 
 /* Quantize a head (head_dim,): the largest absolute value of a block becomes 127. */

@@ -14,6 +14,8 @@ enum { LANES = 16 };
 typedef float Lanes __attribute__((vector_size(LANES * sizeof(float))));
 typedef int32_t IntLanes __attribute__((vector_size(LANES * sizeof(int32_t))));
 typedef uint32_t WordLanes __attribute__((vector_size(LANES * sizeof(uint32_t))));
+typedef int16_t ShortLanes __attribute__((vector_size(LANES * sizeof(int16_t))));
+typedef int8_t ByteLanes __attribute__((vector_size(LANES)));
 typedef uint16_t HalfLanes __attribute__((vector_size(LANES * sizeof(uint16_t))));
 
 static inline Lanes lanes_load(const float *from)
@@ -29,6 +31,18 @@ static inline Lanes lanes_load_bfloats(const uint16_t *from)
     HalfLanes halves;
     memcpy(&halves, from, sizeof halves);
     return (Lanes)(__builtin_convertvector(halves, WordLanes) << 16);
+}
+
+/* Load LANES signed bytes. Other than one widening at a time, the compiler computes one lane at a time. */
+static inline Lanes lanes_load_bytes(const int8_t *from)
+{
+#ifdef __AVX512F__
+    return (Lanes)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)from)));
+#else
+    ByteLanes bytes;
+    memcpy(&bytes, from, sizeof bytes);
+    return __builtin_convertvector(__builtin_convertvector(__builtin_convertvector(bytes, ShortLanes), IntLanes), Lanes);
+#endif
 }
 
 /* Rounded to bfloat16: to nearest, ties to even; for finite values. */
