@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http.client import HTTPException
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -90,10 +91,10 @@ def save_adapter(folder: Path, seed: int) -> None:
 
 def model_entries(folder: Path) -> list[dict[str, Any]]:
     """The entries of MODELS. folder: for the adapters."""
-    entries = []
+    entries, seeds = [], count(1)
     for model, adapters in ADAPTERS.items():
         for adapter in adapters:
-            save_adapter(folder / adapter, seed=len(adapter))
+            save_adapter(folder / adapter, next(seeds))
         items = ",".join(f"{adapter}={folder / adapter}" for adapter in adapters)
         settings = SETTINGS | ({"LORA_ADAPTERS": items} if items else {})
         entries.append({"base_model": MODEL, "display_name": model, "settings": settings})
