@@ -9,7 +9,7 @@ from dataclasses import dataclass
 PROMPT_TOKENS = 1000  # of the prompt whose first token is estimated
 STEP_CALLS = 230  # Python and torch calls of the engine in a step of one row
 LABEL = 26  # width of the labels of the printed lines
-ROUNDED_FROM = 100  # a rate that is printed without decimals, and larger ones
+ROUNDED_FROM = 100  # numbers from here on are printed without decimals
 NOTICEABLE_LOAD = 0.1  # share of the processor that others use, from which it is mentioned
 
 
@@ -73,10 +73,11 @@ class SpeedEstimate:
     def describe(self) -> list[str]:
         """Lines for people."""
         most, least = ("at most ", "at least ") if self.is_limit else ("", "")
+        rate, first_s = format_number(self.tokens_per_s), format_number(self.first_token_s)
         return [
             f"estimated speed of an idle machine{describe_load(self.other_load)}:",
-            f"  {'one answer':<{LABEL}}{most}{format_rate(self.tokens_per_s)} tokens/s",
-            f"  {f'first token after {PROMPT_TOKENS:,}':<{LABEL}}{least}{self.first_token_s:,.2f} s",
+            f"  {'one answer':<{LABEL}}{most}{rate} tokens/s",
+            f"  {f'first token after {PROMPT_TOKENS:,}':<{LABEL}}{least}{first_s} s",
         ]
 
 
@@ -108,8 +109,9 @@ def describe_load(other_load: float) -> str:
     """What other programs used of the processor, if that is so much that they slowed the measurement."""
     if other_load < NOTICEABLE_LOAD:
         return ""
-    return f", measured while others used {other_load:.0%} of the processor: it may be faster"
+    return f", roughly (others used {other_load:.0%} of the processor)"
 
 
-def format_rate(rate: float) -> str:
-    return f"{rate:,.0f}" if rate >= ROUNDED_FROM else f"{rate:.1f}"
+def format_number(number: float) -> str:
+    """The number with three digits, or all digits before the point."""
+    return f"{number:,.0f}" if number >= ROUNDED_FROM else f"{number:.3g}"

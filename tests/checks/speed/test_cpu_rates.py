@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from checks.speed import cpu_rates
-from checks.speed.cpu_rates import measure_cpu, sample_bytes, typical_times
+from checks.speed.cpu_rates import CallTimer, measure_cpu, sample_bytes
 from checks.speed.estimate import TokenWork, estimate
 from checks.speed.shape import layers_bytes, skipped_products
 from inference.model.quantization.schemes import matrix_bytes
@@ -53,18 +53,31 @@ def test_the_sample_is_larger_than_the_caches() -> None:
     assert cpu_rates.MIN_LAYER_BYTES <= sample_bytes() <= cpu_rates.MAX_LAYER_BYTES
 
 
-def test_the_slowest_calls_do_not_count() -> None:
-    seconds = iter([0.0, 0.02, 0.0, 0.02, 0.0, 0.02])
-    typical, *_ = typical_times([lambda: time.sleep(next(seconds, 0.0))], 0.0)
-    assert typical < 0.01
+def spin(seconds: float) -> None:
+    """Use the processor for so many CPU seconds."""
+    end_s = time.thread_time() + seconds
+    while time.thread_time() < end_s:
+        pass
+
+
+def test_the_lower_quartile_counts() -> None:
+    seconds = iter([0.0, 0.002, 0.012, 0.012])
+    timer = CallTimer(threads=1)
+    typical_s, *_ = timer.typical_times([lambda: spin(next(seconds))], 0.0, speedup=1)
+    assert 0.002 <= typical_s < 0.012
+
+
+def test_a_call_without_a_core_counts_its_cpu_time() -> None:
+    timer = CallTimer(threads=1)
+    assert timer.seconds_of(lambda: (spin(0.005), time.sleep(0.1)), speedup=1) < 0.05
+    assert 0.5 < timer.other_load < 1
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [NativeDtype.BF16, NativeDtype.INT8], ids=lambda it: it.name)
 @torch.inference_mode()
-def test_the_estimate_is_near_to_whole_steps(dtype: NativeDtype, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_estimate_is_near_to_whole_steps(dtype: NativeDtype) -> None:
     """In CPU time of one thread, which other programs lengthen little."""
-    monkeypatch.setattr(cpu_rates, "seconds_of", cpu_seconds)
     shape = replace(SMALL, layers=(same_dtype(dtype),) * 6, head=dtype)
     work = TokenWork(
         layers_bytes(shape, range(6)),

@@ -2,7 +2,15 @@
 
 import pytest
 
-from checks.speed.estimate import STEP_CALLS, Rates, SpeedEstimate, TokenWork, UnknownSpeed, estimate
+from checks.speed.estimate import (
+    STEP_CALLS,
+    Rates,
+    SpeedEstimate,
+    TokenWork,
+    UnknownSpeed,
+    estimate,
+    format_number,
+)
 
 WORK = TokenWork(layer_bytes=800_000_000, head_bytes=100_000_000, products=400_000_000)
 RATES = Rates(layer_bytes=40e9, head_bytes=20e9, products=500e9)
@@ -25,7 +33,14 @@ def test_the_engine_s_own_calls_lengthen_every_step() -> None:
 def test_a_limit_is_printed_as_one() -> None:
     lines = SpeedEstimate(123.4, 0.5, is_limit=True).describe()
     assert any(line.endswith("at most 123 tokens/s") for line in lines)
-    assert any(line.endswith("at least 0.50 s") for line in lines)
+    assert any(line.endswith("at least 0.5 s") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(1964.2, "1,964"), (123.4, "123"), (43.12, "43.1"), (0.04376, "0.0438")]
+)
+def test_large_and_small_numbers_are_legible(number: float, text: str) -> None:
+    assert format_number(number) == text
 
 
 def test_the_load_of_other_programs_is_mentioned_if_it_matters() -> None:
