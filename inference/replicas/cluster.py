@@ -126,7 +126,7 @@ class RayCluster:
         return DeployedReplicas(self._serve, name, directory, settings)
 
     def _start_directory(self, name: str) -> Any:
-        """The directory's actor, on this node: it lives as long as this process."""
+        """The directory's actor, on this node: it lives as long as this process. Waits until it answers."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         here = self._ray.get_runtime_context().get_node_id()
@@ -137,7 +137,9 @@ class RayCluster:
             scheduling_strategy=NodeAffinitySchedulingStrategy(here, soft=False),
             runtime_env=ENVIRONMENT,
         )
-        return actor.remote()
+        directory = actor.remote()
+        self._ray.get(directory.list_urls.remote())
+        return directory
 
 
 class DeployedReplicas:
