@@ -30,7 +30,7 @@ def test_the_docs_list_every_finding_and_no_other() -> None:
     table = OPERATIONS.partition("| finding | what it says |")[2].partition("\n\n")[0]
     firsts = [row.split("|")[1] for row in table.splitlines() if row.startswith("| `")]
     listed_names = {name for first in firsts for name in re.findall(r"`([^`]+)`", first)}
-    files = [path for top in ("checks", "hub") for path in (ROOT / top).rglob("*.py")]
+    files = [path for top in ("checks", "hub", "startup") for path in (ROOT / top).rglob("*.py")]
     names_in_code = {name for path in files for name in names_in(path)} | COMPUTED
     assert listed_names == names_in_code
 
