@@ -21,7 +21,7 @@ def token_logprobs(logits: Tensor, ids: Tensor, gradients: Tensor | None) -> tup
 
     All are NaN for a row with NaN or +infinity, or whose logits are all -infinity.
     """
-    rows, logprobs = torch.arange(len(logits)), torch.empty(len(logits))
+    rows, logprobs = torch.arange(len(logits)), torch.empty(len(logits), dtype=torch.float32)
     largest, top_ids = argmax(logits, rows)
     places = largest.data_ptr(), ids.data_ptr(), logprobs.data_ptr()
     to = None if gradients is None else gradients.data_ptr()

@@ -17,7 +17,7 @@ def supports(x: Tensor, output: Tensor) -> bool:
 
 def project(x: Tensor, a: Tensor) -> Tensor:
     """x (N, in) @ a.T: (N, r), float32. x and a (r, in): bfloat16; a contiguous, x in contiguous rows."""
-    low_rank = torch.empty(len(x), len(a))
+    low_rank = torch.empty(len(x), len(a), dtype=torch.float32)
     library().low_rank_project(
         x.data_ptr(), x.stride(0), a.data_ptr(), low_rank.data_ptr(), len(x), x.shape[1], len(a)
     )

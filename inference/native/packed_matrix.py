@@ -117,7 +117,7 @@ class PackedMatrix:
 
     def unpack_rows(self, to: Tensor, first: int, end: int) -> None:
         """Write the dequantized rows [first, end) to `to` (end - first, inputs)."""
-        rows = to if to.dtype in NATIVE_DTYPES else torch.empty(to.shape)
+        rows = to if to.dtype in NATIVE_DTYPES else torch.empty(to.shape, dtype=torch.float32)
         place, dtype, threads = rows.data_ptr(), NATIVE_DTYPES[rows.dtype], torch.get_num_threads()
         library().matrix_unpack(byref(self.struct), place, dtype, rows.stride(0), first, end, threads)
         if rows is not to:
@@ -128,7 +128,7 @@ class PackedMatrix:
         flat = ids.flatten().tolist()
         if flat and (min(flat) < 0 or max(flat) >= self.outputs):
             raise IndexError(f"row ids {min(flat)} to {max(flat)} are out of range: num_rows={self.outputs}")
-        values = torch.empty(len(flat), self.inputs)
+        values = torch.empty(len(flat), self.inputs, dtype=torch.float32)
         for place, row in enumerate(flat):
             library().matrix_row(byref(self.struct), row, values[place].data_ptr())
         return values.view(*ids.shape, self.inputs)

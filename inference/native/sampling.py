@@ -57,7 +57,7 @@ def compute_cutoffs(
 
     top_k is (n,) int32, the others (n,) float32. top_k = 0, top_p = 1.0 and min_p = 0.0 disable a filter.
     """
-    rows, cutoffs = logits_struct(logits, where), torch.empty(len(where))
+    rows, cutoffs = logits_struct(logits, where), torch.empty(len(where), dtype=torch.float32)
     params = CutoffParams(*(values.data_ptr() for values in (temperatures, top_k, top_p, min_p)))
     memory = scratch(library().cutoffs_bytes(byref(rows)))
     library().cutoffs_compute(byref(rows), byref(params), cutoffs.data_ptr(), memory.data_ptr())

@@ -31,7 +31,7 @@ def packed_weight_of(module: Any) -> Any:
 
 def first_rows(matrix: Matrix, count: int) -> torch.Tensor:
     """The first rows, dequantized: (count, inputs), float32."""
-    values = torch.empty(count, matrix.inputs)
+    values = torch.empty(count, matrix.inputs, dtype=torch.float32)
     for row in range(count):
         library().matrix_row(matrix, row, values[row].data_ptr())
     return values

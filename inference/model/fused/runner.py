@@ -63,7 +63,7 @@ class FusedRunner:
         logits = self.logits_buffer(len(batch.logits_indices))
         step.logits, spans = logits.data_ptr(), None
         if batch.pooled_rows:
-            hidden = torch.empty(len(output_indices), self.spec.shape.hidden)
+            hidden = torch.empty(len(output_indices), self.spec.shape.hidden, dtype=torch.float32)
             step.hidden = hidden.data_ptr()
         if batch.adapter_ids:
             spans = self.adapter_spans(batch, step)
