@@ -1,7 +1,11 @@
 """The errors that users see: every layer raises these, and the dialects render them. Plain values only."""
 
 import math
+import re
 from typing import Any, ClassVar, Literal
+
+# The folders before a name in an absolute path; not a part of a URL or of owner/name.
+PARENT_FOLDERS = re.compile(r"(?<![\w.:/~])(?:/[^\s/,;:]+)+/(?=[^\s/,;:])")
 
 
 class ServerError(Exception):
@@ -107,3 +111,8 @@ def error_line(error: Exception, limit: int = 200) -> str:
 def named_error(error: Exception, limit: int = 200) -> str:
     """The error's class and message: some messages say too little alone, such as 'model_type'."""
     return f"{type(error).__name__}: {error_line(error, limit)}"
+
+
+def without_folders(text: str) -> str:
+    """The text with the names alone of files and folders of this machine, for clients."""
+    return PARENT_FOLDERS.sub("", text)

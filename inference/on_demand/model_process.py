@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import IO
 
+from inference.errors import without_folders
 from inference.on_demand.managed_model import LoadFailed
 from inference.on_demand.model_adapters import ModelAdapters
 from inference.process import memory_shortage
@@ -128,8 +129,10 @@ class ModelProcess:
         if "total_bytes" in report:
             self._progress = report["message"]
         elif "findings" in report:
-            refusals = [finding for finding in report["findings"] if not finding["ok"]]
-            self._problem = "; ".join(map(describe_refusal, refusals))
+            refusals = [describe_refusal(finding) for finding in report["findings"] if not finding["ok"]]
+            for refusal in refusals:
+                print(f"[{self._name}] {refusal}", file=sys.stderr, flush=True)
+            self._problem = without_folders("; ".join(refusals))
         return bool(REPORT_KEYS & report.keys())
 
 

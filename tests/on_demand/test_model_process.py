@@ -1,6 +1,7 @@
 """The process of a model: why it did not start is what it said last."""
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -13,12 +14,37 @@ from settings.model_list import RemoteModel, parse_entry
 from tests.parsed_settings import parsed_settings
 
 
+def make_process(folder: Path) -> ModelProcess:
+    model = parse_entry(1, {"base_model": "m", "inference_server": "vllm:localhost:1"})
+    assert isinstance(model, RemoteModel)
+    return ModelProcess(model, parsed_settings(HOST=str(folder / "model.sock")))
+
+
 def test_a_start_without_memory_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "serve_model.py"
     program.write_text(f"print({'hearth: ' + describe(MemoryError())!r})\nraise SystemExit(1)\n")
     monkeypatch.setattr(model_process, "PROGRAM", program)
-    model = parse_entry(1, {"base_model": "m", "inference_server": "vllm:localhost:1"})
-    assert isinstance(model, RemoteModel)
-    process = ModelProcess(model, parsed_settings(HOST=str(tmp_path / "model.sock")))
+    process = make_process(tmp_path)
     with pytest.raises(LoadFailed, match=r"^m: not enough memory \(MemoryError\): raise ulimit -v"):
         asyncio.run(process.start())
+
+
+def test_a_refusal_of_the_checks_shows_no_folder_of_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    finding = {
+        "name": "weights",
+        "ok": False,
+        "need": "model-00002.safetensors",
+        "have": "1 of 2 files",
+        "fix": "copy the missing files into /srv/models/m",
+    }
+    report = json.dumps({"findings": [finding]})
+    program = tmp_path / "serve_model.py"
+    program.write_text(f"print({report!r})\nraise SystemExit(1)\n")
+    monkeypatch.setattr(model_process, "PROGRAM", program)
+    with pytest.raises(LoadFailed) as raised:
+        asyncio.run(make_process(tmp_path).start())
+    sentence = "weights needs model-00002.safetensors, and there is 1 of 2 files: copy the missing files into"
+    assert str(raised.value) == f"m: {sentence} m"
+    assert f"[m] {sentence} /srv/models/m" in capfd.readouterr().err, "the log names the folder"
