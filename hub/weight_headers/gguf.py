@@ -1,20 +1,13 @@
 """Reads the headers of a model's GGUF files, from the disk or in ranges from the Hub, and derives the config.
 
-inference/model/load/gguf/ parses the headers. transformers converts them to a config: it gets a stub file
-with the metadata and the tensor table, but without the vocabulary.
+inference/model/load/gguf/ parses the headers, and lets transformers convert them to a config.
 """
 
-import os
-import struct
-import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import repeat
-from pathlib import Path
 from typing import Any
-
-from transformers import AutoConfig
 
 from hub.client import Hub
 from hub.model_config import check_config
@@ -23,15 +16,11 @@ from hub.tensors import HeaderUnavailable
 from hub.weight_headers.ranges import CONNECTIONS, MAX_BYTES, REQUEST_OVERHEAD, range_readers
 from inference.errors import error_line
 from inference.finding import Finding, Refused
-from inference.model.load.gguf.config_keys import add_missing_keys
+from inference.model.load.gguf.config import config_of_header
 from inference.model.load.gguf.header import (
     READ_SIZE,
-    UINT32,
     GgufHeader,
-    GgufTensor,
     NotGguf,
-    header_start,
-    pack_string,
     read_header,
 )
 from inference.model.load.gguf.shards import merge_headers
@@ -40,8 +29,6 @@ from inference.model.load.silence import silence_transformers
 
 SMALL_STEP = 1 << 13  # bytes per request of the parts after the first, which have little metadata
 MIN_BYTES = 1 << 9  # least bytes to read of such a part
-OUTPUT_TENSOR = GgufTensor("output.weight", (1,), 0, 0)  # the output head; absent if tied to the embeddings
-STUB_FILE = "stand-in.gguf"
 
 
 def with_gguf_config(repository: Repository, hub: Hub) -> Repository:
@@ -90,24 +77,9 @@ def config_from_header(header: GgufHeader, size: int) -> dict[str, Any]:
     If the tensor table was not read, the output head counts as untied: the size is not underestimated.
     Raises HeaderUnavailable if transformers does not know the architecture.
     """
-    add_missing_keys()
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / STUB_FILE
-        path.write_bytes(stub_file_bytes(header))
-        os.truncate(path, size)  # a sparse file: takes no disk space
-        try:
-            with silence_transformers():
-                config = AutoConfig.from_pretrained(folder, gguf_file=STUB_FILE).to_dict()
-        except Exception as error:  # transformers supports only some architectures
-            raise HeaderUnavailable(error_line(error)) from error
+    try:
+        with silence_transformers():
+            config = config_of_header(header, size).to_dict()
+    except Exception as error:  # transformers supports only some architectures
+        raise HeaderUnavailable(error_line(error)) from error
     return {name: value for name, value in config.items() if value is not None and name != "_name_or_path"}
-
-
-def stub_file_bytes(header: GgufHeader) -> bytes:
-    """The bytes of the header, with the length of the vocabulary instead of the vocabulary."""
-    settings, vocab_size_key = dict(header.metadata), f"{header.architecture}.vocab_size"
-    if header.vocab_size and vocab_size_key not in settings:
-        settings[vocab_size_key] = pack_string(vocab_size_key) + struct.pack("<II", UINT32, header.vocab_size)
-    tensors = [OUTPUT_TENSOR] if header.tensors is None else header.tensors
-    table = b"".join(tensor.pack() for tensor in tensors)
-    return header_start(len(tensors), len(settings)) + b"".join(settings.values()) + table

@@ -14,7 +14,7 @@ from safetensors import safe_open
 from torch import Tensor
 from transformers import AutoConfig
 
-from inference.model.load.gguf.config_keys import add_missing_keys
+from inference.model.load.gguf.config import read_gguf_config
 from inference.model.load.gguf.shards import GGUF, open_as_one_file, shard_paths
 from inference.model.load.tokenizer import open_tokenizer
 
@@ -55,11 +55,8 @@ def gguf_kwargs(source: Path) -> Mapping[str, str]:
 
 def read_config(source: Path, trust_remote_code: bool) -> Any:
     if is_gguf(source):
-        add_missing_keys()
-    with open_as_one_file(source):
-        return AutoConfig.from_pretrained(
-            model_folder(source), trust_remote_code=trust_remote_code, **gguf_kwargs(source)
-        )
+        return read_gguf_config(source)
+    return AutoConfig.from_pretrained(source, trust_remote_code=trust_remote_code)
 
 
 def read_tokenizer(source: Path, trust_remote_code: bool) -> Any:

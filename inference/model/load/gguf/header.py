@@ -22,6 +22,7 @@ STRUCT_FORMATS: Mapping[int, str] = {
 }
 UINT32, STRING, ARRAY = 4, 8, 9
 INTEGERS = (0, 1, 2, 3, 4, 5, 10, 11)
+VOCABULARY = "tokenizer."  # begins the names of arrays with a value for each token
 TOKENS = "tokenizer.ggml.tokens"
 ALIGNMENT = "general.alignment"
 DEFAULT_ALIGNMENT = 32  # bytes, for a file without that setting
@@ -104,7 +105,7 @@ class GgufHeader:
     """A header as far as it was read.
 
     num_tensors   number of tensors in the file
-    metadata      key → the setting as encoded in the file; arrays of strings are left out
+    metadata      key → the setting as encoded in the file; arrays of the vocabulary, and of strings, are left out
     texts         key → value of the string settings
     numbers       key → value of the number and bool settings
     vocab_size    tokens in the vocabulary; 0 if the file does not say
@@ -209,6 +210,8 @@ def read_setting(cursor: Cursor, header: GgufHeader) -> None:
                 cursor.read(cursor.number("<Q"))
             return
         cursor.read(count * struct.calcsize(struct_format_of(value_type)))
+        if name.startswith(VOCABULARY):
+            return
     else:
         header.numbers[name] = check_number(name, cursor.number(struct_format_of(value_type)))
     header.metadata[name] = bytes(cursor.data[begin : cursor.position])

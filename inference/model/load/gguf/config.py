@@ -1,0 +1,63 @@
+"""The config of a GGUF file, as transformers derives it from the header.
+
+transformers reads every word of a vocabulary for it, which takes seconds: it gets a stub file with the metadata
+and the tensor table, but without the vocabulary.
+"""
+
+import os
+import struct
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from transformers import AutoConfig
+
+from inference.model.load.gguf.config_keys import add_missing_keys
+from inference.model.load.gguf.header import (
+    UINT32,
+    GgufHeader,
+    GgufTensor,
+    header_start,
+    pack_string,
+    read_header,
+)
+from inference.model.load.gguf.shards import merge_headers, read_bytes, shard_paths
+
+OUTPUT_TENSOR = GgufTensor("output.weight", (1,), 0, 0)  # the output head; absent if tied to the embeddings
+STUB_FILE = "stand-in.gguf"
+
+
+def read_gguf_config(source: Path) -> Any:
+    """The config of a GGUF file, or of the model whose first shard it is.
+
+    Raises NotGguf, OSError, and what transformers raises for an architecture that it does not know.
+    """
+    paths = shard_paths(source)
+    files = [np.memmap(path, dtype=np.uint8, mode="r") for path in paths]
+    headers = [read_header(partial(read_bytes, file), len(file), len(file)) for file in files]
+    header = merge_headers([path.name for path in paths], [len(file) for file in files], headers)
+    config = config_of_header(header, sum(len(file) for file in files))
+    config.name_or_path = str(source.parent)
+    return config
+
+
+def config_of_header(header: GgufHeader, size: int) -> Any:
+    """The config of a GGUF file of `size` bytes. Raises what transformers raises for a header."""
+    add_missing_keys()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / STUB_FILE
+        path.write_bytes(stub_file_bytes(header))
+        os.truncate(path, size)  # a sparse file: takes no disk space
+        return AutoConfig.from_pretrained(folder, gguf_file=STUB_FILE)
+
+
+def stub_file_bytes(header: GgufHeader) -> bytes:
+    """The bytes of the header, with the length of the vocabulary instead of the vocabulary."""
+    settings, vocab_size_key = dict(header.metadata), f"{header.architecture}.vocab_size"
+    if header.vocab_size and vocab_size_key not in settings:
+        settings[vocab_size_key] = pack_string(vocab_size_key) + struct.pack("<II", UINT32, header.vocab_size)
+    tensors = [OUTPUT_TENSOR] if header.tensors is None else header.tensors
+    table = b"".join(tensor.pack() for tensor in tensors)
+    return header_start(len(tensors), len(settings)) + b"".join(settings.values()) + table
