@@ -16,6 +16,7 @@ from transformers import AutoConfig
 
 from inference.model.load.gguf.config import read_gguf_config
 from inference.model.load.gguf.shards import GGUF, open_as_one_file, shard_paths
+from inference.model.load.gguf.tokenizer import read_gguf_tokenizer
 from inference.model.load.tokenizer import open_tokenizer
 
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json")
@@ -63,8 +64,7 @@ def read_tokenizer(source: Path, trust_remote_code: bool) -> Any:
     """Open the tokenizer. Beside a GGUF file, tokenizer files come first: they say more and load faster."""
     if not is_gguf(source) or any((source.parent / name).is_file() for name in TOKENIZERS):
         return open_tokenizer(model_folder(source), trust_remote_code)
-    with open_as_one_file(source):
-        return open_tokenizer(model_folder(source), trust_remote_code, **gguf_kwargs(source))
+    return read_gguf_tokenizer(source, trust_remote_code)
 
 
 def has_safetensors(source: Path) -> bool:

@@ -1,7 +1,7 @@
 """The config of a GGUF file, as transformers derives it from the header.
 
-transformers reads every word of a vocabulary for it, which takes seconds: it gets a stub file with the metadata
-and the tensor table, but without the vocabulary.
+transformers reads every word of a vocabulary for it, which takes seconds: it gets a stub file with the
+metadata and the tensor table, but without the vocabulary.
 """
 
 import os

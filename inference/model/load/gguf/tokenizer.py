@@ -1,0 +1,91 @@
+"""The tokenizer of a GGUF file: transformers converts it once, later loads read it from the cache folder.
+
+To convert it takes seconds: the file's vocabulary is read word by word. What is kept is a folder of tokenizer
+files that gives the same tokenizer.
+"""
+
+import contextlib
+import hashlib
+import logging
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+import transformers
+
+from inference.errors import named_error
+from inference.model.load.gguf.shards import open_as_one_file
+from inference.model.load.tokenizer import open_tokenizer
+from inference.process.cache_folder import cache_folder
+
+FOLDER = "gguf_tokenizers"
+MAX_KEPT = 8  # tokenizers; some 10 MB each
+PROBES = ("Hello, world! 1 23 456", " a  b\n\tc", "naïve 你好 🙂", "<s>[INST] hi [/INST]<|im_start|>user\n")
+
+log = logging.getLogger(__name__)
+
+
+def read_gguf_tokenizer(source: Path, trust_remote_code: bool) -> Any:
+    """The tokenizer of a GGUF file, or of the model whose first shard it is. As open_tokenizer."""
+    try:
+        kept = cache_folder() / FOLDER / fingerprint(source)
+        if kept.is_dir():
+            kept.touch()  # it is used: others are deleted first
+            return open_tokenizer(kept, trust_remote_code=False)
+    except Exception as error:  # of transformers, for files that are not whole
+        log.warning("the kept tokenizer of %s is converted again: %s", source.name, named_error(error))
+    with open_as_one_file(source):
+        tokenizer = open_tokenizer(source.parent, trust_remote_code, gguf_file=source.name)
+    with contextlib.suppress(OSError, RuntimeError):
+        keep(tokenizer, cache_folder() / FOLDER / fingerprint(source))
+    return tokenizer
+
+
+def keep(tokenizer: Any, kept: Path) -> None:
+    """Save the tokenizer, if what was saved gives the same one. Raises OSError."""
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = Path(tempfile.mkdtemp(dir=kept.parent))
+    try:
+        tokenizer.save_pretrained(unfinished)
+        if describe(open_tokenizer(unfinished, trust_remote_code=False)) == describe(tokenizer):
+            shutil.rmtree(kept, ignore_errors=True)
+            os.replace(unfinished, kept)
+    except Exception as error:  # of transformers, for a tokenizer that it cannot save or read
+        log.info("the tokenizer is not kept: %s", named_error(error))
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    folders = sorted(kept.parent.iterdir(), key=lambda folder: folder.stat().st_mtime_ns, reverse=True)
+    for folder in folders[MAX_KEPT:]:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def describe(tokenizer: Any) -> tuple[Any, ...]:
+    """What two tokenizers that are the same have in common."""
+    encoded = [tokenizer.encode(text) for text in PROBES]
+    return (
+        type(tokenizer),
+        encoded,
+        [tokenizer.decode(ids) for ids in encoded],
+        [tokenizer.encode(text, add_special_tokens=False) for text in PROBES],
+        tokenizer.get_vocab(),
+        {number: str(token) for number, token in tokenizer.added_tokens_decoder.items()},
+        sorted(tokenizer.all_special_ids),
+        (tokenizer.bos_token, tokenizer.eos_token, tokenizer.pad_token, tokenizer.unk_token),
+        tokenizer.chat_template,
+    )
+
+
+def fingerprint(source: Path) -> str:
+    """Names the file as it is now, and the libraries. Raises OSError."""
+    status = source.stat()
+    values = (
+        source.resolve(),
+        status.st_size,
+        status.st_mtime_ns,
+        transformers.__version__,
+        tokenizers.__version__,
+    )
+    return hashlib.sha256("\0".join(map(str, values)).encode()).hexdigest()[:32]

@@ -1,0 +1,89 @@
+"""The tokenizer of a GGUF file is converted once, and converted again where what was kept is not whole."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from inference.model.load.gguf import tokenizer as gguf_tokenizer
+from inference.model.load.gguf.tokenizer import FOLDER, MAX_KEPT, describe, keep, read_gguf_tokenizer
+from inference.process.cache_folder import cache_folder
+from tests.gguf_files import tiny_gguf
+
+
+@pytest.fixture
+def conversions(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Path]:
+    """The files that were converted; the cache folder is empty at first."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    converted: list[Path] = []
+    convert = gguf_tokenizer.open_as_one_file
+
+    def count(source: Path) -> Any:
+        converted.append(source)
+        return convert(source)
+
+    monkeypatch.setattr(gguf_tokenizer, "open_as_one_file", count)
+    return converted
+
+
+def bare_gguf(folder: Path) -> Path:
+    """A GGUF file alone: the tokenizer is in it."""
+    path = tiny_gguf(folder)
+    for file in folder.iterdir():
+        if file != path and file.is_file():
+            file.unlink()
+    return path
+
+
+def kept_folders() -> list[Path]:
+    return list((cache_folder() / FOLDER).iterdir())
+
+
+def test_a_second_load_converts_nothing_and_gives_the_same(tmp_path: Path, conversions: list[Path]) -> None:
+    path = bare_gguf(tmp_path / "m")
+    first, second = read_gguf_tokenizer(path, False), read_gguf_tokenizer(path, False)
+    assert conversions == [path]
+    assert describe(first) == describe(second)
+    assert len(kept_folders()) == 1
+
+
+def test_another_file_at_the_same_path_is_converted(tmp_path: Path, conversions: list[Path]) -> None:
+    path = bare_gguf(tmp_path / "m")
+    read_gguf_tokenizer(path, False)
+    os.utime(path, (1, 1))
+    read_gguf_tokenizer(path, False)
+    assert conversions == [path, path]
+
+
+def test_what_is_not_whole_is_converted_again(
+    tmp_path: Path, conversions: list[Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    path = bare_gguf(tmp_path / "m")
+    expected = describe(read_gguf_tokenizer(path, False))
+    (kept,) = kept_folders()
+    content = (kept / "tokenizer.json").read_bytes()
+    (kept / "tokenizer.json").write_bytes(content[: len(content) // 2])
+    assert describe(read_gguf_tokenizer(path, False)) == expected
+    assert conversions == [path, path]
+    assert "is converted again" in caplog.text
+    assert (kept / "tokenizer.json").read_bytes() == content
+
+
+def test_a_tokenizer_that_changes_when_it_is_saved_is_not_kept(
+    tmp_path: Path, conversions: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = bare_gguf(tmp_path / "m")
+    monkeypatch.setattr(gguf_tokenizer, "describe", lambda tokenizer: object())
+    read_gguf_tokenizer(path, False)
+    assert not kept_folders()
+
+
+def test_the_oldest_leave(tmp_path: Path, conversions: list[Path]) -> None:
+    tokenizer = read_gguf_tokenizer(bare_gguf(tmp_path / "m"), False)
+    folder = cache_folder() / FOLDER
+    for number in range(MAX_KEPT):
+        keep(tokenizer, folder / str(number))
+        os.utime(folder / str(number), (10**10 + number,) * 2)
+    assert len(kept_folders()) == MAX_KEPT
+    assert {str(number) for number in range(MAX_KEPT)} == {each.name for each in kept_folders()}
