@@ -105,7 +105,7 @@ class GgufHeader:
     """A header as far as it was read.
 
     num_tensors   number of tensors in the file
-    metadata      key → the setting as encoded in the file, but for arrays of strings and of the vocabulary
+    metadata      key → the setting as encoded in the file, without arrays of strings and of the vocabulary
     texts         key → value of the string settings
     numbers       key → value of the number and bool settings
     vocab_size    tokens in the vocabulary; 0 if the file does not say

@@ -22,7 +22,7 @@ from inference.model.load.tokenizer import open_tokenizer
 from inference.process.cache_folder import cache_folder
 
 FOLDER = "gguf_tokenizers"
-MAX_KEPT = 8  # tokenizers; some 10 MB each
+MAX_FOLDERS = 8  # tokenizers; some 10 MB each
 PROBES = ("Hello, world! 1 23 456", " a  b\n\tc", "naïve 你好 🙂", "<s>[INST] hi [/INST]<|im_start|>user\n")
 
 log = logging.getLogger(__name__)
@@ -31,10 +31,10 @@ log = logging.getLogger(__name__)
 def read_gguf_tokenizer(source: Path, trust_remote_code: bool) -> Any:
     """The tokenizer of a GGUF file, or of the model whose first shard it is. As open_tokenizer."""
     try:
-        kept = cache_folder() / FOLDER / fingerprint(source)
-        if kept.is_dir():
-            kept.touch()  # it is used: others are deleted first
-            return open_tokenizer(kept, trust_remote_code=False)
+        folder = cache_folder() / FOLDER / fingerprint(source)
+        if folder.is_dir():
+            folder.touch()  # it is used: others are deleted first
+            return open_tokenizer(folder, trust_remote_code=False)
     except Exception as error:  # of transformers, for files that are not whole
         log.warning("the kept tokenizer of %s is converted again: %s", source.name, named_error(error))
     with open_as_one_file(source):
@@ -44,22 +44,22 @@ def read_gguf_tokenizer(source: Path, trust_remote_code: bool) -> Any:
     return tokenizer
 
 
-def keep(tokenizer: Any, kept: Path) -> None:
+def keep(tokenizer: Any, folder: Path) -> None:
     """Save the tokenizer, if what was saved gives the same one. Raises OSError."""
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = Path(tempfile.mkdtemp(dir=kept.parent))
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = Path(tempfile.mkdtemp(dir=folder.parent))
     try:
         tokenizer.save_pretrained(unfinished)
         if describe(open_tokenizer(unfinished, trust_remote_code=False)) == describe(tokenizer):
-            shutil.rmtree(kept, ignore_errors=True)
-            os.replace(unfinished, kept)
+            shutil.rmtree(folder, ignore_errors=True)
+            os.replace(unfinished, folder)
     except Exception as error:  # of transformers, for a tokenizer that it cannot save or read
         log.info("the tokenizer is not kept: %s", named_error(error))
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
-    folders = sorted(kept.parent.iterdir(), key=lambda folder: folder.stat().st_mtime_ns, reverse=True)
-    for folder in folders[MAX_KEPT:]:
-        shutil.rmtree(folder, ignore_errors=True)
+    by_age = sorted(folder.parent.iterdir(), key=lambda each: each.stat().st_mtime_ns, reverse=True)
+    for each in by_age[MAX_FOLDERS:]:
+        shutil.rmtree(each, ignore_errors=True)
 
 
 def describe(tokenizer: Any) -> tuple[Any, ...]:

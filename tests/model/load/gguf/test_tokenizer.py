@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from inference.model.load.gguf import tokenizer as gguf_tokenizer
-from inference.model.load.gguf.tokenizer import FOLDER, MAX_KEPT, describe, keep, read_gguf_tokenizer
+from inference.model.load.gguf.tokenizer import FOLDER, MAX_FOLDERS, describe, keep, read_gguf_tokenizer
 from inference.process.cache_folder import cache_folder
 from tests.gguf_files import tiny_gguf
 
@@ -61,13 +61,13 @@ def test_what_is_not_whole_is_converted_again(
 ) -> None:
     path = bare_gguf(tmp_path / "m")
     expected = describe(read_gguf_tokenizer(path, False))
-    (kept,) = kept_folders()
-    content = (kept / "tokenizer.json").read_bytes()
-    (kept / "tokenizer.json").write_bytes(content[: len(content) // 2])
+    (saved,) = kept_folders()
+    content = (saved / "tokenizer.json").read_bytes()
+    (saved / "tokenizer.json").write_bytes(content[: len(content) // 2])
     assert describe(read_gguf_tokenizer(path, False)) == expected
     assert conversions == [path, path]
     assert "is converted again" in caplog.text
-    assert (kept / "tokenizer.json").read_bytes() == content
+    assert (saved / "tokenizer.json").read_bytes() == content
 
 
 def test_a_tokenizer_that_changes_when_it_is_saved_is_not_kept(
@@ -82,8 +82,8 @@ def test_a_tokenizer_that_changes_when_it_is_saved_is_not_kept(
 def test_the_oldest_leave(tmp_path: Path, conversions: list[Path]) -> None:
     tokenizer = read_gguf_tokenizer(bare_gguf(tmp_path / "m"), False)
     folder = cache_folder() / FOLDER
-    for number in range(MAX_KEPT):
+    for number in range(MAX_FOLDERS):
         keep(tokenizer, folder / str(number))
         os.utime(folder / str(number), (10**10 + number,) * 2)
-    assert len(kept_folders()) == MAX_KEPT
-    assert {str(number) for number in range(MAX_KEPT)} == {each.name for each in kept_folders()}
+    assert len(kept_folders()) == MAX_FOLDERS
+    assert {str(number) for number in range(MAX_FOLDERS)} == {each.name for each in kept_folders()}
