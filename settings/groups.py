@@ -36,7 +36,7 @@ class ModelSettings:
     tokenizer_config_path: str = ""
     chat_template: str = ""
     cuda_memory_fraction: float = 1.0
-    weight_cache_dir: str = OFF
+    weight_cache_dir: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

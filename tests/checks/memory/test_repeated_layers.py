@@ -94,7 +94,7 @@ def test_a_step_takes_the_same_memory_as_with_every_layer_computed(kind: str) ->
 @pytest.mark.parametrize("kind", MODELS)
 def test_a_sequence_takes_the_same_memory_as_with_every_layer_computed(kind: str) -> None:
     for measure_runner in (
-        cost_of_paged,
+        partial(cost_of_paged, kv_dtype="auto"),
         partial(cost_of_contiguous, chunked_prefill=True),
         partial(cost_of_contiguous, chunked_prefill=False),
     ):
