@@ -8,6 +8,9 @@
 #include "lanes.h"
 #include "rounding.h"
 
+/* Functions that are compiled for each form of the pages: `in_blocks` and what follows from it are constants. */
+#define INLINE static inline __attribute__((always_inline))
+
 enum { SIDE = 8, WORD = 4, CACHE_LINE = 64 };    /* words on a square's side; a word is one float or two bfloat16 */
 
 typedef uint32_t Words __attribute__((vector_size(SIDE * WORD)));
@@ -31,7 +34,7 @@ Stretch stretch_find(const Cached *of, int first, int count)
 }
 
 /* Prefetch tokens [first, end) of the keys or the values. */
-static inline void fetch(const Cached *of, const char *data, const Stretch *stretch, int first, int end)
+INLINE void fetch(const Cached *of, const char *data, const Stretch *stretch, int first, int end)
 {
     for (int i = first; i < end && i < stretch->count; i++)
         for (size_t at = 0; at < of->head_bytes; at += CACHE_LINE)
@@ -63,7 +66,7 @@ static inline Words words_at(const char *head, int at, int bytes)
 }
 
 /* The words of a head of blocks, as words_at gives those of a head of `dtype`. */
-static inline Words words_of_blocks(const char *head, int at, const int dtype)
+INLINE Words words_of_blocks(const char *head, int at, const int dtype)
 {
     Words words = {0};
     if (!head)
@@ -97,7 +100,7 @@ static inline void turn(Words square[SIDE])
 }
 
 /* Write half a panel: SIDE tokens, all words of the head. */
-static inline void turn_heads(char *to, const Cached *of, const ptrdiff_t places[SIDE], int padded_bytes,
+INLINE void turn_heads(char *to, const Cached *of, const ptrdiff_t places[SIDE], int padded_bytes,
                               const int in_blocks)
 {
     for (int at = 0; at < padded_bytes; at += sizeof(Words)) {
@@ -112,24 +115,26 @@ static inline void turn_heads(char *to, const Cached *of, const ptrdiff_t places
     }
 }
 
+/* `own`: unlike *of, its members cannot change with what is written to `memory`. */
 Matrix stretch_keys(void *memory, const Cached *of, const Stretch *stretch, const Stretch *next)
 {
-    const int size = dtype_bytes(of->dtype), padded = round_up(of->head_dim, GROUP);
+    const Cached own = *of;
+    const int size = dtype_bytes(own.dtype), padded = round_up(own.head_dim, GROUP);
     const int outputs = round_up(stretch->count, PANEL);
     for (int token = 0; token < outputs; token += SIDE) {
         char *panel = (char *)memory + (size_t)(token / PANEL) * PANEL * padded * size;
-        fetch(of, of->keys, next, token, token + SIDE);
+        fetch(&own, own.keys, next, token, token + SIDE);
         char *to = panel + token % PANEL * WORD;
-        if (of->kv_dtype == Q8_0)
-            turn_heads(to, of, stretch->places + token, padded * size, 1);
+        if (own.kv_dtype == Q8_0)
+            turn_heads(to, &own, stretch->places + token, padded * size, 1);
         else
-            turn_heads(to, of, stretch->places + token, padded * size, 0);
+            turn_heads(to, &own, stretch->places + token, padded * size, 0);
     }
-    return (Matrix){of->dtype, outputs, of->head_dim, padded, memory, NULL, NULL};
+    return (Matrix){own.dtype, outputs, own.head_dim, padded, memory, NULL, NULL};
 }
 
 /* LANES values of a head from `value` on, padded with zeros; `in_blocks`: of a head of blocks. */
-static inline Lanes floats_at(const char *head, int value, int width, const int in_blocks)
+INLINE Lanes floats_at(const char *head, int value, int width, const int in_blocks)
 {
     if (!head)
         return (Lanes){0};
@@ -139,7 +144,7 @@ static inline Lanes floats_at(const char *head, int value, int width, const int 
 }
 
 /* The same in bfloat16, each in the low half of a word. */
-static inline WordLanes halves_at(const char *head, int value, int width, const int in_blocks)
+INLINE WordLanes halves_at(const char *head, int value, int width, const int in_blocks)
 {
     HalfLanes halves = {0};
     if (head && in_blocks)
@@ -152,30 +157,30 @@ static inline WordLanes halves_at(const char *head, int value, int width, const 
 }
 
 /* Prefetch the cache line of the token's values that begins with `value`, if one does. */
-static inline void fetch_value(const Cached *of, const Stretch *next, int token, int value)
+INLINE void fetch_value(const Cached *of, const Stretch *next, int token, int value, const int in_blocks)
 {
-    const int at = of->kv_dtype == Q8_0 ? value : value * dtype_bytes(of->dtype);
+    const int at = in_blocks ? value : value * dtype_bytes(of->dtype);
     if (at % CACHE_LINE == 0 && token < next->count)
         __builtin_prefetch(of->values + next->places[token] + at);
 }
 
 /* Write a panel of values; `tokens` is a multiple of GROUP. */
-static inline void lay_floats(char *to, const Cached *of, const Stretch *stretch, int tokens, int value,
+INLINE void lay_floats(char *to, const Cached *of, const Stretch *stretch, int tokens, int value,
                               const Stretch *next, const int in_blocks)
 {
     for (int i = 0; i < tokens; i++) {
-        fetch_value(of, next, i, value);
+        fetch_value(of, next, i, value, in_blocks);
         const char *head = head_at(of->values, stretch->places[i]);
         lanes_store((float *)to + i * LANES, floats_at(head, value, of->head_dim, in_blocks));
     }
 }
 
-static inline void lay_pairs(char *to, const Cached *of, const Stretch *stretch, int tokens, int value,
+INLINE void lay_pairs(char *to, const Cached *of, const Stretch *stretch, int tokens, int value,
                              const Stretch *next, const int in_blocks)
 {
     for (int i = 0; i < tokens; i += 2) {
-        fetch_value(of, next, i, value);
-        fetch_value(of, next, i + 1, value);
+        fetch_value(of, next, i, value, in_blocks);
+        fetch_value(of, next, i + 1, value, in_blocks);
         const char *first = head_at(of->values, stretch->places[i]);
         const char *second = head_at(of->values, stretch->places[i + 1]);
         const WordLanes both = halves_at(first, value, of->head_dim, in_blocks)
@@ -184,7 +189,7 @@ static inline void lay_pairs(char *to, const Cached *of, const Stretch *stretch,
     }
 }
 
-static inline void lay_panel(char *to, const Cached *of, const Stretch *stretch, int tokens, int value,
+INLINE void lay_panel(char *to, const Cached *of, const Stretch *stretch, int tokens, int value,
                              const Stretch *next, const int in_blocks)
 {
     if (of->dtype == F32)
@@ -195,13 +200,14 @@ static inline void lay_panel(char *to, const Cached *of, const Stretch *stretch,
 
 Matrix stretch_values(void *memory, const Cached *of, const Stretch *stretch, const Stretch *next)
 {
-    const int width = of->head_dim, padded = round_up(stretch->count, GROUP);
+    const Cached own = *of;
+    const int width = own.head_dim, padded = round_up(stretch->count, GROUP);
     for (int value = 0; value < width; value += PANEL) {
-        char *panel = (char *)memory + (size_t)value * padded * dtype_bytes(of->dtype);
-        if (of->kv_dtype == Q8_0)
-            lay_panel(panel, of, stretch, padded, value, next, 1);
+        char *panel = (char *)memory + (size_t)value * padded * dtype_bytes(own.dtype);
+        if (own.kv_dtype == Q8_0)
+            lay_panel(panel, &own, stretch, padded, value, next, 1);
         else
-            lay_panel(panel, of, stretch, padded, value, next, 0);
+            lay_panel(panel, &own, stretch, padded, value, next, 0);
     }
-    return (Matrix){of->dtype, round_up(width, PANEL), stretch->count, padded, memory, NULL, NULL};
+    return (Matrix){own.dtype, round_up(width, PANEL), stretch->count, padded, memory, NULL, NULL};
 }
