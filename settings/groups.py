@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 
 from settings.schema import Settings
 
-OFF = "off"  # value of TUNING_DIR and WEIGHT_CACHE_DIR
+OFF = "off"  # value of TUNING_DIR and RESPONSES_STORE
 StreamFormat = Literal["auto", "ndjson", "sse"]
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from gguf import GGMLQuantizationType as Type
 
 from scripts.bench.models import byte_tokenizer
+from tuning.export.gguf_file.write import add_config
 
 # Where a block has its float16 scales and minima, in bytes (ggml, src/ggml-common.h), and what they are: the
 # weights have a mean of 0 and a deviation near 0.02, as those of a new model.
@@ -31,7 +32,8 @@ def write_gguf(config: Any, file_type: str, path: Path) -> None:
     """Write a model of the config's shape, with its output layer tied to the embedding."""
     usual, finer, table = FILE_TYPES[file_type]
     writer, random = gguf.GGUFWriter(str(path), "llama"), np.random.default_rng(0)
-    add_metadata(writer, config)
+    add_config(writer, config, path.stem)
+    add_vocabulary(writer, config)
     head_dim = config.hidden_size // config.num_attention_heads
     keys = config.num_key_value_heads * head_dim
     shapes = {"attn_q": (config.hidden_size, config.hidden_size), "attn_k": (keys, config.hidden_size)}
@@ -52,15 +54,7 @@ def write_gguf(config: Any, file_type: str, path: Path) -> None:
     writer.close()
 
 
-def add_metadata(writer: gguf.GGUFWriter, config: Any) -> None:
-    writer.add_context_length(config.max_position_embeddings)
-    writer.add_embedding_length(config.hidden_size)
-    writer.add_block_count(config.num_hidden_layers)
-    writer.add_feed_forward_length(config.intermediate_size)
-    writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_rope_dimension_count(config.hidden_size // config.num_attention_heads)
+def add_vocabulary(writer: gguf.GGUFWriter, config: Any) -> None:
     vocabulary = byte_tokenizer(config.vocab_size).get_vocab()
     tokens = sorted(vocabulary, key=vocabulary.__getitem__)
     writer.add_tokenizer_model("gpt2")

@@ -30,17 +30,18 @@ log = logging.getLogger(__name__)
 
 def read_gguf_tokenizer(source: Path, trust_remote_code: bool) -> Any:
     """The tokenizer of a GGUF file, or of the model whose first shard it is. As open_tokenizer."""
-    try:
-        folder = cache_folder() / FOLDER / fingerprint(source)
-        if folder.is_dir():
-            folder.touch()  # it is used: others are deleted first
+    folder = saved_folder(source)
+    if folder is not None and folder.is_dir():
+        try:
+            os.utime(folder)  # it is used: others are deleted first
             return open_tokenizer(folder, trust_remote_code=False)
-    except Exception as error:  # of transformers, for files that are not whole
-        log.warning("the kept tokenizer of %s is converted again: %s", source.name, named_error(error))
+        except Exception as error:  # of transformers, for files that are not whole
+            log.warning("the kept tokenizer of %s is converted again: %s", source.name, named_error(error))
     with open_as_one_file(source):
         tokenizer = open_tokenizer(source.parent, trust_remote_code, gguf_file=source.name)
-    with contextlib.suppress(OSError, RuntimeError):
-        keep(tokenizer, cache_folder() / FOLDER / fingerprint(source))
+    if folder is not None:
+        with contextlib.suppress(OSError):
+            keep(tokenizer, folder)
     return tokenizer
 
 
@@ -78,14 +79,12 @@ def describe(tokenizer: Any) -> tuple[Any, ...]:
     )
 
 
-def fingerprint(source: Path) -> str:
-    """Names the file as it is now, and the libraries. Raises OSError."""
-    status = source.stat()
-    values = (
-        source.resolve(),
-        status.st_size,
-        status.st_mtime_ns,
-        transformers.__version__,
-        tokenizers.__version__,
-    )
-    return hashlib.sha256("\0".join(map(str, values)).encode()).hexdigest()[:32]
+def saved_folder(source: Path) -> Path | None:
+    """Where the tokenizer of the file as it is now is kept, for these libraries; None if it cannot be."""
+    try:
+        status, folder = source.stat(), cache_folder() / FOLDER
+    except (OSError, RuntimeError):
+        return None
+    file = source.resolve(), status.st_size, status.st_mtime_ns
+    identity = "\0".join(map(str, (*file, transformers.__version__, tokenizers.__version__)))
+    return folder / hashlib.sha256(identity.encode()).hexdigest()[:32]
