@@ -57,6 +57,11 @@ class RecentDurations:
         now = time.monotonic()
         return min((self._remaining_s(now - start) for start in starts), default=0.0)
 
+    def last_end_s(self, starts: Iterable[float]) -> float:
+        """Seconds until all of the running pieces have ended."""
+        now = time.monotonic()
+        return max((self._remaining_s(now - start) for start in starts), default=0.0)
+
     def _remaining_s(self, elapsed_s: float) -> float:
         """The mean by which longer pieces outlasted `elapsed_s`. Without any, it takes as long again."""
         remaining = [seconds - elapsed_s for seconds in tuple(self._seconds) if seconds > elapsed_s]

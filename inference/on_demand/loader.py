@@ -15,6 +15,7 @@ from math import inf
 
 from inference.errors import NotFound, Unavailable
 from inference.metrics.on_demand import OnDemandMetrics
+from inference.on_demand.expected_wait import seconds_until_loaded
 from inference.on_demand.managed_model import (
     FAILED_REST_S,
     LoadFailed,
@@ -96,12 +97,11 @@ class ModelLoader:
     async def use(self, model: ManagedModel, within_s: float = inf) -> AsyncIterator[None]:
         """As Residence.use. Raises NotLoaded."""
         await self._wait_until_ready(model, within_s)
-        model.num_running += 1
         model.cancel_idle_timer()
         try:
-            yield
+            with model.answering():
+                yield
         finally:
-            model.num_running -= 1
             self._note_use(model)
 
     def close(self) -> None:
@@ -113,8 +113,8 @@ class ModelLoader:
     async def _wait_until_ready(self, model: ManagedModel, within_s: float) -> None:
         if model.is_ready:
             return
-        if model.is_resting(self._clock()):
-            raise NotLoaded(model.problem, FAILED_REST_S)
+        if rest_s := model.rest_s(self._clock()):
+            raise NotLoaded(model.problem, rest_s)
         model.num_waiting += 1
         try:
             async with asyncio.timeout(min(self._limits.wait_s, within_s)):
@@ -123,7 +123,9 @@ class ModelLoader:
                         raise NotLoaded(problem, FAILED_REST_S)
         except TimeoutError:
             model.is_requested = True  # the client is to come again, and finds it loaded
-            raise model.still_loading(self._clock()) from None
+            now = self._clock()
+            wait_s = seconds_until_loaded(model, self._models.values(), self._capacity, now)
+            raise model.still_loading(now, wait_s) from None
         finally:
             model.num_waiting -= 1
             self._changed.set()
@@ -144,10 +146,7 @@ class ModelLoader:
         """Load the models of the queue, one after the other."""
         while self._queue:
             model = self._queue.popleft()
-            problem = await self._try_to_load(model)
-            assert model.loading is not None
-            model.loading.set_result(problem)
-            model.loading, model.is_requested = None, False
+            model.finish_loading(await self._try_to_load(model))
             while model.is_ready and model.num_waiting:  # they begin before another model takes its memory
                 await asyncio.sleep(0)
             self._note_use(model)

@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import inf
 from typing import Protocol
 
-from inference.drain_rate import MAX_RETRY_S, MIN_RETRY_S
+from inference.drain_rate import MAX_RETRY_S, MIN_RETRY_S, RecentDurations
 from inference.errors import Unavailable
 from inference.process.memory_shortage import is_memory_shortage
 from inference.types import ModelInfo, ModelStatus
@@ -47,6 +49,11 @@ class ManagedProcess(Protocol):
         """How far the load is, for messages; empty: nothing is known."""
         ...
 
+    @property
+    def remaining_s(self) -> float | None:
+        """Seconds that its download still takes; None: nothing is known."""
+        ...
+
     async def start(self) -> ModelInfo:
         """Start it; when it answers requests, return what it says of the model. Raises LoadFailed."""
         ...
@@ -82,6 +89,7 @@ class ManagedModel:
     needs           bytes on each device while it is loaded
     keep_alive_s    in memory after its last answer; inf: until its memory is needed
     takes_requests  False: it leaves after its running answers, and new requests wait for the next load
+    answer_starts   time.monotonic() of the running answers
     is_requested    it is to be loaded even if no request waits for it
     info            what its process said of the model at its last load; None: it has not been loaded yet
     unloading       the last task that was to unload it
@@ -94,7 +102,7 @@ class ManagedModel:
     is_pinned: bool = False
     status: ModelStatus = "unloaded"
     process: ManagedProcess | None = None
-    num_running: int = 0
+    answer_starts: list[float] = field(default_factory=list)
     num_waiting: int = 0
     takes_requests: bool = True
     is_requested: bool = False
@@ -109,6 +117,11 @@ class ManagedModel:
     loading: asyncio.Future[str] | None = None
     unloading: asyncio.Task[None] | None = field(default=None, repr=False)
     idle_timer: asyncio.TimerHandle | None = field(default=None, repr=False)
+    durations: RecentDurations = field(default_factory=RecentDurations, repr=False)  # of answers
+
+    @property
+    def num_running(self) -> int:
+        return len(self.answer_starts)
 
     @property
     def is_ready(self) -> bool:
@@ -134,20 +147,46 @@ class ManagedModel:
             return self.problem
         return self.process.progress if self.status == "loading" and self.process else ""
 
-    def is_resting(self, now: float) -> bool:
-        """Whether its load has just failed."""
-        return now < self.failed_at + FAILED_REST_S
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """It answers a request until the block ends."""
+        start = time.monotonic()
+        self.answer_starts.append(start)
+        try:
+            yield
+        finally:
+            self.answer_starts.remove(start)
+            self.durations.record(time.monotonic() - start)
 
-    def still_loading(self, now: float) -> NotLoaded:
-        """How far the load is, and when it is expected to end, for a request that has waited long enough."""
+    def rest_s(self, now: float) -> float:
+        """Seconds until its load is tried again, if it has just failed; else 0."""
+        return max(0.0, self.failed_at + FAILED_REST_S - now)
+
+    def remaining_load_s(self, now: float) -> float:
+        """Seconds that are left of its load if it takes as long as the last one.
+
+        If it has taken longer already, it takes as long again.
+        """
         if self.status != "loading":
-            reason, elapsed_s = "waits until another model is loaded, or has ended its answers", 0.0
+            return self.load_s
+        elapsed_s = now - self.started_at
+        download_s = (self.process and self.process.remaining_s) or 0.0
+        return max(download_s, self.load_s - elapsed_s if elapsed_s < self.load_s else elapsed_s)
+
+    def still_loading(self, now: float, wait_s: float) -> NotLoaded:
+        """How far the load is, for a request that has waited long enough. wait_s: until it ends, expected."""
+        if self.status != "loading":
+            reason = "waits until another model is loaded, or has ended its answers"
         else:
-            elapsed_s = now - self.started_at
             details = f" ({self.process.progress})" if self.process and self.process.progress else ""
-            reason = f"has been loading for {elapsed_s:.0f} s{details}"
-        retry_after = min(MAX_RETRY_S, max(MIN_RETRY_S, self.load_s - elapsed_s))
-        return NotLoaded(f"{self.name} {reason}", retry_after)
+            reason = f"has been loading for {now - self.started_at:.0f} s{details}"
+        return NotLoaded(f"{self.name} {reason}", min(MAX_RETRY_S, max(MIN_RETRY_S, wait_s)))
+
+    def finish_loading(self, problem: str) -> None:
+        """Tell those who wait. problem: why its load failed; empty if it did not."""
+        assert self.loading is not None
+        self.loading.set_result(problem)
+        self.loading, self.is_requested = None, False
 
     def note_loaded(self, now: float) -> None:
         self.status, self.takes_requests, self.problem = "loaded", True, ""

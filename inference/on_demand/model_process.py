@@ -8,6 +8,7 @@ its checks and its downloads as JSON, which say why and how far; all other lines
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import pickle
 import signal
@@ -19,6 +20,7 @@ from dataclasses import replace
 from typing import IO
 
 from inference.errors import without_folders
+from inference.on_demand.load_progress import STALL_S, limit_stalls
 from inference.on_demand.managed_model import LoadFailed
 from inference.on_demand.model_adapters import ModelAdapters
 from inference.process import memory_shortage
@@ -36,6 +38,9 @@ OWN_NAME = "hearth: "
 NO_MEMORY = OWN_NAME + memory_shortage.NOT_ENOUGH  # begins the sentence of a start without memory
 REPORT_KEYS = {"findings", "report", "total_bytes"}  # of the checks, of the memory, of a download
 STOP_TIMEOUT_S = 20.0
+KILL_TIMEOUT_S = 5.0  # a process that waits for a network disk may outlast SIGKILL
+
+log = logging.getLogger(__name__)
 
 
 class ModelProcess:
@@ -53,13 +58,30 @@ class ModelProcess:
         self._adapters = adapters
         self._process: subprocess.Popen[bytes] | None = None
         self._progress = ""
+        self._remaining_s: float | None = None
         self._problem = ""
 
     @property
     def progress(self) -> str:
         return self._progress
 
+    @property
+    def remaining_s(self) -> float | None:
+        return self._remaining_s
+
     async def start(self) -> ModelInfo:
+        process = self._launch()
+        try:
+            async with limit_stalls(process.pid, STALL_S):
+                return await self._wait_until_ready(process)
+        except TimeoutError:
+            details = f" ({self._progress})" if self._progress else ""
+            raise LoadFailed(
+                f"{self._name}: the load made no progress for {STALL_S:.0f} s{details}: "
+                "check the disk or the network that its files come from"
+            ) from None
+
+    def _launch(self) -> subprocess.Popen[bytes]:
         self._process = process = subprocess.Popen(
             launch_command((sys.executable, str(PROGRAM))),
             cwd=ROOT,
@@ -72,6 +94,9 @@ class ModelProcess:
         threading.Thread(target=self._read, args=(process.stdout,), name=f"model {self._name}").start()
         with contextlib.suppress(BrokenPipeError), process.stdin as pipe:
             pickle.dump(self._settings, pipe)
+        return process
+
+    async def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> ModelInfo:
         while not is_listening(self._settings.host, self._settings.port):
             if process.poll() is not None:
                 raise LoadFailed(f"{self._name}: {self._problem or describe_exit(process.returncode)}")
@@ -96,8 +121,16 @@ class ModelProcess:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self.wait()
-        self.kill()
-        await self.wait()
+        if process.poll() is not None:
+            return
+        self._send_kill(process)
+        try:
+            async with asyncio.timeout(KILL_TIMEOUT_S):
+                await self.wait()
+        except TimeoutError:
+            log.error(
+                "event=model_process_stuck model=%s pid=%d: it outlasts SIGKILL", self._name, process.pid
+            )
 
     async def wait(self) -> int:
         assert self._process is not None
@@ -107,9 +140,13 @@ class ModelProcess:
 
     def kill(self) -> None:
         if self._process is not None and self._process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+            self._send_kill(self._process)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(KILL_TIMEOUT_S)
+
+    def _send_kill(self, process: subprocess.Popen[bytes]) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
     def _read(self, output: IO[bytes]) -> None:
         """Read what the child prints until it ends. On a thread of its own."""
@@ -127,7 +164,7 @@ class ModelProcess:
         except ValueError:
             return False
         if "total_bytes" in report:
-            self._progress = report["message"]
+            self._progress, self._remaining_s = report["message"], report["eta_seconds"]
         elif "findings" in report:
             refusals = [describe_refusal(finding) for finding in report["findings"] if not finding["ok"]]
             for refusal in refusals:

@@ -26,6 +26,7 @@ class FakeProcess:
         self.name, self.setup = name, setup
         self.exit = asyncio.Event()
         self.progress = "30 %"
+        self.remaining_s: float | None = None
 
     async def start(self) -> ModelInfo:
         self.setup.log.append(f"+{self.name}")
@@ -262,6 +263,10 @@ def test_a_failed_load_has_its_reason_and_is_not_tried_at_once() -> None:
                 await setup.use_model("a")
         assert setup.log == ["+a", "-a"] and setup.models["a"].status == "failed"
         assert setup.models["a"].status_detail == "a is too large"
+        setup.models["a"].failed_at -= 7
+        with pytest.raises(NotLoaded) as refusal:
+            await setup.use_model("a")
+        assert refusal.value.retry_after == pytest.approx(3.0, abs=0.5), "the rest of its rest"
         await setup.use_model("b")
         setup.failing.clear()
         setup.models["a"].failed_at -= 60
@@ -339,6 +344,56 @@ def test_a_request_behind_another_load_says_so() -> None:
         assert setup.log == ["+a", "+b"]
 
     play(scenario, wait_s=0.02)
+
+
+def test_a_request_behind_other_loads_waits_for_all_of_them() -> None:
+    async def scenario(setup: LoaderSetup) -> None:
+        setup.can_start.clear()
+        waits = {}
+        for name, load_s in zip("abc", (4.0, 8.0, 16.0), strict=True):
+            setup.models[name].load_s = load_s
+
+        async def refusal_of(name: str) -> None:
+            with pytest.raises(NotLoaded) as refusal:
+                await setup.use_model(name)
+            waits[name] = refusal.value.retry_after
+
+        await asyncio.gather(*map(refusal_of, "abc"))
+        setup.can_start.set()
+        assert [waits[name] for name in "abc"] == pytest.approx([4.0, 12.0, 28.0], abs=0.5)
+
+    play(scenario, wait_s=0.02)
+
+
+def test_a_load_that_outlasts_the_last_one_takes_as_long_again() -> None:
+    async def scenario(setup: LoaderSetup) -> None:
+        setup.can_start.clear()
+        loading = asyncio.create_task(setup.use_model("a"))
+        await setup.wait_until(lambda: setup.models["a"].status == "loading")
+        model, now = setup.models["a"], setup.models["a"].started_at
+        model.load_s = 10.0
+        assert [model.remaining_load_s(now + elapsed_s) for elapsed_s in (4.0, 30.0)] == [6.0, 30.0]
+        setup.processes["a"].remaining_s = 50.0
+        assert model.remaining_load_s(now + 4.0) == 50.0, "its download says more"
+        setup.can_start.set()
+        await loading
+
+    play(scenario)
+
+
+def test_a_model_whose_place_is_taken_waits_for_the_answers_of_the_other() -> None:
+    async def scenario(setup: LoaderSetup) -> None:
+        await setup.use_model("a")
+        setup.models["a"].durations.record(20.0)
+        setup.models["b"].load_s = 5.0
+        busy = asyncio.create_task(setup.use_model("a", 0.1))
+        await asyncio.sleep(0.01)
+        with pytest.raises(NotLoaded, match="b waits until another model") as refusal:
+            await setup.use_model("b")
+        assert refusal.value.retry_after == pytest.approx(25.0, abs=0.5)
+        await busy
+
+    play(scenario, capacity=1, wait_s=0.02)
 
 
 def test_a_model_that_is_added_is_loaded_like_others() -> None:

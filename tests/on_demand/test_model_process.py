@@ -48,3 +48,43 @@ def test_a_refusal_of_the_checks_shows_no_folder_of_the_server(
     sentence = "weights needs model-00002.safetensors, and there is 1 of 2 files: copy the missing files into"
     assert str(raised.value) == f"m: {sentence} m"
     assert f"[m] {sentence} /srv/models/m" in capfd.readouterr().err, "the log names the folder"
+
+
+def start_program(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Why a process that runs `text` is no model, where one may stall for two seconds. It has ended then."""
+    program = folder / "serve_model.py"
+    program.write_text(text)
+    monkeypatch.setattr(model_process, "PROGRAM", program)
+    monkeypatch.setattr(model_process, "STALL_S", 2.0)
+    process = make_process(folder)
+
+    async def start() -> None:
+        try:
+            await process.start()
+        finally:
+            await process.stop()
+
+    with pytest.raises(LoadFailed) as raised:
+        asyncio.run(start())
+    assert not process.is_running
+    return str(raised.value)
+
+
+def test_a_load_that_gets_no_further_ends_with_its_progress(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    download = {"message": "fetching m 3 %", "total_bytes": 9, "eta_seconds": 40}
+    text = f"import time\nprint({json.dumps(download)!r}, flush=True)\ntime.sleep(60)\n"
+    message = start_program(text, tmp_path, monkeypatch)
+    assert message.startswith("m: the load made no progress for 2 s (fetching m 3 %): check the disk")
+
+
+def test_a_load_that_reads_may_take_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = (
+        "import time",
+        "for _ in range(30):",
+        "    open('/dev/zero', 'rb').read(1 << 20)",
+        "    time.sleep(0.1)",
+        "raise SystemExit(7)",
+    )
+    assert "exit code 7" in start_program("\n".join(lines), tmp_path, monkeypatch)

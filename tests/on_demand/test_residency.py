@@ -15,7 +15,7 @@ def model(
         name,
         {"cpu": cpu, "cuda:0": gpu},
         last_used=used,
-        num_running=running,
+        answer_starts=[0.0] * running,
         is_pinned=keys.get("pinned", False),
     )
 
