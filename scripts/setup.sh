@@ -105,7 +105,7 @@ install_torch() {
     say "$torch from $source; this machine runs the $build build"
     pip_install "${options[@]}" "$torch" || fail "pip cannot install $torch from $source: check the address and the \
 network, then run this again"
-    say "installed: torch $(.venv/bin/python -c 'import torch; print(torch.__version__)')"
+    say "installed: torch $(.venv/bin/python -c 'import importlib.metadata as m; print(m.version("torch"))')"
     uses_gpu .venv/bin/python || say "this torch cannot use the GPU: set TORCH_INDEX to PyTorch's package index of \
 $build builds, or CUDA_VISIBLE_DEVICES to nothing for the CPU, then run this again"
 }

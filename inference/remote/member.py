@@ -42,9 +42,8 @@ class Member:
         self.breaker = Breaker()
         self.load = MemberLoad()
         self._is_retired = False
-        self._limits: set[asyncio.Timeout] = (
-            set()
-        )  # of the running answers: they expire if the server is lost
+        # Of the running answers: they expire if the server is lost.
+        self._limits: set[asyncio.Timeout] = set()
 
     async def retire(self) -> None:
         """Close all connections once the running answers have ended. No further ones begin."""
