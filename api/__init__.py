@@ -17,6 +17,7 @@ from api import (
     errors,
     model_loading,
     request_log,
+    sleep_mode,
     tuning_access,
 )
 from api.store import access
@@ -39,6 +40,7 @@ def create_app(
     fetch_adapter: adapters.FetchAdapter | None = None,
     tuning: TuningService | None = None,
     model_loader: model_loading.ModelLoading | None = None,
+    sleeper: sleep_mode.Sleeper | None = None,
 ) -> Flask:
     """Build the app that serves `models`. Without `metrics` there is no /metrics route.
 
@@ -46,6 +48,7 @@ def create_app(
     fetch_adapter  fetches an adapter from the Hub; None: clients cannot load one from there
     tuning         keeps files and jobs; None: their routes answer 404
     model_loader   of the models that are loaded on demand; None: there is none
+    sleeper        puts the model to sleep; None: no model can
     """
     from api import (
         doc_pages,
@@ -77,6 +80,7 @@ def create_app(
         llama_cpp,
         h2ogpt,
         model_loading,
+        sleep_mode,
         path_dispatch,
         playground,
         tuning_page,
@@ -96,6 +100,7 @@ def create_app(
     adapters.install(app, adapters.AdapterLoader(models, settings.adapter_dirs, fetch_adapter))
     tuning_access.install(app, tuning)
     model_loading.install(app, model_loader)
+    sleep_mode.install(app, sleeper)
     samples.install(app)
     pages_of_neodim = () if settings.cors_origins else (neodim.PATH,)
     cors.install(app, settings.cors_origins, settings.cors_credentials, unchecked_paths=pages_of_neodim)

@@ -12,6 +12,7 @@ from api.errors import Draining, json_response
 from api.model_card import ModelState, model_states
 from api.openapi.document import listed_methods
 from api.openapi.operation import Operation, attach_operation
+from api.sleep_mode import sleep_reason
 from api.wsgi_environ import DRAINING
 from inference.errors import Unavailable
 from inference.metrics import Metrics
@@ -48,7 +49,8 @@ HEALTH = Operation(
 )
 READY = Operation(
     "Check that new requests are accepted",
-    "As /health, with the reason of a 503, and whether each model is in memory; also 503 during shutdown.",
+    "As /health, with the reason of a 503, and whether each model is in memory; also 503 during shutdown"
+    " and while the model sleeps.",
     response=ReadyResponse,
 )
 VERSION = Operation("Show the server's version", response=VersionResponse)
@@ -71,7 +73,7 @@ def make_blueprint(models: Models, settings: ServerSettings, metrics: Metrics | 
     def ready() -> Response:
         if DRAINING in request.environ:
             raise Draining(request.environ[DRAINING])
-        if reason := models.unavailable_reason():
+        if reason := models.unavailable_reason() or sleep_reason():
             raise Unavailable(reason)
         return json_response(200, ReadyResponse(OK.status, model_states(models)))
 

@@ -35,8 +35,10 @@ from inference.model.paged.kv_pool import AUTO
 from inference.model.pooling import embedding_sizes
 from inference.model.runner_options import BATCH_INVARIANT
 from inference.model.tensor_parallel.executor import MultiProcess, SingleProcess
+from inference.model.weight_cache import mapped_file
 from inference.open_draft_model import DraftSource, open_draft_model
 from inference.process.malloc import trim_heap
+from inference.sleep_mode import SleepMode
 from inference.structured_output import GrammarChecker, GrammarCompiler
 from inference.text.special_tokens import SpecialTokensIn
 from settings.groups import EngineSettings, ModelSettings
@@ -78,6 +80,15 @@ class LoadedEngine:
             prefix_caching=self.engine.core.kv_cache_manager.prefix_caching,
             gpu_memory_fraction=self.gpu_memory_fraction,
         )
+
+    def make_sleep_mode(self) -> SleepMode | None:
+        """What puts the model to sleep; None: it is not on the CPU alone, in this process."""
+        model = self.loaded_model
+        if model.device != "cpu" or not isinstance(self.executor, SingleProcess):
+            return None
+        file = mapped_file(model.model)
+        runner = self.selected_runner.runner
+        return SleepMode(self.engine, self.engine_thread, runner, file.memory if file else None)
 
     def memory_in_use(self, gpus: Sequence[int], reset_peaks: bool = False) -> list[MemoryUsage]:
         """The memory that each process of the model has in use, this process first.

@@ -121,7 +121,8 @@ def serve(settings: Settings, pending: PendingRepository, version: str, *, is_ch
         tuning, loader = stack.enter_context(
             open_tuning(settings, models, model_folder, report.plan, report.machine, metrics)
         )
-        return run_server(settings, models, metrics, tuning, version, loader, has_link=is_child)
+        sleeper = loaded_engine.make_sleep_mode()
+        return run_server(settings, models, metrics, tuning, version, loader, sleeper, has_link=is_child)
 
 
 def report_memory(

@@ -12,6 +12,7 @@ from api.model_loading import ModelLoading
 from api.server.metrics_port import serve_metrics
 from api.server.serve import check_certificate
 from api.server.serve import serve as serve_http
+from api.sleep_mode import Sleeper
 from api.store.store import open_store
 from hub.fetch_adapter import fetch_adapter
 from hub.resolve import make_hub
@@ -29,12 +30,14 @@ def run_server(
     tuning: TuningService | None,
     version: str,
     model_loader: ModelLoading | None = None,
+    sleeper: Sleeper | None = None,
     *,
     has_link: bool = False,
 ) -> int:
     """Serve the models, and the metrics on PROMETHEUS_PORT if it is set. Returns the exit code.
 
     model_loader  of the models that are loaded on demand; None: there is none
+    sleeper       puts the model to sleep; None: no model can
     has_link      serve the parent of this process too, see api/link.py
     """
     with contextlib.ExitStack() as stack:
@@ -47,7 +50,8 @@ def run_server(
         if store:
             stack.callback(store.close)
         stack.callback(models.close_remote)
-        app = create_app(models, server, metrics, store, make_adapter_fetch(settings), tuning, model_loader)
+        fetch = make_adapter_fetch(settings)
+        app = create_app(models, server, metrics, store, fetch, tuning, model_loader, sleeper)
         return serve_http(
             app,
             models,

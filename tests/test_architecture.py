@@ -30,6 +30,7 @@ FLOORS = {
     "inference.factory": 4,
     "inference.open_draft_model": 3,
     "inference.load_recipe": 3,
+    "inference.sleep_mode": 3,
     "inference.local": 3,
     "inference.lora": 2,
     "inference.lora.adapter": 1,

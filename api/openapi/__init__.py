@@ -32,6 +32,7 @@ TAGS = {
     "model_loading": Tag(
         "Models on demand", "Loads and unloads models of this machine, as llama.cpp's router does."
     ),
+    "sleep_mode": Tag("Sleep mode", "Gives the memory of the model back for a while, as vLLM does."),
     "h2ogpt": Tag("h2oGPT", "The system information that h2oGPT has under this name."),
     "sglang": Tag("SGLang", "LoRA adapters, as SGLang loads and unloads them."),
     "neodim": Tag("Neodim", "Neodim's own route is POST /generate, listed under Shared paths."),

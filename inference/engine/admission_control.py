@@ -21,7 +21,7 @@ class AdmissionControl:
     def __init__(self, max_queued_tokens: int) -> None:
         self.max_queued_tokens = max_queued_tokens
         self.queued_tokens = 0
-        self.closed_reason = ""
+        self.closed_reason = self.paused_reason = ""
         self.estimate_wait: Callable[[int], float | None] = lambda excess: None
         self._tokens_by_id: dict[int, int] = {}
         self._drain_rate = DrainRate()
@@ -32,12 +32,12 @@ class AdmissionControl:
         """Count sequences in; the body queues them, and `close` cannot run before it ends.
 
         tokens_by_id: sequence id → prompt tokens. Raises Overloaded if more than `max_queued_tokens` would
-        wait, unless nothing waits; Unavailable once closed.
+        wait, unless nothing waits; Unavailable while paused and once closed.
         """
         num_tokens = sum(tokens_by_id.values())
         with self._lock:
-            if self.closed_reason:
-                raise Unavailable(self.closed_reason)
+            if reason := self.closed_reason or self.paused_reason:
+                raise Unavailable(reason)
             excess = min(self.queued_tokens + num_tokens - self.max_queued_tokens, self.queued_tokens)
             if excess <= 0:
                 self.queued_tokens += num_tokens
@@ -59,3 +59,12 @@ class AdmissionControl:
         """Refuse all further sequences. Only the first reason is recorded."""
         with self._lock:
             self.closed_reason = self.closed_reason or reason
+
+    def pause(self, reason: str) -> None:
+        """Refuse sequences until `resume`."""
+        with self._lock:
+            self.paused_reason = reason
+
+    def resume(self) -> None:
+        with self._lock:
+            self.paused_reason = ""

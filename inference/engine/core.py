@@ -147,7 +147,6 @@ class EngineCore:
             if not is_memory_shortage(error):
                 raise
             log.exception("out of memory between steps sequences=%d", len(self.sequences))
-            self.scheduler.discard_all()  # memory may have run out in the middle of an update
             self._fail_all(Internal(TOO_LITTLE_MEMORY))
             self.output_queue.send()
         return bool(self.background_queue.tasks)
@@ -173,8 +172,8 @@ class EngineCore:
         self.kv_cache_manager.check_integrity()
         return False
 
-    def close(self, error: ServerError) -> None:
-        """End every sequence and background task with error. The core cannot be used afterwards."""
+    def end_all(self, error: ServerError) -> None:
+        """End every sequence and background task with error. Nothing is cached afterwards."""
         self._fail_all(error)
         self.background_queue.close(error)
         self.output_queue.send()
@@ -292,7 +291,8 @@ class EngineCore:
             self._fail(oversized, Internal(TOO_LITTLE_MEMORY))
 
     def _fail_all(self, error: ServerError) -> None:
-        """End every sequence with error."""
+        """End every sequence with error, and discard the KV memory: an update may be half done."""
+        self.scheduler.discard_all()
         for sequence in self.sequences.values():
             self.put_output(sequence.output_sink, StepOutput(error=error))
             self.admission_control.release(sequence.id)

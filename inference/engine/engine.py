@@ -102,6 +102,13 @@ class Engine:
         self._admission_control.close(error.message)
         self._send(Stop(error))
 
+    def pause(self, reason: str) -> None:
+        """Refuse further requests with Unavailable until `resume`. Accepted ones go on."""
+        self._admission_control.pause(reason)
+
+    def resume(self) -> None:
+        self._admission_control.resume()
+
     def submit(
         self,
         requests: SequenceOf[GenerationRequest],
@@ -191,6 +198,11 @@ class Engine:
         return self._engine_thread is not None
 
     @property
+    def is_idle(self) -> bool:
+        """Whether no accepted request is unfinished. On the engine's thread."""
+        return self.core.is_idle and self._inbox.empty()
+
+    @property
     def closed_reason(self) -> str:
         """Why the engine accepts no more requests; empty while it accepts them."""
         return self._admission_control.closed_reason
@@ -240,7 +252,7 @@ class Engine:
 
     def take_turn(self) -> bool:
         """As `step`, on the engine thread. After `stop` and after a failure the engine leaves the thread."""
-        if self.core.is_idle and self._inbox.empty():
+        if self.is_idle:
             return False
         has_work = False
         try:
@@ -279,5 +291,5 @@ class Engine:
             command = self._inbox.get()
             if isinstance(command, Submit | RunBackgroundTask):
                 self._handle(command)
-        self.core.close(error)
+        self.core.end_all(error)
         log.info("engine stopped reason=%s", error.message)

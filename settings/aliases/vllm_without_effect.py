@@ -139,7 +139,7 @@ IGNORED: Mapping[str, Unsupported] = {
     **no_effect(
         NO_OFFLOAD,
         "OFFLOAD_BACKEND OFFLOAD_GROUP_SIZE OFFLOAD_NUM_IN_GROUP OFFLOAD_PREFETCH_STEP SLEEP_MODE_BACKEND",
-        switches="""ENABLE_CUMEM_ALLOCATOR ENABLE_NCCL_COMM_SUSPEND ENABLE_SLEEP_MODE
+        switches="""ENABLE_CUMEM_ALLOCATOR ENABLE_NCCL_COMM_SUSPEND
         SLEEP_MODE_OFFLOAD_CUDAGRAPH""",
         several="CPU_OFFLOAD_PARAMS OFFLOAD_PARAMS SLEEP_PRESERVE_PARAMETER_NAMES",
     ),
@@ -220,6 +220,7 @@ IGNORED: Mapping[str, Unsupported] = {
         "the pages and routes of the server are fixed",
         switches="DISABLE_FASTAPI_DOCS ENABLE_OFFLINE_DOCS",
     ),
+    **no_effect("POST /sleep and /wake_up are always there", switches="ENABLE_SLEEP_MODE"),
     **no_effect("GET /tokenizer_info is always there", switches="ENABLE_TOKENIZER_INFO_ENDPOINT"),
     **no_effect("clients' certificates are not asked for", "SSL_CA_CERTS"),
     **no_effect("the certificate is read at the start", switches="ENABLE_SSL_REFRESH"),

@@ -1,0 +1,79 @@
+"""vLLM's routes of sleep mode."""
+
+from collections.abc import Collection
+
+import pytest
+from flask.testing import FlaskClient
+
+from api import create_app
+from inference.errors import BadRequest
+from settings.groups import ServerSettings
+from tests.fake_backend import FakeBackend, make_models
+
+KEY = {"Authorization": "Bearer secret"}
+
+
+class FakeSleeper:
+    """Notes the calls; wakes by two tags."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[object, ...]] = []
+        self.is_sleeping = False
+
+    def sleep(self, level: int, mode: str) -> None:
+        if level > 2:
+            raise BadRequest("level", "must be one of 1, 2", level)
+        self.is_sleeping = True
+        self.calls.append((level, mode))
+
+    def wake_up(self, tags: Collection[str] = ("weights", "kv_cache")) -> bool:
+        self.calls.append(tuple(tags))
+        self.is_sleeping = len(tags) < 2
+        return not self.is_sleeping
+
+
+@pytest.fixture
+def sleeper() -> FakeSleeper:
+    return FakeSleeper()
+
+
+@pytest.fixture
+def client(sleeper: FakeSleeper) -> FlaskClient:
+    settings = ServerSettings(api_keys=("secret",))
+    return create_app(make_models(FakeBackend()), settings, sleeper=sleeper).test_client()
+
+
+def test_a_model_sleeps_and_wakes(client: FlaskClient, sleeper: FakeSleeper) -> None:
+    assert client.post("/sleep", headers=KEY).json == {"status": "sleeping", "level": 1}
+    assert client.post("/sleep?level=2&mode=wait", headers=KEY).json == {"status": "sleeping", "level": 2}
+    assert client.get("/is_sleeping", headers=KEY).json == {"is_sleeping": True}
+    half = client.post("/wake_up?tags=weights", headers=KEY)
+    assert half.json == {"status": "sleeping", "tags": ["weights"]}
+    assert client.post("/wake_up", headers=KEY).json == {"status": "awake", "tags": None}
+    assert sleeper.calls == [(1, "abort"), (2, "wait"), ("weights",), ("weights", "kv_cache")]
+
+
+def test_the_routes_need_a_key(client: FlaskClient, sleeper: FakeSleeper) -> None:
+    responses = [client.post("/sleep"), client.post("/wake_up"), client.get("/is_sleeping")]
+    assert [response.status_code for response in responses] == [401] * 3
+    assert not sleeper.calls
+
+
+@pytest.mark.parametrize("level", ["3", "deep"])
+def test_an_unknown_level_is_refused(level: str, client: FlaskClient) -> None:
+    response = client.post(f"/sleep?level={level}", headers=KEY)
+    assert response.status_code == 400 and response.json is not None
+    assert "level" in response.json["error"]["message"]
+
+
+def test_a_sleeping_model_is_live_and_healthy_but_not_ready(client: FlaskClient) -> None:
+    client.post("/sleep", headers=KEY)
+    paths = ("/health/live", "/health", "/health/ready")
+    assert [client.get(path).status_code for path in paths] == [200, 200, 503]
+
+
+def test_other_models_do_not_sleep() -> None:
+    client = create_app(make_models(FakeBackend()), ServerSettings()).test_client()
+    response = client.post("/sleep")
+    assert response.status_code == 404 and response.json is not None
+    assert "POST /models/unload" in response.json["error"]["message"]
