@@ -42,7 +42,7 @@ class Member:
         self.breaker = Breaker()
         self.load = MemberLoad()
         self._is_retired = False
-        # Of the running answers: they expire if the server is lost.
+        # One for each running answer: they expire if the server is lost.
         self._limits: set[asyncio.Timeout] = set()
 
     async def retire(self) -> None:
