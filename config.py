@@ -244,9 +244,9 @@ NUM_SHARD = 1
 # The dtype of the computation: auto, float32, bfloat16, float16, or stored, the dtype of the weight files.
 DTYPE = "auto"
 
-# Quantize the weights at load: none, int8 or int4. The model takes less memory and is faster, and its answers
-# are less exact; the log reports the error. awq or gptq: serve the weights as they are stored, if they are
-# stored in that format.
+# Quantize the weights at load: none, int8 or int4, or on a CPU q8_0, q6_k, q5_k_m, q4_k_m or q4_0. The model
+# takes less memory and is faster, and its answers are less exact; the log reports the error. awq or gptq:
+# serve the weights as they are stored, if they are stored in that format.
 QUANTIZE = "none"
 
 # Tokens of a prompt and its answer together, at most; 0: as many as the model and the memory allow.

@@ -4,6 +4,7 @@ from checks.machine import Machine
 from checks.memory.plan import Plan, quantization_config
 from inference.finding import Finding
 from inference.model.load.checkpoint_quantization import stays_quantized
+from inference.model.quantization.schemes import DEVICE_SCHEMES
 from inference.native.build import NativeUnavailable
 from inference.native.library import library
 
@@ -30,6 +31,8 @@ def find_blocker(plan: Plan, dtype: str) -> tuple[str, str]:
     quantization = quantization_config(plan.repository, plan.request)
     if quantization and stays_quantized(quantization):
         return "weights that are already quantized", FIX
+    if plan.quantize not in DEVICE_SCHEMES[plan.device]:
+        return "kernels for a CPU only", 'QUANTIZE = "int4", or DEVICE = "cpu"'
     if plan.device != "cpu":
         return "", ""
     try:

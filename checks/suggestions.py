@@ -15,6 +15,7 @@ from checks.memory.estimate import MIN_CONTEXT, count_needed_bytes, device_parts
 from checks.memory.offload import offload_layers, with_layer_counts
 from checks.memory.plan import Plan, replan
 from inference.finding import Finding, format_size
+from inference.model.quantization.schemes import INT4, INT8
 
 MAX_SUGGESTIONS = 3
 CONTEXT_STEP = 256  # tokens; a suggested context is a multiple of it
@@ -108,7 +109,7 @@ def with_fewer_bits(variant: Variant) -> Iterator[Variant]:
     if itemsize(plan.model_size.dtype) == 4:
         yield settings | {"DTYPE": "bfloat16"}, replan(plan, dtype="bfloat16")
     if plan.num_shard == 1 and not plan.layer_devices and plan.quantize == "none":
-        for scheme in plan.model_size.quantization_savings:
+        for scheme in (INT8, INT4):  # which every device has
             yield settings | {"QUANTIZE": scheme}, replan(plan, quantize=scheme)
 
 

@@ -124,7 +124,8 @@ DESCRIPTIONS: Mapping[Any, str] = {
 
 
 DRAFTS_OF_A_MODEL = 4  # of DRAFT_MODEL, if SPECULATE is 0
-AT_LOAD = ("int8", "int4")  # values of QUANTIZE that quantize the weights; the others say how they are stored
+# Values of QUANTIZE that quantize the weights; the others say how they are stored.
+AT_LOAD = ("int8", "int4", "q8_0", "q6_k", "q5_k_m", "q4_k_m", "q4_0")
 SECRETS = ("HUGGINGFACE_ACCESS_TOKEN", "API_KEYS", "MODELS", "INFERENCE_SERVER", "REPLICAS")
 
 
@@ -210,7 +211,7 @@ class Settings:
     layers: str
     num_shard: NonNegativeInt
     dtype: Literal["auto", "stored", "float32", "bfloat16", "float16"]
-    quantize: Literal["none", "int8", "int4", "awq", "gptq"]
+    quantize: Literal["none", "int8", "int4", "q8_0", "q6_k", "q5_k_m", "q4_k_m", "q4_0", "awq", "gptq"]
     context: NonNegativeInt
     max_sequences: NonNegativeInt
     kv_memory_gb: NonNegativeFloat
@@ -235,7 +236,7 @@ class Settings:
 
     @property
     def quantize_at_load(self) -> str:
-        """How the weights are quantized at load: "none", "int8" or "int4"."""
+        """How the weights are quantized at load: "none", or one of AT_LOAD."""
         return self.quantize if self.quantize in AT_LOAD else "none"
 
     @property

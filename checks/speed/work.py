@@ -15,7 +15,7 @@ from checks.speed.estimate import TokenWork
 from inference.model.gguf import kept_bits
 from inference.model.load.gguf.header import GgufTensor
 from inference.model.quantization.find_weights import WeightRole, find_weights
-from inference.model.quantization.schemes import PACKED_BYTES, SCHEMES
+from inference.model.quantization.schemes import PACKED_BYTES, scheme_dtypes
 from inference.native.packed_matrix import STORED_DTYPES
 from inference.native.structs import NativeDtype
 
@@ -69,11 +69,13 @@ def packed_tensors(plan: Plan) -> Mapping[str, GgufTensor]:
 
 
 def matrices_of_model(plan: Plan, model: Any) -> Iterator[TokenMatrix]:
-    for weight in find_weights(model, "meta"):
+    weights = list(find_weights(model, "meta"))
+    for weight, dtype in zip(weights, scheme_dtypes(weights, plan.quantize), strict=True):
         num_stacked = prod(weight.weight.shape[:-MATRIX])
         is_expert = weight.role is WeightRole.EXPERTS
         count = active_experts(model, num_stacked) if is_expert else 1
-        yield TokenMatrix(weight.role, dtype_of(plan, weight.role), weight.outputs, weight.inputs, count)
+        served_dtype = dtype or dtype_of(plan, weight.role)
+        yield TokenMatrix(weight.role, served_dtype, weight.outputs, weight.inputs, count)
 
 
 def matrices_of_file(plan: Plan, tensors: Mapping[str, GgufTensor], model: Any) -> Iterator[TokenMatrix]:
@@ -103,15 +105,13 @@ def dtype_of_tensor(plan: Plan, tensor: GgufTensor) -> NativeDtype:
 
 
 def dtype_of(plan: Plan, role: WeightRole) -> NativeDtype:
-    """The format in which weights of the role are served, if they are not those of a GGUF file."""
+    """The format in which weights of the role are served that are neither quantized nor of a GGUF file."""
     assert plan.model_size is not None
     dtype = getattr(torch, plan.model_size.dtype)
     if role is WeightRole.EXPERTS and keeps_mxfp4_experts(
         plan.repository, plan.request, plan.model_size.dtype
     ):
         return NativeDtype.MXFP4
-    if quantized := SCHEMES[plan.quantize][role]:
-        return quantized
     is_float16 = plan.model_size.stored_dtype == "float16" and dtype is torch.bfloat16
     keeps_float16 = is_float16 and plan.device == "cpu" and kept_bits.keeps_float16(dtype)
     return NativeDtype.F16 if keeps_float16 else STORED_DTYPES[dtype]

@@ -32,6 +32,8 @@ FLAGS = (
     "-Wall",
     "-Wno-psabi",
 )
+# llama.cpp's bits: its build rounds each product before it is added.
+FLAGS_OF_SOURCES = {"gguf_quantize": ("-ffp-contract=off",)}
 COMPILE_TIMEOUT_S = 120
 
 log = logging.getLogger(__name__)
@@ -85,6 +87,7 @@ def fingerprint(compiler: tuple[str, ...], level: Level) -> str:
         run_command((*compiler, "--version")),
         *FLAGS,
         *level.flags,
+        str(FLAGS_OF_SOURCES),
     ]
     digest = hashlib.sha256("\0".join(inputs).encode())
     for path in sorted(C_SOURCES.iterdir()):
@@ -106,7 +109,8 @@ def compile_into(scratch: Path, compiler: tuple[str, ...], level: Level) -> Path
 
     def compile_one(source: Path) -> str:
         target = scratch / f"{source.stem}.o"
-        run_command((*compiler, *FLAGS, *level.flags, "-c", str(source), "-o", str(target)))
+        flags = (*FLAGS, *level.flags, *FLAGS_OF_SOURCES.get(source.stem, ()))
+        run_command((*compiler, *flags, "-c", str(source), "-o", str(target)))
         return str(target)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:

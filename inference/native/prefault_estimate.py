@@ -18,7 +18,9 @@ from inference.process.cgroups import CGROUP_ROOT, OWN_CGROUPS, memory_limits
 from settings.schema import Settings
 
 MEMORY_DIVISOR = 4  # at most a fourth of the free memory is prefaulted
-QUANTIZED_SIZE = {"none": 1.0, "int8": 0.5, "int4": 0.35}  # native matrices, relative to the files' bytes
+# Native matrices by QUANTIZE, relative to the files' bytes.
+QUANTIZED_SIZE = {"none": 1.0, "int8": 0.5, "int4": 0.35}
+QUANTIZED_SIZE |= {"q8_0": 0.53, "q6_k": 0.41, "q5_k_m": 0.36, "q4_k_m": 0.3, "q4_0": 0.28}
 # Values of DTYPE with which most weights stay mapped from their files until they are packed. Other dtypes are
 # converted first: the copies need the memory.
 MAPPED_DTYPES = ("auto", "stored", "bfloat16")

@@ -29,7 +29,13 @@ class NativeDtype(IntEnum):
 
 
 GGUF_DTYPES = tuple(dtype for dtype in NativeDtype if dtype >= NativeDtype.Q8_0)  # see gguf_layout.h
-FLOAT_SOURCES = tuple(dtype for dtype in NativeDtype if dtype not in GGUF_DTYPES)  # packed from float weights
+GGUF_SOURCES = (  # of these, which float weights are quantized to, see gguf_quantize.h
+    *(NativeDtype.Q8_0, NativeDtype.Q4_0, NativeDtype.Q5_0, NativeDtype.Q5_1),
+    *(NativeDtype.Q4_K, NativeDtype.Q5_K, NativeDtype.Q6_K),
+)
+FLOAT_SOURCES = tuple(
+    dtype for dtype in NativeDtype if dtype not in GGUF_DTYPES
+)  # packed from float weights of any shape
 
 
 class Activation(IntEnum):

@@ -122,8 +122,10 @@ def bytes_per_token(model: str, quantize: str) -> int:
     with torch.device("meta"):
         model_on_meta = AutoModelForCausalLM.from_config(config_of(model), dtype=torch.bfloat16)
     total = sum(weight.nbytes for weight in model_on_meta.parameters())
-    unread = (each for each in find_weights(model_on_meta, "meta") if each.role is WeightRole.EMBEDDING)
-    looked_up = sum(each.weight.nbytes - weight_bytes_saved(each, quantize, 2, "cpu") for each in unread)
+    weights = list(find_weights(model_on_meta, "meta"))
+    saved = weight_bytes_saved(weights, quantize, 2, "cpu")
+    unread = (each for each in weights if each.role is WeightRole.EMBEDDING)
+    looked_up = sum(each.weight.nbytes - saved[each.name] for each in unread)
     return total - bytes_saved(model_on_meta, 2, "cpu").get(quantize, 0) - looked_up
 
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from settings.schema import PositiveInt, parse, parse_bool
+from settings.schema import AT_LOAD, PositiveInt, parse, parse_bool
 
 MAX_SPECULATE = 16
 DRAFT_METHOD = "draft_model"  # of vLLM's --speculative-config
@@ -18,11 +18,11 @@ PRECISIONS = {"original": "stored", "float32": "float32", "float16": "float16"}
 QUANTIZED_PRECISIONS = {"int8": "int8", "int4": "int4"} | {f"gptq{bits}": "gptq" for bits in (2, 3, 4, 8)}
 DTYPES = {"half": "float16", "float": "float32", "fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
 # TGI's methods that quantize weights at load, and the value of QUANTIZE with the same number of bits.
-QUANTIZE_VALUES = {"bitsandbytes": "int8", "eetq": "int8", "fp8": "int8", "int8": "int8"}
-QUANTIZE_VALUES |= {"bitsandbytes-nf4": "int4", "bitsandbytes-fp4": "int4", "int4": "int4"}
-QUANTIZE_VALUES |= {"awq": "awq", "gptq": "gptq"}
+QUANTIZE_VALUES = {"bitsandbytes": "int8", "eetq": "int8", "fp8": "int8"}
+QUANTIZE_VALUES |= {"bitsandbytes-nf4": "int4", "bitsandbytes-fp4": "int4"}
+QUANTIZE_VALUES |= {value: value for value in (*AT_LOAD, "awq", "gptq")}
 # vLLM's; its bitsandbytes has four bits.
-QUANTIZATION_VALUES = {"bitsandbytes": "int4", "fp8": "int8", "int8": "int8", "int4": "int4"}
+QUANTIZATION_VALUES = {"bitsandbytes": "int4", "fp8": "int8"} | {value: value for value in AT_LOAD}
 QUANTIZATION_VALUES |= {"awq": "awq", "awq_marlin": "awq", "gptq": "gptq", "gptq_marlin": "gptq"}
 # TGI's and vLLM's dtypes of the KV cache with 8 bits, and llama.cpp's.
 FP8_CACHES = ("fp8", "fp8_e4m3", "fp8_e4m3fn", "fp8_e5m2", "fp8_inc", "fp8_per_token_head")

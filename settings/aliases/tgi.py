@@ -19,6 +19,7 @@ from settings.aliases.convert import (
     to_quantize,
     to_runner,
 )
+from settings.schema import AT_LOAD
 
 ALIASES: Mapping[str, Alias] = {
     "MODEL": Alias("MODEL_NAME"),
@@ -71,8 +72,8 @@ UNSUPPORTED: Mapping[str, Unsupported] = {
         no_effect_because="this server lacks its kernels, and serves the weights as they are stored",
         accepted=("none", *QUANTIZE_VALUES),
         ignored=("exl2", "marlin"),
-        refused_because="must be none, int8, int4, awq or gptq; for weights stored in another format leave "
-        "it out",
+        refused_because=f"must be none, {', '.join(AT_LOAD)}, awq or gptq; for weights stored in another "
+        "format leave it out",
     ),
     "OTLP_ENDPOINT": Unsupported(
         refused_because="this server sends no traces: leave it out, and use /metrics instead"

@@ -77,6 +77,12 @@ def test_without_quantization_there_is_no_finding(planned: Planner, machine: Mac
     assert quantize.check(planned(), machine) is None
 
 
+def test_a_mix_that_a_gpu_lacks_is_refused_with_one_that_it_has(planned: Planner, machine: Machine) -> None:
+    finding = quantize.check(replace(planned(quantize="q4_k_m"), device="cuda"), machine)
+    assert finding is not None and not finding.ok and finding.have == "kernels for a CPU only"
+    assert finding.fix == 'QUANTIZE = "int4", or DEVICE = "cpu"'
+
+
 @pytest.mark.parametrize(
     ("changes", "fix"),
     [

@@ -45,7 +45,7 @@ def dequantized(model: PreTrainedModel, family: str) -> PreTrainedModel:
     [("llama", "fused", {}), ("llama", "fused", {"use_dora": True}), ("mixtral", "paged", {})],
     ids=["LoRA", "DoRA", "experts"],
 )
-@pytest.mark.parametrize("quantize", ["int8", "int4"])
+@pytest.mark.parametrize("quantize", ["int8", "int4", "q4_k_m"])
 def test_an_adapter_over_quantized_weights_computes_as_over_the_dequantized(
     tmp_path: Path, quantize: str, family: str, kind: str, config: dict[str, bool]
 ) -> None:

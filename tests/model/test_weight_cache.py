@@ -94,6 +94,7 @@ CASES = {
     "float32": (tied_source, "float32", "none", "fused"),
     "int8": (tied_source, "bfloat16", "int8", "fused"),
     "int4": (tied_source, "bfloat16", "int4", "fused"),
+    "q4_k_m": (tied_source, "bfloat16", "q4_k_m", "fused"),
     "gguf": (gguf_source, "bfloat16", "none", "fused"),
     "experts": (experts_source, "bfloat16", "int8", "paged"),
     "mxfp4": (mxfp4_source, "bfloat16", "none", "paged"),

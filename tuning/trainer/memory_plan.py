@@ -153,8 +153,8 @@ def weight_bytes(model: Any, scheme: str, device: str) -> int:
     full, itemsize = nbytes(model.parameters()), model.dtype.itemsize
     if scheme == NONE:
         return full
-    weights = find_weights(model, "meta")
-    return full - sum(weight_bytes_saved(weight, scheme, itemsize, device) for weight in weights)
+    weights = list(find_weights(model, "meta"))
+    return full - sum(weight_bytes_saved(weights, scheme, itemsize, device).values())
 
 
 def insert_adapter(model: Any, spec: JobSpec) -> int:

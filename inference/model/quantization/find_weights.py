@@ -3,7 +3,7 @@
 Knows a model's modules; nothing of native matrices. The model may be on the meta device.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -45,11 +45,13 @@ class WeightRole(Enum):
 class FoundWeight:
     """A weight of two dimensions, or a stack of them (experts, …).
 
+    name           of the parameter, in the first of the modules
     owners         the modules that have the weight; several if it is tied
     is_transposed  the weight is (inputs, outputs), as in Conv1D
     bias           the bias that every module multiplying with the weight adds; None if none is added
     """
 
+    name: str
     weight: nn.Parameter
     owners: tuple[Owner, ...]
     role: WeightRole
@@ -68,7 +70,7 @@ class FoundWeight:
 def find_weights(model: Any, device: str = "cpu") -> Iterator[FoundWeight]:
     """Yield each weight that can be packed, on devices of this type, once and in the model's order."""
     head, table = (getattr(layer, "weight", None) for layer in head_and_embedding(model))
-    names = {module: name.rpartition(".")[2] for name, module in model.named_modules()}
+    names = {module: name for name, module in model.named_modules()}
     for weight, owners in owners_of(model):
         users = [module for module, _ in owners if isinstance(module, LINEAR)]
         is_transposed = {isinstance(module, Conv1D) for module in users}
@@ -79,14 +81,20 @@ def find_weights(model: Any, device: str = "cpu") -> Iterator[FoundWeight]:
         if not is_plain or weight.device.type != device or len(is_transposed) > 1 or len(biases) > 1:
             continue
         if weight.dim() == MATRIX and (users or weight is table):
-            is_router = any(names[module] in ROUTERS for module in users)
-            role = role_of(weight, head, bool(users), is_router)
-            yield FoundWeight(weight, owners, role, True in is_transposed, next(iter(biases.values()), None))
+            is_router = any(names[module].rpartition(".")[2] in ROUTERS for module in users)
+            role, bias = role_of(weight, head, bool(users), is_router), next(iter(biases.values()), None)
+            yield FoundWeight(full_name(names, owners), weight, owners, role, True in is_transposed, bias)
         elif (
             weight.dim() == STACK
             and (is_transposed_stack := getattr(owners[0][0], EXPERTS, None)) is not None
         ):
-            yield FoundWeight(weight, owners, WeightRole.EXPERTS, is_transposed_stack, None)
+            name = full_name(names, owners)
+            yield FoundWeight(name, weight, owners, WeightRole.EXPERTS, is_transposed_stack, None)
+
+
+def full_name(names: Mapping[nn.Module, str], owners: Sequence[Owner]) -> str:
+    module, name = owners[0]
+    return f"{names[module]}.{name}"
 
 
 def role_of(weight: nn.Parameter, head: Any, is_multiplied: bool, is_router: bool) -> WeightRole:

@@ -7,6 +7,7 @@ import logging
 import time
 from functools import partial
 
+import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
@@ -16,7 +17,7 @@ from inference.model.quantization.device_matrix import DeviceMatrix
 from inference.model.quantization.error import QuantError, measure_quant_error
 from inference.model.quantization.is_faster import packing_is_faster
 from inference.model.quantization.packed_linear import call_matrices
-from inference.model.quantization.packed_tensor import Dequantized, PackedTensor
+from inference.model.quantization.packed_tensor import Dequantized, PackedTensor, WeightMatrix
 from inference.model.quantization.replace import (
     Pack,
     ReplacedWeight,
@@ -24,7 +25,7 @@ from inference.model.quantization.replace import (
     replace_weights,
     restore_weights,
 )
-from inference.model.quantization.schemes import NONE
+from inference.model.quantization.schemes import DEVICE_SCHEMES, NONE
 from inference.model.reference import COLUMNS, Reference
 from inference.native.build import NativeUnavailable
 from inference.native.packed_matrix import PackedMatrix, ensure_library
@@ -32,6 +33,7 @@ from inference.native.structs import NativeDtype
 
 log = logging.getLogger(__name__)
 
+PROGRESS_S = 5
 MIN_BYTES = 1 << 22  # bytes of weights; a smaller model is packed only if required
 WARN_ERROR = 1.0  # a larger change of a logit, in standard deviations, is logged as a warning
 # Largest rms difference, in standard deviations, between the logits of native and of torch matmuls on the
@@ -77,6 +79,8 @@ def quantize_weights(
     from quantization error. Raises Unavailable if there is no native library, or its kernels are wrong.
     """
     name = model.config.model_type
+    if quantize not in DEVICE_SCHEMES[torch.device(device).type]:
+        raise Unavailable(f"QUANTIZE={quantize} has no kernels for a GPU; set QUANTIZE=int4 or DEVICE=cpu")
     try:
         swaps = pack_on(model, quantize, device)
     except NativeUnavailable as reason:
@@ -153,12 +157,28 @@ def move_unpacked(model: nn.Module, device: str) -> None:
 def pack_weights(
     model: PreTrainedModel, quantize: str, pack: Pack, device: str = "cpu"
 ) -> list[ReplacedWeight]:
-    """As replace_weights; logs the time."""
+    """As replace_weights; logs the progress and the time."""
     began = time.perf_counter()
-    swaps = replace_weights(model, quantize, pack, device)
+    swaps = replace_weights(model, quantize, with_progress(pack, model), device)
     message = f"{len(swaps)} weights packed in {time.perf_counter() - began:.1f} s"
     log.info("%s: %s", model.config.model_type, message)
     return swaps
+
+
+def with_progress(pack: Pack, model: PreTrainedModel) -> Pack:
+    """`pack`, which logs every PROGRESS_S how much of the model it has packed."""
+    num_values, logged = 0, time.perf_counter()
+
+    def pack_and_log(weight: Tensor, dtype: NativeDtype, bias: Tensor | None) -> WeightMatrix:
+        nonlocal num_values, logged
+        matrix = pack(weight, dtype, bias)
+        num_values += weight.numel()
+        if time.perf_counter() - logged >= PROGRESS_S:
+            logged = time.perf_counter()
+            log.info("%s: %.1f billion weights packed", model.config.model_type, num_values / 1e9)
+        return matrix
+
+    return pack_and_log
 
 
 def restore_unpacked(model: PreTrainedModel, swaps: list[ReplacedWeight]) -> bool:

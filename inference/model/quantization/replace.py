@@ -18,7 +18,7 @@ from inference.model.quantization.find_weights import (
     owners_of,
 )
 from inference.model.quantization.packed_tensor import PackedExperts, PackedTensor, PackedWeight, WeightMatrix
-from inference.model.quantization.schemes import dtype_for
+from inference.model.quantization.schemes import packed_dtypes
 from inference.native.packed_matrix import NATIVE_DTYPES, PackedMatrix
 from inference.native.structs import NativeDtype
 from inference.process.malloc import mmap_large_blocks, trim_heap
@@ -42,7 +42,9 @@ def replace_weights(model: Any, quantize: str, pack: Pack, device: str = "cpu") 
 
     quantize: the scheme. The original weights are freed.
     """
-    todo = [(each, dtype_for(each, quantize)) for each in find_weights(model, device)][::-1]
+    weights = list(find_weights(model, device))[::-1]
+    todo = list(zip(weights, packed_dtypes(weights, quantize), strict=True))
+    del weights  # popping from todo drops the last reference to a weight
     if any(each.role is WeightRole.EXPERTS for each, _ in todo):
         model.set_experts_implementation(ONE_BY_ONE)
     files = mapped_files()  # read once: a file stays mapped while a weight uses it

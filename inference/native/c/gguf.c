@@ -1,9 +1,11 @@
-/* Packs the blocks of GGUF tensors into panels, one group of a panel at a time, and reads their values back. */
+/* Packs the blocks of GGUF tensors into panels, one group of a panel at a time, or rows of weights, quantized; and reads
+ * the values back. */
 #include "gguf.h"
 
 #include <string.h>
 
 #include "gguf_blocks.h"
+#include "gguf_quantize.h"
 #include "rounding.h"
 #include "team.h"
 #include "vectors_plain.h"
@@ -68,13 +70,23 @@ static void pack_block(const Matrix *to, int panel, int n, int number, const voi
             write_code(group_at(to, panel, number * groups + g), BITS[dtype], k, n, gguf_code(dtype, block, g, k));
 }
 
+static int blocks_of(const Matrix *matrix)
+{
+    return matrix->padded / GROUP / BLOCK_GROUPS[matrix->dtype];
+}
+
+static void clear_panel(const Matrix *to, int panel)
+{
+    memset(group_at(to, panel, 0), 0, matrix_bytes(to->dtype, PANEL, to->inputs));
+    memset(scales_at(to, panel), 0, matrix_scale_bytes(to->dtype, PANEL, to->inputs));
+}
+
 static void pack_panel(const Packing *of, int panel)
 {
     const Matrix *to = of->to;
-    const int blocks = to->padded / GROUP / BLOCK_GROUPS[to->dtype];
+    const int blocks = blocks_of(to);
     const size_t bytes = gguf_block_bytes(to->dtype);
-    memset(group_at(to, panel, 0), 0, matrix_bytes(to->dtype, PANEL, to->inputs));
-    memset(scales_at(to, panel), 0, matrix_scale_bytes(to->dtype, PANEL, to->inputs));
+    clear_panel(to, panel);
     for (int n = 0; n < PANEL && panel * PANEL + n < to->outputs; n++) {
         const uint8_t *row = of->blocks + of->order[panel * PANEL + n] * blocks * bytes;
         for (int number = 0; number < blocks; number++)
@@ -94,6 +106,19 @@ void gguf_pack(const Matrix *to, const uint8_t *blocks, const int64_t *order, in
 {
     Packing of = {to, blocks, order};
     team_run(threads, pack_some, &of);
+}
+
+void gguf_quantize(const Matrix *to, int panel, const Rows *rows)
+{
+    const int dtype = to->dtype, groups = BLOCK_GROUPS[dtype];
+    clear_panel(to, panel);
+    for (int number = 0; number < blocks_of(to); number++) {
+        Tile tiles[SUPER_GROUPS];
+        for (int g = 0; g < groups; g++)
+            rows_tile(tiles[g], rows, (number * groups + g) * GROUP);
+        char *scales = scales_at(to, panel) + number * BLOCK_SCALE_BYTES[dtype];
+        gguf_quantize_block(dtype, group_at(to, panel, number * groups), scales, tiles);
+    }
 }
 
 /* A code less its zero. */

@@ -3,7 +3,7 @@
 #include "matrix.h"
 
 #include "bfloat.h"
-#include "gguf_layout.h"
+#include "gguf.h"
 #include "quantize.h"
 #include "rounding.h"
 #include "rows.h"
@@ -59,6 +59,10 @@ static void pack_group(const Matrix *to, uint8_t *values, const Rows *rows, int 
 
 static void pack_panel(const Matrix *to, int panel, const Rows *rows)
 {
+    if (is_gguf(to->dtype)) {
+        gguf_quantize(to, panel, rows);
+        return;
+    }
     const int groups = to->padded / GROUP, bytes = TILE * BITS[to->dtype] / 8;
     uint8_t *values = (uint8_t *)to->values + (size_t)panel * groups * bytes;
     float *output_scales = (float *)to->scales + panel * PANEL;

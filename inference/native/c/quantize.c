@@ -2,31 +2,9 @@
 #include "quantize.h"
 
 #include "bfloat.h"
-#include "strip.h"
+#include "column.h"
 
 enum { HALF = GROUP / 2 };
-
-/* Round to the nearest integer, for values below 2²²: a float as large as 1.5 × 2²³ has no fraction bits. */
-static inline Strip nearest(Strip values)
-{
-    return values + 12582912.0f - 12582912.0f;
-}
-
-static inline Strip limited(Strip values, float low, float high)
-{
-    return strip_smaller(strip_larger(values, strip_all(low)), strip_all(high));
-}
-
-/* 1 / scale, or 0 if the scale is 0. */
-static inline Strip inverse(Strip scales)
-{
-    return strip_select(scales == 0, strip_all(0), 1 / scales);
-}
-
-static inline Strip magnitude(Strip values)
-{
-    return (Strip)((IntStrip)values & 0x7fffffff);
-}
 
 /* Round to bfloat16 as bfloat_round does; for finite numbers only. */
 static inline Strip rounded(Strip values)
@@ -46,13 +24,13 @@ static inline void store_quads(uint8_t *packed_line, const Strip quads[QUAD])
 
 static inline Strip int8_of(Strip values, Strip inverses)
 {
-    return limited(nearest(values * inverses), -127, 127);
+    return strip_limited(strip_nearest(values * inverses), -127, 127);
 }
 
 void quantize_int8(uint8_t *to, Tile tile, const float scales[PANEL])
 {
     for (int n = 0; n < PANEL; n += STRIP) {
-        const Strip inverses = inverse(strip_load(scales + n));
+        const Strip inverses = strip_inverse(strip_load(scales + n));
         for (int k = 0; k < GROUP; k += QUAD) {
             Strip quads[QUAD];
             for (int q = 0; q < QUAD; q++)
@@ -78,7 +56,7 @@ typedef struct Fit {
 
 static inline Strip int4_of(Strip values, Strip inverses)
 {
-    return limited(nearest(values * inverses), -8, 7);
+    return strip_limited(strip_nearest(values * inverses), -8, 7);
 }
 
 /* The least-squares scales for the integers that these factors give, for a strip of a tile. */
@@ -86,28 +64,18 @@ static inline Fit fit_of(const float *column, Strip inverses)
 {
     Strip products = {0}, squares = {0};
     for (int k = 0; k < GROUP; k++) {
-        const Strip values = strip_load(column + k * PANEL);
+        const Strip values = column_at(column, k);
         const Strip integers = int4_of(values, inverses);
         products += integers * values;
         squares += integers * integers;
     }
-    const Strip scales = rounded(products * inverse(squares));
+    const Strip scales = rounded(products * strip_inverse(squares));
     return (Fit){scales, inverses, scales * (scales * squares - 2 * products)};
-}
-
-static inline Strip largest_of(const float *column)
-{
-    Strip largest = {0};
-    for (int k = 0; k < GROUP; k++) {
-        const Strip values = strip_load(column + k * PANEL);
-        largest = strip_select(magnitude(values) > magnitude(largest), values, largest);
-    }
-    return largest;
 }
 
 static Fit best_fit(const float *column)
 {
-    const Strip inverses = inverse(largest_of(column));
+    const Strip inverses = strip_inverse(column_largest(column, GROUP));
     Fit best = fit_of(column, LARGEST[0] * inverses);
     for (int i = 1; i < CANDIDATES; i++) {
         const Fit fit = fit_of(column, LARGEST[i] * inverses);
@@ -122,8 +90,8 @@ static Fit best_fit(const float *column)
 /* Inputs k and k + HALF of the group, as the two nibbles of a byte. */
 static inline Strip int4_pair(const float *column, int k, Strip inverses)
 {
-    const Strip low = int4_of(strip_load(column + k * PANEL), inverses);
-    const Strip high = int4_of(strip_load(column + (k + HALF) * PANEL), inverses);
+    const Strip low = int4_of(column_at(column, k), inverses);
+    const Strip high = int4_of(column_at(column, k + HALF), inverses);
     return (low + INT4_ZERO) + 16 * (high + INT4_ZERO);
 }
 

@@ -72,4 +72,26 @@ static inline Strip strip_smaller(Strip a, Strip b)
 }
 #endif
 
+static inline Strip strip_limited(Strip values, float low, float high)
+{
+    return strip_smaller(strip_larger(values, strip_all(low)), strip_all(high));
+}
+
+/* Round to the nearest integer, for values below 2²²: a float as large as 1.5 × 2²³ has no fraction bits. */
+static inline Strip strip_nearest(Strip values)
+{
+    return values + 12582912.0f - 12582912.0f;
+}
+
+/* 1 / scale, or 0 if the scale is 0. */
+static inline Strip strip_inverse(Strip scales)
+{
+    return strip_select(scales == 0, strip_all(0), 1 / scales);
+}
+
+static inline Strip strip_magnitude(Strip values)
+{
+    return (Strip)((IntStrip)values & 0x7fffffff);
+}
+
 #endif

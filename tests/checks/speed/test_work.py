@@ -43,15 +43,26 @@ def test_an_embedding_that_is_only_looked_up_costs_nothing(planned: Callable[...
     assert WeightRole.EMBEDDING not in {each.role for each in matrices_of(planned())}
 
 
-@pytest.mark.parametrize(("quantize", "layer"), [("int8", NativeDtype.INT8), ("int4", NativeDtype.INT4)])
+@pytest.mark.parametrize(
+    ("quantize", "head", "layers"),
+    [
+        ("int8", NativeDtype.INT8, {NativeDtype.INT8}),
+        ("int4", NativeDtype.INT8, {NativeDtype.INT4}),
+        (
+            "q4_k_m",
+            NativeDtype.Q8_0,
+            {NativeDtype.Q5_0, NativeDtype.Q8_0},
+        ),  # inputs of less than a super-block
+    ],
+)
 def test_quantized_matrices_have_the_formats_of_the_scheme(
-    planned: Callable[..., Plan], tmp_path: Path, quantize: str, layer: NativeDtype
+    planned: Callable[..., Plan], tmp_path: Path, quantize: str, head: NativeDtype, layers: set[NativeDtype]
 ) -> None:
     folder = tiny.llama(tmp_path / "wide", hidden_size=64, intermediate_size=128, num_key_value_heads=4)
     source = from_folder("wide", folder, trust_remote_code=False)
     matrices = matrices_of(planned(source, quantize=quantize))
-    assert formats(matrices, WeightRole.HEAD) == {NativeDtype.INT8}
-    assert formats(matrices, WeightRole.LAYER) == {layer}
+    assert formats(matrices, WeightRole.HEAD) == {head}
+    assert formats(matrices, WeightRole.LAYER) == layers
 
 
 def test_a_token_is_computed_by_some_of_the_experts(planned: Callable[..., Plan], tmp_path: Path) -> None:

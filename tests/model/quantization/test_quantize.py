@@ -9,7 +9,8 @@ from transformers import PreTrainedModel
 from inference.errors import Unavailable
 from inference.model.quantization import quantize
 from inference.model.quantization.packed_tensor import PackedExperts, PackedWeight
-from inference.model.quantization.schemes import INT4, INT8
+from inference.model.quantization.replace import matrices_of
+from inference.model.quantization.schemes import DEVICE_SCHEMES, INT4, INT8, Q4_K_M, Q8_0, bytes_saved
 from inference.model.reference import COLUMNS, Reference
 from inference.model.select_runner import select_runner
 from inference.native.library import SETTING, library
@@ -102,7 +103,7 @@ def test_an_unrequested_model_is_packed_where_it_is_faster(
 
 
 @pytest.mark.parametrize("name", ["gpt2", "gpt_neox", "bloom", "phi", "t5", "mixtral"])
-@pytest.mark.parametrize("kind", [INT8, INT4])
+@pytest.mark.parametrize("kind", [INT8, INT4, Q8_0, Q4_K_M])
 def test_a_quantized_model_is_served_and_reports_its_error(name: str, kind: str) -> None:
     model = wide(name)
     size = sum(weight.nbytes for weight in model.parameters() if weight.dim() == 2)
@@ -111,7 +112,7 @@ def test_a_quantized_model_is_served_and_reports_its_error(name: str, kind: str)
     )
     assert fitted.quant_error is not None and fitted.quant_error.tokens >= 64
     assert fitted.error < 0.1
-    assert 0 < fitted.quant_error.rms < (0.1 if kind == INT8 else 1.0)
+    assert 0 < fitted.quant_error.rms < (0.1 if kind in (INT8, Q8_0) else 1.0)
     plain = [w for w in model.parameters() if w.dim() == 2 and not isinstance(w, PackedWeight)]
     assert sum(weight.nbytes for weight in plain) < size / 4
 
@@ -141,6 +142,33 @@ def test_experts_are_packed_exactly_and_used_one_by_one(name: str) -> None:
     before = [stack.num_unpacked for stack in stacks]
     assert reference.difference(logits(model), torch.cat(reference.logits)) < 1e-4
     assert stacks and [stack.num_unpacked for stack in stacks] == before
+
+
+@pytest.mark.parametrize("kind", DEVICE_SCHEMES["cpu"])
+def test_packing_takes_the_memory_that_was_counted(kind: str) -> None:
+    model = wide("phi").bfloat16()
+    before = sum(weight.nbytes for weight in model.parameters())
+    with torch.device("meta"):
+        saved = bytes_saved(type(model)(model.config), 2, "cpu")[kind]
+    swaps = quantize.pack_on(model, kind, "cpu")
+    matrices = sum(matrix.nbytes for each in swaps for matrix in matrices_of(each.weight))
+    plain = sum(weight.nbytes for weight in model.parameters() if not isinstance(weight, PackedWeight))
+    assert matrices + plain == before - saved
+
+
+def test_a_scheme_without_kernels_on_a_gpu_is_refused() -> None:
+    model = wide("phi")
+    with pytest.raises(Unavailable, match="set QUANTIZE=int4 or DEVICE=cpu"):
+        quantize.quantize_weights(model, Reference(model), Q4_K_M, "cuda")
+
+
+def test_packing_that_takes_long_logs_its_progress(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(quantize, "PROGRESS_S", 0)
+    with caplog.at_level(logging.INFO):
+        quantize.pack_on(wide("phi"), INT8, "cpu")
+    assert "phi: 0.0 billion weights packed" in caplog.text
 
 
 @pytest.mark.parametrize("name", EXPERTS)

@@ -92,6 +92,7 @@ UNDERSTOOD: list[tuple[str, str, str, Any]] = [
     # names of this server, whose values other servers share or have changed
     ("quantize", "int8", "quantize", "int8"),
     ("quantize", "int4", "quantize", "int4"),
+    ("quantize", "Q4_K_M", "quantize", "q4_k_m"),
     ("runner", "paged", "runner", "paged"),
 ]
 # Former names and values: the former flag and value, the setting that it becomes, and its present value.
@@ -223,13 +224,22 @@ def test_a_current_name_is_not_warned_of(flag: str) -> None:
         assert not list(warnings(sources))
 
 
+SCHEMES = "int8, int4, q8_0, q6_k, q5_k_m, q4_k_m, q4_0"
+
+
 @pytest.mark.parametrize(
     ("name", "rule"),
     [
         ("SEAT", "SEAT must be auto, fused, paged, contiguous or uncached, not 'bench'"),
         ("RUNNER", "RUNNER must be auto, fused, paged, contiguous or uncached, not 'bench'"),
-        ("QUANTISE", "QUANTISE must be none, int8, int4, awq or gptq, not 'bench'"),
-        ("QUANTIZE", "QUANTIZE bench: must be none, int8, int4, awq or gptq; for weights stored in another"),
+        (
+            "QUANTISE",
+            f"QUANTISE must be none, {SCHEMES}, awq or gptq, not 'bench'",
+        ),
+        (
+            "QUANTIZE",
+            f"QUANTIZE bench: must be none, {SCHEMES}, awq or gptq; for weights stored in another",
+        ),
     ],
 )
 def test_an_invalid_value_of_a_renamed_setting_is_refused(complaint: Complaint, name: str, rule: str) -> None:

@@ -16,7 +16,7 @@ except NativeUnavailable as reason:
     pytest.skip(f"no native library: {reason}", allow_module_level=True)
 
 
-@pytest.mark.parametrize("quantize", ["int8", "int4"])
+@pytest.mark.parametrize("quantize", ["int8", "int4", "q4_k_m"])
 @torch.no_grad()
 def test_a_packed_base_in_bfloat16_computes_as_in_float32(wide_model_folder: Path, quantize: str) -> None:
     """The weights of the folder are in bfloat16, so both dtypes have the same values."""
