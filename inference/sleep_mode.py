@@ -5,8 +5,10 @@ weights that are mapped from a file; these can be dropped, because the system re
 """
 
 import logging
+import threading
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, nullcontext
 from functools import partial
 
 from torch import Tensor
@@ -43,6 +45,7 @@ class SleepMode:
         self._runner = runner
         self._mapped_weights = mapped_weights
         self._sleeping_tags: frozenset[str] = frozenset()  # changes on the engine's thread
+        self._waiting = threading.Lock()
 
     @property
     def is_sleeping(self) -> bool:
@@ -55,16 +58,17 @@ class SleepMode:
         level  1: of the KV cache, whose prefixes are forgotten; 2: of mapped weights, too
         mode   "abort": running requests fail with Unavailable; "wait": they end first
 
-        Raises BadRequest.
+        Raises BadRequest; Unavailable while another call waits for running requests.
         """
         check_choice("level", level, LEVELS)
         check_choice("mode", mode, MODES)
         if level == DISCARD_WEIGHTS and self._mapped_weights is None:
             reason = "must be 1: these weights are not mapped from WEIGHT_CACHE_DIR, so 2 would lose them"
             raise BadRequest("level", reason, level)
-        self._engine.pause(SLEEPING)
-        while not self._engine_thread.run(partial(self._try_to_sleep, level, mode)):
-            time.sleep(POLL_S)
+        with self._only_one_waits() if mode == WAIT else nullcontext():
+            self._engine.pause(SLEEPING)
+            while not self._engine_thread.run(partial(self._try_to_sleep, level, mode)):
+                time.sleep(POLL_S)
         log.info("event=sleeping level=%d", level)
 
     def wake_up(self, tags: Collection[str] = TAGS) -> bool:
@@ -79,6 +83,16 @@ class SleepMode:
         is_awake = self._engine_thread.run(partial(self._wake, tags))
         log.info("event=woken tags=%s awake=%s", ",".join(tags), is_awake)
         return is_awake
+
+    @contextmanager
+    def _only_one_waits(self) -> Iterator[None]:
+        """A call that waits occupies a thread of the server for as long as answers may take."""
+        if not self._waiting.acquire(blocking=False):
+            raise Unavailable("another request waits to put the model to sleep: mode=abort ends what runs")
+        try:
+            yield
+        finally:
+            self._waiting.release()
 
     def _try_to_sleep(self, level: int, mode: str) -> bool:
         """Release the memory unless requests run. On the engine's thread."""
