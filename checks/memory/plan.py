@@ -5,6 +5,7 @@ Knows a Repository and a PlanRequest; the resources of the machine are compared 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from transformers import AutoConfig
 
 from checks.memory import ModelSize, measure_model, stored_dtype
 from checks.memory.overhead import DEFAULT_OVERHEAD, Overhead
+from checks.memory.remembered_size import remembered_size
 from hub.model_config import config_error
 from hub.repository import Repository
 from hub.tensors import most_common_dtype
@@ -158,10 +160,7 @@ def measure_repository(
     raw_config, tensors = dict(repository.config), header_tensors(repository)
     if quantization := quantization_config(repository, request):
         raw_config[QUANTIZATION_CONFIG] = quantization
-    model_size = measure_model(
-        raw_config,
-        repository.weight_bytes,
-        choose_compute_dtype,
+    arguments = (
         request.num_shard,
         tensors,
         request.runner,
@@ -169,6 +168,9 @@ def measure_repository(
         request.device,
         request.kv_dtype,
     )
+    measure = partial(measure_model, raw_config, repository.weight_bytes, choose_compute_dtype, *arguments)
+    chosen_by = (request.dtype, sorted(request.bfloat16_devices))  # the dtype, with the weights
+    model_size = remembered_size((raw_config, repository.weight_bytes, *chosen_by, *arguments), measure)
     if repository.gguf_file:
         return with_gguf_weights(model_size, repository, request)
     if tensors and keeps_mxfp4_experts(repository, request, model_size.dtype):

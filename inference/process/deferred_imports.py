@@ -1,105 +1,135 @@
-"""Keeps out of a serving process the packages that transformers imports and serving does not use.
+"""Keeps out of a serving process what torch and transformers import and serving does not use.
 
 transformers' model code decorates functions with torch._dynamo, torch's compiler, and names classes of
-torch.distributed.tensor: with sympy, 1,400 modules and almost half of the time of all imports.
+torch.distributed.tensor: with sympy, 1,400 modules and almost half of the time of all imports. torch itself
+imports torch.export, and shape functions of a thousand operators in Python for tensors without values.
 
-torch._dynamo is loaded when something other than its decorators is used, such as torch.compile. transformers
+torch._dynamo is loaded when something other than its decorators is used, such as torch.compile; torch.export
+when a name of it is used; the shape functions (META_KERNELS) where they are needed. transformers
 provides for a torch that was built without torch.distributed; in a process that holds a whole model it takes
 that way, with the same results. A version of either library that needs more imports the packages as ever.
 """
 
+import inspect
 import os
 import sys
-import threading
-from collections.abc import Callable, Sequence
-from copy import copy
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial, wraps
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from types import FrameType, ModuleType
+from typing import Any, TypeVar
 
+from inference.process.deferred_modules import (
+    DeferredLoader,
+    LoadedModule,
+    is_deferred,
+    load_module,
+    with_loader,
+)
 from inference.process.exported_names import read_remembered
 
 COMPILER = "torch._dynamo"
 MARKS = ("allow_in_graph", "assume_constant_result")  # its decorators that return the function itself
-STANDALONE = "torch._dynamo._trace_wrapped_higher_order_op"  # its submodule that needs no other one of it
+MASK_TOOLS = "torch._dynamo._trace_wrapped_higher_order_op"  # its submodule that transformers imports
+META_KERNELS = "torch._meta_registrations"
 IMPORT_TOOLS = "transformers.utils.import_utils"
+OPERATOR_TOOLS = ("torch.library", "torch._library.utils")
 MODELS_FOLDER = "models"  # of transformers, with a folder for each of 500 architectures
 
-_loading = threading.RLock()  # as in importlib.util.LazyLoader: a package is loaded by one thread
+T = TypeVar("T")
 
 
 def defer_unused_imports(*, is_sharded: bool) -> None:
     """Defer torch's compiler, and torch.distributed.tensor unless the process computes a shard of a model.
 
-    Call this before transformers is imported; without an effect on what is imported already.
+    Call this before torch and transformers are imported; without an effect on what is imported already.
     """
     if not isinstance(sys.meta_path[0], DeferringFinder):
         sys.meta_path.insert(0, DeferringFinder(is_sharded))
+
+
+def load_meta_kernels() -> bool:
+    """Load torch's shape functions in Python. Returns whether they were deferred until now."""
+    was_deferred = is_deferred(META_KERNELS)
+    load_module(sys.modules.get(META_KERNELS))
+    return was_deferred
+
+
+def with_meta_kernels(call: Callable[[], T]) -> T:
+    """call(), again with the shape functions if an operator has none in C++ for meta tensors."""
+    try:
+        return call()
+    except NotImplementedError:
+        if not load_meta_kernels():
+            raise
+    return call()
 
 
 class DeferringFinder(MetaPathFinder):
     """Finds the modules that are loaded in another way, and none of the others."""
 
     def __init__(self, is_sharded: bool) -> None:
-        self.is_sharded = is_sharded
+        self.loaders: dict[str, Callable[[Loader], Loader]] = {
+            COMPILER: CompilerLoader,
+            MASK_TOOLS: partial(TorchLoader, callables=["TransformGetItemToIndex"]),
+            "torch.export": TorchLoader,
+            META_KERNELS: DeferredLoader,
+            **dict.fromkeys(OPERATOR_TOOLS, partial(ReplacingLoader, replace=replace_inspect)),
+        }
+        if not is_sharded:
+            self.loaders[IMPORT_TOOLS] = partial(ReplacingLoader, replace=replace_import_tools)
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if name.startswith(f"{COMPILER}.") and name != STANDALONE:
-            load_package(sys.modules[COMPILER])
+        package = name.rpartition(".")[0]
+        if is_deferred(package) and name != MASK_TOOLS:
+            load_module(sys.modules[package])
             if name in sys.modules:  # the package has imported it
                 return LoadedModule.spec_for(sys.modules[name])
-        if name == COMPILER:
-            return with_loader(PathFinder.find_spec(name, path), CompilerLoader)
-        if name == IMPORT_TOOLS and not self.is_sharded:
-            return with_loader(PathFinder.find_spec(name, path), ImportToolsLoader)
+        if name in self.loaders:
+            return with_loader(PathFinder.find_spec(name, path), self.loaders[name])
         return None
 
 
-def with_loader(spec: ModuleSpec | None, loader: Callable[[Loader], Loader]) -> ModuleSpec | None:
-    if spec is not None and spec.loader is not None:
-        spec.loader = loader(spec.loader)
-    return spec
+class ReplacingLoader(Loader):
+    """Loads a module and replaces values of it. replace: returns the new ones by name, given all."""
 
-
-class LoadedModule(Loader):
-    """Answers with a module that was imported while it was looked for, so that its code runs once."""
-
-    def __init__(self, module: ModuleType) -> None:
-        self.module = module
-        self.spec = module.__spec__
-
-    @classmethod
-    def spec_for(cls, module: ModuleType) -> ModuleSpec | None:
-        """The module's own spec with this loader. Python takes it from the module."""
-        module.__spec__ = with_loader(copy(module.__spec__), lambda _: cls(module))
-        return module.__spec__
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType:
-        return self.module
-
-    def exec_module(self, module: ModuleType) -> None:
-        module.__spec__ = self.spec
-
-
-class ImportToolsLoader(Loader):
-    """Loads transformers' import tools, and makes them miss torch.distributed and read a folder only once."""
-
-    def __init__(self, loader: Loader) -> None:
-        self.loader = loader
+    def __init__(self, loader: Loader, replace: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> None:
+        self.loader, self.replace = loader, replace
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return self.loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
         self.loader.exec_module(module)
-        module.__dict__["is_torch_distributed_available"] = lambda: False
-        if read_folder := module.__dict__.get("create_import_structure_from_path"):
-            module.__dict__["create_import_structure_from_path"] = once_for_each_folder(read_folder)
+        module.__dict__.update(self.replace(module.__dict__))
+
+
+def replace_inspect(names: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Where torch's tools for operators look for their caller, Python would look through all modules."""
+    quick_inspect = ModuleType("inspect")
+    quick_inspect.__dict__.update(vars(inspect))
+    quick_inspect.__dict__.update(getmodule=module_of, getframeinfo=describe_frame)
+    return {"inspect": quick_inspect}
+
+
+def module_of(frame: FrameType) -> ModuleType | None:
+    return sys.modules.get(frame.f_globals.get("__name__", ""))
+
+
+def describe_frame(frame: FrameType) -> inspect.Traceback:
+    """As inspect.getframeinfo, without lines of the source."""
+    return inspect.Traceback(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name, None, None)
+
+
+def replace_import_tools(names: Mapping[str, Any]) -> Mapping[str, Any]:
+    """transformers' import tools miss torch.distributed, and read a folder only once."""
+    replaced: dict[str, Any] = {"is_torch_distributed_available": lambda: False}
+    name = "create_import_structure_from_path"
+    return replaced | ({name: once_for_each_folder(names[name])} if name in names else {})
 
 
 def once_for_each_folder(read_folder: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -116,16 +146,20 @@ def once_for_each_folder(read_folder: Callable[[Any], Any]) -> Callable[[Any], A
     return lambda path: read_once(os.path.dirname(path) if os.path.isfile(path) else os.fspath(path))
 
 
-class CompilerLoader(Loader):
-    """Makes an empty package at the import; `load` executes its code."""
+class TorchLoader(DeferredLoader):
+    """Defers a module that works on tensors without values: the shape functions are loaded before it."""
+
+    def load(self, module: ModuleType) -> None:
+        load_meta_kernels()
+        super().load(module)
+
+
+class CompilerLoader(TorchLoader):
+    """Defers torch's compiler, with decorators that work before it is loaded."""
 
     def __init__(self, loader: Loader) -> None:
-        self.loader = loader
+        super().__init__(loader)
         self.marked: list[tuple[str, Callable[..., Any]]] = []
-        self.is_loading = False
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType:
-        return DeferredCompiler(spec.name, self)
 
     def exec_module(self, module: ModuleType) -> None:
         module.__dict__["disable"] = disable
@@ -141,35 +175,9 @@ class CompilerLoader(Loader):
         return decorate
 
     def load(self, module: ModuleType) -> None:
-        """Execute the package's code in the module."""
-        self.is_loading = True
-        try:
-            self.loader.exec_module(module)
-        finally:
-            self.is_loading = False
-        module.__class__ = ModuleType
+        super().load(module)
         for name, function in self.marked:
             getattr(module, name)(function)
-
-
-class DeferredCompiler(ModuleType):
-    """torch._dynamo until a name is used that it does not have yet."""
-
-    def __init__(self, name: str, loader: "CompilerLoader") -> None:
-        super().__init__(name)
-        self.loader = loader
-
-    def __getattr__(self, name: str) -> Any:
-        if not name.startswith("__"):  # Python's own questions, such as __wrapped__
-            load_package(self)
-        return ModuleType.__getattribute__(self, name)
-
-
-def load_package(module: ModuleType) -> None:
-    """Execute the package's code if that has not begun."""
-    with _loading:
-        if isinstance(module, DeferredCompiler) and not module.loader.is_loading:
-            module.loader.load(module)
 
 
 def disable(function: Callable[..., Any] | None = None, recursive: bool = True, **options: Any) -> Any:
@@ -186,7 +194,6 @@ def disable(function: Callable[..., Any] | None = None, recursive: bool = True, 
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        is_deferred = isinstance(sys.modules[COMPILER], DeferredCompiler)
-        return (function if is_deferred else disabled())(*args, **kwargs)
+        return (function if is_deferred(COMPILER) else disabled())(*args, **kwargs)
 
     return call

@@ -10,7 +10,8 @@ ROOT = Path(__file__).parent.parent.parent
 
 COMPILE = """
 import sys
-from inference.process.deferred_imports import DeferredCompiler, defer_unused_imports
+from inference.process.deferred_imports import defer_unused_imports
+from inference.process.deferred_modules import is_deferred
 
 defer_unused_imports(is_sharded=False)
 import torch
@@ -24,7 +25,7 @@ def plus_two(x):
 def plus_three(x):
     return x + 3
 
-assert isinstance(torch._dynamo, DeferredCompiler) and plus_two(1) == 3
+assert is_deferred("torch._dynamo") and plus_two(1) == 3
 assert transformers.modeling_utils.PreTrainedModel and "sympy" not in sys.modules
 
 from torch._dynamo import utils
@@ -38,7 +39,7 @@ compiled = torch.compile(
 )
 assert compiled(torch.ones(2)).tolist() == [12, 12]
 assert len(graphs) == 2 and "plus_three" in graphs[0] and "mul" in graphs[1]
-assert not isinstance(torch._dynamo, DeferredCompiler)
+assert not is_deferred("torch._dynamo") and not is_deferred("torch._meta_registrations")
 """
 
 SERVE = """
@@ -52,15 +53,49 @@ defer_unused_imports(is_sharded=False)
 import startup.one_model
 
 packages = Counter(name.partition(".")[0] for name in sys.modules)
-assert packages.total() <= 2650, packages.most_common(40)
+assert packages.total() <= 2610, packages.most_common(40)
 assert not {"aiohttp", "peft", "sympy"} & set(packages), set(packages)
+assert not {"torch._decomp", "torch._prims", "torch._refs", "torch._export"} & set(sys.modules)
 code = main.main(["--selftest", "--model", "models/demo", "--device", "cpu"])
-from inference.process.deferred_imports import DeferredCompiler
+from inference.process.deferred_modules import is_deferred
 
-assert isinstance(sys.modules["torch._dynamo"], DeferredCompiler)
+assert is_deferred("torch._dynamo") and is_deferred("torch.export")
 unused = {"torch._dynamo.eval_frame", "torch._inductor", "torch.distributed.tensor", "peft"}
 assert not unused & set(sys.modules), unused & set(sys.modules)
 sys.exit(code)
+"""
+
+EXPORT = """
+from inference.process.deferred_imports import defer_unused_imports
+from inference.process.deferred_modules import is_deferred
+
+defer_unused_imports(is_sharded=False)
+import torch
+from transformers import masking_utils
+
+assert is_deferred("torch.export") and is_deferred("torch._meta_registrations")
+with masking_utils.TransformGetItemToIndex():
+    assert torch.arange(3)[torch.tensor(1)] == 1
+program = torch.export.export(torch.nn.Linear(2, 2), (torch.ones(1, 2),))
+assert program.module()(torch.zeros(1, 2)).shape == (1, 2)
+assert not is_deferred("torch.export") and not is_deferred("torch._meta_registrations")
+"""
+
+META = """
+import sys
+from inference.process.deferred_imports import defer_unused_imports, with_meta_kernels
+from inference.process.deferred_modules import is_deferred
+
+defer_unused_imports(is_sharded=False)
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+with torch.device("meta"):
+    model = LlamaForCausalLM(LlamaConfig(hidden_size=64, intermediate_size=8, vocab_size=9))
+assert is_deferred("torch._meta_registrations") and "sympy" not in sys.modules
+values = torch.empty(2, device="meta")
+assert with_meta_kernels(lambda: torch.where(values > 0, values, 1)).is_meta
+assert not is_deferred("torch._meta_registrations")
 """
 
 SHARDED = """
@@ -88,6 +123,14 @@ def test_serving_the_demo_loads_no_compiler() -> None:
 
 def test_a_compiled_function_gets_the_compiler_and_the_decorated_functions() -> None:
     run(COMPILE)
+
+
+def test_exporting_a_model_and_indexing_under_vmap_load_what_they_need() -> None:
+    run(EXPORT)
+
+
+def test_the_meta_device_gets_kernels_in_python_when_it_needs_one() -> None:
+    run(META)
 
 
 def test_a_process_with_a_shard_has_distributed_tensors() -> None:

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from inference.model.load.rope import NO_SCALING, RopeScaling
 from inference.model.load.tokenizer import read_chat_template, replace_settings
 from inference.model.placement.device_map import build_device_map, without_accelerate_dispatch
 from inference.model.placement.hooks import install_placement_hooks
+from inference.process.deferred_imports import with_meta_kernels
 from inference.process.malloc import mmap_large_blocks
 from inference.process.mmap_release import release_unused
 
@@ -182,7 +184,8 @@ def model_of(
         without_accelerate_dispatch(),
         mmap_large_blocks(),
     ):
-        model, missing = weights_format.open(
+        open_weights = partial(
+            weights_format.open,
             auto_class,
             folder,
             config=config,
@@ -190,6 +193,7 @@ def model_of(
             trust_remote_code=trust_remote_code,
             **(process_group.tensor_parallel_kwargs() or {"device_map": device_map}),
         )
+        model, missing = with_meta_kernels(open_weights)
     if missing:
         raise BadRequest(
             "MODEL_NAME", f"lacks {len(missing)} of its weights, such as {min(missing)}", str(folder)

@@ -15,6 +15,7 @@ from transformers import AutoConfig
 
 from inference.model.load.architecture import auto_class_of
 from inference.model.load.silence import silence_transformers
+from inference.process.deferred_imports import load_meta_kernels
 
 META_DEVICE_MAP = {"": "meta"}
 
@@ -47,6 +48,7 @@ def build_on_meta(raw_config: Mapping[str, Any]) -> Any:
 
     Raises ValueError if a weight would be empty, and whatever the architecture raises.
     """
+    load_meta_kernels()
     config = AutoConfig.for_model(**raw_config)
     with torch.device("meta"), warnings.catch_warnings(action="ignore"):
         model = auto_class_of(config).from_config(config, dtype=torch.float32).eval()

@@ -17,6 +17,7 @@ from torch.nn import Module, ModuleList
 from transformers import modeling_utils
 
 from inference.errors import BadRequest
+from inference.process.deferred_imports import load_meta_kernels
 
 CPU = "cpu"
 
@@ -70,6 +71,7 @@ def build_device_map(
 
     Raises BadRequest if the model has another number of layers.
     """
+    load_meta_kernels()
     with torch.device("meta"):
         skeleton = auto_class.from_config(deepcopy(config), trust_remote_code=trust_remote_code)
     try:
