@@ -52,7 +52,8 @@ class TgiAccumulator(Accumulator):
         end, limit = self.finished_event, self.options.max_new_tokens
         if end.finish_reason != "stop" or (limit is not None and end.num_tokens >= limit):
             return "length"
-        return "eos_token" if end.stop is None else "stop_sequence"
+        # An id is a token that ends answers by itself, as vLLM reports it: TGI's requests have no stop ids.
+        return "stop_sequence" if isinstance(end.stop, str) else "eos_token"
 
     def sequence_details(self) -> SequenceDetails:
         prefill = self.started_event.prompt_logprobs if self.options.with_prefill else ()

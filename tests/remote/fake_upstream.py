@@ -138,3 +138,11 @@ def start(upstream: FakeUpstream, loop: asyncio.AbstractEventLoop) -> asyncio.Se
         return server
 
     return asyncio.run_coroutine_threadsafe(listen(), loop).result(10)
+
+
+def wait_until(is_true: Callable[[], bool], seconds: float = 20.0) -> None:
+    """Raises AssertionError if it does not become true."""
+    end = time.monotonic() + seconds
+    while not is_true():
+        assert time.monotonic() < end, "it does not happen"
+        time.sleep(0.005)

@@ -15,7 +15,7 @@ from inference.types import GenerationRequest, Started, Token
 from settings.inference_server import BadServer, parse_server
 from settings.model_list import parse_models
 from tests.remote.conftest import CHAT
-from tests.remote.fake_upstream import FakeUpstream, Reply, Sent, document
+from tests.remote.fake_upstream import FakeUpstream, Reply, Sent, document, wait_until
 from tests.remote.openai_chunks import chat_chunk, whole_answer
 
 ADDRESSES = ("127.0.0.1", "127.0.0.2", "127.0.0.3")
@@ -99,13 +99,6 @@ def backend(cluster: Cluster) -> Iterator[Backend]:
 
 def text_of(backend: Backend) -> str:
     return "".join(each.text for each in backend.generate(GenerationRequest(CHAT)) if isinstance(each, Token))
-
-
-def wait_until(is_true: Callable[[], bool]) -> None:
-    end = time.monotonic() + 20
-    while not is_true():
-        assert time.monotonic() < end, "it does not happen"
-        time.sleep(0.01)
 
 
 def open_breakers(cluster: Cluster) -> dict[str, float]:

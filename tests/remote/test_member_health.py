@@ -1,8 +1,6 @@
 """A server that was down gets requests as soon as it has restarted; one that only rests has to rest."""
 
 import asyncio
-import time
-from collections.abc import Callable
 
 import pytest
 
@@ -11,11 +9,13 @@ from inference.errors import ServerError
 from inference.remote import member_health
 from inference.types import GenerationRequest, Message
 from tests.remote.conftest import OpenModel
-from tests.remote.fake_upstream import FakeUpstream, Reply, Sent, document
+from tests.remote.fake_upstream import FakeUpstream, Reply, Sent, document, wait_until
 from tests.remote.openai_chunks import whole_answer
 
 CHAT = (Message("user", "hi"),)
 TURNED_AWAY = document({"error": {"message": "shutting down"}}, 503, **{"Retry-After": "60"})
+
+BELOW_REST_S = 3.0  # less than the rest of a server that failed
 
 
 class Restartable:
@@ -63,14 +63,6 @@ def is_answered(backend: Backend) -> bool:
         return False
 
 
-def wait_until(is_true: Callable[[], bool], seconds: float = 3.0) -> None:
-    """seconds: less than the rest of a server that failed."""
-    end = time.monotonic() + seconds
-    while not is_true():
-        assert time.monotonic() < end, "it does not happen"
-        time.sleep(0.01)
-
-
 def rests(backend: Backend) -> bool:
     return bool(backend.unavailable_reason())
 
@@ -81,7 +73,7 @@ def test_a_server_that_was_killed_gets_requests_once_it_has_restarted(
     server.stop()
     assert not is_answered(backend) and rests(backend)
     server.start()
-    wait_until(lambda: not rests(backend))
+    wait_until(lambda: not rests(backend), BELOW_REST_S)
     assert is_answered(backend)
 
 
@@ -91,10 +83,10 @@ def test_a_server_that_turned_requests_away_gets_them_once_it_has_restarted(
     server.completion = TURNED_AWAY
     assert not is_answered(backend) and rests(backend)
     server.stop()
-    wait_until(lambda: "cannot be reached" in backend.unavailable_reason())
+    wait_until(lambda: "cannot be reached" in backend.unavailable_reason(), BELOW_REST_S)
     server.completion = whole_answer("hi")
     server.start()
-    wait_until(lambda: not rests(backend))
+    wait_until(lambda: not rests(backend), BELOW_REST_S)
     assert is_answered(backend)
 
 
@@ -103,5 +95,5 @@ def test_a_server_that_turned_requests_away_and_did_not_restart_rests(
 ) -> None:
     server.completion = TURNED_AWAY
     assert not is_answered(backend)
-    wait_until(lambda: len(server.upstream.sent) - len(server.upstream.bodies) >= 3)
+    wait_until(lambda: len(server.upstream.sent) - len(server.upstream.bodies) >= 3, BELOW_REST_S)
     assert rests(backend)

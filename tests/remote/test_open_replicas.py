@@ -2,8 +2,7 @@
 
 import asyncio
 import itertools
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -18,7 +17,7 @@ from inference.remote.open import open_replicas
 from inference.types import Event, Finished, GenerationRequest, ModelInfo, Started, Token
 from settings.inference_server import InferenceServer, bearer
 from settings.model_list import RemoteModel
-from tests.remote.fake_upstream import FakeUpstream, Reply, Sent, Step, running_loop, start
+from tests.remote.fake_upstream import FakeUpstream, Reply, Sent, Step, running_loop, start, wait_until
 
 TEXTS = ("The ", "capital", " is", " Paris")
 TOKENS = [Token(0, 5 + number, text) for number, text in enumerate(TEXTS)]
@@ -112,13 +111,6 @@ def backend(cluster: Cluster) -> Iterator[Backend]:
 
 def text_of(events: Iterator[Event]) -> str:
     return "".join(event.text for event in events if isinstance(event, Token))
-
-
-def wait_until(is_true: Callable[[], bool]) -> None:
-    end = time.monotonic() + 20
-    while not is_true():
-        assert time.monotonic() < end, "it does not happen"
-        time.sleep(0.01)
 
 
 def test_a_request_reaches_a_replica_with_the_key_and_by_no_proxy(cluster: Cluster, backend: Backend) -> None:

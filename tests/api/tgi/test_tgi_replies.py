@@ -151,6 +151,7 @@ def test_the_best_of_one_has_no_others(client: FlaskClient) -> None:
         (Finished(0, "stop", num_tokens=2), 3, "eos_token"),
         (Finished(0, "stop", num_tokens=2), None, "eos_token"),
         (Finished(0, "stop", stop=" b", num_tokens=2), 3, "stop_sequence"),
+        (Finished(0, "stop", stop=2042, num_tokens=2), 3, "eos_token"),
         (Finished(0, "stop", num_tokens=2), 2, "length"),
         (Finished(0, "stop", stop=" b", num_tokens=2), 2, "length"),
         (Finished(0, "deadline", num_tokens=2), None, "length"),
