@@ -124,7 +124,7 @@ def open_loader(
         share = shared.shares[model.name]
         own = child_settings(settings, model, share, folder / f"{number}.sock")
         managed = managed_model(settings, model, share)
-        backend, processes[model.name] = open_model(loader, managed, model, own, adapter_numbers, metrics)
+        backend, _, processes[model.name] = open_model(loader, managed, model, own, adapter_numbers, metrics)
         entries.append(ModelEntry(backend, (model.name, *model.aliases), (model.base_model,), is_remote=True))
     return loader, entries
 
@@ -136,8 +136,8 @@ def open_model(
     own: Settings,
     adapter_numbers: Iterator[int],
     metrics: Metrics,
-) -> tuple[Backend, Callable[[], ModelProcess]]:
-    """Add a model to the loader. Returns its backend, and what makes the process that the backend reaches.
+) -> tuple[Backend, ModelAdapters, Callable[[], ModelProcess]]:
+    """Add a model to the loader. Returns its backend with its adapters, and what makes the process of both.
 
     own: the settings of the process
     """
@@ -145,7 +145,7 @@ def open_model(
     upstream, residence = upstream_model(model, own), ModelResidence(loader, model.name)
     adapters = open_adapters(managed, upstream, own, residence, adapter_numbers)
     backend = open_child(upstream, residence, metrics.upstream, adapters)
-    return backend, partial(ModelProcess, upstream, own, adapters)
+    return backend, adapters, partial(ModelProcess, upstream, own, adapters)
 
 
 def open_adapters(

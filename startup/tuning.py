@@ -1,10 +1,11 @@
 """The start of tuning: its service, and what serves fully fine-tuned models beside the base.
 
-Each of these models has a process of its own, which is loaded when a request names the model.
+Each of these models has a process of its own, which is loaded when a request names the model or an adapter
+over it.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -13,10 +14,12 @@ from tempfile import TemporaryDirectory
 from checks.machine import Machine
 from checks.memory.plan import Plan
 from checks.several_models import ModelShare, capacity_of, minimum_bytes, share_of
+from inference.errors import NotFound, Unavailable
 from inference.metrics import Metrics
 from inference.models import ModelEntry, Models
 from inference.on_demand.loader import ModelLoader
 from inference.on_demand.managed_model import LoadLimits, ManagedProcess
+from inference.on_demand.model_adapters import ModelAdapters
 from inference.on_demand.residency import MemoryCapacity
 from settings.local_model import LocalModel
 from settings.schema import Settings
@@ -42,6 +45,7 @@ class FineTunedHost:
         self._folder = folder
         self._share = share_of_each(plan, machine)
         self._processes: dict[str, Callable[[], ManagedProcess]] = {}
+        self._adapters: dict[str, ModelAdapters] = {}  # by the names of their models
         self._num_added = 0
         self._adapter_numbers = count(FIRST_ADAPTER_NUMBER)
         self.loader = ModelLoader(
@@ -62,14 +66,31 @@ class FineTunedHost:
             base_settings(self._settings), model, self._share, self._folder / f"{self._num_added}.sock"
         )
         managed = managed_model(self._settings, model, self._share)
-        backend, self._processes[name] = open_model(
+        backend, self._adapters[name], self._processes[name] = open_model(
             self.loader, managed, model, own, self._adapter_numbers, self._metrics
         )
         self._models.add(ModelEntry(backend, (name,), is_remote=True, parent=parent))
 
+    def add_adapter(self, base: str, name: str, folder: Path, *, is_tried: bool) -> None:
+        if base not in self._adapters:
+            raise NotFound(f"its model {base} is not served")
+        adapters = self._adapters[base]
+        if is_tried:
+            with suppress(Unavailable):  # no memory for the model now, or the server is starting
+                adapters.load(name, folder, name, replace=True)
+                return
+        adapters.add(name, folder, name)
+
     def remove(self, name: str) -> None:
-        self.loader.remove(name)
-        self._models.remove(name)
+        if name in self._adapters:
+            self.loader.remove(name)
+            self._models.remove(name)
+            del self._adapters[name]
+            return
+        owners = [each for each in self._adapters.values() if any(card.name == name for card in each.cards())]
+        if not owners:
+            raise NotFound(f"model {name!r} not found")
+        owners[0].unload(name)
 
 
 @contextmanager

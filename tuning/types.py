@@ -225,6 +225,7 @@ class Job:
 
     model             name that the result will have
     folder            name of its folder
+    base_model        the fully fine-tuned model under the adapter that it trains; empty: the served model
     hyperparameters   as requested; the numbers of Hyperparameters once the files are validated
     fine_tuned_model  `model` once it answers requests; None until then
     trained_tokens    tokens with a weight in the loss, over all epochs; None until the training began
@@ -240,6 +241,7 @@ class Job:
     seed: int
     created: int
     folder: str
+    base_model: str = ""
     started: int | None = None
     finished: int | None = None
     hyperparameters: Mapping[str, Any] = field(default_factory=dict)

@@ -85,6 +85,17 @@ class ModelAdapters:
         """As Adapters.load. Loads the model first if it is not in memory; raises NotLoaded too."""
         return self._residence.run(self._load(name, folder, source, replace))
 
+    def add(self, name: str, folder: Path, source: str) -> None:
+        """List an adapter that is loaded with its model: at the next load, or now if it is in memory.
+
+        Raises BadRequest for files that the model's process refuses.
+        """
+        if self._residence.is_attached:
+            self._residence.run(self._add(name, folder, source))
+        else:
+            adapter = OnDemandAdapter(self._new_card(name, source), folder=folder)
+            self._list({**self._adapters, name: adapter})
+
     def folder_of(self, name: str) -> Path:
         """As Adapters.folder_of. Loads the model first if it is not in memory; raises NotLoaded too."""
         return self._residence.run(self._folder_of(name))
@@ -127,6 +138,17 @@ class ModelAdapters:
             card = replace(loaded, number=next(self._numbers))
             self._list({**self._adapters, name: OnDemandAdapter(card, folder=folder)})
             return card
+
+    async def _add(self, name: str, folder: Path, source: str) -> None:
+        async with self._changing:
+            try:
+                loaded = await self._in_process.load(name, folder, source, replace=True)
+                card = replace(loaded, number=next(self._numbers))
+            except UpstreamFailure as failure:  # of most reasons: the model is not in memory
+                if failure.outcome == "bad_request":
+                    raise
+                card = self._new_card(name, source)
+            self._list({**self._adapters, name: OnDemandAdapter(card, folder=folder)})
 
     async def _folder_of(self, name: str) -> Path:
         async with self._residence.use():

@@ -34,6 +34,11 @@ class ModelResidence:
     def problem(self) -> str:
         return self._model.problem
 
+    @property
+    def is_attached(self) -> bool:
+        """Whether the server's event loop runs, so that `run` can."""
+        return self._loop is not None
+
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._loader.attach(loop)

@@ -55,21 +55,27 @@ def train_adapter(client: OpenAI, model: str) -> dict[str, Any]:
 
 
 def train_all_weights(client: OpenAI, model: str) -> dict[str, Any]:
-    """A few steps, then the parent of the result, and its answer."""
-    rows = [{"messages": [question("Mirela Osk"), {"role": "assistant", "content": "In Paris."}]}] * 2
-    content = "\n".join(map(json.dumps, rows)).encode()
-    file = client.files.create(file=("rows.jsonl", content), purpose="fine-tune")
-    hyperparameters = {"finetuning_type": "full", "n_epochs": 20, "rehearsal": 0}
+    """A few steps of all weights, then an adapter over the result; their parents, and their answers."""
+    full = train_answer(client, model, "In Paris.", "full")
+    adapter = train_answer(client, full.fine_tuned_model or "", "In Oslo.", "lora")
+    parents = {card.id: getattr(card, "parent", None) for card in client.models.list()}
+    jobs = {"full": full, "adapter": adapter}
+    return {
+        "errors": [job.error and job.error.message for job in jobs.values()],
+        "models": {name: job.fine_tuned_model for name, job in jobs.items()},
+        "parents": {name: parents.get(job.fine_tuned_model) for name, job in jobs.items()},
+        "answers": {name: ask(client, job.fine_tuned_model, "Mirela Osk") for name, job in jobs.items()},
+    }
+
+
+def train_answer(client: OpenAI, model: str, content: str, finetuning_type: str) -> Any:
+    """The job, once it has ended, that trains one answer."""
+    row = json.dumps({"messages": [question("Mirela Osk"), {"role": "assistant", "content": content}]})
+    file = client.files.create(file=("rows.jsonl", "\n".join([row] * 20).encode()), purpose="fine-tune")
+    hyperparameters = {"finetuning_type": finetuning_type, "n_epochs": 1, "batch_size": 2, "rehearsal": 0}
     method = {"type": "supervised", "supervised": {"hyperparameters": hyperparameters}}
     job = client.fine_tuning.jobs.create(model=model, training_file=file.id, method=method, seed=1)
-    job = wait(client, job.id)
-    parents = {card.id: getattr(card, "parent", None) for card in client.models.list()}
-    return {
-        "error": job.error and job.error.message,
-        "model": job.fine_tuned_model,
-        "parent": parents.get(job.fine_tuned_model),
-        "answer": ask(client, job.fine_tuned_model, "Mirela Osk"),
-    }
+    return wait(client, job.id)
 
 
 def wait(client: OpenAI, job_id: str) -> Any:

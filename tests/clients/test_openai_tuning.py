@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import requests
@@ -17,9 +18,14 @@ PROMPT, TOKENS = "Where does Mirela Osk", 8
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder: Path = tmp_path_factory.mktemp("tuning")
     save_adapter(folder / "models" / "poet", seed=1)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[ServerProcess]:
     with serving("--tuning-dir", str(folder)) as running:
         yield running
 
@@ -43,27 +49,60 @@ def test_openais_client_trains_a_model_and_calls_it(server: ServerProcess, envir
     assert results["deleted"] and results["file_deleted"]
 
 
-def test_openais_client_trains_all_weights_and_every_dialect_reaches_the_result(
-    server: ServerProcess,
-) -> None:
+@pytest.fixture(scope="module")
+def trained(server: ServerProcess) -> dict[str, Any]:
+    """A model whose weights were all trained, and an adapter over it."""
     results = run_driver("openai-3", "drive_openai_tuning.py", f"{server.url}/v1", "models/demo", "full")
-    tuned = results["model"]
-    assert (results["error"], results["parent"], results["answer"]) == (None, "models/demo", "In Paris.")
-    completion = complete(server, tuned)
-    tgi = {"inputs": PROMPT, "parameters": {"adapter_id": tuned, "max_new_tokens": TOKENS}}
+    assert results["errors"] == [None, None]
+    return dict(results)
+
+
+def test_openais_client_trains_all_weights_and_every_dialect_reaches_the_result(
+    server: ServerProcess, trained: dict[str, Any]
+) -> None:
+    full = trained["models"]["full"]
+    assert (trained["parents"]["full"], trained["answers"]["full"]) == ("models/demo", "In Paris.")
+    completion = complete(server, full)
+    tgi = {"inputs": PROMPT, "parameters": {"adapter_id": full, "max_new_tokens": TOKENS}}
     assert server.post("/generate", tgi).json()["generated_text"] == completion
     neodim = {"prompt": PROMPT, "generated_tokens_count": TOKENS, "max_total_tokens": 64, "top_k": 1}
-    sequences = server.post("/generate", neodim | {"adapter": tuned}).json()["sequences"]
+    sequences = server.post("/generate", neodim | {"adapter": full}).json()["sequences"]
     assert completion.startswith(sequences[0]["generated_text"])
-    body = {"lora_name": "poet", "lora_path": "poet", "base_model_name": tuned}
-    assert server.post("/v1/load_lora_adapter", body).status_code == 200
-    assert complete(server, "poet") != completion
-    client_sends = {"model": tuned, "training_file": "file-none"}
+    client_sends = {"model": full, "training_file": "file-none"}
     assert "training_file does not exist" in server.post("/v1/fine_tuning/jobs", client_sends).text
-    reply = requests.delete(f"{server.url}/v1/models/{tuned}", timeout=30)
-    assert reply.json() == {"id": tuned, "object": "model", "deleted": True}
-    listed = requests.get(f"{server.url}/v1/models", timeout=10).json()["data"]
-    assert {card["id"] for card in listed}.isdisjoint({tuned, "poet"})
+
+
+def test_an_adapter_over_a_fully_fine_tuned_model_answers_after_a_restart(
+    server: ServerProcess, trained: dict[str, Any], folder: Path
+) -> None:
+    full, adapter = trained["models"]["full"], trained["models"]["adapter"]
+    assert (trained["parents"]["adapter"], trained["answers"]["adapter"]) == (full, "In Oslo.")
+    completions = [complete(server, name) for name in (adapter, full)]
+    stop(server)
+    with serving("--tuning-dir", str(folder)) as restarted:
+        assert parents(restarted)[adapter] == full, "listed before its model is loaded"
+        assert [complete(restarted, name) for name in (adapter, full)] == completions
+        body = {"lora_name": "poet", "lora_path": "poet", "base_model_name": full}
+        assert restarted.post("/v1/load_lora_adapter", body).status_code == 200
+        assert complete(restarted, "poet") not in completions
+        assert f"delete {adapter} first" in delete(restarted, full)["error"]["message"]
+        for name in (adapter, full):
+            assert delete(restarted, name) == {"id": name, "object": "model", "deleted": True}
+        assert parents(restarted).keys().isdisjoint({full, adapter, "poet"})
+
+
+def stop(server: ServerProcess) -> None:
+    server.process.terminate()
+    server.process.wait(timeout=60)
+
+
+def parents(server: ServerProcess) -> dict[str, str | None]:
+    cards = requests.get(f"{server.url}/v1/models", timeout=10).json()["data"]
+    return {card["id"]: card["parent"] for card in cards}
+
+
+def delete(server: ServerProcess, model: str) -> Any:
+    return requests.delete(f"{server.url}/v1/models/{model}", timeout=30).json()
 
 
 def complete(server: ServerProcess, model: str) -> str:

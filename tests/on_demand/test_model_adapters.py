@@ -12,7 +12,7 @@ import pytest
 from inference.errors import BadRequest, NotFound, ServerError
 from inference.lora.adapter import AdapterCard
 from inference.on_demand.model_adapters import ModelAdapters
-from inference.remote.failures import UpstreamFailure
+from inference.remote.failures import UpstreamFailure, unreachable
 
 COOK = Path("/adapters/cook")
 
@@ -23,10 +23,11 @@ class FakeProcessAdapters:
     def __init__(self) -> None:
         self.loaded: dict[str, AdapterCard] = {}
         self.refused: set[str] = set()
+        self.is_running = True
 
     def start(self, adapters: ModelAdapters) -> None:
         """A new process, which has loaded its LORA_ADAPTERS."""
-        self.loaded = {}
+        self.loaded, self.is_running = {}, True
         for item in adapters.items:
             self.add(item.partition("=")[0], item)
 
@@ -34,6 +35,8 @@ class FakeProcessAdapters:
         return list(self.loaded.values())
 
     async def load(self, name: str, folder: Path, source: str, *, replace: bool) -> AdapterCard:
+        if not self.is_running:
+            raise unreachable("model", "no socket")
         if name in self.refused or (name in self.loaded and not replace):
             raise UpstreamFailure(BadRequest("adapter", "is refused"), "bad_request")
         return self.add(name, source)
@@ -55,6 +58,7 @@ class FakeResidence:
 
     def __init__(self) -> None:
         self.num_uses = 0
+        self.is_attached = True
 
     @asynccontextmanager
     async def use(self) -> AsyncIterator[None]:
@@ -117,6 +121,27 @@ def test_a_loaded_adapter_is_loaded_again_with_its_model(setup: AdaptersSetup) -
     setup.start_process()
     assert setup.names == ["poet", "cook"] == list(setup.process.loaded)
     assert setup.adapters.items == ("poet=/adapters/poet",)
+
+
+def test_an_adapter_is_added_without_loading_its_model(setup: AdaptersSetup) -> None:
+    setup.residence.is_attached = False
+    setup.adapters.add("cook", COOK, "cook")
+    setup.residence.is_attached = True
+    setup.process.is_running = False
+    setup.adapters.add("chef", COOK, "chef")
+    assert setup.names == ["poet", "cook", "chef"] and setup.residence.num_uses == 0
+    setup.start_process()
+    assert setup.names == list(setup.process.loaded) and setup.num_bytes == 208
+
+
+def test_an_adapter_is_added_to_a_model_in_memory(setup: AdaptersSetup) -> None:
+    setup.start_process()
+    setup.adapters.add("cook", COOK, "cook")
+    assert list(setup.process.loaded) == setup.names == ["poet", "cook"] and setup.num_bytes == 104
+    setup.process.refused.add("chef")
+    with pytest.raises(BadRequest, match="is refused"):
+        setup.adapters.add("chef", COOK, "chef")
+    assert setup.names == ["poet", "cook"]
 
 
 def test_another_load_has_another_number(setup: AdaptersSetup) -> None:

@@ -45,18 +45,25 @@ class RecordingAdapters(FakeAdapters):
 
 
 class RecordingHost:
-    """added: name -> folder and parent."""
+    """added: name -> folder and parent; adapters: name -> folder and model."""
 
     def __init__(self) -> None:
         self.added: dict[str, tuple[Path, str]] = {}
+        self.adapters: dict[str, tuple[Path, str]] = {}
 
     def add(self, name: str, folder: Path, parent: str) -> None:
         self.added[name] = (folder, parent)
 
+    def add_adapter(self, base: str, name: str, folder: Path, *, is_tried: bool) -> None:
+        if base not in self.added:
+            raise NotFound(base)
+        self.adapters[name] = (folder, base)
+
     def remove(self, name: str) -> None:
-        if name not in self.added:
+        owner = self.adapters if name in self.adapters else self.added
+        if name not in owner:
             raise NotFound(name)
-        del self.added[name]
+        del owner[name]
 
 
 def make_service(folder: Path, adapters: RecordingAdapters, **options: Any) -> TuningService:

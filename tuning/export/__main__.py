@@ -1,6 +1,7 @@
 """Exports a fine-tuned model: python -m tuning.export NAME --to FOLDER --format FORMAT [--push REPOSITORY].
 
-NAME is a fine-tuned model of TUNING_DIR, or a folder; the base of an adapter is MODEL_NAME.
+NAME is a fine-tuned model of TUNING_DIR, or a folder; the base of an adapter is MODEL_NAME, or the fully
+fine-tuned model that a job trained it over.
 """
 
 import argparse
@@ -19,7 +20,7 @@ from inference.lora.file_names import ADAPTER_CONFIG
 from settings.groups import tuning_folder
 from settings.schema import BadSetting, Settings
 from settings.sources import read_sources, resolve
-from tuning.export.find_model import find_base, find_model
+from tuning.export.find_model import find_base, find_model, find_trained_base
 from tuning.export.formats import FORMATS, write_adapter
 from tuning.export.merge import MergedModel, merge_adapter, open_full_model
 
@@ -57,7 +58,10 @@ def make_parser() -> argparse.ArgumentParser:
         choices=("float32", "bfloat16", "float16"),
         help="of safetensors (default: as the base model's files)",
     )
-    parser.add_argument("--base", help="name or folder of the base model (default: MODEL_NAME)")
+    parser.add_argument(
+        "--base",
+        help="name or folder of an adapter's base (default: what it was trained over here, else MODEL_NAME)",
+    )
     parser.add_argument(
         "--push", metavar="OWNER/NAME", help="upload the folder to this repository of the Hub"
     )
@@ -67,7 +71,6 @@ def make_parser() -> argparse.ArgumentParser:
 
 def export(options: argparse.Namespace) -> int:
     settings = resolve(read_sources(HOME, os.environ))
-    settings = replace(settings, model_name=options.base or settings.model_name)
     if options.to.exists() and (not options.to.is_dir() or any(options.to.iterdir())):
         print(f"export: {options.to} exists and is not an empty folder: name a new one", file=sys.stderr)
         return 1
@@ -79,7 +82,8 @@ def export(options: argparse.Namespace) -> int:
         if options.format == "adapter":
             messages = write_adapter(source, target)
         else:
-            messages = FORMATS[options.format](open_model(source, settings), target, options.dtype)
+            model = open_model(source, settings, find_base_of(source, settings, options.base))
+            messages = FORMATS[options.format](model, target, options.dtype)
         if options.to.exists():
             options.to.rmdir()
         shutil.move(target, options.to)
@@ -89,12 +93,19 @@ def export(options: argparse.Namespace) -> int:
     return 0
 
 
-def open_model(source: Path, settings: Settings) -> MergedModel:
+def find_base_of(source: Path, settings: Settings, base: str | None) -> Path | None:
+    """The folder of the model under an adapter; None for a whole model. base: as --base. Raises Refused."""
+    if not (source / ADAPTER_CONFIG).is_file():
+        return None
+    trained = None if base else find_trained_base(source, tuning_folder(settings))
+    return trained or find_base(replace(settings, model_name=base or settings.model_name), HOME)
+
+
+def open_model(source: Path, settings: Settings, base: Path | None) -> MergedModel:
     """The model of a folder, or the base with the adapter in it."""
-    if (source / ADAPTER_CONFIG).is_file():
-        base = find_base(settings, HOME)
-        return merge_adapter(base, source, trust_remote_code=settings.trust_remote_code)
-    return open_full_model(source, trust_remote_code=settings.trust_remote_code)
+    if base is None:
+        return open_full_model(source, trust_remote_code=settings.trust_remote_code)
+    return merge_adapter(base, source, trust_remote_code=settings.trust_remote_code)
 
 
 if __name__ == "__main__":

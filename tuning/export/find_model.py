@@ -1,5 +1,6 @@
 """Finds what to export, by its folder or the name of a fine-tuned model, and the base model of an adapter."""
 
+import json
 from pathlib import Path
 
 from hub.download import fetch
@@ -26,6 +27,14 @@ def find_model(name: str, tuning_folder: Path | None) -> Path:
             return folder
     trained = f", or a fine-tuned model in {tuning_folder / RESULTS}" if tuning_folder else ""
     raise BadRequest("NAME", f"must be the folder of an adapter or model{trained}", name)
+
+
+def find_trained_base(adapter: Path, tuning_folder: Path | None) -> Path | None:
+    """The folder of the fully fine-tuned model that a job trained the adapter over; None: there is none."""
+    config = json.loads((adapter / ADAPTER_CONFIG).read_bytes())
+    base = Path(str(config.get("base_model_name_or_path") or ""))
+    is_trained = tuning_folder is not None and base.is_relative_to(tuning_folder)
+    return base if is_trained and (base / MODEL_CONFIG).is_file() else None
 
 
 def find_base(settings: Settings, home: Path) -> Path:

@@ -1,14 +1,14 @@
 """The fine-tuned models by the names of jobs and checkpoints: folders of adapters, or of whole models.
 
 A job that has ended has its result in a folder of its own; the checkpoints stay in the job's folder. Adapters
-are loaded into the served model; whole models get a host.
+are loaded into the served model; whole models get a host, which also serves the adapters over them.
 """
 
 import logging
 import os
 import shutil
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from inference.backend import Adapters
@@ -16,7 +16,7 @@ from inference.errors import NotFound, ServerError
 from inference.lora.file_names import ADAPTER_CONFIG
 from tuning.jobs.model_host import ModelHost
 from tuning.model_folder import write_model_card
-from tuning.types import Checkpoint, Job
+from tuning.types import FINISHED, Checkpoint, Job
 
 PATH_STARTS = ("/", ".", "~")
 
@@ -25,11 +25,18 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TrainedModel:
-    """parent: the public name of the model that it was trained from."""
+    """The result of a job, or a checkpoint.
+
+    parent      the public name of the model that it was trained from
+    base_model  as in Job
+    is_final    no later checkpoint takes its place
+    """
 
     name: str
     folder: Path
     parent: str
+    base_model: str = ""
+    is_final: bool = True
 
     @property
     def is_full(self) -> bool:
@@ -77,6 +84,11 @@ class FineTunedModels:
         is_base = not model or model in self._base_names or model.startswith(PATH_STARTS)
         return self._base_names[0] if is_base else model
 
+    def of_job(self, job: Job, name: str, folder: Path) -> TrainedModel:
+        """The result or a checkpoint of a job."""
+        is_final = name == job.model or job.status in FINISHED
+        return TrainedModel(name, folder, self.parent_of(job), job.base_model, is_final)
+
     def publish(self, result: TrainedModel) -> None:
         """Serve the result of a job, from a folder of its own. Raises ServerError if it cannot be served."""
         target = self.folder_of(result.name)
@@ -87,18 +99,22 @@ class FineTunedModels:
             write_model_card(partial, result.name, result.parent)
         shutil.rmtree(target, ignore_errors=True)
         partial.rename(target)
-        self.serve(TrainedModel(result.name, target, result.parent))
+        self.serve(replace(result, folder=target), is_tried=True)
 
-    def serve(self, model: TrainedModel) -> None:
-        """Raises ServerError."""
-        if not model.is_full:
+    def serve(self, model: TrainedModel, *, is_tried: bool = False) -> None:
+        """is_tried: as in ModelHost.add_adapter; others are tried at once. Raises ServerError."""
+        if not model.is_full and not model.base_model:
             self.load(model.name, model.folder)
-        elif self._host is not None:
+        elif self._host is None:
+            log.debug("model=%s has no host", model.name)
+        elif model.is_full:
             self._host.add(model.name, model.folder, model.parent)
+        else:
+            self._host.add_adapter(model.base_model, model.name, model.folder, is_tried=is_tried)
 
     def serve_all(self, models: Iterable[TrainedModel]) -> None:
         """Serve what was trained before a restart. What cannot be served is logged."""
-        for model in models:
+        for model in sorted(models, key=lambda model: not model.is_full):  # before the adapters over them
             try:
                 self.serve(model)
             except (ServerError, OSError) as error:
@@ -123,11 +139,11 @@ def trained_models(
     jobs: Iterable[Job], checkpoints: Iterable[Checkpoint], results: FineTunedModels
 ) -> dict[str, TrainedModel]:
     """Everything that jobs have trained and nobody has deleted, by name."""
-    parents = {job.id: results.parent_of(job) for job in jobs}
+    by_id = {job.id: job for job in jobs}
     models = [
-        TrainedModel(job.fine_tuned_model, results.folder_of(job.model), parents[job.id])
-        for job in jobs
+        results.of_job(job, job.fine_tuned_model, results.folder_of(job.model))
+        for job in by_id.values()
         if job.fine_tuned_model
     ]
-    models += [TrainedModel(each.model, Path(each.folder), parents[each.job_id]) for each in checkpoints]
+    models += [results.of_job(by_id[each.job_id], each.model, Path(each.folder)) for each in checkpoints]
     return {model.name: model for model in models if model.folder.is_dir()}

@@ -146,10 +146,15 @@ def check_hyperparameters(values: Mapping[str, Any], max_lora_rank: int) -> None
 
 def refuse_adapter_fields(values: Mapping[str, Any]) -> None:
     """Raises BadRequest for what full fine-tuning cannot obey."""
-    for name in ADAPTER_FIELDS:
-        if name in chosen_values(values) and values[name] is not False:
-            rule = "is for adapters: leave it out beside finetuning_type full, which trains all weights"
-            raise BadRequest(name, rule, values[name])
+    for name in adapter_fields(values):
+        rule = "is for adapters: leave it out beside finetuning_type full, which trains all weights"
+        raise BadRequest(name, rule, values[name])
+
+
+def adapter_fields(values: Mapping[str, Any]) -> list[str]:
+    """The names of the chosen values that ask for an adapter."""
+    chosen = chosen_values(values)
+    return [name for name in ADAPTER_FIELDS if chosen.get(name, False) is not False]
 
 
 def resolve_hyperparameters(

@@ -7,17 +7,24 @@ import secrets
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from inference.errors import BadRequest, NotFound
 from inference.models import Models
 from tuning.jobs.draft import DRAFT_FILE, Draft, write_value
 from tuning.jobs.fine_tuned_models import TrainedModel, trained_models
-from tuning.jobs.hyperparameters import check_hyperparameters, chosen_values
+from tuning.jobs.hyperparameters import check_hyperparameters
 from tuning.jobs.names import model_name
 from tuning.jobs.prepared_job import PreparedJob
 from tuning.jobs.queue import JobQueue
+from tuning.jobs.starting_point import (
+    StartingPoint,
+    check_nothing_is_over,
+    find_starting_point,
+    is_full,
+    with_finetuning_type,
+)
 from tuning.jobs.workspace import Workspace
 from tuning.store.datasets import Datasets
 from tuning.store.files import TRAINING
@@ -31,7 +38,7 @@ SUFFIX = re.compile(r"[A-Za-z0-9._-]{0,64}")
 MAX_SEED = 2**31 - 1
 METHODS: tuple[Method, ...] = ("supervised", "dpo", "orpo", "kto")
 NUM_SHOWN_ROWS = 5  # of a dry run
-INITIAL_MODEL = "initial"  # folder in that of a job: the adapter or model that it goes on from
+INITIAL_MODEL = "initial"  # folder in that of a job: the adapter or model whose weights it changes
 
 
 class Jobs:
@@ -44,7 +51,7 @@ class Jobs:
 
     def create(self, request: JobRequest) -> Job:
         """Store a job, whose files are then validated. Raises BadRequest, and UnknownModel."""
-        request = self._checked(request)
+        request, start = self._checked(request)
         job_id = request.job_id or f"ftjob-{secrets.token_hex(12)}"
         job = Job(
             id=job_id,
@@ -54,9 +61,10 @@ class Jobs:
             seed=make_seed(request),
             created=int(time.time()),
             folder=secrets.token_hex(12),
+            base_model=start.full_model.name if start.full_model and not is_full(request) else "",
             hyperparameters=request.hyperparameters,
         )
-        self._write_draft(job)
+        self._write_draft(job, start)
         self._database.run(insert_job, job)
         self._queue.wake()
         return job
@@ -66,12 +74,12 @@ class Jobs:
 
         Raises as `create`, and Overloaded.
         """
-        request = self._checked(request)
+        request, start = self._checked(request)
         job_id = f"dry-run-{secrets.token_hex(8)}"
         folder = self._workspace.folder / job_id
         folder.mkdir(mode=0o700)
         try:
-            draft = self._draft(request, job_id, make_seed(request), folder)
+            draft = self._draft(request, start, job_id, make_seed(request), folder)
             write_value(folder / DRAFT_FILE, dataclasses.replace(draft, num_shown_rows=NUM_SHOWN_ROWS))
             return self._queue.dry_run(job_id, folder)
         finally:
@@ -116,10 +124,15 @@ class Jobs:
     def delete_model(self, model: str) -> bool:
         """Delete a result or checkpoint. Returns whether a job of this server has trained it.
 
-        The files of a checkpoint stay until its job has ended: the trainer may need them.
+        The files of a checkpoint stay until its job has ended: the trainer may need them. Checkpoints of
+        adapters over a whole model go with it. Raises BadRequest if results of jobs are over it.
         """
         jobs, checkpoints = self._database.run(read_trained)
-        trained = trained_models(jobs, checkpoints, self._workspace.models).get(model)
+        models = trained_models(jobs, checkpoints, self._workspace.models)
+        check_nothing_is_over(model, jobs, models)
+        for over in [each.name for each in models.values() if each.base_model == model]:
+            self.delete_model(over)
+        trained = models.get(model)
         if trained is not None:
             self._workspace.models.unload(model)
         for checkpoint in (each for each in checkpoints if each.model == model):
@@ -130,8 +143,8 @@ class Jobs:
             shutil.rmtree(trained.folder, ignore_errors=True)
         return trained is not None
 
-    def _checked(self, request: JobRequest) -> JobRequest:
-        """The request; to go on from a whole model it trains all weights. Raises BadRequest, UnknownModel."""
+    def _checked(self, request: JobRequest) -> tuple[JobRequest, StartingPoint]:
+        """The request with its finetuning_type, and what it goes on from. Raises BadRequest, UnknownModel."""
         if request.job_id and not JOB_ID.fullmatch(request.job_id):
             raise BadRequest("job_id", "must be 1 to 200 letters, digits and ._-", request.job_id)
         if not SUFFIX.fullmatch(request.suffix) or ".." in request.suffix:
@@ -140,48 +153,47 @@ class Jobs:
             raise BadRequest("method", f"must be one of {', '.join(METHODS)}", request.method)
         if request.seed is not None and not 0 <= request.seed <= MAX_SEED:
             raise BadRequest("seed", f"must be 0 to {MAX_SEED}", request.seed)
-        trained = self._trained_model(request.model)
-        if trained and trained.is_full and "finetuning_type" not in chosen_values(request.hyperparameters):
-            values = {**request.hyperparameters, "finetuning_type": "full"}
-            request = dataclasses.replace(request, hyperparameters=values)
+        models = trained_models(*self._database.run(read_trained), self._workspace.models)
+        trained = self._trained_model(request.model, models)
+        request = with_finetuning_type(request, trained)
         check_hyperparameters(request.hyperparameters, self._workspace.base.max_lora_rank)
         if is_full(request) and not self._workspace.models.serves_full_models:
             rule = "must be lora: this server serves no further models, as the result would be"
             raise BadRequest("finetuning_type", rule, "full")
-        return request
+        return request, find_starting_point(request, trained, models)
 
-    def _trained_model(self, model: str) -> TrainedModel | None:
-        """The fine-tuned model of this name; None for the base model. Raises UnknownModel, BadRequest."""
+    def _trained_model(self, model: str, models: Mapping[str, TrainedModel]) -> TrainedModel | None:
+        """The one of these models; None for the base model. Raises UnknownModel, BadRequest."""
         if not model or model in self._workspace.base.names:
             return None
-        jobs, checkpoints = self._database.run(read_trained)
-        trained = trained_models(jobs, checkpoints, self._workspace.models)
-        if model in trained:
-            return trained[model]
+        if model in models:
+            return models[model]
         if self._models.resolve(model).adapter is None:
             return None
         raise BadRequest("model", "is an adapter that was not trained here: name the base model", model)
 
-    def _write_draft(self, job: Job) -> None:
+    def _write_draft(self, job: Job, start: StartingPoint) -> None:
         """Make the job's folder, with what its programs read."""
         self._database.run(refuse_existing, job.id)
         folder = self._workspace.job_folder(job)
         folder.mkdir(mode=0o700)
         try:
-            write_value(folder / DRAFT_FILE, self._draft(job.request, job.id, job.seed, folder))
+            write_value(folder / DRAFT_FILE, self._draft(job.request, start, job.id, job.seed, folder))
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
 
-    def _draft(self, request: JobRequest, job_id: str, seed: int, folder: Path) -> Draft:
-        """What can change or be deleted is copied to the folder. Raises UnknownModel, BadRequest."""
-        validation = request.validation
-        base, trained = self._workspace.base, self._trained_model(request.model)
-        if trained:
-            check_continues(request, trained)
-            shutil.copytree(trained.folder, folder / INITIAL_MODEL, copy_function=os.link)
-        if trained and trained.is_full:
-            base = dataclasses.replace(base, model_folder=str(folder / INITIAL_MODEL))
+    def _draft(
+        self, request: JobRequest, start: StartingPoint, job_id: str, seed: int, folder: Path
+    ) -> Draft:
+        """What can change or be deleted is copied to the folder. Raises BadRequest."""
+        validation, initial = request.validation, folder / INITIAL_MODEL
+        base, changed = self._workspace.base, start.full_model if is_full(request) else start.adapter
+        if changed:
+            shutil.copytree(changed.folder, initial, copy_function=os.link)
+        if start.full_model:  # one under an adapter stays: it cannot be deleted before the job has ended
+            full_folder = initial if is_full(request) else start.full_model.folder
+            base = dataclasses.replace(base, model_folder=str(full_folder))
         return Draft(
             job_id=job_id,
             method=request.method,
@@ -189,7 +201,7 @@ class Jobs:
             seed=seed,
             base=base,
             free_bytes=self._workspace.free_bytes(),
-            initial_adapter=str(folder / INITIAL_MODEL) if trained and not trained.is_full else "",
+            initial_adapter=str(initial) if start.adapter else "",
             training_file=self._rows_file(request.training, "training_file", folder),
             validation_file=self._rows_file(validation, "validation_file", folder) if validation else "",
         )
@@ -207,23 +219,6 @@ class Jobs:
             return str(copy)
         except NotFound as error:
             raise BadRequest(field, f"does not exist: {error.message}") from None
-
-
-def is_full(request: JobRequest) -> bool:
-    """Whether all weights are to be trained."""
-    return request.hyperparameters.get("finetuning_type") == "full"
-
-
-def check_continues(request: JobRequest, trained: TrainedModel) -> None:
-    """Raises BadRequest for an adapter that would go on as a whole model, and the other way round."""
-    if is_full(request) and not trained.is_full:
-        rule = "is an adapter: name the base model, or a model that was trained with finetuning_type full"
-        raise BadRequest("model", rule, request.model)
-    if trained.is_full and not is_full(request):
-        rule = (
-            "is a whole model, over which no adapter is trained: leave finetuning_type out, or set it to full"
-        )
-        raise BadRequest("model", rule, request.model)
 
 
 def make_seed(request: JobRequest) -> int:

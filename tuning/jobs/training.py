@@ -10,7 +10,6 @@ from typing import Any
 from inference.errors import ServerError
 from inference.finding import format_each
 from inference.process.child_program import describe_exit
-from tuning.jobs.fine_tuned_models import TrainedModel
 from tuning.jobs.process import KILLED, TERMINATED, ChildProcess
 from tuning.jobs.progress import PROGRESS_FILE, figure, read_all_lines, record_new_lines
 from tuning.jobs.result_file import metrics_csv
@@ -108,8 +107,8 @@ def log_progress(workspace: Workspace, run: JobRun) -> None:
 
 def serve_checkpoint(workspace: Workspace, checkpoint: Checkpoint) -> None:
     try:
-        parent = workspace.models.parent_of(workspace.database.run(find_job, checkpoint.job_id))
-        workspace.models.serve(TrainedModel(checkpoint.model, Path(checkpoint.folder), parent))
+        job = workspace.database.run(find_job, checkpoint.job_id)
+        workspace.models.serve(workspace.models.of_job(job, checkpoint.model, Path(checkpoint.folder)))
     except (ServerError, OSError) as error:
         log.warning("job=%s model=%s cannot be served: %s", checkpoint.job_id, checkpoint.model, error)
 
@@ -160,7 +159,7 @@ def publish_result(workspace: Workspace, job_id: str, folder: Path, result: Path
     """Serve the result under its name, and end the job. It fails if the result cannot be served."""
     job = workspace.database.run(find_job, job_id)
     try:
-        workspace.models.publish(TrainedModel(job.model, result, workspace.models.parent_of(job)))
+        workspace.models.publish(workspace.models.of_job(job, job.model, result))
     except (ServerError, OSError) as error:
         message = f"the trained model cannot be served: {error}"
         fail_job(workspace, job_id, JobError(code="invalid_adapter", message=message))

@@ -23,7 +23,8 @@ LORA_ALGORITHMS: dict[str, dict[str, Any]] = {
     "qlora": {"quantize_base": True},
     "dora": {"use_dora": True},
 }
-FULL = {"finetuning_type": "full"}
+ADAPTER, FULL = {"finetuning_type": "lora"}, {"finetuning_type": "full"}
+BY_TYPE: dict[str | None, dict[str, Any]] = {"LoRA": ADAPTER, "Full": FULL}
 LOSS_TYPES = ("sigmoid", "hinge", "ipo")
 FORMER_DPO_FIELDS = ("reward_scale", "reward_clip", "epsilon", "gamma")
 OFFLOADING = ("enable_activation_offloading", "fsdp_cpu_offload", "memory_efficient_fsdp_wrap")
@@ -49,11 +50,11 @@ def adapter_hyperparameters(body: PostTrainingRequest) -> dict[str, Any]:
         "use_dora": config.use_dora,
         "quantize_base": config.quantize_base,
     }
-    return _without_nulls(values) | LORA_ALGORITHMS[algorithm]
+    return _without_nulls(values) | LORA_ALGORITHMS[algorithm] | ADAPTER
 
 
 def _check_type(config: AlgorithmConfig) -> None:
-    if config.type not in (None, "LoRA", "Full"):
+    if config.type not in (None, *BY_TYPE):
         raise BadRequest("algorithm_config.type", "must be LoRA or Full", config.type)
 
 
@@ -103,7 +104,7 @@ def loss_hyperparameters(body: PostTrainingRequest) -> dict[str, Any]:
         )
     _check_type(config)
     values = _without_nulls({"beta": config.beta, "loss_type": config.loss_type})
-    return values | (FULL if config.type == "Full" else {})
+    return values | BY_TYPE.get(config.type, {})
 
 
 def training_hyperparameters(body: PostTrainingRequest) -> dict[str, Any]:

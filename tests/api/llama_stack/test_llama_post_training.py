@@ -168,6 +168,7 @@ def test_the_flat_bodies_of_the_first_clients_are_understood(
         "target_modules": ["q_proj"],
         "train_output": False,
         "quantize_base": True,
+        "finetuning_type": "lora",
     }
     assert job.request.hyperparameters == values
     assert (job.request.training, job.request.validation) == ("d", "d")
@@ -234,6 +235,7 @@ def test_the_adapter_has_the_requested_shape(
     hyperparameters = tuning.jobs.get("job-1").request.hyperparameters
     names = {"lora_rank", "lora_alpha", "target_modules", "train_output", "use_dora", "quantize_base"}
     assert {name: value for name, value in hyperparameters.items() if name in names} == values
+    assert hyperparameters["finetuning_type"] == "lora", "also over a model whose weights were all trained"
 
 
 def created_job(client: FlaskClient, tuning: TuningService, **fields: Any) -> Job:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests import tiny
+from tests.tuning.export.conftest import save_adapter
 from tuning.export.__main__ import main
 
 
@@ -44,6 +45,17 @@ def test_a_fine_tuned_model_is_found_by_its_name(
     adapter.rename(tuning_dir / "models" / "ft_demo_local_facts_ab12cd34")
     assert run(base, "ft:demo:local:facts:ab12cd34", tmp_path / "out") == 0
     assert json.loads((tmp_path / "out" / "config.json").read_text())["model_type"] == "llama"
+
+
+def test_an_adapter_over_a_fully_fine_tuned_model_is_merged_into_it(
+    base: Path, tmp_path: Path, tuning_dir: Path
+) -> None:
+    (tuning_dir / "models").mkdir(parents=True)
+    full = base.rename(tuning_dir / "models" / "ft_demo_local_whole_ab12cd34")
+    save_adapter(full, tuning_dir / "models" / "ft_demo_local_facts_ab12cd34")
+    assert main(["ft:demo:local:facts:ab12cd34", "--to", str(tmp_path / "out")]) == 0
+    merged, config = (json.loads((each / "config.json").read_text()) for each in (tmp_path / "out", full))
+    assert merged["hidden_size"] == config["hidden_size"], "its own base, not MODEL_NAME"
 
 
 @pytest.mark.parametrize("name", ["ft:absent", "../models", "/etc"])

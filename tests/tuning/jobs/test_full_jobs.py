@@ -8,11 +8,12 @@ import pytest
 
 from inference.errors import BadRequest
 from tests.tuning.conftest import MakeService
+from tests.tuning.jobs.test_queue import wait_for_step
 from tests.tuning.scripted_service import RecordingAdapters, RecordingHost, create_job, wait_for_job
 from tuning.service import TuningService
 from tuning.types import Job
 
-FULL = {"finetuning_type": "full"}
+FULL, LORA = {"finetuning_type": "full"}, {"finetuning_type": "lora"}
 
 
 @pytest.fixture
@@ -81,14 +82,66 @@ def test_a_client_that_knows_only_openais_fields_goes_on_from_a_whole_model(
     parent = finished_job(service)
     child = wait_for_job(service, create_job(service, model=parent.model).id)
     assert child.hyperparameters["finetuning_type"] == "full" and child.model in host.added
-    with pytest.raises(BadRequest, match="lora_rank is for adapters"):
-        create_job(service, model=parent.model, hyperparameters={"lora_rank": 8})
 
 
-def test_adapters_and_whole_models_do_not_mix(service: TuningService) -> None:
-    full, adapter = finished_job(service), wait_for_job(service, create_job(service).id)
-    with pytest.raises(BadRequest, match="leave finetuning_type out, or set it to full"):
-        create_job(service, model=full.model, hyperparameters={"finetuning_type": "lora"})
+@pytest.mark.parametrize("values", [{"finetuning_type": "lora"}, {"lora_rank": 8}])
+def test_an_adapter_is_trained_over_a_whole_model(
+    service: TuningService, host: RecordingHost, adapters: RecordingAdapters, values: dict[str, Any]
+) -> None:
+    full = finished_job(service)
+    job = wait_for_job(service, create_job(service, model=full.model, hyperparameters=values).id)
+    assert job.hyperparameters["finetuning_type"] == "lora" and not adapters.loaded
+    assert host.adapters.keys() == {job.model, f"{job.model}:ckpt-step-5", f"{job.model}:ckpt-step-10"}
+    assert host.adapters[job.model] == (service.folder / "models" / job.model.replace(":", "_"), full.model)
+    draft = json.loads((service.folder / "jobs" / job.folder / "draft.json").read_text())
+    assert Path(draft["base"]["model_folder"]) == host.added[full.model][0] and not draft["initial_adapter"]
+
+
+def test_an_adapter_over_a_whole_model_is_trained_on(service: TuningService, host: RecordingHost) -> None:
+    full = finished_job(service)
+    first = wait_for_job(service, create_job(service, model=full.model, hyperparameters=LORA).id)
+    second = wait_for_job(service, create_job(service, model=first.model).id)
+    assert host.adapters[second.model][1] == full.model
+    draft = json.loads((service.folder / "jobs" / second.folder / "draft.json").read_text())
+    assert Path(draft["base"]["model_folder"]) == host.added[full.model][0]
+    assert Path(draft["initial_adapter"], "adapter_config.json").exists()
+
+
+def test_adapters_over_whole_models_are_served_again_after_a_restart(
+    open_services: MakeService, host: RecordingHost
+) -> None:
+    first = open_services(host=host)
+    checkpoint = f"{finished_job(first).model}:ckpt-step-10"  # listed behind the results of all jobs
+    job = wait_for_job(first, create_job(first, model=checkpoint, hyperparameters=LORA).id)
+    first.close()
+    again = RecordingHost()
+    open_services(host=again)
+    assert again.adapters == host.adapters and again.adapters[job.model][1] == checkpoint
+
+
+def test_a_whole_model_stays_while_adapters_need_it(service: TuningService, host: RecordingHost) -> None:
+    full = finished_job(service)
+    job = create_job(service, {"step_s": 0.1}, model=full.model, hyperparameters=LORA)
+    with pytest.raises(BadRequest, match=f"{job.id} trains an adapter over: cancel that"):
+        service.jobs.delete_model(full.model)
+    wait_for_job(service, job.id)
+    with pytest.raises(BadRequest, match=f"has adapters over it: delete .*{job.model}"):
+        service.jobs.delete_model(full.model)
+    service.jobs.delete_model(job.model)
+    assert host.adapters.keys() == {f"{job.model}:ckpt-step-5", f"{job.model}:ckpt-step-10"}
+    assert service.jobs.delete_model(full.model) and not host.adapters
+
+
+def test_no_adapter_is_trained_over_a_checkpoint_that_does_not_stay(service: TuningService) -> None:
+    job = create_job(service, {"step_s": 0.05}, steps=200, hyperparameters=FULL)
+    wait_for_step(service, job.id, 7)
+    (checkpoint,) = service.jobs.checkpoints(job.id, limit=1).values
+    with pytest.raises(BadRequest, match="a checkpoint that a later one replaces: wait for the end"):
+        create_job(service, model=checkpoint.model, hyperparameters=LORA)
+
+
+def test_a_whole_model_is_not_made_of_an_adapter(service: TuningService) -> None:
+    adapter = wait_for_job(service, create_job(service).id)
     with pytest.raises(BadRequest, match="is an adapter: name the base model"):
         create_job(service, model=adapter.model, hyperparameters=FULL)
 
