@@ -145,6 +145,60 @@ def write_experts(model: Any, path: Path, expert_type: gguf.GGMLQuantizationType
     return path
 
 
+def write_gpt_oss(model: Any, path: Path, expert_type: gguf.GGMLQuantizationType) -> Path:
+    """Writes a tiny gpt-oss as llama.cpp's converter does: gate and up apart, experts of `expert_type`."""
+    config, rope = model.config, model.config.rope_parameters
+    writer = gguf.GGUFWriter(str(path), "gpt-oss")
+    writer.add_name("tiny")
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_expert_feed_forward_length(config.intermediate_size)
+    writer.add_expert_count(config.num_local_experts)
+    writer.add_expert_used_count(config.num_experts_per_tok)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_key_length(config.head_dim)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_sliding_window(config.sliding_window)
+    writer.add_rope_freq_base(rope["rope_theta"])
+    writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+    writer.add_rope_scaling_factor(rope["factor"])
+    writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+    writer.add_vocab_size(config.vocab_size)
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.GPT_OSS, config.num_hidden_layers)
+    for name, weight in model.state_dict().items():
+        for part_name, values in gpt_oss_tensors(name, weight.float().numpy()):
+            gguf_name = names.get_name(part_name, try_suffixes=(".weight", ".bias"))
+            is_matrix = values.ndim > 1 and part_name.endswith(".weight") and "router" not in part_name
+            if is_matrix:
+                add_tensor(writer, gguf_name, values, expert_type if values.ndim == 3 else EIGHT_BITS)
+            else:
+                writer.add_tensor(gguf_name, values)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def gpt_oss_tensors(name: str, values: np.ndarray) -> list[tuple[str, np.ndarray]]:
+    """The tensors that the converter makes of a parameter, by names that gguf-py knows."""
+    if name.endswith("sinks"):
+        return [(f"{name}.weight", values)]
+    if ".experts." not in name:
+        return [(name, values)]
+    suffix = ".bias" if name.endswith("_bias") else ".weight"
+    module, rows = name.removesuffix("_bias"), values if suffix == ".bias" else values.swapaxes(1, 2)
+    if module.endswith("down_proj"):
+        return [(module + suffix, np.ascontiguousarray(rows))]
+    return [
+        (module.replace("gate_up_proj", matrix) + suffix, np.ascontiguousarray(rows[:, first::2]))
+        for first, matrix in enumerate(("gate_proj", "up_proj"))
+    ]
+
+
 def tiny_gguf(folder: Path, name: str = "tiny-Q8_0.gguf", max_tensors: int = 0) -> Path:
     """A folder with only that file or its shards; the tiny Llama's own files are in `<folder>-whole`."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -23,15 +23,17 @@ from inference.model.load.gguf.shards import Bytes
 class StackRows:
     """The rows of one tensor in a stack of the model.
 
-    name     the stack's parameter
-    data     (experts, rows, bytes of a row), mapped from the file
-    numbers  (experts, outputs): from 1, the row of the tensor's experts * rows; 0 where it has none
+    name           the stack's parameter
+    data           (experts, rows, bytes of a row), mapped from the file
+    numbers        (experts, outputs): from 1, the row of the tensor's experts * rows; 0 where it has none
+    is_transposed  the stack is (experts, inputs, outputs)
     """
 
     name: str
     tensor: GgufTensor
     data: Bytes
     numbers: np.ndarray[Any, Any]
+    is_transposed: bool
 
     @property
     def is_whole(self) -> bool:
@@ -53,9 +55,9 @@ def stack_rows(process: Any, tensor: GgufTensor, data: Bytes) -> StackRows | Non
     if len(placed) != 1:
         return None
     (name, stack), *_ = placed.items()
-    if stack.dim() != STACK or stack.shape[2] != 1:
+    if stack.dim() != STACK or 1 not in stack.shape[1:]:
         return None
-    return StackRows(name, tensor, data, stack[:, :, 0].numpy())
+    return StackRows(name, tensor, data, stack.flatten(1).numpy(), is_transposed=stack.shape[2] != 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +68,10 @@ class ExpertBlocks:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """(experts, outputs, inputs)"""
+        """(experts, outputs, inputs), or (experts, inputs, outputs)"""
         first = self.tensors[0]
-        return *first.numbers.shape, first.tensor.shape[0]
+        (experts, outputs), inputs = first.numbers.shape, first.tensor.shape[0]
+        return (experts, inputs, outputs) if first.is_transposed else (experts, outputs, inputs)
 
     def experts(self) -> Iterator[Blocks]:
         """The blocks of each expert, copied from the file one expert at a time."""
@@ -79,7 +82,7 @@ class ExpertBlocks:
             yield Blocks(rows, order, tensor.shape[0], PACKED_DTYPES[tensor.ggml_type])
 
     def rows_of(self, expert: int) -> Bytes:
-        rows = np.empty((self.shape[1], self.tensors[0].data.shape[2]), dtype=np.uint8)
+        rows = np.empty((self.tensors[0].numbers.shape[1], self.tensors[0].data.shape[2]), dtype=np.uint8)
         for source in self.tensors:
             numbers = source.numbers[expert]
             flat = source.data.reshape(-1, source.data.shape[2])
@@ -87,7 +90,8 @@ class ExpertBlocks:
         return rows
 
     def dequantize(self, dtype: torch.dtype) -> Tensor:
-        return torch.stack([blocks.dequantize(dtype) for blocks in self.experts()])
+        stack = torch.stack([blocks.dequantize(dtype) for blocks in self.experts()])
+        return stack.mT if self.tensors[0].is_transposed else stack
 
 
 def complete_stacks(rows_of_stacks: Iterable[StackRows]) -> dict[str, ExpertBlocks]:
@@ -99,7 +103,10 @@ def complete_stacks(rows_of_stacks: Iterable[StackRows]) -> dict[str, ExpertBloc
 
 
 def is_complete(tensors: list[StackRows]) -> bool:
-    kinds = {(each.tensor.ggml_type, each.tensor.shape[0], each.numbers.shape) for each in tensors}
+    kinds = {
+        (each.tensor.ggml_type, each.tensor.shape[0], each.numbers.shape, each.is_transposed)
+        for each in tensors
+    }
     if len(kinds) > 1 or not all(each.is_whole for each in tensors):
         return False
     owners = np.stack([each.numbers > 0 for each in tensors]).sum(0)

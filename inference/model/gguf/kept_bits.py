@@ -5,14 +5,13 @@ Knows headers and the formats of native matrices; reads no tensor data.
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
-from importlib import import_module
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
 
 import torch
 
 from inference.model.load.gguf.header import GgufHeader, GgufTensor
-from inference.model.quantization.schemes import NONE, matrix_bytes
+from inference.model.load.gguf.processors import processors
+from inference.model.quantization.schemes import BIAS, NONE, matrix_bytes
 from inference.native.build import NativeUnavailable
 from inference.native.cpu_levels import multiplies_bfloat16
 from inference.native.packed_matrix import NATIVE_DTYPES, ensure_library
@@ -38,11 +37,6 @@ PACKED_DTYPES: Mapping[int, NativeDtype] = {
 MATRIX, STACK = 2, 3  # dimensions of a matrix, and of those of a layer's experts
 
 log = logging.getLogger(__name__)
-
-
-def processors() -> Any:
-    """transformers' module of tensor processors, imported only for a GGUF file: that takes 0.3 s."""
-    return import_module("transformers.modeling_gguf_pytorch_utils")
 
 
 def may_keep_bits(device: str, quantize: str, num_shard: int, layer_devices: Sequence[str]) -> bool:
@@ -95,10 +89,21 @@ def bytes_saved(header: GgufHeader, dtype: torch.dtype) -> int:
     """Bytes by which the packed matrices are smaller than their values in `dtype`; 0 if none is packed."""
     if not keeps_bits(header, dtype):
         return 0
+    names = {tensor.name for tensor in header.tensors or ()}
     matrices = (tensor for tensor in header.tensors or () if is_packable(tensor, dtype))
     return sum(
-        math.prod(tensor.shape) * dtype.itemsize
-        - math.prod(tensor.shape[2:])
-        * matrix_bytes(PACKED_DTYPES[tensor.ggml_type], tensor.shape[1], tensor.shape[0])
+        math.prod(tensor.shape) * dtype.itemsize - packed_bytes(tensor, has_bias(tensor, names))
         for tensor in matrices
     )
+
+
+def has_bias(tensor: GgufTensor, names: Collection[str]) -> bool:
+    """Whether the file has a bias of a matrix; the biases of experts are not packed with them."""
+    return len(tensor.shape) == MATRIX and f"{tensor.name.removesuffix('.weight')}.bias" in names
+
+
+def packed_bytes(tensor: GgufTensor, has_bias: bool) -> int:
+    """Bytes of a tensor's packed matrices, with their own copy of a bias."""
+    inputs, outputs, *stacked = tensor.shape
+    size = math.prod(stacked) * matrix_bytes(PACKED_DTYPES[tensor.ggml_type], outputs, inputs)
+    return size + has_bias * BIAS["cpu"] * outputs

@@ -22,11 +22,11 @@ from inference.model.gguf.kept_bits import (
     STACK,
     is_packable,
     keeps_bits,
-    processors,
 )
 from inference.model.gguf.replace_blocks import FileBlocks, load_with_blocks
 from inference.model.load.formats import open_gguf
 from inference.model.load.gguf.header import GgufHeader, GgufTensor, read_header
+from inference.model.load.gguf.processors import processors
 from inference.model.load.gguf.shards import Bytes, merge_headers, read_bytes, shard_names, shard_paths
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from transformers import AutoConfig
 
 from inference.model.load.gguf.config import read_gguf_config
+from inference.model.load.gguf.processors import processors
 from inference.model.load.gguf.shards import GGUF, open_as_one_file, shard_paths
 from inference.model.load.gguf.tokenizer import read_gguf_tokenizer
 from inference.model.load.tokenizer import open_tokenizer
@@ -104,6 +105,7 @@ def open_pickles(auto_class: Any, source: Path, **options: Any) -> tuple[Any, se
 
 def open_gguf(auto_class: Any, source: Path, **options: Any) -> tuple[Any, set[str]]:
     """Load GGUF weights dequantized to the requested dtype: the runners have no kernels for GGUF's types."""
+    processors()
     gguf_config = getattr(transformers, "GgufConfig", None)  # not in every release
     plain = {"quantization_config": gguf_config(dequantize=True)} if gguf_config else {}
     with open_as_one_file(source):

@@ -23,6 +23,7 @@ from inference.model.load.gguf.header import (
     pack_string,
     read_header,
 )
+from inference.model.load.gguf.rope import SCALING, apply_rope_scaling
 from inference.model.load.gguf.shards import merge_headers, read_bytes, shard_paths
 
 OUTPUT_TENSOR = GgufTensor("output.weight", (1,), 0, 0)  # the output head; absent if tied to the embeddings
@@ -50,12 +51,18 @@ def config_of_header(header: GgufHeader, size: int) -> Any:
         path = Path(folder) / STUB_FILE
         path.write_bytes(stub_file_bytes(header))
         os.truncate(path, size)  # a sparse file: takes no disk space
-        return AutoConfig.from_pretrained(folder, gguf_file=STUB_FILE)
+        config = AutoConfig.from_pretrained(folder, gguf_file=STUB_FILE)
+    apply_rope_scaling(config, header)
+    return config
 
 
 def stub_file_bytes(header: GgufHeader) -> bytes:
-    """The bytes of the header, with the length of the vocabulary instead of the vocabulary."""
-    settings, vocab_size_key = dict(header.metadata), f"{header.architecture}.vocab_size"
+    """The bytes of the header, with the length of the vocabulary instead of the vocabulary.
+
+    Without the scaling of positions, which rope.py reads.
+    """
+    settings = {name: setting for name, setting in header.metadata.items() if SCALING not in name}
+    vocab_size_key = f"{header.architecture}.vocab_size"
     if header.vocab_size and vocab_size_key not in settings:
         settings[vocab_size_key] = pack_string(vocab_size_key) + struct.pack("<II", UINT32, header.vocab_size)
     tensors = [OUTPUT_TENSOR] if header.tensors is None else header.tensors

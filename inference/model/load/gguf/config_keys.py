@@ -12,6 +12,11 @@ MISSING_KEYS: Mapping[str, Mapping[str, str]] = {
         "expert_shared_feed_forward_length": "shared_expert_intermediate_size",
     },
     "qwen3_moe": {"expert_feed_forward_length": "moe_intermediate_size"},
+    "gpt_oss": {
+        "attention.key_length": "head_dim",
+        "attention.sliding_window": "sliding_window",
+        "expert_feed_forward_length": "intermediate_size",
+    },
 }
 
 

@@ -1,4 +1,5 @@
-"""Presents a model split into several GGUF files to transformers as one file, because it opens only one.
+"""Presents a model split into several GGUF files to transformers as one file, because it opens only one; and
+without settings that it fails at.
 
 While active, np.memmap of the first file returns a header that lists the tensors of all files, followed by
 the bytes of each file in order. Only that header is copied.
@@ -19,6 +20,7 @@ import numpy as np
 
 from inference.model.load.gguf.header import (
     HEADER_BYTES,
+    READ_SIZE,
     SPLIT_COUNT,
     SPLIT_NO,
     SPLIT_TENSORS,
@@ -31,6 +33,9 @@ from inference.model.load.gguf.header import (
 
 GGUF = ".gguf"
 SHARD_NAME = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf")  # shards count from 1
+
+# transformers fails at the scaling of gpt-oss; rope.py reads it. Under the other name it passes it over.
+MISREAD, UNREAD = b"gpt-oss.rope.scaling.", b"gpt-oss.rope.SCALING."
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
@@ -63,7 +68,7 @@ def open_as_one_file(first: Path) -> Iterator[None]:
     Raises NotGguf if the shards do not form one model, or if transformers did not map the file by np.memmap.
     """
     files = shard_paths(first)
-    if len(files) == 1:
+    if len(files) == 1 and not has_misread_settings(files[0]):
         yield
         return
     view, plain, opened = merge_files(files), np.memmap, []
@@ -83,6 +88,11 @@ def open_as_one_file(first: Path) -> Iterator[None]:
         raise NotGguf(
             f"{first.name}, a model in several files, which this version of transformers does not read"
         )
+
+
+def has_misread_settings(file: Path) -> bool:
+    with file.open("rb") as opened:
+        return MISREAD in opened.read(READ_SIZE)
 
 
 def merge_files(files: Sequence[Path]) -> MergedFile:
@@ -109,7 +119,7 @@ def merge_files(files: Sequence[Path]) -> MergedFile:
 
 def merged_metadata(first: Bytes, headers: Sequence[GgufHeader]) -> bytes:
     """The merged header up to its tensor table: the first file's metadata, the number of all tensors."""
-    metadata = first[: headers[0].table_offset].tobytes()
+    metadata = first[: headers[0].table_offset].tobytes().replace(MISREAD, UNREAD)
     (num_settings,) = struct.unpack_from("<Q", metadata, HEADER_BYTES - 8)
     num_tensors = sum(header.num_tensors for header in headers)
     return header_start(num_tensors, num_settings) + metadata[HEADER_BYTES:]
