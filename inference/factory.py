@@ -33,6 +33,7 @@ from inference.model.load.formats import model_folder
 from inference.model.memory_usage import MemoryUsage, free_adapter_bytes
 from inference.model.paged.kv_pool import AUTO
 from inference.model.pooling import embedding_sizes
+from inference.model.quantization.schemes import NONE
 from inference.model.runner_options import BATCH_INVARIANT
 from inference.model.tensor_parallel.executor import MultiProcess, SingleProcess
 from inference.model.weight_cache import mapped_file
@@ -54,6 +55,7 @@ class LoadedEngine:
     deterministic  every bit of an answer is independent of the other rows of its batch
     gpu_memory_fraction  the share of each GPU's memory that the process may use; None: it uses no GPU
     kv_dtype       of keys and values: "auto", the model's, or "int8"
+    quantize       the scheme of the weights, see QUANTIZE
     max_loras      adapters in memory at a time
     max_lora_rank  the largest rank of an adapter
     """
@@ -67,6 +69,7 @@ class LoadedEngine:
     deterministic: bool = False
     gpu_memory_fraction: float | None = None
     kv_dtype: str = AUTO
+    quantize: str = NONE
     max_loras: int = 64
     max_lora_rank: int = 256
 
@@ -155,6 +158,7 @@ def open_engine(
         deterministic=engine_settings.deterministic,
         gpu_memory_fraction=model_settings.cuda_memory_fraction if loaded_model.device == "cuda" else None,
         kv_dtype=engine_settings.kv_dtype,
+        quantize=model_settings.quantize,
         max_loras=engine_settings.max_loras,
         max_lora_rank=engine_settings.max_lora_rank,
     )
@@ -220,6 +224,8 @@ def open_backend(
             "dtype": loaded_model.dtype,
             "device": loaded_model.device,
             "architecture": type(loaded_model.model).__name__,
+            "quantize": loaded_engine.quantize,
+            "kv_dtype": loaded_engine.kv_dtype,
         },
         is_encoder_decoder=loaded_model.is_encoder_decoder,
         contrastive=partial(

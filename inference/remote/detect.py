@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
+from inference.remote.answer_settings import answer_settings
 from inference.remote.choices import is_count
 from inference.remote.failures import UpstreamFailure
 from inference.remote.gradio_functions import read_functions, read_models
@@ -134,7 +135,8 @@ async def ask_openai(client: HttpClient, url: str, kind: str = "") -> Detected |
     context = next((each for each in contexts if is_count(each)), None)
     is_llama_cpp = card.get("owned_by") == "llamacpp"
     guessed = "vllm" if "max_model_len" in card else "llama.cpp" if is_llama_cpp else "openai"
-    return Detected(kind or guessed, names, context)
+    details = answer_settings(card.get("metadata")) if kind == "hearth" else {}
+    return Detected(kind or guessed, names, context, details=details)
 
 
 def origin(url: str) -> str:

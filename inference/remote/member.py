@@ -3,8 +3,10 @@
 import asyncio
 import time
 from collections.abc import Coroutine, Sequence
+from types import MappingProxyType
 
 from inference.metrics.upstream import UpstreamRequestStats
+from inference.remote.answer_settings import AnswerSettings
 from inference.remote.breaker import Breaker
 from inference.remote.failures import DEFAULT_RETRY_AFTER_S, UpstreamFailure, unreachable
 from inference.remote.http_client import HttpClient
@@ -24,6 +26,7 @@ class Member:
     """One server of a model. Everything but `calls` of its api runs on the event loop.
 
     name       as clients see it: of the model, with a number if it has several servers
+    settings   that change its answers, as it has said
     tokenizer  None: the server does not share it
     """
 
@@ -34,9 +37,11 @@ class Member:
         tokenizer: UpstreamTokenizer | None = None,
         *,
         suffix: str = "",
+        settings: AnswerSettings = MappingProxyType({}),
     ) -> None:
         self.name = model.name + suffix
         self.api = api
+        self.settings = settings
         self.tokenizer = tokenizer
         self.client = HttpClient(model)
         self.breaker = Breaker()

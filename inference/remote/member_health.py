@@ -7,8 +7,10 @@ ends when it has restarted.
 import asyncio
 import logging
 import time
+from collections.abc import Sequence
 
-from inference.remote.detect import can_ask, detect
+from inference.remote.answer_settings import answer_settings, disagreement
+from inference.remote.detect import Detected, can_ask, detect
 from inference.remote.member import Member
 from inference.remote.member_pool import MemberPool
 
@@ -24,18 +26,28 @@ async def watch_health(pool: MemberPool) -> None:
         due = [
             each for each in pool.members if each.breaker.is_due(time.monotonic()) and can_ask(each.client)
         ]
-        await asyncio.gather(*map(check_health, due))
+        await asyncio.gather(*(check_health(each, pool.members) for each in due))
 
 
-async def check_health(member: Member) -> None:
-    """Ask the server what it is: it takes requests again if it has rested, or was down, and answers."""
+async def check_health(member: Member, members: Sequence[Member]) -> None:
+    """Ask the server what it is: it takes requests again if it has rested, or was down, and answers.
+
+    It goes on resting if it would answer differently from the model's other members.
+    """
     breaker, detected = member.breaker, await detect(member.client)
     now = time.monotonic()
     if not detected.is_reachable:
         breaker.stay_down(now, detected.problem)
-    elif detected.problem:
+    elif problem := detected.problem or disagreement_of(member, detected, members):
         if breaker.has_rested(now):
-            breaker.fail(now, detected.problem)
+            breaker.fail(now, problem)
     elif breaker.is_down or breaker.has_rested(now):
         breaker.restart(now) if breaker.is_down else breaker.succeed(now)
         log.info("event=member_returned member=%s", member.name)
+
+
+def disagreement_of(member: Member, detected: Detected, members: Sequence[Member]) -> str:
+    """Note the settings that the server has now; returns how they disagree with others' of the model."""
+    others = [each.settings for each in members if each is not member]
+    member.settings = answer_settings(detected.details)
+    return disagreement(member.settings, others)

@@ -17,7 +17,7 @@ from inference.remote.listed_members import ListedMembers, ListServers, OpenAt
 from inference.remote.member import Member
 from inference.remote.member_health import watch_health
 from inference.remote.member_pool import MemberPool
-from inference.remote.open_member import CannotOpen, open_member
+from inference.remote.open_member import CannotOpen, check_agreement, open_member
 from inference.remote.residence import Residence, RunningReplicas
 from inference.types import ModelInfo
 from settings.inference_server import InferenceServer
@@ -92,6 +92,7 @@ def open_model(
         for number, (at_server, each) in enumerate(zip(model.at_each_server, detected, strict=True), 1)
     ]
     members = [member for member, _ in opened]
+    check_agreement(members)
     kinds = list(dict.fromkeys(kind for _, kind in opened))
     named = replace(model, name=members[0].client.model.name)
     contexts = [each.context for each in detected if each.context]
@@ -112,18 +113,26 @@ def dns_members(model: RemoteModel, members: Sequence[Member], look_up: LookUp) 
             name = name_of(at_server.server)
             names[name.url] = name
             by_name.setdefault(name.url, {})[at_server.server.url] = member
-    open_at = make_opener(model, count(len(members) + 1))
+    open_at = make_opener(model, count(len(members) + 1), members)
     return [watch_name(names[url], by_name[url], open_at, look_up) for url in names]
 
 
-def make_opener(model: RemoteModel, numbers: "count[int]") -> OpenAt:
-    """Opens the model at a further server. numbers: of its servers that have none yet."""
+def make_opener(model: RemoteModel, numbers: "count[int]", members: Sequence[Member]) -> OpenAt:
+    """Opens the model at a further server.
+
+    numbers  of its servers that have none yet
+    members  those of the start, which it must agree with
+    """
 
     async def open_at(server: InferenceServer) -> Member | None:
         at_server = replace(model, server=server, others=())
         detected = await ask(at_server)
         try:
-            return None if detected.problem else open_member(at_server, detected, f"-{next(numbers)}")[0]
+            if detected.problem:
+                return None
+            member, _ = open_member(at_server, detected, f"-{next(numbers)}")
+            check_agreement([*members, member])
+            return member
         except CannotOpen as error:
             log.warning("event=member_refused model=%s: %s", model.name, error.message)
             return None

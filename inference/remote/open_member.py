@@ -1,12 +1,13 @@
 """Opens a model at one server that has been asked what it is: its kind, API, name and tokenizer."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from inference.errors import ServerError, error_line
+from inference.remote.answer_settings import answer_settings, disagreement
 from inference.remote.detect import Detected
 from inference.remote.flavours import FLAVOURS
 from inference.remote.gradio import GradioApi
@@ -52,7 +53,15 @@ def open_member(model: RemoteModel, detected: Detected, suffix: str = "") -> tup
         log.warning("event=no_response model=%s: %s", model.name, detected.problem)
     tokenizer = open_tokenizer(model, detected, kind, upstream_name)
     api = APIS[kind](model, upstream_name, kind, detected.details)
-    return Member(model, api, tokenizer, suffix=suffix), kind
+    settings = answer_settings(detected.details)
+    return Member(model, api, tokenizer, suffix=suffix, settings=settings), kind
+
+
+def check_agreement(members: Sequence[Member]) -> None:
+    """Raise CannotOpen if a server of a model would answer differently from one before it."""
+    for number, member in enumerate(members):
+        if problem := disagreement(member.settings, [each.settings for each in members[:number]]):
+            raise CannotOpen(f"{member.name}: {problem}")
 
 
 def open_tokenizer(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import requests
 
+from inference.remote.answer_settings import SETTING_OF_KEY, answer_settings
 from tests.serving import ServerProcess
 
 pytestmark = pytest.mark.slow
@@ -150,3 +151,10 @@ def test_a_client_that_disconnects_frees_its_place(server: ServerProcess) -> Non
             return
         time.sleep(0.05)
     pytest.fail("the request still runs")
+
+
+def test_the_list_of_models_has_the_settings_that_change_answers(server: ServerProcess) -> None:
+    (card, *_) = requests.get(f"{server.url}/v1/models", timeout=60).json()["data"]
+    settings = answer_settings(card["metadata"])
+    assert settings.keys() == SETTING_OF_KEY.keys()
+    assert (settings["quantize"], settings["kv_dtype"]) == ("none", "auto")
