@@ -1,5 +1,6 @@
 """How a model is loaded and its runner selected: the engine's own, and its draft model."""
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -21,6 +22,7 @@ from inference.model.remembered_reference import remembered_reference
 from inference.model.select_runner import SelectedRunner
 from inference.model.tensor_parallel.worker import LoadRecipe
 from inference.model.weight_cache import WeightCache, allows_cache, open_weight_cache
+from inference.native.build import NativeUnavailable
 from inference.native.weight_cache.source_files import weight_cache_folder
 from settings.groups import EngineSettings, ModelSettings
 
@@ -34,7 +36,7 @@ def make_recipe(folder: Path, model_settings: ModelSettings, engine_settings: En
 
     Each process limits its GPU memory before it loads its shard; kv_memory_bytes is the KV memory of each.
     """
-    formats = KEPT_FORMATS if keeps_bits(model_settings) else FORMATS
+    formats = formats_of(model_settings)
     weight_cache = find_weight_cache(folder, model_settings, formats)
     load_model = partial(
         loader.load,
@@ -105,8 +107,18 @@ def select_and_keep(
     return selected
 
 
-def keeps_bits(settings: ModelSettings) -> bool:
-    return may_keep_bits(settings.device, settings.quantize, settings.num_shard, settings.layer_devices)
+def formats_of(settings: ModelSettings) -> Sequence[WeightsFormat]:
+    """How weights are loaded without a file of the cache."""
+    options = settings.device, settings.quantize, settings.num_shard, settings.layer_devices
+    return KEPT_FORMATS if may_keep_bits(*options) else FORMATS
+
+
+def find_weight_file(folder: Path, settings: ModelSettings) -> Path | None:
+    """Where the packed weights of the model are kept, which may be nowhere yet; None: they are not kept."""
+    weight_cache = find_weight_cache(folder, settings, formats_of(settings))
+    with contextlib.suppress(NativeUnavailable):
+        return None if weight_cache is None else weight_cache.path
+    return None
 
 
 def select_adapter_runner(model: PreTrainedModel, *, deterministic: bool, **options: Any) -> SelectedRunner:

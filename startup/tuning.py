@@ -15,6 +15,7 @@ from checks.machine import Machine
 from checks.memory.plan import Plan
 from checks.several_models import ModelShare, capacity_of, minimum_bytes, share_of
 from inference.errors import NotFound, Unavailable
+from inference.load_recipe import find_weight_file
 from inference.metrics import Metrics
 from inference.models import ModelEntry, Models
 from inference.on_demand.loader import ModelLoader
@@ -23,6 +24,7 @@ from inference.on_demand.model_adapters import ModelAdapters
 from inference.on_demand.residency import MemoryCapacity
 from settings.local_model import LocalModel
 from settings.schema import Settings
+from startup.engine import model_settings
 from tuning.open_service import open_service, with_free_memory
 from tuning.service import TuningService
 
@@ -104,7 +106,8 @@ def open_tuning(
     with TemporaryDirectory(prefix="hearth-") as folder:
         free = with_free_memory(plan, machine)
         host = FineTunedHost(settings, models, plan, free, Path(folder), metrics)
-        service = open_service(settings, models, model_folder, plan, machine, host)
+        weight_file = find_weight_file(model_folder, model_settings(settings, plan))
+        service = open_service(settings, models, model_folder, plan, machine, host, weight_file)
         if service is None:
             yield None, None
             return

@@ -16,6 +16,7 @@ from hub.fetch_dataset import fetch_dataset
 from hub.resolve import make_hub
 from inference.backend import Backend
 from inference.models import Models
+from inference.process.mmap_release import is_mapped
 from inference.process.rss import resident_memory
 from settings.groups import tuning_folder, tuning_processes
 from settings.schema import Settings
@@ -36,17 +37,19 @@ def open_service(
     plan: Plan,
     machine: Machine,
     host: ModelHost | None = None,
+    weight_file: Path | None = None,
 ) -> TuningService | None:
     """The service in TUNING_DIR; None if it is off, or cannot be opened, which is logged.
 
     model_folder  of the served model, or its GGUF file; plan, machine: with which it was loaded
     host          what serves whole models that were trained; None: nothing does
+    weight_file   where the served weights are kept, packed; None: nowhere
     """
     backend = models.own.backend
     folder = tuning_folder(settings)
     if folder is None:
         return None
-    base = training_base(settings, backend, model_folder, plan, machine)
+    base = training_base(settings, backend, model_folder, plan, machine, weight_file)
     try:
         service = TuningService(
             folder,
@@ -98,7 +101,12 @@ def free_bytes(serving_bytes: int, device: str, num_processes: int = 1) -> int:
 
 
 def training_base(
-    settings: Settings, backend: Backend, model_folder: Path, plan: Plan, machine: Machine
+    settings: Settings,
+    backend: Backend,
+    model_folder: Path,
+    plan: Plan,
+    machine: Machine,
+    weight_file: Path | None = None,
 ) -> TrainingBase:
     """Paths are absolute: a job may outlive this server and its working directory."""
     assert plan.model_size is not None
@@ -119,6 +127,8 @@ def training_base(
         rope_scaling=settings.rope_scaling,
         rope_factor=settings.rope_factor,
         allow_pickle=settings.allow_pickle,
+        weight_file=str(weight_file.resolve()) if weight_file else "",
+        shares_weights=weight_file is not None and is_mapped(weight_file),
     )
 
 

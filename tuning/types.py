@@ -85,8 +85,8 @@ class JobSpec:
     validation_file  empty: none
     threads          CPU threads to compute with
     device           cpu or cuda; "auto": a GPU if there is one
-    context          and num_processes: as TrainingBase; rope_scaling, rope_factor, allow_pickle: as the
-                     settings
+    context          and num_processes, weight_file, shares_weights: as TrainingBase
+    rope_scaling     and rope_factor, allow_pickle: as the settings
     """
 
     job_id: str
@@ -108,6 +108,8 @@ class JobSpec:
     rope_scaling: str = "none"
     rope_factor: float = 1.0
     allow_pickle: bool = False
+    weight_file: str = ""
+    shares_weights: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +124,8 @@ class TrainingBase:
     threads       CPU threads of a trainer
     device        of trainers, as in JobSpec
     num_processes of a trainer, which divide the rows of a batch; GPU n is that of process n
+    weight_file   of the served weights, packed, which a trainer maps if it exists; empty: there is none
+    shares_weights  the server has mapped it, too: both have the same memory
     """
 
     names: tuple[str, ...]
@@ -139,6 +143,8 @@ class TrainingBase:
     rope_scaling: str = "none"
     rope_factor: float = 1.0
     allow_pickle: bool = False
+    weight_file: str = ""
+    shares_weights: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

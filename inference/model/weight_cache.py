@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -88,21 +89,8 @@ class WeightCache:
         except NativeUnavailable:
             return False
 
-    def open(
-        self, auto_class: Any, source: Path, *, config: Any, dtype: torch.dtype, **options: Any
-    ) -> tuple[Any, set[str]]:
-        """Load the model with mapped weights, and the names of its missing weights, of which there are none.
-
-        A file that cannot be used is removed, and the model is loaded as if there were none.
-        """
-        try:
-            loaded = load_mapped(auto_class, source, copy.deepcopy(config), dtype, map_weight_file(self.path))
-            mark_used(self.path)
-            return loaded
-        except (OSError, BadWeightFile) as error:
-            log.warning("the weights are packed again: %s: %s", self.path, error)
-            self.path.unlink(missing_ok=True)
-        return self.plain_format.open(auto_class, source, config=config, dtype=dtype, **options)
+    def open(self, auto_class: Any, source: Path, **options: Any) -> tuple[Any, set[str]]:
+        return open_mapped(self.path, self.plain_format, auto_class, source, **options)
 
     def keep(self, model: Any, quant_error: QuantError | None) -> threading.Thread | None:
         """Write the packed weights of a verified model to the cache; returns the thread that does it.
@@ -179,6 +167,40 @@ def open_weight_cache(
         return None
     variant = {"dtype": dtype, "quantize": quantize, "processor": processor}
     return WeightCache(folder, source_files, variant, plain_format)
+
+
+def mapped_format(path: Path, plain_format: WeightsFormat) -> WeightsFormat:
+    """The format of a model whose packed weights are in the file at `path`, as soon as that exists.
+
+    plain_format: how the model is loaded if the file cannot be used
+    """
+    return WeightsFormat(
+        lambda source: path.exists(), plain_format.files, partial(open_mapped, path, plain_format)
+    )
+
+
+def open_mapped(
+    path: Path,
+    plain_format: WeightsFormat,
+    auto_class: Any,
+    source: Path,
+    *,
+    config: Any,
+    dtype: torch.dtype,
+    **options: Any,
+) -> tuple[Any, set[str]]:
+    """Load the model with mapped weights, and the names of its missing weights, of which there are none.
+
+    A file that cannot be used is removed, and the model is loaded as if there were none.
+    """
+    try:
+        loaded = load_mapped(auto_class, source, copy.deepcopy(config), dtype, map_weight_file(path))
+        mark_used(path)
+        return loaded
+    except (OSError, BadWeightFile) as error:
+        log.warning("the weights are packed again: %s: %s", path, error)
+        path.unlink(missing_ok=True)
+    return plain_format.open(auto_class, source, config=config, dtype=dtype, **options)
 
 
 @dataclass(frozen=True, slots=True)

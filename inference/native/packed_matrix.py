@@ -141,7 +141,7 @@ class PackedMatrix:
         if x.dtype not in NATIVE_DTYPES:
             return self.linear(x.to(torch.float32)).to(x.dtype)
         rows = x.detach().reshape(-1, self.inputs).contiguous()
-        output = rows.new_empty(rows.shape[0], self.outputs)
+        output = rows.new_empty(*x.shape[:-1], self.outputs)  # no view, so that autograd may overwrite it
         native, matrix, size = library(), byref(self.struct), rows.itemsize
         for first in range(0, rows.shape[0], COMPUTED_AT_ONCE):
             count = min(COMPUTED_AT_ONCE, rows.shape[0] - first)
@@ -154,7 +154,7 @@ class PackedMatrix:
                 scratch(native.linear_bytes(matrix, count)).data_ptr(),
                 torch.get_num_threads(),
             )
-        return output.view(*x.shape[:-1], self.outputs)
+        return output
 
     def input_gradient(self, gradient: Tensor) -> Tensor:
         """gradient (…, outputs) @ weight: (…, inputs), in the dtype of the gradient, computed by torch.
@@ -163,8 +163,9 @@ class PackedMatrix:
         """
         rows = gradient.reshape(-1, self.outputs)
         total = rows.new_zeros(rows.shape[0], self.inputs)
+        block = torch.empty(min(PACKED_AT_ONCE * PANEL, self.outputs), self.inputs, dtype=rows.dtype)
         for first, end in row_ranges(self.outputs):
-            weight = torch.empty(end - first, self.inputs, dtype=rows.dtype)
+            weight = block[: end - first]
             self.unpack_rows(weight, first, end)
             total.addmm_(rows[:, first:end], weight)
         return total.view(*gradient.shape[:-1], self.inputs)

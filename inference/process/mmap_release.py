@@ -31,6 +31,11 @@ def mapped_files(ending: str = "") -> list[AddressRange]:
     return ranges
 
 
+def is_mapped(path: Path) -> bool:
+    """Whether this process has mapped the file; False on systems without /proc."""
+    return bool(mapped_files(str(path.resolve())))
+
+
 def release_weight(weight: Tensor, files: Iterable[AddressRange]) -> None:
     """Drop a weight that is no longer needed from this process's memory, if it is part of a mapped file.
 

@@ -51,6 +51,12 @@ def test_a_packed_weight_is_read_back_as_precisely_as_its_dtype_allows(
     assert error.max() <= ROUNDING[kind]
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+def test_bfloat16_is_read_back_bit_for_bit(level: Level, shape: tuple[int, int]) -> None:
+    weight = weight_of(*shape).bfloat16()
+    assert torch.equal(PackedMatrix.pack(weight, NativeDtype.BF16).unpack(torch.bfloat16), weight)
+
+
 @KINDS
 @pytest.mark.parametrize("shape", SHAPES)
 def test_matmuls_use_the_values_that_are_read_back(
@@ -116,6 +122,11 @@ def test_leading_dimensions_are_kept_and_zero_rows_are_allowed() -> None:
     assert torch.equal(matrix.linear(x.view(2, 3, 32)), matrix.linear(x).view(2, 3, 20))
     assert matrix.linear(x[:0]).shape == (0, 20)
     assert torch.equal(matrix.linear(x[:, None].expand(6, 4, 32)[:, 2]), matrix.linear(x))
+
+
+def test_an_output_is_no_view_as_autograd_cannot_overwrite_views() -> None:
+    matrix = PackedMatrix.pack(weight_of(48, 32), NativeDtype.F32)
+    assert not matrix.linear(weight_of(6, 32).view(2, 3, 32))._is_view()
 
 
 def test_more_rows_than_are_computed_at_once_are_computed_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:

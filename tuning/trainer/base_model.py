@@ -4,7 +4,7 @@ Knows transformers' causal models; not what is trained. Its weights are those th
 """
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +17,14 @@ from inference.errors import BadRequest, Unavailable
 from inference.model.load import loader
 from inference.model.load.architecture import auto_class_of
 from inference.model.load.device_dtype import has_bfloat16, resolve_device, resolve_dtype
+from inference.model.load.formats import FORMATS, WeightsFormat
 from inference.model.load.generation_config import vocab_size_of
 from inference.model.load.meta_model import count_parameters
 from inference.model.load.rope import NO_SCALING, RopeScaling, freeze_frequencies
 from inference.model.quantization.quantize import pack_on
-from inference.model.quantization.replace import compute_in_float32, packed_weights
+from inference.model.quantization.replace import compute_in_float32, packed_weights, rounds_activations
 from inference.model.quantization.schemes import INT4, INT8, NONE
+from inference.model.weight_cache import mapped_file, mapped_format
 from inference.native.build import NativeUnavailable
 from tuning.trainer.fused_norms import fuse_norms
 
@@ -103,6 +105,7 @@ def load_base(
     scaling: RopeScaling = NO_SCALING,
     context: int = 0,
     allow_pickle: bool = False,
+    weight_file: str = "",
 ) -> BaseModel:
     """Load and freeze the model in `folder`. Raises BadRequest, or Unavailable without kernels to quantize.
 
@@ -113,6 +116,7 @@ def load_base(
     context       most tokens of a sequence, for which frequencies that depend on the length are computed; 0:
                   the model's own
     allow_pickle  whether pickled weights may be read: they can run code
+    weight_file   of the server, with the weights packed by this scheme: mapped if it exists; empty: none
     """
     device = resolve_device(device)
     loaded = loader.load(
@@ -124,6 +128,7 @@ def load_base(
         chat_template=chat_template,
         scaling=scaling,
         allow_pickle=allow_pickle,
+        formats=formats_of(folder, weight_file),
     )
     model, context = loaded.model, context or loaded.context
     if loaded.is_encoder_decoder:
@@ -132,6 +137,14 @@ def load_base(
     prepare_frozen(model, device, quantize)
     freeze_frequencies(model, context)
     return split_model(model, loaded.tokenizer, vocab_size_of(model), context)
+
+
+def formats_of(folder: Path, weight_file: str) -> Sequence[WeightsFormat]:
+    """How the weights are loaded: the first format that matches."""
+    plain = next((each for each in FORMATS if each.matches(folder)), None)
+    return (
+        FORMATS if plain is None or not weight_file else (mapped_format(Path(weight_file), plain), *FORMATS)
+    )
 
 
 def qlora_scheme(quantize_base: bool, device: str) -> str:
@@ -157,20 +170,16 @@ def training_dtype(dtype: str, device: str, num_parameters: int) -> str:
     )
 
 
-def has_float32_activations(device: str, quantize: str) -> bool:
-    """Whether a base computes in float32, whatever the dtype of its weights: packed ones on a CPU.
-
-    The server's native code has float32 between its layers, and the log probabilities of both must agree.
-    """
-    return device == "cpu" and quantize != NONE
-
-
 def prepare_frozen(model: Any, device: str, quantize: str) -> None:
-    """Change a loaded model into one that is fast to train on the device. Raises Unavailable."""
+    """Change a loaded model into one that is fast to train on the device. Raises Unavailable.
+
+    Over quantized weights on a CPU, the base computes in float32, whatever their dtype: the server's native
+    code has float32 between its layers, and the log probabilities of both must agree.
+    """
     disable_dropout(model)
-    if quantize != NONE:
+    if quantize != NONE and mapped_file(model) is None:
         quantize_frozen(model, device, quantize)
-    if has_float32_activations(device, quantize):
+    if rounds_activations(model):
         compute_in_float32(model)
     if device != "cpu":
         fuse_norms(model)

@@ -21,8 +21,9 @@ from inference.model.quantization.schemes import NONE, weight_bytes_saved
 from inference.native.library import available
 from inference.native.packed_matrix import NATIVE_DTYPES
 from tuning.data.examples import Dataset
-from tuning.trainer.base_model import has_float32_activations, qlora_scheme, training_dtype
+from tuning.trainer.base_model import qlora_scheme, training_dtype
 from tuning.trainer.lora import PeftAdapters, lora_options, read_config
+from tuning.trainer.mapped_weights import MappedWeights, read_mapped_weights
 from tuning.trainer.micro_batches import MAX_PASS_TOKENS
 from tuning.trainer.saved_activations import saved_bytes
 from tuning.trainer.target_logprobs import tokens_per_block
@@ -95,13 +96,17 @@ def plan_memory(raw_config: Mapping[str, Any], spec: JobSpec, num_tokens: int) -
     model.to(getattr(torch, dtype))
     if spec.hyperparameters.is_full:
         return plan_full(model, spec, num_tokens, device)
-    full_weights, scheme = (
-        nbytes(model.parameters()),
+    scheme, mapped = (
         qlora_scheme(spec.hyperparameters.quantize_base, device),
+        read_mapped_weights(spec.weight_file),
     )
-    if has_float32_activations(device, scheme):
+    full_weights = nbytes(model.parameters())
+    if computes_in_float32(device, scheme, mapped):
         model.to(torch.float32)
-    frozen_weights = weight_bytes(model, scheme, device)
+    if mapped:
+        frozen_weights = mapped.own_bytes(model.dtype.itemsize, is_shared=spec.shares_weights)
+    else:
+        frozen_weights = weight_bytes(model, scheme, device)
     trained = insert_adapter(model, spec)
     adapter_bytes = trained * FLOAT_BYTES
     activations = activation_bytes(model, spec, num_tokens)
@@ -110,8 +115,8 @@ def plan_memory(raw_config: Mapping[str, Any], spec: JobSpec, num_tokens: int) -
         adapter=TRAINED_FACTOR * adapter_bytes,
         step=max(activations + logits_bytes(model, num_tokens, device), adapter_bytes),
         programs=PROGRAM_BYTES[device],
-        # On a GPU, weights are packed one by one as they arrive.
-        loading=full_weights - frozen_weights if device == "cpu" else 0,
+        # On a GPU, weights are packed one by one as they arrive. Mapped ones are packed.
+        loading=full_weights - frozen_weights if device == "cpu" and not mapped else 0,
         num_processes=spec.num_processes,
     )
 
@@ -146,6 +151,11 @@ def full_step_bytes(model: Any, spec: JobSpec, num_tokens: int, device: str) -> 
     if has_more_passes:
         return pass_bytes + gradients
     return max(pass_bytes + of_head, gradients + of_head + layer_bytes(model, num_tokens))
+
+
+def computes_in_float32(device: str, scheme: str, mapped: MappedWeights | None) -> bool:
+    """Whether a base has float32 between its layers, see prepare_frozen."""
+    return mapped.rounds_activations if mapped else device == "cpu" and scheme != NONE
 
 
 def weight_bytes(model: Any, scheme: str, device: str) -> int:

@@ -24,6 +24,7 @@ def open_base(spec: JobSpec | TrainingBase, quantize: str) -> BaseModel:
         scaling=rope_scaling(spec.rope_scaling, spec.rope_factor),
         context=spec.context,
         allow_pickle=spec.allow_pickle,
+        weight_file=spec.weight_file,
     )
     set_mmap_threshold(LARGE_BLOCK)  # else freed activations leave holes, which double the resident memory
     return base

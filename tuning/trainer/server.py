@@ -21,6 +21,7 @@ from inference.errors import BadRequest, ServerError, named_error
 from inference.model.load import loader
 from inference.model.load.meta_model import build_on_meta
 from inference.model.quantization.schemes import NONE
+from inference.model.weight_cache import mapped_file
 from inference.process.memory_shortage import is_memory_shortage
 from tuning.trainer.data_parallel.trainer import open_trainer
 from tuning.trainer.durable_files import replace_folder
@@ -64,7 +65,7 @@ def main(descriptor: int, folder: Path) -> int:
     signal.signal(signal.SIGTERM, server.interruption.set)
     with socket.socket(fileno=descriptor) as connection, connection.makefile("rwb") as stream:
         while (reply := server.reply_to_next(stream)) is not None:
-            send(stream, reply, used_bytes(base.device))
+            send(stream, reply, server.resident_bytes())
     return 0
 
 
@@ -96,6 +97,14 @@ class TrainerServer:
         base = open_base(self._base, self._base.quantize)
         self.interruption.watch(base.backbone)
         return open_trainer(base, self._base, self._base.quantize, scores_masked=True)
+
+    def resident_bytes(self) -> int:
+        """What this process has of the planned memory, without the weights that it shares with the server."""
+        resident = used_bytes(self._base.device)
+        if not self._base.shares_weights or "trainer" not in vars(self):  # not loaded yet
+            return resident
+        file = mapped_file(self.trainer.base.causal)
+        return max(0, resident - file.memory.nbytes) if file else resident
 
     def reply_to_next(self, stream: BufferedIOBase) -> Reply | None:
         """The reply to the next message; None: the stream has ended."""
@@ -233,6 +242,8 @@ def plan_run(
         validation_file="",
         threads=base.threads,
         device=base.device,
+        weight_file=base.weight_file,
+        shares_weights=base.shares_weights,
     )
     return plan_memory(config, spec, num_tokens)
 

@@ -210,10 +210,15 @@ def map_bytes(path: Path) -> Tensor:
 
 
 def read_about(path: Path) -> Mapping[str, Any]:
-    """What the writer noted; does not verify the weights. Raises BadWeightFile, and OSError."""
+    """What the writer noted. Raises as read_header."""
+    return dict(read_header(path)["about"])
+
+
+def read_header(path: Path) -> dict[str, Any]:
+    """The entries of a file; does not verify its weights. Raises BadWeightFile, and OSError."""
     with path.open("rb") as file:
         prefix = file.read(PREFIX.size)
-        return dict(parse_header(prefix, file.read(read_prefix(prefix)[0]))["about"])
+        return parse_header(prefix, file.read(read_prefix(prefix)[0]))
 
 
 def read_prefix(prefix: bytes) -> tuple[int, bytes]:
