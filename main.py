@@ -13,9 +13,10 @@ import gc
 import logging
 import os
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from checks import versions
 from inference.native import prefault, prefault_estimate
@@ -135,7 +136,7 @@ def run_action(settings: Settings, actions: frozenset[str], *, is_child: bool) -
             from hub.resolve import resolve_in_background
 
             pending = resolve_in_background(settings, HOME, refresh="--download" in actions)
-            from startup.one_model import check, download, run_selftest, serve
+            from startup.one_model import check, download, run_selftest
     except ModuleNotFoundError as error:
         return report_missing_package(error)
     if "--check" in actions:
@@ -144,7 +145,24 @@ def run_action(settings: Settings, actions: frozenset[str], *, is_child: bool) -
         return download(settings, pending)
     if "--selftest" in actions:
         return run_selftest(settings, pending, as_json="--json" in actions)
-    return serve(settings, pending, version(), is_child=is_child)
+    return serve_model(settings, pending, is_child=is_child)
+
+
+def serve_model(settings: Settings, pending: Callable[[], Any], *, is_child: bool) -> int:
+    """Load the model and import the API at the same time, then serve. Returns the exit code.
+
+    pending: waits for the repository of the model
+    """
+    from startup.one_model import start_loading
+
+    loading = start_loading(settings, pending)
+    if loading is None:
+        return 1
+    try:
+        from startup.serve_one import serve
+    except ModuleNotFoundError as error:
+        return report_missing_package(error)
+    return serve(loading, version(), is_child=is_child)
 
 
 def run_action_on_several(settings: Settings, actions: frozenset[str]) -> int:

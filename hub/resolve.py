@@ -4,10 +4,9 @@ Reads names, sizes, small JSON files and the headers of the weight files. Raises
 """
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from threading import Thread
 
 from huggingface_hub import constants
 
@@ -23,6 +22,7 @@ from hub.weight_files import SAFE_FORMATS, WeightFormats, find_shard_names, sele
 from hub.weight_headers.safetensors import with_headers
 from inference.finding import Finding, Refused
 from inference.model.load.gguf.shards import GGUF
+from inference.process.background import run_in_background
 from settings.schema import Settings
 
 PendingRepository = Callable[[], Repository]  # waits for the look-up and returns its result; raises Refused
@@ -219,16 +219,7 @@ def resolve_model(settings: Settings, home: Path, *, refresh: bool = False) -> R
 
 def resolve_in_background(settings: Settings, home: Path, *, refresh: bool = False) -> PendingRepository:
     """Start resolve_model on a daemon thread, which does not delay the end of the process."""
-    future: Future[Repository] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(resolve_model(settings, home, refresh=refresh))
-        except BaseException as error:  # raised again by the call that waits
-            future.set_exception(error)
-
-    Thread(target=run, name="resolve", daemon=True).start()
-    return future.result
+    return run_in_background(partial(resolve_model, settings, home, refresh=refresh), "resolve")
 
 
 def make_hub(settings: Settings) -> Hub:

@@ -25,7 +25,8 @@ from settings.model_list import RemoteModel
 from settings.schema import Settings
 from startup.engine import public_name
 from startup.on_demand import MAX_STREAMS, SOCKET_URL, TIMEOUTS, private_settings
-from startup.server import check_tls, run_server
+from startup.server import run_server
+from startup.tls import check_tls
 
 
 @dataclass(frozen=True, slots=True)

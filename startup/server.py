@@ -10,7 +10,6 @@ from api.body_limits import make_body_limit
 from api.concurrency_limit import make_permit_reservation
 from api.model_loading import ModelLoading
 from api.server.metrics_port import serve_metrics
-from api.server.serve import check_certificate
 from api.server.serve import serve as serve_http
 from api.sleep_mode import Sleeper
 from api.store.store import open_store
@@ -19,7 +18,7 @@ from hub.resolve import make_hub
 from inference.metrics import Metrics
 from inference.models import Models
 from settings.groups import server_settings
-from settings.schema import BadSetting, Settings
+from settings.schema import Settings
 from tuning.service import TuningService
 
 
@@ -65,20 +64,6 @@ def run_server(
             certfile=settings.ssl_certfile,
             keyfile=settings.ssl_keyfile,
         )
-
-
-def check_tls(settings: Settings) -> None:
-    """Raise BadSetting if the TLS certificate cannot be served: better now than once the model is loaded."""
-    if not settings.ssl_certfile:
-        return
-    try:
-        check_certificate(settings.ssl_certfile, settings.ssl_keyfile)
-    except OSError as error:
-        names = f"SSL_CERTFILE={settings.ssl_certfile}" + (
-            f", SSL_KEYFILE={settings.ssl_keyfile}" if settings.ssl_keyfile else ""
-        )
-        rule = "must be PEM files of a certificate and its private key, which has no password"
-        raise BadSetting(f"{names}: {rule}: {error.strerror or error}") from None
 
 
 def make_adapter_fetch(settings: Settings) -> FetchAdapter:

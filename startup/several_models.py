@@ -19,7 +19,8 @@ from settings.sources import settings_of_model
 from startup.on_demand import check_models, find_models, open_loader
 from startup.one_model import download, run_selftest
 from startup.remote import check_remote, join_models, open_remote_models
-from startup.server import check_tls, run_server
+from startup.server import run_server
+from startup.tls import check_tls
 
 
 def check_several(settings: Settings, *, as_json: bool) -> int:

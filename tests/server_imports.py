@@ -11,6 +11,6 @@ os.environ |= {
     "TRANSFORMERS_VERBOSITY": "error",
 }  # read by the libraries
 defer_unused_imports(is_sharded=False)
-for name in ("startup.one_model", "startup.several_models"):
+for name in ("startup.serve_one", "startup.several_models"):
     import_module(name)
 gc.freeze()

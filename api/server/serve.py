@@ -8,7 +8,6 @@ import contextlib
 import logging
 import signal
 import socket
-import ssl
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -61,7 +60,7 @@ def serve(
     reserve_permit  why a request is refused before its body is parsed; None: it is not
     check_key     why a request with a large body is refused before its body is read
     workers     number of threads that run the app
-    certfile    TLS certificate, which check_certificate has accepted; empty: HTTP. keyfile: its private key
+    certfile    TLS certificate, which can be served; empty: HTTP. keyfile: its private key
     on_ready    called when connections are accepted; HttpServer.stop, from any thread, acts like a signal
 
     After SIGTERM or SIGINT, new requests get 503, and running ones have `drain_seconds` to finish. A second
@@ -78,12 +77,6 @@ def serve(
         server = HttpServer(bridge, listener, drain_seconds, certfile, keyfile)
         runner.run(server.run(models, on_ready))
     return 0
-
-
-def check_certificate(certfile: str, keyfile: str) -> None:
-    """Raise OSError if the certificate, or its private key, cannot be read, or the key belongs to another."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certfile, keyfile or None, password=lambda: "")  # "": never ask on the terminal
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -103,7 +103,7 @@ def ready_url(port: int) -> str:
 def fork_servers() -> None:
     """For each port in standard input, fork a server that listens on it, and print its process id."""
     import main
-    import startup.one_model  # noqa: F401 - imports what a server needs
+    import startup.serve_one  # noqa: F401 - imports what a server needs
 
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # a server that was killed is gone, not a zombie
     for line in sys.stdin:

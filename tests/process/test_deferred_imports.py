@@ -52,6 +52,10 @@ from inference.process.deferred_imports import defer_unused_imports
 defer_unused_imports(is_sharded=False)
 import startup.one_model
 
+assert not {"api", "flask", "tuning", "uvicorn"} & set(sys.modules), "imported while the model is loaded"
+assert len(sys.modules) <= 2270, len(sys.modules)
+import startup.serve_one
+
 packages = Counter(name.partition(".")[0] for name in sys.modules)
 assert packages.total() <= 2610, packages.most_common(40)
 assert not {"aiohttp", "peft", "sympy"} & set(packages), set(packages)

@@ -12,7 +12,7 @@ from api.server.serve import HttpServer, serve
 from settings.groups import ServerSettings
 from settings.schema import BadSetting
 from startup.one_model import check
-from startup.server import check_tls
+from startup.tls import check_tls
 from tests.certificate import make_certificate
 from tests.fake_backend import FakeBackend, make_models, say
 from tests.parsed_settings import parsed_settings
