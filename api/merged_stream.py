@@ -3,10 +3,11 @@
 Knows streams and the index of an event, not its content.
 """
 
+import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
-from typing import Protocol, TypeVar
+from itertools import chain, count
+from typing import Protocol, Self, TypeVar
 
 from inference.backend import Sink, Stream
 from inference.errors import ServerError
@@ -19,7 +20,12 @@ class AnswerRequest(Protocol):
         """How many answers it is for."""
         ...
 
+    def in_group(self, group: int) -> Self:
+        """The request with this group, see GenerationRequest."""
+        ...
 
+
+groups = count(-random.getrandbits(48), -1)  # of another server that sends requests to the same one: others
 Request = TypeVar("Request", bound=AnswerRequest)
 
 
@@ -31,9 +37,10 @@ def submit_all(submit: Callable[[Request], Stream], requests: Sequence[Request])
     if len(requests) == 1:
         return submit(requests[0])
     streams: list[Stream] = []
+    group = next(groups)
     try:
         for request in requests:
-            streams.append(submit(request))
+            streams.append(submit(request.in_group(group)))
     except ServerError:
         MergedStream(streams).close()
         raise

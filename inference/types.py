@@ -1,7 +1,7 @@
 """The types that all layers share: requests, and the events that answer them. Plain values only."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
 from inference.content import MessageContent
@@ -112,6 +112,7 @@ class GenerationRequest:
     deadline            seconds from submission; then the answer ends with finish_reason "deadline"
     output_token_ids    the answer's first tokens, which another replica of the model has generated: the
                         answer has them without logprobs, and goes on behind them. Only with n = 1
+    group               a negative number that the prompts of one HTTP request have; 0: it has one prompt
     adapter             name of the adapter to apply; None: the model itself
     adapter_number      of the adapter's load, in a request that is resolved for the engine; 0: none
     """
@@ -146,8 +147,12 @@ class GenerationRequest:
     cache_salt: str = ""
     deadline: float | None = None
     output_token_ids: tuple[int, ...] = ()
+    group: int = 0
     adapter: str | None = None
     adapter_number: int = 0
+
+    def in_group(self, group: int) -> "GenerationRequest":
+        return replace(self, group=group)
 
     @property
     def callable_tools(self) -> tuple[Tool, ...]:

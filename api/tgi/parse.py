@@ -3,7 +3,7 @@
 Checks grammars. validation.py checks all other values.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from api import json_body
@@ -54,6 +54,9 @@ class ServedRequest:
     def n(self) -> int:
         """How many answers are requested."""
         return self.request.n
+
+    def in_group(self, group: int) -> "ServedRequest":
+        return replace(self, request=self.request.in_group(group))
 
 
 def read_request(struct_type: type[T]) -> T:

@@ -122,7 +122,7 @@ class Engine:
         """
         sequences = list(map(self.create_sequence, requests, output_sinks, matchers or repeat(None)))
         for sequence in sequences:
-            sequence.submission = sequences[0].id
+            sequence.submission = sequence.request.group or sequences[0].id
         num_tokens = {s.id: len(s.request.prompt_token_ids) + s.num_output_tokens for s in sequences}
         with self._admission_control.admit(num_tokens):
             self._send(Submit(sequences))

@@ -122,7 +122,7 @@ class Sequence:
     request              what to compute: its prompt is token ids (for an encoder-decoder model the encoder's
                          input), max_tokens is set, stop_token_ids include the model's end tokens
     matcher              grammar that the answer must match; None: no grammar
-    submission           the id of the first sequence of those that were submitted together
+    submission           of those that end one request together: its group, or the id of the first of them
     priority             GENERATING or POOLING: a sequence delays none of a more urgent priority
     pooling              its hidden states are summed and no token is sampled: it yields an embedding
     pooled_sum           the sum of the hidden states computed so far, if it is pooled

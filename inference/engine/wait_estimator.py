@@ -9,13 +9,14 @@ import math
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from collections.abc import Sequence as SequenceOf
-from itertools import cycle, islice
+from itertools import cycle, islice, repeat
 from typing import NamedTuple
 
 from inference.engine.scheduler import Scheduler
 from inference.engine.sequence import Sequence
 from inference.types import FinishReason
 
+MAX_WAITING = 128  # waiting sequences whose starts are estimated: the estimate is for refusals, and quick
 MAX_ANSWERS = 32  # recent answers whose lengths are remembered
 ESTIMATE_S = 0.05  # until the estimate is computed again: clients get whole seconds
 MEMORY_S = 3.0  # older steps hardly count for the time of a step
@@ -88,31 +89,57 @@ class WaitEstimator:
             # Each answer begins with another of its lengths: scenario i is the i-th of all of them.
             shifted = islice(cycle(steps), index % len(steps), None)
             submissions[sequence.submission].append(shifted)
+        self._add_waiting(submissions)
         if not (submissions and self.step_s):
             return None
         ends = [zip_with(max, iterators) for iterators in submissions.values()]
         return self.step_s * sum(islice(zip_with(min, ends), num_scenarios)) / num_scenarios
+
+    def _add_waiting(self, submissions: dict[int, list[Iterator[float]]]) -> None:
+        """A submission that runs in part ends with the last of its sequences that wait."""
+        waiting = tuple(self.scheduler.waiting)
+        for sequence, _, end in self._waiting_spans(waiting[:MAX_WAITING], self._running_ends()):
+            if sequence.submission in submissions:
+                submissions[sequence.submission].append(repeat(end))
+        for sequence in waiting[MAX_WAITING:]:
+            submissions.pop(sequence.submission, None)  # others end earlier
+
+    def _running_ends(self) -> list[float]:
+        """In how many steps the running answers end: a heap."""
+        lengths, token_budget = tuple(self.lengths), self.scheduler.step_budget
+        running = tuple(self.scheduler.running)
+        ends = [mean(remaining_steps(sequence, lengths, token_budget)) for sequence in running]
+        heapq.heapify(ends)
+        return ends
+
+    def _waiting_spans(
+        self, waiting: SequenceOf[Sequence], ends: list[float]
+    ) -> Iterator[tuple[Sequence, float, float]]:
+        """In how many steps each waiting sequence starts and ends.
+
+        Each takes the place of the first of `ends`, a heap, which then has its end.
+        """
+        lengths, token_budget = tuple(self.lengths), self.scheduler.step_budget
+        for sequence in waiting if ends else ():
+            start = ends[0]
+            end = start + mean(remaining_steps(sequence, lengths, token_budget))
+            yield sequence, start, end
+            heapq.heapreplace(ends, end)
 
     def drained_s(self, excess: int) -> float | None:
         """Seconds until waiting sequences with `excess` prompt tokens together have started; None if unknown.
 
         While steps are full, prompts wait for the token budget. Else each waits for a running answer to end.
         """
-        running, waiting = tuple(self.scheduler.running), tuple(self.scheduler.waiting)
-        token_budget = self.scheduler.step_budget
-        if not (running and self.step_s):
+        ends = self._running_ends()
+        if not (ends and self.step_s):
             return None
         if self.is_full:
-            return self.step_s * excess / token_budget
-        lengths = tuple(self.lengths)
-        ends = [mean(remaining_steps(sequence, lengths, token_budget)) for sequence in running]
-        heapq.heapify(ends)
-        for sequence in waiting:
-            start = ends[0]
+            return self.step_s * excess / self.scheduler.step_budget
+        for sequence, start, _ in self._waiting_spans(tuple(self.scheduler.waiting), ends):
             excess -= sequence.num_prompt_tokens
             if excess <= 0:
                 return self.step_s * start
-            heapq.heapreplace(ends, start + mean(remaining_steps(sequence, lengths, token_budget)))
         return self.step_s * ends[0]
 
 

@@ -10,10 +10,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from inference.errors import BadRequest, Unavailable
+from inference.errors import BadRequest, Overloaded
 from inference.metrics.upstream import UpstreamRequestStats
 from inference.remote.answer_progress import AnswerProgress
-from inference.remote.failures import UpstreamFailure
+from inference.remote.failures import MIN_RETRY_AFTER_S, Resting, UpstreamFailure, resting
 from inference.remote.member import Member
 from inference.remote.member_load import Prompt
 from inference.remote.prefix_index import block_hashes, prompt_bytes
@@ -74,7 +74,7 @@ class Attempts:
                 self._note_failure(member)
                 delay_s = self._delay_to_resume_s(failure) if self._has_events else self._delay_s(failure)
                 if delay_s is None:
-                    raise
+                    raise self._with_first_rest(failure) from None
                 self._stats.record_retry("resume" if self._has_events else failure.outcome)
                 await asyncio.sleep(delay_s)
             except BadRequest:
@@ -170,6 +170,16 @@ class Attempts:
         delay_s = 0.0 if others else self._backoff_s()
         return delay_s if failure.is_retried and not self._is_late(delay_s) else None
 
+    def _with_first_rest(self, failure: UpstreamFailure) -> UpstreamFailure:
+        """The failure for the client, which may return once the first of the servers has rested."""
+        if failure.outcome not in WAITED_FOR:
+            return failure
+        now = time.monotonic()
+        rest_s = max(MIN_RETRY_AFTER_S, min(member.breaker.rest_s(now) for member in self._members))
+        is_full = failure.outcome == "overloaded"
+        failure.error = Overloaded(rest_s) if is_full else Resting(failure.error.message, rest_s)
+        return failure
+
     def _is_late(self, delay_s: float) -> bool:
         """Whether the request's deadline ends the delay."""
         return self._ends_at is not None and asyncio.get_running_loop().time() + delay_s >= self._ends_at
@@ -195,16 +205,3 @@ def make_prompt(request: GenerationRequest) -> Prompt:
 def with_member(event: Event, name: str) -> Event:
     """The event; Started says which server answers."""
     return replace(event, member=name) if isinstance(event, Started) else event
-
-
-class Resting(Unavailable):
-    """Every server of the model rests after failures. retry_after: seconds."""
-
-    def __init__(self, message: str, retry_after: float) -> None:
-        super().__init__(message)
-        self.retry_after = retry_after
-
-
-def resting(model: str, problem: str, rest_s: float) -> UpstreamFailure:
-    error = Resting(f"no server of {model} takes requests for now: {problem}", max(1.0, rest_s))
-    return UpstreamFailure(error, "resting")

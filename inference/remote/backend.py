@@ -118,7 +118,8 @@ class RemoteBackend:
         return BackendLoad(running=len(self._starts))
 
     def seconds_until_end(self) -> float | None:
-        return None
+        starts = tuple(self._starts)
+        return self._durations.first_end_s(starts) if starts else None
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

@@ -44,6 +44,20 @@ class UpstreamFailure(Exception):
         self.retry_after = retry_after
 
 
+class Resting(Unavailable):
+    """No server of the model takes requests for `retry_after` seconds."""
+
+    def __init__(self, message: str, retry_after: float) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+def resting(model: str, problem: str, rest_s: float) -> UpstreamFailure:
+    """All servers of the model have failed. rest_s: seconds until the first of them may be tried."""
+    error = Resting(f"no server of {model} takes requests for now: {problem}", max(MIN_RETRY_AFTER_S, rest_s))
+    return UpstreamFailure(error, "resting")
+
+
 def unreachable(model: str, reason: str) -> UpstreamFailure:
     error = Unavailable(f"the server behind {model} cannot be reached: {clean(reason)}")
     return UpstreamFailure(error, "unreachable", is_retried=True)
@@ -90,9 +104,11 @@ def from_status(model: str, status: int, headers: Mapping[str, str], body: bytes
     if status == 429:
         error = Overloaded(retry_after or DEFAULT_RETRY_AFTER_S)
         return UpstreamFailure(error, "overloaded", is_retried=True, retry_after=retry_after)
-    error = Unavailable(f"the server behind {model} failed: {message}")
+    reason = f"the server behind {model} failed: {message}"
     if status == 503 and retry_after:
+        error = Resting(reason, retry_after)
         return UpstreamFailure(error, "unavailable", is_retried=True, retry_after=retry_after)
+    error = Unavailable(reason)
     is_retried = status in RETRIED_STATUSES
     return UpstreamFailure(error, "failed", is_retried=is_retried, retry_after=retry_after)
 

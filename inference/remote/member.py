@@ -18,6 +18,7 @@ from inference.types import Event
 from settings.model_list import RemoteModel
 
 REFUSED_REST_S = 60.0
+BUSY = "they are busy"
 # Outcomes that say nothing against the server; the others count as its failures, unless it only rests.
 HARMLESS_OUTCOMES = frozenset({"ok", "cancelled", "bad_request"})
 
@@ -126,6 +127,7 @@ class Member:
         elif failure.outcome == "refused":
             self.breaker.rest(now, REFUSED_REST_S, message)
         elif failure.outcome in ("overloaded", "unavailable"):
+            message = BUSY if failure.outcome == "overloaded" else message  # without seconds that will pass
             rest_s = failure.retry_after or DEFAULT_RETRY_AFTER_S
             self.breaker.rest(now, rest_s, message, is_leaving=failure.outcome == "unavailable")
         else:

@@ -19,6 +19,7 @@ from inference.structured_output.grammar_checker import CheckAbandoned
 T = TypeVar("T")
 
 MAX_WAIT_S = 10.0
+UNKNOWN_S = 0.5  # of one grammar, before the first has been compiled
 
 log = logging.getLogger(__name__)
 
@@ -61,25 +62,42 @@ class CompileJob(Generic[T]):
 class CompileQueue:
     def __init__(self) -> None:
         self._jobs: SimpleQueue[CompileJob[Any]] = SimpleQueue()
+        self._unfinished: set[Future[Any]] = set()
+        self._starts: list[float] = []  # of the job that runs
         self._durations = RecentDurations()
         threading.Thread(target=self._run, name="grammars", daemon=True).start()
 
     def submit(self, work: Callable[[Callable[[], bool]], T]) -> CompileJob[T]:
-        """Run `work` after all work before it. Its argument tells whether the request has been abandoned."""
+        """Run `work` after all work before it. Its argument tells whether the request has been abandoned.
+
+        Raises Overloaded if the work before it is expected to take more than MAX_WAIT_S.
+        """
+        if self._expected_wait_s() > MAX_WAIT_S:
+            raise self._overloaded()
         job = CompileJob(partial(self._measure, work), self._overloaded)
+        self._unfinished.add(job.future)
+        job.future.add_done_callback(self._unfinished.discard)
         self._jobs.put(job)
         return job
 
     def _measure(self, work: Callable[[Callable[[], bool]], T], is_abandoned: Callable[[], bool]) -> T:
         start_s = time.monotonic()
+        self._starts.append(start_s)
         try:
             return work(is_abandoned)
         finally:
+            self._starts.remove(start_s)
             self._durations.record(time.monotonic() - start_s)
 
+    def _expected_wait_s(self) -> float:
+        """Seconds that a further job would wait."""
+        starts = tuple(self._starts)
+        num_waiting = max(0, len(self._unfinished) - len(starts))
+        return self._durations.first_end_s(starts) + num_waiting * self._durations.mean_s(UNKNOWN_S)
+
     def _overloaded(self) -> Overloaded:
-        """The error of a refused job: the jobs that wait now will be done after the seconds that it names."""
-        return overloaded(None, self._jobs.qsize() * self._durations.mean_s(MAX_WAIT_S))
+        """The error of a refused job: after the seconds that it names, a further one is accepted."""
+        return overloaded(None, self._expected_wait_s() - MAX_WAIT_S)
 
     def _run(self) -> None:
         while True:

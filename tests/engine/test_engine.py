@@ -72,6 +72,15 @@ def test_without_prefix_caching_every_prompt_is_computed_whole() -> None:
     assert sinks[0].token_ids == sinks[1].token_ids == sinks[2].token_ids
 
 
+def test_prompts_of_one_request_are_one_submission(make_bench: Make) -> None:
+    bench = make_bench()
+    for group in (-7, -7, 0):
+        bench.submit(LONG[:4], 3, group=group)
+    bench.engine.step()
+    running = bench.engine.core.scheduler.running
+    assert [sequence.submission for sequence in running] == [-7, -7, running[2].id]
+
+
 def test_logprobs_come_with_each_token_if_requested(make_bench: Make) -> None:
     bench = make_bench()
     with_them, without = bench.submit([3, 4], 3, logprobs=0), bench.submit([3, 4], 3)

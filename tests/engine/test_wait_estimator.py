@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from inference.engine.sequence import Sequence
-from inference.engine.wait_estimator import WaitEstimator
+from inference.engine.wait_estimator import MAX_WAITING, WaitEstimator
 from inference.types import GenerationRequest
 from tests.engine.sequences import RefusingSink
 
@@ -121,3 +121,21 @@ def test_a_request_for_several_answers_ends_with_its_longest() -> None:
     for sequence, submission in zip(running, (1, 1, 2), strict=True):
         sequence.submission = submission
     assert estimator(running).first_end_s() == pytest.approx(3.0)
+
+
+def test_a_request_whose_other_prompts_wait_ends_with_the_last_of_them() -> None:
+    running, waiting = [make_answer(10, 20), make_answer(10, 50)], [make_answer(0, 20), make_answer(0, 100)]
+    for sequence, submission in zip((*running, *waiting), (1, 2, 1, 3), strict=True):
+        sequence.submission = submission
+    # The first prompt of request 1 ends after 10 steps; the second one has its row then, for 20 steps.
+    assert estimator(running, waiting).first_end_s() == pytest.approx(3.0)
+
+
+def test_a_request_with_more_waiting_prompts_than_are_looked_at_does_not_end_first() -> None:
+    running = [make_answer(10, 20), make_answer(10, 50)]
+    waiting = [make_answer(0, 20) for _ in range(MAX_WAITING + 1)]
+    for sequence in (running[0], *waiting):
+        sequence.submission = 1
+    running[1].submission = 2
+    assert estimator(running, waiting).first_end_s() == pytest.approx(4.0)
+    assert estimator(running[:1], waiting).first_end_s() is None

@@ -229,6 +229,10 @@ def test_more_requests_than_max_concurrent_are_refused(
     with pytest.raises(Overloaded) as refused:
         backend.generate(REQUEST)
     assert refused.value.retry_after == 2, "as long again as the answer has taken"
+    end_s = backend.seconds_until_end()
+    assert end_s is not None and 1.1 < end_s < 10.0, (
+        "the permits of all requests return with the answers, too"
+    )
     stream.close()
 
 

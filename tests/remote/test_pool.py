@@ -122,6 +122,19 @@ def test_all_servers_are_overloaded(upstream: FakeUpstream, other: FakeUpstream,
     assert failure.value.retry_after == 30
 
 
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_client_returns_when_the_first_server_has_rested(
+    upstream: FakeUpstream, other: FakeUpstream, pool: Backend, status: int
+) -> None:
+    upstream.reply = error(status, **{"Retry-After": "30"})
+    other.reply = error(status, **{"Retry-After": "50"})
+    for _ in range(4):
+        with pytest.raises((Overloaded, Unavailable), match=r"busy|failed: ") as failure:
+            answer_text(pool)
+        assert "50 s" not in str(failure.value)
+        assert 29 < vars(failure.value)["retry_after"] <= 30
+
+
 def test_equal_beginnings_go_to_the_same_server(
     upstream: FakeUpstream, other: FakeUpstream, pool: Backend
 ) -> None:

@@ -188,6 +188,10 @@ def test_choices_are_numbered_by_prompt_then_answer(client: FlaskClient, backend
         choice["index"]: choice["text"] for chunk in streamed for choice in chunk["choices"] if choice["text"]
     }
     assert texts == {0: "a0", 1: "a1", 2: "b0", 3: "b1", 4: "ids0", 5: "ids1"}
+    groups = [request.group for request in backend.requests]
+    assert groups == [groups[0]] * 3 + [groups[3]] * 3 and groups[0] != groups[3]
+    get_response(client, COMPLETIONS, prompt="a")
+    assert backend.requests[-1].group == 0, "a prompt alone is in no group"
 
 
 def test_the_last_possible_token_is_sent_with_the_end(client: FlaskClient, backend: FakeBackend) -> None:

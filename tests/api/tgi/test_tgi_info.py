@@ -143,6 +143,7 @@ def test_vertex_returns_a_text_for_each_prompt_and_chat() -> None:
     text, chat = backend.requests
     assert (text.max_tokens, text.n, text.sampling.greedy) == (5, 1, False)
     assert chat.prompt == (Message("user", "What is it?"),)
+    assert text.group == chat.group != 0, "one HTTP request"
 
 
 def test_vertex_returns_one_text_for_a_chat_that_requests_several() -> None:
