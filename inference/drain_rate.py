@@ -2,7 +2,8 @@
 
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from statistics import mean
 
 from inference.errors import Overloaded
 
@@ -53,19 +54,32 @@ class RecentDurations:
         return sum(seconds) / len(seconds)
 
     def first_end_s(self, starts: Iterable[float]) -> float:
-        """Seconds until the first of the running pieces ends; `starts`: time.monotonic() of each."""
+        """Seconds until the first of the running pieces ends; `starts`: time.monotonic() of each.
+
+        The mean, over scenarios, of the earliest end: it is earlier than the mean end of each piece. In each
+        scenario every piece takes one of its likely times.
+        """
         now = time.monotonic()
-        return min((self._remaining_s(now - start) for start in starts), default=0.0)
+        remaining = [self._likely_s(now - start) for start in starts]
+        if not remaining:
+            return 0.0
+        scenarios = range(max(map(len, remaining)))
+        # Each piece begins with another of its times: scenario i is not the i-th of all of them.
+        ends = [
+            min(times[(scenario + index) % len(times)] for index, times in enumerate(remaining))
+            for scenario in scenarios
+        ]
+        return sum(ends) / len(ends)
 
     def last_end_s(self, starts: Iterable[float]) -> float:
         """Seconds until all of the running pieces have ended."""
         now = time.monotonic()
-        return max((self._remaining_s(now - start) for start in starts), default=0.0)
+        return max((mean(self._likely_s(now - start)) for start in starts), default=0.0)
 
-    def _remaining_s(self, elapsed_s: float) -> float:
-        """The mean by which longer pieces outlasted `elapsed_s`. Without any, it takes as long again."""
+    def _likely_s(self, elapsed_s: float) -> Sequence[float]:
+        """By how much longer pieces outlasted `elapsed_s`. Without any, it takes as long again."""
         remaining = [seconds - elapsed_s for seconds in tuple(self._seconds) if seconds > elapsed_s]
-        return sum(remaining) / len(remaining) if remaining else elapsed_s
+        return remaining or [elapsed_s]
 
 
 def overloaded(estimate_s: float | None, drained_s: float) -> Overloaded:

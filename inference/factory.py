@@ -258,6 +258,7 @@ def create_adapter_registry(loaded_engine: LoadedEngine) -> AdapterRegistry:
         AdapterFolders(model.config.get_text_config()).folder_of,
         need_bytes,
         partial(free_adapter_bytes, model, loaded_engine.selected_runner.runner),
+        engine.seconds_until_adapter_is_unused,
         max_adapters=loaded_engine.max_loras,
         max_rank=max_rank,
     )

@@ -48,7 +48,9 @@ def test_the_first_end_follows_from_how_long_similar_work_took(clock: list[float
     for seconds in (8.0, 12.0):
         durations.record(seconds)
     assert durations.mean_s(1.0) == 10.0
-    assert durations.first_end_s([95.0, 99.0]) == 5.0, "the older one has 3 or 7 s left"
+    assert durations.first_end_s([95.0]) == 5.0, "it has 3 or 7 s left"
+    assert durations.first_end_s([95.0, 95.0]) == 3.0, "one of two is likely to be the shorter"
+    assert durations.last_end_s([95.0, 99.0]) == 9.0, "the younger one has 7 or 11 s left"
     assert durations.first_end_s([90.0]) == 2.0, "it has outlasted the shorter one"
     assert durations.first_end_s([]) == 0.0
 

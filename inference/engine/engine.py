@@ -216,6 +216,10 @@ class Engine:
         """Seconds until a running answer is expected to end; None if unknown. From any thread."""
         return self.core.wait_estimator.first_end_s()
 
+    def seconds_until_adapter_is_unused(self) -> float | None:
+        """Seconds until the running answers of one adapter are expected to end; None if unknown."""
+        return self.core.wait_estimator.first_end_s("adapter")
+
     def stats(self) -> Stats:
         scheduler, kv_cache_manager = self.core.scheduler, self.core.kv_cache_manager
         running = tuple(scheduler.running)

@@ -10,7 +10,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from collections.abc import Sequence as SequenceOf
 from itertools import cycle, islice, repeat
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from inference.engine.scheduler import Scheduler
 from inference.engine.sequence import Sequence
@@ -24,8 +24,16 @@ IDLE_S = 0.5  # between two steps, from which the engine was idle: that is no ti
 FULL_SHARE = 0.9  # of the token budget, from which a step counts as full: prompts wait for the budget
 
 
+Group = Literal["submission", "adapter"]
+# The answers of one group free something together: a request's permit, or an adapter's place. None: no group.
+GROUPS: dict[Group, Callable[[Sequence], int | None]] = {
+    "submission": lambda sequence: sequence.submission,
+    "adapter": lambda sequence: sequence.request.adapter_number or None,
+}
+
+
 class FirstEnd(NamedTuple):
-    """Seconds from a step until an answer ends. at: when the step ended."""
+    """Seconds from a step until a group's answers end. at: when the step ended."""
 
     at: float
     seconds: float | None
@@ -44,7 +52,7 @@ class WaitEstimator:
         self._last_step_s = 0.0
         self.is_full = False
         self.lengths: deque[float] = deque(maxlen=MAX_ANSWERS)
-        self._first_end: FirstEnd | None = None
+        self._first_ends: dict[Group, FirstEnd] = {}
 
     @property
     def step_s(self) -> float:
@@ -66,43 +74,47 @@ class WaitEstimator:
         if not sequence.pooling:
             self.lengths.append(math.inf if finish_reason == "length" else sequence.num_output_tokens)
 
-    def first_end_s(self) -> float | None:
-        """Seconds until the running answers of one submission have ended, expected; None without any.
+    def first_end_s(self, group: Group = "submission") -> float | None:
+        """Seconds until the running answers of one group have ended, expected; None without any.
 
         Computed at most once in ESTIMATE_S: many requests may be refused meanwhile.
         """
-        last = self._first_end
+        last = self._first_ends.get(group)
         if last is None or last.seconds is None or self._last_step_s - last.at >= ESTIMATE_S:
-            last = self._first_end = FirstEnd(self._last_step_s, self._estimate_first_end_s())
+            seconds = self._estimate_first_end_s(GROUPS[group])
+            last = self._first_ends[group] = FirstEnd(self._last_step_s, seconds)
         return last.seconds
 
-    def _estimate_first_end_s(self) -> float | None:
-        """The mean, over scenarios, of the earliest end of a submission: that of its longest answer.
+    def _estimate_first_end_s(self, group_of: Callable[[Sequence], int | None]) -> float | None:
+        """The mean, over scenarios, of the earliest end of a group: that of its longest answer.
 
         In each scenario, every answer has one of its likely lengths.
         """
         lengths, token_budget = tuple(self.lengths), self.scheduler.step_budget
-        num_scenarios, submissions = 0, defaultdict[int, list[Iterator[float]]](list)
+        num_scenarios, groups = 0, defaultdict[int | None, list[Iterator[float]]](list)
         for index, sequence in enumerate(tuple(self.scheduler.running)):
             steps = remaining_steps(sequence, lengths, token_budget)
             num_scenarios = max(num_scenarios, len(steps))
             # Each answer begins with another of its lengths: scenario i is the i-th of all of them.
             shifted = islice(cycle(steps), index % len(steps), None)
-            submissions[sequence.submission].append(shifted)
-        self._add_waiting(submissions)
-        if not (submissions and self.step_s):
+            groups[group_of(sequence)].append(shifted)
+        groups.pop(None, None)
+        self._add_waiting(groups, group_of)
+        if not (groups and self.step_s):
             return None
-        ends = [zip_with(max, iterators) for iterators in submissions.values()]
+        ends = [zip_with(max, iterators) for iterators in groups.values()]
         return self.step_s * sum(islice(zip_with(min, ends), num_scenarios)) / num_scenarios
 
-    def _add_waiting(self, submissions: dict[int, list[Iterator[float]]]) -> None:
-        """A submission that runs in part ends with the last of its sequences that wait."""
+    def _add_waiting(
+        self, groups: dict[int | None, list[Iterator[float]]], group_of: Callable[[Sequence], int | None]
+    ) -> None:
+        """A group that runs in part ends with the last of its sequences that wait."""
         waiting = tuple(self.scheduler.waiting)
         for sequence, _, end in self._waiting_spans(waiting[:MAX_WAITING], self._running_ends()):
-            if sequence.submission in submissions:
-                submissions[sequence.submission].append(repeat(end))
+            if (group := group_of(sequence)) in groups:
+                groups[group].append(repeat(end))
         for sequence in waiting[MAX_WAITING:]:
-            submissions.pop(sequence.submission, None)  # others end earlier
+            groups.pop(group_of(sequence), None)  # others end earlier
 
     def _running_ends(self) -> list[float]:
         """In how many steps the running answers end: a heap."""

@@ -61,6 +61,7 @@ class AdapterRegistry:
     to_peft       the folder, in peft's form, of an adapter's folder or file. Raises BadRequest
     need_bytes    memory that the adapter in a folder takes. Raises BadRequest for files that do not fit
     free_bytes    memory that adapters may take now
+    until_unused  seconds until the first adapter is expected to be unused; None if unknown
     max_adapters  in memory at a time
     """
 
@@ -70,12 +71,13 @@ class AdapterRegistry:
         to_peft: Callable[[Path], Path],
         need_bytes: Callable[[Path], int],
         free_bytes: Callable[[], int],
+        until_unused: Callable[[], float | None],
         *,
         max_adapters: int,
         max_rank: int,
     ) -> None:
         self._run_task, self._to_peft = run_task, to_peft
-        self._need_bytes, self._free_bytes = need_bytes, free_bytes
+        self._need_bytes, self._free_bytes, self._until_unused = need_bytes, free_bytes, until_unused
         self._max_adapters, self._max_rank = max_adapters, max_rank
         self._entries: dict[str, RegisteredAdapter] = {}
         self._numbers, self._clock = count(1), count(1)
@@ -175,7 +177,8 @@ class AdapterRegistry:
             self._run_task(remove_adapter, entry.card.number)()
             free_bytes += entry.card.nbytes
         if is_full:
-            raise overloaded(None, self._durations.first_end_s(entry.busy_since for entry in resident))
+            recently_s = self._durations.first_end_s(entry.busy_since for entry in resident)
+            raise overloaded(self._until_unused(), recently_s)
         need, have = format_size(need_bytes), format_size(max(0, free_bytes))
         raise refusal(f"needs {need} of memory, {have} are free: lower KV memory, or unload adapters")
 

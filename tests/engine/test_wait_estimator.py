@@ -14,14 +14,14 @@ BUDGET = 512
 ids = count()
 
 
-def make_sequence(prompt: list[int], max_tokens: int) -> Sequence:
-    request = GenerationRequest(tuple(prompt), max_tokens=max_tokens)
+def make_sequence(prompt: list[int], max_tokens: int, adapter: int = 0) -> Sequence:
+    request = GenerationRequest(tuple(prompt), max_tokens=max_tokens, adapter_number=adapter)
     return Sequence(next(ids), request, RefusingSink(), list(prompt))
 
 
-def make_answer(num_tokens: int, max_tokens: int, num_prompt_tokens: int = 4) -> Sequence:
+def make_answer(num_tokens: int, max_tokens: int, num_prompt_tokens: int = 4, adapter: int = 0) -> Sequence:
     """A sequence whose prompt is computed, after `num_tokens` tokens of its answer."""
-    sequence = make_sequence(list(range(num_prompt_tokens)), max_tokens=max_tokens)
+    sequence = make_sequence(list(range(num_prompt_tokens)), max_tokens, adapter)
     sequence.token_ids += [5] * num_tokens
     sequence.num_computed_tokens = max(0, len(sequence.token_ids) - 1)
     return sequence
@@ -139,3 +139,14 @@ def test_a_request_with_more_waiting_prompts_than_are_looked_at_does_not_end_fir
     running[1].submission = 2
     assert estimator(running, waiting).first_end_s() == pytest.approx(4.0)
     assert estimator(running[:1], waiting).first_end_s() is None
+
+
+def test_an_adapter_is_unused_after_the_last_of_its_answers() -> None:
+    running = [
+        make_answer(10, 20),
+        make_answer(10, 40, adapter=1),
+        make_answer(10, 60, adapter=1),
+        make_answer(10, 90, adapter=2),
+    ]
+    assert estimator(running).first_end_s("adapter") == pytest.approx(5.0)
+    assert estimator(running[:1]).first_end_s("adapter") is None

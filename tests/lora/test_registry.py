@@ -20,13 +20,14 @@ SIZE = 100
 class FakeTasks:
     """Runs load_adapter and remove_adapter: records which numbers are in memory.
 
-    free_bytes  what the registry is told
+    free_bytes, until_unused_s  what the registry is told
     broken      folders that cannot be read
     """
 
     def __init__(self) -> None:
         self.resident: list[int] = []
         self.free_bytes = 10**6
+        self.until_unused_s: float | None = None
         self.broken: set[Path] = set()
 
     def run(self, task: Callable[..., Any], *args: Any) -> Callable[[], Any]:
@@ -60,6 +61,7 @@ def registry(tasks: FakeTasks) -> AdapterRegistry:
         lambda folder: folder,
         lambda folder: SIZE,
         lambda: tasks.free_bytes,
+        lambda: tasks.until_unused_s,
         max_adapters=2,
         max_rank=8,
     )
@@ -142,7 +144,7 @@ def test_adapters_that_answer_stay_in_memory(registry: AdapterRegistry, tasks: F
 
 
 def test_a_refused_load_names_the_time_until_an_adapter_is_unused(
-    registry: AdapterRegistry, monkeypatch: pytest.MonkeyPatch
+    registry: AdapterRegistry, tasks: FakeTasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
@@ -158,6 +160,10 @@ def test_a_refused_load_names_the_time_until_an_adapter_is_unused(
     with pytest.raises(Overloaded) as refused:
         registry.load("third", FOLDER, "third")
     assert refused.value.retry_after == 13, "20 s as before, of which 7 have passed"
+    tasks.until_unused_s = 4.0
+    with pytest.raises(Overloaded) as refused:
+        registry.load("third", FOLDER, "third")
+    assert refused.value.retry_after == 4, "the engine knows the progress of the answers"
 
 
 def test_an_adapter_beyond_the_free_memory_is_refused_with_need_and_have(

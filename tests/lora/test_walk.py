@@ -53,6 +53,7 @@ class Walk:
             lambda folder: folder,
             lambda folder: size,
             lambda: 10 * size,
+            self.served.engine.seconds_until_adapter_is_unused,
             max_adapters=self.max_adapters,
             max_rank=MAX_RANK,
         )
