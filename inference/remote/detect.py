@@ -92,7 +92,7 @@ async def ask_tgi(client: HttpClient, url: str) -> Detected | None:
 
 async def ask_gradio(client: HttpClient, url: str) -> Detected | None:
     """h2oGPT is known by its function of gradio, and lists its models in another one."""
-    functions = read_functions(await client.get_json(f"{url}/config", MAX_DOCUMENT_BYTES))
+    functions = read_functions(await client.get_description(f"{url}/config", MAX_DOCUMENT_BYTES))
     if functions is None:
         return None
     models: Mapping[str, int | None] = {}

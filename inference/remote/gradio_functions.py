@@ -5,12 +5,35 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from inference.remote.choices import is_count
-from inference.untrusted_json import parse_json
+from inference.untrusted_json import TooDeep, parse_json
 from inference.untrusted_literal import parse_literal
 
 FUNCTION, MODELS_FUNCTION = "submit_nochat_api", "model_names"
 PREFIX = re.compile(r"(/[\w-]+)*")
+MAX_DEPENDENCIES = 200_000  # and objects in them; h2oGPT has a few hundred functions
+
+
+class Page(msgspec.Struct):
+    """Gradio's /config."""
+
+    dependencies: msgspec.Raw
+    api_prefix: str | None = None
+
+
+class Dependency(msgspec.Struct):
+    """A function of the page. api_name: text, or false for one without a route."""
+
+    api_name: str | bool | None = None
+    inputs: msgspec.Raw = msgspec.Raw(b"[]")
+
+
+# Made at import, which msgspec needs before several threads use them.
+PAGE_DECODER = msgspec.json.Decoder(Page)
+DEPENDENCIES_DECODER = msgspec.json.Decoder(list[Dependency])
+INPUTS_DECODER = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +60,23 @@ class GradioFunctions:
         return f"{self.prefix}/run/{MODELS_FUNCTION}"
 
 
-def read_functions(config: Any) -> GradioFunctions | None:
+def read_functions(config: bytes) -> GradioFunctions | None:
     """By the document /config; None: h2oGPT's function is not there.
 
-    Raises KeyError, TypeError or AttributeError for a document of another form.
+    Most of the document describes a page and is skipped: the values of a large one would take seconds and a
+    GB. Raises ValueError for a document of another form.
     """
-    functions = {each.get("api_name"): each for each in config["dependencies"]}
-    prefix = config.get("api_prefix") or ""
+    try:
+        page = PAGE_DECODER.decode(config)
+    except RecursionError:
+        raise TooDeep from None
+    if bytes(page.dependencies).count(b"{") > MAX_DEPENDENCIES:
+        raise ValueError("too many functions")
+    functions = {each.api_name: each for each in DEPENDENCIES_DECODER.decode(page.dependencies)}
+    prefix = page.api_prefix or ""
     if FUNCTION not in functions or not PREFIX.fullmatch(prefix):
         return None
-    num_states = len(functions[FUNCTION]["inputs"]) - 1
+    num_states = len(INPUTS_DECODER.decode(functions[FUNCTION].inputs)) - 1
     return GradioFunctions(prefix, num_states, MODELS_FUNCTION in functions)
 
 

@@ -20,6 +20,7 @@ from settings.model_list import RemoteModel
 IDLE_CONNECTION_S = 4  # uvicorn, which many servers use, closes an idle connection after 5
 MAX_ERROR_BYTES = 64 << 10
 MAX_DESCRIPTION_BYTES = 4 << 20  # of what a server says about itself: a list of thousands of models
+MAX_DESCRIPTION_LISTS = 200_000  # and objects: to decode more would hold up other answers
 MAX_DOCUMENT_BYTES = 32 << 20
 MAX_OWN_BYTES = 1 << 30  # of a document from a process that this server has started
 MAX_HEADER_BYTES = 64 << 10
@@ -51,17 +52,26 @@ class HttpClient:
         """As post, without a body."""
         return self._exchange("GET", path, None)
 
-    async def get_json(self, url: str, max_bytes: int = MAX_DESCRIPTION_BYTES) -> Any:
+    async def get_json(self, url: str) -> Any:
         """What the upstream says about itself at an address, as JSON. Raises UpstreamFailure."""
+        body = await self.get_description(url)
+        if body.count(b"[") + body.count(b"{") > MAX_DESCRIPTION_LISTS:
+            reason = f"it describes itself in more than {MAX_DESCRIPTION_LISTS} lists and objects"
+            raise broken(self.model.name, reason)
+        try:
+            return decode_json(body)
+        except ValueError:
+            raise broken(self.model.name, "no JSON") from None
+
+    async def get_description(self, url: str, max_bytes: int = MAX_DESCRIPTION_BYTES) -> bytes:
+        """As `get_json`, before it is decoded."""
         try:
             response = await self._send("GET", url, None)
             async with response:
                 await self._check(response)
-                return decode_json(await self.read_description(response, max_bytes))
+                return await self.read_description(response, max_bytes)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise self._unreachable(error) from None
-        except ValueError:
-            raise broken(self.model.name, "no JSON") from None
 
     async def read_document(self, response: aiohttp.ClientResponse) -> bytes:
         """The whole body. Raises UpstreamFailure for one that is too large."""

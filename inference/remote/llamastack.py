@@ -26,6 +26,16 @@ OPTIONS = frozenset(
 )
 
 
+class EmbeddingsBody(msgspec.Struct):
+    """What the route of embeddings returns."""
+
+    embeddings: list[tuple[float, ...]]
+
+
+# Made at import, which msgspec needs before several threads use them.
+EMBEDDINGS_DECODER = msgspec.json.Decoder(EmbeddingsBody)
+
+
 class LlamaStackApi:
     """An UpstreamApi of Llama Stack."""
 
@@ -61,8 +71,8 @@ class LlamaStackApi:
     def read_embeddings(self, body: bytes) -> tuple[Embedding, ...]:
         """The vectors; the tokens of the inputs are unknown, hence 0."""
         try:
-            vectors = [tuple(map(float, vector)) for vector in decode_json(body)["embeddings"]]
-        except (ValueError, KeyError, TypeError):
+            vectors = EMBEDDINGS_DECODER.decode(body).embeddings
+        except (ValueError, RecursionError):
             raise broken(self._model.name, "no embeddings") from None
         return tuple(Embedding(vector, 1.0, 0) for vector in vectors)
 

@@ -22,13 +22,32 @@ from inference.remote.options import keep_supported
 from inference.remote.prompt_types import as_text
 from inference.remote.upstream_api import UpstreamCall
 from inference.types import GenerationRequest, Message
-from inference.untrusted_json import decode_json
 from settings.model_list import RemoteModel
 
 USAGE_OPTION = "stream_options"
 CHAT_PATH, COMPLETION_PATH, EMBEDDING_PATH = "/chat/completions", "/completions", "/embeddings"
 INCLUDE_STOP = "include_stop_str_in_output"
 DEFAULT_MAX_TOKENS = 1024  # of a completion without a limit: h2oGPT's
+
+
+class EmbeddingObject(msgspec.Struct):
+    index: int
+    embedding: tuple[float, ...]
+
+
+class EmbeddingUsage(msgspec.Struct):
+    prompt_tokens: Any = 0
+
+
+class EmbeddingList(msgspec.Struct):
+    """What the route of embeddings returns."""
+
+    data: list[EmbeddingObject]
+    usage: EmbeddingUsage | None = None
+
+
+# Made at import, which msgspec needs before several threads use them.
+EMBEDDINGS_DECODER = msgspec.json.Decoder(EmbeddingList)
 
 
 class OpenAIApi:
@@ -86,16 +105,17 @@ class OpenAIApi:
     def read_embeddings(self, body: bytes) -> tuple[Embedding, ...]:
         """The vectors in the order of the inputs. The tokens of all inputs are counted to the first."""
         try:
-            document = decode_json(body)
-            items = sorted(document["data"], key=lambda item: item["index"])
-            num_tokens = (document.get("usage") or {}).get("prompt_tokens", 0)
+            document = EMBEDDINGS_DECODER.decode(body)
+            num_tokens = document.usage.prompt_tokens if document.usage else 0
             if not is_count(num_tokens):
                 raise ValueError
-            vectors = [tuple(map(float, item["embedding"])) for item in items]
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, RecursionError):
             raise broken(self._model.name, "no embeddings") from None
-        counts = [num_tokens] + [0] * (len(vectors) - 1)
-        return tuple(Embedding(vector, 1.0, count) for vector, count in zip(vectors, counts, strict=False))
+        items = sorted(document.data, key=lambda item: item.index)
+        counts = [num_tokens] + [0] * (len(items) - 1)
+        return tuple(
+            Embedding(item.embedding, 1.0, count) for item, count in zip(items, counts, strict=False)
+        )
 
     def _is_watched_here(self, request: GenerationRequest) -> bool:
         """Whether an answer ends here at a stop string: its server has no place for the request's stops."""

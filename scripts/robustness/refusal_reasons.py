@@ -87,7 +87,7 @@ def many_answers(shortest: int, longest: int) -> MakePost:
 def several_prompts(server: Server, draws: random.Random) -> Post:
     """More prompts than there are rows: a request ends with its last one."""
     prompts = ["Once upon a time"] * draws.randint(2, 5)
-    return post(COMPLETE, prompt=prompts, max_tokens=draws.randint(400, 1200), ignore_eos=True)
+    return post(COMPLETE, prompt=prompts, max_tokens=draws.randint(800, 1600), ignore_eos=True)
 
 
 def long_prompt(server: Server, draws: random.Random) -> Post:

@@ -61,8 +61,16 @@ def test_a_list_of_models_may_be_long_and_is_never_cut(
     serve(upstream, models={"data": [{"id": name} for name in names]})
     assert ask(upstream, loop).models == names
     monkeypatch.setattr(HttpClient.read_description, "__defaults__", (1 << 16,))
-    monkeypatch.setattr(HttpClient.get_json, "__defaults__", (1 << 16,))
+    monkeypatch.setattr(HttpClient.get_description, "__defaults__", (1 << 16,))
     assert "describes itself in more than" in ask(upstream, loop).problem
+
+
+def test_a_list_of_models_with_too_many_lists_is_not_decoded(
+    upstream: FakeUpstream, loop: asyncio.AbstractEventLoop
+) -> None:
+    """A million of them keep all threads waiting for 0.3 s."""
+    serve(upstream, models={"data": [[]] * 200_000})
+    assert "more than 200000 lists and objects" in ask(upstream, loop).problem
 
 
 @pytest.mark.parametrize("models", [[], {"data": [5]}, {"data": [{"id": "m", "meta": [1]}]}, {"data": {}}])

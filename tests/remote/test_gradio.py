@@ -1,7 +1,9 @@
 """h2oGPT's upstreams behind gradio 4 and 6, by the bytes that both send."""
 
 import ast
+import json
 import time
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -169,13 +171,35 @@ def test_a_server_that_was_not_reached_at_the_start_is_refused(open_upstream: Op
         open_upstream("gradio")
 
 
+def functions_of(config: object) -> GradioFunctions | None:
+    return read_functions(json.dumps(config).encode())
+
+
 def test_gradio_4_and_6_describe_their_functions() -> None:
     dependency = {"api_name": "submit_nochat_api", "inputs": [1, 2, 3, 4, 5, 6], "queue": True}
-    assert read_functions({"dependencies": [dependency]}) == GradioFunctions("", 5, has_model_names=False)
-    config = {"api_prefix": "/gradio_api", "dependencies": [{"api_name": "model_names"}, dependency]}
-    assert read_functions(config) == FUNCTIONS
-    assert read_functions({"dependencies": [{"api_name": "predict"}]}) is None
-    assert read_functions(config | {"api_prefix": "//elsewhere"}) is None
+    assert functions_of({"dependencies": [dependency]}) == GradioFunctions("", 5, has_model_names=False)
+    others = [{"api_name": "model_names"}, {"api_name": False, "inputs": [{"id": 1}]}, {}]
+    config = {"api_prefix": "/gradio_api", "dependencies": [*others, dependency]}
+    assert functions_of(config) == FUNCTIONS
+    assert functions_of({"dependencies": [{"api_name": "predict"}]}) is None
+    assert functions_of(config | {"api_prefix": "//elsewhere"}) is None
+    for wrong in ({}, [], {"dependencies": [5]}, {"dependencies": [dependency | {"inputs": 5}]}):
+        with pytest.raises(ValueError):
+            functions_of(wrong)
+    with pytest.raises(ValueError):
+        read_functions(b'{"components":' + b"[" * 100_000)
+
+
+def test_a_large_page_of_gradio_is_skipped_and_too_many_functions_are_refused() -> None:
+    functions = b'[{"api_name":"submit_nochat_api","inputs":[1]}]'
+    tracemalloc.start()
+    page = b'{"components":[' + b"[]," * 1_000_000 + b'[]],"dependencies":' + functions + b"}"
+    before = tracemalloc.get_traced_memory()[1]
+    assert read_functions(page) == GradioFunctions("", 0, has_model_names=False)
+    assert tracemalloc.get_traced_memory()[1] < before + 1_000_000, "its million lists would take 56 MB"
+    tracemalloc.stop()
+    with pytest.raises(ValueError, match="too many functions"):
+        read_functions(b'{"dependencies":[' + b"{}," * 200_000 + b"{}]}")
 
 
 def test_the_models_of_h2ogpt_have_names_and_contexts() -> None:
