@@ -73,10 +73,10 @@ class LoaderSetup:
         self.processes[name] = FakeProcess(name, self)
         return self.processes[name]
 
-    async def use_model(self, name: str, seconds: float = 0.0) -> None:
+    async def use_model(self, name: str, seconds: float = 0.0, until: asyncio.Event | None = None) -> None:
         async with self.loader.use(self.models[name]):
             assert self.models[name].status == "loaded"
-            await asyncio.sleep(seconds)
+            await (until.wait() if until else asyncio.sleep(seconds))
             assert self.models[name].status == "loaded", "a model that answers is not unloaded"
 
     async def wait_until(self, condition: Callable[[], bool]) -> None:
@@ -287,11 +287,14 @@ def test_what_can_never_fit_is_refused() -> None:
 
 def test_a_model_is_not_loaded_for_clients_that_have_left() -> None:
     async def scenario(setup: LoaderSetup) -> None:
-        busy = asyncio.create_task(setup.use_model("a", 0.05))
-        await asyncio.sleep(0.01)
+        is_over = asyncio.Event()
+        busy = asyncio.create_task(setup.use_model("a", until=is_over))
+        await setup.wait_until(lambda: setup.models["a"].num_running == 1)
         waiting = asyncio.create_task(setup.use_model("b"))
-        await asyncio.sleep(0.01)
+        await setup.wait_until(lambda: setup.models["b"].num_waiting == 1)
         waiting.cancel()
+        await asyncio.sleep(0.01)
+        is_over.set()
         await busy
         await asyncio.sleep(0.01)
         assert setup.log == ["+a"]
@@ -318,11 +321,13 @@ def test_load_and_unload_by_request() -> None:
 
 def test_a_request_that_comes_before_an_unload_keeps_the_model() -> None:
     async def scenario(setup: LoaderSetup) -> None:
-        busy = asyncio.create_task(setup.use_model("a", 0.03))
-        await asyncio.sleep(0.01)
+        is_over = asyncio.Event()
+        busy = asyncio.create_task(setup.use_model("a", until=is_over))
+        await setup.wait_until(lambda: setup.models["a"].num_running == 1)
         setup.loader.unload("a")
-        await asyncio.sleep(0.01)
+        await setup.wait_until(lambda: not setup.models["a"].takes_requests)
         await setup.use_model("a")
+        is_over.set()
         await busy
         await asyncio.sleep(0.01)
         assert setup.log == ["+a"] and setup.models["a"].status == "loaded"
@@ -386,11 +391,13 @@ def test_a_model_whose_place_is_taken_waits_for_the_answers_of_the_other() -> No
         await setup.use_model("a")
         setup.models["a"].durations.record(20.0)
         setup.models["b"].load_s = 5.0
-        busy = asyncio.create_task(setup.use_model("a", 0.1))
-        await asyncio.sleep(0.01)
+        is_over = asyncio.Event()
+        busy = asyncio.create_task(setup.use_model("a", until=is_over))
+        await setup.wait_until(lambda: setup.models["a"].num_running == 1)
         with pytest.raises(NotLoaded, match="b waits until another model") as refusal:
             await setup.use_model("b")
         assert refusal.value.retry_after == pytest.approx(25.0, abs=0.5)
+        is_over.set()
         await busy
 
     play(scenario, capacity=1, wait_s=0.02)
