@@ -16,7 +16,7 @@ PREFIX = re.compile(r"(/[\w-]+)*")
 MAX_DEPENDENCIES = 200_000  # and objects in them; h2oGPT has a few hundred functions
 
 
-class Page(msgspec.Struct):
+class GradioConfig(msgspec.Struct):
     """Gradio's /config."""
 
     dependencies: msgspec.Raw
@@ -31,7 +31,7 @@ class Dependency(msgspec.Struct):
 
 
 # Made at import, which msgspec needs before several threads use them.
-PAGE_DECODER = msgspec.json.Decoder(Page)
+CONFIG_DECODER = msgspec.json.Decoder(GradioConfig)
 DEPENDENCIES_DECODER = msgspec.json.Decoder(list[Dependency])
 INPUTS_DECODER = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -67,7 +67,7 @@ def read_functions(config: bytes) -> GradioFunctions | None:
     GB. Raises ValueError for a document of another form.
     """
     try:
-        page = PAGE_DECODER.decode(config)
+        page = CONFIG_DECODER.decode(config)
     except RecursionError:
         raise TooDeep from None
     if bytes(page.dependencies).count(b"{") > MAX_DEPENDENCIES:
