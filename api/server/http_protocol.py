@@ -40,6 +40,8 @@ WRONG_HOST = Refusal(400, "the request must have one Host header")
 FRAGMENT = Refusal(400, "the request's path contains #: send it as %23")
 SLOW_HEADERS = Refusal(408, f"the request's headers did not arrive within {HEADER_TIMEOUT_S:.0f} s")
 LARGE_HEADERS = Refusal(431, f"the request's first line and headers exceed {MAX_HEADER_BYTES} bytes")
+LARGE_FRAMING = Refusal(431, f"{MAX_HEADER_BYTES} bytes of chunk extensions or trailers are no body")
+OTHER_HOST = Refusal(400, "the request's target and its Host header name different hosts")
 WRONG_VERSION = Refusal(505, "this server speaks HTTP/1.1 and HTTP/1.0")
 
 log = logging.getLogger("hearth.access")
@@ -58,7 +60,8 @@ class LimitedHttpProtocol(HttpToolsProtocol):
 
     header_timer  limits the time for a request's headers to arrive; None otherwise
     stall_timer   limits the time for which the client does not read; None while writes are possible
-    header_bytes  bytes received since header_timer was started
+    header_bytes  bytes received since the beginning of the request, or since the last bytes of its body
+    has_headers   the request's headers are complete: what follows in the form of headers is trailers
     unparsed      received bytes that the parser has yet to read; the first are those that it is reading
     refused       the connection was refused: later bytes are dropped
     """
@@ -66,6 +69,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
     header_timer: asyncio.TimerHandle | None = None
     stall_timer: asyncio.TimerHandle | None = None
     header_bytes = 0
+    has_headers = False
     refused = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -97,19 +101,32 @@ class LimitedHttpProtocol(HttpToolsProtocol):
     def _parse(self, data: memoryview) -> None:
         if self._idle() and self.header_timer is None:
             self._start_header_timer()
+        self.header_bytes += len(data)
         super().data_received(data)  # type: ignore[arg-type]
-        if self.header_timer is not None:
-            self.header_bytes += len(data)
-            if self.header_bytes > MAX_HEADER_BYTES:
+        if self.header_bytes > MAX_HEADER_BYTES and not self.refused:
+            if self.header_timer is not None:
                 self._refuse(LARGE_HEADERS)
+            elif self._is_reading_body():
+                self._refuse(LARGE_FRAMING)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self.has_headers = False
         self.scope["extensions"] = {ABORT: self.transport.abort}  # type: ignore[dict-item]
         if self.header_timer is None:
             self._start_header_timer()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Trailers are dropped: no route reads any, and the request's headers have been checked."""
+        if not self.has_headers:
+            super().on_header(name, value)
+
+    def on_body(self, body: bytes) -> None:
+        self.header_bytes = 0
+        super().on_body(body)
+
     def on_headers_complete(self) -> None:
+        self.has_headers = True
         self._stop_header_timer()
         if refusal := self._refusal_of_headers():
             raise RefusedHeaders(refusal)
@@ -124,8 +141,14 @@ class LimitedHttpProtocol(HttpToolsProtocol):
             return WRONG_VERSION
         if b"#" in self.url:
             return FRAGMENT
-        num_hosts = sum(name == b"host" for name, _ in self.headers)
-        return WRONG_HOST if num_hosts > 1 or (num_hosts == 0 and version == "1.1") else None
+        hosts = [value for name, value in self.headers if name == b"host"]
+        if len(hosts) > 1 or (not hosts and version == "1.1"):
+            return WRONG_HOST
+        return OTHER_HOST if hosts and self._target_host() not in (b"", hosts[0].lower()) else None
+
+    def _target_host(self) -> bytes:
+        """The host and port of a target in absolute form, in lower case; empty: it is a path."""
+        return b"" if self.url.startswith(b"/") else self.url.partition(b"//")[2].partition(b"/")[0].lower()
 
     def on_message_complete(self) -> None:
         self.scope["extensions"][RECEIVED] = time.perf_counter()  # type: ignore[assignment]

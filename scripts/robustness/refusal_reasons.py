@@ -34,7 +34,7 @@ UPLOAD = "\r\n".join(
         "",
     )
 ).encode()
-GRAMMAR_PARTS = 8  # half a second to compile
+GRAMMAR_PROPERTIES = 300
 Options = Mapping[str, Any]
 
 
@@ -87,7 +87,7 @@ def many_answers(shortest: int, longest: int) -> MakePost:
 def several_prompts(server: Server, draws: random.Random) -> Post:
     """More prompts than there are rows: a request ends with its last one."""
     prompts = ["Once upon a time"] * draws.randint(2, 5)
-    return post(COMPLETE, prompt=prompts, max_tokens=draws.randint(800, 1600), ignore_eos=True)
+    return post(COMPLETE, prompt=prompts, max_tokens=draws.randint(100, 300), ignore_eos=True)
 
 
 def long_prompt(server: Server, draws: random.Random) -> Post:
@@ -102,13 +102,13 @@ def large_body(server: Server, draws: random.Random, num_bytes: int = LARGE_BYTE
 
 
 def new_grammar(server: Server, draws: random.Random) -> Post:
-    """A grammar that takes half a second to compile, and that the server has not seen."""
-    pattern = "".join(
-        f"([a-z]{{1,{draws.randint(60, 90)}}}{draws.randint(1, 1 << 40)})?" for _ in range(GRAMMAR_PARTS)
-    )
-    return post(
-        "/v1/chat/completions", messages=MESSAGES, max_tokens=1, structured_outputs={"regex": pattern}
-    )
+    """A schema that the server has not seen, and that takes a while to compile."""
+    text = {"type": "string", "pattern": "[a-z]{1,40}"}
+    inner = {"type": "object", "properties": {name: text for name in "abc"}}
+    names = [str(draws.randrange(1 << 40)) for _ in range(GRAMMAR_PROPERTIES)]
+    schema = {"type": "object", "properties": dict.fromkeys(names, inner)}
+    response_format = {"type": "json_schema", "json_schema": {"name": "new", "schema": schema}}
+    return post("/v1/chat/completions", messages=MESSAGES, max_tokens=1, response_format=response_format)
 
 
 def answer_of(model: str, shortest: int, longest: int) -> MakePost:
@@ -208,9 +208,9 @@ REASONS: Mapping[str, Reason] = {
     "large bodies": Reason(
         serving, NUM_LARGE, large_body, {"OpenAI": partial(large_body, num_bytes=1 << 20)}
     ),
-    "grammars": Reason(serving, 40, new_grammar, {"OpenAI": new_grammar}),
+    "grammars": Reason(serving, 200, new_grammar, {"OpenAI": new_grammar}),
     "adapters": Reason(
-        serving_adapters, 1, answer_of("a", 500, 1500), {"OpenAI": answer_of("b", 1, 1)}, pause_s=0.5
+        serving_adapters, 1, answer_of("a", 200, 800), {"OpenAI": answer_of("b", 1, 1)}, pause_s=0.5
     ),
     "dry runs": Reason(serving_tuning, 3, dry_run, {"OpenAI": dry_run}, pause_s=0.5, min_seconds=60.0),
     "models on demand": Reason(

@@ -235,3 +235,39 @@ def test_many_pipelined_upgrades_are_answered(server: LiveServer) -> None:
     with server.connect(upgrade * 1000 + last) as connection:
         response = read(connection)
     assert response.count(b"HTTP/1.1 200 ") == 1001 and response.endswith(b'{"said":"a"}')
+
+
+CHUNKED = b"POST /say HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n"
+
+
+def test_trailers_are_no_headers(server: LiveServer) -> None:
+    """They come after the checks of Host and key."""
+    body = b'\r\n11\r\n{"prompt": "yes"}\r\n0\r\nX-Request-Id: forged\r\nHost: y\r\n\r\n'
+    response = server.exchange(CHUNKED + body)
+    assert response.startswith(b"HTTP/1.1 200 ") and b"forged" not in response
+    assert b"x-request-id: forged" in server.exchange(CHUNKED + b"X-Request-Id: forged\r\n" + body)
+
+
+ENDLESS = {
+    "trailers": b"2\r\n{}\r\n0\r\n" + b"X: y\r\n" * 200_000,
+    "a trailer": b"2\r\n{}\r\n0\r\nX: " + b"y" * 1_000_000,
+    "a chunk extension": b"2;x=" + b"y" * 1_000_000,
+}
+
+
+@pytest.mark.parametrize("sent", ENDLESS.values(), ids=ENDLESS)
+def test_a_body_without_bytes_of_a_body_is_refused(live: Start, sent: bytes) -> None:
+    server = live(FakeBackend())
+    assert server.exchange(CHUNKED + b"\r\n" + sent).startswith(b"HTTP/1.1 431 ")
+    assert not server.backend.requests
+
+
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [("http://x/health/live", 200), ("http://X/health/live", 200), ("http://evil.example/health/live", 400)],
+)
+def test_a_target_with_a_host_of_its_own_is_that_of_the_host_header(
+    server: LiveServer, target: str, status: int
+) -> None:
+    response = server.exchange(f"GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+    assert response.startswith(f"HTTP/1.1 {status} ".encode())
