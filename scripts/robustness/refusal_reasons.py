@@ -104,7 +104,7 @@ def large_body(server: Server, draws: random.Random, num_bytes: int = LARGE_BYTE
 def new_grammar(server: Server, draws: random.Random) -> Post:
     """A schema that the server has not seen, and that takes a while to compile."""
     text = {"type": "string", "pattern": "[a-z]{1,40}"}
-    inner = {"type": "object", "properties": {name: text for name in "abc"}}
+    inner = {"type": "object", "properties": dict.fromkeys("abc", text)}
     names = [str(draws.randrange(1 << 40)) for _ in range(GRAMMAR_PROPERTIES)]
     schema = {"type": "object", "properties": dict.fromkeys(names, inner)}
     response_format = {"type": "json_schema", "json_schema": {"name": "new", "schema": schema}}
