@@ -77,6 +77,8 @@ def config_from_header(header: GgufHeader, size: int) -> dict[str, Any]:
     If the tensor table was not read, the output head counts as untied: the size is not underestimated.
     Raises HeaderUnavailable if transformers does not know the architecture.
     """
+    if not header.architecture:
+        raise HeaderUnavailable("a GGUF file that names no architecture")
     try:
         with silence_transformers():
             config = config_of_header(header, size).to_dict()

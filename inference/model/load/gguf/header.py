@@ -13,6 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 READ_SIZE = 1 << 16  # bytes read at once
+MAX_HEADER_BYTES = 1 << 26  # the largest vocabularies take a fourth of it
+MAX_DIMENSIONS = 4  # of a tensor (ggml.h, GGML_MAX_DIMS)
+MAX_ROWS, MAX_VALUES = 1 << 17, 1 << 21  # tensors or settings; values of an array, which are read one by one
+MAX_LIST = 1 << 16  # values of an array that is kept: one for each layer, for example
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
 HEADER_BYTES = 24  # bytes before the metadata: magic, version, number of tensors, number of settings
@@ -145,6 +149,8 @@ class Cursor:
         begin, end = self.position, self.position + count
         if end > self.size:
             raise NotGguf(TRUNCATED)
+        if end > MAX_HEADER_BYTES:
+            raise NotGguf(f"a GGUF file whose header is larger than {MAX_HEADER_BYTES >> 20} MB")
         while len(self.data) < end:
             have = len(self.data)
             if have >= self.max_bytes:
@@ -173,10 +179,12 @@ def read_header(read_range: ReadRange, size: int, max_bytes: int, read_size: int
         raise NotGguf("a file that does not begin with the magic of GGUF")
     version, num_tensors, num_settings = (cursor.number(fmt) for fmt in ("<I", "<Q", "<Q"))
     check_version(version)
-    header = GgufHeader(num_tensors)
+    check_count(num_tensors, MAX_ROWS, "tensors")
+    check_count(num_settings, MAX_ROWS, "settings")
+    header, names = GgufHeader(num_tensors), set[str]()
     try:
         for _ in range(num_settings):
-            read_setting(cursor, header)
+            read_setting(cursor, header, names)
         header.table_offset = cursor.position
         header.tensors = [read_tensor(cursor) for _ in range(num_tensors)]
         header.data_offset = align_offset(cursor.position, header)
@@ -194,15 +202,26 @@ def check_version(version: int) -> None:
     raise NotGguf(f"a GGUF file of version {version}; versions that can be read: 2 and 3")
 
 
-def read_setting(cursor: Cursor, header: GgufHeader) -> None:
+def check_count(count: int, limit: int, what: str) -> None:
+    """Raise NotGguf for a file that states more than can be true: reading it would take minutes."""
+    if count > limit:
+        raise NotGguf(f"a GGUF file that states {count} {what}, {limit} at most")
+
+
+def read_setting(cursor: Cursor, header: GgufHeader, names: set[str]) -> None:
+    """Add the next setting to the header, and its name to `names`, those before it."""
     begin = cursor.position
     name, value_type = cursor.text(), cursor.number("<I")
+    if name in names:
+        raise NotGguf(f"a GGUF file whose setting {name} is there twice")
+    names.add(name)
     if value_type not in INTEGER_SETTINGS.get(name, (value_type,)):
         raise NotGguf(f"a GGUF file whose {name} has the wrong value type, {value_type}")
     if value_type == STRING:
         header.texts[name] = cursor.text()
     elif value_type == ARRAY:
         value_type, count = cursor.number("<I"), cursor.number("<Q")
+        check_count(count, MAX_VALUES, f"values of {name}")
         if name == TOKENS:
             header.vocab_size = count
         if value_type == STRING:
@@ -210,7 +229,7 @@ def read_setting(cursor: Cursor, header: GgufHeader) -> None:
                 cursor.read(cursor.number("<Q"))
             return
         cursor.read(count * struct.calcsize(struct_format_of(value_type)))
-        if name.startswith(VOCABULARY):
+        if name.startswith(VOCABULARY) or count > MAX_LIST:
             return
     else:
         header.numbers[name] = check_number(name, cursor.number(struct_format_of(value_type)))
@@ -234,6 +253,7 @@ def check_number(name: str, value: Any) -> Any:
 
 def read_tensor(cursor: Cursor) -> GgufTensor:
     name, dimensions = cursor.text(), cursor.number("<I")
+    check_count(dimensions, MAX_DIMENSIONS, f"dimensions of the tensor {name!r}")
     shape = struct.unpack(f"<{dimensions}Q", cursor.read(8 * dimensions))
     return GgufTensor(name, shape, cursor.number("<I"), cursor.number("<Q"))
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from inference.model.load.gguf.check_tensors import check_tensors
 from inference.model.load.gguf.header import (
     HEADER_BYTES,
     READ_SIZE,
@@ -158,9 +159,10 @@ def shard_paths(file: Path) -> list[Path]:
 def merge_headers(names: Sequence[str], sizes: Sequence[int], headers: Sequence[GgufHeader]) -> GgufHeader:
     """The first file's header with the tensors of all files; they are None if any file's are.
 
-    Raises NotGguf, with the file's name, for a file that belongs to another model or is truncated.
+    Raises NotGguf for a file that cannot be read, belongs to another model or is truncated.
     """
     for number, (name, size, header) in enumerate(zip(names, sizes, headers, strict=True)):
+        check_tensors(header)
         if why := shard_error(header, size, number, len(names)):
             raise NotGguf(f"{name}, which {why}")
     count = sum(header.num_tensors for header in headers)
